@@ -1,0 +1,35 @@
+"""What every layer above shares: types, checks, row reduction, the safe log of a mask, the registry."""
+
+from vicinal.core.checks import (
+    check_between,
+    check_choice,
+    check_integer,
+    check_labels,
+    check_matrices,
+    check_number,
+    check_scores,
+    nearest,
+)
+from vicinal.core.reduce import Reduction, log_mask, reduce_rows
+from vicinal.core.registry import FACTS, KINDS, Entry, entries, entry, make, register
+
+__all__ = [
+    "FACTS",
+    "KINDS",
+    "Entry",
+    "Reduction",
+    "check_between",
+    "check_choice",
+    "check_integer",
+    "check_labels",
+    "check_matrices",
+    "check_number",
+    "check_scores",
+    "entries",
+    "entry",
+    "log_mask",
+    "make",
+    "nearest",
+    "reduce_rows",
+    "register",
+]

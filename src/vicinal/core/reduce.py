@@ -1,0 +1,48 @@
+"""Reduction of row values, and the one logarithm of a mask that has finite gradients."""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from vicinal.core.checks import check_choice
+
+Reduction = Literal["mean", "sum", "none", "mean_nonzero"]
+
+
+def reduce_rows(values: Tensor, active: Tensor | None = None, reduction: Reduction = "mean") -> Tensor:
+    """Reduce ``values [b]`` over the rows that count.
+
+    Args:
+        values: ``[b]``, one value a row.
+        active: boolean ``[b]``; a row that is not active is 0 and is left out of the mean. None: all count.
+        reduction: "mean" over active rows, "sum", "none" (gives ``[b]``), "mean_nonzero" over active rows whose
+            value is not 0. The mean over no rows is 0.
+
+    >>> reduce_rows(torch.tensor([1.0, 5.0, 3.0]), torch.tensor([True, False, True]))
+    tensor(2.)
+    """
+    check_choice("reduction", reduction, get_args(Reduction))
+    if active is not None:
+        values = torch.where(active, values, 0.0)
+    if reduction == "none":
+        return values
+    total = values.sum()
+    if reduction == "sum":
+        return total
+    if reduction == "mean_nonzero":
+        count = (values != 0).sum()
+    else:
+        count = values.new_tensor(values.numel()) if active is None else active.sum()
+    return total / count.clamp(min=1)
+
+
+def log_mask(mask: Tensor) -> Tensor:
+    """Natural log of ``mask`` (values >= 0): -inf where it is 0, and there with gradient 0 instead of NaN.
+
+    >>> x = torch.tensor([0.0, 1.0], requires_grad=True)
+    >>> log_mask(x)
+    tensor([-inf, 0.], grad_fn=<WhereBackward0>)
+    """
+    positive = mask > 0
+    return torch.where(positive, torch.where(positive, mask, 1.0).log(), -torch.inf)

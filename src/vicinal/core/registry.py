@@ -1,0 +1,117 @@
+"""The registry: every method once, with declared facts that tests, docs tables and the command line read.
+
+``KINDS`` says which package registers a kind, so that asking for entries imports it first. ``FACTS`` is the closed
+list of facts: a misspelt fact is refused at registration instead of skipping its test in silence.
+"""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from vicinal.core.checks import check_choice
+
+KINDS: dict[str, str] = {
+    "similarity": "vicinal.similarity",
+    "mask": "vicinal.masks",
+    "simplex": "vicinal.masks",
+    "head": "vicinal.heads",
+    "encoder": "vicinal.encoders",
+}
+
+FACTS: dict[str, str] = {
+    "bounded": "values lie in a fixed interval",
+    "common-shift-invariant": "adding one vector to all queries and bank rows changes nothing",
+    "rotation-invariant": "rotating all queries and bank rows changes nothing",
+    "row-scale-invariant": "multiplying a query or a bank row by a positive number changes nothing",
+    "hard-rejection": "some rows get weight exactly 0",
+    "learned": "has parameters of its own",
+    "score-shift-invariant": "adding a number to a row of scores changes nothing",
+    "score-scale-invariant": "multiplying a row of scores by a positive number changes nothing",
+    "permutation-invariant": "the order of the bank rows does not matter",
+    "convex-hull": "the prediction is a weighted mean of labels of the bank",
+    "number": "encodes columns of numbers",
+    "category": "encodes columns of categories",
+    "text": "encodes columns of text",
+    "image": "encodes columns of images",
+    "audio": "encodes columns of audio files",
+    "vector": "encodes columns of fixed vectors",
+    "pretrained": "starts from published weights",
+    "from-scratch": "is trained from random weights",
+    "parameter-free": "has nothing to train",
+}
+
+Made = TypeVar("Made", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One registered method.
+
+    Attributes:
+        kind: one of ``KINDS``.
+        name: how users name it.
+        make: the function or class.
+        facts: what it declares about itself, out of ``FACTS``.
+        paper: where it comes from, or "".
+        verified: against what its values were checked, or "".
+    """
+
+    kind: str
+    name: str
+    make: Callable[..., Any]
+    facts: frozenset[str]
+    paper: str = ""
+    verified: str = ""
+
+    @property
+    def summary(self) -> str:
+        """First sentence of the docstring."""
+        return (self.make.__doc__ or "").strip().split("\n", 1)[0]
+
+
+_entries: dict[tuple[str, str], Entry] = {}
+
+
+def register(kind: str, name: str, *facts: str, paper: str = "", verified: str = "") -> Callable[[Made], Made]:
+    """Register what is decorated under ``kind`` and ``name`` with its ``facts``.
+
+    Raises:
+        ValueError: for an unknown kind or fact, or a name that is taken.
+    """
+    check_choice("kind", kind, KINDS)
+    for fact in facts:
+        check_choice("fact", fact, FACTS)
+
+    def add(made: Made) -> Made:
+        if (kind, name) in _entries:
+            raise ValueError(f"name: expected a new name for a {kind}, got {name!r}, which is registered already")
+        _entries[kind, name] = Entry(kind, name, made, frozenset(facts), paper, verified)
+        return made
+
+    return add
+
+
+def entries(kind: str) -> tuple[Entry, ...]:
+    """All entries of ``kind``, by name; the package that registers them is imported first."""
+    importlib.import_module(KINDS[check_choice("kind", kind, KINDS)])
+    return tuple(_entries[key] for key in sorted(_entries) if key[0] == kind)
+
+
+def entry(kind: str, name: str) -> Entry:
+    """The entry of ``kind`` called ``name``.
+
+    Raises:
+        ValueError: naming all that are registered, and the nearest.
+    """
+    by_name = {found.name: found for found in entries(kind)}
+    return by_name[check_choice(kind, name, by_name)]
+
+
+def make(kind: str, name: str, **settings: Any) -> Any:
+    """Make the method of ``kind`` called ``name`` with ``settings``.
+
+    >>> make("similarity", "l2")
+    NegativeL2()
+    """
+    return entry(kind, name).make(**settings)

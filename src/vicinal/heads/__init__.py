@@ -1,0 +1,7 @@
+"""Heads: ``head(queries, bank, labels, *, query_ids, bank_ids, query_groups, bank_groups) -> prediction``."""
+
+from vicinal.heads.admissible import admissible
+from vicinal.heads.dense import Dense
+from vicinal.heads.nona import NONA
+
+__all__ = ["NONA", "Dense", "admissible"]

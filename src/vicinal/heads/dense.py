@@ -1,0 +1,73 @@
+"""The dense head: a linear layer, called as the neighbor heads are, so that they can be swapped."""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from vicinal.core import check_choice, check_integer, check_matrices, register
+
+Activation = Literal["none", "softmax"]
+
+
+@register("head", "dense", "learned", verified="numpy in float64")
+class Dense(nn.Module):
+    r"""$\hat y_i = W q_i + c$; the bank is not looked at.
+
+    Args:
+        dim: width of the queries.
+        outputs: number of targets or classes; None for one target without a dimension of its own.
+        activation: "none", or "softmax" over the outputs for class probabilities.
+        bias: starting value of c, a number or one an output. None: torch's random start. For regression the mean of the
+            labels is the fair choice: from a random start a small learning rate needs many epochs just to get there.
+
+    >>> head = Dense(2, bias=0.5)
+    >>> head(torch.zeros(3, 2), torch.zeros(0, 2), torch.zeros(0)).detach()
+    tensor([0.5000, 0.5000, 0.5000])
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        outputs: int | None = None,
+        activation: Activation = "none",
+        bias: float | Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        self.outputs = None if outputs is None else check_integer("outputs", outputs)
+        self.activation = check_choice("activation", activation, get_args(Activation))
+        self.linear = nn.Linear(check_integer("dim", dim), outputs or 1)
+        if bias is not None:
+            with torch.no_grad():
+                self.linear.bias.copy_(torch.as_tensor(bias, dtype=self.linear.bias.dtype))
+
+    def forward(
+        self,
+        queries: Tensor,
+        bank: Tensor | None = None,
+        labels: Tensor | None = None,
+        *,
+        query_ids: Tensor | None = None,
+        bank_ids: Tensor | None = None,
+        query_groups: Tensor | None = None,
+        bank_groups: Tensor | None = None,
+    ) -> Tensor:
+        """Prediction from the queries alone.
+
+        Args:
+            queries: ``[b, dim]``.
+            bank: not used, as are all the others.
+            labels: not used.
+            query_ids: not used.
+            bank_ids: not used.
+            query_groups: not used.
+            bank_groups: not used.
+
+        Returns:
+            ``[b]``, or ``[b, outputs]`` if ``outputs`` was given.
+        """
+        check_matrices(queries, queries)
+        prediction: Tensor = self.linear(queries.to(self.linear.weight.dtype))  # [b, outputs or 1]
+        if self.outputs is None:
+            return prediction[:, 0]
+        return prediction.softmax(dim=-1) if self.activation == "softmax" else prediction

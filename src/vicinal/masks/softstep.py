@@ -1,0 +1,190 @@
+"""SoftStep: learned rejection of far neighbors."""
+
+import math
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid, sigmoid
+
+from vicinal.core import check_between, check_choice, check_integer, check_scores, register
+from vicinal.masks.unit import row_range, unit_scores
+
+Family = Literal["s1", "s2"]
+Parameters = Literal["pointwise", "global"]
+Extent = Literal["admissible", "all"]
+
+
+class Shape(NamedTuple):
+    """The three numbers of a SoftStep, each ``[b, 1]`` in (eps, 1 - eps), with what cannot be had from them exactly.
+
+    ``odds`` is t / (1 - t), kept apart because 1 - t loses all digits where t rounds to 1.
+    """
+
+    a0: Tensor
+    b0: Tensor
+    t: Tensor
+    odds: Tensor
+
+
+def shape_from_logits(logits: Tensor, eps: float) -> Shape:
+    """Numbers (a0, b0, t) in (eps, 1 - eps) from ``logits [b, 3]`` or ``[1, 3]``."""
+    up = eps + (1 - 2 * eps) * sigmoid(logits)  # [b, 3]
+    down = eps + (1 - 2 * eps) * sigmoid(-logits)  # [b, 3], 1 - up without cancellation
+    return Shape(up[:, 0:1], up[:, 1:2], up[:, 2:3], up[:, 2:3] / down[:, 2:3])
+
+
+def log_s1(unit: Tensor, shape: Shape, top: Tensor, eps: float, floor: float = 0.0) -> Tensor:
+    r"""$\ln S_1$: 0 mass up to $a$, a smooth step between $a$ and $b$, 1 from $b$ on.
+
+    $S_1 = u/(u+v)$ with $u=(x-a)^{1/t}$, $v=(b-x)^{1/t}$, $a=\min(a_0, \mathrm{top})-\epsilon$,
+    $b=a+b_0(1-a)$. As $t \to 0$ it becomes a step at $(a+b)/2$, as $t \to 1$ a clamped ramp.
+
+    Args:
+        unit: ``[b, N]`` in [0, 1].
+        shape: numbers ``[b, 1]`` or ``[1, 1]``.
+        top: ``[b, 1]``, the highest unit score of each row that may be attended to; it always keeps some mass.
+        eps: > 0.
+        floor: u and v are kept at least this large, as the paper's code does with its eps; the step then has a
+            plateau of height 1/2 where both are smaller, which for t near 0 is all of (a, b). 0 is the exact formula.
+
+    Returns:
+        ``[b, N]``, <= 0, -inf where rejected, with gradient 0 there.
+    """
+    low = torch.minimum(shape.a0, top)  # [b, 1]
+    rise = (unit - low) + eps  # x - a, summed in this order so that a tiny eps survives rounding
+    width = shape.b0 * ((1 - low) + eps)  # b - a
+    fall = width - rise  # b - x
+    passed, rejected = fall <= 0, rise <= 0
+    between = ~(passed | rejected)
+    log_u = torch.where(between, rise, 1.0).log() / shape.t
+    log_v = torch.where(between, fall, 1.0).log() / shape.t
+    if floor > 0:
+        log_u, log_v = log_u.clamp(min=math.log(floor)), log_v.clamp(min=math.log(floor))
+    inside = logsigmoid(log_u - log_v)
+    return torch.where(between, inside, torch.where(rejected, -torch.inf, 0.0))
+
+
+def log_s2(unit: Tensor, shape: Shape) -> Tensor:
+    r"""$\ln S_2 = (b-x)\frac{t}{1-t}\ln\frac{x}{b}$ for $x<b=b_0$, 0 from $b$ on.
+
+    As $t \to 0$ it becomes constant, as $t \to 1$ everything below $b$ is rejected. The farthest neighbor ($x=0$)
+    has mass exactly 0 and gradient 0.
+
+    Args:
+        unit: ``[b, N]`` in [0, 1].
+        shape: numbers ``[b, 1]`` or ``[1, 1]``.
+
+    Returns:
+        ``[b, N]``, <= 0, -inf at 0.
+    """
+    between = (unit > 0) & (unit < shape.b0)
+    x = torch.where(between, unit, shape.b0)  # where not between: x = b, so the product below is 0 and so its gradient
+    inside = (shape.b0 - x) * shape.odds * (x.log() - shape.b0.log())
+    return torch.where(between, inside, torch.where(unit > 0, 0.0, -torch.inf))
+
+
+@register(
+    "mask",
+    "softstep",
+    "learned",
+    "score-scale-invariant",
+    "score-shift-invariant",
+    "permutation-invariant",
+    paper="NONA, section 3.2",
+    verified="values of the paper's code, gradients against central differences",
+)
+class SoftStep(nn.Module):
+    r"""Log mask $\ln S(n_{ij})$ of the unit scores $n_{ij}$, with learned numbers (a0, b0, t).
+
+    Args:
+        dim: width of the queries.
+        family: "s2" (smooth, rejects only the farthest row fully) or "s1" (hard rejection below a).
+        parameters: "pointwise": sigmoid of ``projection(query)``, other numbers for each query; "global": sigmoid of
+            the three ``logits``.
+        extent: what the minimum and maximum of a row are taken over: "admissible" bank rows, the same in training and
+            prediction, or "all". "all" is the paper's public code to the letter: while training, self is among
+            the rows, and S1 floors u and v at eps (see :func:`log_s1`).
+        eps: keeps the three numbers inside (eps, 1 - eps); > 0 and < 0.5.
+
+    The parameters are ``projection.weight [3, dim]`` and ``projection.bias [3]``, or ``logits [3]``, in the order
+    (a0, b0, t) for both families; S2 makes no use of a0. Gradients are finite everywhere: ties, flat rows, one
+    admissible row, logits of any size.
+
+    >>> mask = SoftStep(2, family="s2", parameters="global")
+    >>> mask(torch.tensor([[-3.0, -1.0, 0.0]]), torch.zeros(1, 2)).exp().detach()
+    tensor([[0., 1., 1.]])
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        family: Family = "s2",
+        parameters: Parameters = "pointwise",
+        extent: Extent = "admissible",
+        eps: float = 1e-6,
+    ) -> None:
+        super().__init__()
+        self.dim = check_integer("dim", dim)
+        self.family = check_choice("family", family, get_args(Family))
+        self.parameters_from = check_choice("parameters", parameters, get_args(Parameters))
+        self.extent = check_choice("extent", extent, get_args(Extent))
+        self.eps = check_between("eps", eps, 0, 0.5)
+        if self.parameters_from == "pointwise":
+            self.projection = nn.Linear(dim, 3)
+        else:
+            self.logits = nn.Parameter(torch.zeros(3))
+
+    def shape(self, queries: Tensor) -> Shape:
+        """The numbers of each query: ``[b, 1]`` each if pointwise, ``[1, 1]`` if global."""
+        if self.parameters_from == "global":
+            return shape_from_logits(self.logits[None], self.eps)
+        weight, bias = self.projection.weight, self.projection.bias
+        dtype = torch.promote_types(queries.dtype, weight.dtype)
+        with torch.autocast(queries.device.type, enabled=False):
+            return shape_from_logits(queries.to(dtype) @ weight.to(dtype).T + bias.to(dtype), self.eps)
+
+    def forward(self, scores: Tensor, queries: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Log mask to add to the scores.
+
+        Args:
+            scores: ``[b, N]``.
+            queries: ``[b, dim]``.
+            weight: ``[b, N]``; a bank row of weight 0 may not be attended to. None: all may.
+
+        Returns:
+            ``[b, N]``, <= 0, may be -inf; at least one admissible row of each query keeps a finite value.
+        """
+        check_scores(scores, weight)
+        if queries.shape != (scores.shape[0], self.dim):
+            raise ValueError(f"queries: expected {(scores.shape[0], self.dim)}, got {tuple(queries.shape)}")
+        if scores.shape[1] == 0:
+            return torch.zeros_like(scores)
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        admissible = None if weight is None else weight > 0
+        span = row_range(scores, admissible if self.extent == "admissible" else None)
+        unit = unit_scores(scores, span)
+        shape = self.shape(queries)
+        if self.family == "s2":
+            return self._keep_one(log_s2(unit, shape), admissible)
+        top = unit if admissible is None else torch.where(admissible, unit, 0.0)
+        floor = self.eps if self.extent == "all" else 0.0
+        return log_s1(unit, shape, top.amax(dim=-1, keepdim=True), self.eps, floor)
+
+    def _keep_one(self, log_values: Tensor, admissible: Tensor | None) -> Tensor:
+        """Leave a row alone that S2 would reject whole.
+
+        With extent="all" the only admissible row may be the farthest of all, which S2 gives mass 0: then nothing
+        would be left, so the admissible rows of that query are not masked.
+        """
+        if admissible is None or self.extent == "admissible":
+            return log_values
+        alive = (admissible & (log_values > -torch.inf)).any(dim=-1, keepdim=True)
+        return torch.where(alive, log_values, 0.0)
+
+    def extra_repr(self) -> str:
+        """Settings, for ``repr``."""
+        return (
+            f"dim={self.dim}, family={self.family!r}, parameters={self.parameters_from!r}, "
+            f"extent={self.extent!r}, eps={self.eps:g}"
+        )

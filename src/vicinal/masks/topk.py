@@ -1,0 +1,47 @@
+"""The mask that keeps the k highest scores."""
+
+import torch
+from torch import Tensor, nn
+
+from vicinal.core import check_integer, check_scores, register
+
+
+@register(
+    "mask",
+    "topk",
+    "hard-rejection",
+    "score-scale-invariant",
+    "score-shift-invariant",
+    "permutation-invariant",
+    verified="numpy in float64",
+)
+class TopK(nn.Module):
+    """Log mask 0 for the ``k`` highest admissible scores of each query and -inf for the rest.
+
+    Rows tied with the k-th are all kept, so the result does not depend on the order of the bank.
+
+    Args:
+        k: how many to keep, >= 1; a bank with fewer rows is kept whole.
+
+    >>> TopK(2)(torch.tensor([[3.0, 1.0, 2.0, 2.0]]), torch.zeros(1, 1))
+    tensor([[0., -inf, 0., 0.]])
+    """
+
+    def __init__(self, k: int) -> None:
+        super().__init__()
+        self.k = check_integer("k", k)
+
+    def forward(self, scores: Tensor, queries: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Log mask to add to the scores: see :meth:`SoftStep.forward`; ``queries`` is not used."""
+        check_scores(scores, weight)
+        if scores.shape[1] == 0:
+            return torch.zeros_like(scores)
+        kept = scores.detach()
+        if weight is not None:
+            kept = torch.where(weight > 0, kept, -torch.inf)
+        lowest = kept.topk(min(self.k, scores.shape[1]), dim=-1).values[:, -1:]  # [b, 1]
+        return torch.zeros_like(kept).masked_fill(kept < lowest, -torch.inf)
+
+    def extra_repr(self) -> str:
+        """Settings, for ``repr``."""
+        return f"k={self.k}"

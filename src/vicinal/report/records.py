@@ -1,0 +1,248 @@
+"""Plain records of what was done: all that a report needs, and nothing that has to be computed again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal.core import check_choice
+
+Cell = str | bytes
+"""What is shown of one cell: text, or the bytes of an image (png, jpeg, gif, webp) or a sound (wav, flac, mp3, ogg)."""
+
+Label = float | str
+"""A number in regression, the name of a class in classification."""
+
+Task = Literal["regression", "classification"]
+_TOLERANCE = 1e-3
+
+
+class Neighbor(NamedTuple):
+    """One row of the bank that took part in a prediction.
+
+    Attributes:
+        row: what to show of the row, column by column.
+        label: its label.
+        weight: its share of the prediction, 0 to 1.
+        contribution: what it adds to the prediction: weight times label; in classification its weight if its label
+            is the predicted class, else 0.
+        id: how the row is known to its owner, or "".
+    """
+
+    row: Mapping[str, Cell]
+    label: Label
+    weight: float
+    contribution: float
+    id: str = ""
+
+
+@dataclass(eq=False)
+class NeighborPanel:
+    """One prediction with the rows that made it.
+
+    Attributes:
+        title: for example "Best prediction".
+        query: what to show of the row that was predicted, column by column.
+        prediction: the number or the class.
+        target: the truth, or None if it is not known.
+        neighbors: heaviest first; plain tuples (row, label, weight, contribution) will do.
+        other_weight: weight of all rows that are not listed; with the listed weights it makes 1.
+        other_contribution: what those rows add; None: what is missing from the sum.
+        other_rows: how many those rows are, if known.
+        probability: classification only: probability of the predicted class, which the contributions sum to.
+        id: how the row is known to its owner, or "".
+
+    Raises:
+        ValueError: if the weights do not sum to 1, or the contributions do not sum to the prediction.
+
+    >>> panel = NeighborPanel("Best", {"word": "horribly"}, -2.4, -2.3, [({"word": "horrible"}, -2.5, 0.9, -2.25)], 0.1)
+    >>> round(panel.other_contribution, 2)
+    -0.15
+    """
+
+    title: str
+    query: Mapping[str, Cell]
+    prediction: Label
+    target: Label | None
+    neighbors: Sequence[Neighbor | tuple[Any, ...]] = ()
+    other_weight: float = 0.0
+    other_contribution: float | None = None
+    other_rows: int | None = None
+    probability: float | None = None
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        self.neighbors = [Neighbor(*neighbor) for neighbor in self.neighbors]
+        listed = self.listed
+        if not listed:
+            return
+        weights = sum(neighbor.weight for neighbor in listed) + self.other_weight
+        if not abs(weights - 1) <= _TOLERANCE:
+            raise ValueError(f"weights: expected a sum of 1 with other_weight, got {weights:.6g}")
+        given = sum(neighbor.contribution for neighbor in listed)
+        missing = self.total - given
+        if self.other_contribution is None:
+            self.other_contribution = missing
+        scale = max([abs(self.total), *(abs(neighbor.contribution) for neighbor in listed), 1e-12])
+        expected = 0.0 if self.other_weight <= 0 else self.other_contribution
+        if not abs(missing - expected) <= _TOLERANCE * scale:
+            raise ValueError(
+                f"contributions: expected a sum of {self.total:.6g}, the prediction, got {given + expected:.6g}"
+            )
+
+    @property
+    def listed(self) -> list[Neighbor]:
+        """The neighbors, as such."""
+        return [Neighbor(*neighbor) for neighbor in self.neighbors]
+
+    @property
+    def total(self) -> float:
+        """What the contributions sum to: the predicted number, or the probability of the predicted class."""
+        if self.probability is not None:
+            return float(self.probability)
+        if isinstance(self.prediction, str):
+            raise ValueError(
+                f"probability: expected the probability of {self.prediction!r}, got None; "
+                "a predicted class needs what its contributions sum to"
+            )
+        return float(self.prediction)
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column was taken for: its name, kind (None: left out), encoder, and why."""
+
+    name: str
+    kind: str | None
+    encoder: str = ""
+    reason: str = ""
+
+
+@dataclass(eq=False)
+class FitRecord:
+    """One fitted model: what went in, what came out, and pictures of why.
+
+    Attributes:
+        name: of the data or the model; the title of the page.
+        target_name: the predicted column.
+        task: "regression" or "classification".
+        settings: shown as they are, in their order; "head" and "seed" are used in sentences.
+        columns: ``Column`` or tuples (name, kind, encoder, reason).
+        rows_used: rows left after dropping.
+        dropped: reason -> number of rows.
+        duplicates: one sentence on equal rows across the splits, or "".
+        scores: method -> metric -> value on the test rows; "model" first, then baselines ("mean", "knn", "ridge").
+        history: name -> one value an epoch; names such as "train_mse" and "validation_mse" share a picture.
+        predicted: test predictions ``[n]``, or probabilities ``[n, classes]``.
+        truth: test labels ``[n]``: numbers, or names of classes.
+        classes: names of the classes in the order of the columns of ``predicted``.
+        embedding: a sample of the bank ``[m, d]``.
+        embedding_labels: its labels ``[m]``.
+        panels: predictions with their neighbors.
+        mask_curves: (unit grid ``[g]``, list of (label, values ``[g]``)), or None if there is no mask.
+        split_sizes: "train", "validation", "test" -> number of rows.
+        duration_s: wall time of the fit in seconds.
+        versions: package -> version.
+        notes: further sentences that a reader should see.
+
+    Raises:
+        ValueError: if arrays that belong together differ in length, or there is no score of "model".
+    """
+
+    name: str
+    target_name: str
+    task: Task
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    columns: Sequence[Column | tuple[Any, ...]] = ()
+    rows_used: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    duplicates: str = ""
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    history: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    predicted: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
+    truth: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
+    classes: Sequence[str] = ()
+    embedding: NDArray[Any] = field(default_factory=lambda: np.zeros((0, 0)))
+    embedding_labels: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
+    panels: Sequence[NeighborPanel] = ()
+    mask_curves: tuple[NDArray[Any], Sequence[tuple[str, NDArray[Any]]]] | None = None
+    split_sizes: Mapping[str, int] = field(default_factory=dict)
+    duration_s: float | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        check_choice("task", self.task, ("regression", "classification"))
+        self.columns = [c if isinstance(c, Column) else Column(*c) for c in self.columns]
+        self.predicted, self.truth = np.asarray(self.predicted), np.asarray(self.truth)
+        self.embedding, self.embedding_labels = np.asarray(self.embedding), np.asarray(self.embedding_labels)
+        if "model" not in self.scores:
+            raise ValueError(f"scores: expected an entry 'model', got {sorted(self.scores)}")
+        if len(self.predicted) != len(self.truth):
+            raise ValueError(f"truth: expected {len(self.predicted)} as the predictions, got {len(self.truth)}")
+        if len(self.embedding) != len(self.embedding_labels):
+            raise ValueError(
+                f"embedding_labels: expected {len(self.embedding)} as the rows of the embedding, "
+                f"got {len(self.embedding_labels)}"
+            )
+        if self.embedding.ndim == 1:
+            self.embedding = self.embedding[:, None]
+        if self.task == "classification" and len(self.predicted):
+            expected = (len(self.truth), len(self.classes))
+            if self.predicted.shape != expected:
+                raise ValueError(f"predicted: expected probabilities {expected}, got {self.predicted.shape}")
+
+
+@dataclass(eq=False)
+class CompareRecord:
+    """Several methods on the same splits of one or several data sets.
+
+    Attributes:
+        name: the title of the page.
+        results: data set -> method -> one value a split, the splits in the same order for all methods.
+        metric: what the values are.
+        scale: the values are shown times this.
+        higher_is_better: for metrics such as R2.
+        reference: the method that relative changes are against.
+        friedman: (statistic, p value) over the data sets, or None.
+        ranks: method -> average rank over the data sets (1 is best).
+        critical_difference: of average ranks by Nemenyi's test, or None.
+        test_note: one sentence on what the test was taken over and at which level.
+        seconds: data set -> wall time a split.
+        settings: shown as they are.
+        versions: package -> version.
+        notes: further sentences that a reader should see.
+
+    Raises:
+        ValueError: if there is no result, or methods of one data set have different numbers of splits.
+    """
+
+    name: str
+    results: Mapping[str, Mapping[str, Sequence[float]]]
+    metric: str = "mse"
+    scale: float = 1000.0
+    higher_is_better: bool = False
+    reference: str = "dense"
+    friedman: tuple[float, float] | None = None
+    ranks: Mapping[str, float] = field(default_factory=dict)
+    critical_difference: float | None = None
+    test_note: str = ""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if not self.results or not all(self.results.values()):
+            raise ValueError("results: expected at least one data set with one method, got none")
+        for name, methods in self.results.items():
+            lengths = {method: len(values) for method, values in methods.items()}
+            if len(set(lengths.values())) != 1 or 0 in lengths.values():
+                raise ValueError(f"results: expected as many splits for each method of {name!r}, got {lengths}")
+
+    @property
+    def methods(self) -> list[str]:
+        """All methods, in the order in which they first appear."""
+        return list(dict.fromkeys(method for methods in self.results.values() for method in methods))

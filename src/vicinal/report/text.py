@@ -1,0 +1,114 @@
+"""How numbers and foreign text are shown: few digits, clipped, and harmless."""
+
+import math
+import unicodedata
+from collections.abc import Sequence
+
+
+def clean(value: object) -> str:
+    """``value`` as text that can be written anywhere: no control characters, no half of a surrogate pair.
+
+    >>> clean("a\\x00b\\ud800")
+    'a\ufffdb\ufffd'
+    """
+    text = str(value).encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
+    return "".join("\ufffd" if _is_control(c) else c for c in text)
+
+
+def _is_control(character: str) -> bool:
+    return unicodedata.category(character) in ("Cc", "Cs") and character not in "\n\t"
+
+
+def one_line(value: object, limit: int = 60) -> str:
+    """``value`` as one line of at most ``limit`` characters, with an ellipsis where it was cut.
+
+    >>> one_line("a  long\\nstory", 8)
+    'a long …'
+    """
+    text = " ".join(clean(value).split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def number(value: float, digits: int = 4) -> str:
+    """``value`` with about ``digits`` significant digits, never cutting whole numbers short.
+
+    >>> number(0.0254321), number(123456.7), number(-2.5), number(1e-9)
+    ('0.02543', '123,457', '-2.5', '1e-09')
+    """
+    if not math.isfinite(value):
+        return "n/a"
+    if value == 0:
+        return "0"
+    size = math.floor(math.log10(abs(value)))
+    if not -6 <= size < 12:
+        return f"{value:.{digits - 1}g}"
+    text = f"{value:,.{max(0, digits - 1 - size)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def percent(share: float) -> str:
+    """A share from 0 to 1 as per cent.
+
+    >>> percent(0.314), percent(0.0312), percent(0.0002), percent(0)
+    ('31 %', '3.1 %', '<0.1 %', '0 %')
+    """
+    if share <= 0:
+        return "0 %"
+    if share < 0.001:
+        return "<0.1 %"
+    return f"{100 * share:.1f} %" if share < 0.0995 else f"{100 * share:.0f} %"
+
+
+def duration(seconds: float) -> str:
+    """A length of time in words that fit it.
+
+    >>> duration(4.21), duration(161), duration(7300)
+    ('4.2 s', '2 min 41 s', '2 h 2 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def decimals_for(values: Sequence[float]) -> int:
+    """How many decimals show ``values`` of one scale alike: 3 digits for the largest, 4 from ten on.
+
+    >>> decimals_for([-2.41, 0.3]), decimals_for([13.2]), decimals_for([350000.0]), decimals_for([0.0])
+    (2, 2, 0, 2)
+    """
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if largest == 0:
+        return 2
+    digits = 3 if largest < 10 else 4
+    return min(9, max(0, digits - 1 - math.floor(math.log10(largest))))
+
+
+def round_to_sum(values: Sequence[float], total: float, decimals: int) -> list[str]:
+    """``values`` rounded so that what is shown adds up to ``total`` as shown; none moves by more than one last digit.
+
+    ``values`` must sum to ``total`` but for floating error.
+
+    >>> round_to_sum([1 / 3, 1 / 3, 1 / 3], 1.0, 2)
+    ['0.34', '0.33', '0.33']
+    """
+    unit = 10.0**decimals
+    floors = [math.floor(value * unit) for value in values]
+    rests = [value * unit - low for value, low in zip(values, floors, strict=True)]
+    missing = round(total * unit) - sum(floors)
+    for position in sorted(range(len(values)), key=lambda p: -rests[p])[: max(0, missing)]:
+        floors[position] += 1
+    return [fixed(low / unit, decimals) for low in floors]
+
+
+def fixed(value: float, decimals: int) -> str:
+    """``value`` with exactly ``decimals`` decimals and no negative zero.
+
+    >>> fixed(-0.001, 2), fixed(1234.5, 1)
+    ('0.00', '1,234.5')
+    """
+    text = f"{value:,.{decimals}f}"
+    return text.lstrip("-") if not text.strip("-0.,") else text

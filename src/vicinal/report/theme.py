@@ -1,0 +1,133 @@
+"""One look for all pictures: colors that the page may swap for its dark scheme, and figures as inline SVG."""
+
+import io
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
+
+INK, MUTED, GRID, PAPER = "#1c2530", "#68717e", "#dedad0", "#fffefb"
+ACCENT, WARM, SOFT = "#1f6f8b", "#cf5f27", "#a9c9d4"
+CLASSES = ("#1f6f8c", "#cf5f28", "#5c9a54", "#a7569b", "#b8922f", "#4f7bd0", "#c2566b", "#6f8f8a", "#8f74c9", "#8d6e55")
+"""Colors of classes, legible on light and dark; the tenth is for all further classes."""
+
+_VARIABLES = {
+    INK: "--ink",
+    MUTED: "--muted",
+    GRID: "--line",
+    PAPER: "--card",
+    ACCENT: "--accent",
+    WARM: "--warm",
+    SOFT: "--soft",
+}
+_STYLE: dict[str, Any] = {
+    "text.parse_math": False,  # a "$" in a name is a dollar
+    "svg.fonttype": "none",
+    "svg.hashsalt": "vicinal",
+    "font.size": 9.0,
+    "text.color": INK,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": MUTED,
+    "axes.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.major.size": 0.0,
+    "ytick.major.size": 0.0,
+    "legend.frameon": False,
+    "figure.facecolor": "none",
+}
+_LIMIT = 5000
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The look, for as long as a figure is built or written."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        # The browser has fonts for what matplotlib's own font lacks.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+        yield
+
+
+def blank(width: float = 4.6, height: float = 3.3) -> "tuple[Figure, Axes]":
+    """A new figure of ``width`` times ``height`` inches, of no window system, with one set of axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def color_map() -> "LinearSegmentedColormap":
+    """Blue to orange over mauve: told apart by the color-blind, legible on light and dark."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("vicinal", ["#2767b3", "#7f7fc4", "#c77a9c", "#ea8c3d"])
+
+
+def sample(count: int, limit: int = _LIMIT, seed: int = 0) -> NDArray[np.int64]:
+    """At most ``limit`` of ``count`` positions, in order, drawn with ``seed``.
+
+    >>> len(sample(3)), len(sample(10_000))
+    (3, 5000)
+    """
+    if count <= limit:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(seed).choice(count, limit, replace=False))
+
+
+def sample_note(count: int, limit: int = _LIMIT) -> str:
+    """Says so where ``sample`` leaves points out, else nothing.
+
+    >>> sample_note(12_345)
+    ' Shown: 5,000 of 12,345 points, drawn at random with a fixed seed.'
+    """
+    return f" Shown: {limit:,} of {count:,} points, drawn at random with a fixed seed." if count > limit else ""
+
+
+def to_svg(figure: "Figure", prefix: str) -> str:
+    """``figure`` as an ``<svg>`` element for inlining: fluid, of the page's font and color scheme.
+
+    Args:
+        figure: built inside ``style()``.
+        prefix: put before every id, so that several pictures can stand in one page.
+    """
+    buffer = io.StringIO()
+    with style():
+        figure.savefig(buffer, format="svg", transparent=True, dpi=220, metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r"<[^<>]+>", lambda tag: _retouch(tag.group(), prefix), text)
+    return re.sub(r"\n\s*", "\n", text).strip()
+
+
+def _retouch(tag: str, prefix: str) -> str:
+    """One tag with its ids made unique, its colors made variables, and no size or font of its own."""
+    if tag.startswith("<svg"):
+        tag = re.sub(r' (width|height|version|xmlns(:\w+)?)="[^"]*"', "", tag)
+        return tag.replace("<svg", '<svg aria-hidden="true" focusable="false"', 1)
+    tag = re.sub(r'\bid="', f'id="{prefix}-', tag)
+    tag = re.sub(r'href="#', f'href="#{prefix}-', tag)
+    tag = tag.replace("url(#", f"url(#{prefix}-")
+    tag = re.sub(r"font: (?:\w+ )*?([\d.]+px) [^;\"]*", r"font-size: \1", tag)
+    tag = re.sub(r"font-family: [^;\"]*;? ?", "", tag)
+    for color, variable in _VARIABLES.items():
+        tag = re.sub(rf"\b(fill|stroke): {color}", rf"\1: var({variable}, {color})", tag)
+    return tag

@@ -1,0 +1,52 @@
+"""The contract of a similarity."""
+
+import torch
+from torch import Tensor, nn
+
+from vicinal.core import check_matrices, make
+
+
+class Similarity(nn.Module):
+    """Scores between queries and bank rows; a subclass writes :meth:`score` for checked matrices.
+
+    Half-precision inputs are scored in float32 and autocast is switched off inside, so that scores keep the order of
+    near neighbors; the result has the dtype that was computed in. Any block of bank rows can be scored alone: the
+    columns of the result do not depend on one another beyond rounding.
+    """
+
+    def forward(self, queries: Tensor, bank: Tensor) -> Tensor:
+        """Scores of each query against each bank row.
+
+        Args:
+            queries: ``[b, d]``, floating.
+            bank: ``[N, d]``, floating.
+
+        Returns:
+            ``[b, N]``, higher = more alike; float32, or float64 if either input is.
+
+        Raises:
+            TypeError: if an input is not a floating tensor.
+            ValueError: if an input is no matrix or the widths differ.
+        """
+        check_matrices(queries, bank)
+        dtype = torch.promote_types(torch.promote_types(queries.dtype, bank.dtype), torch.float32)
+        with torch.autocast(queries.device.type, enabled=False):
+            return self.score(queries.to(dtype), bank.to(dtype))
+
+    def score(self, queries: Tensor, bank: Tensor) -> Tensor:
+        """Scores ``[b, N]`` of checked matrices of one dtype."""
+        raise TypeError(f"similarity: expected a class that defines score(), got {type(self).__name__}")
+
+
+def resolve_similarity(similarity: str | nn.Module) -> nn.Module:
+    """The similarity of that name, or the module itself.
+
+    >>> resolve_similarity("cosine")
+    Cosine()
+    """
+    if isinstance(similarity, nn.Module):
+        return similarity
+    made = make("similarity", similarity)
+    if not isinstance(made, nn.Module):
+        raise TypeError(f"similarity: expected a module, got {made!r}")
+    return made

@@ -1,0 +1,74 @@
+"""Similarities that are inner products."""
+
+import torch
+from torch import Tensor
+
+from vicinal.core import register
+from vicinal.similarity.base import Similarity
+
+
+def _directions(rows: Tensor) -> Tensor:
+    """``rows [n, d]`` scaled to length 1; a row of zeros stays zero and passes no gradient."""
+    largest = rows.detach().abs().amax(dim=-1, keepdim=True)  # [n, 1]
+    nonzero = largest > 0
+    scaled = rows / torch.where(nonzero, largest, 1.0)  # entries within [-1, 1]: squares cannot overflow
+    length = torch.where(nonzero, scaled, 1.0).square().sum(dim=-1, keepdim=True).sqrt()
+    return torch.where(nonzero, scaled / length, 0.0)
+
+
+@register(
+    "similarity",
+    "cosine",
+    "bounded",
+    "rotation-invariant",
+    "row-scale-invariant",
+    paper="NONA, section 3.1",
+    verified="values of the paper's code; numpy in float64",
+)
+class Cosine(Similarity):
+    r"""$s_{ij} = q_i \cdot x_j / (\|q_i\| \|x_j\|)$ in [-1, 1]; 0, with gradient 0, for a row of zeros.
+
+    >>> Cosine()(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 0.0], [0.0, 1.0], [0.0, 0.0]]))
+    tensor([[1., 0., 0.]])
+    """
+
+    def score(self, queries: Tensor, bank: Tensor) -> Tensor:
+        """See :meth:`Similarity.forward`."""
+        return _directions(queries) @ _directions(bank).T
+
+
+@register("similarity", "dot", "rotation-invariant", verified="numpy in float64")
+class Dot(Similarity):
+    r"""$s_{ij} = q_i \cdot x_j$, or that divided by the width $d$ if ``scaled``.
+
+    Args:
+        scaled: divide by ``d`` (the "scaled_dot" of the NONA paper).
+
+    >>> Dot(scaled=True)(torch.tensor([[1.0, 3.0]]), torch.tensor([[2.0, 1.0]]))
+    tensor([[2.5000]])
+    """
+
+    def __init__(self, *, scaled: bool = False) -> None:
+        super().__init__()
+        self.scaled = scaled
+
+    def score(self, queries: Tensor, bank: Tensor) -> Tensor:
+        """See :meth:`Similarity.forward`."""
+        scores = queries @ bank.T
+        return scores / queries.shape[1] if self.scaled else scores
+
+    def extra_repr(self) -> str:
+        """Settings, for ``repr``."""
+        return "scaled=True" if self.scaled else ""
+
+
+@register(
+    "similarity",
+    "scaled_dot",
+    "rotation-invariant",
+    paper="NONA, section 3.1",
+    verified="values of the paper's code; numpy in float64",
+)
+def scaled_dot() -> Dot:
+    """The inner product divided by the width of the embeddings: ``Dot(scaled=True)``."""
+    return Dot(scaled=True)
