@@ -4,15 +4,25 @@ import math
 import unicodedata
 from collections.abc import Sequence
 
+_METRICS = {"mse": "MSE", "rmse": "RMSE", "mae": "MAE", "r2": "R2", "accuracy": "accuracy", "log_loss": "log loss"}
+
+
+def metric_name(metric: str) -> str:
+    """How ``metric`` is written.
+
+    >>> metric_name("mse"), metric_name("log_loss"), metric_name("own")
+    ('MSE', 'log loss', 'own')
+    """
+    return _METRICS.get(metric.lower(), one_line(metric, 30))
+
 
 def clean(value: object) -> str:
-    """``value`` as text that can be written anywhere: no control characters, no half of a surrogate pair.
+    r"""``value`` as text that can be written anywhere: no control characters, no half of a surrogate pair.
 
-    >>> clean("a\\x00b\\ud800")
-    'a\ufffdb\ufffd'
+    >>> clean("a\x00b\ud800")
+    'a�b�'
     """
-    text = str(value).encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
+    text = str(value).replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
     return "".join("\ufffd" if _is_control(c) else c for c in text)
 
 
@@ -21,9 +31,9 @@ def _is_control(character: str) -> bool:
 
 
 def one_line(value: object, limit: int = 60) -> str:
-    """``value`` as one line of at most ``limit`` characters, with an ellipsis where it was cut.
+    r"""``value`` as one line of at most ``limit`` characters, with an ellipsis where it was cut.
 
-    >>> one_line("a  long\\nstory", 8)
+    >>> one_line("a  long\nstory", 8)
     'a long …'
     """
     text = " ".join(clean(value).split())
@@ -33,18 +43,31 @@ def one_line(value: object, limit: int = 60) -> str:
 def number(value: float, digits: int = 4) -> str:
     """``value`` with about ``digits`` significant digits, never cutting whole numbers short.
 
-    >>> number(0.0254321), number(123456.7), number(-2.5), number(1e-9)
-    ('0.02543', '123,457', '-2.5', '1e-09')
+    >>> number(0.0254321), number(123456.7), number(-2.5), number(5.13e10)
+    ('0.02543', '123,457', '-2.5', '5.13e10')
     """
     if not math.isfinite(value):
         return "n/a"
     if value == 0:
         return "0"
     size = math.floor(math.log10(abs(value)))
-    if not -6 <= size < 12:
-        return f"{value:.{digits - 1}g}"
+    if not -5 <= size < 9:
+        mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(power)}"
     text = f"{value:,.{max(0, digits - 1 - size)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def compact(value: float) -> str:
+    """``value`` for the tick of an axis.
+
+    >>> compact(1_500_000), compact(20_000), compact(0.25), compact(1999)
+    ('1.5M', '20k', '0.25', '1999')
+    """
+    for least, unit, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if abs(value) >= least:
+            return f"{value / unit:.4g}{letter}".replace("-", "\N{MINUS SIGN}")
+    return f"{value:.4g}".replace("-", "\N{MINUS SIGN}")
 
 
 def percent(share: float) -> str:
@@ -63,7 +86,7 @@ def percent(share: float) -> str:
 def duration(seconds: float) -> str:
     """A length of time in words that fit it.
 
-    >>> duration(4.21), duration(161), duration(7300)
+    >>> duration(4.21), duration(161), duration(7320)
     ('4.2 s', '2 min 41 s', '2 h 2 min')
     """
     if seconds < 60:

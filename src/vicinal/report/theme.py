@@ -29,7 +29,7 @@ _VARIABLES = {
     WARM: "--warm",
     SOFT: "--soft",
 }
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
     "text.parse_math": False,  # a "$" in a name is a dollar
     "svg.fonttype": "none",
     "svg.hashsalt": "vicinal",

@@ -1,0 +1,157 @@
+"""The model card: a README.md that says what the model is, how it did, how to use it, and what it cannot do."""
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from vicinal.report.page import shown, write_text
+from vicinal.report.records import Column, FitRecord
+from vicinal.report.tables import findings, fit_table, limits
+from vicinal.report.text import clean, duration, one_line
+
+
+def write_card(record: FitRecord, path: str | os.PathLike[str], *, folder: str = "MODEL") -> Path:
+    """Write the card of ``record`` to ``path``, aside first and then renamed.
+
+    Args:
+        record: the fit.
+        path: of the card, usually README.md in the folder of the model.
+        folder: how the examples of use call the folder of the model.
+
+    Returns:
+        The path.
+    """
+    return write_text(card_text(record, folder=folder), path)
+
+
+def card_text(record: FitRecord, *, folder: str = "MODEL") -> str:
+    """The card of ``record`` as Markdown with a YAML header."""
+    parts = [
+        _header(record),
+        f"# {markdown(record.name)}",
+        _about(record),
+        "## Results",
+        "\n".join(markdown(sentence) for sentence in findings(record)),
+        _table(fit_table(record)),
+        "## Use",
+        _use(record, folder),
+        "## Data",
+        _data(record),
+        "## Settings",
+        _table([["setting", "value"], *([key, shown(value)] for key, value in record.settings.items())]),
+        "## Limits",
+        _bullets([*limits(record), *record.notes]),
+        _versions(record),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def markdown(value: object, limit: int = 300) -> str:
+    r"""``value`` as one line of Markdown that shows it as it is: nothing in it becomes a tag, a link or a table cell.
+
+    >>> print(markdown("<b>a|b</b> [x](y) snake_case"))
+    &lt;b&gt;a\|b&lt;/b&gt; \[x\](y) snake_case
+    """
+    text = one_line(value, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = re.sub(r"([\\`*\[\]|#~$])", r"\\\1", text)
+    text = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", text)
+    return re.sub(r"^([-+])", r"\\\1", text)
+
+
+def _yaml(value: object) -> str:
+    """``value`` as a quoted YAML string of one line."""
+    text = "".join(c if c.isprintable() else " " for c in one_line(value, 200))
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _header(record: FitRecord) -> str:
+    """The YAML header, in the form that model hubs read."""
+    kind = f"tabular-{record.task}"
+    lines = ["---", "library_name: vicinal", f"pipeline_tag: {kind}", "tags:", "- vicinal", "- nearest-neighbors"]
+    lines += ["model-index:", f"- name: {_yaml(record.name)}", "  results:", "  - task:", f"      type: {kind}"]
+    lines += ["    dataset:", f"      name: {_yaml(record.name)}", "      type: tabular", "    metrics:"]
+    for metric, value in record.scores["model"].items():
+        lines += [f"    - type: {_yaml(metric)}", f"      value: {float(value):.6g}"]
+    return "\n".join([*lines, "---"])
+
+
+def _about(record: FitRecord) -> str:
+    """What the model does, in a paragraph."""
+    inputs = ", ".join(f"`{_code(c.name)}` ({c.kind})" for c in _columns(record) if c.kind)
+    what = "number" if record.task == "regression" else "class"
+    head = str(record.settings.get("head", "nona"))
+    how = (
+        "from the labelled rows that are near it: each prediction is a weighted mean of labels of real rows, which "
+        "can be listed"
+        if head.startswith("nona")
+        else "by a dense head, which has no neighbors to show"
+    )
+    took = "" if record.duration_s is None else f" It was fitted in {duration(record.duration_s)}."
+    return (
+        f"Predicts the {what} `{_code(record.target_name)}` of a row{f' from {inputs}' if inputs else ''}, {how}.{took}"
+    )
+
+
+def _use(record: FitRecord, folder: str) -> str:
+    """The command and the Python lines."""
+    name = "NeighborRegressor" if record.task == "regression" else "NeighborClassifier"
+    neighbors = str(record.settings.get("head", "nona")).startswith("nona")
+    place = one_line(folder, 200)
+    interval = " --interval 0.9" if record.task == "regression" and neighbors else ""
+    command = f"vicinal predict {shlex.quote(place)} new.csv" + (" --explain 5" if neighbors else "") + interval
+    lines = [
+        "import pandas as pd",
+        f"from vicinal.estimators import {name}",
+        "",
+        f"model = {name}.load({place!r})",
+        'rows = pd.read_csv("new.csv")',
+        "model.predict(rows)",
+    ]
+    if neighbors:
+        lines += [
+            "model.explain(rows, k=5)  # the bank rows behind each prediction: id, weight, label, contribution",
+            "model.add(rows, labels)  # more labelled rows, without training",
+            "model.forget(ids)  # these rows leave every prediction at once",
+        ]
+    return f"```sh\n{command}\n```\n\n```python\n" + "\n".join(lines) + "\n```"
+
+
+def _data(record: FitRecord) -> str:
+    """Columns, rows used and dropped."""
+    columns = [[c.name, c.kind or "left out", c.encoder, c.reason] for c in _columns(record)]
+    sizes = ", ".join(f"{count:,} {markdown(name)}" for name, count in record.split_sizes.items())
+    facts = [f"{record.rows_used:,} rows used{f' ({sizes})' if sizes else ''}."]
+    facts += [f"{count:,} rows dropped: {markdown(reason)}" for reason, count in record.dropped.items()]
+    facts += [markdown(record.duplicates)] if record.duplicates else []
+    table = _table([["column", "taken for", "encoder", "because"], *columns]) if columns else ""
+    return "\n\n".join(part for part in ("\n".join(f"- {fact}" for fact in facts), table) if part)
+
+
+def _columns(record: FitRecord) -> list[Column]:
+    return [column for column in record.columns if isinstance(column, Column)]
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown, or nothing if there is only a header."""
+    if len(rows) < 2:
+        return ""
+    lines = ["| " + " | ".join(markdown(text) for text in row) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])
+
+
+def _bullets(sentences: Iterable[str]) -> str:
+    """A list of sentences; the code in them (between backticks) stays."""
+    return "\n".join(f"- {markdown(clean(sentence), 600)}" for sentence in sentences)
+
+
+def _versions(record: FitRecord) -> str:
+    if not record.versions:
+        return ""
+    return "Made with " + ", ".join(f"{markdown(k)} {markdown(v)}" for k, v in record.versions.items()) + "."
+
+
+def _code(value: object) -> str:
+    """``value`` for a span of code."""
+    return one_line(value, 60).replace("`", "'")

@@ -1,0 +1,232 @@
+"""A neighbor panel as it is shown: cells as text, image or sound, bars, and contributions that add up to the eye."""
+
+import base64
+import io
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vicinal.report.records import Cell, Label, Neighbor, NeighborPanel
+from vicinal.report.text import clean, decimals_for, fixed, number, one_line, percent, round_to_sum
+
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"fLaC", "audio/flac"),
+    (b"OggS", "audio/ogg"),
+    (b"ID3", "audio/mpeg"),
+)
+_LARGEST = {"image": 60_000, "audio": 600_000}
+_TITLE = 2000
+
+
+@dataclass(frozen=True)
+class CellView:
+    """One cell: ``kind`` is "text", "image" or "audio"; ``source`` is a data URI, ``full`` the text before clipping."""
+
+    column: str
+    kind: str
+    text: str
+    full: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class NeighborView:
+    """One line of a panel; ``bar`` is the length of its bar from 0 to 100."""
+
+    cells: list[CellView]
+    label: str
+    weight: str
+    bar: float
+    contribution: str
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A neighbor on the line of numbers: place from 0 to 100, radius, and what to say of it."""
+
+    place: float
+    radius: float
+    title: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """The line of numbers of a panel: labels of the neighbors, the prediction and the truth, 0 to 100 across."""
+
+    marks: list[Mark]
+    prediction: float
+    target: float | None
+    ends: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class PanelView:
+    """A panel, all in text."""
+
+    title: str
+    id: str
+    cells: list[CellView]
+    prediction: str
+    target: str
+    error: str
+    right: bool | None
+    neighbors: list[NeighborView]
+    other: NeighborView | None
+    total: str
+    total_name: str
+    line: Line | None
+    other_is_sum_of: str
+
+
+def cell_view(column: str, cell: Cell, limit: int) -> CellView:
+    """What to show of ``cell``: bytes of a known image or sound as such, all else as at most ``limit`` characters."""
+    name = one_line(column, 40)
+    if isinstance(cell, bytes):
+        kind, source = _media(cell)
+        return CellView(
+            name, kind, f"({len(cell):,} bytes that cannot be shown)" if kind == "text" else name, "", source
+        )
+    text = clean(cell).strip()
+    if not text:
+        return CellView(name, "text", "(empty)")
+    short = text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+    full = "" if short == text else text if len(text) <= _TITLE else text[: _TITLE - 1] + "…"
+    return CellView(name, "text", short, full)
+
+
+def _media(content: bytes) -> tuple[str, str]:
+    """Kind and data URI of ``content``; ("text", "") for what is not known, or too large and not to be made smaller."""
+    mime = next((mime for start, mime in _SIGNATURES if content.startswith(start)), "")
+    if content[:4] == b"RIFF":
+        mime = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(content[8:12], "")
+    kind = mime.partition("/")[0]
+    if kind == "image" and len(content) > _LARGEST["image"]:
+        content, mime = _smaller(content), "image/jpeg"
+    if not kind or not content or len(content) > _LARGEST[kind]:
+        return "text", ""
+    return kind, f"data:{mime};base64,{base64.b64encode(content).decode()}"
+
+
+def _smaller(content: bytes, side: int = 256) -> bytes:
+    """``content`` as a JPEG of at most ``side`` pixels each way; b"" if it cannot be read or Pillow is not there."""
+    try:
+        from PIL import Image
+
+        with Image.open(io.BytesIO(content)) as image:
+            if image.width * image.height > 64_000_000:
+                return b""
+            image.draft("RGB", (side, side))
+            image.thumbnail((side, side))
+            buffer = io.BytesIO()
+            image.convert("RGB").save(buffer, "JPEG", quality=82)
+        return buffer.getvalue()
+    except Exception:  # a picture in a report is never worth losing the report
+        return b""
+
+
+def cells(row: Mapping[str, Cell], limit: int) -> list[CellView]:
+    """``row`` as it is shown, media first."""
+    views = [cell_view(column, cell, limit) for column, cell in row.items()]
+    return sorted(views, key=lambda view: view.kind == "text")
+
+
+def panel_view(panel: NeighborPanel) -> PanelView:
+    """``panel`` as it is shown.
+
+    Contributions are rounded together, so that the shown column adds up to the shown sum; none of them moves by more
+    than one unit of its last digit.
+    """
+    listed = panel.listed
+    numeric = not isinstance(panel.prediction, str) and panel.probability is None
+    lines, other, total = _lines(panel, listed, numeric=numeric) if listed else ([], None, "")
+    return PanelView(
+        title=one_line(panel.title, 60),
+        id="" if panel.id in panel.query.values() else one_line(panel.id, 40),
+        cells=cells(panel.query, 400),
+        prediction=total if numeric and total else _label(panel.prediction),
+        target="" if panel.target is None else _label(panel.target),
+        error=_error(panel) if numeric else "",
+        right=None if numeric or panel.target is None else str(panel.prediction) == str(panel.target),
+        neighbors=lines,
+        other=other,
+        total=total,
+        total_name="the prediction" if numeric else f"probability of {_label(panel.prediction)}",
+        line=_line(panel, listed) if numeric and listed else None,
+        other_is_sum_of=f"all {panel.other_rows:,} other rows" if panel.other_rows else "all other rows",
+    )
+
+
+def _label(label: Label) -> str:
+    return one_line(label, 60) if isinstance(label, str) else number(float(label))
+
+
+def _error(panel: NeighborPanel) -> str:
+    """Prediction less truth, with its sign."""
+    if panel.target is None or isinstance(panel.target, str):
+        return ""
+    error = float(panel.prediction) - float(panel.target)
+    text = fixed(error, decimals_for([float(panel.prediction), float(panel.target)]))
+    return text if text.startswith("-") or not text.strip("0.,") else f"+{text}"
+
+
+def _lines(
+    panel: NeighborPanel, listed: list[Neighbor], *, numeric: bool
+) -> tuple[list[NeighborView], NeighborView | None, str]:
+    """The lines of the neighbors, of all other rows, and the sum."""
+    rest = panel.other_contribution or 0.0
+    values = [neighbor.contribution for neighbor in listed]
+    with_rest = panel.other_weight > 0 and panel.other_rows != 0
+    summed = [*values, rest] if with_rest else values
+    decimals = decimals_for([panel.total, *summed]) if numeric else 3
+    shown = round_to_sum(summed, sum(summed), decimals)
+    heaviest = max([neighbor.weight for neighbor in listed] + [panel.other_weight]) or 1.0
+    lines = [
+        NeighborView(
+            cells(neighbor.row, 120),
+            _label(neighbor.label),
+            percent(neighbor.weight),
+            round(100 * neighbor.weight / heaviest, 2),
+            text,
+            one_line(neighbor.id, 40),
+        )
+        for neighbor, text in zip(listed, shown, strict=False)
+    ]
+    other = None
+    if with_rest:
+        mean = number(rest / panel.other_weight, 3) if numeric and panel.other_weight > 1e-3 else ""
+        share = round(100 * panel.other_weight / heaviest, 2)
+        other = NeighborView([], mean, percent(panel.other_weight), share, shown[-1])
+    return lines, other, fixed(sum(summed), decimals)
+
+
+def _line(panel: NeighborPanel, listed: list[Neighbor]) -> Line | None:
+    """The line of numbers, or None where a label is not a finite number."""
+    values = [neighbor.label for neighbor in listed] + [panel.prediction]
+    if panel.target is not None:
+        values.append(panel.target)
+    if any(isinstance(value, str) or not math.isfinite(value) for value in values):
+        return None
+    numbers = [float(value) for value in values]
+    low, high = min(numbers), max(numbers)
+    if high == low:
+        low, high = low - 0.5, high + 0.5
+    heaviest = max(neighbor.weight for neighbor in listed) or 1.0
+
+    def place(value: Label) -> float:
+        return round(6 + 88 * (float(value) - low) / (high - low), 2)
+
+    marks = [
+        Mark(
+            place(neighbor.label),
+            round(2 + 7 * math.sqrt(max(0.0, neighbor.weight) / heaviest), 2),
+            f"label {_label(neighbor.label)}, weight {percent(neighbor.weight)}",
+        )
+        for neighbor in listed
+    ]
+    target = None if panel.target is None else place(panel.target)
+    return Line(marks, place(panel.prediction), target, (number(low, 3), number(high, 3)))

@@ -1,0 +1,160 @@
+"""Records as rows of text, for the terminal, the page and the card alike, and what they amount to in words."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vicinal.report.records import CompareRecord, FitRecord
+from vicinal.report.text import metric_name, number, one_line
+
+HIGHER_IS_BETTER = {"mse": False, "rmse": False, "mae": False, "log_loss": False, "r2": True, "accuracy": True}
+"""Metrics of which it is known which way is better; of others nothing is said."""
+
+_METHODS = {
+    "mean": {"regression": "mean of the training rows", "classification": "class shares of the training rows"},
+    "knn": {"regression": "k-NN on its embeddings", "classification": "k-NN on its embeddings"},
+    "ridge": {"regression": "ridge on untuned features", "classification": "linear model on untuned features"},
+}
+
+
+def method_name(method: str, record: FitRecord) -> str:
+    """How ``method`` of a fit is written."""
+    if method == "model":
+        head = record.settings.get("head")
+        return f"this model ({one_line(head, 24)})" if head else "this model"
+    return _METHODS.get(method, {}).get(record.task, one_line(method, 40))
+
+
+def fit_table(record: FitRecord) -> list[list[str]]:
+    """Test scores as rows of text, the header first, this model second.
+
+    >>> record = FitRecord("d", "y", "regression", scores={"model": {"mse": 0.025}, "mean": {"mse": 0.1}})
+    >>> fit_table(record)
+    [['', 'MSE'], ['this model', '0.025'], ['mean of the training rows', '0.1']]
+    """
+    metrics = list(dict.fromkeys(metric for scores in record.scores.values() for metric in scores))
+    rows = [["", *map(metric_name, metrics)]]
+    for method in sorted(record.scores, key=lambda name: name != "model"):
+        scores = record.scores[method]
+        rows.append([method_name(method, record), *(number(scores[m]) if m in scores else "" for m in metrics)])
+    return rows
+
+
+def main_metric(record: FitRecord) -> str:
+    """The metric that sentences are about: MSE or accuracy, else the model's first."""
+    wanted = "mse" if record.task == "regression" else "accuracy"
+    return wanted if wanted in record.scores["model"] else next(iter(record.scores["model"]), "")
+
+
+def findings(record: FitRecord) -> list[str]:
+    """Sentences on how the model did on the test rows, beside the baselines: better or worse, as it is."""
+    metric = main_metric(record)
+    if not metric:
+        return []
+    own = record.scores["model"][metric]
+    count = record.split_sizes.get("test", len(record.truth))
+    where = f"On {count:,} test rows" if count else "On the test rows"
+    parts = [
+        _against(own, scores[metric], metric, ("the " if method == "mean" else "") + method_name(method, record))
+        for method, scores in record.scores.items()
+        if method != "model" and metric in scores
+    ]
+    first = f"{where} {'the ' if metric != 'accuracy' else ''}{metric_name(metric)} is {number(own)}"
+    return [f"{first}: {'; '.join(parts)}." if parts else f"{first}."]
+
+
+def _against(own: float, other: float, metric: str, name: str) -> str:
+    """One clause on ``own`` beside ``other``."""
+    if metric in ("accuracy", "r2"):
+        points = 100 * (own - other)
+        if abs(points) < 0.05:
+            return f"the same as {name}"
+        return f"{abs(points):.1f} points {'above' if points > 0 else 'below'} {name} ({number(other)})"
+    change = 100 * (own / other - 1) if other else 0.0
+    if abs(change) < 0.05:
+        return f"the same as {name}"
+    return f"{abs(change):.1f} % {'above' if change > 0 else 'below'} {name} ({number(other)})"
+
+
+def limits(record: FitRecord) -> list[str]:
+    """What a user of the model must know that its scores do not say."""
+    said = []
+    if str(record.settings.get("head", "nona")).startswith("nona"):
+        said.append(
+            "A prediction is a weighted mean of labels in the bank, so it never leaves their range; rows unlike all of "
+            "the bank still get a prediction."
+            if record.task == "regression"
+            else "Probabilities are weighted shares of labels in the bank: a class that is not there has probability 0."
+        )
+        said.append(
+            "Weights and contributions are the head's exact arithmetic. They do not say why the encoder holds two rows "
+            "for alike."
+        )
+        said.append(
+            "forget removes a row from every prediction at once, but the trained encoder has still seen it; to undo "
+            "that too, fit again without the row."
+        )
+    said.append(
+        "The report shows, and the model folder stores, rows of the training data: share them only as the data may be "
+        "shared."
+    )
+    said.append("The scores come from one split. vicinal compare gives mean and deviation over several, with a test.")
+    return said
+
+
+def mean_and_deviation(values: Sequence[float], scale: float = 1.0) -> tuple[float, float | None]:
+    """Mean and sample deviation (None for a single value), both times ``scale``."""
+    scaled = scale * np.asarray(values, dtype=float)
+    return float(scaled.mean()), float(scaled.std(ddof=1)) if len(scaled) > 1 else None
+
+
+def relative_change(record: CompareRecord, dataset: str, method: str) -> float | None:
+    """Change of the mean against the reference as a share; None for the reference, or where there is none."""
+    results = record.results[dataset]
+    if method == record.reference or record.reference not in results or method not in results:
+        return None
+    base = float(np.mean(results[record.reference]))
+    return float(np.mean(results[method])) / base - 1 if base else None
+
+
+def splits_won(record: CompareRecord, dataset: str, method: str) -> tuple[int, int] | None:
+    """In how many splits ``method`` is better than the reference, and of how many."""
+    results = record.results[dataset]
+    if method == record.reference or record.reference not in results or method not in results:
+        return None
+    gain = np.asarray(results[method], dtype=float) - np.asarray(results[record.reference], dtype=float)
+    better = gain > 0 if record.higher_is_better else gain < 0
+    return int(better.sum()), len(gain)
+
+
+def compare_table(record: CompareRecord) -> list[list[str]]:
+    """Mean +- deviation and relative change against the reference, a row a data set, the header first.
+
+    >>> record = CompareRecord("c", {"words": {"dense": [0.02, 0.03], "nona": [0.01, 0.03]}})
+    >>> compare_table(record)
+    [['MSE x 1000', 'dense', 'nona'], ['words', '25.0 +- 7.1', '20.0 +- 14.1 (-20.0 %)']]
+    """
+    scale = f" x {record.scale:g}" if record.scale != 1 else ""
+    rows = [[metric_name(record.metric) + scale, *record.methods]]
+    for dataset, results in record.results.items():
+        rows.append([one_line(dataset, 40)])
+        for method in record.methods:
+            if method not in results:
+                rows[-1].append("")
+                continue
+            change = relative_change(record, dataset, method)
+            said = "" if change is None else f" ({100 * change:+.1f} %)"
+            rows[-1].append(spread(results[method], record.scale) + said)
+    return rows
+
+
+def spread(values: Sequence[float], scale: float) -> str:
+    """Mean +- deviation, with a decimal more where the mean is below 10.
+
+    >>> spread([0.001, 0.002], 1000)
+    '1.50 +- 0.71'
+    """
+    mean, deviation = mean_and_deviation(values, scale)
+    decimals = 1 if abs(mean) >= 10 else 2 if abs(mean) >= 1 else 4
+    shown = f"{mean:,.{decimals}f}"
+    return shown if deviation is None else f"{shown} +- {deviation:,.{decimals}f}"

@@ -1,0 +1,82 @@
+"""The model card: parsed as what it claims to be."""
+
+import ast
+import dataclasses
+import re
+
+import pytest
+
+from vicinal.report import card_text, write_card
+
+HOSTILE = '"x": [y]\n---\n# <script>alert(1)</script> | `a` [b](http://c.d) {% x %} \u2028 \\ $z$ ```'
+
+
+def header(text):
+    yaml = pytest.importorskip("yaml")
+    _, head, _ = text.split("---\n", 2)
+    return yaml.safe_load(head)
+
+
+def test_header_says_the_results(words):
+    (model,) = header(card_text(words))["model-index"]
+    assert model["name"] == "Valence of words"
+    (result,) = model["results"]
+    assert result["task"]["type"] == "tabular-regression"
+    assert {m["type"]: m["value"] for m in result["metrics"]} == pytest.approx(
+        {"mse": 0.9817, "mae": 0.7521, "r2": 0.6603}
+    )
+
+
+def test_examples_are_code_for_the_task(words, digits, tmp_path):
+    text = write_card(words, tmp_path / "README.md", folder="my model").read_text(encoding="utf-8")
+    (python,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    ast.parse(python)
+    assert "NeighborRegressor.load('my model')" in python
+    assert "vicinal predict 'my model' new.csv --explain 5 --interval 0.9" in text
+    assert "NeighborClassifier" in card_text(digits)
+    assert "--interval" not in card_text(digits)
+    dense = card_text(dataclasses.replace(words, settings={"head": "dense"}))
+    assert "explain" not in dense
+    assert "forget" not in dense
+
+
+def test_card_names_data_results_settings_and_limits(words):
+    text = card_text(words)
+    for part in (
+        "## Results",
+        "## Use",
+        "## Data",
+        "## Settings",
+        "## Limits",
+        "k-NN on its embeddings",
+        "| word | text |",
+    ):
+        assert part in text
+    assert "3 rows dropped: no target" in text
+    assert "the trained encoder has still seen it" in text
+
+
+def test_hostile_names_stay_text(words):
+    record = dataclasses.replace(
+        words,
+        name=HOSTILE,
+        target_name=HOSTILE,
+        columns=[(HOSTILE, "text", HOSTILE, HOSTILE)],
+        settings={HOSTILE: HOSTILE},
+        scores={"model": {HOSTILE: 1.0, "mse": 2.0}, HOSTILE: {"mse": 1.0}},
+        dropped={HOSTILE: 2},
+        notes=[HOSTILE],
+        duplicates=HOSTILE,
+        versions={HOSTILE: HOSTILE},
+        split_sizes={HOSTILE: 2},
+    )
+    text = card_text(record, folder=HOSTILE)
+    (model,) = header(text)["model-index"]
+    assert model["name"].startswith('"x": [y] --- # <script>')
+    body = text.split("---\n", 2)[2]
+    prose = re.sub(r"```.*?\n```|`[^`\n]*`", "", body, flags=re.DOTALL)
+    assert "<script" not in prose
+    assert "[b](" not in prose
+    assert text.count("\n# ") == 1
+    for table in re.findall(r"(?:^\|.*\n)+", body, flags=re.MULTILINE):
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1

@@ -1,0 +1,281 @@
+"""The page: self-contained, harmless whatever the rows say, and true to the record."""
+
+import dataclasses
+import io
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from vicinal.report import FitRecord, NeighborPanel, compare_html, page_html, write_compare_page, write_page
+from vicinal.report.page import write_text
+from vicinal.report.panels import cell_view, panel_view
+
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+HOSTILE = (
+    "\"'><script>alert(1)</script><img src=x onerror=alert(2)> {{ 7*7 }} ${x} </style></svg>\x00\ud800 \u202e&amp;"
+)
+
+
+class Reader(HTMLParser):
+    """Collects tags, attributes and text, and sees that tags close in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.open, self.text = [], [], [], ""
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def check_harmless(text):
+    page = Reader(text)
+    assert not {"script", "iframe", "object", "link", "form", "base"} & set(page.tags)
+    for name, value in page.attributes:
+        assert not name.startswith("on"), name
+        if name in ("src", "href", "xlink:href"):
+            assert value.startswith(("data:image/", "data:audio/", "#")), value[:40]
+    ids = [value for name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    assert "default-src 'none'" in text
+    assert not re.search(r"url\((?!#)", text)
+    return page
+
+
+def small(**changes):
+    given = {"name": "d", "target_name": "y", "task": "regression", "scores": {"model": {"mse": 1.0}}}
+    return FitRecord(**{**given, **changes})
+
+
+@pytest.mark.parametrize("name", ["words", "houses", "digits"])
+def test_pages_are_self_contained_and_well_formed(name, request):
+    record = request.getfixturevalue(name)
+    page = check_harmless(page_html(record))
+    assert record.name in page.text
+    assert page.tags.count("article") == len(record.panels)
+
+
+def test_pictures_fit_the_task(words, digits):
+    for record, titles, others in (
+        (words, ["Predicted and true", "Residuals", "The mask that was learned"], ["Confusion matrix"]),
+        (digits, ["Confusion matrix", "Reliability"], ["Residuals", "Learning curves", "The mask that was learned"]),
+    ):
+        text = page_html(record)
+        assert all(f"<h3>{title}</h3>" in text for title in titles)
+        assert not any(f"<h3>{title}</h3>" in text for title in others)
+
+
+def test_every_figure_has_words(words):
+    page = Reader(page_html(words))
+    labels = [value for name, value in page.attributes if name == "aria-label"]
+    assert sum(len(label) > 30 for label in labels) >= 5
+    assert page.tags.count("figure") == page.tags.count("figcaption") == 5
+
+
+def test_hostile_text_is_shown_as_text(digits):
+    neighbors = [({HOSTILE: HOSTILE, "other": HOSTILE}, 1.0, 0.5, 0.5, HOSTILE)]
+    record = small(
+        name=HOSTILE,
+        target_name=HOSTILE,
+        settings={HOSTILE: HOSTILE, "head": HOSTILE},
+        columns=[(HOSTILE, "text", HOSTILE, HOSTILE)],
+        dropped={HOSTILE: 1},
+        duplicates=HOSTILE,
+        scores={"model": {"mse": 1.0, HOSTILE: 2.0}, HOSTILE: {"mse": 2.0}},
+        history={HOSTILE: [1.0, 2.0]},
+        predicted=np.ones(5),
+        truth=np.zeros(5),
+        embedding=np.eye(3),
+        embedding_labels=np.array([HOSTILE, "b", "c"]),
+        panels=[NeighborPanel(HOSTILE, {HOSTILE: HOSTILE}, 1.0, 2.0, neighbors, 0.5, id=HOSTILE)],
+        mask_curves=(np.linspace(0, 1, 3), [(HOSTILE, np.ones(3))]),
+        split_sizes={HOSTILE: 5},
+        versions={HOSTILE: HOSTILE},
+        notes=[HOSTILE],
+    )
+    text = page_html(record)
+    page = check_harmless(text)
+    assert "<script>alert(1)</script>" in page.text
+    assert "{{ 7*7 }}" in page.text
+    text.encode("utf-8")
+    classes = [HOSTILE, "b"]
+    check_harmless(
+        page_html(
+            dataclasses.replace(
+                digits,
+                classes=classes,
+                predicted=np.array([[0.9, 0.1], [0.2, 0.8]]),
+                truth=np.array(classes),
+                panels=[NeighborPanel("t", {}, HOSTILE, "b", [({"": ""}, HOSTILE, 1.0, 0.9)], 0.0, None, None, 0.9)][
+                    :0
+                ],
+            )
+        )
+    )
+
+
+def test_hostile_class_names_in_a_panel():
+    panel = NeighborPanel("t", {"a": "q"}, HOSTILE, "b", [({"a": "n"}, HOSTILE, 1.0, 1.0)], probability=1.0)
+    record = small(task="classification", scores={"model": {"accuracy": 1.0}}, panels=[panel])
+    check_harmless(page_html(record))
+
+
+def test_nothing_but_scores_makes_a_page():
+    text = page_html(small())
+    check_harmless(text)
+    assert "No predictions with neighbors were recorded." in text
+    assert "<figure" not in text
+    assert "a dense head has none" in page_html(small(settings={"head": "dense"}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"history": {"train_mse": [1.0], "validation_mse": [2.0]}},
+        {"history": {"train_mse": []}},
+        {"embedding": np.arange(30.0), "embedding_labels": np.arange(30.0)},
+        {"embedding": np.ones((1, 3)), "embedding_labels": np.ones(1)},
+        {"predicted": np.array([1.0, np.nan]), "truth": np.ones(2)},
+        {"predicted": np.ones(1), "truth": np.ones(1)},
+        {"scores": {"model": {}}},
+        {"scores": {"model": {"own": -1.0}, "knn": {"mse": 0.0}}},
+        {"panels": [NeighborPanel("t", {}, 1.0, None)]},
+        {"mask_curves": (np.zeros(0), [])},
+        {"duration_s": 0.0},
+    ],
+)
+def test_sparse_records(changes):
+    check_harmless(page_html(small(**changes)))
+
+
+def test_many_points_are_sampled_and_the_page_says_so():
+    values = np.random.default_rng(0).normal(size=(12_000, 2))
+    text = page_html(small(predicted=values[:, 0], truth=values[:, 1], embedding=values, embedding_labels=values[:, 0]))
+    assert text.count("Shown: 5,000 of 12,000 points, drawn at random with a fixed seed.") == 3
+    assert len(text) < 2_000_000
+
+
+def shown_numbers(text):
+    return [float(part.replace(",", "")) for part in text]
+
+
+@pytest.mark.parametrize("name", ["words", "houses", "digits"])
+def test_shown_contributions_add_up_to_the_shown_sum(name, request):
+    for panel in request.getfixturevalue(name).panels:
+        view = panel_view(panel)
+        parts = shown_numbers([*(line.contribution for line in view.neighbors), view.other.contribution])
+        (total,) = shown_numbers([view.total])
+        assert sum(parts) == pytest.approx(total, abs=1e-9 * max(1, abs(total)))
+        assert total == pytest.approx(panel.total, rel=0.01)
+        if name != "digits":
+            assert view.prediction == view.total
+
+
+def test_no_line_of_other_rows_where_there_are_none():
+    panel = NeighborPanel("t", {"a": "q"}, 1.0, None, [({"a": "x"}, 1.0, 0.99999, 0.99999)], 1e-5, None, other_rows=0)
+    view = panel_view(panel)
+    assert view.other is None
+    assert view.total == view.neighbors[0].contribution == "1.00"
+
+
+def test_contributions_cancel_to_zero():
+    panel = NeighborPanel("t", {"a": "q"}, 0.0, 0.0, [({"a": "x"}, -1.0, 0.5, -0.5), ({"a": "y"}, 1.0, 0.5, 0.5)])
+    view = panel_view(panel)
+    assert view.total == "0.000"
+    assert view.other is None
+    check_harmless(page_html(small(panels=[panel])))
+
+
+def test_long_text_is_clipped_and_kept_in_the_title():
+    view = cell_view("a", "word " * 1000, 100)
+    assert len(view.text) <= 100
+    assert view.text.endswith("…")
+    assert 1900 < len(view.full) <= 2000
+    panel = NeighborPanel("t", {"a": "word " * 1000}, 1.0, None, [({"a": "x" * 5000}, 1.0, 1.0, 1.0)])
+    check_harmless(page_html(small(panels=[panel])))
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"\x89PNG\r\n\x1a\n....", "image"),
+        (b"RIFF\x00\x00\x00\x00WAVEfmt ", "audio"),
+        (b"RIFF\x00\x00\x00\x00AVI fmt ", "text"),
+        (b"<svg onload=alert(1)>", "text"),
+        (b"", "text"),
+        (b"fLaC" + b"0" * 700_000, "text"),
+        (b"\xff\xd8\xff" + b"0" * 100_000, "text"),
+    ],
+)
+def test_bytes_are_shown_by_what_they_are(content, kind):
+    view = cell_view("a", content, 100)
+    assert view.kind == kind
+    assert view.source.startswith(f"data:{kind}/") if kind != "text" else view.source == ""
+
+
+def test_large_pictures_are_made_small():
+    image = pytest.importorskip("PIL.Image")
+    noise = np.random.default_rng(0).integers(0, 255, (600, 600, 3), dtype=np.uint8)
+    buffer = io.BytesIO()
+    image.fromarray(noise).save(buffer, "PNG")
+    assert len(buffer.getvalue()) > 500_000
+    view = cell_view("a", buffer.getvalue(), 100)
+    assert view.kind == "image"
+    assert len(view.source) < 80_000
+
+
+def test_writing_is_whole_or_not_at_all(words, tmp_path, monkeypatch):
+    path = tmp_path / "new" / "report.html"
+    assert write_page(words, path) == path
+    assert list(path.parent.iterdir()) == [path]
+    before = path.read_bytes()
+
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pathlib.Path.replace", stop)
+    with pytest.raises(KeyboardInterrupt):
+        write_text("half", path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_comparison_page(comparison, tmp_path):
+    text = write_compare_page(comparison, tmp_path / "c.html").read_text(encoding="utf-8")
+    page = check_harmless(text)
+    assert "MSE x 1000" in page.text
+    assert "p = 0.026: the methods differ" in page.text
+    assert page.tags.count("figure") == 2
+    assert "better in " in page.text
+
+
+def test_comparison_of_one_data_set_and_hostile_names(comparison):
+    results = {HOSTILE: {"dense": [0.1, 0.2], HOSTILE: [0.2, 0.1]}}
+    record = dataclasses.replace(
+        comparison, results=results, friedman=None, ranks={}, critical_difference=None, settings={}, seconds={}
+    )
+    page = check_harmless(compare_html(record))
+    assert page.tags.count("figure") == 1
+    assert "Friedman" not in page.text
+
+
+def test_comparison_without_the_reference_or_with_a_missing_method(comparison):
+    results = {"a": {"nona": [1.0]}, "b": {"nona": [1.0], "own": [2.0]}}
+    page = check_harmless(compare_html(dataclasses.replace(comparison, results=results, ranks={"nona": 1.0})))
+    assert "figure" not in page.tags

@@ -1,0 +1,54 @@
+"""Tables and sentences say what the scores say, also when the model loses."""
+
+import dataclasses
+
+import pytest
+
+from vicinal.report import compare_table, findings, fit_table, limits
+from vicinal.report.tables import mean_and_deviation, relative_change, splits_won
+
+
+def test_model_comes_first_and_gaps_stay_empty(words):
+    scores = {"knn": {"mse": 2.0, "mae": 1.0}, "model": {"mse": 1.0}}
+    assert fit_table(dataclasses.replace(words, scores=scores)) == [
+        ["", "MSE", "MAE"],
+        ["this model (nona)", "1", ""],
+        ["k-NN on its embeddings", "2", "1"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("own", "clause"),
+    [(0.8, "20.0 % below k-NN"), (1.0, "the same as k-NN"), (1.25, "25.0 % above k-NN")],
+)
+def test_findings_are_honest_both_ways(words, own, clause):
+    scores = {"model": {"mse": own}, "knn": {"mse": 1.0}}
+    (sentence,) = findings(dataclasses.replace(words, scores=scores))
+    assert clause in sentence
+    assert sentence.startswith("On 1,501 test rows the MSE is ")
+
+
+def test_findings_of_classes_speak_of_points(digits):
+    (sentence,) = findings(digits)
+    assert "1.2 points above k-NN" in sentence
+    assert "0.3 points below linear model" in sentence
+
+
+def test_limits_name_what_forget_cannot_do(words):
+    assert any("the trained encoder has still seen it" in sentence for sentence in limits(words))
+    dense = dataclasses.replace(words, settings={"head": "dense"})
+    assert not any("forget" in sentence for sentence in limits(dense))
+
+
+def test_spread_uses_the_sample_deviation():
+    assert mean_and_deviation([1.0, 3.0], 10) == (20.0, pytest.approx(14.1421356))
+    assert mean_and_deviation([1.0]) == (1.0, None)
+
+
+def test_changes_and_wins(comparison):
+    record = dataclasses.replace(comparison, results={"d": {"dense": [2.0, 2.0, 2.0], "nona": [1.0, 1.0, 3.0]}})
+    assert relative_change(record, "d", "nona") == pytest.approx(-1 / 6)
+    assert relative_change(record, "d", "dense") is None
+    assert splits_won(record, "d", "nona") == (2, 3)
+    assert splits_won(dataclasses.replace(record, higher_is_better=True), "d", "nona") == (1, 3)
+    assert compare_table(record)[1] == ["d", "2,000.0 +- 0.0", "1,666.7 +- 1,154.7 (-16.7 %)"]
