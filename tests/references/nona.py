@@ -35,14 +35,16 @@ def scores(name, queries, bank):
     return np.array([[one(q, x) for x in bank] for q in queries])
 
 
-def s1(x, a0, b0, t, top, eps):
+def s1(x, a0, b0, t, top, eps, floor=0.0):
+    """The floor keeps u and v at least that large, as the paper's code does."""
     a = min(a0, top) - eps
     b = a + b0 * (1 - a)
     if x <= a:
         return 0.0
     if x >= b:
         return 1.0
-    u, v = math.log(x - a) / t, math.log(b - x) / t
+    least = math.log(floor) if floor > 0 else -math.inf
+    u, v = max(math.log(x - a) / t, least), max(math.log(b - x) / t, least)
     return 1 / (1 + math.exp(min(700.0, v - u)))
 
 
@@ -80,20 +82,49 @@ def entmax15(row):
     return [max(v - low, 0.0) ** 2 for v in half]
 
 
-def head_weights(matrix, allowed, shapes, *, family, extent, eps, simplex=softmax):
-    """Weights of the head from a matrix of scores, boolean ``allowed`` and one (a0, b0, t) a row (or None)."""
+def unit(row, over):
+    """Scores of a row on [0, 1] by the range over the columns ``over``."""
+    low, high = min(row[j] for j in over), max(row[j] for j in over)
+    return [1.0 if high == low else (v - low) / (high - low) for v in row]
+
+
+def no_mass(row, seen, i):
+    """No mask: everything has mass 1."""
+    return [1.0] * len(row)
+
+
+def top_k(k):
+    """Mass 1 for the k highest of the columns that are seen, and what ties with the last of them."""
+
+    def mass(row, seen, i):
+        least = sorted((row[j] for j in seen), reverse=True)[: min(k, len(seen))][-1]
+        return [float(v >= least) for v in row]
+
+    return mass
+
+
+def softstep(shapes, *, family, extent, eps):
+    """Mass of each column from one (a0, b0, t) a row; a row that S2 would reject whole is left alone."""
+
+    def mass(row, seen, i):
+        a0, b0, t = shapes[i]
+        x = unit(row, seen if extent == "admissible" else range(len(row)))
+        if family == "s1":
+            top, floor = max(x[j] for j in seen), eps if extent == "all" else 0.0
+            return [s1(v, a0, b0, t, top, eps, floor) for v in x]
+        result = [s2(v, b0, t) if v > 0 else 0.0 for v in x]
+        return result if any(result[j] > 0 for j in seen) else [1.0] * len(row)
+
+    return mass
+
+
+def head_weights(matrix, allowed, mass=no_mass, simplex=softmax):
+    """Weights of the head from a matrix of scores and boolean ``allowed``; ``mass(row, seen, i)`` is the mask."""
     result = np.zeros_like(matrix)
     for i, row in enumerate(matrix):
         seen = [j for j in range(len(row)) if allowed[i, j]]
-        over = seen if extent == "admissible" else range(len(row))
-        low, high = min(row[j] for j in over), max(row[j] for j in over)
-        unit = [1.0 if high == low else (v - low) / (high - low) for v in row]
-        mass = [1.0] * len(row)
-        if shapes is not None:
-            a0, b0, t = shapes[i]
-            top = max(unit[j] for j in seen)
-            mass = [s1(x, a0, b0, t, top, eps) if family == "s1" else s2(x, b0, t) if x > 0 else 0.0 for x in unit]
-        kept = [j for j in seen if mass[j] > 0]
-        for j, p in zip(kept, simplex([row[j] + math.log(mass[j]) for j in kept]), strict=True):
+        m = mass(row, seen, i)
+        kept = [j for j in seen if m[j] > 0]
+        for j, p in zip(kept, simplex([row[j] + math.log(m[j]) for j in kept]), strict=True):
             result[i, j] = p
     return result

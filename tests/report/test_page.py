@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from vicinal.core import replace_text
 from vicinal.report import FitRecord, NeighborPanel, compare_html, page_html, write_compare_page, write_page
-from vicinal.report.page import write_text
 from vicinal.report.panels import cell_view, panel_view
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -251,7 +251,7 @@ def test_writing_is_whole_or_not_at_all(words, tmp_path, monkeypatch):
 
     monkeypatch.setattr("pathlib.Path.replace", stop)
     with pytest.raises(KeyboardInterrupt):
-        write_text("half", path)
+        replace_text(path, "half")
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
 

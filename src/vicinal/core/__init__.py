@@ -10,6 +10,7 @@ from vicinal.core.checks import (
     check_scores,
     nearest,
 )
+from vicinal.core.files import replace_text, replaced_file
 from vicinal.core.reduce import Reduction, log_mask, reduce_rows
 from vicinal.core.registry import FACTS, KINDS, Entry, entries, entry, make, register
 
@@ -32,4 +33,6 @@ __all__ = [
     "nearest",
     "reduce_rows",
     "register",
+    "replace_text",
+    "replaced_file",
 ]

@@ -31,10 +31,11 @@ def reduce_rows(values: Tensor, active: Tensor | None = None, reduction: Reducti
     if reduction == "sum":
         return total
     if reduction == "mean_nonzero":
-        count = (values != 0).sum()
+        rows = values != 0
     else:
-        count = values.new_tensor(values.numel()) if active is None else active.sum()
-    return total / count.clamp(min=1)
+        rows = torch.ones_like(values, dtype=torch.bool) if active is None else active
+    wide = torch.promote_types(values.dtype, torch.float32)  # half precision cannot hold a large count
+    return (total.to(wide) / rows.sum().clamp(min=1)).to(values.dtype)
 
 
 def log_mask(mask: Tensor) -> Tensor:

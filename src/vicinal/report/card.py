@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from vicinal.report.page import shown, write_text
+from vicinal.core import replace_text
+from vicinal.report.page import shown
 from vicinal.report.records import Column, FitRecord
 from vicinal.report.tables import findings, fit_table, limits
 from vicinal.report.text import clean, duration, one_line
@@ -23,7 +24,7 @@ def write_card(record: FitRecord, path: str | os.PathLike[str], *, folder: str =
     Returns:
         The path.
     """
-    return write_text(card_text(record, folder=folder), path)
+    return replace_text(path, card_text(record, folder=folder))
 
 
 def card_text(record: FitRecord, *, folder: str = "MODEL") -> str:

@@ -4,8 +4,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from vicinal.core import replace_text
 from vicinal.report import ranks
-from vicinal.report.page import Picture, environment, picture, shown, write_text
+from vicinal.report.page import Picture, environment, picture, shown
 from vicinal.report.records import CompareRecord
 from vicinal.report.tables import mean_and_deviation, relative_change, splits_won, spread
 from vicinal.report.text import clean, metric_name, one_line
@@ -17,7 +18,7 @@ def write_compare_page(record: CompareRecord, path: str | os.PathLike[str]) -> P
     Returns:
         The path.
     """
-    return write_text(compare_html(record), path)
+    return replace_text(path, compare_html(record))
 
 
 def compare_html(record: CompareRecord) -> str:

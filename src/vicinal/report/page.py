@@ -1,7 +1,6 @@
 """One self-contained HTML page of a fit: nothing is loaded, no script runs, foreign text is escaped."""
 
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from vicinal.core import replace_text
 from vicinal.report import figures, maps
 from vicinal.report.panels import panel_view
 from vicinal.report.records import FitRecord
@@ -82,23 +82,7 @@ def write_page(record: FitRecord, path: str | os.PathLike[str]) -> Path:
     Returns:
         The path.
     """
-    return write_text(page_html(record), path)
-
-
-def write_text(text: str, path: str | os.PathLike[str]) -> Path:
-    """Write ``text`` to ``path`` by a temporary file beside it; missing folders are made."""
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, aside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        Path(aside).chmod(0o644)
-        Path(aside).replace(target)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
-    return target
+    return replace_text(path, page_html(record))
 
 
 def page_html(record: FitRecord) -> str:

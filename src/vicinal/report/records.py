@@ -173,6 +173,11 @@ class FitRecord:
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
+    @property
+    def told_columns(self) -> list[Column]:
+        """The columns, as such."""
+        return [column if isinstance(column, Column) else Column(*column) for column in self.columns]
+
     def __post_init__(self) -> None:
         check_choice("task", self.task, ("regression", "classification"))
         self.columns = [c if isinstance(c, Column) else Column(*c) for c in self.columns]

@@ -1,0 +1,206 @@
+"""Rows of identical content: finding them, and saying which a split has torn apart."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+
+from vicinal.data.splits import Split
+from vicinal.data.table import Table
+
+MEDIA = ("image", "audio")
+
+
+@dataclass(frozen=True, eq=False)
+class Duplicates:
+    """Rows of identical features.
+
+    Attributes:
+        content: int64 ``[n]``: rows with the same number have the same content.
+        groups: positions of the rows of each content that occurs more than once.
+        conflicting: how many of these groups have more than one target.
+        rows: row labels ``[n]``, for examples.
+    """
+
+    content: NDArray[np.int64]
+    groups: list[NDArray[np.int64]]
+    conflicting: int
+    rows: NDArray[Any]
+
+    @property
+    def extra(self) -> int:
+        """How many rows are a copy of an earlier one."""
+        return sum(len(group) - 1 for group in self.groups)
+
+
+@dataclass(frozen=True)
+class Leak:
+    """What of the copies a split has on both sides.
+
+    Attributes:
+        test: test rows that have a copy among the training or validation rows.
+        validation: validation rows that have a copy among the training rows.
+        groups: groups of identical rows in the whole table.
+        extra: rows of the table that are a copy of an earlier one.
+        conflicting: groups of identical rows with more than one target.
+        examples: pairs of row labels (test row, its copy), a few.
+        sentence: all of this for people; "" if the table has no copies.
+    """
+
+    test: int
+    validation: int
+    groups: int
+    extra: int
+    conflicting: int
+    examples: list[tuple[Any, Any]]
+    sentence: str
+
+
+def find_duplicates(
+    table: Table, kinds: Mapping[str, str] | None = None, *, columns: Sequence[str] | None = None
+) -> Duplicates:
+    """Find the rows of ``table`` whose features are the same.
+
+    Texts are compared without case and white space, images and audio by the bytes of their files, numbers by value; a
+    missing cell equals a missing cell.
+
+    Args:
+        table: a prepared table.
+        kinds: kind of each column ("text", "image", ...); a column without one is compared as it is.
+        columns: compare only these; None: those in ``kinds``, or all.
+
+    >>> frame = pd.DataFrame({"word": ["Good ", "bad", "good", *"abcdefghi"]})
+    >>> from vicinal.data import prepare_table
+    >>> table = prepare_table(frame.assign(y=range(12)), "y")
+    >>> [group.tolist() for group in find_duplicates(table, {"word": "text"}).groups]
+    [[0, 2]]
+    """
+    kinds = kinds or {}
+    compared = list(columns if columns is not None else (kinds or table.frame.columns))
+    codes = np.column_stack(
+        [_codes(table.frame[name], kinds.get(name, ""), table.root) for name in compared]
+    )  # [n, columns]
+    content = np.unique(codes, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)  # [n]
+    order = np.argsort(content, kind="stable")
+    runs = np.split(order, np.flatnonzero(np.diff(content[order])) + 1)
+    groups = sorted((run for run in runs if len(run) > 1), key=lambda run: int(run[0]))
+    conflicting = sum(len(set(table.target[group].tolist())) > 1 for group in groups)
+    return Duplicates(content, groups, conflicting, table.rows)
+
+
+def duplicates_across(split: Split, duplicates: Duplicates, *, examples: int = 3) -> Leak:
+    """Say which of the ``duplicates`` a ``split`` has on both sides, so that test rows were seen in training."""
+    content = duplicates.content
+    seen = np.concatenate([split.train, split.validation])
+    leaked = split.test[np.isin(content[split.test], content[seen])]
+    validation = int(np.isin(content[split.validation], content[split.train]).sum())
+    pairs = []
+    for position in leaked[:examples]:
+        copy = seen[np.argmax(content[seen] == content[position])]
+        pairs.append((duplicates.rows[position], duplicates.rows[copy]))
+    return Leak(
+        test=len(leaked),
+        validation=validation,
+        groups=len(duplicates.groups),
+        extra=duplicates.extra,
+        conflicting=duplicates.conflicting,
+        examples=pairs,
+        sentence=_sentence(duplicates, len(leaked), len(split.test), pairs),
+    )
+
+
+def group_copies(duplicates: Duplicates, groups: NDArray[Any] | None = None) -> NDArray[np.int64]:
+    """Groups ``[n]`` for ``make_splits`` that hold all copies of a row together, and whole ``groups [n]`` if given."""
+    if groups is None:
+        return duplicates.content
+    named = np.unique(groups, return_inverse=True)[1]
+    n, contents = len(named), int(duplicates.content.max()) + 1
+    ends = (duplicates.content, contents + named)  # a graph of contents and groups; each row is an edge
+    size = contents + int(named.max()) + 1
+    _, parts = connected_components(coo_matrix((np.ones(n), ends), shape=(size, size)), directed=False)
+    return np.asarray(parts[duplicates.content], dtype=np.int64)
+
+
+def table_fingerprint(table: Table) -> str:
+    """A digest of what ``table`` holds (features, target, ids, groups; media by path), 16 hex digits."""
+    digest = hashlib.sha256()
+    parts: list[tuple[str, Any]] = [("", table.target), ("", table.ids), ("", table.groups)]
+    parts += [(str(name), column) for name, column in table.frame.items()]
+    for name, values in parts:
+        digest.update(f"\x1e{name}\x1e".encode("utf-8", "surrogatepass"))
+        for cell in () if values is None else values:
+            digest.update(_cell_bytes(cell) + b"\x1f")
+    return digest.hexdigest()[:16]
+
+
+def _sentence(duplicates: Duplicates, leaked: int, tested: int, pairs: list[tuple[Any, Any]]) -> str:
+    if not duplicates.groups:
+        return ""
+    copies = f"{duplicates.extra} {'row is' if duplicates.extra == 1 else 'rows are'} a copy of another"
+    if duplicates.conflicting:
+        copies += f" (in {duplicates.conflicting} cases with a different target)"
+    if not leaked:
+        return f"{copies}; none of them is on both sides of the split"
+    shown = ", ".join(f"{one} = {other}" for one, other in pairs)
+    return (
+        f"{copies}; {leaked} of {tested} test rows have a copy that was trained on (rows {shown}), so the test result "
+        "flatters: say --group COLUMN with a column that is the same for copies, and they stay on one side"
+    )
+
+
+def _codes(column: pd.Series, kind: str, root: Path | None) -> NDArray[np.int64]:
+    """A number for each cell ``[n]``, the same for equal cells; -1 where it is missing."""
+    if kind in MEDIA:
+        seen: dict[str, bytes] = {}
+        cells = pd.Series([_media_bytes(cell, root, seen) for cell in column], dtype=object)
+    elif pd.api.types.is_numeric_dtype(column.dtype):
+        cells = pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    elif kind == "text":
+        cells = pd.Series([_folded(cell) for cell in column], dtype=object)
+    else:
+        cells = pd.Series([None if _gap(cell) else _cell_bytes(cell) for cell in column], dtype=object)
+    return pd.factorize(cells)[0].astype(np.int64)
+
+
+def _gap(cell: Any) -> bool:
+    return np.ndim(cell) == 0 and not isinstance(cell, dict) and bool(pd.isna(cell))
+
+
+def _folded(cell: Any) -> str | None:
+    return None if _gap(cell) else " ".join(str(cell).casefold().split())
+
+
+def _cell_bytes(cell: Any) -> bytes:
+    """The content of any cell; vectors by value."""
+    if isinstance(cell, (bytes, bytearray)):
+        return bytes(cell)
+    if isinstance(cell, (list, tuple, np.ndarray)):
+        array = np.asarray(cell)
+        return array.astype(np.float64).tobytes() if array.dtype.kind in "biuf" else repr(array.tolist()).encode()
+    return str(cell).strip().encode("utf-8", "surrogatepass")
+
+
+def _media_bytes(cell: Any, root: Path | None, seen: dict[str, bytes]) -> bytes | None:
+    """Digest of the file that an image or audio cell holds or names; of the name, if there is no such file."""
+    if isinstance(cell, dict):
+        cell = cell["bytes"] if cell.get("bytes") is not None else cell.get("path")
+    if isinstance(cell, (bytes, bytearray)):
+        return hashlib.sha256(cell).digest()
+    if _gap(cell):
+        return None
+    name = str(cell)
+    if name not in seen:
+        path = (root or Path()) / name
+        inside = root is None or path.resolve().is_relative_to(root.resolve())
+        try:
+            seen[name] = hashlib.sha256(path.read_bytes()).digest() if inside else name.encode()
+        except (OSError, ValueError):
+            seen[name] = name.encode("utf-8", "surrogatepass")
+    return seen[name]

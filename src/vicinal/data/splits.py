@@ -1,0 +1,201 @@
+"""Seeded splits into train, validation and test, and their file."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit
+
+from vicinal.core import check_between, check_integer, replace_text
+from vicinal.data.table import Table, check_groups
+
+VERSION = 1
+CANDIDATES = 16  # draws of groups, of which the one whose share of rows is nearest to what was asked is taken
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Positions (not labels) of the rows to train, validate and test on: int64, sorted, no row in two.
+
+    Attributes:
+        train: ``[a]``.
+        validation: ``[b]``, for early stopping and the choice of settings.
+        test: ``[c]``, to be touched once.
+        seed: what it was drawn with.
+    """
+
+    train: NDArray[np.int64]
+    validation: NDArray[np.int64]
+    test: NDArray[np.int64]
+    seed: int
+
+    def __len__(self) -> int:
+        return len(self.train) + len(self.validation) + len(self.test)
+
+
+def make_splits(
+    data: Table | int,
+    *,
+    number: int = 1,
+    seed: int = 0,
+    test: float = 0.2,
+    validation: float = 0.15,
+    groups: Sequence[Any] | NDArray[Any] | None = None,
+    stratify: Sequence[Any] | NDArray[Any] | None = None,
+) -> list[Split]:
+    """Draw ``number`` splits; the i-th is drawn with ``seed + i`` alone, so asking for more keeps the first ones.
+
+    With groups no group is in two parts; a draw is taken (of several) whose parts have nearest to the share of rows
+    asked for. With ``stratify`` (and no groups) each part has about the same share of each class.
+
+    Args:
+        data: a table (its groups, and its classes in a classification, are used), or a number of rows.
+        number: how many splits.
+        seed: at least 0.
+        test: share of the rows to test on, between 0 and 1.
+        validation: share of the others to validate on.
+        groups: ``[n]``, in place of the table's.
+        stratify: class of each row ``[n]``, in place of the table's.
+
+    Raises:
+        ValueError: for too few rows or groups for three parts.
+
+    >>> split = make_splits(100, seed=3)[0]
+    >>> len(split.train), len(split.validation), len(split.test)
+    (68, 12, 20)
+    """
+    check_integer("number", number)
+    check_integer("seed", seed, 0)
+    check_between("test", test, 0, 1)
+    check_between("validation", validation, 0, 1)
+    rows = len(data) if isinstance(data, Table) else check_integer("data", data, 3)
+    if isinstance(data, Table):
+        groups = data.groups if groups is None else groups
+        if stratify is None and data.task == "classification":
+            stratify = data.target
+    grouping = None if groups is None else _rowwise("groups", groups, rows)
+    strata = None if stratify is None else _rowwise("stratify", stratify, rows)
+    if grouping is not None:
+        check_groups(grouping)
+    splits = []
+    for draw in range(seed, seed + number):
+        others, tested = _halve(np.arange(rows), test, draw, grouping, strata)
+        train, validated = _halve(others, validation, draw, grouping, strata)
+        splits.append(Split(train, validated, tested, draw))
+    return splits
+
+
+def _rowwise(name: str, values: Sequence[Any] | NDArray[Any], rows: int) -> NDArray[Any]:
+    array = np.asarray(values)
+    if array.shape != (rows,):
+        raise ValueError(f"{name}: expected one value for each of the {rows} rows, got shape {array.shape}")
+    return array
+
+
+def _halve(
+    rows: NDArray[np.int64],
+    share: float,
+    seed: int,
+    groups: NDArray[Any] | None,
+    strata: NDArray[Any] | None,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Part ``rows`` into (others, held out), both sorted."""
+    held = int(np.ceil(share * len(rows)))
+    if held >= len(rows):
+        raise ValueError(
+            f"splits: expected shares that leave rows to train on, got {held} of {len(rows)} rows held out"
+        )
+    if groups is not None:
+        return _halve_groups(rows, share, seed, groups[rows])
+    merged = None if strata is None else _merge_rare(strata[rows])
+    if merged is not None and 2 <= merged.max() + 1 <= min(held, len(rows) - held):
+        drawn = next(StratifiedShuffleSplit(1, test_size=share, random_state=seed).split(rows, merged))
+    else:
+        drawn = next(ShuffleSplit(1, test_size=share, random_state=seed).split(rows))
+    return np.sort(rows[drawn[0]]), np.sort(rows[drawn[1]])
+
+
+def _halve_groups(
+    rows: NDArray[np.int64], share: float, seed: int, groups: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    splitter = GroupShuffleSplit(CANDIDATES, test_size=share, random_state=seed)
+    draws = list(splitter.split(rows, groups=groups))
+    others, held = min(draws, key=lambda draw: abs(len(draw[1]) / len(rows) - share))
+    return np.sort(rows[others]), np.sort(rows[held])
+
+
+def _merge_rare(labels: NDArray[Any]) -> NDArray[np.int64]:
+    """Class numbers to draw by: classes of one row are merged, and if there is only one such row, into the largest."""
+    _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    rare = counts[codes] < 2
+    if rare.sum() == 1:
+        codes[rare] = int(np.argmax(counts))
+    elif rare.any():
+        codes[rare] = codes[rare].min()
+    return np.unique(codes, return_inverse=True)[1].astype(np.int64)
+
+
+def save_splits(path: str | Path, splits: Sequence[Split], *, fingerprint: str = "") -> None:
+    """Write ``splits`` to a JSON file, aside and renamed; ``fingerprint``: ``table_fingerprint`` of the data."""
+    path = Path(path)
+    stored = {
+        "version": VERSION,
+        "rows": len(splits[0]),
+        "fingerprint": fingerprint,
+        "splits": [
+            {
+                "seed": split.seed,
+                "train": split.train.tolist(),
+                "validation": split.validation.tolist(),
+                "test": split.test.tolist(),
+            }
+            for split in splits
+        ],
+    }
+    replace_text(path, json.dumps(stored))
+
+
+def load_splits(path: str | Path, *, rows: int | None = None, fingerprint: str = "") -> list[Split]:
+    """Read splits back.
+
+    Args:
+        path: a file of ``save_splits``.
+        rows: how many rows the data has; None does not check.
+        fingerprint: of the data; "" does not check.
+
+    Raises:
+        ValueError: for a file that is torn, edited so that a row is in two parts, of a newer version, or of other data.
+    """
+    path = Path(path)
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        version, total = int(stored["version"]), int(stored["rows"])
+        splits = [_read_split(one) for one in stored["splits"]]
+    except FileNotFoundError:
+        raise ValueError(f"{path}: expected a file of splits, got none") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path.name}: expected splits written by vicinal, got a torn or edited file ({error})"
+        ) from None
+    if version > VERSION:
+        raise ValueError(f"{path.name}: expected splits of version {VERSION}, got the newer {version}; update vicinal")
+    for split in splits:
+        together = np.concatenate([split.train, split.validation, split.test])
+        if not np.array_equal(np.sort(together), np.arange(total)):
+            raise ValueError(f"{path.name}: expected each of {total} rows in one part, got others at seed {split.seed}")
+    if rows is not None and rows != total:
+        raise ValueError(f"{path.name}: expected splits of {rows} rows as the data has, got splits of {total} rows")
+    if fingerprint and stored.get("fingerprint") not in ("", fingerprint):
+        raise ValueError(f"{path.name}: expected splits of this data, got splits of data with other content")
+    return splits
+
+
+def _read_split(stored: dict[str, Any]) -> Split:
+    train, validation, test = (
+        np.array(stored[part], dtype=np.int64).reshape(-1) for part in ("train", "validation", "test")
+    )
+    return Split(train, validation, test, int(stored["seed"]))

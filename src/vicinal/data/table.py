@@ -1,0 +1,246 @@
+"""A table made ready: features, target, ids, groups, and what was dropped."""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from vicinal.core import nearest
+from vicinal.data.cells import missing_cells, tidy_features
+from vicinal.data.target import Task, read_target
+
+FEWEST = 10
+"""A table needs at least so many rows with a target."""
+
+TARGET_MISSING = "the target is missing"
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A row that is not used: its label in the given table, and why."""
+
+    row: Hashable
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table with its columns told apart; all arrays have one entry for each of the ``n`` rows used.
+
+    Attributes:
+        frame: the feature columns ``[n, columns]``; its index holds the row labels of the given table.
+        target: float64 ``[n]``, or class names ``[n]`` (object array of str).
+        task: "regression" or "classification".
+        ids: int64 or str ``[n]``, all different.
+        groups: str ``[n]`` or None; rows of one group belong on one side of a split.
+        root: the folder that relative image and audio paths start from, or None.
+        target_name: name of the target column.
+        classes: the class names in order, or None.
+        dropped: the rows left out, with reasons.
+        rows: row labels of the given table ``[n]`` (from a file: 1 is the first row after the header).
+        name: what to call the data set.
+        reason: why this task was chosen, as a clause.
+    """
+
+    frame: pd.DataFrame
+    target: NDArray[Any]
+    task: Task
+    ids: NDArray[Any]
+    groups: NDArray[np.str_] | None
+    root: Path | None
+    target_name: str
+    classes: list[str] | None
+    dropped: list[Dropped]
+    rows: NDArray[Any]
+    name: str = ""
+    reason: str = ""
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def select(self, positions: NDArray[np.int64]) -> "Table":
+        """The table of the rows at ``positions [m]`` only; ``classes`` and ``dropped`` stay."""
+        groups = None if self.groups is None else self.groups[positions]
+        return replace(
+            self,
+            frame=self.frame.iloc[positions],
+            target=self.target[positions],
+            ids=self.ids[positions],
+            groups=groups,
+            rows=self.rows[positions],
+        )
+
+    @property
+    def dropped_counts(self) -> dict[str, int]:
+        """How many rows were dropped for each reason."""
+        return dict(Counter(row.reason for row in self.dropped))
+
+
+def prepare_table(
+    frame: pd.DataFrame,
+    target: str,
+    *,
+    id: str | None = None,
+    group: str | None = None,
+    task: str | None = None,
+    use: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    name: str = "",
+    root: Path | None = None,
+) -> Table:
+    """Tell the columns of ``frame`` apart and check them.
+
+    Args:
+        frame: one row for each thing; its index labels name rows in errors.
+        target: the column to predict; rows without one are dropped.
+        id: a column of ids, all different; None numbers the rows (by the index of ``frame`` if it can).
+        group: a column that says which rows belong together (same patient, same house).
+        task: "regression" or "classification"; None infers it from the target.
+        use: the feature columns; None takes all but target, id and group.
+        drop: columns to leave out.
+        name: what to call the data set.
+        root: the folder that relative image and audio paths start from.
+
+    Raises:
+        ValueError: in one sentence that names the column, and the row where one is at fault.
+
+    >>> frame = pd.DataFrame({"size": range(12), "price": [0.5 * i for i in range(12)]})
+    >>> table = prepare_table(frame, "price")
+    >>> len(table), table.task, list(table.frame)
+    (12, 'regression', ['size'])
+    """
+    frame = _with_names(frame)
+    columns = list(frame.columns)
+    for role, column in (("target", target), ("id", id), ("group", group)):
+        if column is not None:
+            check_column(role, column, columns)
+    if target in (id, group):
+        raise ValueError(f"target: expected a column that is not the id or group too, got {target!r}")
+    features = _feature_columns(columns, target, id, group, use, drop)
+    ids = _read_ids(frame, id)
+    groups = None if group is None else _read_groups(frame[group])
+    read = read_target(frame[target], task)
+    dropped = [Dropped(row, TARGET_MISSING) for row in frame.index[~read.keep]]
+    if len(read.values) < FEWEST:
+        but = f" ({len(dropped)} dropped because {TARGET_MISSING})" if dropped else ""
+        raise ValueError(f"data: expected at least {FEWEST} rows with a target, got {len(read.values)}{but}")
+    kept = frame.loc[:, features][read.keep]
+    groups = None if groups is None else groups[read.keep]
+    if groups is not None:
+        check_groups(groups)
+    return Table(
+        frame=tidy_features(kept),
+        target=read.values,
+        task=read.task,
+        ids=ids[read.keep],
+        groups=groups,
+        root=root,
+        target_name=target,
+        classes=read.classes,
+        dropped=dropped,
+        rows=kept.index.to_numpy(),
+        name=name,
+        reason=read.reason,
+    )
+
+
+def check_column(role: str, column: str, columns: Sequence[str]) -> str:
+    """Return ``column`` if it is one of ``columns``; else say which there are, and the nearest.
+
+    >>> check_column("target", "prise", ["price", "title"])
+    Traceback (most recent call last):
+    ValueError: target: expected one of the columns 'price', 'title', got 'prise'; did you mean 'price'?
+    """
+    if column not in columns:
+        listed = ", ".join(repr(known) for known in columns[:12])
+        more = f" and {len(columns) - 12} more" if len(columns) > 12 else ""
+        hint = nearest(str(column), columns)
+        raise ValueError(f"{role}: expected one of the columns {listed}{more}, got {column!r}{hint}")
+    return column
+
+
+def check_groups(groups: NDArray[Any]) -> None:
+    """Refuse ``groups [n]`` that cannot give train, validation and test one group each."""
+    names = np.unique(groups)
+    if len(names) < 3:
+        shown = ", ".join(repr(str(name)) for name in names)
+        raise ValueError(
+            "group: expected at least 3 different groups, one each to train, validate and test on, "
+            f"got {len(names)} ({shown}) in all {len(groups)} rows; choose another column or leave it out"
+        )
+
+
+def _with_names(frame: pd.DataFrame) -> pd.DataFrame:
+    """``frame`` with texts as column names, all different."""
+    if not isinstance(frame, pd.DataFrame):
+        raise TypeError(f"data: expected a DataFrame, got {type(frame).__name__}")
+    names = [str(name) for name in frame.columns]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"data: expected columns of different names, got {twice[0]!r} twice; rename one")
+    return frame.set_axis(names, axis="columns")
+
+
+def _feature_columns(
+    columns: list[str],
+    target: str,
+    identity: str | None,
+    group: str | None,
+    use: Sequence[str] | None,
+    drop: Sequence[str],
+) -> list[str]:
+    """The columns to learn from, in their order in the table."""
+    for role, named in (("use", use or ()), ("drop", drop)):
+        for column in named:
+            check_column(role, column, columns)
+    if use is not None and (target in use or identity in use):
+        raise ValueError(f"use: expected feature columns, got {target if target in use else identity!r} too")
+    aside = {target, identity, *drop} | ({group} if use is None else set())
+    features = [name for name in columns if (use is None or name in use) and name not in aside]
+    if not features:
+        raise ValueError(f"data: expected a column to learn from beside {target!r}, got none")
+    return features
+
+
+def _read_ids(frame: pd.DataFrame, identity: str | None) -> NDArray[Any]:
+    """Ids ``[rows]``, int64 or str, all different."""
+    if identity is None:
+        index = frame.index
+        if index.is_unique and pd.api.types.is_integer_dtype(index.dtype):
+            return index.to_numpy(dtype=np.int64)
+        return np.arange(len(frame), dtype=np.int64)
+    column = frame[identity]
+    _refuse_missing(column, "an id")
+    if pd.api.types.is_integer_dtype(column.dtype):
+        ids: NDArray[Any] = column.to_numpy(dtype=np.int64)
+    else:
+        ids = column.astype(str).str.strip().to_numpy(dtype=object).astype(str)
+    again = pd.Series(ids).duplicated()
+    if again.any():
+        place = int(np.argmax(again))
+        first = int(np.argmax(ids == ids[place]))
+        raise ValueError(
+            f"row {frame.index[place]}, column {identity}: expected ids that are all different, got {ids[place]!s} "
+            f"again (first in row {frame.index[first]}; {int(again.sum())} such rows); if rows of one id belong "
+            f"together, say --group {identity} instead"
+        )
+    return ids
+
+
+def _read_groups(column: pd.Series) -> NDArray[np.str_]:
+    """Group names ``[rows]``."""
+    _refuse_missing(column, "a group")
+    return column.astype(str).str.strip().to_numpy(dtype=object).astype(str)
+
+
+def _refuse_missing(column: pd.Series, wanted: str) -> None:
+    missing = missing_cells(column)
+    if missing.any():
+        more = f" (and {int(missing.sum()) - 1} more such rows)" if missing.sum() > 1 else ""
+        row = column.index[int(np.argmax(missing))]
+        raise ValueError(f"row {row}, column {column.name}: expected {wanted}, got an empty cell{more}")

@@ -1,0 +1,163 @@
+"""The target column: which task it asks for, and its values or classes."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from vicinal.core import check_choice
+from vicinal.data.cells import as_numbers, missing_cells
+
+Task = Literal["regression", "classification"]
+
+FEW = 10
+"""Up to so many different whole numbers are taken for classes, if each occurs often enough."""
+
+OFTEN = 5
+"""...that is, on average in at least so many rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A target column that has been read.
+
+    Attributes:
+        values: float64 ``[n]`` in a regression, class names ``[n]`` (object array of str) in a classification, of
+            the rows kept.
+        task: "regression" or "classification".
+        reason: why, as a clause for people.
+        classes: the class names in order, or None in a regression.
+        keep: bool ``[rows]``, False where the target is missing.
+    """
+
+    values: NDArray[np.float64] | NDArray[np.object_]
+    task: Task
+    reason: str
+    classes: list[str] | None
+    keep: NDArray[np.bool_]
+
+
+def read_target(column: pd.Series, task: str | None = None) -> Target:
+    """Read the target in ``column [rows]``; its index labels name rows in errors.
+
+    Args:
+        column: numbers, bools, categories or texts; missing cells are left out (``keep``).
+        task: "regression" or "classification"; None infers it (see ``infer_task``).
+
+    Raises:
+        ValueError: for a target that is wholly missing, constant, not finite, not a number in a regression, or
+            with hardly a class that occurs twice.
+
+    >>> read_target(pd.Series([1.5, 2.5, None], name="price")).values.tolist()
+    [1.5, 2.5]
+    """
+    name = str(column.name)
+    if task is not None:
+        check_choice("task", task, get_args(Task))
+    _check_cells(name, column)
+    keep = ~missing_cells(column)
+    if not keep.any():
+        raise ValueError(f"column {name}: expected a target, got no value in any of the {len(column)} rows")
+    present = column[keep]
+    numbers = as_numbers(present)
+    inferred, reason = infer_task(present, numbers, gaps=not keep.all())
+    if task is not None and task != inferred:
+        inferred, reason = ("regression" if task == "regression" else "classification"), "as asked for"
+    if inferred == "regression":
+        _check_numbers(name, present, numbers)
+        values: NDArray[np.float64] | NDArray[np.object_] = numbers
+        classes = None
+    else:
+        values, classes = _read_classes(name, present, numbers)
+    if len(np.unique(values)) < 2:
+        raise ValueError(f"column {name}: expected a target that varies, got {values[0]!s} in all {len(values)} rows")
+    return Target(values, inferred, reason, classes, keep)
+
+
+def infer_task(present: pd.Series, numbers: NDArray[np.float64], *, gaps: bool = False) -> tuple[Task, str]:
+    """The task that a target asks for, and the reason as a clause.
+
+    Bools, categories and texts are classes. Numbers are a regression, but for whole numbers of which there are
+    at most ``FEW`` different ones, each in ``OFTEN`` rows on average. Texts of which at least half are numbers (more
+    than ``FEW`` different ones) are a regression in which some cells are wrong.
+
+    Args:
+        present: the cells that are not missing.
+        numbers: the same as numbers, NaN where they are none.
+        gaps: whether the column had missing cells too (which turns whole numbers into floats).
+
+    >>> infer_task(pd.Series([0, 1] * 10), np.array([0.0, 1.0] * 10))
+    ('classification', 'only 2 different whole numbers; --task regression if their order and distance matter')
+    """
+    if pd.api.types.is_bool_dtype(present.dtype) or all(isinstance(c, (bool, np.bool_)) for c in present):
+        return "classification", "true or false"
+    if isinstance(present.dtype, pd.CategoricalDtype):
+        return "classification", "declared as categories"
+    share = float(np.mean(~np.isnan(numbers)))
+    distinct = len(np.unique(numbers[~np.isnan(numbers)]))
+    if share == 1:
+        if distinct <= FEW and len(numbers) >= OFTEN * distinct and _whole(present, numbers, gaps=gaps):
+            return (
+                "classification",
+                f"only {distinct} different whole numbers; --task regression if their order and distance matter",
+            )
+        return "regression", f"numbers, {distinct} different ones"
+    if share >= 0.5 and distinct > FEW:
+        return "regression", f"{share:.0%} of the cells are numbers"
+    return "classification", "texts"
+
+
+def _whole(present: pd.Series, numbers: NDArray[np.float64], *, gaps: bool) -> bool:
+    """Whether the cells are whole numbers by type, or floats only because cells of the column were missing."""
+    if pd.api.types.is_float_dtype(present.dtype) and not gaps:
+        return False
+    return bool(np.isfinite(numbers).all() and (numbers == np.round(numbers)).all())
+
+
+def _check_cells(name: str, column: pd.Series) -> None:
+    """Refuse dates and nested cells."""
+    if pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype):
+        raise ValueError(
+            f"column {name}: expected numbers or classes, got dates; turn them into a number first, such as days"
+        )
+    if column.dtype != object:
+        return
+    for row, cell in column.items():
+        if isinstance(cell, (bytes, bytearray, dict)) or np.ndim(cell):
+            raise ValueError(f"row {row}, column {name}: expected a number or a class, got a {type(cell).__name__}")
+
+
+def _check_numbers(name: str, present: pd.Series, numbers: NDArray[np.float64]) -> None:
+    """Refuse the first cell that is no number, or not finite."""
+    for wrong, wanted in ((np.isnan(numbers), "a number"), (np.isinf(numbers), "a finite number")):
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            more = f" (and {int(wrong.sum()) - 1} more such rows)" if wrong.sum() > 1 else ""
+            cell = present.iloc[place]
+            shown = repr(cell) if isinstance(cell, str) else str(cell)
+            raise ValueError(
+                f"row {present.index[place]}, column {name}: expected {wanted}, got {shown}{more}; "
+                "correct it, or leave it empty to drop the row"
+            )
+
+
+def _read_classes(name: str, present: pd.Series, numbers: NDArray[np.float64]) -> tuple[NDArray[np.object_], list[str]]:
+    """Class names ``[n]``, and the different ones: numbers by size, texts by alphabet."""
+    truth = pd.api.types.is_bool_dtype(present.dtype)
+    if truth or np.isnan(numbers).any() or pd.api.types.is_string_dtype(present.dtype):
+        labels = np.array([str(cell).strip() for cell in present], dtype=object)
+    else:
+        labels = np.array(
+            [str(int(value)) if value.is_integer() else str(value) for value in numbers.tolist()], dtype=object
+        )
+    order = dict(zip(labels.tolist(), numbers.tolist(), strict=True))
+    numeric = not truth and not np.isnan(numbers).any()
+    classes = sorted(order, key=(lambda label: (order[label], label)) if numeric else None)
+    if len(classes) > max(FEW, len(labels) // 2):
+        raise ValueError(
+            f"column {name}: expected classes that repeat, got {len(classes)} different values in {len(labels)} rows, "
+            f"such as {labels[0]!r}; for a number to predict, every cell must be a number (--task regression)"
+        )
+    return labels, classes

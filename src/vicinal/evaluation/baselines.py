@@ -1,0 +1,195 @@
+"""What a fit is measured against: the mean, a grid of k nearest neighbors, ridge or logistic regression.
+
+Each is fitted on the training rows, chooses its settings on the validation rows, and predicts the test rows.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import StandardScaler
+
+from vicinal.evaluation.scores import classification_scores, regression_scores
+
+Features: TypeAlias = Any
+"""A dense array or a scipy sparse matrix, [rows, f]."""
+
+NEIGHBORS = (3, 5, 7)
+POWERS = (1, 2)
+WEIGHTS = ("uniform", "distance")
+ALPHAS = tuple(float(alpha) for alpha in np.logspace(-2, 4, 13))
+SPREADS = tuple(float(alpha) for alpha in np.logspace(-2, 3, 6))
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """A simple method's prediction of the test rows.
+
+    Attributes:
+        name: "mean", "k-NN", "ridge" or "logistic regression".
+        prediction: ``[c]`` in a regression, class probabilities ``[c, C]`` in a classification.
+        settings: what was chosen on the validation rows.
+        validation: the validation error of that choice: squared error, or share of wrong rows.
+    """
+
+    name: str
+    prediction: NDArray[np.float64]
+    settings: dict[str, Any] = field(default_factory=dict)
+    validation: float = float("nan")
+
+
+def mean_baseline(train_target: ArrayLike, rows: int, *, classes: Sequence[Any] | None = None) -> Baseline:
+    """The mean of ``train_target [a]`` for each of ``rows``; with ``classes``, their shares.
+
+    >>> mean_baseline([1.0, 3.0], 2).prediction.tolist()
+    [2.0, 2.0]
+    """
+    target = _labels(train_target, classes)
+    return Baseline("mean", np.repeat(target.mean(0, keepdims=True), rows, axis=0))
+
+
+def knn_grid(
+    train: NDArray[Any],
+    train_target: ArrayLike,
+    validation: NDArray[Any],
+    validation_target: ArrayLike,
+    test: NDArray[Any],
+    *,
+    classes: Sequence[Any] | None = None,
+    neighbors: Sequence[int] = NEIGHBORS,
+) -> Baseline:
+    """Nearest neighbors as in the paper: k in {3, 5, 7}, p in {1, 2}, weights uniform or by inverse distance.
+
+    The numbers are those of scikit-learn's KNeighborsRegressor and KNeighborsClassifier; each p is searched once.
+
+    Args:
+        train: embeddings ``[a, d]``.
+        train_target: numbers ``[a]``, or class names if ``classes`` is given.
+        validation: embeddings ``[b, d]``.
+        validation_target: ``[b]``.
+        test: embeddings ``[c, d]``.
+        classes: class of each column of the probabilities ``[C]``; None in a regression.
+        neighbors: the values of k; those above ``a`` are cut to ``a``.
+    """
+    for name, values in (("train", train), ("validation", validation), ("test", test)):
+        _check_embeddings(name, np.asarray(values), np.asarray(train).shape[-1])
+    labels = _labels(train_target, classes)
+    counts = sorted({min(k, len(labels)) for k in neighbors})
+    found = {p: NearestNeighbors(n_neighbors=counts[-1], p=p).fit(train) for p in POWERS}
+    tried: list[tuple[tuple[float, float], int, int, str]] = []
+    for p in POWERS:
+        distances, places = found[p].kneighbors(validation)
+        for k in counts:
+            for weights in WEIGHTS:
+                guess = _neighbor_mean(labels, distances[:, :k], places[:, :k], weights)
+                tried.append((_error(validation_target, guess, classes), k, p, weights))
+    (error, _), k, p, weights = min(tried, key=lambda choice: choice[0])
+    distances, places = found[p].kneighbors(test, n_neighbors=k)
+    settings = {"n_neighbors": k, "p": p, "weights": weights}
+    return Baseline("k-NN", _neighbor_mean(labels, distances, places, weights), settings, error)
+
+
+def ridge_baseline(
+    train: Features,
+    train_target: ArrayLike,
+    validation: Features,
+    validation_target: ArrayLike,
+    test: Features,
+    *,
+    classes: Sequence[Any] | None = None,
+    alphas: Sequence[float] | None = None,
+) -> Baseline:
+    """Ridge regression (with ``classes``: logistic regression) with the penalty chosen on the validation rows.
+
+    Dense features are standardized by the training rows; sparse ones are taken as they are.
+
+    Args:
+        train: ``[a, f]`` dense or scipy sparse.
+        train_target: numbers ``[a]``, or class names if ``classes`` is given.
+        validation: ``[b, f]``.
+        validation_target: ``[b]``.
+        test: ``[c, f]``.
+        classes: class of each column of the probabilities ``[C]``; None in a regression.
+        alphas: penalties to choose from; None: ``ALPHAS`` (with classes ``SPREADS``).
+    """
+    if not scipy.sparse.issparse(train):
+        scaler = StandardScaler().fit(train)
+        train, validation, test = (scaler.transform(part) for part in (train, validation, test))
+    name = "ridge" if classes is None else "logistic regression"
+    if classes is not None and len(set(np.asarray(train_target).tolist())) < 2:
+        return Baseline(name, mean_baseline(train_target, test.shape[0], classes=classes).prediction)
+    tried: list[tuple[tuple[float, float], float, Any]] = []
+    for alpha in alphas or (ALPHAS if classes is None else SPREADS):
+        model = _fit_linear(train, train_target, alpha, classification=classes is not None)
+        guess = _linear_prediction(model, validation, classes)
+        tried.append((_error(validation_target, guess, classes), alpha, model))
+    (error, _), alpha, model = min(tried, key=lambda choice: choice[0])
+    return Baseline(name, _linear_prediction(model, test, classes), {"alpha": alpha}, error)
+
+
+def _labels(target: ArrayLike, classes: Sequence[Any] | None) -> NDArray[np.float64]:
+    """Numbers ``[n]`` as they are; classes one-hot ``[n, C]``."""
+    if classes is None:
+        return np.asarray(target, dtype=np.float64)
+    column = {name: place for place, name in enumerate(classes)}
+    unknown = [name for name in np.asarray(target).tolist() if name not in column]
+    if unknown:
+        raise ValueError(f"train_target: expected one of the classes {list(classes)}, got {unknown[0]!r}")
+    return np.eye(len(classes))[[column[name] for name in np.asarray(target).tolist()]]
+
+
+def _neighbor_mean(
+    labels: NDArray[np.float64], distances: NDArray[np.float64], places: NDArray[np.int64], weights: str
+) -> NDArray[np.float64]:
+    """Mean of the neighbors' labels, ``[n]`` or ``[n, C]``; a neighbor at distance 0 outweighs all others."""
+    share = np.ones(distances.shape)  # [n, k]
+    if weights == "distance":
+        with np.errstate(divide="ignore", over="ignore"):
+            share = 1 / distances.astype(np.float64)
+        hit = np.isinf(share)
+        share = np.where(hit.any(1, keepdims=True), hit, share)
+    share = share / share.sum(1, keepdims=True)
+    mean: NDArray[np.float64] = np.einsum("nk,nk...->n...", share, labels[places])
+    return mean
+
+
+def _error(truth: ArrayLike, guess: NDArray[np.float64], classes: Sequence[Any] | None) -> tuple[float, float]:
+    """What a choice goes by: squared error; or share of wrong rows, then log loss."""
+    if classes is None:
+        return regression_scores(truth, guess)["mse"], 0.0
+    scores = classification_scores(np.asarray(truth), guess, classes)
+    return 1 - scores["accuracy"], scores["log_loss"]
+
+
+def _fit_linear(train: Features, target: ArrayLike, alpha: float, *, classification: bool) -> Any:
+    if classification:
+        with warnings.catch_warnings():  # the best that 200 iterations give is a fair baseline
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return LogisticRegression(C=1 / alpha, max_iter=200, tol=1e-3).fit(train, np.asarray(target))
+    solver = "sparse_cg" if scipy.sparse.issparse(train) else "auto"
+    return Ridge(alpha=alpha, solver=solver).fit(train, np.asarray(target, dtype=np.float64))
+
+
+def _linear_prediction(model: Any, features: Features, classes: Sequence[Any] | None) -> NDArray[np.float64]:
+    if classes is None:
+        return np.asarray(model.predict(features), dtype=np.float64)
+    spread = np.zeros((features.shape[0], len(classes)))  # a class without training rows keeps probability 0
+    spread[:, [list(classes).index(name) for name in model.classes_.tolist()]] = model.predict_proba(features)
+    return spread
+
+
+def _check_embeddings(name: str, values: NDArray[Any], width: int) -> None:
+    if values.ndim != 2 or values.shape[1] != width or not len(values):
+        raise ValueError(f"{name}: expected embeddings [rows, {width}], at least one row, got shape {values.shape}")
+    wrong = ~np.isfinite(values).all(1)
+    if wrong.any():
+        raise ValueError(
+            f"{name}: expected finite embeddings, got {values[np.argmax(wrong)]} in row {np.argmax(wrong)}"
+        )

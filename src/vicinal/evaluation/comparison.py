@@ -1,0 +1,175 @@
+"""From runs to the table: mean and deviation, change against a reference, and tests over splits and data sets."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vicinal.core import check_choice
+from vicinal.evaluation.scores import HIGHER_IS_BETTER
+from vicinal.evaluation.statistics import (
+    Outcome,
+    average_ranks,
+    critical_difference,
+    friedman,
+    nemenyi,
+    paired_t,
+    relative_change,
+    wilcoxon,
+)
+from vicinal.evaluation.store import Run
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One cell of the table: a method on a data set.
+
+    Attributes:
+        dataset: name of the data set.
+        method: name of the method.
+        metric: name of the score.
+        mean: over the splits.
+        deviation: standard deviation over the splits (n - 1); NaN for one split.
+        splits: how many splits.
+        change: relative change of the mean against the reference on the splits that both have (-0.1: a tenth less);
+            NaN for the reference itself or without one.
+        p_value: of the paired t-test against the reference on those splits, corrected for overlapping training rows.
+        seconds: mean duration of a fit.
+    """
+
+    dataset: str
+    method: str
+    metric: str
+    mean: float
+    deviation: float
+    splits: int
+    change: float
+    p_value: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Significance:
+    """Tests of the methods over data sets (each data set is one block, by its mean over splits).
+
+    Attributes:
+        methods: in the order given.
+        datasets: those on which all the methods have run.
+        ranks: average rank of each method; 1 is best.
+        omnibus: Friedman's test; for two methods Wilcoxon's.
+        nemenyi: p-value of each pair of methods; None for two methods.
+        critical_difference: of average ranks; None for two methods.
+        alpha: level of the critical difference.
+        sentence: what it says, for people.
+    """
+
+    methods: list[str]
+    datasets: list[str]
+    ranks: list[float]
+    omnibus: Outcome
+    nemenyi: list[list[float]] | None
+    critical_difference: float | None
+    alpha: float
+    sentence: str
+
+
+def summarize(runs: Sequence[Run], metric: str, *, reference: str | None = "dense") -> list[Summary]:
+    """The table of ``runs``: one entry for each data set and method, in the order they came.
+
+    Args:
+        runs: of any data sets and methods.
+        metric: which score; runs without it are left out.
+        reference: the method that ``change`` and ``p_value`` are against; where it has no runs they are NaN.
+    """
+    check_choice("metric", metric, HIGHER_IS_BETTER)
+    cells: dict[tuple[str, str], dict[int, Run]] = {}
+    for run in runs:
+        if metric in run.metrics:
+            cells.setdefault((run.dataset, run.method), {})[run.split] = run
+    order = list(dict.fromkeys(dataset for dataset, _ in cells))
+    ordered = sorted(cells.items(), key=lambda item: order.index(item[0][0]))
+    return [
+        _summary(metric, dataset, method, own, cells.get((dataset, reference or "")) if method != reference else None)
+        for (dataset, method), own in ordered
+    ]
+
+
+def significance(
+    runs: Sequence[Run], metric: str, *, methods: Sequence[str] | None = None, alpha: float = 0.05
+) -> Significance | None:
+    """Test whether the methods differ over data sets, after Demsar (2006); None below two data sets or methods.
+
+    Args:
+        runs: of several data sets.
+        metric: which score.
+        methods: which methods; None: all that occur.
+        alpha: level of the critical difference.
+    """
+    check_choice("metric", metric, HIGHER_IS_BETTER)
+    table = {(cell.dataset, cell.method): cell.mean for cell in summarize(runs, metric, reference=None)}
+    names = list(methods) if methods is not None else list(dict.fromkeys(method for _, method in table))
+    datasets = [
+        dataset
+        for dataset in dict.fromkeys(dataset for dataset, _ in table)
+        if all(np.isfinite(table.get((dataset, name), np.nan)) for name in names)
+    ]
+    if len(datasets) < 2 or len(names) < 2:
+        return None
+    scores = np.array([[table[dataset, name] for name in names] for dataset in datasets])  # [N, k]
+    ranks = average_ranks(scores, higher_is_better=HIGHER_IS_BETTER[metric])
+    several = len(names) > 2
+    omnibus = friedman(scores) if several else wilcoxon(scores[:, 0], scores[:, 1])
+    pairs = nemenyi(scores).tolist() if several else None
+    difference = critical_difference(len(names), len(datasets), alpha=alpha) if several else None
+    return Significance(
+        methods=names,
+        datasets=datasets,
+        ranks=ranks.tolist(),
+        omnibus=omnibus,
+        nemenyi=pairs,
+        critical_difference=difference,
+        alpha=alpha,
+        sentence=_sentence(names, ranks.tolist(), len(datasets), omnibus, difference, alpha),
+    )
+
+
+def _summary(metric: str, dataset: str, method: str, own: dict[int, Run], reference: dict[int, Run] | None) -> Summary:
+    values = np.array([run.metrics[metric] for run in own.values()])
+    change = p_value = float("nan")
+    shared = sorted(set(own) & set(reference or {}))
+    if reference is not None and shared:
+        ours = [own[split].metrics[metric] for split in shared]
+        theirs = [reference[split].metrics[metric] for split in shared]
+        change = relative_change(ours, theirs)
+        if np.isfinite([*ours, *theirs]).all():
+            overlap = float(np.mean([own[split].sizes[2] / own[split].sizes[0] for split in shared]))
+            p_value = paired_t(ours, theirs, overlap=overlap).p_value
+    return Summary(
+        dataset=dataset,
+        method=method,
+        metric=metric,
+        mean=float(values.mean()),
+        deviation=float(values.std(ddof=1)) if len(values) > 1 else float("nan"),
+        splits=len(values),
+        change=change,
+        p_value=p_value,
+        seconds=float(np.mean([run.seconds for run in own.values()])),
+    )
+
+
+def _sentence(
+    names: list[str], ranks: list[float], blocks: int, omnibus: Outcome, difference: float | None, alpha: float
+) -> str:
+    order = sorted(range(len(names)), key=lambda place: ranks[place])
+    listed = ", ".join(f"{names[place]} {ranks[place]:.2f}" for place in order)
+    said = f"average ranks over {blocks} data sets: {listed}; {omnibus.name} p = {omnibus.p_value:.3g}"
+    if difference is None:
+        return said
+    best = order[0]
+    worse = [names[place] for place in order if ranks[place] - ranks[best] >= difference]
+    if omnibus.p_value < alpha and worse:
+        verdict = f"{names[best]} is ahead of {', '.join(worse)}"
+    else:
+        verdict = "no difference is established"
+    few = "; with so few data sets these tests find only large differences" if blocks < 10 else ""
+    return f"{said}; critical difference {difference:.2f} at level {alpha:g}: {verdict}{few}"

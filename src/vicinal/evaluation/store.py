@@ -1,0 +1,185 @@
+"""The file of finished runs: one JSON file, always whole, of one kind of settings."""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pandas as pd
+
+from vicinal.core import replace_text
+
+VERSION = 1
+
+Json: TypeAlias = Any
+"""What JSON holds: None, bool, int, float, str, lists and dicts of these."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One method's result on one split of one data set.
+
+    Attributes:
+        dataset: name of the data set.
+        split: number of the split, from 0.
+        seed: what the split was drawn with.
+        method: name of the method.
+        metrics: its scores; NaN where a score is not finite.
+        seconds: how long the fit took that gave it (one fit may give several methods).
+        rows: digest of the rows of the split's parts, so that runs on other rows are not taken for these.
+        sizes: number of training, validation and test rows.
+    """
+
+    dataset: str
+    split: int
+    seed: int
+    method: str
+    metrics: dict[str, float]
+    seconds: float
+    rows: str
+    sizes: tuple[int, int, int]
+
+
+class RunStore:
+    """Finished runs in a JSON file that is whole at any moment: each change is written aside, synced and renamed.
+
+    Args:
+        path: of the JSON file, made when the first run is added; its folder is made at once.
+        settings: what all runs in it have in common (epochs, learning rate, encoders, ...). A file of other
+            settings is refused.
+
+    Raises:
+        ValueError: if there is a file that is torn, edited, of a newer version, or of other settings; or if the folder
+            cannot be made or written to.
+    """
+
+    def __init__(self, path: str | Path, settings: Mapping[str, Json]) -> None:
+        self.path = Path(path)
+        self.settings: dict[str, Json] = json.loads(json.dumps(dict(settings), default=str))
+        self._datasets: dict[str, Json] = {}
+        self._runs: dict[tuple[str, int, str], Run] = {}
+        _check_writable(self.path.parent)
+        self._reload()
+
+    @property
+    def runs(self) -> list[Run]:
+        """All runs, in the order of data set, split and method as they came."""
+        return list(self._runs.values())
+
+    def enter(self, dataset: str, settings: Mapping[str, Json]) -> None:
+        """Say what runs on ``dataset`` have in common (its fingerprint, kinds of columns, ...).
+
+        Raises:
+            ValueError: if the file holds runs on a data set of this name with others.
+        """
+        given = json.loads(json.dumps(dict(settings), default=str))
+        known = self._datasets.setdefault(dataset, given)
+        _check_same(f"{self.path.name}: expected runs on {dataset!r} with", known, given)
+
+    def find(self, dataset: str, split: int, method: str) -> Run | None:
+        """The finished run, if there is one."""
+        return self._runs.get((dataset, split, method))
+
+    def add(self, runs: Iterable[Run]) -> None:
+        """Add ``runs`` (or replace those of the same data set, split and method) and write the file."""
+        self._reload()  # keep what another process has added meanwhile
+        for run in runs:
+            self._runs[run.dataset, run.split, run.method] = run
+        stored = {
+            "version": VERSION,
+            "settings": self.settings,
+            "datasets": self._datasets,
+            "runs": [_run_to_json(run) for run in self._runs.values()],
+        }
+        replace_text(self.path, json.dumps(stored, indent=1, allow_nan=False))
+
+    def frame(self) -> pd.DataFrame:
+        """One row for each run: dataset, split, seed, method, a column for each metric, seconds, row counts."""
+        return pd.DataFrame(
+            [
+                {
+                    "dataset": run.dataset,
+                    "split": run.split,
+                    "seed": run.seed,
+                    "method": run.method,
+                    **run.metrics,
+                    "seconds": run.seconds,
+                    "train_rows": run.sizes[0],
+                    "validation_rows": run.sizes[1],
+                    "test_rows": run.sizes[2],
+                }
+                for run in self.runs
+            ]
+        )
+
+    def write_csv(self, path: str | Path) -> None:
+        """Write ``frame`` to a csv file."""
+        replace_text(path, self.frame().to_csv(index=False))
+
+    def _reload(self) -> None:
+        """Take over the runs in the file, after checking that they belong here."""
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return
+        name = self.path.name
+        try:
+            stored = json.loads(text)
+            version, settings, datasets = int(stored["version"]), dict(stored["settings"]), dict(stored["datasets"])
+            runs = [_run_from_json(run) for run in stored["runs"]] if version <= VERSION else []
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{name}: expected runs written by vicinal, got a torn or edited file ({error}); "
+                "move it away or choose another --out"
+            ) from None
+        if version > VERSION:
+            raise ValueError(f"{name}: expected runs of version {VERSION}, got the newer {version}; update vicinal")
+        _check_same(f"{name}: expected runs with", settings, self.settings)
+        for dataset, known in datasets.items():
+            self._datasets.setdefault(dataset, known)
+            _check_same(f"{name}: expected runs on {dataset!r} with", known, self._datasets[dataset])
+        self._runs = {(run.dataset, run.split, run.method): run for run in runs} | self._runs
+
+
+def _check_writable(folder: Path) -> None:
+    """Make ``folder``; refuse one that cannot be written to before any fit has run."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        writable = os.access(folder, os.W_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        raise ValueError(f"out: expected a folder that can be written to, got {folder}; choose another --out")
+
+
+def _check_same(sentence: str, stored: Mapping[str, Json], given: Mapping[str, Json]) -> None:
+    """Refuse settings that differ, naming the first that does."""
+    for key in [*given, *(key for key in stored if key not in given)]:
+        if stored.get(key) != given.get(key):
+            raise ValueError(
+                f"{sentence} {key} = {given.get(key)!r}, got stored ones with {stored.get(key)!r}; "
+                "go back to those settings, or choose another --out"
+            )
+
+
+def _run_to_json(run: Run) -> dict[str, Json]:
+    metrics = {name: value if math.isfinite(value) else None for name, value in run.metrics.items()}
+    return asdict(run) | {"metrics": metrics}
+
+
+def _run_from_json(stored: Mapping[str, Json]) -> Run:
+    metrics = {str(name): float("nan") if value is None else float(value) for name, value in stored["metrics"].items()}
+    a, b, c = (int(size) for size in stored["sizes"])
+    return Run(
+        dataset=str(stored["dataset"]),
+        split=int(stored["split"]),
+        seed=int(stored["seed"]),
+        method=str(stored["method"]),
+        metrics=metrics,
+        seconds=float(stored["seconds"]),
+        rows=str(stored["rows"]),
+        sizes=(a, b, c),
+    )

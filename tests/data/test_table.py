@@ -1,0 +1,126 @@
+"""prepare_table: what becomes of each column, and one sentence for each bad table."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vicinal.data import Dropped, prepare_table, read_table
+
+
+def houses(n=12, **columns):
+    base = {"title": [f"house {i}" for i in range(n)], "area": [float(i) for i in range(n)]}
+    base |= {"price": [i * 1.5 for i in range(n)]} | columns
+    return pd.DataFrame(base, index=range(1, n + 1))
+
+
+def test_columns_are_told_apart():
+    frame = houses(sku=[f"s{i}" for i in range(12)], street=["a", "b", "c"] * 4)
+    table = prepare_table(frame, "price", id="sku", group="street", name="houses")
+    assert list(table.frame) == ["title", "area"]
+    assert table.ids.tolist() == frame["sku"].tolist()
+    assert table.groups.tolist() == ["a", "b", "c"] * 4
+    assert table.rows.tolist() == list(range(1, 13))
+    assert (table.task, table.classes, len(table), table.name) == ("regression", None, 12, "houses")
+    assert list(prepare_table(frame, "price", use=["area", "street"], group="street").frame) == ["area", "street"]
+    assert list(prepare_table(frame, "price", drop=["sku", "title"]).frame) == ["area", "street"]
+
+
+def test_rows_without_a_target_are_dropped_with_the_reason():
+    frame = houses()
+    frame.loc[[3, 7], "price"] = np.nan
+    table = prepare_table(frame, "price")
+    assert table.dropped == [Dropped(3, "the target is missing"), Dropped(7, "the target is missing")]
+    assert table.dropped_counts == {"the target is missing": 2}
+    assert table.rows.tolist() == table.frame.index.tolist() == [1, 2, 4, 5, 6, 8, 9, 10, 11, 12]
+    assert table.ids.tolist() == table.rows.tolist()
+
+
+def test_select_keeps_rows_together():
+    table = prepare_table(houses(street=list("abcabcabcabc")), "price", group="street")
+    part = table.select(np.array([5, 2]))
+    assert part.target.tolist() == [7.5, 3.0]
+    assert part.frame["title"].tolist() == ["house 5", "house 2"]
+    assert (part.ids.tolist(), part.rows.tolist(), part.groups.tolist()) == ([6, 3], [6, 3], ["c", "c"])
+
+
+def test_ids_without_a_column_are_whole_numbers():
+    assert prepare_table(houses().set_index(pd.Index(list("abcdefghijkl"))), "price").ids.tolist() == list(range(12))
+    assert prepare_table(houses().set_index(pd.Index([0] * 12)), "price").ids.tolist() == list(range(12))
+
+
+def test_feature_gaps_are_tidied_but_the_target_is_strict():
+    table = prepare_table(houses(rooms=["3", "n/a", *["4"] * 10]), "price")
+    assert table.frame["rooms"].isna().tolist()[:3] == [False, True, False]
+
+
+BAD = {
+    "unknown target": (houses(), {"target": "prize"}, r"^target: .*'price', got 'prize'; did you mean 'price'\?$"),
+    "unknown id": (houses(), {"id": "sku"}, r"^id: expected one of the columns 'title', 'area', 'price', got 'sku'$"),
+    "unknown use": (houses(), {"use": ["titel"]}, r"^use: .*got 'titel'; did you mean 'title'\?$"),
+    "unknown drop": (houses(), {"drop": ["are"]}, r"^drop: .*got 'are'; did you mean 'area'\?$"),
+    "target is id": (
+        houses(),
+        {"id": "price"},
+        r"^target: expected a column that is not the id or group too, got 'price'$",
+    ),
+    "target is used": (houses(), {"use": ["area", "price"]}, r"^use: expected feature columns, got 'price' too$"),
+    "id is used": (houses(), {"use": ["area"], "id": "area"}, r"^use: expected feature columns, got 'area' too$"),
+    "no features": (houses(), {"drop": ["area", "title"]}, r"^data: expected a column to learn from beside 'price'"),
+    "few rows": (houses(9), {}, r"^data: expected at least 10 rows with a target, got 9$"),
+    "few with target": (
+        houses(12, price=[None] * 4 + list(range(8))),
+        {},
+        r"^data: expected at least 10 rows with a target, got 8 \(4 dropped because the target is missing\)$",
+    ),
+    "duplicate ids": (
+        houses(sku=["a", "b", "c", "b", *range(8)]),
+        {"id": "sku"},
+        r"^row 4, column sku: expected ids that are all different, got b again \(first in row 2; 1 such rows\); if",
+    ),
+    "missing id": (
+        houses(sku=["a", None, *range(10)]),
+        {"id": "sku"},
+        r"^row 2, column sku: expected an id, got an empty",
+    ),
+    "missing group": (
+        houses(g=["a", "b"] * 5 + ["", None]),
+        {"group": "g"},
+        r"^row 11, column g: .*\(and 1 more such rows\)",
+    ),
+    "one group": (
+        houses(g=["all"] * 12),
+        {"group": "g"},
+        r"^group: expected at least 3 different groups.* got 1 \('all'\) in all 12 rows; choose another column",
+    ),
+    "two groups": (houses(g=["a", "b"] * 6), {"group": "g"}, r"^group: .* got 2 \('a', 'b'\) in all 12 rows"),
+    "one group among targets": (
+        houses(14, g=["a", "b", *["c"] * 12], price=[None, None, *range(12)]),
+        {"group": "g"},
+        r"^group: .* got 1 \('c'\) in all 12 rows",
+    ),
+    "same names": (houses().set_axis(["a", "a", "price"], axis=1), {}, r"^data: .* got 'a' twice; rename one$"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_table_gets_one_sentence(case):
+    frame, settings, sentence = BAD[case]
+    with pytest.raises(ValueError, match=sentence) as caught:
+        prepare_table(frame, **{"target": "price"} | settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_wide_table_lists_a_few_columns():
+    wide = pd.DataFrame(np.zeros((10, 40)))
+    with pytest.raises(ValueError, match=r"'11' and 28 more, got 'y'$"):
+        prepare_table(wide, "y")
+    with pytest.raises(TypeError, match=r"^data: expected a DataFrame, got ndarray$"):
+        prepare_table(np.zeros((10, 3)), "y")
+
+
+def test_real_tables(shared):
+    table = prepare_table(read_table(shared / "data/houses/houses.csv"), "price", id="id", group="dup_group")
+    assert (len(table), table.task, len(np.unique(table.groups))) == (535, "regression", 531)
+    digits = prepare_table(read_table(shared / "data/audio/fsdd.parquet"), "digit", use=["audio"])
+    assert (digits.task, digits.classes) == ("classification", [str(i) for i in range(10)])
+    assert "10 different whole numbers" in digits.reason

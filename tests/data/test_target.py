@@ -1,0 +1,111 @@
+"""The target: task inference, values, classes, and bad targets."""
+
+import datetime
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vicinal.data import read_target
+
+
+def column(cells, name="price", **kwargs):
+    return pd.Series(cells, index=range(1, len(cells) + 1), name=name, **kwargs)
+
+
+TASKS = {
+    "floats": ([0.5 * i for i in range(20)], "regression"),
+    "whole floats": ([1.0, 2.0] * 20, "regression"),
+    "many integers": (list(range(40)), "regression"),
+    "few integers, often": ([0, 1, 2] * 10, "classification"),
+    "few integers, seldom": ([*range(10), *range(5)], "regression"),
+    "integers with gaps": ([0, 1, None] * 10, "classification"),
+    "bools": ([True, False] * 10, "classification"),
+    "bools with gaps": ([True, False, None] * 10, "classification"),
+    "texts": (["cat", "dog"] * 10, "classification"),
+    "numbers as texts": ([f"{i}.5" for i in range(20)], "regression"),
+    "decimals": ([Decimal(i) / 3 for i in range(20)], "regression"),
+    "infinite": ([1, 2] * 10, "classification"),
+}
+
+
+@pytest.mark.parametrize("case", TASKS)
+def test_task_is_read_from_the_target_with_a_reason(case):
+    cells, task = TASKS[case]
+    read = read_target(column(cells))
+    assert read.task == task
+    assert read.reason
+    assert (read.classes is None) == (task == "regression")
+
+
+def test_categories_are_classes_even_of_numbers():
+    read = read_target(column([0.5, 1.5, 2.5] * 5, dtype="category"))
+    assert (read.task, read.classes) == ("classification", ["0.5", "1.5", "2.5"])
+
+
+def test_task_can_be_said():
+    cells = column([0, 1, 2] * 10)
+    assert read_target(cells, "regression").values.tolist() == [0.0, 1.0, 2.0] * 10
+    assert read_target(column([0.5, 1.5] * 10), "classification").classes == ["0.5", "1.5"]
+    assert read_target(column([True, False] * 5), "regression").values.tolist() == [1.0, 0.0] * 5
+    with pytest.raises(ValueError, match=r"^task: expected one of 'regression', 'classification', got 'regresion'"):
+        read_target(cells, "regresion")
+
+
+def test_classes_are_ordered_and_named():
+    assert read_target(column([10, 9, 1] * 10)).classes == ["1", "9", "10"]
+    assert read_target(column([2, 1, None] * 10)).values.tolist() == ["2", "1"] * 10
+    assert read_target(column(["b ", "a", " b"] * 4)).classes == ["a", "b"]
+    assert read_target(column([True, False] * 5)).classes == ["False", "True"]
+    assert read_target(column(["02", "01"] * 10)).classes == ["01", "02"]
+
+
+def test_missing_targets_are_marked():
+    read = read_target(column([1.5, None, 2.5, np.nan, 3.5]))
+    assert read.keep.tolist() == [True, False, True, False, True]
+    assert read.values.tolist() == [1.5, 2.5, 3.5]
+    assert read_target(column(["a", " ", "b", "a", "b"])).keep.tolist() == [True, False, True, True, True]
+
+
+PRICES = [f"{i}.25" for i in range(16)]
+
+BAD = {
+    "text among numbers": (
+        [*PRICES, "n/a", *PRICES],
+        None,
+        r"^row 17, column price: expected a number, got 'n/a'; correct it, or leave it empty to drop the row$",
+    ),
+    "several": ([*PRICES, "n/a", "?"], None, r"^row 17, column price: .* got 'n/a' \(and 1 more such rows\)"),
+    "infinite": ([1.5, 2.5, -np.inf] * 4, None, r"^row 3, column price: expected a finite number, got -inf"),
+    "infinite text": ([*PRICES, "inf"], None, r"^row 17, column price: expected a finite number, got 'inf'"),
+    "texts as numbers": (["a", "b"] * 5, "regression", r"^row 1, column price: expected a number, got 'a'"),
+    "wholly missing": (
+        [None, np.nan, ""],
+        None,
+        r"^column price: expected a target, got no value in any of the 3 rows$",
+    ),
+    "constant": ([2.0] * 12, None, r"^column price: expected a target that varies, got 2.0 in all 12 rows$"),
+    "one class": (["a"] * 12, None, r"^column price: expected a target that varies, got a in all 12 rows$"),
+    "free text": (
+        [f"text {i}" for i in range(30)],
+        None,
+        r"^column price: expected classes that repeat, got 30 different",
+    ),
+    "numbers as classes": (
+        [i / 7 for i in range(30)],
+        "classification",
+        r"^column price: expected classes that repeat",
+    ),
+    "dates": ([datetime.datetime(2020, 1, d) for d in range(1, 13)], None, r"^column price: .*got dates"),
+    "lists": ([[1, 2]] * 12, None, r"^row 1, column price: expected a number or a class, got a list$"),
+    "dicts": (["a", {"b": 1}], None, r"^row 2, column price: expected a number or a class, got a dict$"),
+    "bytes": ([b"a", b"b"] * 6, None, r"^row 1, column price: expected a number or a class, got a bytes$"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_target_gets_one_sentence(case):
+    cells, task, sentence = BAD[case]
+    with pytest.raises(ValueError, match=sentence):
+        read_target(column(cells), task)
