@@ -121,7 +121,9 @@ KINKS = {"huber_grad": (-1, -0.8, 0.8, 1), "smelu_grad": (-1, -0.7, 0.7, 1), "st
 def divergence(name, settings, prediction, target):
     """Integral from target to prediction of h(t) - h(target), with 30 digits."""
     own = {k: v for k, v in settings.items() if k not in ("scale", "shift", "amplitude")}
-    scale, shift, amplitude = (mpmath.mpf(settings.get(k, v)) for k, v in (("scale", 1), ("shift", 0), ("amplitude", 1)))
+    scale, shift, amplitude = (
+        mpmath.mpf(settings.get(k, v)) for k, v in (("scale", 1), ("shift", 0), ("amplitude", 1))
+    )
     base = FORMULAS[name]
 
     def h(z):

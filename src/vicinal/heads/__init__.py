@@ -2,6 +2,7 @@
 
 from vicinal.heads.admissible import admissible
 from vicinal.heads.dense import Dense
+from vicinal.heads.intervals import conformal_margin, neighbor_range, weighted_quantile
 from vicinal.heads.nona import NONA
 
-__all__ = ["NONA", "Dense", "admissible"]
+__all__ = ["NONA", "Dense", "admissible", "conformal_margin", "neighbor_range", "weighted_quantile"]

@@ -11,6 +11,8 @@ def _check_pair(name: str, of_queries: Tensor | None, of_bank: Tensor | None, sh
     for side, given, rows in (("query", of_queries, shape[0]), ("bank", of_bank, shape[1])):
         if given is None:
             continue
+        if not isinstance(given, Tensor):
+            raise TypeError(f"{side}_{name}: expected a tensor, got {type(given).__name__}")
         if given.shape != (rows,):
             raise ValueError(f"{side}_{name}: expected shape ({rows},), got {tuple(given.shape)}")
         if given.is_floating_point():
@@ -37,6 +39,7 @@ def admissible(
         boolean ``[b, N]``, or None if neither ids nor groups are given: then every row is admissible.
 
     Raises:
+        TypeError: if one is no tensor of integers.
         ValueError: if only one side is given or a shape is wrong.
 
     >>> ids = torch.tensor([4, 7])

@@ -17,14 +17,19 @@ class Dense(nn.Module):
     Args:
         dim: width of the queries.
         outputs: number of targets or classes; None for one target without a dimension of its own.
-        activation: "none", or "softmax" over the outputs for class probabilities.
+        activation: "none", or "softmax" over the outputs for class probabilities (needs ``outputs``).
         bias: starting value of c, a number or one an output. None: torch's random start. For regression the mean of the
             labels is the fair choice: from a random start a small learning rate needs many epochs just to get there.
+
+    Raises:
+        ValueError: if softmax is asked for without ``outputs``, or ``bias`` has another number of them.
 
     >>> head = Dense(2, bias=0.5)
     >>> head(torch.zeros(3, 2), torch.zeros(0, 2), torch.zeros(0)).detach()
     tensor([0.5000, 0.5000, 0.5000])
     """
+
+    uses_bank = False
 
     def __init__(
         self,
@@ -36,10 +41,15 @@ class Dense(nn.Module):
         super().__init__()
         self.outputs = None if outputs is None else check_integer("outputs", outputs)
         self.activation = check_choice("activation", activation, get_args(Activation))
+        if activation == "softmax" and outputs is None:
+            raise ValueError("outputs: expected the number of classes for activation 'softmax', got None")
         self.linear = nn.Linear(check_integer("dim", dim), outputs or 1)
         if bias is not None:
+            start = torch.as_tensor(bias, dtype=self.linear.bias.dtype)
+            if start.ndim > 0 and start.shape != self.linear.bias.shape:
+                raise ValueError(f"bias: expected a number or one an output, got shape {tuple(start.shape)}")
             with torch.no_grad():
-                self.linear.bias.copy_(torch.as_tensor(bias, dtype=self.linear.bias.dtype))
+                self.linear.bias.copy_(start)
 
     def forward(
         self,
@@ -65,8 +75,13 @@ class Dense(nn.Module):
 
         Returns:
             ``[b]``, or ``[b, outputs]`` if ``outputs`` was given.
+
+        Raises:
+            ValueError: if the queries are not ``dim`` wide.
         """
         check_matrices(queries, queries)
+        if queries.shape[1] != self.linear.in_features:
+            raise ValueError(f"queries: expected [b, {self.linear.in_features}], got {tuple(queries.shape)}")
         prediction: Tensor = self.linear(queries.to(self.linear.weight.dtype))  # [b, outputs or 1]
         if self.outputs is None:
             return prediction[:, 0]

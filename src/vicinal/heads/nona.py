@@ -37,6 +37,8 @@ class NONA(nn.Module):
     tensor([0.0000e+00, 9.9966e-01, 3.3535e-04])
     """
 
+    uses_bank = True
+
     def __init__(
         self,
         similarity: str | nn.Module = "l2",
@@ -45,6 +47,8 @@ class NONA(nn.Module):
     ) -> None:
         super().__init__()
         self.similarity = resolve_similarity(similarity)
+        if not (mask is None or isinstance(mask, nn.Module)):
+            raise TypeError(f"mask: expected a module such as SoftStep(dim), or None, got {mask!r}")
         self.mask = mask
         self.simplex = resolve_simplex(simplex)
 
@@ -112,6 +116,7 @@ class NONA(nn.Module):
         Returns:
             ``[b]`` or ``[b, T]``.
         """
+        check_matrices(queries, bank)
         check_labels(labels, bank.shape[0])
         weights = self.weights(
             queries,

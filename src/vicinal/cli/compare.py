@@ -1,0 +1,158 @@
+"""``vicinal compare``: heads against one another over seeded splits, by the paper's protocol."""
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vicinal.cli import options as o
+from vicinal.cli.app import app
+from vicinal.cli.output import out as output
+from vicinal.cli.output import print_json, print_rows, say
+from vicinal.core import nearest, replace_text
+from vicinal.estimators import Comparison, TableJob, compare_tables, table_columns
+from vicinal.report import write_compare_page
+
+
+@app.command(epilog="Example: vicinal compare houses.csv --target price --splits 10 --heads dense,nona,nona+knn")
+def compare(
+    context: typer.Context,
+    data: Annotated[list[Path], typer.Argument(help="Tables: csv, tsv, parquet or jsonl.")],
+    target: Annotated[list[str], typer.Option(help="Column to predict: one for all tables, or one each, in order.")],
+    *,
+    splits: Annotated[int, typer.Option(help="Seeded splits of each table.")] = 10,
+    heads: Annotated[str, typer.Option(help="What to compare.")] = "dense,dense+knn,nona,nona+knn",
+    text: o.Text = None,
+    image: o.Image = None,
+    audio: o.Audio = None,
+    number: o.Number = None,
+    category: o.Category = None,
+    vector: o.Vector = None,
+    use: o.Use = None,
+    drop: o.Drop = None,
+    id_column: o.Id = None,
+    group: o.Group = None,
+    task: o.Task = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for splits, runs and page.")] = None,
+    encoder: o.Encoder = None,
+    tune: o.Tune = "none",
+    similarity: o.Similarity = "l2",
+    mask: o.Mask = "s2",
+    mask_parameters: o.MaskParameters = "pointwise",
+    simplex: o.Simplex = "softmax",
+    hidden: o.Hidden = "200,25",
+    dropout: o.Dropout = 0.0,
+    epochs: o.Epochs = 200,
+    batch_size: o.BatchSize = 32,
+    learning_rate: o.LearningRate = 1e-3,
+    encoder_learning_rate: o.EncoderLearningRate = 2e-5,
+    weight_decay: o.WeightDecay = 0.0,
+    patience: o.Patience = 10,
+    seed: o.Seed = 0,
+    precision: o.Precision = "32-true",
+    accelerator: o.Accelerator = "auto",
+    cache: o.Cache = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Compare heads, and k-NN on their embeddings, over seeded splits: mean, deviation, tests.
+
+    The paper's protocol: 80/20 and then 85/15 splits, early stopping on the validation rows, the test rows touched
+    once. Runs are stored as they finish; the same command goes on where it was stopped. The paper's own learning rate
+    is --learning-rate 1e-5.
+    """
+    if len(target) not in (1, len(data)):
+        raise ValueError(f"--target: expected one column, or one for each of the {len(data)} tables, got {len(target)}")
+    parameters = o.estimator_parameters(context.params)
+    named = o.named_kinds(context.params)
+    jobs = []
+    columns = [table_columns(path) for path in data]
+    _check_named(named, columns)
+    for path, column, own in zip(data, target * (len(data) if len(target) == 1 else 1), columns, strict=True):
+        jobs.append(
+            TableJob(
+                source=path,
+                target=column,
+                kinds={name: kind for name, kind in named.items() if name in own},
+                id=id_column if id_column in own else _one(id_column, data),
+                group=group if group in own else _one(group, data),
+                task=task,
+                use=None if use is None else [name for name in use if name in own],
+                drop=[name for name in drop or () if name in own],
+                seed=seed,
+                parameters=parameters,
+            )
+        )
+    folder = data[0].with_name(f"{data[0].stem}-compare") if out is None else out
+    teller = (lambda line: None) if quiet else say
+    comparison = compare_tables(jobs, folder, splits=splits, heads=heads.split(","), say=teller)
+    write_compare_page(comparison.record, folder / "report.html")
+    write_runs(comparison, folder / "runs.csv")
+    if as_json:
+        print_json(comparison_json(comparison))
+    else:
+        print_comparison(comparison, folder)
+
+
+def _one(column: str | None, data: list[Path]) -> str | None:
+    """A column that this table lacks: with several tables it belongs to another; with one it is refused later."""
+    return column if len(data) == 1 else None
+
+
+def _check_named(named: dict[str, Any], columns: list[list[str]]) -> None:
+    known = [name for own in columns for name in own]
+    for name, kind in named.items():
+        if name not in known:
+            raise ValueError(f"--{kind}: expected a column of the data, got {name!r}{nearest(name, known)}")
+
+
+def write_runs(comparison: Comparison, path: Path) -> None:
+    """All runs, one line each, as csv."""
+    import pandas as pd
+
+    lines = [
+        {"dataset": r.dataset, "split": r.split, "seed": r.seed, "method": r.method, **r.metrics, "seconds": r.seconds}
+        for r in comparison.runs
+    ]
+    replace_text(path, pd.DataFrame(lines).to_csv(index=False))
+
+
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
+    """What a program reads of a comparison."""
+    tests = comparison.significance
+    return {
+        "metric": comparison.metric,
+        "table": [vars(summary) for summary in comparison.table],
+        "runs": [vars(run) for run in comparison.runs],
+        "tests": None
+        if tests is None
+        else {"sentence": tests.sentence, "ranks": dict(zip(tests.methods, tests.ranks, strict=True))},
+    }
+
+
+def print_comparison(comparison: Comparison, folder: Path) -> None:
+    """What a person reads of a comparison."""
+    scale, title = (1000, "MSE x 1000 on labels scaled to [0, 1]") if comparison.metric == "mse" else (1, "log loss")
+    rows = []
+    for cell in comparison.table:
+        spread = "" if math.isnan(cell.deviation) else f" +- {cell.deviation * scale:.2f}"
+        change = "" if math.isnan(cell.change) else f"{cell.change:+.1%}"
+        p_value = "" if math.isnan(cell.p_value) else f"{cell.p_value:.3f}"
+        rows.append(
+            [
+                cell.dataset,
+                cell.method,
+                f"{cell.mean * scale:.2f}{spread}",
+                change,
+                p_value,
+                str(cell.splits),
+                f"{cell.seconds:.0f} s",
+            ]
+        )
+    headings = ["data", "method", "mean +- sd", "against dense", "p", "splits", "time a fit"]
+    print_rows(title, headings, rows)
+    if comparison.significance is not None:
+        output.print(comparison.significance.sentence, markup=False)
+    output.print(f"runs    {folder / 'runs.csv'}", markup=False)
+    output.print(f"report  {folder / 'report.html'}", markup=False)

@@ -1,0 +1,117 @@
+"""``vicinal fit``: a table to a model folder."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vicinal.cli import options as o
+from vicinal.cli.app import app
+from vicinal.cli.output import out as output
+from vicinal.cli.output import print_json, print_rows, print_scores, say
+from vicinal.core import check_choice
+from vicinal.estimators import FitOutcome, TableJob, fit_table
+
+
+@app.command(epilog="Example: vicinal fit houses.csv --target price --image photo --encoder photo=efficientnet-lite0")
+def fit(
+    context: typer.Context,
+    data: Annotated[Path, typer.Argument(help="Table: csv, tsv, parquet or jsonl.")],
+    target: o.Target,
+    *,
+    text: o.Text = None,
+    image: o.Image = None,
+    audio: o.Audio = None,
+    number: o.Number = None,
+    category: o.Category = None,
+    vector: o.Vector = None,
+    use: o.Use = None,
+    drop: o.Drop = None,
+    id_column: o.Id = None,
+    group: o.Group = None,
+    task: o.Task = None,
+    head: Annotated[str, typer.Option(help="nona (neighbors) or dense.")] = "nona",
+    out: Annotated[Path | None, typer.Option(help="Model folder; default: NAME-model beside the data.")] = None,
+    encoder: o.Encoder = None,
+    tune: o.Tune = "none",
+    similarity: o.Similarity = "l2",
+    mask: o.Mask = "s2",
+    mask_parameters: o.MaskParameters = "pointwise",
+    simplex: o.Simplex = "softmax",
+    hidden: o.Hidden = "200,25",
+    dropout: o.Dropout = 0.0,
+    epochs: o.Epochs = 200,
+    batch_size: o.BatchSize = 32,
+    learning_rate: o.LearningRate = 1e-3,
+    encoder_learning_rate: o.EncoderLearningRate = 2e-5,
+    weight_decay: o.WeightDecay = 0.0,
+    patience: o.Patience = 10,
+    seed: o.Seed = 0,
+    precision: o.Precision = "32-true",
+    accelerator: o.Accelerator = "auto",
+    logger: o.Logger = None,
+    cache: o.Cache = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Fit a neighbor model on a table and measure it on rows held out.
+
+    Writes a folder with the model, a model card and report.html. A run that is killed goes on where it was if the same
+    command is given again.
+    """
+    check_choice("--head", head, ("nona", "dense"))
+    parameters = o.estimator_parameters(context.params)
+    job = TableJob(
+        source=data,
+        target=target,
+        kinds=o.named_kinds(context.params),
+        id=id_column,
+        group=group,
+        task=task,
+        use=use,
+        drop=drop or (),
+        seed=seed,
+        parameters=parameters,
+    )
+    folder = data.with_name(f"{data.stem}-model") if out is None else out
+    outcome = fit_table(job, folder, (lambda line: None) if quiet else say)
+    if as_json:
+        print_json(outcome_json(outcome))
+    else:
+        print_outcome(outcome)
+
+
+def outcome_json(outcome: FitOutcome) -> dict[str, Any]:
+    """What a program reads of a fit."""
+    record, columns = outcome.record, outcome.record.told_columns
+    return {
+        "model": str(outcome.folder),
+        "task": record.task,
+        "columns": {c.name: {"kind": c.kind, "encoder": c.encoder, "reason": c.reason} for c in columns},
+        "rows": dict(record.split_sizes),
+        "dropped": dict(record.dropped),
+        "duplicates": record.duplicates,
+        "scores": {method: dict(values) for method, values in record.scores.items()},
+        "epochs": len(outcome.model.history_.train_error),
+        "seconds": record.duration_s,
+    }
+
+
+def print_outcome(outcome: FitOutcome) -> None:
+    """What a person reads of a fit."""
+    record = outcome.record
+    rows = [[c.name, c.kind or "left out", c.encoder, c.reason] for c in record.told_columns]
+    print_rows("Columns", ["column", "taken for", "encoder", "because"], rows)
+    sizes = record.split_sizes
+    output.print(
+        f"{record.task} of {record.target_name} ({outcome.opened.table.reason}): {sizes['train']} rows to train on, "
+        f"{sizes['validation']} to stop early and calibrate, {sizes['test']} to test on",
+        markup=False,
+    )
+    for reason, count in record.dropped.items():
+        output.print(f"dropped {count} rows: {reason}", markup=False)
+    output.print(record.duplicates or "no rows of equal content", markup=False)
+    print_scores(f"On the {sizes['test']} test rows", record.scores)
+    if outcome.folder is not None:
+        output.print(f"model   {outcome.folder}", markup=False)
+        output.print(f"report  {outcome.folder / 'report.html'}", markup=False)

@@ -1,0 +1,171 @@
+"""Options that several commands share, and how they become a job."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from vicinal.core import check_choice, entries
+
+_DATA, _LEARN, _TRAIN, _ALSO = "The table", "What is learned", "Training", "Also"
+
+Target: TypeAlias = Annotated[str, typer.Option(help="Column to predict.", rich_help_panel=_DATA)]
+
+
+def _columns(kind: str) -> Any:
+    """Option that names columns of one kind."""
+    help_text = f"Take this column for {kind} (may be given several times)."
+    return typer.Option(help=help_text, rich_help_panel=_DATA, metavar="COL")
+
+
+Text: TypeAlias = Annotated[list[str] | None, _columns("text")]
+Image: TypeAlias = Annotated[list[str] | None, _columns("images: paths, or bytes in parquet")]
+Audio: TypeAlias = Annotated[list[str] | None, _columns("audio: paths, or bytes in parquet")]
+Number: TypeAlias = Annotated[list[str] | None, _columns("numbers")]
+Category: TypeAlias = Annotated[list[str] | None, _columns("categories")]
+Vector: TypeAlias = Annotated[list[str] | None, _columns("fixed vectors")]
+Drop: TypeAlias = Annotated[
+    list[str] | None, typer.Option(help="Leave this column out.", rich_help_panel=_DATA, metavar="COL")
+]
+Use: TypeAlias = Annotated[
+    list[str] | None, typer.Option(help="Learn from this column only.", rich_help_panel=_DATA, metavar="COL")
+]
+Id: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--id", help="Column that names each row; a row never predicts itself.", rich_help_panel=_DATA),
+]
+Group: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Column of groups (patient, house): kept together in splits.", rich_help_panel=_DATA),
+]
+Task: TypeAlias = Annotated[
+    str | None, typer.Option(help="regression or classification; default: by the target.", rich_help_panel=_DATA)
+]
+Encoder: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Encoder of a column or a kind: text=minilm, photo=efficientnet-lite0, text=hub:NAME, text=folder:PATH.",
+        rich_help_panel=_LEARN,
+        metavar="COL=NAME",
+    ),
+]
+Tune: TypeAlias = Annotated[
+    str, typer.Option(help="What of pretrained encoders is trained: none, last-N or all.", rich_help_panel=_LEARN)
+]
+Similarity: TypeAlias = Annotated[
+    str, typer.Option(help="l2, l1, cosine, dot, scaled_dot, squared_l2.", rich_help_panel=_LEARN)
+]
+Mask: TypeAlias = Annotated[
+    str, typer.Option(help="Rejection of far neighbors: s2, s1, topk or none.", rich_help_panel=_LEARN)
+]
+MaskParameters: TypeAlias = Annotated[
+    str, typer.Option(help="Of s1 and s2: pointwise or global.", rich_help_panel=_LEARN)
+]
+Simplex: TypeAlias = Annotated[str, typer.Option(help="softmax, sparsemax or entmax15.", rich_help_panel=_LEARN)]
+Hidden: TypeAlias = Annotated[
+    str, typer.Option(help="Sizes of the projector's layers; the last is the embedding.", rich_help_panel=_LEARN)
+]
+Dropout: TypeAlias = Annotated[float, typer.Option(help="Before each layer of the projector.", rich_help_panel=_LEARN)]
+Epochs: TypeAlias = Annotated[int, typer.Option(help="Most passes over the training rows.", rich_help_panel=_TRAIN)]
+BatchSize: TypeAlias = Annotated[int, typer.Option(help="Rows of a step.", rich_help_panel=_TRAIN)]
+LearningRate: TypeAlias = Annotated[float, typer.Option(help="Of all that is new.", rich_help_panel=_TRAIN)]
+EncoderLearningRate: TypeAlias = Annotated[
+    float, typer.Option(help="Of pretrained encoders that are tuned.", rich_help_panel=_TRAIN)
+]
+WeightDecay: TypeAlias = Annotated[float, typer.Option(help="Decoupled weight decay.", rich_help_panel=_TRAIN)]
+Patience: TypeAlias = Annotated[
+    int, typer.Option(help="Epochs without a better validation error before it stops.", rich_help_panel=_TRAIN)
+]
+Seed: TypeAlias = Annotated[int, typer.Option(help="Of splits and training.", rich_help_panel=_TRAIN)]
+Precision: TypeAlias = Annotated[str, typer.Option(help="32-true, bf16-mixed or 16-mixed.", rich_help_panel=_TRAIN)]
+Accelerator: TypeAlias = Annotated[
+    str, typer.Option(help="cpu, gpu, mps or auto, as Lightning names them.", rich_help_panel=_TRAIN)
+]
+Logger: TypeAlias = Annotated[
+    str | None, typer.Option(help="csv, tensorboard, wandb or mlflow.", rich_help_panel=_TRAIN)
+]
+Cache: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="Folder to keep vectors of frozen encoders in between runs.", rich_help_panel=_ALSO),
+]
+AsJson: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print JSON on standard output, for programs.", rich_help_panel=_ALSO)
+]
+Quiet: TypeAlias = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No progress on standard error.", rich_help_panel=_ALSO)
+]
+
+
+_KINDS = ("text", "image", "audio", "number", "category", "vector")
+
+
+def named_kinds(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Kind by column from the options of the six kinds; a column named for two is refused."""
+    found: dict[str, str] = {}
+    for kind in _KINDS:
+        for column in given[kind] or []:
+            if column in found:
+                raise ValueError(f"--{kind}: expected each column for one kind, got {column!r} for {found[column]} too")
+            found[column] = kind
+    return found
+
+
+def estimator_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of an estimator from the options of a command, checked."""
+    same = (
+        "tune",
+        "mask_parameters",
+        "dropout",
+        "batch_size",
+        "learning_rate",
+        "encoder_learning_rate",
+        "weight_decay",
+        "patience",
+        "precision",
+        "accelerator",
+    )
+    parameters = {name: given[name] for name in same}
+    parameters |= {
+        "encoders": parse_encoders(given["encoder"]),
+        "similarity": check_method("--similarity", "similarity", given["similarity"]),
+        "mask": parse_mask(given["mask"]),
+        "simplex": check_method("--simplex", "simplex", given["simplex"]),
+        "hidden": parse_sizes(given["hidden"]),
+        "max_epochs": given["epochs"],
+        "progress": not given["quiet"],
+    }
+    for option, name in (("head", "head"), ("logger", "logger"), ("cache", "cache_dir")):
+        if given.get(option) is not None:
+            parameters[name] = given[option]
+    return parameters
+
+
+def parse_encoders(pairs: Iterable[str] | None) -> dict[str, str]:
+    """``COL=NAME`` pairs."""
+    found = {}
+    for pair in pairs or []:
+        column, equals, name = pair.partition("=")
+        if not (column and equals and name):
+            raise ValueError(f"--encoder: expected COL=NAME, as text=minilm, got {pair!r}")
+        found[column] = name
+    return found
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """Sizes as ``200,25``."""
+    try:
+        return tuple(int(size) for size in text.split(","))
+    except ValueError as wrong:
+        raise ValueError(f"--hidden: expected whole numbers with commas, as 200,25, got {text!r}") from wrong
+
+
+def parse_mask(text: str) -> str | None:
+    """Name of a mask, None for "none"."""
+    check_choice("--mask", text, ("s1", "s2", "topk", "none"))
+    return None if text == "none" else text
+
+
+def check_method(option: str, kind: str, name: str) -> str:
+    """``name`` if it is a registered method of ``kind``."""
+    return check_choice(option, name, [found.name for found in entries(kind)])

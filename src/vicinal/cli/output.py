@@ -1,0 +1,53 @@
+"""Where things are printed: results on standard output, progress and errors on standard error."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+out = Console(highlight=False, soft_wrap=True)
+progress = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def say(line: str) -> None:
+    """One line of progress."""
+    progress.print(line, style="dim", markup=False)
+
+
+def print_json(value: Any) -> None:
+    """``value`` as JSON on standard output, for programs; numbers that are not finite become null."""
+    print(json.dumps(_finite(value), default=str, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, Mapping):
+        return {str(name): _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value.item() if hasattr(value, "item") else value
+
+
+def print_rows(title: str, headings: list[str], rows: list[list[str]]) -> None:
+    """A table; all columns but the first are set flush right."""
+    table = RichTable(title=title, title_justify="left", title_style="bold", header_style="bold")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if place == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(cell.replace("[", r"\[") for cell in row))
+    out.print(table)
+
+
+def print_scores(title: str, scores: Mapping[str, Mapping[str, float]]) -> None:
+    """Scores of methods, the model first."""
+    metrics = list(dict.fromkeys(metric for values in scores.values() for metric in values))
+    names = {"mse": "MSE", "mae": "MAE", "r2": "R2", "accuracy": "accuracy", "log_loss": "log loss"}
+    rows = [[method, *(_number(values.get(metric)) for metric in metrics)] for method, values in scores.items()]
+    print_rows(title, ["", *(names.get(metric, metric) for metric in metrics)], rows)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"

@@ -1,0 +1,58 @@
+"""Columns of a table to vectors: one encoder for each kind of column, chosen automatically and overridable."""
+
+from vicinal.encoders.base import KIND_NAMES, ColumnEncoder, Features, Kind
+from vicinal.encoders.build import build_table_encoder
+from vicinal.encoders.cache import EmbeddingCache
+from vicinal.encoders.category import CategoryEncoder
+from vicinal.encoders.cnn import AudioCNN, ImageCNN
+from vicinal.encoders.efficientnet import EfficientNetEncoder
+from vicinal.encoders.foreign import AudioTransformer, ImageTransformer
+from vicinal.encoders.ge2e import SpeakerEncoder
+from vicinal.encoders.images import open_image
+from vicinal.encoders.inputs import Inputs
+from vicinal.encoders.kinds import ColumnKind, infer_kinds
+from vicinal.encoders.media import read_cell
+from vicinal.encoders.naming import check_encoder, encoder_names
+from vicinal.encoders.ngrams import NgramEncoder
+from vicinal.encoders.numeric import NumberEncoder
+from vicinal.encoders.pretrained import PretrainedEncoder, check_tune
+from vicinal.encoders.projector import Projector
+from vicinal.encoders.sentences import MiniLMEncoder, TextTransformer
+from vicinal.encoders.sounds import open_sound
+from vicinal.encoders.table import PartSummary, TableEncoder, TableInputs
+from vicinal.encoders.vector import VectorEncoder
+
+__all__ = [
+    "KIND_NAMES",
+    "AudioCNN",
+    "AudioTransformer",
+    "CategoryEncoder",
+    "ColumnEncoder",
+    "ColumnKind",
+    "EfficientNetEncoder",
+    "EmbeddingCache",
+    "Features",
+    "ImageCNN",
+    "ImageTransformer",
+    "Inputs",
+    "Kind",
+    "MiniLMEncoder",
+    "NgramEncoder",
+    "NumberEncoder",
+    "PartSummary",
+    "PretrainedEncoder",
+    "Projector",
+    "SpeakerEncoder",
+    "TableEncoder",
+    "TableInputs",
+    "TextTransformer",
+    "VectorEncoder",
+    "build_table_encoder",
+    "check_encoder",
+    "check_tune",
+    "encoder_names",
+    "infer_kinds",
+    "open_image",
+    "open_sound",
+    "read_cell",
+]

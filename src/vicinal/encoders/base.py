@@ -1,0 +1,206 @@
+"""What every encoder of columns is: the contract, its checks, and the sentences it refuses cells with."""
+
+import abc
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+import torch
+from torch import Tensor, nn
+
+from vicinal.core import nearest
+from vicinal.encoders.inputs import EmbeddedInputs, Inputs
+
+Kind = Literal["number", "category", "text", "image", "audio", "vector"]
+KIND_NAMES: tuple[Kind, ...] = get_args(Kind)
+Features: TypeAlias = np.ndarray[Any, Any] | scipy.sparse.csr_matrix
+"""A matrix ``[n, d]`` for a linear model: dense, or sparse where it is large and mostly zero."""
+
+
+class ColumnEncoder(nn.Module, abc.ABC):
+    """A module that turns one column of a table (numbers and categories: several) into vectors.
+
+    Life: ``fit`` on the training rows, then ``prepare`` for any rows, then ``forward`` on batches of what was prepared.
+    ``config()`` and the state dictionary together restore it exactly.
+
+    Args:
+        columns: the columns it reads, in this order.
+
+    Attributes:
+        kind: the kind of columns it reads.
+        name: how it is called in settings and configurations.
+        several: whether it may read more than one column.
+        held: whether nothing of it is trained, by ``hold()``.
+    """
+
+    kind: ClassVar[Kind]
+    name: str
+    several: ClassVar[bool] = False
+
+    def __init__(self, columns: str | Sequence[str]) -> None:
+        super().__init__()
+        self.columns = [columns] if isinstance(columns, str) else list(columns)
+        wanted = "at least one column" if self.several else "one column"
+        if not self.columns or (len(self.columns) > 1 and not self.several):
+            raise ValueError(f"columns: expected {wanted} for the encoder {self.name!r}, got {self.columns!r}")
+        if len(set(self.columns)) < len(self.columns):
+            raise ValueError(f"columns: expected each column once, got {self.columns!r}")
+        self.held = False
+
+    @property
+    @abc.abstractmethod
+    def dim(self) -> int:
+        """Width of its vectors; encoders that learn it from the data have it once fitted."""
+
+    def fit(self, frame: pd.DataFrame) -> Self:
+        """Take statistics and vocabulary from training rows; gives itself."""
+        self.check_frame(frame)
+        return self
+
+    @abc.abstractmethod
+    def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> Inputs:
+        """Validate its columns of ``frame`` and make them ready.
+
+        Args:
+            frame: rows to encode; other columns are ignored.
+            root: folder that paths in cells start from and must stay in. None: the current folder, any path.
+
+        Raises:
+            ValueError: naming column, row and value of the first cell that cannot be used.
+        """
+
+    @abc.abstractmethod
+    def forward(self, batch: Any) -> Tensor:
+        """Vectors ``[b, dim]`` of a batch from ``Inputs.select``."""
+
+    @abc.abstractmethod
+    def config(self) -> dict[str, Any]:
+        """Settings and fitted statistics as JSON values; ``from_config`` reads it."""
+
+    @classmethod
+    @abc.abstractmethod
+    def from_config(cls, config: dict[str, Any]) -> "ColumnEncoder":
+        """An encoder whose ``load_state_dict`` takes the state of the one that gave ``config``."""
+
+    def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
+        """What a linear baseline is given: by default the vectors, in float64 ``[n, dim]``."""
+        del frame
+        return embed(self, inputs).double().numpy()
+
+    @property
+    def frozen(self) -> bool:
+        """Whether no parameter is trained."""
+        return not any(parameter.requires_grad for parameter in self.parameters())
+
+    @property
+    def learned(self) -> bool:
+        """Whether it has parameters at all, trained or not."""
+        return next(iter(self.parameters()), None) is not None
+
+    def hold(self) -> Self:
+        """Train nothing of it: parameters keep their values, and it stays in evaluation mode; gives itself."""
+        self.requires_grad_(requires_grad=False)
+        self.held = True
+        return self.eval()
+
+    def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002 torch's signature
+        """Training mode, unless it is held."""
+        return super().train(mode and not self.held)
+
+    def remade_keys(self) -> set[str]:
+        """Keys of the state that ``from_config`` makes again, so that they need not be saved."""
+        return set()
+
+    def identity(self) -> str:
+        """A sha256 that changes with whatever changes an embedding: settings and weights."""
+        digest = hashlib.sha256(state_hash(self).encode())
+        settings = {key: value for key, value in self.config().items() if key not in ("columns", "tune")}
+        digest.update(json.dumps(settings, sort_keys=True).encode())
+        return digest.hexdigest()
+
+    def check_frame(self, frame: pd.DataFrame) -> None:
+        """Raise ValueError unless ``frame`` has the columns, each once."""
+        if not isinstance(frame, pd.DataFrame):
+            raise TypeError(f"frame: expected a pandas DataFrame, got {type(frame).__name__}")
+        names = [str(name) for name in frame.columns]
+        for column in self.columns:
+            if names.count(column) == 1 and column in frame.columns:
+                continue
+            if names.count(column) > 1:
+                raise ValueError(f"frame: expected one column {column!r}, got {names.count(column)} of that name")
+            raise ValueError(f"frame: expected the column {column!r}, got none{nearest(column, names)}")
+
+    def cells(self, frame: pd.DataFrame) -> "pd.Series[Any]":
+        """The only column of a one-column encoder."""
+        self.check_frame(frame)
+        return frame[self.columns[0]]
+
+    def extra_repr(self) -> str:
+        """Columns, for ``print``."""
+        return f"columns={self.columns!r}"
+
+
+def refuse(column: str, row: object, wanted: str, got: str, advice: str = "") -> ValueError:
+    """The error for one cell.
+
+    >>> refuse("age", 3, "a number", "'abc'", "correct it")
+    ValueError("age: expected a number in row 3, got 'abc'; correct it")
+    """
+    label = row.item() if isinstance(row, np.generic) else row
+    return ValueError(f"{column}: expected {wanted} in row {label!r}, got {got}{'; ' if advice else ''}{advice}")
+
+
+def short(value: object, length: int = 60) -> str:
+    """``repr`` of a value, cut to ``length`` characters."""
+    text = repr(value.item() if isinstance(value, np.generic) else value)
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def state_hash(module: nn.Module) -> str:
+    """sha256 of names and values of a module's state."""
+    digest = hashlib.sha256()
+    for key, value in module.state_dict().items():
+        digest.update(f"{key}{value.dtype}{tuple(value.shape)}".encode())
+        flat = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        digest.update(flat.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def batches(inputs: Inputs, size: int) -> Iterator[Tensor]:
+    """Row numbers in batches of ``size``, rows of like length together; every row once."""
+    order = torch.argsort(inputs.sizes(), stable=True)
+    yield from torch.split(order, size)
+
+
+def embed(module: ColumnEncoder, inputs: Inputs, batch_size: int = 16) -> Tensor:
+    """Vectors ``[n, dim]`` of all rows, in evaluation mode, without gradients, on the CPU."""
+    if isinstance(inputs, EmbeddedInputs):
+        return inputs.values
+    device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
+    training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            parts = [
+                (rows, module(to_device(inputs.select(rows), device)).cpu()) for rows in batches(inputs, batch_size)
+            ]
+    finally:
+        module.train(training)
+    if not parts:
+        return torch.zeros(0, module.dim)
+    found = torch.empty(len(inputs), parts[0][1].shape[1], dtype=parts[0][1].dtype)
+    for rows, values in parts:
+        found[rows] = values
+    return found
+
+
+def to_device(batch: Any, device: torch.device | str) -> Any:
+    """A batch from ``Inputs.select`` with all its tensors on ``device``."""
+    if isinstance(batch, Tensor):
+        return batch.to(device)
+    return {key: to_device(value, device) for key, value in batch.items()}

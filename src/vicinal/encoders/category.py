@@ -1,0 +1,160 @@
+"""Columns of categories: one slot for each frequent value."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from vicinal.core import check_integer, register
+from vicinal.encoders.base import ColumnEncoder, refuse, short
+from vicinal.encoders.inputs import RowInputs
+
+OTHER, MISSING = "other", "missing"
+
+
+def level_of(cell: object) -> str:
+    """The name of a category, the same however a table stored it: 1, 1.0 and "1" are one category.
+
+    >>> level_of(1.0), level_of(1), level_of(True), level_of("a ")
+    ('1', '1', 'True', 'a')
+    """
+    if isinstance(cell, str):
+        return cell.strip()
+    value = cell.item() if isinstance(cell, np.generic) else cell
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def to_levels(series: "pd.Series[Any]", column: str) -> list[str | None]:
+    """The name of the category of each row, None where it is missing.
+
+    Raises:
+        ValueError: for a cell that holds several values (a list, an array, a dictionary).
+    """
+    found: list[str | None] = []
+    for row, cell, missing in zip(series.index, series, series.isna(), strict=True):
+        if isinstance(cell, list | tuple | dict | set | np.ndarray):
+            raise refuse(
+                column, row, "one category", short(cell), "join the values to one text, or make columns of them"
+            )
+        level = None if missing else level_of(cell)
+        found.append(level or None)
+    return found
+
+
+@register("encoder", "categories", "category", "parameter-free")
+class CategoryEncoder(ColumnEncoder):
+    """One-hot of the most frequent categories of each column, with slots for other and for missing values.
+
+    The slots "other" (categories beyond the most frequent) and "missing" are there where training rows fill them.
+    Without them an unseen or missing category is a row of zeros: a slot that no training row filled would be untrained.
+
+    Args:
+        columns: one or several columns of categories.
+        largest: how many categories of a column get a slot of their own, at least 1.
+
+    >>> frame = pd.DataFrame({"city": ["Bonn", "Rome", "Bonn", None]})
+    >>> encoder = CategoryEncoder("city").fit(frame)
+    >>> encoder.slots
+    [['Bonn', 'Rome', 'missing']]
+    >>> encoder(encoder.prepare(pd.DataFrame({"city": ["Rome", "Oslo"]})).select(torch.tensor([0, 1])))
+    tensor([[0., 1., 0.],
+            [0., 0., 0.]])
+    """
+
+    kind = "category"
+    name = "categories"
+    several = True
+
+    def __init__(self, columns: str | Sequence[str], largest: int = 128) -> None:
+        super().__init__(columns)
+        self.largest = check_integer("largest", largest)
+        self.levels: list[list[str]] = []
+        self.has_other: list[bool] = []
+        self.has_missing: list[bool] = []
+
+    @property
+    def slots(self) -> list[list[str]]:
+        """Names of the slots of each column, in their order."""
+        self._check_fitted()
+        return [
+            [*levels, *([OTHER] if other else []), *([MISSING] if missing else [])]
+            for levels, other, missing in zip(self.levels, self.has_other, self.has_missing, strict=True)
+        ]
+
+    @property
+    def dim(self) -> int:
+        """Number of slots of all columns."""
+        return sum(map(len, self.slots))
+
+    def fit(self, frame: pd.DataFrame) -> Self:
+        """Take the most frequent categories, ties in alphabetical order.
+
+        Raises:
+            ValueError: for a column that is all missing.
+        """
+        self.check_frame(frame)
+        self.levels, self.has_other, self.has_missing = [], [], []
+        for column in self.columns:
+            found = to_levels(frame[column], column)
+            counts = Counter(level for level in found if level is not None)
+            if not counts:
+                raise ValueError(
+                    f"{column}: expected at least one category, got {len(found)} rows all missing; leave the column out"
+                )
+            ranked = sorted(counts, key=lambda level: (-counts[level], level))
+            self.levels.append(ranked[: self.largest])
+            self.has_other.append(len(ranked) > self.largest)
+            self.has_missing.append(None in found)
+        return self
+
+    def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RowInputs:
+        """The slot of each cell, int64 ``[n, columns]``; -1 for none."""
+        del root
+        self._check_fitted()
+        self.check_frame(frame)
+        slots = np.empty((len(frame), len(self.columns)), dtype=np.int64)
+        for j, column in enumerate(self.columns):
+            place = {level: k for k, level in enumerate(self.levels[j])}
+            other = len(place) if self.has_other[j] else -1
+            missing = len(place) + self.has_other[j] if self.has_missing[j] else -1
+            slots[:, j] = [
+                missing if level is None else place.get(level, other) for level in to_levels(frame[column], column)
+            ]
+        return RowInputs(torch.from_numpy(slots))
+
+    def forward(self, batch: Tensor) -> Tensor:
+        """Zeros and ones ``[b, dim]`` of slot numbers ``[b, columns]``."""
+        columns = [
+            batch[:, j, None] == torch.arange(len(slots), device=batch.device) for j, slots in enumerate(self.slots)
+        ]
+        return torch.cat(columns, dim=1).float()
+
+    def config(self) -> dict[str, Any]:
+        """Columns, categories and slots."""
+        return {
+            "encoder": self.name,
+            "columns": self.columns,
+            "largest": self.largest,
+            "levels": self.levels,
+            "has_other": self.has_other,
+            "has_missing": self.has_missing,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "CategoryEncoder":
+        """The fitted encoder."""
+        made = cls(config["columns"], config["largest"])
+        made.levels = [list(levels) for levels in config["levels"]]
+        made.has_other, made.has_missing = list(config["has_other"]), list(config["has_missing"])
+        return made
+
+    def _check_fitted(self) -> None:
+        if not self.levels:
+            raise ValueError("CategoryEncoder: expected a fitted encoder, got one without categories; call fit first")

@@ -1,0 +1,189 @@
+"""Images and sounds by a small residual network that is trained from scratch."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from vicinal.core import check_integer, register
+from vicinal.encoders.base import ColumnEncoder, Features
+from vicinal.encoders.images import prepare_images, to_square
+from vicinal.encoders.inputs import Inputs, RaggedInputs
+from vicinal.encoders.sounds import prepare_log_mel
+
+
+class ResidualBlock(nn.Module):
+    """Two 3x3 convolutions with a way around them; halves height and width.
+
+    Args:
+        width_in: channels of its input.
+        width: channels of its output.
+    """
+
+    def __init__(self, width_in: int, width: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(width_in, width, 3, stride=2, padding=1, bias=False)
+        self.first_norm = nn.BatchNorm2d(width)
+        self.second = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.second_norm = nn.BatchNorm2d(width)
+        self.around = nn.Conv2d(width_in, width, 1, stride=2, bias=False)
+
+    def forward(self, image: Tensor, mask: Tensor | None) -> Tensor:
+        """``[b, width, h / 2, w / 2]``; ``mask [b, 1, h / 2, 1]`` zeroes what lies behind the end."""
+        hidden: Tensor = self.first_norm(self.first(image)).relu()
+        if mask is not None:
+            hidden = hidden * mask
+        hidden = (self.second_norm(self.second(hidden)) + self.around(image)).relu()
+        return hidden if mask is None else hidden * mask
+
+
+class ResidualNet(nn.Module):
+    """A 5x5 convolution, residual blocks, and the mean over all places.
+
+    With ``lengths`` rows of a batch may end at different heights: what is behind the end changes nothing.
+
+    Args:
+        channels: of the input.
+        widths: channels after the first convolution and after each block.
+    """
+
+    def __init__(self, channels: int, widths: Sequence[int]) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(channels, widths[0], 5, stride=2, padding=2, bias=False)
+        self.stem_norm = nn.BatchNorm2d(widths[0])
+        self.blocks = nn.ModuleList(map(ResidualBlock, widths[:-1], widths[1:]))
+
+    def forward(self, image: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """``[b, widths[-1]]`` of ``[b, channels, h, w]``."""
+        mask = None
+        if lengths is not None:
+            places = torch.arange(image.shape[2], device=image.device)
+            mask = (places < lengths[:, None])[:, None, :, None].to(image.dtype)  # [b, 1, h, 1]
+            image, mask = image * mask, mask[:, :, ::2]
+        hidden: Tensor = self.stem_norm(self.stem(image)).relu()
+        if mask is not None:
+            hidden = hidden * mask
+        for block in self.blocks:
+            mask = None if mask is None else mask[:, :, ::2]
+            hidden = block(hidden, mask)
+        if mask is None:
+            return hidden.mean(dim=(2, 3))
+        return hidden.mean(dim=3).sum(dim=2) / mask.sum(dim=2)[:, :, 0]
+
+
+@register("encoder", "cnn", "image", "from-scratch")
+class ImageCNN(ColumnEncoder):
+    """Images of 64 x 64 pixels by a small residual network that is trained from scratch.
+
+    Args:
+        columns: the column; a cell is a path or the bytes of a file.
+        side: height and width that images are squeezed to, at least 8.
+        widths: channels after the first convolution and after each residual block.
+    """
+
+    kind = "image"
+    name = "cnn"
+
+    def __init__(self, columns: str | Sequence[str], side: int = 64, widths: Sequence[int] = (32, 48, 96, 160)) -> None:
+        super().__init__(columns)
+        self.side = check_integer("side", side, 8)
+        self.widths = [check_integer("widths", width) for width in widths]
+        self.net = ResidualNet(3, self.widths)
+
+    @property
+    def dim(self) -> int:
+        """Channels of the last block."""
+        return self.widths[-1]
+
+    def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> Inputs:
+        """Decode and squeeze; uint8 ``[n, 3, side, side]``."""
+        side = self.side
+        return prepare_images(self.cells(frame), self.columns[0], root, lambda image: to_square(image, side))
+
+    def forward(self, batch: Tensor) -> Tensor:
+        """``[b, dim]``."""
+        found: Tensor = self.net((batch.to(self.net.stem.weight.dtype) / 255 - 0.45) / 0.25)
+        return found
+
+    def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
+        """The pixels of the image at a sixteenth of 16 x 16 places, from 0 to 1: ``[n, 768]``."""
+        del frame
+        parts = [
+            nn.functional.adaptive_avg_pool2d(inputs.select(rows).double() / 255, min(16, self.side)).flatten(1)
+            for rows in torch.split(torch.arange(len(inputs)), 256)
+        ]
+        return torch.cat(parts).numpy() if parts else torch.zeros(0, 1, dtype=torch.float64).numpy()
+
+    def config(self) -> dict[str, Any]:
+        """All settings."""
+        return {"encoder": self.name, "columns": self.columns, "side": self.side, "widths": self.widths}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "ImageCNN":
+        """A network of the same shape with random weights."""
+        return cls(config["columns"], config["side"], config["widths"])
+
+
+@register("encoder", "cnn-mel", "audio", "from-scratch")
+class AudioCNN(ColumnEncoder):
+    """Sounds as log-mel spectrograms by a small residual network that is trained from scratch.
+
+    Args:
+        columns: the column; a cell is a path or the bytes of a file.
+        bands: of the spectrogram, at least 8.
+        seconds: longer sounds are cut to their middle.
+        widths: channels after the first convolution and after each residual block.
+    """
+
+    kind = "audio"
+    name = "cnn-mel"
+
+    def __init__(
+        self,
+        columns: str | Sequence[str],
+        bands: int = 64,
+        seconds: int = 10,
+        widths: Sequence[int] = (32, 48, 96, 160),
+    ) -> None:
+        super().__init__(columns)
+        self.bands = check_integer("bands", bands, 8)
+        self.seconds = check_integer("seconds", seconds)
+        self.widths = [check_integer("widths", width) for width in widths]
+        self.net = ResidualNet(1, self.widths)
+
+    @property
+    def dim(self) -> int:
+        """Channels of the last block."""
+        return self.widths[-1]
+
+    def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RaggedInputs:
+        """Log-mel spectrograms of different lengths, ``[frames, bands]`` each."""
+        return prepare_log_mel(self.cells(frame), self.columns[0], root, bands=self.bands, seconds=self.seconds)
+
+    def forward(self, batch: dict[str, Tensor]) -> Tensor:
+        """``[b, dim]``."""
+        values = batch["values"].to(self.net.stem.weight.dtype)
+        found: Tensor = self.net(values[:, None], batch["lengths"])
+        return found
+
+    def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
+        """Mean and deviation over time of each band: ``[n, 2 * bands]``."""
+        del frame
+        rows = []
+        for row in range(len(inputs)):
+            values = inputs.select(torch.tensor([row]))["values"][0].double()  # [frames, bands]
+            rows.append(torch.cat([values.mean(dim=0), values.std(dim=0, correction=0)]))
+        return torch.stack(rows).numpy() if rows else torch.zeros(0, 2 * self.bands).double().numpy()
+
+    def config(self) -> dict[str, Any]:
+        """All settings."""
+        settings = {"bands": self.bands, "seconds": self.seconds, "widths": self.widths}
+        return {"encoder": self.name, "columns": self.columns, **settings}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "AudioCNN":
+        """A network of the same shape with random weights."""
+        return cls(config["columns"], config["bands"], config["seconds"], config["widths"])

@@ -1,0 +1,69 @@
+"""Cells that hold a file: a path, bytes, or both in a dictionary as Hugging Face stores them."""
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from vicinal.encoders.base import refuse, short
+
+Made = TypeVar("Made")
+
+LARGEST_FILE = 256 * 2**20
+"""Bytes of the largest file that is read."""
+
+
+def read_cell(cell: object, *, column: str, row: object, wanted: str, root: Path | None) -> bytes:
+    """The bytes that a cell holds or points to.
+
+    Args:
+        cell: a path, bytes, or a dictionary with "bytes" or "path".
+        column: for the sentence of an error.
+        row: label of the row, for the sentence of an error.
+        wanted: what is expected: "an image".
+        root: folder that paths start from and must stay in, links resolved. None: the current folder, any path.
+
+    Raises:
+        ValueError: for a missing cell, a path that leaves ``root``, a missing, empty or huge file.
+    """
+    if isinstance(cell, Mapping):
+        cell = cell["bytes"] if cell.get("bytes") is not None else cell.get("path")
+    if isinstance(cell, bytes | bytearray | memoryview):
+        if not len(cell):
+            raise refuse(column, row, wanted, "no bytes")
+        return bytes(cell)
+    if isinstance(cell, Path):
+        cell = str(cell)
+    if cell is None or cell is pd.NA or (isinstance(cell, float) and cell != cell) or cell == "":
+        raise refuse(column, row, wanted, "a missing value", "drop the row, or leave the column out")
+    if not isinstance(cell, str):
+        raise refuse(column, row, f"{wanted} (a path or bytes)", short(cell))
+    return _read_file(cell, column, row, wanted, root)
+
+
+def _read_file(name: str, column: str, row: object, wanted: str, root: Path | None) -> bytes:
+    try:
+        path = (Path(name) if root is None else Path(root) / name).resolve()
+        inside = root is None or path.is_relative_to(Path(root).resolve())
+        is_file = inside and path.is_file()
+        size = path.stat().st_size if is_file else 0
+        if is_file and 0 < size <= LARGEST_FILE:
+            return path.read_bytes()
+    except (OSError, ValueError, RuntimeError) as error:  # a null byte, a ring of links, no permission
+        raise refuse(column, row, wanted, f"{short(name)}, which cannot be read: {error}") from None
+    if not inside:
+        advice = f"give the folder that holds all files as root (now {str(root)!r}), or copy the file into it"
+        raise refuse(column, row, f"a path inside {str(root)!r}", short(name, 120), advice)
+    if not is_file:
+        advice = "it is a web address: download it first" if "://" in name else f"no file at {str(path)!r}"
+        raise refuse(column, row, wanted, short(name, 120), advice)
+    got = f"{short(name, 120)}, {'an empty file' if not size else f'a file of {size / 2**20:.0f} MiB'}"
+    raise refuse(column, row, f"{wanted} of at most {LARGEST_FILE // 2**20} MiB" if size else wanted, got)
+
+
+def map_rows(make: Callable[[object, Any], Made], rows: Iterable[tuple[object, Any]]) -> list[Made]:
+    """``make(label, cell)`` for all rows, in order, by a few threads; the first error in row order is raised."""
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        return list(pool.map(lambda row: make(*row), rows))

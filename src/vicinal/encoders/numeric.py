@@ -1,0 +1,171 @@
+"""Columns of numbers: standardized, missing values flagged."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from vicinal.core import register
+from vicinal.encoders.base import ColumnEncoder, refuse, short
+from vicinal.encoders.inputs import RowInputs
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def to_numbers(series: "pd.Series[Any]", column: str) -> Array:
+    """A column as float64 ``[n]``, NaN where a value is missing; dates become days since 1970.
+
+    Raises:
+        ValueError: naming the row of the first cell that is not a number, or is infinite.
+
+    >>> to_numbers(pd.Series([1, None, "2.5"]), "age")
+    array([1. , nan, 2.5])
+    """
+    if pd.api.types.is_datetime64_any_dtype(series):
+        days = (pd.to_datetime(series, utc=True) - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+        return np.asarray(days, dtype=np.float64)
+    if pd.api.types.is_complex_dtype(series):
+        raise refuse(column, series.index[0], "a number", short(series.iloc[0]))
+    if pd.api.types.is_numeric_dtype(series):
+        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+    else:
+        objects = series.astype(object)
+        objects = objects.where(objects.map(_is_scalar) | objects.isna(), "not a number")
+        read = pd.to_numeric(objects, errors="coerce")
+        values = read.to_numpy(dtype=np.float64, na_value=np.nan)
+        wrong = np.isnan(values) & ~(series.isna() | objects.map(_is_blank)).to_numpy(dtype=bool)
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            advice = "leave the cell empty where the number is not known"
+            raise refuse(column, series.index[first], "a number", short(series.iloc[first]), advice)
+    infinite = np.isinf(values)
+    if infinite.any():
+        first = int(np.argmax(infinite))
+        got = str(values[first])
+        raise refuse(column, series.index[first], "a finite number", got, "correct it or leave the cell empty")
+    return values
+
+
+def standardizer(values: Array) -> tuple[Array, Array]:
+    """Mean and factor of each column of ``values [n, d]`` (NaN left out); a constant column has factor 0.
+
+    A column that is constant in the training rows says nothing, and a later value that differs would be
+    infinitely many deviations away: factor 0 keeps it at 0.
+    """
+    largest = np.nanmax(np.abs(values), axis=0)  # [d], keeps the squares of huge numbers finite
+    largest[largest == 0] = 1.0
+    scaled = values / largest
+    mean = np.nanmean(scaled, axis=0) * largest
+    spread = np.nanstd(scaled, axis=0)
+    spread[spread < 1e-14] = 0.0
+    with np.errstate(divide="ignore"):
+        factor = np.where(spread > 0, 1.0 / (spread * largest), 0.0)
+    return mean, factor
+
+
+@register("encoder", "numbers", "number", "parameter-free")
+class NumberEncoder(ColumnEncoder):
+    """Standardized numbers; a missing one is the mean, with a flag where the training rows had missing values.
+
+    The vectors are float64: the standardized columns, then a 0/1 flag for each column in ``flagged``.
+
+    Args:
+        columns: one or several columns of numbers.
+
+    >>> frame = pd.DataFrame({"age": [1.0, 3.0, None]})
+    >>> encoder = NumberEncoder("age").fit(frame)
+    >>> encoder(encoder.prepare(frame).select(torch.tensor([0, 1, 2])))
+    tensor([[-1.,  0.],
+            [ 1.,  0.],
+            [ 0.,  1.]], dtype=torch.float64)
+    """
+
+    kind = "number"
+    name = "numbers"
+    several = True
+
+    def __init__(self, columns: str | Sequence[str]) -> None:
+        super().__init__(columns)
+        self.mean: list[float] = []
+        self.factor: list[float] = []
+        self.flagged: list[str] = []
+
+    @property
+    def dim(self) -> int:
+        """One for each column, and one for each flag."""
+        self._check_fitted()
+        return len(self.columns) + len(self.flagged)
+
+    def fit(self, frame: pd.DataFrame) -> Self:
+        """Take mean, deviation, and which columns have missing values.
+
+        Raises:
+            ValueError: for a column that is all missing.
+        """
+        values = self._read(frame)  # [n, columns]
+        missing: list[int] = np.count_nonzero(np.isnan(values), axis=0).tolist()  # [columns]
+        for column, count in zip(self.columns, missing, strict=True):
+            if count == len(values):
+                raise ValueError(
+                    f"{column}: expected at least one number, got {len(values)} rows all missing; leave the column out"
+                )
+        mean, factor = standardizer(values)
+        self.mean, self.factor = mean.tolist(), factor.tolist()
+        self.flagged = [column for column, count in zip(self.columns, missing, strict=True) if count]
+        return self
+
+    def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RowInputs:
+        """Standardize; infinite or non-numeric cells are refused."""
+        del root
+        self._check_fitted()
+        values = self._read(frame)
+        missing = np.isnan(values)
+        filled = np.where(missing, np.array(self.mean), values)
+        standard = (filled - np.array(self.mean)) * np.array(self.factor)
+        flags = missing[:, [self.columns.index(column) for column in self.flagged]]
+        return RowInputs(torch.from_numpy(np.concatenate([standard, flags], axis=1)))
+
+    def forward(self, batch: Tensor) -> Tensor:
+        """The prepared numbers, in the dtype in which they come."""
+        return batch
+
+    def config(self) -> dict[str, Any]:
+        """Columns, means, factors, flagged columns."""
+        return {
+            "encoder": self.name,
+            "columns": self.columns,
+            "mean": self.mean,
+            "factor": self.factor,
+            "flagged": self.flagged,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "NumberEncoder":
+        """The fitted encoder."""
+        made = cls(config["columns"])
+        made.mean, made.factor = list(config["mean"]), list(config["factor"])
+        made.flagged = list(config["flagged"])
+        return made
+
+    def _read(self, frame: pd.DataFrame) -> Array:
+        self.check_frame(frame)
+        return np.stack([to_numbers(frame[column], column) for column in self.columns], axis=1)
+
+    def _check_fitted(self) -> None:
+        if not self.mean:
+            raise ValueError("NumberEncoder: expected a fitted encoder, got one without means; call fit first")
+
+
+def _is_scalar(cell: object) -> bool:
+    """Whether a cell of an object column may be read as one number (strings are tried)."""
+    plain = isinstance(cell, str | int | float | np.number)
+    return plain or (hasattr(cell, "__float__") and not hasattr(cell, "shape"))
+
+
+def _is_blank(cell: object) -> bool:
+    """Whether a cell is text that stands for a missing number."""
+    return isinstance(cell, str) and cell.strip().casefold() in ("", "nan", "na", "n/a", "null", "none")

@@ -1,0 +1,106 @@
+"""Encoders that start from published weights: which of their layers are trained, and what must be saved of them."""
+
+import abc
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import pandas as pd
+from torch import nn
+
+from vicinal.encoders.base import ColumnEncoder, Features, embed
+from vicinal.encoders.inputs import EmbeddedInputs, Inputs
+
+
+def check_tune(tune: object) -> int | None:
+    """How many last layers ``tune`` trains: "none" is 0, "last-N" is N, "all" is None.
+
+    >>> check_tune("last-2"), check_tune("all")
+    (2, None)
+    >>> check_tune("some")
+    Traceback (most recent call last):
+    ValueError: tune: expected 'all', 'none' or 'last-N' with a whole number N of at least 1, got 'some'
+    """
+    found = re.fullmatch(r"last-([1-9]\d*)", tune) if isinstance(tune, str) else None
+    if found:
+        return int(found[1])
+    if tune == "none":
+        return 0
+    if tune == "all":
+        return None
+    raise ValueError(f"tune: expected 'all', 'none' or 'last-N' with a whole number N of at least 1, got {tune!r}")
+
+
+class PretrainedEncoder(ColumnEncoder):
+    """An encoder whose network ``net`` starts from published weights.
+
+    What is not trained stays in evaluation mode whatever ``train()`` says: dropout stays off, and batch norm keeps
+    the statistics that its weights were trained with.
+
+    Args:
+        columns: the column.
+        net: the network, weights loaded.
+        tune: "none", "all", or "last-N": the last N layers and all that follows them.
+    """
+
+    def __init__(self, columns: str | Sequence[str], net: nn.Module, tune: str) -> None:
+        super().__init__(columns)
+        self.net = net
+        self.tune = tune
+        self._set_trained(check_tune(tune))
+        self.train(mode=True)
+
+    @abc.abstractmethod
+    def layers(self) -> list[nn.Module]:
+        """The layers that "last-N" counts, first to last."""
+
+    def tail(self) -> list[nn.Module]:
+        """What follows the layers, and is trained with any of them."""
+        return []
+
+    def unused(self) -> list[nn.Module]:
+        """Parts of the network that the embedding does not read: never trained."""
+        return []
+
+    def _set_trained(self, last: int | None) -> None:
+        layers = self.layers()
+        if last is not None and last > len(layers):
+            raise ValueError(f"tune: expected at most 'last-{len(layers)}' for {self.name}, got {self.tune!r}")
+        self.net.requires_grad_(last is None)
+        for module in self._tuned():
+            module.requires_grad_(requires_grad=True)
+        for module in self.unused():
+            module.requires_grad_(requires_grad=False)
+
+    def _tuned(self) -> list[nn.Module]:
+        last = check_tune(self.tune)
+        if last is None:
+            return [self.net]
+        return [*self.layers()[len(self.layers()) - last :], *self.tail()] if last else []
+
+    def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002 torch's signature
+        """Training mode for what is trained; the rest stays in evaluation mode."""
+        super().train(mode)
+        self.net.eval()
+        for module in self._tuned():
+            module.train(mode and not self.held)
+        return self
+
+    def remade_keys(self) -> set[str]:
+        """Keys of the state that hold the published weights still."""
+        changed = {id(tensor) for module in self._tuned() for tensor in _tensors(module)}
+        changed -= {id(tensor) for module in self.unused() for tensor in _tensors(module)}
+        return {key for key, tensor in self.state_dict(keep_vars=True).items() if id(tensor) not in changed}
+
+    def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
+        """Embeddings by the published weights, before any training."""
+        if self.frozen or isinstance(inputs, EmbeddedInputs):
+            return super().features(frame, inputs)
+        fresh = type(self).from_config({**self.config(), "tune": "none"})
+        fresh.to(next(self.parameters()).device)
+        return embed(fresh, inputs).double().numpy()
+
+
+def _tensors(module: nn.Module) -> Iterator[Any]:
+    yield from module.parameters()
+    yield from module.buffers()

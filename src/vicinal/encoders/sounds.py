@@ -1,0 +1,90 @@
+"""Columns of sounds: reading them safely, at one rate, in mono."""
+
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.signal
+import torch
+from torch import Tensor
+
+from vicinal.encoders.base import refuse
+from vicinal.encoders.inputs import RaggedInputs, ragged
+from vicinal.encoders.media import map_rows, read_cell
+from vicinal.encoders.mel import RATE, mel_filters, mel_power
+
+LONGEST = 600
+"""Seconds of the longest sound that is decoded."""
+
+HOP = 160
+"""Samples between two frames of a spectrogram: 10 ms."""
+
+
+def open_sound(data: bytes, *, column: str, row: object, rate: int = RATE) -> Tensor:
+    """Decode a sound to float32 ``[samples]`` in mono at ``rate``.
+
+    Raises:
+        ValueError: for what is no sound, is cut short, empty, longer than ``LONGEST``, or holds NaN.
+    """
+    soundfile = import_soundfile()
+    try:
+        with soundfile.SoundFile(io.BytesIO(data)) as file:
+            if file.frames > LONGEST * file.samplerate:
+                got = f"{file.frames / file.samplerate:.0f} seconds"
+                raise refuse(column, row, f"a sound of at most {LONGEST} seconds", got, "cut it")
+            expected, source = file.frames, file.samplerate
+            samples = file.read(dtype="float32", always_2d=True).mean(axis=1)
+    except (soundfile.SoundFileError, OSError, RuntimeError, TypeError) as error:
+        got = f"{len(data)} bytes that cannot be decoded ({error})"
+        raise refuse(column, row, "a sound (wav, flac, ogg, mp3)", got, "replace the file") from None
+    if len(samples) < expected:
+        got = f"{len(samples)} of {expected} samples"
+        raise refuse(column, row, "a whole sound", got, "the file is cut short: replace it")
+    if not len(samples):
+        raise refuse(column, row, "a sound", "one without samples")
+    if not np.isfinite(samples).all():
+        raise refuse(column, row, "finite samples", "a sound with NaN or infinite ones")
+    if source != rate:
+        common = math.gcd(source, rate)
+        samples = scipy.signal.resample_poly(samples, rate // common, source // common)
+    return torch.from_numpy(np.ascontiguousarray(samples, dtype=np.float32))
+
+
+def read_sounds(series: "pd.Series[Any]", column: str, root: Path | None, make: Any, rate: int = RATE) -> list[Tensor]:
+    """``make(wave)`` for the sound of each row, in row order."""
+
+    def load(label: object, cell: Any) -> Tensor:
+        data = read_cell(cell, column=column, row=label, wanted="a sound", root=root)
+        made: Tensor = make(open_sound(data, column=column, row=label, rate=rate))
+        return made
+
+    return map_rows(load, series.items())
+
+
+def prepare_log_mel(
+    series: "pd.Series[Any]", column: str, root: Path | None, *, bands: int, seconds: int
+) -> RaggedInputs:
+    """Log-mel spectrograms ``[frames, bands]`` of all rows, each with mean 0, in units of 20 decibels."""
+    filters = mel_filters(512, bands)
+
+    def make(wave: Tensor) -> Tensor:
+        start = max(0, (len(wave) - seconds * RATE) // 2)
+        power = mel_power(wave[start : start + seconds * RATE], filters, HOP)
+        level = power.clamp(min=1e-10).log10() / 2
+        return level - level.mean()
+
+    return ragged(read_sounds(series, column, root, make), torch.zeros(0, bands))
+
+
+def import_soundfile() -> Any:
+    """The package soundfile, or a sentence on how to get it."""
+    try:
+        import soundfile
+    except (ImportError, OSError) as error:
+        raise ValueError(
+            "audio: expected the package soundfile, got none; install it with pip install 'vicinal[audio]'"
+        ) from error
+    return soundfile

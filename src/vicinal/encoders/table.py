@@ -1,0 +1,235 @@
+"""A whole table: its columns encoded side by side."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+import torch
+from torch import Tensor, nn
+
+from vicinal.core import check_integer
+from vicinal.encoders.base import ColumnEncoder, Features, Kind, to_device
+from vicinal.encoders.cache import EmbeddingCache, content_key
+from vicinal.encoders.inputs import EmbeddedInputs, Inputs
+from vicinal.encoders.naming import encoder_from_config
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class TableInputs:
+    """The prepared columns of a table, one entry for each part of its encoder."""
+
+    parts: tuple[Inputs, ...]
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    def select(self, rows: Tensor) -> dict[str, Any]:
+        """The batches of all parts, by their number as text."""
+        return {str(number): part.select(rows) for number, part in enumerate(self.parts)}
+
+    def content(self, row: int) -> bytes:
+        """The contents of all parts, hashed."""
+        return "".join(content_key(part.content(row)) for part in self.parts).encode()
+
+    def sizes(self) -> Tensor:
+        """The sum over the parts."""
+        return torch.stack([part.sizes() for part in self.parts]).sum(dim=0)
+
+
+@dataclass(frozen=True)
+class PartSummary:
+    """What a model card says of one part.
+
+    Attributes:
+        columns: the columns it reads.
+        kind: their kind.
+        encoder: its name.
+        dim: width of its vectors.
+        trained: number of parameters that are trained.
+        parameters: number of all parameters.
+    """
+
+    columns: tuple[str, ...]
+    kind: Kind
+    encoder: str
+    dim: int
+    trained: int
+    parameters: int
+
+
+class TableEncoder(nn.Module):
+    """Encoders of columns whose vectors are concatenated.
+
+    Args:
+        parts: at least one encoder; no column is read twice.
+        cache_of_frozen: where ``cache`` keeps embeddings; None: in memory, with this encoder.
+
+    Attributes:
+        columns: all columns, in the order of the parts.
+    """
+
+    def __init__(self, parts: Sequence[ColumnEncoder], cache_of_frozen: EmbeddingCache | None = None) -> None:
+        super().__init__()
+        self.cache_of_frozen = EmbeddingCache() if cache_of_frozen is None else cache_of_frozen
+        self.parts = nn.ModuleList(parts)
+        self.columns = [column for part in parts for column in part.columns]
+        if not parts or len(set(self.columns)) < len(self.columns):
+            raise ValueError(f"parts: expected encoders that read each column once, got {self.columns!r}")
+
+    @property
+    def encoders(self) -> list[ColumnEncoder]:
+        """The parts, as what they are."""
+        return list(self.parts)  # type: ignore[arg-type]  # a ModuleList
+
+    @property
+    def dim(self) -> int:
+        """Sum of the widths."""
+        return sum(part.dim for part in self.encoders)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether no parameter is trained."""
+        return all(part.frozen for part in self.encoders)
+
+    def fit(self, frame: pd.DataFrame) -> Self:
+        """Fit each part to its columns of the training rows; gives itself."""
+        for part in self.encoders:
+            part.fit(frame)
+        return self
+
+    def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> TableInputs:
+        """Validate and prepare all columns; see ``ColumnEncoder.prepare``."""
+        return TableInputs(tuple(part.prepare(frame, root) for part in self.encoders))
+
+    def forward(self, batch: Mapping[str, Any]) -> Tensor:
+        """``[b, dim]``, in the widest dtype of the parts: float64 where there are numbers or vectors."""
+        found = []
+        for number, part in enumerate(self.encoders):
+            item = batch[str(number)]
+            embedded = isinstance(item, Mapping) and "embedded" in item
+            found.append(item["embedded"] if embedded else part(item))
+        return torch.cat(found, dim=1)
+
+    def cache(
+        self,
+        inputs: TableInputs,
+        *,
+        batch_size: int | None = None,
+        device: str | torch.device = "cpu",
+        progress: Progress | None = None,
+        store: EmbeddingCache | None = None,
+    ) -> TableInputs:
+        """Run frozen networks once: their inputs are replaced by their embeddings, which ``forward`` takes as well.
+
+        Args:
+            inputs: from ``prepare``.
+            batch_size: rows that run at once; None: 16 on a CPU (larger ones are slower there), 128 elsewhere.
+            device: where they run; afterwards the networks are where they were.
+            progress: called with (rows done, rows to do) after each batch.
+            store: embeddings that are known already, and where new ones go; None: ``cache_of_frozen``.
+        """
+        if batch_size is None:
+            batch_size = 16 if torch.device(device).type == "cpu" else 128
+        check_integer("batch_size", batch_size)
+        store = self.cache_of_frozen if store is None else store
+        parts = list(inputs.parts)
+        for number, part in enumerate(self.encoders):
+            if part.learned and part.frozen and not isinstance(parts[number], EmbeddedInputs):
+                parts[number] = _embedded(part, parts[number], store, batch_size, device, progress)
+        return TableInputs(tuple(parts))
+
+    def features(self, frame: pd.DataFrame, inputs: TableInputs) -> Features:
+        """What a linear baseline is given: the untuned features of all parts ``[n, d]``, sparse where one is."""
+        found = [part.features(frame, item) for part, item in zip(self.encoders, inputs.parts, strict=True)]
+        if any(scipy.sparse.issparse(matrix) for matrix in found):
+            return scipy.sparse.hstack(found, format="csr")
+        return np.concatenate(found, axis=1)
+
+    def describe(self) -> list[PartSummary]:
+        """One line for each part, for cards and reports."""
+        return [
+            PartSummary(
+                tuple(part.columns),
+                part.kind,
+                part.name,
+                part.dim,
+                sum(p.numel() for p in part.parameters() if p.requires_grad),
+                sum(p.numel() for p in part.parameters()),
+            )
+            for part in self.encoders
+        ]
+
+    def config(self) -> dict[str, Any]:
+        """Settings and fitted statistics of all parts as JSON values."""
+        return {"parts": [{**part.config(), "held": part.held} for part in self.encoders]}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], cache_of_frozen: EmbeddingCache | None = None) -> "TableEncoder":
+        """The encoder before its state is loaded; published weights are read again from where they came."""
+        parts = []
+        for settings in config["parts"]:
+            part = encoder_from_config({key: value for key, value in settings.items() if key != "held"})
+            parts.append(part.hold() if settings["held"] else part)
+        return cls(parts, cache_of_frozen)
+
+    def trained_state(self) -> dict[str, Tensor]:
+        """The state without published weights that were left as they are."""
+        remade = self._remade()
+        return {key: value.contiguous() for key, value in self.state_dict().items() if key not in remade}
+
+    def load_trained_state(self, state: Mapping[str, Tensor]) -> None:
+        """Load what ``trained_state`` gave.
+
+        Raises:
+            ValueError: when names or shapes are not those of this encoder.
+        """
+        wanted = self.trained_state()
+        strange = sorted(set(wanted) ^ set(state))
+        if strange:
+            side = "none of that name" if strange[0] in wanted else "one that is not part of this encoder"
+            raise ValueError(f"state: expected the tensors of this encoder, got {side}: {strange[0]!r}")
+        for key, value in wanted.items():
+            if value.shape != state[key].shape:
+                raise ValueError(
+                    f"state: expected {key!r} of shape {tuple(value.shape)}, got {tuple(state[key].shape)}"
+                )
+        self.load_state_dict(dict(state), strict=False)
+
+    def _remade(self) -> set[str]:
+        return {f"parts.{number}.{key}" for number, part in enumerate(self.encoders) for key in part.remade_keys()}
+
+
+def _embedded(
+    part: ColumnEncoder,
+    inputs: Inputs,
+    store: EmbeddingCache,
+    batch_size: int,
+    device: str | torch.device,
+    progress: Progress | None,
+) -> EmbeddedInputs:
+    identity = part.identity()
+    keys = [content_key(inputs.content(row)) for row in range(len(inputs))]
+    first = {key: row for row, key in reversed(list(enumerate(keys)))}
+    known = dict(store.get(identity, list(first)))
+    todo = torch.tensor(sorted(row for key, row in first.items() if key not in known), dtype=torch.int64)
+    todo = todo[torch.argsort(inputs.sizes()[todo], stable=True)]  # rows of like length share a batch
+    home = next(part.parameters()).device
+    part.to(device).eval()
+    try:
+        for done, rows in enumerate(torch.split(todo, batch_size) if len(todo) else ()):
+            with torch.no_grad():
+                values = part(to_device(inputs.select(rows), device)).cpu()
+            found = [keys[row] for row in rows.tolist()]
+            store.put(identity, found, values)
+            known.update(zip(found, values.unbind(), strict=True))
+            if progress is not None:
+                progress(min((done + 1) * batch_size, len(todo)), len(todo))
+    finally:
+        part.to(home)
+    return EmbeddedInputs(torch.stack([known[key] for key in keys]) if keys else torch.zeros(0, part.dim))

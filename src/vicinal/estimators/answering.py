@@ -1,0 +1,138 @@
+"""Predictions of a saved model for the rows of a table, with neighbors and intervals."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from vicinal.core import nearest
+from vicinal.data import read_table, tidy_features
+from vicinal.estimators.explain import Explanation
+from vicinal.estimators.neighborhood import BankedEstimator
+from vicinal.estimators.saving import load_model
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Predictions of rows, in their order.
+
+    Attributes:
+        rows: row labels of the table, or its ids.
+        columns: name -> one value a row: prediction, probabilities of classes, low and high of an interval.
+        explanations: one a row, or none if none were asked for.
+    """
+
+    rows: list[Any]
+    columns: dict[str, list[Any]]
+    explanations: list[Explanation]
+
+    def flat(self) -> pd.DataFrame:
+        """One line a row; neighbors in columns ``neighbor_1_id``, ``neighbor_1_weight`` and so on."""
+        table = pd.DataFrame({"row": self.rows, **self.columns})
+        if not self.explanations:
+            return table
+        lines = []
+        for found in self.explanations:
+            line: dict[str, Any] = {}
+            for rank, n in enumerate(found.neighbors, start=1):
+                for name in ("id", "weight", "label", "contribution"):
+                    line[f"neighbor_{rank}_{name}"] = getattr(n, name)
+            line |= {"others_weight": found.other_weight, "others_contribution": found.other_contribution}
+            lines.append(line)
+        return pd.concat([table, pd.DataFrame(lines)], axis=1)
+
+    def records(self) -> list[dict[str, Any]]:
+        """One dictionary a row; neighbors in a list."""
+        records = []
+        for place, row in enumerate(self.rows):
+            record = {"row": row, **{name: values[place] for name, values in self.columns.items()}}
+            if self.explanations:
+                found = self.explanations[place]
+                record["neighbors"] = [
+                    {"id": n.id, "weight": n.weight, "label": n.label, "contribution": n.contribution}
+                    for n in found.neighbors
+                ]
+                record["others"] = {"weight": found.other_weight, "contribution": found.other_contribution}
+            records.append(record)
+        return records
+
+
+def table_columns(path: Path) -> list[str]:
+    """Names of the columns of a table file."""
+    return [str(name) for name in read_table(path).columns]
+
+
+def predict_table(
+    folder: Path,
+    source: Path | pd.DataFrame,
+    *,
+    explain: int = 0,
+    coverage: float | None = None,
+    say: Say = lambda line: None,
+) -> Answers:
+    """Predict the rows of ``source`` with the model saved in ``folder``.
+
+    If the model was fitted with a column of ids or groups and the table has it, a row is never predicted from the bank
+    row of its own id or group. Columns that the model does not read are passed over.
+
+    Args:
+        folder: of the model.
+        source: file of the table, or the table itself.
+        explain: how many neighbors to show for each row.
+        coverage: of intervals, or None for none.
+        say: told what was passed over.
+
+    Raises:
+        ValueError: if the model cannot be loaded, a column is missing, or a cell cannot be used.
+    """
+    model = load_model(folder)
+    words = [name for name, kind in model.kinds_.items() if kind in ("text", "category")]
+    frame = read_table(source, text=words) if isinstance(source, Path) else source
+    if isinstance(source, Path):
+        model.root = source.resolve().parent
+    frame = frame.rename(columns=str)
+    features = _features(model, frame, say)
+    ids, groups = (_identity(model, frame, name) for name in ("id", "group"))
+    if model.bank_.groups is None:
+        groups = None
+    classes = getattr(model, "classes_", None)
+    columns: dict[str, list[Any]] = {}
+    if classes is None:
+        columns["prediction"] = model.predict(features, ids=ids, groups=groups).tolist()
+    else:
+        chances = model.predict_proba(features, ids=ids, groups=groups)
+        columns["prediction"] = classes[chances.argmax(axis=1)].tolist()
+        columns |= {f"probability_{name}": chances[:, place].tolist() for place, name in enumerate(classes)}
+    if coverage is not None:
+        if classes is not None:
+            raise ValueError("interval: expected a model that predicts numbers, got one that predicts classes")
+        bounds = model.predict_interval(features, coverage, ids=ids, groups=groups)
+        columns |= {"low": bounds[:, 0].tolist(), "high": bounds[:, 1].tolist()}
+    explanations = model.explain(features, explain, ids=ids, groups=groups) if explain else []
+    return Answers(frame.index.tolist() if ids is None else list(ids), columns, explanations)
+
+
+def _features(model: BankedEstimator, frame: pd.DataFrame, say: Say) -> pd.DataFrame:
+    wanted = [str(name) for name in model.feature_names_in_]
+    for name in wanted:
+        if name not in frame.columns:
+            raise ValueError(
+                f"data: expected the column {name!r}, which the model reads, got none{nearest(name, frame.columns)}"
+            )
+    known = {*wanted, model.notes_.get("id"), model.notes_.get("group"), model.notes_.get("target")}
+    extra = [name for name in frame.columns if name not in known]
+    if extra:
+        say(f"passed over {len(extra)} columns that the model does not read: {', '.join(extra[:8])}")
+    return tidy_features(frame[wanted], numbers=[name for name in wanted if model.kinds_.get(name) == "number"])
+
+
+def _identity(model: BankedEstimator, frame: pd.DataFrame, role: str) -> list[Any] | None:
+    """The ids or groups of the rows, if the model was fitted with such a column and the table has it."""
+    column = model.notes_.get(role)
+    if column is None or column not in frame.columns:
+        return None
+    return [value.strip() if isinstance(value, str) else value for value in frame[column].tolist()]

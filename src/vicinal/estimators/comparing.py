@@ -1,0 +1,163 @@
+"""The paper's comparison: heads, with and without k-NN on their embeddings, over seeded splits of tables."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import vicinal
+from vicinal.core import check_choice, check_integer
+from vicinal.data import Split, load_splits, make_splits, save_splits, table_fingerprint
+from vicinal.estimators.measuring import knn_of_embeddings, predict_test, score
+from vicinal.estimators.neighborhood import BankedEstimator
+from vicinal.estimators.opening import OpenTable, TableJob, fit_split, make_estimator, open_table
+from vicinal.evaluation import PRIMARY, Run, RunStore, Significance, Summary, run_protocol, significance, summarize
+from vicinal.report import CompareRecord
+
+HEADS = ("dense", "dense+knn", "nona", "nona+knn")
+"""What can be compared: a head, or k-NN on the embeddings that were trained for that head."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Figures of all runs.
+
+    Attributes:
+        metric: what the table shows: "mse" on labels scaled to [0, 1] by the training range, or "log_loss".
+        runs: one for each data set, split and method.
+        table: mean, deviation and change against dense, one for each data set and method.
+        significance: tests over data sets; None for fewer than two.
+        record: the same for the page of the report.
+    """
+
+    metric: str
+    runs: list[Run]
+    table: list[Summary]
+    significance: Significance | None
+    record: CompareRecord
+
+
+def compare_tables(
+    jobs: Sequence[TableJob], out: Path, *, splits: int = 10, heads: Sequence[str] = HEADS, say: Say = lambda line: None
+) -> Comparison:
+    """Compare ``heads`` on the same seeded splits of each table; what ``out`` holds already is not run again.
+
+    Args:
+        jobs: one for each table, all of one task.
+        out: folder for splits, runs and the cache of frozen encoders.
+        splits: how many splits of each table, 80/20 and then 85/15 by default.
+        heads: out of ``HEADS``.
+        say: told one line of progress at a time.
+
+    Raises:
+        ValueError: if data or settings cannot be used, or ``out`` holds runs of other settings.
+    """
+    check_integer("splits", splits)
+    heads = list(dict.fromkeys(check_choice("heads", head, HEADS) for head in heads))
+    if not heads:
+        raise ValueError(f"heads: expected at least one of {', '.join(HEADS)}, got none")
+    opened = [open_table(job) for job in jobs]
+    tasks = {table.table.task for table in opened}
+    if len(tasks) > 1:
+        raise ValueError("data: expected tables of one task, got regression and classification; compare them apart")
+    names = [table.table.name for table in opened]
+    if len(set(names)) < len(names):
+        raise ValueError(f"data: expected tables of different names, got {', '.join(names)}")
+    store = RunStore(out / "runs.json", _settings(jobs[0]))
+    runs: list[Run] = []
+    for job, table in zip(jobs, opened, strict=True):
+        told = _told_splits(job, table, splits, out)
+        runs += run_protocol(
+            _methods(job, table, heads, out),
+            told,
+            store,
+            dataset=table.table.name,
+            settings={"rows": table_fingerprint(table.table), "kinds": table.kinds, "target": job.target},
+            progress=lambda data, number, method, done: say(_line(data, number, method, done)) if done else None,
+        )
+    metric = PRIMARY[tasks.pop()]
+    return _comparison(runs, metric, _settings(jobs[0]), heads)
+
+
+def _settings(job: TableJob) -> dict[str, Any]:
+    hidden = ("progress", "logger", "cache_dir", "accelerator")
+    shown = {name: value for name, value in job.parameters.items() if name not in hidden}
+    return {"seed": job.seed, "test": job.test, "validation": job.validation, **shown}
+
+
+def _told_splits(job: TableJob, opened: OpenTable, number: int, out: Path) -> list[Split]:
+    """The splits stored in ``out``, or new ones that are stored there before anything is fitted."""
+    path = out / f"splits-{opened.table.name}.json"
+    fingerprint = table_fingerprint(opened.table)
+    if path.is_file():
+        stored = load_splits(path, rows=len(opened.table), fingerprint=fingerprint)
+        if len(stored) >= number and stored[0].seed == job.seed:
+            return stored[:number]
+    made = make_splits(opened.table, number=number, seed=job.seed, test=job.test, validation=job.validation)
+    out.mkdir(parents=True, exist_ok=True)
+    save_splits(path, made, fingerprint=fingerprint)
+    return made
+
+
+def _methods(
+    job: TableJob, opened: OpenTable, heads: Sequence[str], out: Path
+) -> dict[str | tuple[str, ...], Callable[[Any], Mapping[str, Mapping[str, float]]]]:
+    """One fit for each kind of head; it yields the head's own scores and those of k-NN on its embeddings."""
+    methods: dict[str | tuple[str, ...], Callable[[Any], Mapping[str, Mapping[str, float]]]] = {}
+    for base in dict.fromkeys(head.partition("+")[0] for head in heads):
+        wanted = tuple(head for head in heads if head.partition("+")[0] == base)
+
+        def fit(split: Split, base: str = base, wanted: tuple[str, ...] = wanted) -> dict[str, dict[str, float]]:
+            settings = {"cache_dir": out / "cache", **job.parameters, "head": base, "random_state": split.seed}
+            model = make_estimator(opened, replace(job, parameters=settings))
+            fit_split(model, opened, split)
+            return {head: _scores(model, opened, split, knn=head.endswith("+knn")) for head in wanted}
+
+        methods[wanted] = fit
+    return methods
+
+
+def _scores(model: BankedEstimator, opened: OpenTable, split: Split, *, knn: bool) -> dict[str, float]:
+    predicted = knn_of_embeddings(model, opened, split).prediction if knn else predict_test(model, opened, split)
+    truth = opened.table.target[split.test]
+    if opened.table.task == "regression":
+        low, high = model.label_range_
+        predicted, truth = (predicted - low) / (high - low), (truth - low) / (high - low)
+    return score(model, predicted, truth)
+
+
+def _line(data: str, number: int, method: str, done: Sequence[Run]) -> str:
+    told = ", ".join(f"{run.method} {next(iter(run.metrics)):s} {next(iter(run.metrics.values())):.4g}" for run in done)
+    return f"{data}, split {number + 1}, {method}: {told} ({done[0].seconds:.0f} s)"
+
+
+def _comparison(runs: list[Run], metric: str, settings: dict[str, Any], heads: Sequence[str]) -> Comparison:
+    tests = significance(runs, metric, methods=heads)
+    results: dict[str, dict[str, list[float]]] = {}
+    seconds: dict[str, dict[tuple[int, str], float]] = {}
+    for run in runs:
+        results.setdefault(run.dataset, {}).setdefault(run.method, []).append(run.metrics[metric])
+        seconds.setdefault(run.dataset, {})[run.split, run.method.partition("+")[0]] = run.seconds
+    per_split = {
+        name: float(np.sum(list(of.values())) / len({split for split, _ in of})) for name, of in seconds.items()
+    }
+    several = tests is not None and len(tests.methods) > 2
+    record = CompareRecord(
+        name="Comparison of heads",
+        results=results,
+        metric=metric,
+        scale=1000.0 if metric == "mse" else 1.0,
+        friedman=(tests.omnibus.statistic, tests.omnibus.p_value) if tests is not None and several else None,
+        ranks={} if tests is None else dict(zip(tests.methods, tests.ranks, strict=True)),
+        critical_difference=None if tests is None else tests.critical_difference,
+        test_note="" if tests is None else tests.sentence,
+        seconds=per_split,
+        settings=settings,
+        versions={"vicinal": vicinal.__version__, "torch": torch.__version__},
+    )
+    return Comparison(metric, runs, summarize(runs, metric), tests, record)

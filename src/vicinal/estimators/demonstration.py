@@ -1,0 +1,99 @@
+"""The demo: the main job on human ratings of words, with a dense head beside it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vicinal.data import lexicon_table
+from vicinal.estimators.job import FitOutcome, fit_table
+from vicinal.estimators.measuring import knn_of_embeddings, predict_test, score
+from vicinal.estimators.opening import TableJob, fit_split, make_estimator
+
+Say = Callable[[str], None]
+
+PARAMETERS = {"max_epochs": 40, "batch_size": 64, "learning_rate": 2e-3, "patience": 5, "dropout": 0.2}
+"""Settings of both heads."""
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """Figures and examples of the demo.
+
+    Attributes:
+        scores: method -> metric -> value; "mse" is 1000 times that of labels scaled to [0, 1].
+        lines: held-out words with their prediction and neighbors.
+        test_rows: number of held-out words.
+        outcome: of the fit.
+    """
+
+    scores: dict[str, dict[str, float]]
+    lines: list[str]
+    test_rows: int
+    outcome: FitOutcome
+
+    def as_json(self) -> dict[str, Any]:
+        """What a program reads of the demo."""
+        return {
+            "model": str(self.outcome.folder),
+            "scores": self.scores,
+            "examples": self.lines,
+            "test_rows": self.test_rows,
+            "seconds": self.outcome.record.duration_s,
+        }
+
+
+def run_demo(out: Path, *, seed: int = 0, say: Say = lambda line: None, progress: bool = False) -> DemoResult:
+    """Fit both heads on the lexicon's words, write the neighbor model to ``out``, and explain a few held-out words."""
+    frame = lexicon_table()
+    job = TableJob(
+        source=frame,
+        target="valence",
+        use=["word"],
+        kinds={"word": "text"},
+        name="vader-lexicon",
+        seed=seed,
+        parameters={**PARAMETERS, "progress": progress},
+    )
+    say(f"{len(frame)} words and emoticons with human ratings; training the neighbor head")
+    outcome = fit_table(job, out, say)
+    say("training the dense head on the same rows")
+    dense = make_estimator(outcome.opened, replace(job, parameters={**job.parameters, "head": "dense"}))
+    fit_split(dense, outcome.opened, outcome.split)
+    return DemoResult(_scores(outcome, dense), _lines(outcome), len(outcome.split.test), outcome)
+
+
+def _scores(outcome: FitOutcome, dense: Any) -> dict[str, dict[str, float]]:
+    opened, split = outcome.opened, outcome.split
+    knn = knn_of_embeddings(dense, opened, split).prediction
+    truth = opened.table.target[split.test]
+    raw = {
+        "NONA (neighbors)": outcome.record.scores["model"],
+        "dense head": score(dense, predict_test(dense, opened, split), truth),
+        "dense head, then k-NN": score(dense, knn, truth),
+        **{name: values for name, values in outcome.record.scores.items() if name != "model"},
+    }
+    low, high = outcome.model.label_range_
+    return {
+        name: {
+            "mse": 1000 * values["mse"] / (high - low) ** 2,
+            "mae": values["mae"],
+            "r2": values["r2"],
+        }
+        for name, values in raw.items()
+    }
+
+
+def _lines(outcome: FitOutcome, count: int = 5) -> list[str]:
+    """Held-out words spread over the ratings, among those whose neighbors say much: (weight of the first > 0.1)."""
+    table, split = outcome.opened.table, outcome.split
+    part = table.select(split.test)
+    explained = outcome.model.explain(part.frame[["word"]], 3, ids=part.ids)
+    order = np.argsort(part.target, kind="stable")
+    found = []
+    for chunk in np.array_split(order, count):
+        best = max(chunk, key=lambda row: explained[row].neighbors[0].weight)
+        found.append(f"{part.frame['word'].iloc[best]} (rated {part.target[best]:.1f}) -> {explained[best]}")
+    return found

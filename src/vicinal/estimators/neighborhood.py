@@ -1,0 +1,140 @@
+"""What can be done with a fitted bank: neighbors, explanations, adding and forgetting rows."""
+
+from collections.abc import Iterable
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from vicinal.core import check_integer
+from vicinal.estimators.bank import Bank, Ids, as_ids, check_known
+from vicinal.estimators.base import SCORES, NeighborEstimator
+from vicinal.estimators.explain import Explanation, explain_rows
+from vicinal.similarity import resolve_similarity
+
+
+class BankedEstimator(NeighborEstimator):
+    """The part of the neighbor estimators that reads and changes the bank."""
+
+    def kneighbors(
+        self,
+        X: Any = None,
+        n_neighbors: int | None = None,
+        return_distance: bool = True,  # noqa: FBT001, FBT002
+    ) -> Any:
+        """The nearest bank rows of each row, as scikit-learn's neighbors estimators give them.
+
+        Args:
+            X: rows; None: the bank's own rows, none of which is its own neighbor.
+            n_neighbors: how many; None: the parameter of that name.
+            return_distance: give distances too.
+
+        Returns:
+            distances ``[n, k]`` (negated scores, ascending) and ids ``[n, k]``; only ids without ``return_distance``.
+            With default ids these are positions in the X of ``fit``.
+        """
+        check_is_fitted(self, "bank_")
+        own = X is None
+        k = check_integer("n_neighbors", self.n_neighbors if n_neighbors is None else n_neighbors)
+        most = len(self.bank_) - int(own)
+        if k > most:
+            raise ValueError(f"n_neighbors: expected at most {most}, the rows of the bank, got {k}")
+        queries = self.bank_.vectors.double() if own else self._embed(X)[1]
+        distances, positions = [], []
+        step = max(1, SCORES // len(self.bank_))
+        similarity = self._similarity()
+        with torch.no_grad():
+            for start in range(0, len(queries), step):
+                scores = similarity(queries[start : start + step], self.bank_.vectors)
+                if own:
+                    rows = torch.arange(len(scores))
+                    scores[rows, start + rows] = -torch.inf
+                top = scores.topk(k, dim=-1)
+                distances.append(-top.values.numpy())
+                positions.append(top.indices.numpy())
+        found = self.bank_.ids[np.concatenate(positions)]
+        return (np.concatenate(distances), found) if return_distance else found
+
+    def _similarity(self) -> torch.nn.Module:
+        return resolve_similarity(getattr(self.network_.head, "similarity", self.similarity))
+
+    def explain(self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None) -> list[Explanation]:
+        """Which bank rows made each prediction.
+
+        Args:
+            X: rows.
+            k: bank rows to list for each; all others are summed in one line.
+            ids: ids of the rows; a row is never explained by the bank row of its own id.
+            groups: groups of the rows, nor by its group.
+
+        Returns:
+            one :class:`Explanation` a row: weights sum to 1, contributions to the prediction (for classes: to the
+            probability of the predicted class).
+        """
+        _, queries = self._embed(X)
+        self._check_neighbor_head("explain")
+        k = check_integer("k", k)
+        identity = self._identity(len(queries), ids, groups)
+        found: list[Explanation] = []
+        for part, own in self._blocks(queries, identity):
+            weights = self._weights(part, self.bank_, own)
+            found += explain_rows(weights, self.bank_, k, getattr(self, "classes_", None), self._told(weights))
+        return found
+
+    def _told(self, weights: Tensor) -> Tensor:
+        """What the weights predict: numbers ``[b]`` or positions of classes ``[b]``."""
+        prediction = weights @ self._bank_labels().to(weights)
+        return prediction if prediction.ndim == 1 else prediction.argmax(dim=-1)
+
+    # Adding and forgetting rows.
+
+    def add(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None) -> Self:
+        """Put labelled rows into the bank; nothing is trained.
+
+        Args:
+            X: rows.
+            y: their labels; a class must be one the model was fitted with.
+            ids: their ids, none of them in the bank. None: whole numbers above the highest in use.
+            groups: their groups, if and only if the model was fitted with groups.
+
+        Returns:
+            self.
+        """
+        frame, vectors = self._embed(X)
+        labels = self._known_labels(y, len(frame))
+        if ids is None:
+            used = np.concatenate([self.bank_.ids, self.calibration_.ids])
+            if used.dtype != np.int64:
+                raise ValueError("ids: expected one for each row, as the model was fitted with ids, got none")
+            ids = range(int(used.max()) + 1, int(used.max()) + 1 + len(frame))
+        new_ids = as_ids("ids", ids, len(frame))
+        new_groups = None if groups is None else as_ids("groups", groups, len(frame))
+        self.bank_ = self.bank_.extended(
+            Bank(new_ids, vectors.float(), torch.from_numpy(labels.astype(np.float64)), frame, new_groups)
+        )
+        return self
+
+    def _known_labels(self, y: Any, rows: int) -> Ids:
+        return self._take_labels(y, rows)
+
+    def forget(self, ids: Iterable[Any]) -> Self:
+        """Remove rows: later predictions and intervals are those of a bank that never had them.
+
+        The trained encoder has still seen them; to undo that, fit again without them.
+
+        Args:
+            ids: ids of bank rows, or of rows that were held out for early stopping and calibration.
+
+        Raises:
+            ValueError: for an id that no row has, or if no bank row would be left.
+        """
+        check_is_fitted(self, "bank_")
+        gone = [value.item() if isinstance(value, np.generic) else value for value in ids]
+        check_known(self.bank_, self.calibration_, gone)
+        kept = self.bank_.without(gone)
+        if len(kept) == 0:
+            raise ValueError("ids: expected to leave at least one row in the bank, got all of them")
+        self.bank_, self.calibration_ = kept, self.calibration_.without(gone)
+        return self

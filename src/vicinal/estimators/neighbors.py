@@ -1,0 +1,251 @@
+"""scikit-learn estimators that predict from neighbors: a number, or a class."""
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.preprocessing import LabelEncoder
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from vicinal.core import check_between
+from vicinal.estimators.bank import Ids
+from vicinal.estimators.neighborhood import BankedEstimator
+from vicinal.heads import conformal_margin, neighbor_range
+
+
+def _check_length(y: Any, rows: int) -> None:
+    if len(y) != rows:
+        raise ValueError(f"y: expected {rows} labels, one a row of X (inconsistent numbers of samples), got {len(y)}")
+
+
+def _check_finite(values: Ids) -> None:
+    wrong = ~np.isfinite(values)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(f"y: expected finite numbers, got {values[row]} in row {row}; input contains NaN or infinity")
+
+
+class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
+    """Predicts a number as a weighted mean of the numbers of neighbors, with an encoder trained for just that.
+
+    Columns of numbers, categories, text, images, audio files and fixed vectors are encoded each in its way,
+    concatenated, and go through the projector of the NONA paper to embeddings; the head attends to the labelled rows
+    that it was trained on (the bank). So a prediction can be explained (:meth:`explain`), rows can be added without
+    training (:meth:`add`) and removed exactly (:meth:`forget`).
+
+    Args:
+        head: "nona" (neighbors) or "dense" (a linear layer; no explanations).
+        similarity: "l2", "l1", "cosine", "dot", "scaled_dot" or "squared_l2".
+        mask: "s2" or "s1" (SoftStep), "topk" (keeps ``n_neighbors``), or None.
+        mask_parameters: "pointwise" or "global", see :class:`vicinal.masks.SoftStep`.
+        mask_extent: "admissible" or "all".
+        simplex: "softmax", "sparsemax" or "entmax15".
+        n_neighbors: default of :meth:`kneighbors`, and k of the mask "topk".
+        columns: kind of a column ("number", "category", "text", "image", "audio", "vector") where it should not be
+            found out; for DataFrames.
+        encoders: encoder by column or by kind: "ngrams", "cnn", "minilm", "efficientnet-lite0", "ge2e", "hub:NAME",
+            "folder:PATH".
+        tune: which part of a pretrained encoder is trained: "none", "last-N" or "all".
+        hidden: sizes of the projector's layers; the last is the width of the embeddings.
+        dropout: before each layer of the projector.
+        max_epochs: see :class:`vicinal.training.TrainingSettings`, as for the settings up to ``patience``.
+        batch_size: rows of a step; a batch is its own bank.
+        learning_rate: of everything that starts from random weights.
+        encoder_learning_rate: of pretrained encoders that are tuned.
+        weight_decay: decoupled.
+        patience: epochs without a better validation error before training stops.
+        validation_fraction: share of rows held out for early stopping and for the calibration of intervals.
+        precision: as Lightning names it, "32-true", "bf16-mixed", "16-mixed".
+        accelerator: as Lightning names it, "cpu", "auto", "gpu"; for training.
+        logger: None, "csv", "tensorboard", "wandb" or "mlflow".
+        progress: show a progress bar.
+        root: folder that paths in image and audio columns start from and must stay in; None: any path.
+        cache_dir: folder in which the vectors of frozen encoders are kept between runs.
+        checkpoint_dir: folder for checkpoints, so that a killed fit resumes.
+        random_state: seed, or a numpy RandomState.
+
+    Attributes:
+        network_: encoder, projector and head.
+        bank_: the rows that predictions are made from.
+        calibration_: the rows held out.
+        history_: error curves of training.
+        label_range_: lowest and highest label of the training rows; training sees labels scaled by it.
+
+    The paper is NONA (see ``docs/methods.md``); its recipe is ``learning_rate=1e-5`` with everything else as here.
+
+    >>> x = np.linspace(0, 6, 200)[:, None]
+    >>> model = NeighborRegressor(max_epochs=30, learning_rate=1e-2).fit(x, np.sin(x[:, 0]))
+    >>> bool(abs(model.predict([[1.5]])[0] - np.sin(1.5)) < 0.2)
+    True
+    >>> round(sum(n.weight for n in model.explain([[1.5]], k=100000)[0].neighbors), 6)
+    1.0
+    """
+
+    label_range_: tuple[float, float]
+
+    def fit(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None, validation: Any = None) -> Self:
+        """Train on labelled rows.
+
+        Args:
+            X: DataFrame with columns of any kind, or a finite numeric matrix ``[n, p]``; n >= 10.
+            y: finite numbers ``[n]``, not all equal.
+            ids: whole numbers or strings ``[n]``, each once; None: 0 to n - 1.
+            groups: ``[n]``; a row never learns or predicts from a row of its own group.
+            validation: positions of the rows to hold out; None: ``validation_fraction`` of them, by ``random_state``.
+
+        Returns:
+            self.
+
+        Raises:
+            ValueError: naming what was expected and what was found.
+        """
+        if y is None:
+            raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
+        return self._fit(X, y, ids, groups, validation)
+
+    def predict(self, X: Any, *, ids: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:
+        """Predicted numbers ``[n]``.
+
+        Args:
+            X: rows.
+            ids: their ids, if some of them may be in the bank: a row is never predicted from itself.
+            groups: their groups: nor from a row of its group.
+        """
+        _, queries = self._embed(X)
+        return self._predict_embedded(queries, self._identity(len(queries), ids, groups)).numpy()
+
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9, *, ids: Any = None, groups: Any = None
+    ) -> np.ndarray[Any, Any]:
+        """Intervals ``[n, 2]`` (low, high) that hold the true number with probability of at least ``coverage``.
+
+        The central range of the neighbors' labels, widened or narrowed by one margin that is calibrated on the rows
+        held out (conformalized quantiles, arXiv:1905.03222). The guarantee is on average over rows that are
+        exchangeable with the held-out ones; these were also used for early stopping, which is a mild reuse. For the
+        dense head the range is the prediction itself.
+
+        Args:
+            X: rows.
+            coverage: between 0 and 1.
+            ids: see :meth:`predict`.
+            groups: see :meth:`predict`.
+
+        Raises:
+            ValueError: if too few rows were held out for that coverage.
+        """
+        check_between("coverage", coverage, 0, 1)
+        _, queries = self._embed(X)
+        held = self.calibration_
+        if len(held) == 0:
+            raise ValueError("coverage: expected rows held out for calibration, got none; they were all forgotten")
+        low, high = self._range(held.vectors.double(), self.bank_.identity(held.ids, held.groups), coverage)
+        margin = conformal_margin(torch.maximum(low - held.labels, held.labels - high), coverage)
+        low, high = self._range(queries, self._identity(len(queries), ids, groups), coverage)
+        low, high = low - margin, high + margin
+        middle = (low + high) / 2
+        return torch.stack([torch.minimum(low, middle), torch.maximum(high, middle)], dim=1).numpy()
+
+    def _range(self, queries: Tensor, identity: dict[str, Tensor | None], coverage: float) -> tuple[Tensor, Tensor]:
+        """Uncalibrated range of each query."""
+        if not self.network_.head.uses_bank:
+            prediction = self._predict_embedded(queries, identity)
+            return prediction, prediction
+        lows, highs = [], []
+        for part, own in self._blocks(queries, identity):
+            low, high = neighbor_range(self._weights(part, self.bank_, own), self.bank_.labels, coverage)
+            lows.append(low)
+            highs.append(high)
+        return torch.cat(lows), torch.cat(highs)
+
+    def _predict_embedded(self, queries: Tensor, identity: dict[str, Tensor | None]) -> Tensor:
+        prediction = self._head_predict(queries, identity)
+        if self.network_.head.uses_bank:
+            return prediction
+        low, high = self.label_range_
+        return low + prediction.double() * (high - low)
+
+    def _take_labels(self, y: Any, rows: int) -> Ids:
+        values = column_or_1d(y, dtype=np.float64, warn=True)
+        _check_length(values, rows)
+        _check_finite(values)
+        return values
+
+    def _scaled(self, labels: Tensor, train_labels: Tensor) -> Tensor:
+        low, high = float(train_labels.min()), float(train_labels.max())
+        if low == high:
+            raise ValueError(f"y: expected labels that differ, got {low:g} in every training row; nothing to learn")
+        self.label_range_ = (low, high)
+        return (labels - low) / (high - low)
+
+    def _start(self, scaled: Tensor) -> Tensor:
+        return scaled.mean()
+
+
+class NeighborClassifier(ClassifierMixin, BankedEstimator):  # type: ignore[misc]
+    """Predicts a class from the classes of neighbors, with an encoder trained for just that.
+
+    The probability of a class is the weight of the neighbors that have it. Parameters, explanations and bank are
+    those of :class:`NeighborRegressor`; training minimizes the log-loss of the probabilities.
+
+    Attributes:
+        classes_: the classes, sorted.
+
+    >>> x = np.repeat([[0.0], [5.0]], 20, axis=0) + np.arange(40)[:, None] / 40
+    >>> model = NeighborClassifier(max_epochs=20, learning_rate=1e-2).fit(x, ["a"] * 20 + ["b"] * 20)
+    >>> model.predict([[0.2], [5.4]]).tolist()
+    ['a', 'b']
+    """
+
+    def fit(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None, validation: Any = None) -> Self:
+        """Train on labelled rows: see :meth:`NeighborRegressor.fit`; ``y`` holds at least two classes."""
+        if y is None:
+            raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
+        return self._fit(X, y, ids, groups, validation)
+
+    def predict_proba(self, X: Any, *, ids: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:
+        """Probability of each class ``[n, K]``, rows sum to 1; see :meth:`NeighborRegressor.predict`."""
+        _, queries = self._embed(X)
+        probabilities = self._head_predict(queries, self._identity(len(queries), ids, groups)).double()
+        return (probabilities / probabilities.sum(dim=-1, keepdim=True)).numpy()
+
+    def predict(self, X: Any, *, ids: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:
+        """The most probable class of each row ``[n]``; see :meth:`NeighborRegressor.predict`."""
+        best = self.predict_proba(X, ids=ids, groups=groups).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def _fit_labels(self, y: Any, rows: int) -> Ids:
+        values = column_or_1d(y, warn=True)
+        _check_length(values, rows)
+        if values.dtype.kind == "f":
+            _check_finite(values)
+        check_classification_targets(values)
+        classes = LabelEncoder().fit(values).classes_
+        if len(classes) < 2:
+            raise ValueError(f"y: expected at least two classes, got one class, {classes[0]!r}")
+        self.classes_ = classes
+        return self._take_labels(values, rows)
+
+    def _take_labels(self, y: Any, rows: int) -> Ids:
+        values = column_or_1d(y)
+        _check_length(values, rows)
+        positions = {name: position for position, name in enumerate(self.classes_.tolist())}
+        found = []
+        for row, value in enumerate(values.tolist()):
+            if value not in positions:
+                raise ValueError(f"y: expected a class that the model was fitted with, got {value!r} in row {row}")
+            found.append(positions[value])
+        return np.array(found, dtype=np.float64)
+
+    def _scaled(self, labels: Tensor, train_labels: Tensor) -> Tensor:
+        return one_hot(labels.long(), len(self.classes_)).double()
+
+    def _start(self, scaled: Tensor) -> Tensor:
+        shares = scaled.mean(dim=0).clamp(min=1.0 / (2 * len(scaled)))
+        return shares.log()
+
+    def _bank_labels(self) -> Tensor:
+        return one_hot(self.bank_.labels.long(), len(self.classes_)).double()

@@ -1,0 +1,108 @@
+"""What to learn from which table: reading it, telling its columns apart, and fitting on the rows of a split."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from vicinal.data import Split, Table, prepare_table, read_table
+from vicinal.encoders import ColumnKind, Kind, infer_kinds
+from vicinal.estimators.neighborhood import BankedEstimator
+from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
+
+
+@dataclass(frozen=True)
+class TableJob:
+    """What to learn from which table.
+
+    Attributes:
+        source: file of the table (csv, tsv, parquet, jsonl), or the table itself.
+        target: the column to predict.
+        kinds: kind of columns where it should not be found out.
+        id: column of ids, or None.
+        group: column of groups, or None.
+        task: "regression", "classification", or None to read it from the target.
+        use: feature columns; None: all that can be used.
+        drop: columns to leave out.
+        name: of the data; "" for the name of the file.
+        seed: of the split and of training.
+        test: share of rows to test on.
+        validation: share of the remaining rows held out for early stopping and intervals.
+        parameters: of the estimator, see :class:`NeighborRegressor`.
+    """
+
+    source: Path | pd.DataFrame
+    target: str
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    id: str | None = None
+    group: str | None = None
+    task: str | None = None
+    use: Sequence[str] | None = None
+    drop: Sequence[str] = ()
+    name: str = ""
+    seed: int = 0
+    test: float = 0.2
+    validation: float = 0.15
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OpenTable:
+    """A table that was read and checked, with what each column was taken for."""
+
+    table: Table
+    columns: Mapping[str, ColumnKind]
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """Kinds of the columns that are used."""
+        return {name: column.kind for name, column in self.columns.items() if column.kind is not None}
+
+
+def open_table(job: TableJob) -> OpenTable:
+    """Read and check the table of ``job``.
+
+    Raises:
+        ValueError: in one sentence, for any of the many ways in which a table can be wrong.
+    """
+    if isinstance(job.source, pd.DataFrame):
+        frame, root, name = job.source, None, job.name or "table"
+    else:
+        frame, root = read_table(job.source), job.source.resolve().parent
+        name = job.name or job.source.stem
+    table = prepare_table(
+        frame,
+        job.target,
+        id=job.id,
+        group=job.group,
+        task=job.task,
+        use=job.use,
+        drop=job.drop,
+        name=name,
+        root=root,
+    )
+    columns = infer_kinds(table.frame, job.kinds)
+    if all(column.kind is None for column in columns.values()):
+        reasons = "; ".join(f"{name}: {column.reason}" for name, column in columns.items())
+        raise ValueError(f"data: expected at least one column to learn from, got none ({reasons})")
+    return OpenTable(table, columns)
+
+
+def make_estimator(opened: OpenTable, job: TableJob) -> BankedEstimator:
+    """The estimator for the task of the table, with the job's parameters."""
+    made = NeighborRegressor if opened.table.task == "regression" else NeighborClassifier
+    settings = {"random_state": job.seed, "root": opened.table.root, "columns": opened.kinds, **job.parameters}
+    return made(**settings)
+
+
+def fit_split(model: BankedEstimator, opened: OpenTable, split: Split) -> BankedEstimator:
+    """Fit on the training rows of ``split``, with its validation rows held out; test rows are not read."""
+    rows = np.concatenate([split.train, split.validation])
+    part = opened.table.select(rows)
+    held = np.arange(len(split.train), len(rows))
+    frame = part.frame[list(opened.kinds)]
+    fitted: BankedEstimator = model.fit(frame, part.target, ids=part.ids, groups=part.groups, validation=held)
+    return fitted

@@ -1,0 +1,106 @@
+"""What a report shows of a fitted model: predictions with their neighbors, and the mask's learned shape."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from vicinal.data import Table
+from vicinal.estimators.explain import Explanation
+from vicinal.estimators.neighborhood import BankedEstimator
+from vicinal.estimators.saving import thumbnail
+from vicinal.masks import SoftStep
+from vicinal.report import NeighborPanel
+
+Array = np.ndarray[Any, Any]
+
+
+def neighbor_panels(
+    model: BankedEstimator, table: Table, columns: list[str], test: Array, predicted: Array, k: int = 5
+) -> list[NeighborPanel]:
+    """Panels of the best, the median and the worst test prediction; none for a head without neighbors."""
+    if not model.network_.head.uses_bank or len(test) == 0:
+        return []
+    order = np.argsort(_errors(model, predicted, table.target[test]), kind="stable")
+    chosen = {"Best prediction": order[0], "Median prediction": order[len(order) // 2], "Worst prediction": order[-1]}
+    positions = test[list(chosen.values())]
+    part = table.select(positions)
+    explained = model.explain(part.frame[columns], k, ids=part.ids, groups=part.groups)
+    panels = []
+    for title, found, row in zip(chosen, explained, range(len(positions)), strict=True):
+        shown = {name: part.frame[name].iloc[row] for name in columns}
+        panels.append(_panel(model, title, found, shown, part.target[row], table.root))
+    return panels
+
+
+def mask_curves(model: BankedEstimator, queries: int = 200) -> tuple[Array, list[tuple[str, Array]]] | None:
+    """Learned masks of held-out rows: those that reject the least, the median, and the most."""
+    mask = getattr(model.network_.head, "mask", None)
+    if not isinstance(mask, SoftStep):
+        return None
+    grid = torch.linspace(0, 1, 201, dtype=torch.float64)
+    held = model.calibration_ if len(model.calibration_) else model.bank_
+    with torch.no_grad():
+        curves = mask.curve(grid, held.vectors[:queries].double())
+    if mask.parameters_from == "global":
+        return grid.numpy(), [("all rows", curves[0].numpy())]
+    order = curves.mean(dim=1).argsort(descending=True)
+    picked = {"rejects least": order[0], "median": order[len(order) // 2], "rejects most": order[-1]}
+    return grid.numpy(), [(label, curves[int(i)].numpy()) for label, i in picked.items()]
+
+
+def _errors(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
+    classes = getattr(model, "classes_", None)
+    if classes is None:
+        errors: Array = np.abs(predicted - truth)
+        return errors
+    column = {name: place for place, name in enumerate(classes.tolist())}
+    places = [column.get(name) for name in truth.tolist()]
+    return np.array([1.0 if place is None else 1 - row[place] for row, place in zip(predicted, places, strict=True)])
+
+
+def _panel(
+    model: BankedEstimator, title: str, found: Explanation, row: dict[str, Any], target: Any, root: Path | None
+) -> NeighborPanel:
+    kinds = model.kinds_
+    neighbors = [
+        (_cells(n.row, kinds, root), _label(n.label), n.weight, n.contribution, str(n.id)) for n in found.neighbors
+    ]
+    return NeighborPanel(
+        title=title,
+        query=_cells(row, kinds, root),
+        prediction=_label(found.prediction),
+        target=_label(target),
+        neighbors=neighbors,
+        other_weight=found.other_weight,
+        other_contribution=found.other_contribution,
+        other_rows=found.other_count,
+        probability=None if isinstance(found.prediction, float) else found.total,
+    )
+
+
+def _label(value: Any) -> float | str:
+    return float(value) if isinstance(value, float | np.floating) else str(value)
+
+
+def _cells(row: dict[str, Any], kinds: dict[str, Any], root: Path | None) -> dict[str, str | bytes]:
+    """What to show of a row: thumbnails of images, names of sounds, texts and numbers as they read."""
+    shown: dict[str, str | bytes] = {}
+    for name, cell in row.items():
+        content = cell.get("bytes") if isinstance(cell, dict) else cell
+        if kinds.get(name) == "image":
+            if isinstance(content, str):
+                path = Path(content) if root is None else root / content
+                content = path.read_bytes() if path.is_file() else content
+            small = thumbnail(bytes(content)) if isinstance(content, bytes | bytearray) else None
+            shown[name] = small if small is not None else str(cell)[:80]
+        elif isinstance(content, bytes | bytearray):
+            shown[name] = f"({len(content)} bytes)"
+        elif isinstance(cell, float | np.floating):
+            shown[name] = "" if np.isnan(cell) else f"{cell:.4g}"
+        elif isinstance(cell, list | tuple | np.ndarray):
+            shown[name] = f"({len(cell)} numbers)"
+        else:
+            shown[name] = "" if cell is None else str(cell)
+    return shown

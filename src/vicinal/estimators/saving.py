@@ -1,0 +1,240 @@
+"""The saved form of a neighbor estimator: a folder of JSON, safetensors and parquet, never pickle."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+import vicinal
+from vicinal.encoders import Kind, TableEncoder
+from vicinal.estimators.bank import Bank
+from vicinal.estimators.building import make_network
+from vicinal.estimators.folder import check_sums, recover, staged_folder
+from vicinal.estimators.neighborhood import BankedEstimator
+from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
+from vicinal.training import TrainingHistory
+
+VERSION = 1
+"""Version of the folder's layout; a folder of a later version is refused."""
+
+CONFIG, MODEL, BANK, ROWS = "config.json", "model.safetensors", "bank.safetensors", "rows.parquet"
+_LOCAL = ("root", "cache_dir", "checkpoint_dir", "progress", "logger")
+"""Parameters that say where and how a run is made, not what is fitted; they are not saved."""
+_CLASSES: dict[str, type[BankedEstimator]] = {"regression": NeighborRegressor, "classification": NeighborClassifier}
+
+
+class SavedConfig(BaseModel):
+    """What ``config.json`` holds."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal["vicinal-model"] = "vicinal-model"
+    version: int
+    vicinal: str
+    task: Literal["regression", "classification"]
+    parameters: dict[str, Any]
+    kinds: dict[str, Kind]
+    encoder: dict[str, Any]
+    features: list[str] | None
+    n_features: int
+    classes: list[str | int | float | bool] | None
+    label_range: tuple[float, float] | None
+    train_error: list[float]
+    validation_error: list[float]
+    best_epoch: int
+    notes: dict[str, Any] = {}
+
+
+def save_model(model: BankedEstimator, folder: str | Path, notes: dict[str, Any] | None = None) -> None:
+    """Write a fitted estimator as a folder; see :func:`write_model`. An earlier model there is replaced at the end."""
+    with staged_folder(Path(folder), CONFIG) as stage:
+        write_model(model, stage, notes)
+
+
+def write_model(model: BankedEstimator, stage: Path, notes: dict[str, Any] | None = None) -> None:
+    """Write the four files of a model into an empty folder.
+
+    ``config.json`` (settings, versioned), ``model.safetensors`` (weights; not those that a pinned package carries),
+    ``bank.safetensors`` (vectors and labels), ``rows.parquet`` (ids, groups and the rows as explanations show them).
+
+    Args:
+        model: fitted.
+        stage: empty folder.
+        notes: JSON values to keep with the model, as target and task of the command line.
+    """
+    (stage / CONFIG).write_text(_config(model, notes or {}).model_dump_json(indent=1) + "\n", encoding="utf-8")
+    save_file(_weights(model), stage / MODEL)
+    held = model.calibration_
+    save_file(
+        {
+            "vectors": model.bank_.vectors.contiguous(),
+            "labels": model.bank_.labels.contiguous(),
+            "held.vectors": held.vectors.contiguous(),
+            "held.labels": held.labels.contiguous(),
+        },
+        stage / BANK,
+    )
+    parts = [_stored_rows(model, bank, part) for bank, part in ((model.bank_, "bank"), (held, "held"))]
+    pd.concat(parts, ignore_index=True).to_parquet(stage / ROWS, index=False)
+
+
+def load_model(folder: str | Path) -> BankedEstimator:
+    """The estimator saved in ``folder``.
+
+    Raises:
+        ValueError: if the folder is not a model, was torn or edited, or is of a newer version; it says which file.
+    """
+    folder = Path(folder)
+    recover(folder)
+    if not folder.is_dir():
+        raise ValueError(f"model: expected a model folder, got {folder}, which is not there")
+    check_sums(folder, (CONFIG, MODEL, BANK, ROWS))
+    config = _read_config(folder / CONFIG)
+    parameters: dict[str, Any] = {k: tuple(v) if k == "hidden" else v for k, v in config.parameters.items()}
+    model = _CLASSES[config.task](**parameters)
+    model.kinds_ = config.kinds
+    model.n_features_in_ = config.n_features
+    if config.features is not None:
+        model.feature_names_in_ = np.array(config.features, dtype=object)
+    start = torch.zeros(())
+    if config.classes is not None:
+        model.classes_ = np.array(config.classes)
+        start = torch.zeros(len(config.classes))
+    if config.label_range is not None:
+        model.label_range_ = config.label_range
+    model.history_ = TrainingHistory(config.train_error, config.validation_error, config.best_epoch)
+    model.notes_ = config.notes
+    encoder = TableEncoder.from_config(config.encoder)
+    network = make_network(model.get_params(deep=False), encoder, encoder.dim, start)
+    network.projector.double()
+    network.head.double()
+    _load_weights(network, load_file(folder / MODEL))
+    model.network_ = network.eval()
+    tensors, rows = load_file(folder / BANK), pd.read_parquet(folder / ROWS)
+    model.bank_ = _stored_bank(rows, "bank", tensors["vectors"], tensors["labels"])
+    model.calibration_ = _stored_bank(rows, "held", tensors["held.vectors"], tensors["held.labels"])
+    return model
+
+
+def _config(model: BankedEstimator, notes: dict[str, Any]) -> SavedConfig:
+    parameters = {k: v for k, v in model.get_params(deep=False).items() if k not in _LOCAL}
+    if not isinstance(parameters["random_state"], int):
+        parameters["random_state"] = None
+    for name, value in parameters.items():
+        try:
+            json.dumps(value)
+        except TypeError as wrong:
+            raise ValueError(f"{name}: expected a value with a name, to be saved, got {value!r}") from wrong
+    classes = getattr(model, "classes_", None)
+    names = getattr(model, "feature_names_in_", None)
+    return SavedConfig(
+        version=VERSION,
+        vicinal=vicinal.__version__,
+        task="regression" if classes is None else "classification",
+        parameters=parameters,
+        kinds=dict(model.kinds_),
+        encoder=model.table_encoder.config(),
+        features=None if names is None else [str(name) for name in names],
+        n_features=model.n_features_in_,
+        classes=None if classes is None else classes.tolist(),
+        label_range=getattr(model, "label_range_", None),
+        train_error=model.history_.train_error,
+        validation_error=model.history_.validation_error,
+        best_epoch=model.history_.best_epoch,
+        notes=notes,
+    )
+
+
+def _read_config(path: Path) -> SavedConfig:
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        version = raw["version"]
+    except (json.JSONDecodeError, KeyError, TypeError) as wrong:
+        raise ValueError(f"{path.name}: expected the settings of a vicinal model, got other content") from wrong
+    if not isinstance(version, int) or version > VERSION:
+        raise ValueError(
+            f"{path.name}: expected format version {VERSION} or older, got {version}; update vicinal to load this model"
+        )
+    try:
+        return SavedConfig.model_validate(raw)
+    except ValidationError as wrong:
+        first = wrong.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{path.name}: expected valid settings, got {first['msg']} at {where!r}") from wrong
+
+
+def _weights(model: BankedEstimator) -> dict[str, Tensor]:
+    network = model.network_
+    state = {f"encoder.{name}": value for name, value in model.table_encoder.trained_state().items()}
+    for part in ("projector", "head"):
+        for name, value in getattr(network, part).state_dict().items():
+            state[f"{part}.{name}"] = value
+    return {name: value.detach().contiguous().clone() for name, value in state.items()}
+
+
+def _load_weights(network: torch.nn.Module, state: dict[str, Tensor]) -> None:
+    for part in ("encoder", "projector", "head"):
+        own = {name.removeprefix(f"{part}."): value for name, value in state.items() if name.startswith(f"{part}.")}
+        module = getattr(network, part)
+        if part == "encoder":
+            module.load_trained_state(own)
+        else:
+            module.load_state_dict(own)
+
+
+def _stored_rows(model: BankedEstimator, bank: Bank, part: str) -> pd.DataFrame:
+    """Rows of a bank as parquet takes them: ids, groups, and each column under ``column.NAME``."""
+    stored: dict[str, Any] = {"part": [part] * len(bank), "id": bank.ids}
+    if bank.groups is not None:
+        stored["group"] = bank.groups
+    for name in bank.rows.columns:
+        cells = bank.rows[name]
+        stored[f"column.{name}"] = (
+            [_shown(cell, model.kinds_.get(name)) for cell in cells] if cells.dtype == object else cells.to_numpy()
+        )
+    return pd.DataFrame(stored)
+
+
+def _shown(cell: Any, kind: str | None) -> Any:
+    """A cell as explanations show it: an image as a thumbnail, a sound only by its path, the rest as it is."""
+    content = cell.get("bytes") if isinstance(cell, dict) else cell
+    if isinstance(content, bytes | bytearray):
+        return thumbnail(bytes(content)) if kind == "image" else None
+    if isinstance(cell, dict):
+        return cell.get("path")
+    if isinstance(cell, list | tuple | np.ndarray):
+        return None
+    return cell if cell is None or isinstance(cell, str) else str(cell)
+
+
+def thumbnail(content: bytes, size: int = 128) -> bytes | None:
+    """A small JPEG of an image, or None if it cannot be read."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            image.thumbnail((size, size))
+            small = io.BytesIO()
+            image.convert("RGB").save(small, "JPEG", quality=80)
+    except (UnidentifiedImageError, OSError):
+        return None
+    return small.getvalue()
+
+
+def _stored_bank(rows: pd.DataFrame, part: str, vectors: Tensor, labels: Tensor) -> Bank:
+    own = rows[rows["part"] == part].reset_index(drop=True)
+    columns = [name for name in own.columns if name.startswith("column.")]
+    frame = own[columns].rename(columns=lambda name: name.removeprefix("column."))
+    groups = None if "group" not in own else _identities(own["group"])
+    return Bank(_identities(own["id"]), vectors, labels, frame, groups)
+
+
+def _identities(column: "pd.Series[Any]") -> np.ndarray[Any, Any]:
+    return column.to_numpy(dtype=np.int64) if column.dtype.kind == "i" else column.astype(str).to_numpy(dtype=object)

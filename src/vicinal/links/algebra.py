@@ -1,0 +1,195 @@
+"""New curves from old: sum, positive multiple, mirror image."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from vicinal.links.base import Curve, Setting, check_setting, number, read
+
+
+class Sum(Curve):
+    """The sum of curves on the domain that they share; its loss is the sum of their losses.
+
+    Args:
+        curves: two or more.
+
+    Raises:
+        ValueError: if they share no domain.
+
+    >>> from vicinal.links import Sigmoid, Sinh
+    >>> Sinh(0.5) + 0.2 * Sigmoid()
+    Sum(Sinh(scale=0.5) + 0.2 * Sigmoid())
+    """
+
+    def __init__(self, *curves: Curve) -> None:
+        super().__init__()
+        parts: list[Curve] = []
+        for curve in curves:
+            if not isinstance(curve, Curve):
+                raise TypeError(f"curves: expected curves of vicinal.links, got {type(curve).__name__}")
+            parts.extend(curve.curves if type(curve) is Sum else (curve,))
+        self.parts = nn.ModuleList(parts)
+        self.is_monotone = all(curve.is_monotone for curve in parts)
+        self.is_bounded = all(curve.is_bounded for curve in parts)
+        self.is_invertible = self.is_monotone and any(curve.is_invertible for curve in parts)
+        self.is_odd = self.center is not None
+        low, high = self.domain
+        if not low < high:
+            raise ValueError(f"curves: expected domains that overlap, got {[curve.domain for curve in parts]}")
+
+    @property
+    def curves(self) -> tuple[Curve, ...]:
+        """The curves that are summed."""
+        return tuple(part for part in self.parts if isinstance(part, Curve))
+
+    @property
+    def domain(self) -> tuple[float, float]:
+        """What all domains share."""
+        return max(c.domain[0] for c in self.curves), min(c.domain[1] for c in self.curves)
+
+    @property
+    def closed(self) -> tuple[bool, bool]:
+        """Closed where every curve whose domain ends there is."""
+        low, high = self.domain
+        return (
+            all(c.closed[0] for c in self.curves if c.domain[0] == low),
+            all(c.closed[1] for c in self.curves if c.domain[1] == high),
+        )
+
+    @property
+    def center(self) -> float | None:
+        """The center that all share."""
+        centers = {c.center for c in self.curves}
+        return centers.pop() if len(centers) == 1 else None
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Sum of the values."""
+        return torch.stack([curve(z) for curve in self.curves]).sum(0)
+
+    def primitive(self, z: Tensor) -> Tensor:
+        """Sum of the primitives."""
+        return torch.stack([curve.primitive(z) for curve in self.curves]).sum(0)
+
+    def slope(self, z: Tensor) -> Tensor:
+        """Sum of the slopes."""
+        return torch.stack([curve.slope(z) for curve in self.curves]).sum(0)
+
+    def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.stack([curve._divergence(a, b) for curve in self.curves]).sum(0)
+
+    def __repr__(self) -> str:
+        return f"Sum({' + '.join(map(repr, self.curves))})"
+
+
+class Multiple(Curve):
+    """A positive multiple of a curve.
+
+    Args:
+        curve: what is multiplied.
+        factor: > 0; may be learned.
+    """
+
+    def __init__(self, curve: Curve, factor: Setting) -> None:
+        super().__init__()
+        self.curve = curve
+        self.factor = check_setting("factor", factor, positive=True)
+        self.is_monotone, self.is_bounded = curve.is_monotone, curve.is_bounded
+        self.is_invertible, self.is_odd, self.region = curve.is_invertible, curve.is_odd, curve.region
+
+    @property
+    def domain(self) -> tuple[float, float]:
+        """The domain of the curve."""
+        return self.curve.domain
+
+    @property
+    def closed(self) -> tuple[bool, bool]:
+        """As the curve's."""
+        return self.curve.closed
+
+    @property
+    def center(self) -> float | None:
+        """As the curve's."""
+        return self.curve.center
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Factor times the value."""
+        return read(self.factor) * self.curve(z)
+
+    def primitive(self, z: Tensor) -> Tensor:
+        """Factor times the primitive."""
+        return read(self.factor) * self.curve.primitive(z)
+
+    def slope(self, z: Tensor) -> Tensor:
+        """Factor times the slope."""
+        return read(self.factor) * self.curve.slope(z)
+
+    def inverse(self, value: Tensor) -> Tensor:
+        """The score with this value."""
+        return self.curve.inverse(value / read(self.factor))
+
+    def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
+        return read(self.factor) * self.curve._divergence(a, b)
+
+    def __repr__(self) -> str:
+        return f"{number(self.factor):g} * {self.curve!r}"
+
+
+class Flip(Curve):
+    """The mirror image -h(-z) of a curve: rises where it rose, seen from the other side.
+
+    Args:
+        curve: what is mirrored.
+
+    >>> from vicinal.links import Exp
+    >>> Exp().flip()(torch.tensor(0.0))  # the same as AntiExp
+    tensor(-1.)
+    """
+
+    def __init__(self, curve: Curve) -> None:
+        super().__init__()
+        self.curve = curve
+        self.is_monotone, self.is_bounded = curve.is_monotone, curve.is_bounded
+        self.is_invertible, self.is_odd = curve.is_invertible, curve.is_odd
+        turned = {"high-scores": "low-scores", "low-scores": "high-scores"}
+        self.region = turned.get(curve.region, curve.region)  # type: ignore[assignment]
+
+    @property
+    def domain(self) -> tuple[float, float]:
+        """The mirrored domain."""
+        low, high = self.curve.domain
+        return -high if math.isfinite(high) else -math.inf, -low if math.isfinite(low) else math.inf
+
+    @property
+    def closed(self) -> tuple[bool, bool]:
+        """As the curve's, the other way round."""
+        low, high = self.curve.closed
+        return high, low
+
+    @property
+    def center(self) -> float | None:
+        """The curve's, mirrored."""
+        center = self.curve.center
+        return None if center is None else 0.0 - center
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Value -h(-z)."""
+        return -self.curve(-z)
+
+    def primitive(self, z: Tensor) -> Tensor:
+        """Primitive H(-z)."""
+        return self.curve.primitive(-z)
+
+    def slope(self, z: Tensor) -> Tensor:
+        """Slope h'(-z)."""
+        return self.curve.slope(-z)
+
+    def inverse(self, value: Tensor) -> Tensor:
+        """The score with this value."""
+        return -self.curve.inverse(-value)
+
+    def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
+        return self.curve._divergence(-a, -b)
+
+    def __repr__(self) -> str:
+        return f"{self.curve!r}.flip()"

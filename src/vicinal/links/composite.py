@@ -1,0 +1,220 @@
+"""Composite links: a scaling of the scores inside a sigmoid, or inside a softmax over several classes."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vicinal.core import check_between
+from vicinal.links.base import Curve
+from vicinal.links.low_norms import _sigmoid_divergence
+from vicinal.links.numerics import exp_excess, widen
+
+
+class CompositeSigmoid(Curve):
+    r"""$H=\gamma\ln(1+e^{Q/\gamma})$, $h=q\,\sigma(Q/\gamma)$ for a scaling q with primitive Q.
+
+    Args:
+        scaling: q; a monotone one always gives a link, others may (:func:`vicinal.losses.check_scaling` says).
+        gamma: > 0, the temperature.
+
+    >>> from vicinal.links import Constant, Sigmoid
+    >>> z = torch.tensor([-1.0, 2.0])
+    >>> torch.equal(CompositeSigmoid(Constant())(z), Sigmoid()(z))
+    True
+    """
+
+    def __init__(self, scaling: Curve, gamma: float = 1.0) -> None:
+        super().__init__()
+        self.scaling = scaling
+        self.gamma = check_between("gamma", gamma, 0, math.inf)
+        self.is_monotone, self.is_invertible = scaling.is_monotone, scaling.is_monotone
+
+    @property
+    def domain(self) -> tuple[float, float]:
+        """The scaling's."""
+        return self.scaling.domain
+
+    @property
+    def closed(self) -> tuple[bool, bool]:
+        """As the scaling's."""
+        return self.scaling.closed
+
+    def _logit(self, z: Tensor) -> Tensor:
+        return self.scaling.primitive(z) / self.gamma
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Value q sigma(Q / gamma)."""
+        return self.scaling(z) * torch.sigmoid(self._logit(z))
+
+    def primitive(self, z: Tensor) -> Tensor:
+        """Primitive gamma ln(1 + e^(Q / gamma))."""
+        return -self.gamma * nn.functional.logsigmoid(-self._logit(z))
+
+    def slope(self, z: Tensor) -> Tensor:
+        """Slope p (q' + (1 - p) q^2 / gamma)."""
+        logit, q = self._logit(z), self.scaling(z)
+        return torch.sigmoid(logit) * (self.scaling.slope(z) + torch.sigmoid(-logit) * q * q / self.gamma)
+
+    def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
+        inner = self.scaling._divergence(a, b)
+        logit_a, logit_b = self._logit(a), self._logit(b)
+        step = (inner + (a - b) * self.scaling(b)) / self.gamma  # logit_a - logit_b without cancellation
+        return self.gamma * _sigmoid_divergence(step, logit_a, logit_b) + torch.sigmoid(logit_b) * inner
+
+    def extra_repr(self) -> str:
+        """Temperature, for ``repr``."""
+        return f"gamma={self.gamma:g}"
+
+
+class _Side(NamedTuple):
+    """A block of scores under the softmax: q ``[n, K]``, its link q p ``[n, K]``, ln of the mass ``[n, 1]``."""
+
+    q: Tensor
+    link: Tensor
+    log_mass: Tensor
+
+
+class CompositeSoftmax(nn.Module):
+    r"""$H=\gamma\ln(\beta+\sum_k e^{Q(z_k)/\gamma})$ with the link $h_k=q(z_k)\,p_k$, $p=\mathrm{softmax}(Q/\gamma)$.
+
+    Args:
+        scaling: q, the same curve for all classes.
+        gamma: > 0, the temperature.
+        bias: beta >= 0, the mass of one more class "none of these" whose score is fixed. 0: there is none.
+
+    Scores are ``[..., K]``; a boolean ``valid [..., K]`` leaves classes out (False), whose scores may be anything.
+
+    >>> from vicinal.links import Constant
+    >>> CompositeSoftmax(Constant())(torch.zeros(1, 4))
+    tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
+    """
+
+    def __init__(self, scaling: Curve, gamma: float = 1.0, bias: float = 0.0) -> None:
+        super().__init__()
+        if not isinstance(scaling, Curve):
+            raise TypeError(f"scaling: expected a curve of vicinal.links, got {type(scaling).__name__}")
+        self.scaling = scaling
+        self.gamma = check_between("gamma", gamma, 0, math.inf)
+        self.bias = check_between("bias", bias, 0, math.inf, closed=True)
+
+    @property
+    def domain(self) -> tuple[float, float]:
+        """The scaling's."""
+        return self.scaling.domain
+
+    @property
+    def closed(self) -> tuple[bool, bool]:
+        """As the scaling's."""
+        return self.scaling.closed
+
+    def tunable(self) -> list[Tensor]:
+        """The tensors of the scaling that require grad."""
+        return self.scaling.tunable()
+
+    def _logits(self, z: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
+        if valid is None:
+            return self.scaling.primitive(z) / self.gamma, z
+        z = torch.where(valid, z, self._inside())
+        logits = self.scaling.primitive(z) / self.gamma
+        return torch.where(valid, logits, -torch.inf), z
+
+    def _inside(self) -> float:
+        """A score inside the domain, for classes that are left out."""
+        low, high = self.domain
+        if math.isfinite(low) and math.isfinite(high):
+            return (low + high) / 2
+        return low + 1 if math.isfinite(low) and low > -1 else high - 1 if math.isfinite(high) and high < 1 else 0.0
+
+    def probabilities(self, z: Tensor, valid: Tensor | None = None) -> Tensor:
+        """p, ``[..., K]``; rows sum to 1 (with a bias, to less). A row without valid classes is 0."""
+        logits, _ = self._logits(widen(z), valid)
+        peak = logits.detach().amax(-1, keepdim=True)
+        peak = torch.where(peak.isfinite(), peak, 0.0)
+        if self.bias:
+            peak = peak.clamp(min=math.log(self.bias))
+        mass = (logits - peak).exp()  # [..., K]
+        total = mass.sum(-1, keepdim=True) + self.bias * (-peak).exp()
+        return mass / total.clamp(min=torch.finfo(total.dtype).tiny)
+
+    def forward(self, z: Tensor, valid: Tensor | None = None) -> Tensor:
+        """The link q p, ``[..., K]``; 0 for classes left out."""
+        p = self.probabilities(z, valid)
+        wide = widen(z)
+        inside = wide if valid is None else torch.where(valid, wide, self._inside())
+        return (p * self.scaling(inside)).to(z.dtype)
+
+    def primitive(self, z: Tensor, valid: Tensor | None = None) -> Tensor:
+        """H, ``[...]``; 0 for a row without valid classes."""
+        logits, _ = self._logits(widen(z), valid)
+        if self.bias:
+            logits = torch.cat([logits, torch.full_like(logits[..., :1], math.log(self.bias))], dim=-1)
+        if valid is not None:
+            logits = torch.where(valid.any(-1, keepdim=True), logits, -math.log(logits.shape[-1]))
+        return (self.gamma * logits.logsumexp(-1)).to(z.dtype)
+
+    def curvature_times(self, z: Tensor, direction: Tensor, valid: Tensor | None = None) -> Tensor:
+        """The Jacobian of the link at ``z`` times ``direction [..., K]``, without forming it."""
+        p = self.probabilities(z, valid)
+        wide = widen(z)
+        inside = wide if valid is None else torch.where(valid, wide, self._inside())
+        q = self.scaling(inside)
+        turned = q * direction  # [..., K]
+        spread = turned - (p * turned).sum(-1, keepdim=True)
+        return (p * (self.scaling.slope(inside) * direction + q * spread / self.gamma)).to(z.dtype)
+
+    def divergence(self, prediction: Tensor, target: Tensor, valid: Tensor | None = None) -> Tensor:
+        r"""$\gamma\,\mathrm{KL}(p_s\|p_{\hat s})+\sum_k p_{s,k}D_Q(\hat s_k,s_k)$, ``[...]``; no term cancels another.
+
+        It equals H(prediction) - H(target) - (prediction - target) . h(target). A scaling that is not monotone may
+        give a second sum below 0, since such an H is not convex in all scores together.
+        """
+        a, b = widen(prediction), widen(target)
+        if valid is not None:
+            a, b = torch.where(valid, a, self._inside()), torch.where(valid, b, self._inside())
+        p = self.probabilities(b, valid)
+        inner = self.scaling._divergence(a, b)  # [..., K]
+        step = (inner + (a - b) * self.scaling(b)) / self.gamma  # logits of a - logits of b
+        mean = (p * step).sum(-1, keepdim=True)
+        rest = (1 - p.sum(-1, keepdim=True)).clamp(min=0) if self.bias else torch.zeros_like(mean)
+        moved = step - mean
+        huge = moved.detach().amax(-1) > 30
+        excess = (p * exp_excess(moved.clamp(max=30))).sum(-1) + (rest * exp_excess((-mean).clamp(max=30)))[..., 0]
+        near = torch.log1p(excess)
+        if bool(huge.any()) or bool((-mean > 30).any()):
+            near = torch.where(huge | (-mean[..., 0] > 30), self._far_kl(a, b, mean, valid), near)
+        return (self.gamma * near + (p * inner).sum(-1)).to(prediction.dtype)
+
+    def _far_kl(self, a: Tensor, b: Tensor, mean: Tensor, valid: Tensor | None) -> Tensor:
+        return ((self.primitive(a, valid) - self.primitive(b, valid)) / self.gamma - mean[..., 0]).clamp(min=0)
+
+    def _side(self, z: Tensor) -> _Side:
+        q, primitive = self.scaling.both(z)
+        logits = primitive / self.gamma if self.gamma != 1 else primitive
+        peak = logits.amax(-1, keepdim=True)
+        if self.bias:
+            peak = peak.clamp(min=math.log(self.bias))
+        mass = (logits - peak).exp_()
+        total = mass.sum(-1, keepdim=True)
+        if self.bias:
+            total = total + self.bias * (-peak).exp()
+        return _Side(q, mass.mul_(q).div_(total), total.log_().add_(peak))
+
+    def block(self, a: Tensor, b: Tensor, difference: Tensor) -> Tensor:
+        """Divergence of a block of rows ``[n, K]``, all valid; h(a) - h(b) goes into ``difference [n, K]``."""
+        left, right = self._side(a), self._side(b)
+        torch.sub(left.link, right.link, out=difference)
+        lift = torch.linalg.vecdot(a, right.link) - torch.linalg.vecdot(b, right.link)
+        rise = self.gamma * (left.log_mass - right.log_mass)[:, 0]
+        size = self.gamma * (left.log_mass.abs() + right.log_mass.abs())[:, 0] + lift.abs()
+        values: Tensor = rise - lift
+        limit = 1e-2 if a.dtype == torch.float32 else 1e-4
+        unsure = ~(values > limit * size)
+        if bool(unsure.any()):
+            values[unsure] = self.divergence(a[unsure], b[unsure])
+        return values
+
+    def extra_repr(self) -> str:
+        """Temperature and bias, for ``repr``."""
+        return f"gamma={self.gamma:g}" + (f", bias={self.bias:g}" if self.bias else "")

@@ -1,0 +1,202 @@
+"""Links that grow steeper away from 0 (or from ``shift``) on both sides: losses sensitive to large scores."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from vicinal.core import check_between
+from vicinal.links.base import Region, Setting, Shaped, enlist
+from vicinal.links.numerics import exp_excess
+
+
+@enlist("sinh")
+class Sinh(Shaped):
+    r"""$f(x)=\sinh x$, $F=\cosh x$: sensitive at both ends, without bound.
+
+    Shifted far to the left it is sensitive at high scores only, far to the right at low ones.
+    """
+
+    is_odd = True
+    region = "high-norms"
+
+    def _value(self, x: Tensor) -> Tensor:
+        return torch.sinh(x)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return torch.cosh(x)
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return torch.cosh(x)
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        size = p.abs()
+        return torch.sign(p) * torch.log1p(size + size * size / (1 + (1 + size * size).sqrt()))
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return (xb.exp() * exp_excess(delta) + (-xb).exp() * exp_excess(-delta)) / 2
+
+    def both(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """``(h(z), H(z))`` from one exponential less."""
+        if self.tunable() or z.dtype in (torch.float16, torch.bfloat16):
+            return super().both(z)
+        value = torch.sinh(self._inner(z))
+        primitive = torch.hypot(value, torch.ones((), dtype=z.dtype, device=z.device))
+        scale, amplitude = self.scale, self.amplitude
+        return self._outer(amplitude, value, z.dtype), self._outer(amplitude / scale, primitive, z.dtype)
+
+
+@enlist("signed_power")
+class SignedPower(Shaped):
+    r"""$f(x)=\operatorname{sign}(x)|x|^d$: sensitive at high norms for d > 1, at low norms for d < 1.
+
+    Args:
+        d: > 0.
+        scale: see :class:`Shaped`.
+        shift: see :class:`Shaped`.
+        amplitude: see :class:`Shaped`.
+    """
+
+    is_odd = True
+    region: Region = "high-norms"
+    near = 0.5
+
+    def __init__(self, d: float = 2.0, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0) -> None:
+        super().__init__(scale, shift, amplitude)
+        self.d = check_between("d", d, 0, math.inf)
+        self.region = "high-norms" if self.d > 1 else "uniform" if self.d == 1 else "low-norms"
+
+    def _value(self, x: Tensor) -> Tensor:
+        return torch.sign(x) * signed_safe_power(x, self.d)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return x.abs() ** (self.d + 1) / (self.d + 1)
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return self.d * x.abs() ** (self.d - 1)
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        return torch.sign(p) * p.abs() ** (1 / self.d)
+
+    def _reach(self, x: Tensor) -> Tensor:
+        return x.abs()
+
+    def _extra(self) -> Iterator[tuple[str, object]]:
+        yield "d", self.d
+
+
+def signed_safe_power(x: Tensor, d: float) -> Tensor:
+    """``|x|^d`` whose gradient at 0 is 0 instead of NaN for d < 1."""
+    size = x.abs()
+    zero = size == 0
+    return torch.where(zero, 0.0, torch.where(zero, 1.0, size) ** d)
+
+
+@enlist("logit")
+class Logit(Shaped):
+    r"""$f(x)=\ln\frac{x}{1-x}$ on (0, 1): scores are probabilities, and those near 0 or 1 matter most.
+
+    Its matching loss is the KL divergence between Bernoulli distributions, from prediction to target.
+    """
+
+    region = "high-norms"
+    interval = (0.0, 1.0)
+    interval_closed = (False, False)
+    near = 0.5
+
+    def _value(self, x: Tensor) -> Tensor:
+        return x.log() - torch.log1p(-x)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return torch.xlogy(x, x) + torch.special.xlog1py(1 - x, -x)
+
+    def _slope(self, x: Tensor) -> Tensor:
+        slope: Tensor = 1 / (x * (1 - x))
+        return slope
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        return torch.sigmoid(p)
+
+    def _reach(self, x: Tensor) -> Tensor:
+        return torch.minimum(x, 1 - x)
+
+
+@enlist("arcsin")
+class Arcsin(Shaped):
+    r"""$f(x)=\arcsin x$ on [-1, 1], $F=x\arcsin x+\sqrt{1-x^2}$."""
+
+    is_bounded = True
+    is_odd = True
+    region = "high-norms"
+    interval = (-1.0, 1.0)
+    near = 0.5
+
+    def _value(self, x: Tensor) -> Tensor:
+        return torch.asin(x)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return x * torch.asin(x) + ((1 - x) * (1 + x)).clamp(min=0).sqrt()
+
+    def _slope(self, x: Tensor) -> Tensor:
+        slope: Tensor = ((1 - x) * (1 + x)).rsqrt()
+        return slope
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        return torch.where(p.abs() <= math.pi / 2, p.sin(), torch.nan)
+
+    def _reach(self, x: Tensor) -> Tensor:
+        return 1 - x.abs()
+
+
+@enlist("arctanh")
+class Arctanh(Shaped):
+    r"""$f(x)=\operatorname{artanh}x$ on (-1, 1), $F=x\operatorname{artanh}x+\tfrac12\ln(1-x^2)$."""
+
+    is_odd = True
+    region = "high-norms"
+    interval = (-1.0, 1.0)
+    interval_closed = (False, False)
+    near = 0.5
+
+    def _value(self, x: Tensor) -> Tensor:
+        return (torch.log1p(x) - torch.log1p(-x)) / 2
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return (torch.special.xlog1py(1 + x, x) + torch.special.xlog1py(1 - x, -x)) / 2
+
+    def _slope(self, x: Tensor) -> Tensor:
+        slope: Tensor = 1 / ((1 - x) * (1 + x))
+        return slope
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        return p.tanh()
+
+    def _reach(self, x: Tensor) -> Tensor:
+        return 1 - x.abs()
+
+
+@enlist("tan")
+class Tan(Shaped):
+    r"""$f(x)=\tan x$ on $(-\pi/2,\pi/2)$, $F=-\ln\cos x$."""
+
+    is_odd = True
+    region = "high-norms"
+    interval = (-math.pi / 2, math.pi / 2)
+    interval_closed = (False, False)
+    near = 0.5
+
+    def _value(self, x: Tensor) -> Tensor:
+        return torch.tan(x)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return -torch.log1p(-(torch.sin(x) ** 2)) / 2
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return torch.reciprocal(torch.cos(x) ** 2)
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        return torch.atan(p)
+
+    def _reach(self, x: Tensor) -> Tensor:
+        return math.pi / 2 - x.abs()

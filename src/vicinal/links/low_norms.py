@@ -1,0 +1,347 @@
+"""Links that are steepest at 0 (or at ``shift``) and flatten away from it: losses sensitive to small scores."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from vicinal.core import check_between
+from vicinal.links.base import Setting, Shaped, enlist, read, replace_close
+from vicinal.links.numerics import Real, log1p_excess, widen
+
+
+@enlist("identity")
+class Identity(Shaped):
+    r"""$f(x)=x$: equally steep everywhere; its matching loss is half the squared error.
+
+    >>> Identity().divergence(torch.tensor(3.0), torch.tensor(1.0))
+    tensor(2.)
+    """
+
+    is_odd = True
+    region = "uniform"
+
+    def _value(self, x: Tensor) -> Tensor:
+        return x.clone()
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return x * x / 2
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return torch.ones_like(x)
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        return p
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return delta * delta / 2
+
+
+@enlist("sigmoid")
+class Sigmoid(Shaped):
+    r"""$f(x)=1/(1+e^{-x})$, $F=\ln(1+e^x)$: steepest at ``shift``; its matching loss is logistic regression's.
+
+    >>> Sigmoid().primitive(torch.tensor(0.0))
+    tensor(0.6931)
+    """
+
+    is_bounded = True
+    region = "low-norms"
+
+    def _value(self, x: Tensor) -> Tensor:
+        return torch.sigmoid(x)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return -logsigmoid(-x)
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return torch.sigmoid(x) * torch.sigmoid(-x)
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        return p.log() - torch.log1p(-p)
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return _sigmoid_divergence(delta, xa, xb)
+
+    def pair(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """``(divergence(a, b), h(a) - h(b))``, sharing the sigmoids."""
+        scale, amplitude = read(self.scale), read(self.amplitude)
+        xa, xb = self._inner(a), self._inner(b)
+        pa, pb = torch.sigmoid(xa), torch.sigmoid(xb)
+        delta = scale * (widen(a) - widen(b)) if scale != 1 else widen(a) - widen(b)
+        value = _sigmoid_divergence(delta, xa, xb)
+        factor = amplitude / scale
+        return (value if factor == 1 else factor * value).to(a.dtype), self._outer(amplitude, pa - pb, a.dtype)
+
+
+def _sigmoid_divergence(delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+    """Divergence of ln(1 + e^x): Bernoulli KL. Turned so that the target is <= 0, where e^x loses nothing."""
+    turn = torch.sign(-xb) + (xb == 0)
+    base, step = -xb.abs(), turn * delta
+    low = torch.sigmoid(base)
+    far = -logsigmoid(-(base + step)) + logsigmoid(-base) - step * low
+    far = far.clamp_(min=0) if not far.requires_grad else far.clamp(min=0)
+
+    def slope(x: Tensor) -> Tensor:
+        return torch.sigmoid(x) * torch.sigmoid(-x)
+
+    return replace_close(far, slope, step, base, 0.4, near=0.125)
+
+
+@enlist("tanh")
+class Tanh(Shaped):
+    r"""$f(x)=\tanh x$, $F=\ln\cosh x$: an odd, bounded link, steepest at ``shift``."""
+
+    is_bounded = True
+    is_odd = True
+    region = "low-norms"
+
+    def _value(self, x: Tensor) -> Tensor:
+        return torch.tanh(x)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        near = x.abs() < 1
+        small = torch.where(near, x, 0.0).sinh()
+        large = x.abs() + torch.log1p(torch.exp(-2 * x.abs())) - math.log(2)
+        return torch.where(near, torch.log1p(small * small) / 2, large)
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x)
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        return p.atanh()
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return _sigmoid_divergence(2 * delta, 2 * xa, 2 * xb)
+
+
+@enlist("arctan")
+class Arctan(Shaped):
+    r"""$f(x)=\arctan x$, $F=x\arctan x-\tfrac12\ln(1+x^2)$: bounded, with tails heavier than tanh."""
+
+    is_bounded = True
+    is_odd = True
+    region = "low-norms"
+    near = 0.5
+
+    def _value(self, x: Tensor) -> Tensor:
+        return torch.atan(x)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return x * torch.atan(x) - torch.log1p(x * x) / 2
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return 1 / (1 + x * x)
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        return torch.where(p.abs() < math.pi / 2, p.tan(), torch.nan)
+
+    def _reach(self, x: Tensor) -> Tensor:
+        return (1 + x * x).sqrt()
+
+
+@enlist("arcsinh")
+class Arcsinh(Shaped):
+    r"""$f(x)=\operatorname{arsinh}x$, $F=x\operatorname{arsinh}x-\sqrt{1+x^2}+1$: like a logarithm on both sides."""
+
+    is_odd = True
+    region = "low-norms"
+    near = 0.5
+
+    def _value(self, x: Tensor) -> Tensor:
+        size = x.abs()
+        return torch.sign(x) * torch.log1p(size + size * size / (1 + (1 + size * size).sqrt()))
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return x * self._value(x) - x * x / (1 + (1 + x * x).sqrt())
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return (1 + x * x).rsqrt()
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        return p.sinh()
+
+    def _reach(self, x: Tensor) -> Tensor:
+        return (1 + x * x).sqrt()
+
+
+@enlist("signed_log1p")
+class SignedLog1p(Shaped):
+    r"""$f(x)=\operatorname{sign}(x)\ln(1+|x|)$, steepest at 0.
+
+    The paper's table H.1 files it under high norms; its slope $1/(1+|x|)$ peaks at 0, so it stands here.
+    """
+
+    is_odd = True
+    region = "low-norms"
+    near = 0.5
+
+    def _value(self, x: Tensor) -> Tensor:
+        return torch.where(x < 0, -torch.log1p(-x.clamp(max=0)), torch.log1p(x.clamp(min=0)))
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return log1p_excess(x.abs())
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return 1 / (1 + x.abs())
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        return torch.sign(p) * torch.expm1(p.abs())
+
+    def _reach(self, x: Tensor) -> Tensor:
+        return x.abs()
+
+
+def ramp_divergence(a: Tensor, b: Tensor, low: Real, high: Real) -> Tensor:
+    """Divergence of the link that is flat below ``low``, rises with slope 1 up to ``high`` and is flat above."""
+    inside_a, inside_b = _clip(a, low, high), _clip(b, low, high)
+    rise = inside_a - inside_b
+    return rise * (rise / 2 + (a - inside_a))
+
+
+def _clip(z: Tensor, low: Real, high: Real) -> Tensor:
+    low_tensor, high_tensor = torch.as_tensor(low, dtype=z.dtype), torch.as_tensor(high, dtype=z.dtype)
+    return torch.minimum(torch.maximum(z, low_tensor.to(z.device)), high_tensor.to(z.device))
+
+
+@enlist("huber_grad")
+class HuberGrad(Shaped):
+    r"""$f(x)=\min(\max(x,-\delta),\delta)$, the gradient of Huber's function.
+
+    Args:
+        delta: > 0, where it turns flat.
+        scale: see :class:`Shaped`.
+        shift: see :class:`Shaped`.
+        amplitude: see :class:`Shaped`.
+    """
+
+    is_bounded = True
+    is_invertible = False
+    is_odd = True
+    region = "low-norms"
+
+    def __init__(
+        self, delta: float = 1.0, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0
+    ) -> None:
+        super().__init__(scale, shift, amplitude)
+        self.delta = check_between("delta", delta, 0, math.inf)
+
+    def _value(self, x: Tensor) -> Tensor:
+        return x.clamp(-self.delta, self.delta)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        inside = x.clamp(-self.delta, self.delta)
+        return inside * (x - inside / 2)
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return (x.abs() <= self.delta).to(x.dtype)
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return ramp_divergence(xa, xb, -self.delta, self.delta)
+
+    def _extra(self) -> Iterator[tuple[str, object]]:
+        yield "delta", self.delta
+
+
+@enlist("smelu_grad")
+class SmeLUGrad(Shaped):
+    r"""$f(x)=\min(\max(\tfrac{x+c}{2c},0),1)$, the gradient of SmeLU; as a scaling its primitive clips low scores.
+
+    Args:
+        c: > 0, half the width of the rise.
+        scale: see :class:`Shaped`.
+        shift: see :class:`Shaped`.
+        amplitude: see :class:`Shaped`.
+    """
+
+    is_bounded = True
+    is_invertible = False
+    region = "low-norms"
+
+    def __init__(self, c: float = 1.0, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0) -> None:
+        super().__init__(scale, shift, amplitude)
+        self.c = check_between("c", c, 0, math.inf)
+
+    def _value(self, x: Tensor) -> Tensor:
+        return ((x + self.c) / (2 * self.c)).clamp(0, 1)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        inside = x.clamp(-self.c, self.c)
+        return (inside + self.c) ** 2 / (4 * self.c) + (x - self.c).clamp(min=0)
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return (x.abs() <= self.c).to(x.dtype) / (2 * self.c)
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return ramp_divergence(xa, xb, -self.c, self.c) / (2 * self.c)
+
+    def _extra(self) -> Iterator[tuple[str, object]]:
+        yield "c", self.c
+
+
+@enlist("step")
+class Step(Shaped):
+    r"""$f(x)=1$ for $x>0$, else 0, with $F=\max(x,0)$: all that counts is the side of ``shift``."""
+
+    is_bounded = True
+    is_invertible = False
+    region = "low-norms"
+
+    def _value(self, x: Tensor) -> Tensor:
+        return (x > 0).to(x.dtype)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return x.clamp(min=0)
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return xa * (self._value(xa) - self._value(xb))
+
+
+@enlist("sign")
+class Sign(Shaped):
+    r"""$f(x)=\operatorname{sign}x$ with $F=|x|$."""
+
+    is_bounded = True
+    is_invertible = False
+    is_odd = True
+    region = "low-norms"
+
+    def _value(self, x: Tensor) -> Tensor:
+        return torch.sign(x)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return x.abs()
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return xa * (torch.sign(xa) - torch.sign(xb))
+
+
+@enlist("sin")
+class Sin(Shaped):
+    r"""$f(x)=\sin x$ on $[-\pi/2,\pi/2]$, $F=-\cos x$ (written $2\sin^2(x/2)$)."""
+
+    is_bounded = True
+    is_odd = True
+    region = "low-norms"
+    interval = (-math.pi / 2, math.pi / 2)
+    near = 0.5
+
+    def _value(self, x: Tensor) -> Tensor:
+        return torch.sin(x)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return 2 * torch.sin(x / 2) ** 2
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return torch.cos(x)
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        return torch.asin(p)

@@ -1,0 +1,160 @@
+"""Links that are steep on one side only: losses sensitive to high scores, or to low ones."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from vicinal.core import check_between
+from vicinal.links.base import Region, Setting, Shaped, enlist
+from vicinal.links.high_norms import signed_safe_power
+from vicinal.links.numerics import exp_excess, log1p_excess
+
+
+@enlist("exp")
+class Exp(Shaped):
+    r"""$f(x)=e^x$: every further unit of score matters e times as much as the one before.
+
+    >>> Exp().divergence(torch.tensor(0.0), torch.tensor(2.0)), Exp().divergence(torch.tensor(2.0), torch.tensor(0.0))
+    (tensor(8.3891), tensor(4.3891))
+    """
+
+    region = "high-scores"
+
+    def _value(self, x: Tensor) -> Tensor:
+        return torch.exp(x)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return torch.exp(x)
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return torch.exp(x)
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        return p.log()
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return xb.exp() * exp_excess(delta)
+
+    def both(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """``(h(z), H(z))`` from one exponential."""
+        if self.tunable() or z.dtype in (torch.float16, torch.bfloat16):
+            return super().both(z)
+        value = torch.exp(self._inner(z))
+        scale, amplitude = self.scale, self.amplitude
+        return self._outer(amplitude, value, z.dtype), self._outer(amplitude / scale, value, z.dtype)
+
+
+@enlist("anti_exp")
+class AntiExp(Shaped):
+    r"""$f(x)=-e^{-x}$, $F=e^{-x}$: the mirror image of :class:`Exp`, sensitive at low scores."""
+
+    region = "low-scores"
+
+    def _value(self, x: Tensor) -> Tensor:
+        return -torch.exp(-x)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return torch.exp(-x)
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return torch.exp(-x)
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        return -(-p).log()
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return (-xb).exp() * exp_excess(-delta)
+
+
+@enlist("neg_log1m")
+class NegLog1m(Shaped):
+    r"""$f(x)=-\ln(1-x)$ for x < 1, $F=(1-x)\ln(1-x)+x$: scores with a ceiling, steeper the nearer to it."""
+
+    region = "high-scores"
+    interval = (-math.inf, 1.0)
+    interval_closed = (True, False)
+    near = 0.5
+
+    def _value(self, x: Tensor) -> Tensor:
+        return -torch.log1p(-x)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return log1p_excess(-x)
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return 1 / (1 - x)
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        return -torch.expm1(-p)
+
+    def _reach(self, x: Tensor) -> Tensor:
+        return 1 - x
+
+
+@enlist("power")
+class Power(Shaped):
+    r"""$f(x)=x^d$ for x >= 0: sensitive at high scores for d > 1, at low ones for d < 1.
+
+    Args:
+        d: > 0.
+        scale: see :class:`Shaped`.
+        shift: see :class:`Shaped`.
+        amplitude: see :class:`Shaped`.
+    """
+
+    region: Region = "high-scores"
+    interval = (0.0, math.inf)
+    near = 0.5
+
+    def __init__(self, d: float = 2.0, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0) -> None:
+        super().__init__(scale, shift, amplitude)
+        self.d = check_between("d", d, 0, math.inf)
+        self.region = "high-scores" if self.d > 1 else "uniform" if self.d == 1 else "low-scores"
+
+    def _value(self, x: Tensor) -> Tensor:
+        return signed_safe_power(x.clamp(min=0), self.d)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return x.clamp(min=0) ** (self.d + 1) / (self.d + 1)
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return self.d * x.clamp(min=0) ** (self.d - 1)
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        return torch.where(p >= 0, p.clamp(min=0) ** (1 / self.d), torch.nan)
+
+    def _reach(self, x: Tensor) -> Tensor:
+        return x
+
+    def _extra(self) -> Iterator[tuple[str, object]]:
+        yield "d", self.d
+
+
+@enlist("log")
+class Log(Shaped):
+    r"""$f(x)=\ln x$ for x > 0, $F=x\ln x-x$: ratios count, so the lowest scores matter most.
+
+    Its matching loss is the generalized KL divergence from prediction to target.
+    """
+
+    region = "low-scores"
+    interval = (0.0, math.inf)
+    interval_closed = (False, True)
+    near = 0.5
+
+    def _value(self, x: Tensor) -> Tensor:
+        return x.log()
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return torch.xlogy(x, x) - x
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return 1 / x
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        return p.exp()
+
+    def _reach(self, x: Tensor) -> Tensor:
+        return x

@@ -1,0 +1,260 @@
+"""Matching losses: convex losses whose sensitivity along the score axis is that of a link."""
+
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from vicinal.core import check_between, register
+from vicinal.links import CompositeSigmoid, CompositeSoftmax, Constant, ConvexPotential, Curve
+from vicinal.losses.bregman import Elementwise, Learned, Rows, bregman
+from vicinal.losses.checks import check_domain, check_reduction, check_scores_like, check_valid, reduce
+from vicinal.losses.validity import Domain, Verdict, check_link, check_scaling, scaling_of_transform
+
+PAPER = "Selective Matching Losses, arXiv:2506.04446"
+GOLDEN = "mpmath, 40 digits"
+
+
+@register("loss", "matching", "elementwise", "convex", paper=PAPER, verified=GOLDEN)
+class MatchingLoss(nn.Module):
+    r"""$H(\hat s)-H(s)-(\hat s-s)\,h(s)$ for each score, where H is the primitive of the link h.
+
+    It is convex in the prediction, 0 only where the prediction has the target's link value, and its gradient is
+    h(prediction) - h(target) exactly. A small error d costs h'(target) d^2 / 2: choose a link that is steep where
+    being right matters.
+
+    Args:
+        link: a monotone curve of :mod:`vicinal.links`.
+        reduction: "mean", "sum", "none" or "mean_nonzero".
+        domain: scores that the loss will see, if fewer than the link's own domain.
+
+    Raises:
+        TypeError: if ``link`` is not a curve.
+        ValueError: if it falls somewhere on the domain.
+
+    >>> from vicinal.links import Exp
+    >>> prediction = torch.tensor([0.0, 2.0], requires_grad=True)
+    >>> loss = MatchingLoss(Exp(), reduction="sum")(prediction, torch.tensor([2.0, 0.0]))
+    >>> loss.backward()
+    >>> loss, prediction.grad  # too low where it should be high costs more than the other way round
+    (tensor(12.7781, grad_fn=<SumBackward0>), tensor([-6.3891,  6.3891]))
+    """
+
+    def __init__(self, link: Curve, *, reduction: str = "mean", domain: Domain | None = None) -> None:
+        super().__init__()
+        self.link = check_link(link, domain)
+        self.domain = domain
+        self.reduction = check_reduction(reduction)
+
+    def forward(
+        self, prediction: Tensor, target: Tensor, weight: Tensor | None = None, valid: Tensor | None = None
+    ) -> Tensor:
+        """The loss.
+
+        Args:
+            prediction: scores of any shape.
+            target: scores of the same shape.
+            weight: >= 0, of that shape or one for each row.
+            valid: boolean, of that shape; False leaves a score out.
+
+        Raises:
+            TypeError: for tensors that are not floating.
+            ValueError: for shapes that differ, or a score outside the link's domain (named).
+        """
+        target = check_scores_like(prediction, target)
+        check_valid(valid, prediction)
+        domain = self.domain or self.link.domain
+        closed = (True, True) if self.domain else self.link.closed
+        for name, scores in (("prediction", prediction), ("target", target)):
+            check_domain(name, scores, domain, closed, valid)
+        if valid is not None:  # what is left out may be anything, also outside the domain
+            inside = _somewhere_inside(domain)
+            prediction, target = torch.where(valid, prediction, inside), torch.where(valid, target, inside)
+        return reduce(bregman(Elementwise(self.link), prediction, target), weight, valid, self.reduction)
+
+
+def _somewhere_inside(domain: Domain) -> float:
+    low, high = max(domain[0], -2.0), min(domain[1], 2.0)
+    return (low + high) / 2 if low < high else domain[0] + 1 if low > 0 else domain[1] - 1
+
+
+@register("loss", "composite_sigmoid", "elementwise", "convex", paper=PAPER, verified=GOLDEN)
+class CompositeSigmoidMatchingLoss(MatchingLoss):
+    r"""Matching loss of $h=q\,\sigma(Q/\gamma)$: selective, for two classes, whose score is that of one of them.
+
+    Args:
+        scaling: the curve q, monotone or with condition (G.2).
+        gamma: > 0, temperature.
+        reduction: see :class:`MatchingLoss`.
+        domain: scores that the loss will see; the condition is checked on it.
+
+    >>> from vicinal.links import Constant
+    >>> CompositeSigmoidMatchingLoss(Constant())(torch.tensor([0.0]), torch.tensor([1.0]))
+    tensor(0.1109)
+    """
+
+    def __init__(
+        self, scaling: Curve, gamma: float = 1.0, *, reduction: str = "mean", domain: Domain | None = None
+    ) -> None:
+        self_verdict = check_scaling(scaling, gamma, domain=domain)
+        link = CompositeSigmoid(scaling, gamma)
+        link.is_monotone = self_verdict.convex == "jointly"
+        super().__init__(link, reduction=reduction, domain=domain)
+
+    @classmethod
+    def from_transform(cls, transform: str, gamma: float = 1.0, *, reduction: str = "mean") -> Self:
+        """The loss of a score transform f = e^Q: see :func:`scaling_of_transform`."""
+        return cls(scaling_of_transform(transform, gamma, classes=False), gamma, reduction=reduction)
+
+
+@register("loss", "composite_softmax", "multi-class", "convex", paper=PAPER, verified=GOLDEN)
+class CompositeSoftmaxMatchingLoss(nn.Module):
+    r"""Matching loss of $h_k=q(z_k)\,p_k$, $p=\mathrm{softmax}(Q/\gamma)$: selective by score and by rank of the class.
+
+    Args:
+        scaling: the curve q, monotone or with condition (G.2).
+        gamma: > 0, temperature.
+        bias: mass of a class "none of these", >= 0.
+        reduction: see :class:`MatchingLoss`; over rows.
+        domain: scores that the loss will see; the condition is checked on it.
+
+    Attributes:
+        verdict: whether it is convex in all scores "jointly" (always so for a monotone scaling) or in "each".
+
+    >>> from vicinal.links import Sinh
+    >>> loss = CompositeSoftmaxMatchingLoss(Sinh())
+    >>> loss(torch.tensor([[2.0, 0.0, -1.0]]), torch.tensor([[2.0, 1.0, -1.0]]))
+    tensor(0.0518)
+    """
+
+    def __init__(
+        self,
+        scaling: Curve,
+        gamma: float = 1.0,
+        *,
+        bias: float = 0.0,
+        reduction: str = "mean",
+        domain: Domain | None = None,
+    ) -> None:
+        super().__init__()
+        self.verdict: Verdict = check_scaling(scaling, gamma, domain=domain, classes=True)
+        self.link = CompositeSoftmax(scaling, gamma, bias)
+        self.domain = domain
+        self.reduction = check_reduction(reduction)
+
+    @classmethod
+    def from_transform(cls, transform: str, gamma: float = 1.0, *, reduction: str = "mean") -> Self:
+        """The loss of a score transform f = e^Q: see :func:`scaling_of_transform`."""
+        return cls(scaling_of_transform(transform, gamma, classes=True), gamma, reduction=reduction)
+
+    def forward(
+        self, prediction: Tensor, target: Tensor, weight: Tensor | None = None, valid: Tensor | None = None
+    ) -> Tensor:
+        """The loss.
+
+        Args:
+            prediction: scores ``[..., K]``.
+            target: scores ``[..., K]``.
+            weight: >= 0, one for each row, ``[...]``.
+            valid: boolean ``[..., K]``; False leaves a class out (padded lists). A row without valid classes does
+                not count.
+
+        Raises:
+            TypeError: for tensors that are not floating.
+            ValueError: for shapes that differ, or a score outside the scaling's domain (named).
+        """
+        target = check_scores_like(prediction, target, classes=True)
+        check_valid(valid, prediction)
+        domain = self.domain or self.link.domain
+        closed = (True, True) if self.domain else self.link.closed
+        for name, scores in (("prediction", prediction), ("target", target)):
+            check_domain(name, scores, domain, closed, valid)
+        values = bregman(Rows(self.link), prediction, target, valid)
+        return reduce(values, weight, None if valid is None else valid.any(-1), self.reduction)
+
+
+@register("loss", "softmax", "multi-class", "convex", paper=PAPER, verified="the composite loss of a constant scaling")
+class SoftmaxMatchingLoss(CompositeSoftmaxMatchingLoss):
+    r"""Matching loss of the plain softmax $h_k=p_k\propto e^{a(z_k-c)/\gamma}$: KL divergence of class probabilities.
+
+    $H=\frac{\gamma}{a}\ln(\beta+\sum_k e^{a(z_k-c)/\gamma})$. With one class, bias 1 and gamma 1 it is the matching
+    loss of ``Sigmoid(scale, shift)``. Without a bias a shift of all classes changes nothing.
+
+    Args:
+        scale: a > 0.
+        shift: c, a number.
+        gamma: > 0, temperature; only a / gamma and c matter for the probabilities.
+        bias: beta >= 0, mass of a class "none of these".
+        reduction: see :class:`MatchingLoss`; over rows.
+
+    >>> SoftmaxMatchingLoss()(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
+    tensor(0.1109)
+    """
+
+    def __init__(
+        self,
+        scale: float = 1.0,
+        shift: float = 0.0,
+        gamma: float = 1.0,
+        bias: float = 0.0,
+        *,
+        reduction: str = "mean",
+    ) -> None:
+        check_between("gamma", gamma, 0, float("inf"))
+        check_between("scale", scale, 0, float("inf"))
+        super().__init__(Constant(shift=shift), gamma / scale, bias=bias, reduction=reduction)
+
+
+@register("loss", "decomposed", "multi-class", "convex", paper=PAPER, verified=GOLDEN)
+class DecomposedMatchingLoss(MatchingLoss):
+    """The scalar matching loss summed over the classes of a row: the only way to sensitivity at low norms there.
+
+    Args:
+        link: a monotone curve.
+        reduction: see :class:`MatchingLoss`; over rows.
+        domain: scores that the loss will see.
+
+    >>> from vicinal.links import Tanh
+    >>> DecomposedMatchingLoss(Tanh())(torch.zeros(1, 3), torch.ones(1, 3))
+    tensor(0.9834)
+    """
+
+    def __init__(self, link: Curve, *, reduction: str = "mean", domain: Domain | None = None) -> None:
+        super().__init__(link, reduction="none", domain=domain)
+        self.reduce_rows_by = check_reduction(reduction)
+
+    def forward(
+        self, prediction: Tensor, target: Tensor, weight: Tensor | None = None, valid: Tensor | None = None
+    ) -> Tensor:
+        """The loss of ``prediction`` and ``target`` ``[..., K]``; weight ``[...]``, valid ``[..., K]`` boolean."""
+        check_scores_like(prediction, target, classes=True)
+        values = super().forward(prediction, target, None, valid).sum(-1)
+        return reduce(values, weight, None if valid is None else valid.any(-1), self.reduce_rows_by)
+
+
+@register(
+    "loss", "potential", "multi-class", "convex", "learned", paper="arXiv:2310.14344", verified="its released code"
+)
+class PotentialMatchingLoss(nn.Module):
+    """The Bregman divergence of a learned convex potential of several scores at once.
+
+    Args:
+        potential: an input-convex network; its parameters may be trained or fixed.
+        reduction: see :class:`MatchingLoss`; over rows.
+
+    >>> loss = PotentialMatchingLoss(ConvexPotential(3, strength=1.0))
+    >>> float(loss(torch.ones(2, 3), torch.ones(2, 3)))
+    0.0
+    """
+
+    def __init__(self, potential: ConvexPotential, *, reduction: str = "mean") -> None:
+        super().__init__()
+        if not isinstance(potential, ConvexPotential):
+            raise TypeError(f"potential: expected a ConvexPotential, got {type(potential).__name__}")
+        self.potential = potential
+        self.reduction = check_reduction(reduction)
+
+    def forward(self, prediction: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The loss of ``prediction`` and ``target`` ``[..., d]``; weight ``[...]``."""
+        target = check_scores_like(prediction, target, classes=True)
+        return reduce(bregman(Learned(self.potential), prediction, target), weight, None, self.reduction)

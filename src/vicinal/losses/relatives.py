@@ -1,0 +1,129 @@
+"""Relatives that are not selective matching losses, to compare with: weighted squares, composite cross-entropies."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from vicinal.core import check_between, register
+from vicinal.links import CompositeSoftmax, Curve
+from vicinal.losses.checks import check_domain, check_reduction, check_scores_like, check_valid, reduce
+from vicinal.losses.matching import PAPER
+from vicinal.losses.validity import check_link, check_scaling
+
+
+@register("loss", "reweighted_squares", "elementwise", "convex", paper=PAPER, verified="numpy in float64")
+class ReweightedSquaredLoss(nn.Module):
+    r"""$\tfrac12h'(s)(\hat s-s)^2$ (E.1): as sensitive as the matching loss close to the target, symmetric far from it.
+
+    It does not care whether a wrong prediction lands in the sensitive region.
+
+    Args:
+        link: the slope at the target is the weight.
+        reduction: see :class:`vicinal.losses.MatchingLoss`.
+
+    >>> from vicinal.links import Identity
+    >>> ReweightedSquaredLoss(Identity())(torch.tensor([3.0]), torch.tensor([1.0]))
+    tensor(2.)
+    """
+
+    def __init__(self, link: Curve, *, reduction: str = "mean") -> None:
+        super().__init__()
+        self.link = check_link(link)
+        self.reduction = check_reduction(reduction)
+
+    def forward(self, prediction: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The loss of scores of one shape; weight of that shape or one for each row."""
+        target = check_scores_like(prediction, target)
+        check_domain("target", target, self.link.domain, self.link.closed)
+        values = self.link.slope(target) * (prediction - target) ** 2 / 2
+        return reduce(values, weight, None, self.reduction)
+
+
+@register("loss", "composite_sigmoid_ce", "elementwise", paper=PAPER, verified="numpy in float64")
+class CompositeSigmoidCrossEntropy(nn.Module):
+    r"""Cross-entropy of $\sigma(Q(\hat s)/\gamma)$ against $\sigma(Q(s)/\gamma)$ (E.3); not convex in general.
+
+    Args:
+        scaling: q, the derivative of Q.
+        gamma: > 0, temperature.
+        reduction: see :class:`vicinal.losses.MatchingLoss`.
+
+    >>> from vicinal.links import Constant
+    >>> CompositeSigmoidCrossEntropy(Constant())(torch.tensor([0.0]), torch.tensor([5.0]))
+    tensor(0.6931)
+    """
+
+    def __init__(self, scaling: Curve, gamma: float = 1.0, *, reduction: str = "mean") -> None:
+        super().__init__()
+        check_scaling(scaling, gamma)
+        self.scaling, self.gamma = scaling, check_between("gamma", gamma, 0, math.inf)
+        self.reduction = check_reduction(reduction)
+
+    def forward(self, prediction: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The loss of scores of one shape; weight of that shape or one for each row."""
+        target = check_scores_like(prediction, target)
+        logits = self.scaling.primitive(prediction) / self.gamma
+        wanted = torch.sigmoid(self.scaling.primitive(target) / self.gamma)
+        values = nn.functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none")
+        return reduce(values, weight, None, self.reduction)
+
+
+@register("loss", "composite_softmax_ce", "multi-class", paper=PAPER, verified="numpy in float64")
+class CompositeSoftmaxCrossEntropy(nn.Module):
+    r"""Cross-entropy of $\mathrm{softmax}(Q(\hat s)/\gamma)$ against $\mathrm{softmax}(Q(s)/\gamma)$ (E.5).
+
+    It matches probabilities only: scores of one distribution are all alike to it. Not convex in general.
+
+    Args:
+        scaling: q, the derivative of Q.
+        gamma: > 0, temperature.
+        reduction: see :class:`vicinal.losses.MatchingLoss`; over rows.
+
+    >>> from vicinal.links import Constant
+    >>> CompositeSoftmaxCrossEntropy(Constant())(torch.zeros(1, 2), torch.zeros(1, 2))
+    tensor(0.6931)
+    """
+
+    def __init__(self, scaling: Curve, gamma: float = 1.0, *, reduction: str = "mean") -> None:
+        super().__init__()
+        check_scaling(scaling, gamma, classes=True)
+        self.link = CompositeSoftmax(scaling, gamma)
+        self.reduction = check_reduction(reduction)
+
+    def forward(
+        self, prediction: Tensor, target: Tensor, weight: Tensor | None = None, valid: Tensor | None = None
+    ) -> Tensor:
+        """The loss of ``[..., K]`` scores; weight ``[...]``, valid ``[..., K]`` boolean."""
+        target = check_scores_like(prediction, target, classes=True)
+        check_valid(valid, prediction)
+        filled = prediction if valid is None else torch.where(valid, prediction, 0.0)
+        logits = self.link.scaling.primitive(filled) / self.link.gamma
+        if valid is not None:
+            logits = torch.where(valid, logits, torch.finfo(logits.dtype).min / 4)
+        values = -(self.link.probabilities(target, valid) * logits.log_softmax(-1)).sum(-1)
+        return reduce(values, weight, None if valid is None else valid.any(-1), self.reduction)
+
+
+@register("loss", "proximal_matching", "elementwise", paper="arXiv:2310.14344", verified="released code")
+class ProximalMatchingLoss(nn.Module):
+    r"""$1-e^{-|\hat s-s|^2/\sigma^2}$ over the last dimension: bounded, and for small sigma it seeks the mode.
+
+    Args:
+        sigma: > 0; halve it in stages, starting from a model trained with squares or absolute errors.
+        reduction: over rows.
+
+    >>> ProximalMatchingLoss(2.0)(torch.zeros(1, 4), torch.ones(1, 4))
+    tensor(0.6321)
+    """
+
+    def __init__(self, sigma: float = 1.0, *, reduction: str = "mean") -> None:
+        super().__init__()
+        self.sigma = check_between("sigma", sigma, 0, math.inf)
+        self.reduction = check_reduction(reduction)
+
+    def forward(self, prediction: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The loss of ``[..., d]`` scores; weight ``[...]``."""
+        target = check_scores_like(prediction, target, classes=True)
+        values = -torch.expm1(-((prediction - target) ** 2).sum(-1) / self.sigma**2)
+        return reduce(values, weight, None, self.reduction)

@@ -1,0 +1,164 @@
+"""One training run: Lightning's trainer with early stopping, the best checkpoint restored, and resuming."""
+
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, TQDMProgressBar
+
+from vicinal.training.module import NeighborModule
+from vicinal.training.network import NeighborNetwork
+from vicinal.training.rows import Rows, loader
+from vicinal.training.settings import TrainingSettings, make_logger
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass
+class TrainingHistory:
+    """What a run left behind.
+
+    Attributes:
+        train_error: mean error over each epoch's batches, on [0, 1]-scaled labels (log-loss for classes).
+        validation_error: error on validation rows at the end of each epoch.
+        best_epoch: position of the epoch whose weights were kept.
+        resumed_at: epoch at which an interrupted run was taken up again, or None.
+    """
+
+    train_error: list[float] = field(default_factory=list)
+    validation_error: list[float] = field(default_factory=list)
+    best_epoch: int = 0
+    resumed_at: int | None = None
+
+
+class _Record(Callback):
+    """Keeps the two error curves; they are part of the checkpoints, so a resumed run has them whole."""
+
+    def __init__(self, history: TrainingHistory) -> None:
+        self.history = history
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        metrics = trainer.callback_metrics
+        self.history.train_error.append(float(metrics["train_error"]))
+        self.history.validation_error.append(float(metrics["validation_error"]))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"train_error": self.history.train_error, "validation_error": self.history.validation_error}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.history.train_error = list(state_dict["train_error"])
+        self.history.validation_error = list(state_dict["validation_error"])
+        self.history.resumed_at = len(self.history.train_error)
+
+
+def train(
+    network: NeighborNetwork, train_rows: Rows, validation_rows: Rows, settings: TrainingSettings
+) -> TrainingHistory:
+    """Train ``network`` in place, to the weights with the lowest validation error.
+
+    A run with ``settings.folder`` set leaves a checkpoint there after each epoch and takes up from it if it is called
+    again with the same rows and settings (the caller sees to that). Validation rows are read after each epoch; no
+    other row is.
+
+    Args:
+        network: what is trained; comes back in evaluation mode, on the CPU.
+        train_rows: at least 2.
+        validation_rows: at least 1.
+        settings: see :class:`TrainingSettings`.
+
+    Returns:
+        The error curves.
+
+    Raises:
+        KeyboardInterrupt: if the user stops the run; checkpoints stay.
+    """
+    history = TrainingHistory()
+    with ExitStack() as stack:
+        stack.enter_context(_quiet())
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="vicinal-"))
+        folder = Path(scratch) if settings.folder is None else settings.folder
+        stack.enter_context(torch.random.fork_rng())
+        torch.manual_seed(settings.seed)
+        module = NeighborModule(network, train_rows, settings)
+        checkpoint = ModelCheckpoint(
+            dirpath=folder,
+            filename="best",
+            monitor="validation_error",
+            save_last=True,
+            enable_version_counter=False,
+            save_on_train_epoch_end=True,
+        )
+        trainer = _trainer(settings, folder, [_Record(history), checkpoint])
+        trainer.fit(
+            module,
+            loader(train_rows, settings.batch_size, settings.seed),
+            loader(validation_rows, 256, None),
+            ckpt_path=_last_checkpoint(folder),
+            weights_only=True,
+        )
+        if trainer.interrupted:
+            raise KeyboardInterrupt
+        best = torch.load(checkpoint.best_model_path, map_location="cpu", weights_only=True)
+        module.cpu().load_state_dict(best["state_dict"], strict=False)
+        history.best_epoch = int(best["epoch"])
+    network.eval()
+    return history
+
+
+def _trainer(settings: TrainingSettings, folder: Path, callbacks: list[Callback]) -> Trainer:
+    """Lightning's trainer for ``settings``, with early stopping after the recorder and the checkpoint."""
+    stop = EarlyStopping("validation_error", patience=settings.patience, check_finite=True)
+    bar = [TQDMProgressBar(leave=False)] if settings.progress else []
+    return Trainer(
+        accelerator=settings.accelerator,
+        devices=settings.devices,
+        precision=settings.precision,  # type: ignore[arg-type]  # checked by TrainingSettings
+        max_epochs=settings.max_epochs,
+        logger=make_logger(settings, folder),
+        callbacks=[*callbacks, stop, *bar],
+        enable_progress_bar=settings.progress,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        log_every_n_steps=1,
+    )
+
+
+def _last_checkpoint(folder: Path) -> Path | None:
+    """The checkpoint to take up from, if there is one that can be read; a torn one is set aside and said."""
+    last = folder / "last.ckpt"
+    if not last.is_file():
+        return None
+    try:
+        torch.load(last, map_location="cpu", weights_only=True)
+    except Exception as torn:  # whatever the reason it cannot be read, the run starts anew
+        _logger.warning("%s cannot be read (%s); training starts from the beginning", last.name, torn)
+        last.unlink()
+        return None
+    return last
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what Lightning says about choices made here on purpose (one process loads rows, short epochs)."""
+    names = ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero")
+    levels = {name: logging.getLogger(name).level for name in names}
+    with warnings.catch_warnings():
+        for text in (".*does not have many workers.*", ".*Checkpoint directory.*", ".*fewer than.*"):
+            warnings.filterwarnings("ignore", text)
+        warnings.filterwarnings("ignore", category=UserWarning, module="lightning.*")
+        warnings.filterwarnings("ignore", category=FutureWarning, module="lightning.*")
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module="lightning.*")
+        for name in names:
+            logging.getLogger(name).setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for name, level in levels.items():
+                logging.getLogger(name).setLevel(level)

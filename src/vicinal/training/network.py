@@ -1,0 +1,86 @@
+"""The network: columns to embeddings to a prediction from neighbors."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vicinal.training.rows import RowInputs
+
+_SCORES = 1 << 22
+"""Scores held at a time while many queries are predicted (32 MiB in float64)."""
+
+
+class NeighborNetwork(nn.Module):
+    """Encoder, projector and head.
+
+    Args:
+        encoder: module from a batch of columns to features ``[b, f]``.
+        projector: module from features to embeddings ``[b, d]``.
+        head: a head of the contract ``head(queries, bank, labels, *, query_ids, ...)``.
+    """
+
+    def __init__(self, encoder: nn.Module, projector: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.projector = projector
+        self.head = head
+
+    def embed(self, batch: Any) -> Tensor:
+        """Embeddings ``[b, d]`` of a batch of columns, in the dtype of the projector's parameters."""
+        features: Tensor = self.encoder(batch)
+        embeddings: Tensor = self.projector(features.to(next(self.projector.parameters()).dtype))
+        return embeddings
+
+    @torch.no_grad()
+    def embed_all(self, inputs: RowInputs, device: torch.device, batch_size: int = 256) -> Tensor:
+        """Embeddings ``[n, d]`` of all rows, in evaluation mode, a batch at a time."""
+        was_training = self.training
+        self.eval()
+        blocks = []
+        for start in range(0, len(inputs), batch_size):
+            rows = torch.arange(start, min(start + batch_size, len(inputs)))
+            blocks.append(self.embed(to_device(inputs.select(rows), device)))
+        self.train(was_training)
+        return torch.cat(blocks)
+
+    @torch.no_grad()
+    def predict(
+        self,
+        queries: Tensor,
+        bank: Tensor,
+        labels: Tensor,
+        *,
+        query_ids: Tensor | None = None,
+        bank_ids: Tensor | None = None,
+        query_groups: Tensor | None = None,
+        bank_groups: Tensor | None = None,
+    ) -> Tensor:
+        """The head on many queries, a block of queries at a time: see :meth:`vicinal.heads.NONA.forward`."""
+        step = max(1, _SCORES // max(1, len(bank)))
+        blocks = []
+        for start in range(0, len(queries), step):
+            part = slice(start, start + step)
+            blocks.append(
+                self.head(
+                    queries[part],
+                    bank,
+                    labels,
+                    query_ids=None if query_ids is None else query_ids[part],
+                    bank_ids=None if query_ids is None else bank_ids,
+                    query_groups=None if query_groups is None else query_groups[part],
+                    bank_groups=None if query_groups is None else bank_groups,
+                )
+            )
+        return torch.cat(blocks)
+
+
+def to_device(batch: Any, device: torch.device) -> Any:
+    """A batch (tensor, or nested dict, list or tuple of tensors) on ``device``."""
+    if isinstance(batch, Tensor):
+        return batch.to(device)
+    if isinstance(batch, dict):
+        return {name: to_device(value, device) for name, value in batch.items()}
+    if isinstance(batch, list | tuple):
+        return type(batch)(to_device(value, device) for value in batch)
+    return batch

@@ -1,0 +1,87 @@
+"""How a network is trained."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vicinal.core import check_between, check_choice, check_integer
+
+LOGGERS = {
+    "csv": "CSVLogger",
+    "tensorboard": "TensorBoardLogger",
+    "wandb": "WandbLogger",
+    "mlflow": "MLFlowLogger",
+}
+"""Loggers by name, with the class of ``lightning.pytorch.loggers`` that each stands for."""
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Settings of one training run, checked when made.
+
+    Attributes:
+        max_epochs: most passes over the training rows, >= 1.
+        batch_size: rows of a step, >= 2; a batch is its own bank, so it is also the number of neighbors plus one.
+            Each epoch is cut into batches of nearly this size, none of them much smaller.
+        learning_rate: of Adam, for everything that starts from random weights.
+        encoder_learning_rate: of Adam, for pretrained encoders that are tuned.
+        weight_decay: decoupled (AdamW), >= 0.
+        patience: epochs without a better validation error before training stops, >= 1.
+        seed: of the order of rows; with dropout 0 a resumed run equals one that was never interrupted.
+        precision: as Lightning names it: "32-true", "bf16-mixed", "16-mixed", "64-true".
+        accelerator: as Lightning names it: "auto", "cpu", "gpu", "mps".
+        devices: how many, or "auto".
+        logger: None, or one of "csv", "tensorboard", "wandb", "mlflow".
+        progress: show Lightning's progress bar (on standard error).
+        folder: where checkpoints are kept, so that a killed run resumes; None: a temporary folder.
+
+    Raises:
+        ValueError: naming the setting.
+
+    >>> TrainingSettings(batch_size=1)
+    Traceback (most recent call last):
+    ValueError: batch_size: expected a whole number of at least 2, got 1
+    """
+
+    max_epochs: int = 200
+    batch_size: int = 32
+    learning_rate: float = 1e-3
+    encoder_learning_rate: float = 2e-5
+    weight_decay: float = 0.0
+    patience: int = 10
+    seed: int = 0
+    precision: str = "32-true"
+    accelerator: str = "auto"
+    devices: int | str = "auto"
+    logger: str | None = None
+    progress: bool = False
+    folder: Path | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        check_integer("max_epochs", self.max_epochs)
+        check_integer("batch_size", self.batch_size, low=2)
+        check_integer("patience", self.patience)
+        check_integer("seed", self.seed, low=0)
+        check_between("learning_rate", self.learning_rate, 0, float("inf"))
+        check_between("encoder_learning_rate", self.encoder_learning_rate, 0, float("inf"))
+        check_between("weight_decay", self.weight_decay, 0, float("inf"), closed=True)
+        check_choice("precision", self.precision, ("32-true", "64-true", "bf16-mixed", "16-mixed"))
+        if self.logger is not None:
+            check_choice("logger", self.logger, LOGGERS)
+
+
+def make_logger(settings: TrainingSettings, folder: Path) -> Any:
+    """The Lightning logger that ``settings`` names, writing under ``folder``; False for none.
+
+    Raises:
+        ValueError: if the package behind it is not installed.
+    """
+    if settings.logger is None:
+        return False
+    from lightning.pytorch import loggers
+
+    made = getattr(loggers, LOGGERS[settings.logger])
+    try:
+        return made(save_dir=str(folder))
+    except ModuleNotFoundError as missing:
+        raise ValueError(f"logger: expected the package behind {settings.logger!r}, got {missing}") from missing
