@@ -5,6 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
+
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")
