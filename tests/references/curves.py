@@ -1,4 +1,4 @@
-"""Every registered curve and a sample of each combinator, with scores to try it on; and the formulas again in mpmath."""
+"""Every registered curve and a sample of each combinator, with scores to try; and the formulas again in mpmath."""
 
 import math
 from dataclasses import dataclass

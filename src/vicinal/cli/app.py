@@ -5,7 +5,6 @@ import os
 import sys
 from typing import Annotated
 
-import click
 import typer
 
 import vicinal
@@ -14,7 +13,6 @@ from vicinal.cli.output import out, progress
 app = typer.Typer(
     name="vicinal",
     help="Learn from neighbors: predictions that are weighted means of labels of real rows.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -29,13 +27,20 @@ def _version(wanted: bool) -> None:  # noqa: FBT001  typer's form of a callback
         raise typer.Exit
 
 
-@app.callback()
+UsageError = typer.BadParameter.__mro__[1]
+"""Wrong use of the command line; typer names it only as the base of this one."""
+
+
+@app.callback(invoke_without_command=True)
 def _root(
+    context: typer.Context,
     version: Annotated[  # noqa: FBT002
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     del version
+    if context.invoked_subcommand is None:
+        out.print(context.get_help(), markup=False)
 
 
 def main() -> None:
@@ -50,12 +55,9 @@ def run(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     try:
         result = app(arguments, standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as shown:
-        out.print(shown.format_message(), markup=False)
-        return 2
-    except click.ClickException as wrong:
-        return _end(wrong.format_message())
-    except (KeyboardInterrupt, click.Abort):
+    except UsageError as wrong:
+        return _end(" ".join(wrong.format_message().split()))  # type: ignore[attr-defined]  # as all of typer's have
+    except (KeyboardInterrupt, typer.Abort):
         progress.print(
             "stopped; nothing that was there before has changed, and the same command takes the run up again"
         )

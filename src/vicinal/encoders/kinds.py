@@ -12,6 +12,7 @@ import pandas as pd
 from vicinal.core import check_choice
 from vicinal.encoders.base import KIND_NAMES, Kind, short
 from vicinal.encoders.category import to_levels
+from vicinal.encoders.numeric import is_date
 
 IMAGE_ENDS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm")
 AUDIO_ENDS = (".wav", ".flac", ".ogg", ".mp3", ".aif", ".aiff")
@@ -21,6 +22,8 @@ ID_NAME = re.compile(
     r"(^|[_\W])(id|ids|uuid|guid|index|key|row|nr|no)$|^unnamed: \d+$|^(row|record)_?(id|number)$", re.I
 )
 ID_VALUE = re.compile(r"[A-Za-z]{0,6}[-_:/]?\d+|[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}|[0-9a-f]{16,}")
+
+DATES = "dates, as days since 1970"
 
 MOST_CATEGORIES = 50
 """Different values beyond which short texts are read as text."""
@@ -77,19 +80,21 @@ def infer_kind(series: "pd.Series[Any]", name: str) -> ColumnKind:
         return _file_kind(present)
     if isinstance(first, list | tuple | np.ndarray):
         return _vector_kind(present)
-    distinct = set(to_levels(present, name))
+    numeric = pd.api.types.is_numeric_dtype(present) and not pd.api.types.is_bool_dtype(present)
+    dates = pd.api.types.is_datetime64_any_dtype(present)
+    distinct = set(present.unique()) if numeric or dates else set(to_levels(present, name))
     if len(distinct) == 1 and len(present) == len(series) and len(series) > 1:
         return ColumnKind(None, f"left out: {short(first)} in every row")
     if isinstance(present.dtype, pd.CategoricalDtype) or pd.api.types.is_bool_dtype(present):
         return ColumnKind("category", f"{_count(distinct)}")
-    if pd.api.types.is_numeric_dtype(present) or pd.api.types.is_datetime64_any_dtype(present):
+    if dates:
+        return ColumnKind("number", DATES)
+    if numeric:
         return _number_kind(present, name, len(distinct))
     return _string_kind([str(cell) for cell in present], name, distinct)
 
 
 def _number_kind(present: "pd.Series[Any]", name: str, distinct: int) -> ColumnKind:
-    if pd.api.types.is_datetime64_any_dtype(present):
-        return ColumnKind("number", "dates, as days since 1970")
     if pd.api.types.is_integer_dtype(present) and distinct == len(present) and len(present) > 2:
         steps = np.unique(np.diff(present.to_numpy(dtype=np.float64)))
         if ID_NAME.search(name):
@@ -99,7 +104,7 @@ def _number_kind(present: "pd.Series[Any]", name: str, distinct: int) -> ColumnK
     return ColumnKind("number", f"numbers from {present.min():g} to {present.max():g}")
 
 
-def _string_kind(values: list[str], name: str, distinct: set[str | None]) -> ColumnKind:
+def _string_kind(values: list[str], name: str, distinct: set[Any]) -> ColumnKind:
     ends = [PurePath(value.split("?")[0]).suffix.lower() for value in values]
     for kind, known, what in (("image", IMAGE_ENDS, "images"), ("audio", AUDIO_ENDS, "sounds")):
         if sum(end in known for end in ends) >= 0.9 * len(ends):
@@ -108,6 +113,8 @@ def _string_kind(values: list[str], name: str, distinct: set[str | None]) -> Col
         if any(re.match(r"\s*0\d", value) for value in values):
             return ColumnKind("category", f"digits with leading zeros, {_count(distinct)}")
         return ColumnKind("number", "text that reads as numbers")
+    if all(map(is_date, values)):
+        return ColumnKind("number", DATES)
     unique = len(distinct) == len(values)
     if unique and len(values) > 2 and (ID_NAME.search(name) or all(map(ID_VALUE.fullmatch, values))):
         return ColumnKind(None, "left out: looks like an id (all different)")
@@ -146,5 +153,5 @@ def _reads_as_number(value: str) -> bool:
     return re.fullmatch(r"\s*[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*", value) is not None
 
 
-def _count(distinct: set[str | None]) -> str:
+def _count(distinct: set[Any]) -> str:
     return f"{len(distinct)} different values"

@@ -1,5 +1,7 @@
 """Columns of numbers: standardized, missing values flagged."""
 
+import datetime
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -13,6 +15,7 @@ from vicinal.core import register
 from vicinal.encoders.base import ColumnEncoder, refuse, short
 from vicinal.encoders.inputs import RowInputs
 
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -26,8 +29,7 @@ def to_numbers(series: "pd.Series[Any]", column: str) -> Array:
     array([1. , nan, 2.5])
     """
     if pd.api.types.is_datetime64_any_dtype(series):
-        days = (pd.to_datetime(series, utc=True) - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
-        return np.asarray(days, dtype=np.float64)
+        return np.asarray(_days(pd.to_datetime(series, utc=True)), dtype=np.float64)
     if pd.api.types.is_complex_dtype(series):
         raise refuse(column, series.index[0], "a number", short(series.iloc[0]))
     if pd.api.types.is_numeric_dtype(series):
@@ -35,6 +37,9 @@ def to_numbers(series: "pd.Series[Any]", column: str) -> Array:
     else:
         objects = series.astype(object)
         objects = objects.where(objects.map(_is_scalar) | objects.isna(), "not a number")
+        dates = objects.map(is_date)
+        if dates.any():
+            objects[dates] = _days(pd.to_datetime(objects[dates].map(str), format="ISO8601", utc=True))
         read = pd.to_numeric(objects, errors="coerce")
         values = read.to_numpy(dtype=np.float64, na_value=np.nan)
         wrong = np.isnan(values) & ~(series.isna() | objects.map(_is_blank)).to_numpy(dtype=bool)
@@ -160,9 +165,28 @@ class NumberEncoder(ColumnEncoder):
             raise ValueError("NumberEncoder: expected a fitted encoder, got one without means; call fit first")
 
 
+def is_date(cell: object) -> bool:
+    """Whether a cell is a date, or text that is one: 2026-11-20, with or without a time of day.
+
+    >>> is_date("2026-11-20 07:30"), is_date("20.11.2026"), is_date("2026-13-01")
+    (True, False, False)
+    """
+    if isinstance(cell, str) and DATE.fullmatch(cell.strip()):
+        try:
+            datetime.datetime.fromisoformat(cell.strip())
+        except ValueError:
+            return False
+        return True
+    return isinstance(cell, datetime.date) and not pd.isna(cell)
+
+
+def _days(times: "pd.Series[Any]") -> "pd.Series[Any]":
+    return (times - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+
+
 def _is_scalar(cell: object) -> bool:
     """Whether a cell of an object column may be read as one number (strings are tried)."""
-    plain = isinstance(cell, str | int | float | np.number)
+    plain = isinstance(cell, str | int | float | np.number | datetime.date)
     return plain or (hasattr(cell, "__float__") and not hasattr(cell, "shape"))
 
 

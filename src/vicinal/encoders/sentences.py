@@ -72,11 +72,11 @@ class MiniLMEncoder(TextTransformer):
         tune: "none", "all" or "last-N" (N up to 6): what is trained.
     """
 
+    own_name = "minilm"
     normalized = True
 
     def __init__(self, columns: str | Sequence[str], tune: str = "none") -> None:
         super().__init__(columns, f"folder:{MINILM.folder() / 'model'}", tune)
-        self.name = "minilm"
 
     def longest(self) -> int:
         """256, as published."""

@@ -19,6 +19,9 @@ from vicinal.encoders.mel import RATE, mel_filters, mel_power
 LONGEST = 600
 """Seconds of the longest sound that is decoded."""
 
+STREAMED = 0x7FFF0000
+"""Lengths from here on in the head of a wav file say that it was written as a stream, of a length unknown then."""
+
 HOP = 160
 """Samples between two frames of a spectrogram: 10 ms."""
 
@@ -30,6 +33,10 @@ def open_sound(data: bytes, *, column: str, row: object, rate: int = RATE) -> Te
         ValueError: for what is no sound, is cut short, empty, longer than ``LONGEST``, or holds NaN.
     """
     soundfile = import_soundfile()
+    declared = int.from_bytes(data[4:8], "little") + 8 if data[:4] == b"RIFF" else 0
+    if len(data) < declared < STREAMED:
+        got = f"{len(data)} of {declared} bytes"
+        raise refuse(column, row, "a whole sound", got, "the file is cut short: replace it")
     try:
         with soundfile.SoundFile(io.BytesIO(data)) as file:
             if file.frames > LONGEST * file.samplerate:

@@ -180,7 +180,7 @@ class TableEncoder(nn.Module):
 
     def trained_state(self) -> dict[str, Tensor]:
         """The state without published weights that were left as they are."""
-        remade = self._remade()
+        remade = self.remade_keys()
         return {key: value.contiguous() for key, value in self.state_dict().items() if key not in remade}
 
     def load_trained_state(self, state: Mapping[str, Tensor]) -> None:
@@ -201,7 +201,8 @@ class TableEncoder(nn.Module):
                 )
         self.load_state_dict(dict(state), strict=False)
 
-    def _remade(self) -> set[str]:
+    def remade_keys(self) -> set[str]:
+        """Keys of the state that ``from_config`` makes again: published weights that were left as they are."""
         return {f"parts.{number}.{key}" for number, part in enumerate(self.encoders) for key in part.remade_keys()}
 
 

@@ -58,11 +58,16 @@ class TransformerEncoder(PretrainedEncoder):
         revision: of a hub model; None: the newest. The one that was read is kept in the configuration.
         weights: sha256 that the weights must have, or None: any.
 
+    Attributes:
+        own_name: how a model that vicinal knows is called; "": as the argument ``model``.
+        tower: attribute of models of several kinds of data that holds the part for this kind.
+
     Raises:
         ValueError: when the model cannot be had, or its weights are not ``weights``.
     """
 
     name = "folder"
+    own_name: ClassVar[str] = ""
     tower: ClassVar[str]
 
     def __init__(
@@ -74,11 +79,11 @@ class TransformerEncoder(PretrainedEncoder):
         revision: str | None = None,
         weights: str | None = None,
     ) -> None:
-        self.name = model
+        self.name = self.own_name or model
         self.pooling = check_choice("pooling", pooling, POOLINGS)
         where, options = locate(model, revision)
         net, self.processor = self._load(where, options)
-        self.revision = getattr(net.config, "_commit_hash", None) or revision
+        self.revision = self._revision(where, options)
         self.weights = state_hash(net)
         if weights is not None and weights != self.weights:
             raise ValueError(
@@ -113,6 +118,14 @@ class TransformerEncoder(PretrainedEncoder):
         if hasattr(net.config, "apply_spec_augment"):
             net.config.apply_spec_augment = False  # it hides parts of the sound while training
         return net, processor
+
+    def _revision(self, where: str, options: dict[str, Any]) -> str | None:
+        """The commit of a hub model that was read, from its place in the cache of the hub."""
+        if "revision" not in options:
+            return None
+        file = import_transformers(self.kind).utils.cached_file(where, "config.json", revision=options["revision"])
+        found = re.search(r"snapshots[\\/]([^\\/]+)", str(file))
+        return found[1] if found else str(options["revision"])
 
     @property
     def dim(self) -> int:

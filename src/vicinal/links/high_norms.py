@@ -109,7 +109,8 @@ class Logit(Shaped):
         return x.log() - torch.log1p(-x)
 
     def _primitive(self, x: Tensor) -> Tensor:
-        return torch.xlogy(x, x) + torch.special.xlog1py(1 - x, -x)
+        primitive: Tensor = torch.xlogy(x, x) + torch.special.xlog1py(1 - x, -x)
+        return primitive
 
     def _slope(self, x: Tensor) -> Tensor:
         slope: Tensor = 1 / (x * (1 - x))
@@ -163,7 +164,8 @@ class Arctanh(Shaped):
         return (torch.log1p(x) - torch.log1p(-x)) / 2
 
     def _primitive(self, x: Tensor) -> Tensor:
-        return (torch.special.xlog1py(1 + x, x) + torch.special.xlog1py(1 - x, -x)) / 2
+        primitive: Tensor = (torch.special.xlog1py(1 + x, x) + torch.special.xlog1py(1 - x, -x)) / 2
+        return primitive
 
     def _slope(self, x: Tensor) -> Tensor:
         slope: Tensor = 1 / ((1 - x) * (1 + x))

@@ -73,7 +73,9 @@ class Sigmoid(Shaped):
         delta = scale * (widen(a) - widen(b)) if scale != 1 else widen(a) - widen(b)
         value = _sigmoid_divergence(delta, xa, xb)
         factor = amplitude / scale
-        return (value if factor == 1 else factor * value).to(a.dtype), self._outer(amplitude, pa - pb, a.dtype)
+        return (value if factor == 1 else factor * value).to(a.dtype), (
+            pa - pb if amplitude == 1 else amplitude * pa - amplitude * pb
+        ).to(a.dtype)
 
 
 def _sigmoid_divergence(delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:

@@ -124,7 +124,7 @@ class CompositeSoftmaxMatchingLoss(nn.Module):
     >>> from vicinal.links import Sinh
     >>> loss = CompositeSoftmaxMatchingLoss(Sinh())
     >>> loss(torch.tensor([[2.0, 0.0, -1.0]]), torch.tensor([[2.0, 1.0, -1.0]]))
-    tensor(0.0518)
+    tensor(0.0668)
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class PotentialMatchingLoss(nn.Module):
         reduction: see :class:`MatchingLoss`; over rows.
 
     >>> loss = PotentialMatchingLoss(ConvexPotential(3, strength=1.0))
-    >>> float(loss(torch.ones(2, 3), torch.ones(2, 3)))
+    >>> loss(torch.ones(2, 3), torch.ones(2, 3)).item()
     0.0
     """
 

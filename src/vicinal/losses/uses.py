@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from vicinal.core import check_between, register
 from vicinal.links import Curve, Exp, Sinh, SmeLUGrad
 from vicinal.losses.bregman import Elementwise, bregman
-from vicinal.losses.checks import check_reduction, check_scores_like, check_valid, reduce
+from vicinal.losses.checks import check_domain, check_reduction, check_scores_like, check_valid, reduce
 from vicinal.losses.matching import PAPER, CompositeSoftmaxMatchingLoss, DecomposedMatchingLoss, MatchingLoss
 from vicinal.losses.validity import check_link
 
@@ -73,11 +73,12 @@ class PairwiseRankingLoss(nn.Module):
         target = check_scores_like(prediction, target, classes=True)
         check_valid(valid, prediction)
         first, second = torch.triu_indices(prediction.shape[-1], prediction.shape[-1], 1, device=prediction.device)
-        values = bregman(
-            Elementwise(self.link),
-            prediction[..., first] - prediction[..., second],
-            target[..., first] - target[..., second],
-        )  # [b, pairs]
+        if valid is not None:
+            prediction, target = torch.where(valid, prediction, 0.0), torch.where(valid, target, 0.0)
+        differences = [scores[..., first] - scores[..., second] for scores in (prediction, target)]
+        for name, scores in zip(("prediction", "target"), differences, strict=True):
+            check_domain(name, scores, self.link.domain, self.link.closed)
+        values = bregman(Elementwise(self.link), *differences)  # [b, pairs]
         both = torch.ones_like(values, dtype=torch.bool) if valid is None else valid[..., first] & valid[..., second]
         count = both.sum(-1)
         per_list = torch.where(both, values, 0.0).sum(-1) / count.clamp(min=1)
@@ -205,4 +206,6 @@ class PreferenceMatchingLoss(nn.Module):
         check_scores_like(chosen, rejected)
         difference = self.beta * (chosen - rejected)
         target = check_scores_like(difference, target)
+        for name, scores in (("chosen", difference), ("target", target)):
+            check_domain(name, scores, self.link.domain, self.link.closed)
         return reduce(bregman(Elementwise(self.link), difference, target), weight, None, self.reduction)

@@ -101,7 +101,7 @@ def check_scaling(
     """
     if not isinstance(scaling, Curve):
         raise TypeError(
-            f"scaling: expected a curve of vicinal.links, got {type(scaling).__name__}; see vicinal.links.parse for text"
+            f"scaling: expected a curve of vicinal.links, got {type(scaling).__name__}; text: vicinal.links.parse"
         )
     check_between("gamma", gamma, 0, math.inf)
     if scaling.is_monotone:
@@ -140,18 +140,12 @@ class _Refused(NamedTuple):
 
 
 REFUSED: Mapping[str, _Refused] = {
-    "abs_power": _Refused(
-        "f = |z|^d has q = d / z, which falls on both sides of 0", "AbsPower(d, c) or SignedPower(d)"
-    ),
-    "exp_sigmoid": _Refused("f = e^sigmoid has q = sigmoid', a bump that falls for z > 0", "Sigmoid() as the scaling"),
-    "exp_tanh": _Refused("f = e^tanh has q = 1 / cosh^2, a bump that falls for z > 0", "Tanh() as the scaling"),
-    "softplus": _Refused(
-        "f = softplus has q = sigmoid / softplus, which falls", "Constant(), or Exp(), as the scaling"
-    ),
-    "sigmoid": _Refused("f = sigmoid has q = 1 - sigmoid, which falls", "Sigmoid() as the scaling (Q = softplus)"),
-    "sinh_abs": _Refused(
-        "f = sinh|z| has q = coth z, which falls on both sides of 0", "Sinh() or Cosh() as the scaling"
-    ),
+    "abs_power": _Refused("f = |z|^d has q = d / z, which falls on both sides of 0", "AbsPower or SignedPower"),
+    "exp_sigmoid": _Refused("f = e^sigmoid has q = sigmoid', a bump that falls for z > 0", "Sigmoid"),
+    "exp_tanh": _Refused("f = e^tanh has q = 1 / cosh^2, a bump that falls for z > 0", "Tanh"),
+    "softplus": _Refused("f = softplus has q = sigmoid / softplus, which falls", "Constant or Exp"),
+    "sigmoid": _Refused("f = sigmoid has q = 1 - sigmoid, which falls", "Sigmoid, whose f is 1 + e^z"),
+    "sinh_abs": _Refused("f = sinh|z| has q = coth z, which falls on both sides of 0", "Sinh or Cosh"),
 }
 KNOWN: Mapping[str, Callable[[], Curve]] = {"exp": Constant, "exp_exp": Exp, "exp_cosh": Sinh, "exp_sinh": Cosh}
 
@@ -184,7 +178,7 @@ def scaling_of_transform(
             refused = REFUSED[transform]
             raise ValueError(
                 "transform: expected one with a scaling that gives a convex loss, got "
-                f"{transform!r}: {refused.reason}; use {refused.instead}"
+                f"{transform!r}: {refused.reason}; use {refused.instead} of vicinal.links as the scaling"
             )
         curve = KNOWN[check_choice("transform", transform, [*KNOWN, *REFUSED])]()
         check_scaling(curve, gamma, domain=domain, classes=classes)

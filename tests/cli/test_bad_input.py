@@ -1,0 +1,224 @@
+"""Each kind of bad input gets one sentence and exit code 2, and nothing is written."""
+
+import io
+import os
+import stat
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from references.tables import table
+from vicinal.cli.app import run
+from vicinal.estimators import NeighborRegressor, save_model
+
+QUICK = ["--epochs", "2", "--hidden", "8,4", "-q"]
+
+
+@pytest.fixture
+def fails(tmp_path, capsys):
+    """Run a fit on a frame; gives the one sentence that it ends with, after checking that nothing was written."""
+
+    def check(frame, *options, target="price"):
+        frame.to_csv(tmp_path / "data.csv", index=False)
+        before = sorted(path.name for path in tmp_path.iterdir())
+        code = run(["fit", str(tmp_path / "data.csv"), "--target", target, *QUICK, *options])
+        printed = capsys.readouterr()
+        assert code == 2
+        assert printed.out == ""
+        assert sorted(path.name for path in tmp_path.iterdir()) == before
+        return one_sentence(printed.err)
+
+    return check
+
+
+def one_sentence(text):
+    assert text.startswith("error: ")
+    assert text.count("\n") == 1
+    assert "Traceback" not in text
+    return text.removeprefix("error: ").strip()
+
+
+def good(rows=40):
+    frame, price = table(rows)
+    return frame.assign(price=price)
+
+
+def jpeg(side=32, color=(200, 10, 10)):
+    buffer = io.BytesIO()
+    Image.new("RGB", (side, side), color).save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+def test_missing_target(fails):
+    assert "got 'prise'; did you mean 'price'?" in fails(good(), target="prise")
+    assert "price" in fails(good().assign(price=np.nan))
+
+
+def test_target_that_is_no_number(fails):
+    frame = good()
+    frame["price"] = frame["price"].round(3).astype(str)
+    frame.loc[17, "price"] = "n/a"
+    told = fails(frame)
+    assert "row 18" in told
+    assert "'n/a'" in told
+
+
+def test_infinite_feature(fails):
+    frame = good()
+    frame.loc[5, "size"] = np.inf
+    told = fails(frame)
+    assert "size" in told
+    assert "inf" in told
+
+
+def test_column_that_is_all_missing_is_left_out_and_said(tmp_path, capsys):
+    good().assign(attic=np.nan).to_csv(tmp_path / "d.csv", index=False)
+    assert run(["fit", str(tmp_path / "d.csv"), "--target", "price", "--out", str(tmp_path / "m"), *QUICK]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if "attic" in line)
+    assert "left out" in line
+
+
+def test_nothing_but_missing(fails):
+    told = fails(pd.DataFrame({"attic": [np.nan] * 30, "price": np.arange(30.0) ** 1.5}))
+    assert "expected at least one column to learn from" in told
+
+
+def test_fewer_than_ten_rows(fails):
+    assert "expected at least 10 rows with a target, got 9" in fails(good(9))
+
+
+def test_constant_target(fails):
+    assert "price" in fails(good().assign(price=3.5))
+
+
+def test_duplicate_ids(fails):
+    told = fails(good().assign(house=["a", "a", *map(str, range(38))]), "--id", "house")
+    assert "house" in told
+    assert "got a again" in told
+
+
+def test_group_that_spans_everything(fails):
+    assert "group: expected at least 3 different groups" in fails(good().assign(street="one"), "--group", "street")
+
+
+def test_unknown_columns(fails):
+    assert "did you mean 'size'?" in fails(good(), "--number", "sise")
+    assert "did you mean 'town'?" in fails(good(), "--group", "twon")
+    assert "did you mean 'note'?" in fails(good(), "--drop", "not")
+
+
+def test_unknown_settings(fails):
+    assert "did you mean 'nona'?" in fails(good(), "--head", "nonna")
+    assert "did you mean 'cosine'?" in fails(good(), "--similarity", "cosin")
+    assert "expected COL=NAME" in fails(good(), "--encoder", "minilm")
+    assert "--hidden: expected whole numbers" in fails(good(), "--hidden", "a,b")
+    assert "for text too" in fails(good(), "--text", "note", "--category", "note")
+
+
+def test_wrong_files(tmp_path, capsys):
+    for name, content in (("nothing.csv", None), ("empty.csv", b""), ("odd.xyz", b"a"), ("bad.parquet", b"PAR1no")):
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        assert run(["fit", str(tmp_path / name), "--target", "price", *QUICK]) == 2
+        assert name in one_sentence(capsys.readouterr().err)
+
+
+def with_images(tmp_path, odd):
+    rng = np.random.default_rng(0)
+    names = []
+    for i in range(30):
+        (tmp_path / f"{i}.jpg").write_bytes(jpeg(color=tuple(int(c) for c in rng.integers(0, 255, 3))))
+        names.append(f"{i}.jpg")
+    names[4] = odd
+    return pd.DataFrame({"photo": names, "price": np.arange(30.0) ** 1.1})
+
+
+@pytest.mark.parametrize(
+    ("odd", "content", "word"),
+    [
+        ("gone.jpg", None, "gone.jpg"),
+        ("cut.jpg", jpeg(256)[:700], "expected a whole image"),
+        ("text.jpg", b"not an image", "expected an image"),
+        ("../outside.jpg", None, "outside.jpg"),
+        ("/etc/hostname", None, "/etc/hostname"),
+    ],
+)
+def test_images_that_cannot_be_used(fails, tmp_path, odd, content, word):
+    if content is not None:
+        (tmp_path / odd).write_bytes(content)
+    (tmp_path.parent / "outside.jpg").write_bytes(jpeg())
+    told = fails(with_images(tmp_path, odd), "--image", "photo")
+    assert "row 5" in told
+    assert word in told
+
+
+def test_decompression_bomb(fails, tmp_path):
+    buffer = io.BytesIO()
+    Image.new("1", (30_000, 30_000)).save(buffer, "PNG")
+    (tmp_path / "bomb.png").write_bytes(buffer.getvalue())
+    told = fails(with_images(tmp_path, "bomb.png"), "--image", "photo")
+    assert "expected an image of at most" in told
+    assert "row 5" in told
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_unwritable_out_folder(fails, tmp_path):
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    locked.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    assert "can be written to" in fails(good(), "--out", str(locked / "m"))
+
+
+def test_out_folder_with_other_files(fails, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    assert "which holds other files" in fails(good(), "--out", str(tmp_path / "mine"))
+    assert "got the file" in fails(good(), "--out", str(tmp_path / "mine" / "thesis.txt"))
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    frame, price = table(60)
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    save_model(NeighborRegressor(max_epochs=2, hidden=(8, 4)).fit(frame, price), folder)
+    return folder
+
+
+def predict_fails(saved, frame, path, capsys, *options):
+    frame.to_csv(path, index=False)
+    assert run(["predict", str(saved), str(path), *options]) == 2
+    return one_sentence(capsys.readouterr().err)
+
+
+def test_predict_with_a_missing_column(saved, tmp_path, capsys):
+    frame = table(5)[0].rename(columns={"size": "sizes"})
+    told = predict_fails(saved, frame, tmp_path / "d.csv", capsys)
+    assert "expected the column 'size', which the model reads, got none; did you mean 'sizes'?" in told
+
+
+def test_predict_with_wrong_cells_options_and_models(saved, tmp_path, capsys):
+    frame = table(5)[0]
+    assert "size" in predict_fails(saved, frame.assign(size="big"), tmp_path / "d.csv", capsys)
+    told = predict_fails(saved, frame, tmp_path / "d.csv", capsys, "--interval", "0.9999")
+    assert "coverage: expected at most" in told
+    assert "--interval" in predict_fails(saved, frame, tmp_path / "d.csv", capsys, "--interval", "90")
+    told = predict_fails(saved, frame, tmp_path / "d.csv", capsys, "--out", str(tmp_path / "d.docx"))
+    assert "--out: expected a name that ends in" in told
+    assert "model: expected a model folder" in predict_fails(tmp_path / "no", frame, tmp_path / "d.csv", capsys)
+
+
+def test_unseen_category_and_missing_number_are_predicted(saved, tmp_path, capsys):
+    frame = table(5)[0].assign(town="atlantis", size=np.nan)
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    assert run(["predict", str(saved), str(tmp_path / "d.csv"), "-q"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 6
+
+
+def test_unknown_command_and_option(capsys):
+    assert run(["fti"]) == 2
+    assert "fti" in one_sentence(capsys.readouterr().err)
+    assert run(["fit", "--tarket", "x"]) == 2
+    one_sentence(capsys.readouterr().err)

@@ -1,0 +1,225 @@
+"""The program as a user meets it: what it prints, what it writes, how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from references.tables import table
+from vicinal.cli.app import run
+from vicinal.estimators import load_model
+
+QUICK = ["--epochs", "3", "--hidden", "16,4", "--learning-rate", "0.01", "-q"]
+
+
+@pytest.fixture(scope="session")
+def houses(tmp_path_factory):
+    """A csv of houses with ids and groups, and one of new houses."""
+    folder = tmp_path_factory.mktemp("houses")
+    frame, price = table(150)
+    frame.insert(0, "house", [f"h{i}" for i in range(len(frame))])
+    frame["street"] = [f"s{i // 3}" for i in range(len(frame))]
+    frame.assign(price=price).to_csv(folder / "houses.csv", index=False)
+    table(20, seed=8)[0].to_csv(folder / "new.csv", index=False)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def model(houses):
+    out = houses / "model"
+    options = ["--target", "price", "--id", "house", "--group", "street", "--text", "note", "--out", str(out)]
+    assert run(["fit", str(houses / "houses.csv"), *options, *QUICK]) == 0
+    return out
+
+
+def test_fit_writes_a_whole_model_folder(model):
+    names = {path.name for path in model.iterdir()}
+    wanted = {"config.json", "model.safetensors", "bank.safetensors", "rows.parquet", "SHA256SUMS"}
+    assert names == wanted | {"splits.json", "report.html", "README.md"}
+    assert not list(model.parent.glob(".model*"))
+    assert "<script" not in (model / "report.html").read_text()
+    card = (model / "README.md").read_text()
+    assert "vicinal predict" in card
+    assert "price" in card
+    splits = json.loads((model / "splits.json").read_text())["splits"][0]
+    assert len(splits["train"]) == len(load_model(model).bank_)
+
+
+def test_fit_prints_what_it_took_and_what_it_found(houses, tmp_path, capsys):
+    options = ["--target", "price", "--drop", "house", "--out", str(tmp_path / "m"), *QUICK]
+    assert run(["fit", str(houses / "houses.csv"), *options]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    for word in ("size", "number", "note", "category", "model", "mean", "k-NN", "ridge", "report.html", "MSE", "R2"):
+        assert word in printed.out
+
+
+def test_fit_json_is_json(houses, tmp_path, capsys):
+    options = ["--target", "price", "--out", str(tmp_path / "m"), "--json", *QUICK]
+    assert run(["fit", str(houses / "houses.csv"), *options]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["scores"]["model"]) == {"mse", "mae", "r2"}
+    assert found["task"] == "regression"
+
+
+def test_fit_classes(houses, tmp_path, capsys):
+    options = ["--target", "note", "--group", "street", "--out", str(tmp_path / "m"), *QUICK]
+    assert run(["fit", str(houses / "houses.csv"), *options]) == 0
+    assert "accuracy" in capsys.readouterr().out
+    assert run(["predict", str(tmp_path / "m"), str(houses / "houses.csv"), "--explain", "2", "-q"]) == 0
+    header = capsys.readouterr().out.splitlines()[0]
+    assert header.startswith("row,prediction,probability_a bad house")
+
+
+def test_predict_explains_and_bounds(houses, model, capsys):
+    options = ["--explain", "2", "--interval", "0.8", "--json", "-q"]
+    assert run(["predict", str(model), str(houses / "new.csv"), *options]) == 0
+    for record in json.loads(capsys.readouterr().out):
+        total = sum(n["contribution"] for n in record["neighbors"]) + record["others"]["contribution"]
+        assert total == pytest.approx(record["prediction"], abs=1e-9)
+        assert record["low"] <= record["high"]
+        assert all(n["id"].startswith("h") for n in record["neighbors"])
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "jsonl"])
+def test_predict_writes_what_the_name_asks_for(houses, model, tmp_path, ending):
+    out = tmp_path / f"prices.{ending}"
+    assert run(["predict", str(model), str(houses / "new.csv"), "--out", str(out), "-q"]) == 0
+    readers = {
+        "csv": pd.read_csv,
+        "tsv": lambda path: pd.read_csv(path, sep="\t"),
+        "parquet": pd.read_parquet,
+        "jsonl": lambda path: pd.read_json(path, lines=True),
+    }
+    found = readers[ending](out)
+    assert len(found) == 20
+    assert np.isfinite(found["prediction"]).all()
+
+
+def test_predicted_bank_rows_never_see_themselves(houses, model, capsys):
+    assert run(["predict", str(model), str(houses / "houses.csv"), "--explain", "150", "--json", "-q"]) == 0
+    streets = dict(pd.read_csv(houses / "houses.csv")[["house", "street"]].itertuples(index=False))
+    for record in json.loads(capsys.readouterr().out):
+        seen = {n["id"] for n in record["neighbors"] if n["weight"] > 0}
+        assert record["row"] not in seen
+        assert streets[record["row"]] not in {streets[name] for name in seen}
+
+
+def test_predict_passes_over_extra_columns_and_says_so(houses, model, tmp_path, capsys):
+    pd.read_csv(houses / "new.csv").assign(color="red").to_csv(tmp_path / "more.csv", index=False)
+    assert run(["predict", str(model), str(tmp_path / "more.csv")]) == 0
+    printed = capsys.readouterr()
+    assert "passed over 1 columns that the model does not read: color" in printed.err
+
+
+def test_compare_resumes(houses, tmp_path, capsys):
+    options = ["--target", "price", "--drop", "house", "--drop", "street", "--out", str(tmp_path / "c"), *QUICK]
+    assert run(["compare", str(houses / "houses.csv"), "--splits", "2", *options]) == 0
+    first = capsys.readouterr().out
+    assert "nona+knn" in first
+    before = (tmp_path / "c" / "runs.json").read_text()
+    started = time.monotonic()
+    assert run(["compare", str(houses / "houses.csv"), "--splits", "2", *options]) == 0
+    assert time.monotonic() - started < 20
+    assert (tmp_path / "c" / "runs.json").read_text() == before
+    assert capsys.readouterr().out == first
+    assert run(["compare", str(houses / "houses.csv"), "--splits", "3", *options]) == 0
+    runs = pd.read_csv(tmp_path / "c" / "runs.csv")
+    assert len(runs) == 12
+    changed = [*options, "--batch-size", "16"]
+    assert run(["compare", str(houses / "houses.csv"), "--splits", "2", *changed]) == 2
+    assert "batch_size = 16, got stored ones with 32" in capsys.readouterr().err
+
+
+def test_compare_of_two_tables_tests_over_them(houses, tmp_path, capsys):
+    two = tmp_path / "flats.csv"
+    frame, price = table(100, seed=5)
+    frame.assign(rent=price).to_csv(two, index=False)
+    options = ["--target", "price", "--target", "rent", "--splits", "1", "--heads", "dense,nona,nona+knn"]
+    names = [str(houses / "houses.csv"), str(two)]
+    assert run(["compare", *names, *options, "--out", str(tmp_path / "c"), *QUICK]) == 0
+    assert "average ranks over 2 data sets" in capsys.readouterr().out
+    assert (tmp_path / "c" / "report.html").stat().st_size > 1000
+
+
+def test_help_shows_an_example_for_each_verb(capsys):
+    assert run(["--help"]) == 0
+    printed = capsys.readouterr().out
+    for verb in ("fit", "predict", "compare", "demo"):
+        assert f"vicinal {verb}" in " ".join(printed.split())
+        assert run([verb, "--help"]) == 0
+        assert f"Example: vicinal {verb}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_version(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("vicinal 0.")
+
+
+def test_demo_of_a_few_words(monkeypatch, tmp_path, capsys):
+    from vicinal.data import lexicon_table
+
+    words = lexicon_table().iloc[::25].reset_index(drop=True)
+    monkeypatch.setattr("vicinal.estimators.demonstration.lexicon_table", lambda: words)
+    monkeypatch.setattr("vicinal.estimators.demonstration.PARAMETERS", {"max_epochs": 2})
+    assert run(["demo", "--out", str(tmp_path / "demo"), "-q"]) == 0
+    printed = capsys.readouterr().out
+    for word in ("NONA", "dense head", "k-NN", "->", "report.html"):
+        assert word in printed
+    assert load_model(tmp_path / "demo").predict(pd.DataFrame({"word": ["horribly"]})).shape == (1,)
+
+
+def start_fit(houses, out, more=()):
+    command = [sys.executable, "-c", "from vicinal.cli import main; main()", "fit", str(houses / "houses.csv")]
+    options = ["--target", "price", "--out", str(out), "--hidden", "16,4", "--epochs", "3000", "--patience", "3000"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([*command, *options, *more], env=environment, stderr=subprocess.PIPE)
+
+
+def wait_for_checkpoint(out):
+    checkpoint = out.with_name(f".{out.name}.fit") / "last.ckpt"
+    deadline = time.monotonic() + 120
+    while not checkpoint.is_file():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_kill_in_the_middle_of_a_fit_keeps_the_old_model_and_resumes(houses, model, tmp_path, capsys):
+    import shutil
+
+    out = tmp_path / "m"
+    shutil.copytree(model, out)
+    before = load_model(out).predict(pd.read_csv(houses / "new.csv"))
+    with start_fit(houses, out) as process:
+        wait_for_checkpoint(out)
+        time.sleep(0.5)
+        process.kill()
+    np.testing.assert_allclose(load_model(out).predict(pd.read_csv(houses / "new.csv")), before)
+    with start_fit(houses, out) as process:
+        line = b""
+        deadline = time.monotonic() + 60
+        while b"taking up the run" not in line and time.monotonic() < deadline:
+            line = process.stderr.readline()
+        assert b"taking up the run that was interrupted" in line
+        process.send_signal(signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_control_c_ends_with_a_sentence_and_keeps_the_run(houses, tmp_path):
+    out = tmp_path / "m"
+    with start_fit(houses, out, ["-q"]) as process:
+        wait_for_checkpoint(out)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"stopped; nothing that was there before has changed" in err
+    assert b"Traceback" not in err
+    assert not out.exists()
+    assert (tmp_path / ".m.fit" / "last.ckpt").is_file()

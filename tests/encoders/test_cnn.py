@@ -1,0 +1,63 @@
+"""The residual networks that are trained from scratch."""
+
+import numpy as np
+import pandas as pd
+import torch
+
+from vicinal.encoders import AudioCNN, ImageCNN
+from vicinal.encoders.cnn import ResidualNet
+
+
+def test_what_is_behind_the_end_changes_nothing():
+    torch.manual_seed(0)
+    net = ResidualNet(1, (4, 6, 8)).eval()
+    for length in (1, 2, 7, 8, 13):
+        row = torch.randn(1, 1, length, 16)
+        alone = net(row, torch.tensor([length]))
+        noise = torch.cat([row, 100 * torch.randn(1, 1, 9, 16)], dim=2)
+        torch.testing.assert_close(net(noise, torch.tensor([length])), alone)
+
+
+def test_full_length_equals_no_lengths():
+    torch.manual_seed(0)
+    net = ResidualNet(1, (4, 6)).eval()
+    image = torch.randn(2, 1, 16, 16)
+    torch.testing.assert_close(net(image, torch.tensor([16, 16])), net(image))
+
+
+def test_images_can_be_learned(make_image):
+    torch.manual_seed(0)
+    generator = np.random.default_rng(0)
+    cells = [make_image(k, (16, 16)) for k in range(24)]
+    encoder = ImageCNN("p", side=16, widths=(8, 16))
+    inputs = encoder.prepare(pd.DataFrame({"p": cells}))
+    target = torch.from_numpy(generator.normal(size=24)).float()
+    line = torch.nn.Linear(encoder.dim, 1)
+    optimizer = torch.optim.Adam([*encoder.parameters(), *line.parameters()], lr=1e-2)
+    losses = []
+    for _ in range(40):
+        loss = (line(encoder(inputs.select(torch.arange(24))))[:, 0] - target).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.2 * losses[0]
+
+
+def test_features_of_images_are_small_images(make_image):
+    frame = pd.DataFrame({"p": [make_image(k) for k in range(3)]})
+    encoder = ImageCNN("p")
+    inputs = encoder.prepare(frame)
+    features = encoder.features(frame, inputs)
+    assert features.shape == (3, 768)
+    want = inputs.values[1, 2].double().reshape(16, 4, 16, 4).mean(dim=(1, 3)) / 255
+    np.testing.assert_allclose(features[1, 512:], want.flatten().numpy())
+
+
+def test_features_of_sounds_are_means_and_deviations(make_sound):
+    frame = pd.DataFrame({"c": [make_sound(k, 0.2 + 0.1 * k) for k in range(2)]})
+    encoder = AudioCNN("c", bands=16)
+    inputs = encoder.prepare(frame)
+    rows = inputs.values[inputs.offsets[1] : inputs.offsets[2]].double().numpy()
+    features = encoder.features(frame, inputs)
+    np.testing.assert_allclose(features[1], np.concatenate([rows.mean(0), rows.std(0)]), atol=1e-12)

@@ -1,0 +1,81 @@
+"""What columns are taken for, and why."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vicinal.encoders import infer_kinds
+
+N = 40
+WORDS = ["fine", "red house by the sea", "old", "very long and winding road to nowhere"]
+
+
+def kind_of(cells, name="x"):
+    return infer_kinds(pd.DataFrame({name: cells}))[name]
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "reason"),
+    [
+        (np.linspace(-1, 2, N), "number", "numbers from -1 to 2"),
+        ([1, 2, None] * 9, "number", "numbers from 1 to 2"),
+        ([85255, 36372, 85255] * 9, "number", "numbers from 36372 to 85255"),
+        (pd.to_datetime(["2020-01-01", "2021-05-05", None]), "number", "dates, as days since 1970"),
+        (["2020-01-01", "2021-05-05T10:00"] * 9, "number", "dates, as days since 1970"),
+        (["1.5", "-2e3", " 7 "], "number", "text that reads as numbers"),
+        (["01234", "85255"] * 9, "category", "digits with leading zeros, 2 different values"),
+        ([True, False, True], "category", "2 different values"),
+        (["red", "blue", None, "red"] * 5, "category", "2 different values"),
+        (pd.Categorical([f"v{k}" for k in range(N)]), "category", "40 different values"),
+        ([f"word{chr(97 + k % 26)}{chr(97 + k // 26)}" for k in range(N)], "text", "text of 1.0 words on average"),
+        (["a b c d e", "f g h i j"] * 9, "text", "text of 5.0 words on average"),
+        ([f"p/{k}.JPG" for k in range(N)], "image", "paths of images (.jpg)"),
+        (["a.wav", "b.flac", "c.ogg"], "audio", "paths of sounds (.wav)"),
+        ([[1.0, 2], [3, 4], None], "vector", "lists of 2 numbers"),
+        ([np.zeros(3), np.ones(3)], "vector", "lists of 3 numbers"),
+        ([None, np.nan], None, "left out: all missing"),
+        (["", " "], None, "left out: all missing"),
+        (["same"] * 5, None, "left out: 'same' in every row"),
+        ([7.0] * 5, None, "left out: 7.0 in every row"),
+        ([7.0, None, 7.0], "number", "numbers from 7 to 7"),
+        (range(10, 10 + N), None, "left out: looks like a row number (rises by 1)"),
+        ([f"A-{k:04d}" for k in range(N)], None, "left out: looks like an id (all different)"),
+        ([[1], [1, 2]], None, "left out: lists that are no vectors of one length"),
+        ([["a"], ["b"]], None, "left out: lists that are no vectors of one length"),
+        ([b"what is this", b"?"], None, "left out: bytes of an unknown format (b'what is this')"),
+    ],
+)
+def test_kind_and_reason(cells, kind, reason):
+    found = kind_of(cells)
+    assert (found.kind, found.reason) == (kind, reason)
+
+
+def test_ids_by_name():
+    values = [7, 3, 9, 14]
+    assert kind_of(values, "user_id").reason == "left out: looks like an id (whole numbers, all different)"
+    assert kind_of(values, "Unnamed: 0").kind is None
+    assert kind_of(["kim", "lee", "ann"], "id").kind is None
+    assert kind_of(values, "paid").kind == "number"
+    assert kind_of(values, "grid").kind == "number"
+
+
+def test_bytes_of_images_and_sounds(make_image, make_sound):
+    for form in ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF"):
+        assert kind_of([make_image(0, form=form), make_image(1, form=form)]).kind == "image"
+        assert kind_of([{"bytes": make_image(0, form=form), "path": None}] * 2).kind == "image"
+    for form in ("WAV", "FLAC", "OGG", "MP3"):
+        assert kind_of([make_sound(0, form=form)]).kind == "audio"
+    assert kind_of([{"bytes": None, "path": "a.png"}, {"bytes": None, "path": "b.png"}]).kind == "image"
+
+
+def test_overrides():
+    frame = pd.DataFrame({"zip": [1, 2, 3], "d": [datetime.date(2020, 1, 1)] * 3})
+    found = infer_kinds(frame, {"zip": "category"})
+    assert (found["zip"].kind, found["zip"].reason) == ("category", "as asked for")
+    assert found["d"].kind is None
+    with pytest.raises(ValueError, match=r"^overrides: expected one of 'zip', 'd', got 'zpi'; did you mean 'zip'\?"):
+        infer_kinds(frame, {"zpi": "category"})
+    with pytest.raises(ValueError, match=r"^overrides\['zip'\]: expected one of 'number'.* got 'categories'; did you"):
+        infer_kinds(frame, {"zip": "categories"})

@@ -1,0 +1,174 @@
+"""Promises of the saved form: it comes back exactly, whole or not at all, and says what is wrong with it."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from references.tables import QUICK, table
+
+from vicinal.estimators import NeighborRegressor, load_model, save_model
+
+
+def assert_same(found, wanted):
+    """Equal but for the order in which a sum is taken, which depends on where memory lies."""
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
+
+
+FILES = ("config.json", "model.safetensors", "bank.safetensors", "rows.parquet")
+
+
+@pytest.fixture
+def folder(regressor, tmp_path):
+    save_model(regressor, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_a_model_comes_back_exactly(regressor, folder):
+    fresh, _ = table(30, seed=9)
+    loaded = load_model(folder)
+    assert_same(loaded.predict(fresh), regressor.predict(fresh))
+    assert_same(loaded.predict_interval(fresh, 0.7), regressor.predict_interval(fresh, 0.7))
+    ours, theirs = regressor.explain(fresh, 3), loaded.explain(fresh, 3)
+    assert [[n.id for n in one.neighbors] for one in ours] == [[n.id for n in one.neighbors] for one in theirs]
+    assert ours[0].neighbors[0].row["note"] == theirs[0].neighbors[0].row["note"]
+    assert loaded.get_params()["hidden"] == regressor.get_params()["hidden"]
+    assert loaded.history_.validation_error == regressor.history_.validation_error
+
+
+def test_a_classifier_comes_back_exactly(classifier, tmp_path):
+    save_model(classifier, tmp_path / "m")
+    fresh, _ = table(30, seed=9)
+    assert_same(load_model(tmp_path / "m").predict_proba(fresh), classifier.predict_proba(fresh))
+
+
+def test_a_loaded_model_can_grow_forget_and_be_saved_again(folder, data, tmp_path):
+    frame, price = data
+    model = load_model(folder).add(frame.iloc[:2], price[:2], ids=["n1", "n2"]).forget(["h5"])
+    save_model(model, tmp_path / "again")
+    assert_same(load_model(tmp_path / "again").predict(frame), model.predict(frame))
+
+
+def test_groups_and_dense_heads_come_back(tmp_path):
+    frame, price = table()
+    groups = [f"g{i // 4}" for i in range(len(frame))]
+    for head in ("nona", "dense"):
+        model = NeighborRegressor(head=head, **QUICK).fit(frame, price, groups=groups)
+        save_model(model, tmp_path / head)
+        loaded = load_model(tmp_path / head)
+        assert_same(loaded.predict(frame, groups=groups), model.predict(frame, groups=groups))
+
+
+def test_no_pickle_is_written(folder):
+    for path in folder.iterdir():
+        content = path.read_bytes()
+        assert not content.startswith((b"\x80", b"PK")), path.name
+
+
+def test_checksums_are_those_of_sha256sum(folder):
+    lines = (folder / "SHA256SUMS").read_text().splitlines()
+    assert {line.split("  ")[1] for line in lines} == set(FILES)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("harm", ["cut", "edit", "remove"])
+def test_a_torn_or_edited_file_is_named(folder, name, harm):
+    path = folder / name
+    content = bytearray(path.read_bytes())
+    if harm == "remove":
+        path.unlink()
+    elif harm == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    else:
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"^{name}: expected"):
+        load_model(folder)
+
+
+def reseal(folder):
+    import hashlib
+
+    sums = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in FILES]
+    (folder / "SHA256SUMS").write_text("".join(sums))
+
+
+def test_a_newer_version_is_named(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "version": 99}))
+    reseal(folder)
+    with pytest.raises(ValueError, match=r"^config.json: expected format version 1 or older, got 99; update vicinal"):
+        load_model(folder)
+
+
+def test_wrong_settings_in_the_config_are_named(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "task": "dreaming"}))
+    reseal(folder)
+    with pytest.raises(ValueError, match=r"^config.json: expected valid settings.*'task'"):
+        load_model(folder)
+
+
+def test_other_folders_are_no_models_and_are_not_overwritten(regressor, tmp_path):
+    with pytest.raises(ValueError, match=r"^model: expected a model folder"):
+        load_model(tmp_path / "nothing")
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"^SHA256SUMS: expected this file"):
+        load_model(tmp_path)
+    with pytest.raises(ValueError, match=r"^out: expected a new or empty folder"):
+        save_model(regressor, tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_failed_save_leaves_the_old_model(regressor, folder, monkeypatch):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def stop(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("vicinal.estimators.saving.save_file", stop)
+    with pytest.raises(KeyboardInterrupt):
+        save_model(regressor, folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
+def test_a_kill_between_the_renames_is_mended(regressor, folder, data):
+    folder.rename(folder.with_name(".model.previous"))
+    assert_same(load_model(folder).predict(data[0]), regressor.predict(data[0]))
+
+
+KILLED = """
+import sys
+sys.path.insert(0, {tests!r})
+from vicinal.estimators import load_model, save_model
+model = load_model({folder!r})
+print("ready", flush=True)
+while True:
+    save_model(model, {folder!r})
+"""
+
+
+@pytest.mark.slow
+def test_kill_in_the_middle_of_a_save_leaves_a_model(regressor, folder, data):
+    code = KILLED.format(tests=str(Path(__file__).parents[1]), folder=str(folder))
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+            assert process.stdout.readline() == b"ready\n"
+            time.sleep(rng.uniform(0.01, 0.3))
+            process.kill()
+        assert_same(load_model(folder).predict(data[0]), regressor.predict(data[0]))
+
+
+def test_parameters_without_a_name_are_refused(data, tmp_path):
+    from vicinal.similarity import NegativeL2
+
+    frame, price = data
+    model = NeighborRegressor(similarity=NegativeL2(), **QUICK).fit(frame, price)
+    with pytest.raises(ValueError, match=r"^similarity: expected a value with a name"):
+        save_model(model, tmp_path / "m")
+    assert not (tmp_path / "m").exists()
