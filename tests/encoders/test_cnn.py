@@ -5,7 +5,7 @@ import pandas as pd
 import torch
 
 from vicinal.encoders import AudioCNN, ImageCNN
-from vicinal.encoders.cnn import ResidualNet
+from vicinal.encoders.residual import RealNorm, ResidualNet
 
 
 def test_what_is_behind_the_end_changes_nothing():
@@ -16,6 +16,20 @@ def test_what_is_behind_the_end_changes_nothing():
         alone = net(row, torch.tensor([length]))
         noise = torch.cat([row, 100 * torch.randn(1, 1, 9, 16)], dim=2)
         torch.testing.assert_close(net(noise, torch.tensor([length])), alone)
+
+
+def test_padding_enters_no_statistic_while_training():
+    torch.manual_seed(0)
+    rows = [torch.randn(1, 3, length, 4) for length in (2, 5, 5)]
+    real = torch.tensor([[True, True, False, False, False], [True] * 5, [True] * 5])
+    padded = torch.cat([torch.nn.functional.pad(row, (0, 0, 0, 5 - row.shape[2]), value=9) for row in rows])
+    norm, plain = RealNorm(3), torch.nn.BatchNorm2d(3)
+    found = norm(padded, real)
+    want = plain(torch.cat(rows, dim=2))
+    torch.testing.assert_close(found[0, :, :2], want[0, :, :2])
+    torch.testing.assert_close(found[2], want[0, :, 7:])
+    assert (found[0, :, 2:] == 0).all()
+    torch.testing.assert_close(norm.running_var, plain.running_var)
 
 
 def test_full_length_equals_no_lengths():

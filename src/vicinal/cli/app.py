@@ -27,7 +27,10 @@ def _version(wanted: bool) -> None:  # noqa: FBT001  typer's form of a callback
         raise typer.Exit
 
 
-UsageError = typer.BadParameter.__mro__[1]
+INTERRUPTED = 130
+"""Exit code of a program that was stopped by Ctrl-C."""
+
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """Wrong use of the command line; typer names it only as the base of this one."""
 
 
@@ -56,16 +59,15 @@ def run(arguments: list[str]) -> int:
     try:
         result = app(arguments, standalone_mode=False)
     except UsageError as wrong:
-        return _end(" ".join(wrong.format_message().split()))  # type: ignore[attr-defined]  # as all of typer's have
+        return _end(_sentence(wrong))
     except (KeyboardInterrupt, typer.Abort):
-        progress.print(
-            "stopped; nothing that was there before has changed, and the same command takes the run up again"
-        )
-        return 130
+        result = INTERRUPTED
     except (ValueError, OSError) as wrong:
         if os.environ.get("VICINAL_DEBUG"):
             raise
         return _end(_sentence(wrong))
+    if result == INTERRUPTED:  # what typer makes of Ctrl-C
+        progress.print("stopped; nothing that was there before has changed, and the same command goes on from here")
     return result if isinstance(result, int) else 0
 
 
@@ -73,7 +75,8 @@ def _sentence(wrong: Exception) -> str:
     """The message of an error in one line."""
     if isinstance(wrong, OSError) and wrong.filename is not None:
         return f"{wrong.filename}: {(wrong.strerror or 'cannot be used').lower()}"
-    return " ".join(str(wrong).split())
+    tell = getattr(wrong, "format_message", wrong.__str__)  # typer's errors of use name the option
+    return " ".join(tell().split())
 
 
 def _end(message: str) -> int:

@@ -215,7 +215,8 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator):  # type: ignore[misc
     def predict(self, X: Any, *, ids: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:
         """The most probable class of each row ``[n]``; see :meth:`NeighborRegressor.predict`."""
         best = self.predict_proba(X, ids=ids, groups=groups).argmax(axis=1)
-        return np.asarray(self.classes_[best])
+        named: np.ndarray[Any, Any] = np.asarray(self.classes_)[best]
+        return named
 
     def _fit_labels(self, y: Any, rows: int) -> Ids:
         values = column_or_1d(y, warn=True)

@@ -96,15 +96,11 @@ def train(
             save_on_train_epoch_end=True,
         )
         trainer = _trainer(settings, folder, [_Record(history), checkpoint])
-        trainer.fit(
-            module,
-            loader(train_rows, settings.batch_size, settings.seed),
-            loader(validation_rows, 256, None),
-            ckpt_path=_last_checkpoint(folder),
-            weights_only=True,
-        )
-        if trainer.interrupted:
-            raise KeyboardInterrupt
+        loaders = loader(train_rows, settings.batch_size, settings.seed), loader(validation_rows, 256, None)
+        try:
+            trainer.fit(module, *loaders, ckpt_path=_last_checkpoint(folder), weights_only=True)
+        except SystemExit as stopped:  # what Lightning makes of Ctrl-C
+            raise KeyboardInterrupt from stopped
         best = torch.load(checkpoint.best_model_path, map_location="cpu", weights_only=True)
         module.cpu().load_state_dict(best["state_dict"], strict=False)
         history.best_epoch = int(best["epoch"])
