@@ -25,10 +25,10 @@ demo: $(READY) ## fit a neighbor model on a real data set, print its table and i
 	$(BIN)/vicinal demo --out demo-model
 
 test: $(READY) ## the tests that every change must pass
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 test-all: $(READY) ## also the slow tests and those of pretrained encoders
-	$(BIN)/python -m pytest -m ""
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ""
 
 lint: $(READY) ## style, types and the one-way imports
 	$(BIN)/ruff check .

@@ -56,7 +56,8 @@ def test_ids_by_name():
     values = [7, 3, 9, 14]
     assert kind_of(values, "user_id").reason == "left out: looks like an id (whole numbers, all different)"
     assert kind_of(values, "Unnamed: 0").kind is None
-    assert kind_of(["kim", "lee", "ann"], "id").kind is None
+    assert kind_of(["kim", "lee", "ann"], "id").reason == "left out: looks like an id by its name (3 different values)"
+    assert kind_of([f"name {k % 38}" for k in range(N)], "row_id").kind is None
     assert kind_of(values, "paid").kind == "number"
     assert kind_of(values, "grid").kind == "number"
 

@@ -51,7 +51,7 @@ def test_a_constant_column_stays_zero_for_any_later_value():
 
 
 def test_huge_and_offset_numbers_are_standardized():
-    for values in ([1e300, -1e300, 5e299], [1e9 + 1, 1e9 + 2, 1e9 + 3]):
+    for values in ([1e300, -1e300, 5e299], [1e-290, 2e-290, 7e-290], [1e9 + 1, 1e9 + 2, 1e9 + 3]):
         found = NumberEncoder("x").fit(frame := pd.DataFrame({"x": values})).prepare(frame).values
         assert found.isfinite().all()
         torch.testing.assert_close(found.std(correction=0), torch.tensor(1.0, dtype=torch.float64))
@@ -89,6 +89,17 @@ def test_bad_cell_is_refused_by_row(cells, sentence):
     encoder = NumberEncoder("x").fit(pd.DataFrame({"x": [1.0, 2.0]}))
     with pytest.raises(ValueError, match=sentence):
         encoder.prepare(pd.DataFrame({"x": cells}, index=["r0", "r1"]))
+
+
+def test_numbers_too_close_to_tell_apart_are_zero():
+    found = NumberEncoder("x").fit(frame := pd.DataFrame({"x": [1e-320, 0.0, 2e-320]})).prepare(frame).values
+    assert found.tolist() == [[0.0]] * 3
+
+
+def test_no_rows_of_any_storage():
+    encoder = NumberEncoder("x").fit(pd.DataFrame({"x": [1.0, None]}))
+    for dtype in (object, float, "Int64", "datetime64[ns]", str):
+        assert encoder.prepare(pd.DataFrame({"x": pd.Series([], dtype=dtype)})).values.shape == (0, 2)
 
 
 def test_all_missing_is_refused():

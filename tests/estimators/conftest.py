@@ -1,8 +1,8 @@
 """Small fitted models that the tests of this folder share; none of them may change one in place."""
 
 import pytest
-from references.tables import QUICK, table
 
+from references.tables import QUICK, table
 from vicinal.estimators import NeighborClassifier, NeighborRegressor
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from references.tables import QUICK, table
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from references.tables import QUICK, table
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, explanation_table
 
 CHECKED = {"max_epochs": 25, "learning_rate": 2e-2, "hidden": (16, 4), "batch_size": 64}
@@ -117,7 +117,7 @@ def test_kneighbors_agrees_with_a_plain_search(regressor, data):
     plain = np.linalg.norm(queries[:, None] - bank, axis=-1)
     np.testing.assert_allclose(distances, np.sort(plain, axis=1)[:, :4], atol=1e-9)
     np.testing.assert_array_equal(ids[:, 0], regressor.bank_.ids[plain.argmin(axis=1)])
-    own, own_ids = regressor.kneighbors(n_neighbors=2)
+    _, own_ids = regressor.kneighbors(n_neighbors=2)
     assert (own_ids != regressor.bank_.ids[:, None]).all()
 
 

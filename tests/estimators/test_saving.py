@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from references.tables import QUICK, table
 
+from references.tables import QUICK, table
 from vicinal.estimators import NeighborRegressor, load_model, save_model
 
 

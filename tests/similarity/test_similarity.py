@@ -5,8 +5,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from references import nona as reference
 
+from references import nona as reference
 from vicinal.core import entries
 from vicinal.similarity import NegativeL2, resolve_similarity
 

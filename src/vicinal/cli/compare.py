@@ -150,7 +150,7 @@ def print_comparison(comparison: Comparison, folder: Path) -> None:
                 f"{cell.seconds:.0f} s",
             ]
         )
-    headings = ["data", "method", "mean +- sd", "against dense", "p", "splits", "time a fit"]
+    headings = ["data", "method", "mean +- sd", "vs dense", "p", "splits", "a fit"]
     print_rows(title, headings, rows)
     if comparison.significance is not None:
         output.print(comparison.significance.sentence, markup=False)

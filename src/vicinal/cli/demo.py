@@ -8,7 +8,7 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_scores, say
+from vicinal.cli.output import print_json, print_scores, say, shows_bar
 from vicinal.estimators import run_demo
 
 
@@ -25,7 +25,7 @@ def demo(
     The data are human valence ratings (-4 to 4) of about 7,500 words and emoticons from the lexicon in the package
     vaderSentiment; nothing is downloaded.
     """
-    result = run_demo(out, seed=seed, say=(lambda line: None) if quiet else say, progress=not quiet)
+    result = run_demo(out, seed=seed, say=(lambda line: None) if quiet else say, progress=shows_bar(quiet=quiet))
     if as_json:
         print_json(result.as_json())
         return

@@ -101,7 +101,7 @@ def print_outcome(outcome: FitOutcome) -> None:
     """What a person reads of a fit."""
     record = outcome.record
     rows = [[c.name, c.kind or "left out", c.encoder, c.reason] for c in record.told_columns]
-    print_rows("Columns", ["column", "taken for", "encoder", "because"], rows)
+    print_rows("Columns", ["column", "taken for", "encoder", "because"], rows, numbers=False)
     sizes = record.split_sizes
     output.print(
         f"{record.task} of {record.target_name} ({outcome.opened.table.reason}): {sizes['train']} rows to train on, "

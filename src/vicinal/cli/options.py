@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from vicinal.cli.output import shows_bar
 from vicinal.core import check_choice, entries
 
 _DATA, _LEARN, _TRAIN, _ALSO = "The table", "What is learned", "Training", "Also"
@@ -133,7 +134,7 @@ def estimator_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
         "simplex": check_method("--simplex", "simplex", given["simplex"]),
         "hidden": parse_sizes(given["hidden"]),
         "max_epochs": given["epochs"],
-        "progress": not given["quiet"],
+        "progress": shows_bar(quiet=given["quiet"]),
     }
     for option, name in (("head", "head"), ("logger", "logger"), ("cache", "cache_dir")):
         if given.get(option) is not None:

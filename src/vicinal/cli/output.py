@@ -4,11 +4,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table as RichTable
 
 out = Console(highlight=False, soft_wrap=True)
 progress = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def shows_bar(*, quiet: bool) -> bool:
+    """Whether progress bars are shown: to a person at a terminal who did not ask for quiet."""
+    return not quiet and progress.is_terminal
 
 
 def say(line: str) -> None:
@@ -31,13 +38,14 @@ def _finite(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def print_rows(title: str, headings: list[str], rows: list[list[str]]) -> None:
-    """A table; all columns but the first are set flush right."""
-    table = RichTable(title=title, title_justify="left", title_style="bold", header_style="bold")
+def print_rows(title: str, headings: list[str], rows: list[list[str]], *, numbers: bool = True) -> None:
+    """A table; with ``numbers`` the columns behind the first are set flush right and never broken."""
+    table = RichTable(title=title, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
     for place, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if place == 0 else "right", overflow="fold")
+        right = numbers and place > 0
+        table.add_column(heading, justify="right" if right else "left", overflow="fold", no_wrap=right)
     for row in rows:
-        table.add_row(*(cell.replace("[", r"\[") for cell in row))
+        table.add_row(*map(escape, row))
     out.print(table)
 
 
@@ -45,9 +53,11 @@ def print_scores(title: str, scores: Mapping[str, Mapping[str, float]]) -> None:
     """Scores of methods, the model first."""
     metrics = list(dict.fromkeys(metric for values in scores.values() for metric in values))
     names = {"mse": "MSE", "mae": "MAE", "r2": "R2", "accuracy": "accuracy", "log_loss": "log loss"}
-    rows = [[method, *(_number(values.get(metric)) for metric in metrics)] for method, values in scores.items()]
+    rows = [[method, *(_number(metric, values.get(metric)) for metric in metrics)] for method, values in scores.items()]
     print_rows(title, ["", *(names.get(metric, metric) for metric in metrics)], rows)
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
+def _number(metric: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3f}" if metric in ("r2", "accuracy") else f"{value:.4g}"

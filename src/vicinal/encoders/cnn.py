@@ -12,66 +12,8 @@ from vicinal.core import check_integer, register
 from vicinal.encoders.base import ColumnEncoder, Features
 from vicinal.encoders.images import prepare_images, to_square
 from vicinal.encoders.inputs import Inputs, RaggedInputs
+from vicinal.encoders.residual import ResidualNet
 from vicinal.encoders.sounds import prepare_log_mel
-
-
-class ResidualBlock(nn.Module):
-    """Two 3x3 convolutions with a way around them; halves height and width.
-
-    Args:
-        width_in: channels of its input.
-        width: channels of its output.
-    """
-
-    def __init__(self, width_in: int, width: int) -> None:
-        super().__init__()
-        self.first = nn.Conv2d(width_in, width, 3, stride=2, padding=1, bias=False)
-        self.first_norm = nn.BatchNorm2d(width)
-        self.second = nn.Conv2d(width, width, 3, padding=1, bias=False)
-        self.second_norm = nn.BatchNorm2d(width)
-        self.around = nn.Conv2d(width_in, width, 1, stride=2, bias=False)
-
-    def forward(self, image: Tensor, mask: Tensor | None) -> Tensor:
-        """``[b, width, h / 2, w / 2]``; ``mask [b, 1, h / 2, 1]`` zeroes what lies behind the end."""
-        hidden: Tensor = self.first_norm(self.first(image)).relu()
-        if mask is not None:
-            hidden = hidden * mask
-        hidden = (self.second_norm(self.second(hidden)) + self.around(image)).relu()
-        return hidden if mask is None else hidden * mask
-
-
-class ResidualNet(nn.Module):
-    """A 5x5 convolution, residual blocks, and the mean over all places.
-
-    With ``lengths`` rows of a batch may end at different heights: what is behind the end changes nothing.
-
-    Args:
-        channels: of the input.
-        widths: channels after the first convolution and after each block.
-    """
-
-    def __init__(self, channels: int, widths: Sequence[int]) -> None:
-        super().__init__()
-        self.stem = nn.Conv2d(channels, widths[0], 5, stride=2, padding=2, bias=False)
-        self.stem_norm = nn.BatchNorm2d(widths[0])
-        self.blocks = nn.ModuleList(map(ResidualBlock, widths[:-1], widths[1:]))
-
-    def forward(self, image: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """``[b, widths[-1]]`` of ``[b, channels, h, w]``."""
-        mask = None
-        if lengths is not None:
-            places = torch.arange(image.shape[2], device=image.device)
-            mask = (places < lengths[:, None])[:, None, :, None].to(image.dtype)  # [b, 1, h, 1]
-            image, mask = image * mask, mask[:, :, ::2]
-        hidden: Tensor = self.stem_norm(self.stem(image)).relu()
-        if mask is not None:
-            hidden = hidden * mask
-        for block in self.blocks:
-            mask = None if mask is None else mask[:, :, ::2]
-            hidden = block(hidden, mask)
-        if mask is None:
-            return hidden.mean(dim=(2, 3))
-        return hidden.mean(dim=3).sum(dim=2) / mask.sum(dim=2)[:, :, 0]
 
 
 @register("encoder", "cnn", "image", "from-scratch")

@@ -115,8 +115,10 @@ def _string_kind(values: list[str], name: str, distinct: set[Any]) -> ColumnKind
         return ColumnKind("number", "text that reads as numbers")
     if all(map(is_date, values)):
         return ColumnKind("number", DATES)
-    unique = len(distinct) == len(values)
-    if unique and len(values) > 2 and (ID_NAME.search(name) or all(map(ID_VALUE.fullmatch, values))):
+    share = len(distinct) / len(values)
+    if len(values) > 2 and share > 0.9 and ID_NAME.search(name):
+        return ColumnKind(None, f"left out: looks like an id by its name ({_count(distinct)})")
+    if len(values) > 2 and share == 1 and all(map(ID_VALUE.fullmatch, values)):
         return ColumnKind(None, "left out: looks like an id (all different)")
     words = sum(len(value.split()) for value in values) / len(values)
     few = len(distinct) <= min(MOST_CATEGORIES, max(2, len(values) // 2))

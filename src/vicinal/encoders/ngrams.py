@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -11,9 +11,9 @@ import scipy.sparse
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer, register
+from vicinal.core import check_between, check_integer, register
 from vicinal.encoders.base import ColumnEncoder, refuse, short
-from vicinal.encoders.hashing import hashed_ngrams
+from vicinal.encoders.hashing import I64, hashed_ngrams
 from vicinal.encoders.inputs import Inputs, RaggedInputs, raw
 
 
@@ -61,23 +61,43 @@ class BagInputs(RaggedInputs):
         return raw(self.values[part]) + raw(self.weights[part])
 
 
+def bags(owner: Tensor, values: Tensor, counts: Tensor, rows: int) -> BagInputs:
+    """Bags of ``rows`` texts, each weighted to length 1.
+
+    Args:
+        owner: ``[m]`` which text, in rising order.
+        values: int32 ``[m]`` which vector.
+        counts: ``[m]`` how often.
+        rows: how many texts.
+    """
+    counts = counts.double()
+    squares = torch.zeros(rows, dtype=torch.float64).index_add_(0, owner, counts.square())
+    offsets = nn.functional.pad(torch.bincount(owner, minlength=rows).cumsum(0), (1, 0))
+    return BagInputs(values, offsets, (counts / squares.sqrt()[owner]).float())
+
+
 @register("encoder", "ngrams", "text", "from-scratch")
 class NgramEncoder(ColumnEncoder):
     """Text as the sum of learned vectors of its hashed character n-grams, words and pairs of words.
 
-    A text is weighted to length 1 (in the sense of its counts), so long and short ones have vectors of like size;
-    an empty one is the zero vector. The hash is fixed: it does not change between runs or machines.
+    Only buckets that at least ``min_rows`` training rows hit get a vector: an n-gram of one row alone can only be
+    learned by heart. A text is weighted to length 1 (in the sense of its counts), so long and short ones have vectors
+    of like size; one without known n-grams is the zero vector. The hash is fixed: it does not change between runs or
+    machines.
 
     Args:
         columns: the column.
         width: length of the vectors.
-        buckets: number of vectors; n-grams that fall in one bucket share its vector.
+        buckets: n-grams that fall in one bucket share its vector.
+        min_rows: how many training rows must hit a bucket for it to count; with fewer rows than 20 all count.
+        dropout: share of a text's n-grams that are left out at each training step, from 0 to below 1.
         sizes: lengths of n-grams in characters, borders of words included.
         pairs: whether two words in a row count as one n-gram more.
         fold_case: whether upper and lower case are the same.
 
     >>> encoder = NgramEncoder("title", width=8, buckets=1000)
-    >>> inputs = encoder.prepare(pd.DataFrame({"title": ["red shoes", ""]}))
+    >>> titles = pd.DataFrame({"title": ["red shoes", ""]})
+    >>> inputs = encoder.fit(titles).prepare(titles)
     >>> encoder(inputs.select(torch.tensor([1, 0]))).shape
     torch.Size([2, 8])
     """
@@ -90,6 +110,8 @@ class NgramEncoder(ColumnEncoder):
         columns: str | Sequence[str],
         width: int = 128,
         buckets: int = 1 << 15,
+        min_rows: int = 2,
+        dropout: float = 0.2,
         sizes: Sequence[int] = (1, 2, 3, 4, 5),
         pairs: bool = True,  # noqa: FBT001, FBT002 a setting by keyword, restored from JSON
         fold_case: bool = True,  # noqa: FBT001, FBT002
@@ -99,10 +121,37 @@ class NgramEncoder(ColumnEncoder):
         self.buckets = check_integer("buckets", buckets)
         self.sizes = [check_integer("sizes", size) for size in sizes]
         self.pairs, self.fold_case = bool(pairs), bool(fold_case)
-        self.table = nn.EmbeddingBag(self.buckets, self.width, mode="sum", include_last_offset=True)
-        # Small, so that n-grams which no training row has say next to nothing. On the valence of 7,000 words
-        # this took a third off the error of torch's deviation of 1.
-        nn.init.normal_(self.table.weight, std=0.02)
+        self.min_rows = check_integer("min_rows", min_rows)
+        self.dropout = check_between("dropout", dropout, 0, 1) if dropout != 0 else 0.0
+        self.slots: Tensor
+        self.register_buffer("slots", torch.full((self.buckets,), -1, dtype=torch.int32))
+        self.table = nn.EmbeddingBag(1, self.width, mode="sum", include_last_offset=True)
+        self._replace_vectors(1)
+
+    def _replace_vectors(self, vectors: int) -> None:
+        """Random vectors in the place, device, dtype and trained state of the old ones.
+
+        Small ones: on the valence of 7,000 words they took a third off the error of deviation 1.
+        """
+        old = self.table.weight
+        drawn = torch.empty(vectors, self.width).normal_(std=0.02).to(old)
+        self.table.weight = nn.Parameter(drawn, requires_grad=old.requires_grad)
+        self.table.num_embeddings = vectors
+
+    def fit(self, frame: pd.DataFrame) -> Self:
+        """Give a new random vector to each bucket that enough of these rows hit; what was prepared before is void."""
+        _, bucket, _ = self._hash(frame)
+        enough = self.min_rows if len(frame) >= 20 else 1
+        kept = np.flatnonzero(np.bincount(bucket, minlength=self.buckets) >= enough)
+        slots = np.full(self.buckets, -1, dtype=np.int32)
+        slots[kept] = np.arange(len(kept))
+        self.slots.copy_(torch.from_numpy(slots))
+        self._replace_vectors(max(1, len(kept)))
+        return self
+
+    def _hash(self, frame: pd.DataFrame) -> tuple[I64, I64, I64]:
+        texts = to_texts(self.cells(frame), self.columns[0])
+        return hashed_ngrams(texts, sizes=self.sizes, pairs=self.pairs, buckets=self.buckets, fold_case=self.fold_case)
 
     @property
     def dim(self) -> int:
@@ -110,29 +159,29 @@ class NgramEncoder(ColumnEncoder):
         return self.width
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> BagInputs:
-        """Hash the n-grams of each text."""
+        """Hash the n-grams of each text, and keep those that have a vector."""
         del root
-        texts = to_texts(self.cells(frame), self.columns[0])
-        offsets, bucket, count = hashed_ngrams(
-            texts, sizes=self.sizes, pairs=self.pairs, buckets=self.buckets, fold_case=self.fold_case
-        )
-        starts, counts = torch.from_numpy(offsets), torch.from_numpy(count).double()
-        owner = torch.repeat_interleave(torch.arange(len(texts)), starts.diff())
-        squares = torch.zeros(len(texts), dtype=torch.float64).index_add_(0, owner, counts.square())
-        weights = (counts / squares.sqrt()[owner]).float()
-        return BagInputs(torch.from_numpy(bucket).int(), starts, weights)
+        offsets, bucket, count = (torch.from_numpy(found) for found in self._hash(frame))
+        slots = self.slots.cpu()[bucket]
+        owner = torch.repeat_interleave(torch.arange(len(frame)), offsets.diff())[slots >= 0]
+        return bags(owner, slots[slots >= 0], count[slots >= 0], len(frame))
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         """``[b, width]``."""
         weights = batch["weights"].to(self.table.weight.dtype)
+        if self.training and self.dropout > 0:
+            weights = nn.functional.dropout(weights, self.dropout)
         found: Tensor = self.table(batch["indices"].long(), batch["offsets"], per_sample_weights=weights)
         return found
 
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> scipy.sparse.csr_matrix:
-        """Counts in buckets, each text scaled to length 1: sparse ``[n, buckets]``."""
-        bags = inputs if isinstance(inputs, BagInputs) else self.prepare(frame)
-        parts = (bags.weights.double().numpy(), bags.values.numpy(), bags.offsets.numpy())
-        return scipy.sparse.csr_matrix(parts, shape=(len(bags), self.buckets))
+        """Counts in all buckets, each text scaled to length 1: sparse ``[n, buckets]``."""
+        del inputs
+        offsets, bucket, count = (torch.from_numpy(found) for found in self._hash(frame))
+        owner = torch.repeat_interleave(torch.arange(len(frame)), offsets.diff())
+        made = bags(owner, bucket.int(), count, len(frame))
+        parts = (made.weights.double().numpy(), made.values.numpy(), made.offsets.numpy())
+        return scipy.sparse.csr_matrix(parts, shape=(len(frame), self.buckets))
 
     def config(self) -> dict[str, Any]:
         """All settings."""
@@ -141,6 +190,9 @@ class NgramEncoder(ColumnEncoder):
             "columns": self.columns,
             "width": self.width,
             "buckets": self.buckets,
+            "vectors": self.table.num_embeddings,
+            "min_rows": self.min_rows,
+            "dropout": self.dropout,
             "sizes": self.sizes,
             "pairs": self.pairs,
             "fold_case": self.fold_case,
@@ -149,4 +201,6 @@ class NgramEncoder(ColumnEncoder):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "NgramEncoder":
         """An encoder of the same shape with random vectors."""
-        return cls(**{key: value for key, value in config.items() if key != "encoder"})
+        made = cls(**{key: value for key, value in config.items() if key not in ("encoder", "vectors")})
+        made._replace_vectors(check_integer("vectors", config["vectors"]))
+        return made

@@ -67,9 +67,9 @@ def standardizer(values: Array) -> tuple[Array, Array]:
     mean = np.nanmean(scaled, axis=0) * largest
     spread = np.nanstd(scaled, axis=0)
     spread[spread < 1e-14] = 0.0
-    with np.errstate(divide="ignore"):
-        factor = np.where(spread > 0, 1.0 / (spread * largest), 0.0)
-    return mean, factor
+    deviation = spread * largest
+    tellable = deviation > 1e-300  # below, the factor would be infinite
+    return mean, np.where(tellable, 1.0 / np.where(tellable, deviation, 1.0), 0.0)
 
 
 @register("encoder", "numbers", "number", "parameter-free")

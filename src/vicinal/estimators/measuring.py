@@ -87,7 +87,7 @@ def untuned_features(model: BankedEstimator, opened: OpenTable, split: Split) ->
     with torch.random.fork_rng():
         torch.manual_seed(0)
         encoder = build_table_encoder(opened.kinds, encoders=model.encoders)
-    encoder.fit(frame.iloc[split.train])
+        encoder.fit(frame.iloc[split.train])
     store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)
     found = []
     for rows in (split.train, split.validation, split.test):

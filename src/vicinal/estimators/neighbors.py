@@ -169,7 +169,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         return low + prediction.double() * (high - low)
 
     def _take_labels(self, y: Any, rows: int) -> Ids:
-        values = column_or_1d(y, dtype=np.float64, warn=True)
+        values: Ids = column_or_1d(y, dtype=np.float64, warn=True)
         _check_length(values, rows)
         _check_finite(values)
         return values

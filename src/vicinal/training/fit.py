@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, TQDMProgressBar
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, RichProgressBar
 
 from vicinal.training.module import NeighborModule
 from vicinal.training.network import NeighborNetwork
@@ -111,7 +111,7 @@ def train(
 def _trainer(settings: TrainingSettings, folder: Path, callbacks: list[Callback]) -> Trainer:
     """Lightning's trainer for ``settings``, with early stopping after the recorder and the checkpoint."""
     stop = EarlyStopping("validation_error", patience=settings.patience, check_finite=True)
-    bar = [TQDMProgressBar(leave=False)] if settings.progress else []
+    bar = [RichProgressBar(console_kwargs={"stderr": True})] if settings.progress else []
     return Trainer(
         accelerator=settings.accelerator,
         devices=settings.devices,

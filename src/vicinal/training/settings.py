@@ -32,7 +32,7 @@ class TrainingSettings:
         accelerator: as Lightning names it: "auto", "cpu", "gpu", "mps".
         devices: how many, or "auto".
         logger: None, or one of "csv", "tensorboard", "wandb", "mlflow".
-        progress: show Lightning's progress bar (on standard error).
+        progress: show Lightning's progress bar, on standard error.
         folder: where checkpoints are kept, so that a killed run resumes; None: a temporary folder.
 
     Raises:

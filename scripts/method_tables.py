@@ -1,0 +1,79 @@
+"""Writes the tables of registered methods into the documentation.
+
+A page holds a pair of marks, ``<!-- methods: similarity -->`` and ``<!-- end of methods -->``, for each table that it
+wants (any kind of ``vicinal.core.KINDS``), or ``<!-- facts: similarity, mask -->`` and ``<!-- end of facts -->`` for
+what the facts declared by those kinds mean. What stands between two marks is written anew from the registry.
+
+Run it after a change of the registry:  python scripts/method_tables.py  (with --check it only looks, and fails
+if a page is out of date).
+"""
+
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from vicinal.core import FACTS, Entry, entries
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+MARKED = re.compile(r"(<!-- (methods|facts): ([a-z, ]+) -->\n).*?(\n<!-- end of \2 -->)", re.DOTALL)
+
+
+def methods_table(kind: str) -> str:
+    """The methods of ``kind``, one a line: name, what it is, declared facts, where from, checked against what."""
+    lines = ["| name | what it is | declared facts | from | checked against |", "| --- | --- | --- | --- | --- |"]
+    lines += [
+        f"| `{found.name}` | {cell(found.summary)} | {', '.join(facts_of([found]))} | {found.paper} "
+        f"| {cell(found.verified)} |"
+        for found in entries(kind)
+    ]
+    return "\n".join(lines)
+
+
+def facts_table(kinds: Iterable[str]) -> str:
+    """What each fact means that a method of ``kinds`` declares."""
+    declared = facts_of(found for kind in kinds for found in entries(kind))
+    return "\n".join(["| fact | means |", "| --- | --- |", *(f"| {fact} | {FACTS[fact]} |" for fact in declared)])
+
+
+def facts_of(methods: Iterable[Entry]) -> list[str]:
+    """The facts that ``methods`` declare, each once, in the order of the registry's list."""
+    declared = {fact for found in methods for fact in found.facts}
+    return [fact for fact in FACTS if fact in declared]
+
+
+def cell(text: str) -> str:
+    """A line of a docstring as a cell: one form of code marks, and no bar that would end the cell."""
+    text = re.sub(r":[a-z]+:`\.?([^`]+)`", r"`\1`", text).replace("``", "`")
+    text = re.sub(r"\$[^$]+\$", lambda formula: formula[0].replace(r"\|", r"\Vert ").replace("|", r"\vert "), text)
+    return text.replace("|", r"\|")
+
+
+def renewed(page: str) -> str:
+    """``page`` with every table between marks written anew."""
+
+    def write(found: re.Match[str]) -> str:
+        start, what, kinds, end = found.groups()
+        names = kinds.split(", ")
+        table = facts_table(names) if what == "facts" else "\n\n".join(map(methods_table, names))
+        return f"{start}\n{table}\n{end}"
+
+    return MARKED.sub(write, page)
+
+
+def main(arguments: list[str]) -> int:
+    """Write the tables; with ``--check`` only say which pages are out of date."""
+    stale = 0
+    for path in sorted(DOCS.rglob("*.md")):
+        page = path.read_text(encoding="utf-8")
+        new = renewed(page)
+        if new != page:
+            stale += 1
+            print(f"{path.relative_to(DOCS.parent)}: {'out of date' if '--check' in arguments else 'written'}")
+            if "--check" not in arguments:
+                path.write_text(new, encoding="utf-8")
+    return int(stale > 0 and "--check" in arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,81 @@
+"""No row learns or predicts from its own label: labels without meaning must stay unpredictable."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import r2_score
+
+from vicinal.cli.app import run
+from vicinal.estimators import NeighborRegressor
+
+UNTRAINED = {"max_epochs": 1, "learning_rate": 1e-12, "hidden": (32, 8)}
+
+
+def words(rows, seed):
+    """Texts and numbers with shuffled labels."""
+    rng = np.random.default_rng(seed)
+    letters = np.array(list("abcdefghijklmnop"))
+    texts = ["".join(rng.choice(letters, 8)) for _ in range(rows)]
+    frame = pd.DataFrame({"word": texts, "size": rng.normal(size=rows)})
+    return frame, rng.permutation(np.linspace(-1, 1, rows))
+
+
+@pytest.mark.parametrize("mask", [None, "s1", "s2", "topk"])
+@pytest.mark.parametrize("similarity", ["l2", "cosine", "squared_l2"])
+def test_random_encoder_with_shuffled_labels_knows_nothing(mask, similarity):
+    frame, labels = words(500, 0)
+    settings = {"columns": {"word": "text"}, "mask": mask, "similarity": similarity, **UNTRAINED}
+    model = NeighborRegressor(**settings).fit(frame.iloc[:400], labels[:400])
+    ids = model.bank_.ids
+    on_training = model.predict(frame.iloc[ids], ids=ids)
+    assert r2_score(labels[ids], on_training) <= 0.05
+    assert r2_score(labels[400:], model.predict(frame.iloc[400:])) <= 0.05
+
+
+def test_a_leak_would_show():
+    """The same figure without ids is far above the bar, so the test above can fail."""
+    frame, labels = words(400, 0)
+    settings = {"columns": {"word": "text"}, "mask": "topk", "n_neighbors": 1, "similarity": "squared_l2", **UNTRAINED}
+    model = NeighborRegressor(**settings).fit(frame, labels)
+    assert r2_score(labels[model.bank_.ids], model.predict(frame.iloc[model.bank_.ids])) > 0.95
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_training_on_shuffled_labels_teaches_nothing(seed):
+    frame, labels = words(700, seed)
+    model = NeighborRegressor(columns={"word": "text"}, max_epochs=15, hidden=(32, 8), patience=15)
+    model.fit(frame.iloc[:500], labels[:500])
+    assert r2_score(labels[500:], model.predict(frame.iloc[500:])) <= 0.05
+
+
+@pytest.fixture
+def doubled(tmp_path):
+    """Every row stands twice, under two ids, with labels that mean nothing."""
+    frame, labels = words(150, 3)
+    frame = frame.assign(label=labels, pair=[f"p{i}" for i in range(len(frame))])
+    twice = pd.concat([frame, frame], ignore_index=True).sample(frac=1, random_state=0, ignore_index=True)
+    twice["name"] = [f"r{i}" for i in range(len(twice))]
+    twice.to_csv(tmp_path / "doubled.csv", index=False)
+    return tmp_path / "doubled.csv"
+
+
+def fit_doubled(path, capsys, *more):
+    import json
+
+    options = ["--target", "label", "--text", "word", "--id", "name", "--mask", "topk", "--similarity", "squared_l2"]
+    options += ["--epochs", "8", "--hidden", "32,8", "--json", "-q", "--out", str(path.parent / "m")]
+    assert run(["fit", str(path), *options, *more]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_doubled_rows_do_not_leak_with_groups(doubled, capsys):
+    found = fit_doubled(doubled, capsys, "--group", "pair")
+    assert found["scores"]["model"]["r2"] <= 0.05
+    assert found["scores"]["k-NN on its embeddings"]["r2"] <= 0.05
+
+
+def test_doubled_rows_are_reported_without_groups(doubled, capsys):
+    found = fit_doubled(doubled, capsys, "--drop", "pair")
+    assert found["scores"]["model"]["r2"] > 0.05, "the copies leak, so the report must say so"
+    assert "group" in found["duplicates"]
+    assert any(word in found["duplicates"] for word in ("copy", "copies", "identical", "same"))
