@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from references.tables import QUICK, table
-from vicinal.estimators import NeighborRegressor, load_model, save_model
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model, save_model
 
 
 def assert_same(found, wanted):
@@ -37,6 +37,13 @@ def test_a_model_comes_back_exactly(regressor, folder):
     assert ours[0].neighbors[0].row["note"] == theirs[0].neighbors[0].row["note"]
     assert loaded.get_params()["hidden"] == regressor.get_params()["hidden"]
     assert loaded.history_.validation_error == regressor.history_.validation_error
+
+
+def test_estimators_save_and_load_themselves(regressor, data, tmp_path):
+    regressor.save(tmp_path / "m")
+    assert_same(NeighborRegressor.load(tmp_path / "m").predict(data[0]), regressor.predict(data[0]))
+    with pytest.raises(ValueError, match=r"^model: expected a NeighborClassifier in .*, got a NeighborRegressor"):
+        NeighborClassifier.load(tmp_path / "m")
 
 
 def test_a_classifier_comes_back_exactly(classifier, tmp_path):

@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,9 +10,9 @@ from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
 from vicinal.cli.output import print_json, print_rows, say
-from vicinal.core import nearest, replace_text
-from vicinal.estimators import Comparison, TableJob, compare_tables, table_columns
-from vicinal.report import write_compare_page
+
+if TYPE_CHECKING:
+    from vicinal.estimators import Comparison
 
 
 @app.command(epilog="Example: vicinal compare houses.csv --target price --splits 10 --heads dense,nona,nona+knn")
@@ -62,6 +62,9 @@ def compare(
     once. Runs are stored as they finish; the same command goes on where it was stopped. The paper's own learning rate
     is --learning-rate 1e-5.
     """
+    from vicinal.estimators import TableJob, compare_tables, table_columns
+    from vicinal.report import write_compare_page
+
     if len(target) not in (1, len(data)):
         raise ValueError(f"--target: expected one column, or one for each of the {len(data)} tables, got {len(target)}")
     parameters = o.estimator_parameters(context.params)
@@ -101,15 +104,19 @@ def _one(column: str | None, data: list[Path]) -> str | None:
 
 
 def _check_named(named: dict[str, Any], columns: list[list[str]]) -> None:
+    from vicinal.core import nearest
+
     known = [name for own in columns for name in own]
     for name, kind in named.items():
         if name not in known:
             raise ValueError(f"--{kind}: expected a column of the data, got {name!r}{nearest(name, known)}")
 
 
-def write_runs(comparison: Comparison, path: Path) -> None:
+def write_runs(comparison: "Comparison", path: Path) -> None:
     """All runs, one line each, as csv."""
     import pandas as pd
+
+    from vicinal.core import replace_text
 
     lines = [
         {"dataset": r.dataset, "split": r.split, "seed": r.seed, "method": r.method, **r.metrics, "seconds": r.seconds}
@@ -118,7 +125,7 @@ def write_runs(comparison: Comparison, path: Path) -> None:
     replace_text(path, pd.DataFrame(lines).to_csv(index=False))
 
 
-def comparison_json(comparison: Comparison) -> dict[str, Any]:
+def comparison_json(comparison: "Comparison") -> dict[str, Any]:
     """What a program reads of a comparison."""
     tests = comparison.significance
     return {
@@ -131,7 +138,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def print_comparison(comparison: Comparison, folder: Path) -> None:
+def print_comparison(comparison: "Comparison", folder: Path) -> None:
     """What a person reads of a comparison."""
     scale, title = (1000, "MSE x 1000 on labels scaled to [0, 1]") if comparison.metric == "mse" else (1, "log loss")
     rows = []

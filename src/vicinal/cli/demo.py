@@ -9,7 +9,6 @@ from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
 from vicinal.cli.output import print_json, print_scores, say, shows_bar
-from vicinal.estimators import run_demo
 
 
 @app.command(epilog="Example: vicinal demo --out demo-model")
@@ -25,6 +24,8 @@ def demo(
     The data are human valence ratings (-4 to 4) of about 7,500 words and emoticons from the lexicon in the package
     vaderSentiment; nothing is downloaded.
     """
+    from vicinal.estimators import run_demo
+
     result = run_demo(out, seed=seed, say=(lambda line: None) if quiet else say, progress=shows_bar(quiet=quiet))
     if as_json:
         print_json(result.as_json())

@@ -1,7 +1,7 @@
 """``vicinal fit``: a table to a model folder."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,8 +9,9 @@ from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
 from vicinal.cli.output import print_json, print_rows, print_scores, say
-from vicinal.core import check_choice
-from vicinal.estimators import FitOutcome, TableJob, fit_table
+
+if TYPE_CHECKING:
+    from vicinal.estimators import FitOutcome
 
 
 @app.command(epilog="Example: vicinal fit houses.csv --target price --image photo --encoder photo=efficientnet-lite0")
@@ -59,6 +60,9 @@ def fit(
     Writes a folder with the model, a model card and report.html. A run that is killed goes on where it was if the same
     command is given again.
     """
+    from vicinal.core import check_choice
+    from vicinal.estimators import TableJob, fit_table
+
     check_choice("--head", head, ("nona", "dense"))
     parameters = o.estimator_parameters(context.params)
     job = TableJob(
@@ -81,7 +85,7 @@ def fit(
         print_outcome(outcome)
 
 
-def outcome_json(outcome: FitOutcome) -> dict[str, Any]:
+def outcome_json(outcome: "FitOutcome") -> dict[str, Any]:
     """What a program reads of a fit."""
     record, columns = outcome.record, outcome.record.told_columns
     return {
@@ -97,7 +101,7 @@ def outcome_json(outcome: FitOutcome) -> dict[str, Any]:
     }
 
 
-def print_outcome(outcome: FitOutcome) -> None:
+def print_outcome(outcome: "FitOutcome") -> None:
     """What a person reads of a fit."""
     record = outcome.record
     rows = [[c.name, c.kind or "left out", c.encoder, c.reason] for c in record.told_columns]

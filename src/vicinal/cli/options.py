@@ -7,7 +7,6 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from vicinal.cli.output import shows_bar
-from vicinal.core import check_choice, entries
 
 _DATA, _LEARN, _TRAIN, _ALSO = "The table", "What is learned", "Training", "Also"
 
@@ -163,10 +162,14 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
 def parse_mask(text: str) -> str | None:
     """Name of a mask, None for "none"."""
+    from vicinal.core import check_choice
+
     check_choice("--mask", text, ("s1", "s2", "topk", "none"))
     return None if text == "none" else text
 
 
 def check_method(option: str, kind: str, name: str) -> str:
     """``name`` if it is a registered method of ``kind``."""
+    from vicinal.core import check_choice, entries
+
     return check_choice(option, name, [found.name for found in entries(kind)])

@@ -1,17 +1,17 @@
 """``vicinal predict``: a model folder and new rows to predictions, with neighbors and intervals."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pandas as pd
 import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
 from vicinal.cli.output import print_json, say
-from vicinal.core import check_between, check_integer, replaced_file
-from vicinal.estimators import predict_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @app.command(epilog="Example: vicinal predict houses-model new.csv --explain 3 --interval 0.9 --out prices.csv")
@@ -30,6 +30,9 @@ def predict(
     quiet: o.Quiet = False,
 ) -> None:
     """Predict new rows, say which rows made each prediction, and how far off it may be."""
+    from vicinal.core import check_between, check_integer
+    from vicinal.estimators import predict_table
+
     check_integer("--explain", explain, low=0)
     if interval is not None:
         check_between("--interval", interval, 0, 1)
@@ -43,8 +46,10 @@ def predict(
         output.print(result.flat().to_csv(index=False), end="", markup=False)
 
 
-def write_table(table: pd.DataFrame, path: Path) -> None:
+def write_table(table: "pd.DataFrame", path: Path) -> None:
     """Write ``table`` in the form that the name of the file asks for, whole or not at all."""
+    from vicinal.core import replaced_file
+
     writers: dict[str, Any] = {
         ".csv": lambda aside: table.to_csv(aside, index=False),
         ".tsv": lambda aside: table.to_csv(aside, index=False, sep="\t"),

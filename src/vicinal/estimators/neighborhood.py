@@ -1,6 +1,7 @@
 """What can be done with a fitted bank: neighbors, explanations, adding and forgetting rows."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,26 @@ from vicinal.similarity import resolve_similarity
 
 class BankedEstimator(NeighborEstimator):
     """The part of the neighbor estimators that reads and changes the bank."""
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted estimator as a folder, whole or not at all: see :func:`vicinal.estimators.save_model`."""
+        from vicinal.estimators.saving import save_model
+
+        save_model(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """The estimator saved in ``folder``: see :func:`vicinal.estimators.load_model`.
+
+        Raises:
+            ValueError: if the folder is not whole, is newer, or holds another kind of estimator.
+        """
+        from vicinal.estimators.saving import load_model
+
+        model = load_model(folder)
+        if not isinstance(model, cls):
+            raise ValueError(f"model: expected a {cls.__name__} in {folder}, got a {type(model).__name__}")
+        return model
 
     def kneighbors(
         self,
