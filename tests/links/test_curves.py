@@ -165,6 +165,24 @@ def test_huge_scores_give_no_nan(entry, dtype):
     assert not bool(gradient.isnan().any())
 
 
+@pytest.mark.parametrize("entry", entries("link"), ids=lambda e: e.name)
+def test_divergence_of_huge_scores(entry):
+    link = entry.make()
+    sizes = torch.tensor([0.0, 1e-3, 1.0, 3.0, 30.0, 80.0, 100.0, 1e3, 1e4])
+    z = torch.cat([-sizes[1:], sizes])
+    z = z[(z > link.domain[0]) & (z < link.domain[1])]
+    a, b = torch.cartesian_prod(z, z).unbind(-1)
+    value, exact = link.divergence(a, b), link.divergence(a.double(), b.double())
+    finite = exact < 1e37
+    for s in (a, b):
+        finite &= (link(s.double()).abs() < 1e37) & (link.primitive(s.double()).abs() < 1e37)
+    assert bool(finite.any())
+    assert bool((value[finite] >= 0).all())
+    sizes = link.primitive(a.double()).abs() + link.primitive(b.double()).abs() + ((a - b) * link(b)).double().abs()
+    error = (value.double() - exact).abs()[finite]
+    assert bool((error <= 1e-6 * sizes[finite] + 1e-3 * exact[finite] + 1e-30).all())
+
+
 def test_regions_hold():
     for entry in entries("link"):
         curve = entry.make()

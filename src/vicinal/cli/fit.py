@@ -60,10 +60,9 @@ def fit(
     Writes a folder with the model, a model card and report.html. A run that is killed goes on where it was if the same
     command is given again.
     """
-    from vicinal.core import check_choice
     from vicinal.estimators import TableJob, fit_table
 
-    check_choice("--head", head, ("nona", "dense"))
+    o.check_method("--head", "head", head)
     parameters = o.estimator_parameters(context.params)
     job = TableJob(
         source=data,

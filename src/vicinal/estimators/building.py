@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vicinal.core import check_choice, check_integer, check_number
+from vicinal.core import check_choice, check_integer, check_number, entries
 from vicinal.encoders import Projector
 from vicinal.heads import NONA, Dense
 from vicinal.masks import SoftStep, TopK
@@ -33,7 +33,7 @@ def make_head(settings: dict[str, Any], dim: int, start: torch.Tensor) -> nn.Mod
         dim: width of the embeddings.
         start: mean label ``[]``, or log of the class shares ``[K]``: where the bias of a dense head starts.
     """
-    check_choice("head", settings["head"], ("nona", "dense"))
+    check_choice("head", settings["head"], [found.name for found in entries("head")])
     if settings["head"] == "nona":
         head: nn.Module = NONA(settings["similarity"], make_mask(settings, dim), settings["simplex"])
         return head

@@ -93,7 +93,7 @@ def _cells(row: dict[str, Any], kinds: dict[str, Any], root: Path | None) -> dic
             if isinstance(content, str):
                 path = Path(content) if root is None else root / content
                 content = path.read_bytes() if path.is_file() else content
-            small = thumbnail(bytes(content)) if isinstance(content, bytes | bytearray) else None
+            small = thumbnail(bytes(content), 320) if isinstance(content, bytes | bytearray) else None
             shown[name] = small if small is not None else str(cell)[:80]
         elif isinstance(content, bytes | bytearray):
             shown[name] = f"({len(content)} bytes)"

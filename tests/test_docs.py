@@ -1,0 +1,198 @@
+"""The documentation is true: its Python runs, its commands exist, its sentences are what is said, its tables are new."""
+
+import io
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer.main
+from PIL import Image
+
+from vicinal.cli.app import app, run
+from vicinal.estimators import NeighborRegressor, save_model
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCED = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+if not PAGES[0].is_file():  # the tests may be run from a wheel's neighborhood
+    pytest.skip("the documentation is not beside the tests", allow_module_level=True)
+
+
+def blocks(page, language):
+    return [code for found, code in FENCED.findall(page.read_text(encoding="utf-8")) if found == language]
+
+
+def commands(page):
+    """Command lines of the program in a page, as lists of arguments."""
+    lines = "".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
+    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("vicinal ")]
+
+
+with_python = pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
+with_commands = pytest.mark.parametrize("page", [p for p in PAGES if commands(p)], ids=lambda p: p.name)
+
+
+@with_python
+def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
+    if "lexicon" in page.read_text(encoding="utf-8"):
+        pytest.importorskip("vaderSentiment", reason="the demo's words are in an optional package")
+    monkeypatch.chdir(tmp_path)
+    # As a reader's interpreter would have it: the warnings of other packages are not errors there.
+    names = {"__name__": page.stem}
+    for number, code in enumerate(blocks(page, "python"), start=1):
+        exec(compile(code, f"{page.name}, Python block {number}", "exec"), names)
+
+
+@with_commands
+def test_commands_and_their_options_exist(page, capsys):
+    run(["--version"])  # adds the commands to the app
+    capsys.readouterr()
+    program = typer.main.get_command(app)
+    for arguments in commands(page):
+        if arguments[0].startswith("-"):
+            continue
+        verb = program.commands[arguments[0]]
+        known = {option for parameter in verb.params for option in parameter.opts}
+        unknown = [word.partition("=")[0] for word in arguments if word.startswith("-")]
+        assert set(unknown) <= {*known, "--help"}, arguments
+
+
+@pytest.mark.slow
+def test_commands_of_the_guide_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    guide = ROOT / "docs" / "guide.md"
+    exec(blocks(guide, "python")[0], {})
+    mine = [line for line in commands(guide) if any(word.startswith("diabetes") for word in line)]
+    assert {line[0] for line in mine} == {"fit", "predict", "compare"}
+    for arguments in mine:
+        assert run([*arguments, "-q"]) == 0, capsys.readouterr().err
+
+
+def test_tables_of_methods_are_up_to_date():
+    """If this fails: python scripts/method_tables.py."""
+    script = runpy.run_path(str(ROOT / "scripts" / "method_tables.py"))
+    marked = 0
+    for page in (ROOT / "docs").rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        marked += len(re.findall("<!-- (?:methods|facts): ", text))
+        assert script["renewed"](text) == text, page.name
+    assert marked >= 6
+
+
+def test_pictures_are_there_and_small():
+    for page in PAGES:
+        for picture in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+            assert "://" not in picture
+            assert 0 < (page.parent / picture).stat().st_size < 250_000, picture
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert f": {page.relative_to(ROOT / 'docs').as_posix()}\n" in navigation
+
+
+def jpeg():
+    buffer = io.BytesIO()
+    Image.effect_noise((256, 256), 80).convert("RGB").save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+def bomb():
+    buffer = io.BytesIO()
+    Image.new("1", (30_000, 30_000)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def good(rows=30):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "house": [f"h{i}" for i in range(rows)],
+            "rooms": rng.uniform(1, 9, rows).round(1),
+            "street": "Main Street",
+            "price": rng.uniform(100, 900, rows).round(2),
+        }
+    )
+
+
+def photos(odd):
+    return good().assign(photo=["house.jpg"] * 4 + [odd] + ["house.jpg"] * 25)
+
+
+def changed(column, row, value):
+    frame = good().astype({column: object})
+    frame.loc[row, column] = value
+    return frame
+
+
+WRONG = {
+    "a target that is not there": (good(), ["--target", "prise"]),
+    "a target that is not a number": (changed("price", 17, "unknown"), []),
+    "an infinite feature": (changed("rooms", 5, "inf"), []),
+    "too few rows": (good(9), []),
+    "a target that does not vary": (good().assign(price=3.5), []),
+    "an id that stands twice": (changed("house", 3, "h1"), ["--id", "house"]),
+    "a group that spans everything": (good(), ["--group", "street"]),
+    "an unknown column": (good(), ["--number", "room"]),
+    "an unknown setting": (good(), ["--similarity", "cosin"]),
+    "an image that is not there": (photos("gone.jpg"), ["--image", "photo"]),
+    "an image that is cut short": (photos("cut.jpg"), ["--image", "photo"]),
+    "a file that is no image": (photos("note.jpg"), ["--image", "photo"]),
+    "an image that unpacks to very much": (photos("bomb.png"), ["--image", "photo"]),
+    "an image outside the data folder": (photos("../secret.jpg"), ["--image", "photo"]),
+    "a folder with other files": (good(), ["--out", "thesis"]),
+}
+
+
+@pytest.fixture(scope="module")
+def media(tmp_path_factory):
+    """Files that the wrong inputs name."""
+    folder = tmp_path_factory.mktemp("data") / "data"
+    (folder / "thesis").mkdir(parents=True)
+    (folder / "thesis" / "chapter1.txt").write_text("years of work")
+    whole = jpeg()
+    for name, content in (("house.jpg", whole), ("cut.jpg", whole[:700]), ("note.jpg", b"a note"), ("bomb.png", bomb())):
+        (folder / name).write_bytes(content)
+    (folder.parent / "secret.jpg").write_bytes(whole)
+    return folder
+
+
+def said(arguments, capsys):
+    """The sentence that a command ends with."""
+    assert run([*arguments, "-q"]) == 2
+    return capsys.readouterr().err.removeprefix("error: ").strip()
+
+
+def told_in_the_guide(case, sentence, folder):
+    shown = sentence.replace(str(folder), "data").replace("|", r"\|")
+    assert f"| {case} | {shown} |" in (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_sentences_on_wrong_input_are_those_of_the_guide(case, media, monkeypatch, capsys):
+    frame, options = WRONG[case]
+    monkeypatch.chdir(media)
+    frame.to_csv("houses.csv", index=False)
+    target = [] if "--target" in options else ["--target", "price"]
+    told_in_the_guide(case, said(["fit", "houses.csv", *target, *options], capsys), media)
+
+
+def test_sentences_on_wrong_models_are_those_of_the_guide(media, monkeypatch, capsys):
+    monkeypatch.chdir(media)
+    frame = good()
+    save_model(NeighborRegressor(max_epochs=1, hidden=(8, 4)).fit(frame[["rooms"]], frame["price"]), "model")
+    frame.rename(columns={"rooms": "room"}).to_csv("new.csv", index=False)
+    told_in_the_guide("a column missing in predict", said(["predict", "model", "new.csv"], capsys), media)
+    frame.to_csv("new.csv", index=False)
+    asked = ["predict", "model", "new.csv", "--interval", "0.99"]
+    told_in_the_guide("more coverage than the held-out rows allow", said(asked, capsys), media)
+    (media / "model" / "config.json").write_text("{}")
+    sentence = said(["predict", "model", "new.csv"], capsys)
+    found = re.sub(r"checksum \w{12}", "checksum 3f1c0d9a7be2", sentence).replace("got 44136fa355b3", "got 44136fa355b3")
+    told_in_the_guide("a model file that was torn or edited", found, media)
