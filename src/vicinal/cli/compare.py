@@ -41,6 +41,7 @@ def compare(
     mask: o.Mask = "s2",
     mask_parameters: o.MaskParameters = "pointwise",
     simplex: o.Simplex = "softmax",
+    loss: o.Loss = None,
     hidden: o.Hidden = "200,25",
     dropout: o.Dropout = 0.0,
     epochs: o.Epochs = 200,

@@ -63,6 +63,13 @@ MaskParameters: TypeAlias = Annotated[
     str, typer.Option(help="Of s1 and s2: pointwise or global.", rich_help_panel=_LEARN)
 ]
 Simplex: TypeAlias = Annotated[str, typer.Option(help="softmax, sparsemax or entmax15.", rich_help_panel=_LEARN)]
+Loss: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="What is trained by, in label units: matching:sigmoid(scale=2,shift=0.7); default: squared error.",
+        rich_help_panel=_LEARN,
+    ),
+]
 Hidden: TypeAlias = Annotated[
     str, typer.Option(help="Sizes of the projector's layers; the last is the embedding.", rich_help_panel=_LEARN)
 ]
@@ -135,7 +142,7 @@ def estimator_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
         "max_epochs": given["epochs"],
         "progress": shows_bar(quiet=given["quiet"]),
     }
-    for option, name in (("head", "head"), ("logger", "logger"), ("cache", "cache_dir")):
+    for option, name in (("head", "head"), ("loss", "loss"), ("logger", "logger"), ("cache", "cache_dir")):
         if given.get(option) is not None:
             parameters[name] = given[option]
     return parameters

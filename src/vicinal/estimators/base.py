@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
 from vicinal.estimators.bank import Bank, Ids, as_ids, check_unique
-from vicinal.estimators.building import make_network, training_settings
+from vicinal.estimators.building import make_criterion, make_network, training_settings
 from vicinal.estimators.inputs import HeldOut, as_frame, check_rows, hold_out, kinds_of
 from vicinal.training import NeighborNetwork, Rows, RowSubset, TrainingHistory, train
 
@@ -41,6 +41,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         mask_parameters: str = "pointwise",
         mask_extent: str = "admissible",
         simplex: str = "softmax",
+        loss: Any = None,
         n_neighbors: int = 5,
         columns: Mapping[str, Kind] | None = None,
         encoders: Mapping[str, str] | None = None,
@@ -69,6 +70,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self.mask_parameters = mask_parameters
         self.mask_extent = mask_extent
         self.simplex = simplex
+        self.loss = loss
         self.n_neighbors = n_neighbors
         self.columns = columns
         self.encoders = encoders
@@ -143,7 +145,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             parts.append(
                 Rows(RowSubset(inputs, rows), scaled[rows].float(), rows, None if codes is None else codes[rows])
             )
-        self.history_ = train(network, parts[0], parts[1], training_settings(settings, seed))
+        criterion = make_criterion(settings, getattr(self, "label_range_", None))
+        self.history_ = train(network, parts[0], parts[1], training_settings(settings, seed), criterion)
         network.projector.double()
         network.head.double()
         self.network_ = network.eval()

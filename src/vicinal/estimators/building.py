@@ -1,5 +1,6 @@
 """From an estimator's settings to the parts of its network."""
 
+import copy
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from torch import nn
 from vicinal.core import check_choice, check_integer, check_number, entries
 from vicinal.encoders import Projector
 from vicinal.heads import NONA, Dense
+from vicinal.losses import parse
 from vicinal.masks import SoftStep, TopK
 from vicinal.training import NeighborNetwork, TrainingSettings
 
@@ -40,6 +42,38 @@ def make_head(settings: dict[str, Any], dim: int, start: torch.Tensor) -> nn.Mod
     if start.ndim == 0:
         return Dense(dim, bias=start)
     return Dense(dim, outputs=len(start), activation="softmax", bias=start)
+
+
+class InLabelUnits(nn.Module):
+    """A loss of labels in their own units, for predictions and labels that training has scaled to [0, 1]."""
+
+    def __init__(self, loss: nn.Module, low: float, high: float) -> None:
+        super().__init__()
+        self.loss, self.low, self.high = loss, low, high
+
+    def forward(self, prediction: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """``[]`` from ``[b]`` and ``[b]``."""
+        width = self.high - self.low
+        value: torch.Tensor = self.loss(self.low + width * prediction, self.low + width * labels)
+        return value
+
+
+def make_criterion(settings: dict[str, Any], label_range: tuple[float, float] | None) -> nn.Module | None:
+    """What ``loss`` names: None for the default, text as ``vicinal.losses.parse`` reads it, or a module.
+
+    Args:
+        settings: the estimator's parameters.
+        label_range: lowest and highest training label of a regression; its loss sees labels in their own units. None
+            for classes: the loss sees probabilities and one-hot labels ``[b, K]``.
+    """
+    loss = settings["loss"]
+    if loss is None:
+        return None
+    if isinstance(loss, str):
+        loss = parse(loss)
+    if not isinstance(loss, nn.Module):
+        raise TypeError(f"loss: expected None, text such as 'matching:sigmoid', or a module, got {loss!r}")
+    return loss if label_range is None else InLabelUnits(copy.deepcopy(loss), *label_range)
 
 
 def make_network(settings: dict[str, Any], encoder: nn.Module, dim: int, start: torch.Tensor) -> NeighborNetwork:

@@ -92,6 +92,7 @@ def _record(
 ) -> FitRecord:
     table = opened.table
     loss = "mse" if table.task == "regression" else "log_loss"
+    loss = loss if model.loss is None else "loss"
     labels = model.bank_.labels.numpy()
     classes = [] if table.classes is None else [str(name) for name in model.classes_]
     encoders = {column: part.encoder for part in model.table_encoder.describe() for column in part.columns}

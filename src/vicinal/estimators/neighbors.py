@@ -44,6 +44,9 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         mask_parameters: "pointwise" or "global", see :class:`vicinal.masks.SoftStep`.
         mask_extent: "admissible" or "all".
         simplex: "softmax", "sparsemax" or "entmax15".
+        loss: what is trained and stopped by: None (squared error; log-loss for classes), text such as
+            "matching:sigmoid(scale=2,shift=0.7)" (see :func:`vicinal.losses.parse`), or a module
+            ``loss(prediction, label)``. It sees labels in their own units; probabilities and one-hot labels of classes.
         n_neighbors: default of :meth:`kneighbors`, and k of the mask "topk".
         columns: kind of a column ("number", "category", "text", "image", "audio", "vector") where it should not be
             found out; for DataFrames.

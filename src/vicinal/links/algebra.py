@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from vicinal.links.base import Curve, Setting, check_setting, number, read
+from vicinal.links.base import Curve
+from vicinal.links.settings import Setting, check_setting, number, read
 
 
 class Sum(Curve):

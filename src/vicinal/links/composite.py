@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from vicinal.core import check_between
 from vicinal.links.base import Curve
-from vicinal.links.low_norms import _sigmoid_divergence
+from vicinal.links.low_norms import sigmoid_divergence
 from vicinal.links.numerics import exp_excess, widen
 
 
@@ -61,7 +61,7 @@ class CompositeSigmoid(Curve):
         inner = self.scaling._divergence(a, b)
         logit_a, logit_b = self._logit(a), self._logit(b)
         step = (inner + (a - b) * self.scaling(b)) / self.gamma  # logit_a - logit_b without cancellation
-        return self.gamma * _sigmoid_divergence(step, logit_a, logit_b) + torch.sigmoid(logit_b) * inner
+        return self.gamma * sigmoid_divergence(step, logit_a, logit_b) + torch.sigmoid(logit_b) * inner
 
     def extra_repr(self) -> str:
         """Temperature, for ``repr``."""
@@ -69,9 +69,8 @@ class CompositeSigmoid(Curve):
 
 
 class _Side(NamedTuple):
-    """A block of scores under the softmax: q ``[n, K]``, its link q p ``[n, K]``, ln of the mass ``[n, 1]``."""
+    """A block of scores under the softmax: the link q p ``[n, K]``, ln of the mass ``[n, 1]``."""
 
-    q: Tensor
     link: Tensor
     log_mass: Tensor
 
@@ -130,13 +129,13 @@ class CompositeSoftmax(nn.Module):
     def probabilities(self, z: Tensor, valid: Tensor | None = None) -> Tensor:
         """p, ``[..., K]``; rows sum to 1 (with a bias, to less). A row without valid classes is 0."""
         logits, _ = self._logits(widen(z), valid)
-        peak = logits.detach().amax(-1, keepdim=True)
-        peak = torch.where(peak.isfinite(), peak, 0.0)
+        if valid is not None:
+            some = valid.any(-1, keepdim=True)
+            logits = torch.where(some, logits, 0.0)
+        p = logits.softmax(-1)  # [..., K]
         if self.bias:
-            peak = peak.clamp(min=math.log(self.bias))
-        mass = (logits - peak).exp()  # [..., K]
-        total = mass.sum(-1, keepdim=True) + self.bias * (-peak).exp()
-        return mass / total.clamp(min=torch.finfo(total.dtype).tiny)
+            p = p * torch.sigmoid(logits.logsumexp(-1, keepdim=True) - math.log(self.bias))
+        return p if valid is None else torch.where(valid, p, 0.0)
 
     def forward(self, z: Tensor, valid: Tensor | None = None) -> Tensor:
         """The link q p, ``[..., K]``; 0 for classes left out."""
@@ -192,14 +191,12 @@ class CompositeSoftmax(nn.Module):
     def _side(self, z: Tensor) -> _Side:
         q, primitive = self.scaling.both(z)
         logits = primitive / self.gamma if self.gamma != 1 else primitive
-        peak = logits.amax(-1, keepdim=True)
+        p = logits.softmax(-1)
+        log_mass = logits.amax(-1, keepdim=True) - p.amax(-1, keepdim=True).log_()  # [n, 1]
         if self.bias:
-            peak = peak.clamp(min=math.log(self.bias))
-        mass = (logits - peak).exp_()
-        total = mass.sum(-1, keepdim=True)
-        if self.bias:
-            total = total + self.bias * (-peak).exp()
-        return _Side(q, mass.mul_(q).div_(total), total.log_().add_(peak))
+            beyond = log_mass - math.log(self.bias)
+            p, log_mass = p.mul_(torch.sigmoid(beyond)), log_mass - nn.functional.logsigmoid(beyond)
+        return _Side(p.mul_(q), log_mass)
 
     def block(self, a: Tensor, b: Tensor, difference: Tensor) -> Tensor:
         """Divergence of a block of rows ``[n, K]``, all valid; h(a) - h(b) goes into ``difference [n, K]``."""

@@ -7,7 +7,8 @@ from typing import Literal
 from vicinal.core import check_between, check_choice, check_number
 from vicinal.links.base import Curve
 from vicinal.links.high_norms import Sinh
-from vicinal.links.low_norms import Arcsinh, HuberGrad, Identity
+from vicinal.links.kinked import HuberGrad
+from vicinal.links.low_norms import Arcsinh, Identity
 from vicinal.links.one_sided import AntiExp, Exp
 
 Region = Literal["high", "low", "low_norm", "high_norm"]

@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between
-from vicinal.links.base import Region, Setting, Shaped, enlist
-from vicinal.links.numerics import exp_excess
+from vicinal.links.base import Region
+from vicinal.links.numerics import exp_divergence
+from vicinal.links.settings import Setting
+from vicinal.links.shaped import Shaped, enlist
 
 
 @enlist("sinh")
@@ -35,7 +37,7 @@ class Sinh(Shaped):
         return torch.sign(p) * torch.log1p(size + size * size / (1 + (1 + size * size).sqrt()))
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return (xb.exp() * exp_excess(delta) + (-xb).exp() * exp_excess(-delta)) / 2
+        return (exp_divergence(delta, xa, xb) + exp_divergence(-delta, -xa, -xb)) / 2
 
     def both(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """``(h(z), H(z))`` from one exponential less."""

@@ -8,8 +8,10 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, softplus
 
 from vicinal.core import check_integer
-from vicinal.links.base import Curve, Positive, Shaped, number
-from vicinal.links.low_norms import _sigmoid_divergence
+from vicinal.links.base import Curve
+from vicinal.links.low_norms import sigmoid_divergence
+from vicinal.links.settings import Positive, number
+from vicinal.links.shaped import Shaped
 
 
 class MonotoneNet(Curve):
@@ -63,7 +65,7 @@ class MonotoneNet(Curve):
     def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
         (xa, scale, weight), (xb, _, _) = self._units(a), self._units(b)
         step = scale * (a - b)[..., None]
-        return self.log_slope.exp() * (a - b) ** 2 / 2 + (weight / scale * _sigmoid_divergence(step, xa, xb)).sum(-1)
+        return self.log_slope.exp() * (a - b) ** 2 / 2 + (weight / scale * sigmoid_divergence(step, xa, xb)).sum(-1)
 
     def extra_repr(self) -> str:
         """Size, for ``repr``."""

@@ -1,15 +1,14 @@
 """Links that are steepest at 0 (or at ``shift``) and flatten away from it: losses sensitive to small scores."""
 
 import math
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from vicinal.core import check_between
-from vicinal.links.base import Setting, Shaped, enlist, read, replace_close
-from vicinal.links.numerics import Real, log1p_excess, widen
+from vicinal.links.numerics import log1p_excess, widen
+from vicinal.links.settings import read
+from vicinal.links.shaped import Shaped, enlist, replace_close
 
 
 @enlist("identity")
@@ -63,33 +62,37 @@ class Sigmoid(Shaped):
         return p.log() - torch.log1p(-p)
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return _sigmoid_divergence(delta, xa, xb)
+        return sigmoid_divergence(delta, xa, xb)
 
     def pair(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """``(divergence(a, b), h(a) - h(b))``, sharing the sigmoids."""
+        """``(divergence(a, b), h(a) - h(b))``, sharing what both need."""
         scale, amplitude = read(self.scale), read(self.amplitude)
         xa, xb = self._inner(a), self._inner(b)
-        pa, pb = torch.sigmoid(xa), torch.sigmoid(xb)
-        delta = scale * (widen(a) - widen(b)) if scale != 1 else widen(a) - widen(b)
-        value = _sigmoid_divergence(delta, xa, xb)
-        factor = amplitude / scale
-        return (value if factor == 1 else factor * value).to(a.dtype), (
-            pa - pb if amplitude == 1 else amplitude * pa - amplitude * pb
-        ).to(a.dtype)
+        delta = widen(a) - widen(b)
+        value = sigmoid_divergence(delta if scale == 1 else scale * delta, xa, xb)
+        pa, pb, factor = torch.sigmoid(xa), torch.sigmoid(xb), amplitude / scale
+        rise = pa - pb if amplitude == 1 else amplitude * pa - amplitude * pb
+        return (value if factor == 1 else factor * value).to(a.dtype), rise.to(a.dtype)
 
 
-def _sigmoid_divergence(delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-    """Divergence of ln(1 + e^x): Bernoulli KL. Turned so that the target is <= 0, where e^x loses nothing."""
-    turn = torch.sign(-xb) + (xb == 0)
-    base, step = -xb.abs(), turn * delta
+def sigmoid_divergence(delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+    r"""Divergence of ln(1 + e^x), the KL of two coins: $\ln(1+p(e^\delta-1))-p\delta$ with p the target's sigmoid.
+
+    Turned so that the target is <= 0, where p loses nothing.
+    """
+    base, step = -xb.abs(), torch.where(xb > 0, -delta, delta)
     low = torch.sigmoid(base)
-    far = -logsigmoid(-(base + step)) + logsigmoid(-base) - step * low
-    far = far.clamp_(min=0) if not far.requires_grad else far.clamp(min=0)
+    far = torch.log1p(low * torch.expm1(step.clamp(max=30.0))) - step * low
+    far = far.clamp(min=0)
+    long = step > 30
+    if bool(long.any()):
+        far = torch.where(long, -logsigmoid(-(base + step)) + logsigmoid(-base) - step * low, far)
+    return replace_close(far, _sigmoid_slope, step, base, 0.05, near=0.0)
 
-    def slope(x: Tensor) -> Tensor:
-        return torch.sigmoid(x) * torch.sigmoid(-x)
 
-    return replace_close(far, slope, step, base, 0.4, near=0.125)
+def _sigmoid_slope(x: Tensor) -> Tensor:
+    p = torch.sigmoid(x)  # x is at most a little above 0 here, so 1 - p loses nothing
+    return p - p * p
 
 
 @enlist("tanh")
@@ -116,7 +119,7 @@ class Tanh(Shaped):
         return p.atanh()
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return _sigmoid_divergence(2 * delta, 2 * xa, 2 * xb)
+        return sigmoid_divergence(2 * delta, 2 * xa, 2 * xb)
 
 
 @enlist("arctan")
@@ -194,136 +197,6 @@ class SignedLog1p(Shaped):
 
     def _reach(self, x: Tensor) -> Tensor:
         return x.abs()
-
-
-def ramp_divergence(a: Tensor, b: Tensor, low: Real, high: Real) -> Tensor:
-    """Divergence of the link that is flat below ``low``, rises with slope 1 up to ``high`` and is flat above."""
-    inside_a, inside_b = _clip(a, low, high), _clip(b, low, high)
-    rise = inside_a - inside_b
-    return rise * (rise / 2 + (a - inside_a))
-
-
-def _clip(z: Tensor, low: Real, high: Real) -> Tensor:
-    low_tensor, high_tensor = torch.as_tensor(low, dtype=z.dtype), torch.as_tensor(high, dtype=z.dtype)
-    return torch.minimum(torch.maximum(z, low_tensor.to(z.device)), high_tensor.to(z.device))
-
-
-@enlist("huber_grad")
-class HuberGrad(Shaped):
-    r"""$f(x)=\min(\max(x,-\delta),\delta)$, the gradient of Huber's function.
-
-    Args:
-        delta: > 0, where it turns flat.
-        scale: see :class:`Shaped`.
-        shift: see :class:`Shaped`.
-        amplitude: see :class:`Shaped`.
-    """
-
-    is_bounded = True
-    is_invertible = False
-    is_odd = True
-    region = "low-norms"
-
-    def __init__(
-        self, delta: float = 1.0, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0
-    ) -> None:
-        super().__init__(scale, shift, amplitude)
-        self.delta = check_between("delta", delta, 0, math.inf)
-
-    def _value(self, x: Tensor) -> Tensor:
-        return x.clamp(-self.delta, self.delta)
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        inside = x.clamp(-self.delta, self.delta)
-        return inside * (x - inside / 2)
-
-    def _slope(self, x: Tensor) -> Tensor:
-        return (x.abs() <= self.delta).to(x.dtype)
-
-    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return ramp_divergence(xa, xb, -self.delta, self.delta)
-
-    def _extra(self) -> Iterator[tuple[str, object]]:
-        yield "delta", self.delta
-
-
-@enlist("smelu_grad")
-class SmeLUGrad(Shaped):
-    r"""$f(x)=\min(\max(\tfrac{x+c}{2c},0),1)$, the gradient of SmeLU; as a scaling its primitive clips low scores.
-
-    Args:
-        c: > 0, half the width of the rise.
-        scale: see :class:`Shaped`.
-        shift: see :class:`Shaped`.
-        amplitude: see :class:`Shaped`.
-    """
-
-    is_bounded = True
-    is_invertible = False
-    region = "low-norms"
-
-    def __init__(self, c: float = 1.0, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0) -> None:
-        super().__init__(scale, shift, amplitude)
-        self.c = check_between("c", c, 0, math.inf)
-
-    def _value(self, x: Tensor) -> Tensor:
-        return ((x + self.c) / (2 * self.c)).clamp(0, 1)
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        inside = x.clamp(-self.c, self.c)
-        return (inside + self.c) ** 2 / (4 * self.c) + (x - self.c).clamp(min=0)
-
-    def _slope(self, x: Tensor) -> Tensor:
-        return (x.abs() <= self.c).to(x.dtype) / (2 * self.c)
-
-    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return ramp_divergence(xa, xb, -self.c, self.c) / (2 * self.c)
-
-    def _extra(self) -> Iterator[tuple[str, object]]:
-        yield "c", self.c
-
-
-@enlist("step")
-class Step(Shaped):
-    r"""$f(x)=1$ for $x>0$, else 0, with $F=\max(x,0)$: all that counts is the side of ``shift``."""
-
-    is_bounded = True
-    is_invertible = False
-    region = "low-norms"
-
-    def _value(self, x: Tensor) -> Tensor:
-        return (x > 0).to(x.dtype)
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        return x.clamp(min=0)
-
-    def _slope(self, x: Tensor) -> Tensor:
-        return torch.zeros_like(x)
-
-    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return xa * (self._value(xa) - self._value(xb))
-
-
-@enlist("sign")
-class Sign(Shaped):
-    r"""$f(x)=\operatorname{sign}x$ with $F=|x|$."""
-
-    is_bounded = True
-    is_invertible = False
-    is_odd = True
-    region = "low-norms"
-
-    def _value(self, x: Tensor) -> Tensor:
-        return torch.sign(x)
-
-    def _primitive(self, x: Tensor) -> Tensor:
-        return x.abs()
-
-    def _slope(self, x: Tensor) -> Tensor:
-        return torch.zeros_like(x)
-
-    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return xa * (torch.sign(xa) - torch.sign(xb))
 
 
 @enlist("sin")

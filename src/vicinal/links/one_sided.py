@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between
-from vicinal.links.base import Region, Setting, Shaped, enlist
+from vicinal.links.base import Region
 from vicinal.links.high_norms import signed_safe_power
-from vicinal.links.numerics import exp_excess, log1p_excess
+from vicinal.links.numerics import exp_divergence, log1p_excess
+from vicinal.links.settings import Setting
+from vicinal.links.shaped import Shaped, enlist
 
 
 @enlist("exp")
@@ -35,7 +37,7 @@ class Exp(Shaped):
         return p.log()
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return xb.exp() * exp_excess(delta)
+        return exp_divergence(delta, xa, xb)
 
     def both(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """``(h(z), H(z))`` from one exponential."""
@@ -65,7 +67,7 @@ class AntiExp(Shaped):
         return -(-p).log()
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return (-xb).exp() * exp_excess(-delta)
+        return exp_divergence(-delta, -xa, -xb)
 
 
 @enlist("neg_log1m")

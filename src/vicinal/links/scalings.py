@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between
-from vicinal.links.base import Setting, Shaped, enlist
 from vicinal.links.high_norms import signed_safe_power
+from vicinal.links.numerics import exp_divergence
+from vicinal.links.settings import Setting
+from vicinal.links.shaped import Shaped, enlist, replace_close
 
 
 @enlist("cosh")
@@ -30,7 +32,7 @@ class Cosh(Shaped):
         return torch.sinh(x)
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return self._primitive(xa) - self._primitive(xb) - delta * self._value(xb)
+        return (exp_divergence(delta, xa, xb) - exp_divergence(-delta, -xa, -xb)) / 2
 
 
 @enlist("abs_power")
@@ -72,7 +74,8 @@ class AbsPower(Shaped):
         return self.d * torch.sign(x) * signed_safe_power(x, self.d - 1)
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return self._primitive(xa) - self._primitive(xb) - delta * self._value(xb)
+        far = self._primitive(xa) - self._primitive(xb) - delta * self._value(xb)
+        return replace_close(far, self._slope, delta, xb, 0.5 * xb.abs(), near=0.5)
 
     def _extra(self) -> Iterator[tuple[str, object]]:
         yield "d", self.d

@@ -1,159 +1,13 @@
-"""The one autograd function behind every matching loss: the gradient is h(prediction) - h(target), exactly."""
+"""The autograd functions behind every matching loss: the gradient is h(prediction) - h(target), exactly."""
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from vicinal.links import CompositeSoftmax, ConvexPotential, Curve
-
-_ELEMENTS = 1 << 16  # a block that stays in the cache between the steps of a formula
-
-
-class Potential(Protocol):
-    """A convex H over scores, seen through what its matching loss needs."""
-
-    def pair(self, a: Tensor, b: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The divergence and h(a) - h(b); no gradient is asked of it."""
-
-    def link(self, z: Tensor, valid: Tensor | None) -> Tensor:
-        """h(z), differentiable."""
-
-    def curvature_times(self, z: Tensor, direction: Tensor, valid: Tensor | None) -> Tensor:
-        """The Jacobian of h at ``z`` times ``direction``, differentiable."""
-
-    def divergence(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
-        """The divergence, differentiable."""
-
-    def spread(self, gradient: Tensor) -> Tensor:
-        """A gradient of the divergence, shaped to multiply scores."""
-
-    def tunable(self) -> list[Tensor]:
-        """Tensors of the potential that require grad."""
-
-
-class Elementwise:
-    """The potential of a curve applied to each score apart."""
-
-    def __init__(self, curve: Curve) -> None:
-        self.curve = curve
-
-    def pair(self, a: Tensor, b: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Blockwise, so that no temporary is as large as the scores."""
-        if a.numel() <= 2 * _ELEMENTS:
-            return self.curve.pair(a, b)
-        values, difference = (
-            torch.empty_like(a, memory_format=torch.contiguous_format),
-            torch.empty_like(a, memory_format=torch.contiguous_format),
-        )
-        flat = (a.reshape(-1), b.reshape(-1), values.view(-1), difference.view(-1))
-        for left, right, value, rise in zip(*(torch.split(t, _ELEMENTS) for t in flat), strict=True):
-            one, other = self.curve.pair(left, right)
-            value.copy_(one)
-            rise.copy_(other)
-        return values, difference
-
-    def link(self, z: Tensor, valid: Tensor | None) -> Tensor:
-        """h(z)."""
-        return self.curve(z)
-
-    def curvature_times(self, z: Tensor, direction: Tensor, valid: Tensor | None) -> Tensor:
-        """h'(z) times the direction."""
-        return self.curve.slope(z) * direction
-
-    def divergence(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
-        """Elementwise."""
-        return self.curve.divergence(a, b)
-
-    def spread(self, gradient: Tensor) -> Tensor:
-        """As it is."""
-        return gradient
-
-    def tunable(self) -> list[Tensor]:
-        """Of the curve."""
-        return self.curve.tunable()
-
-
-class Rows:
-    """The potential of a composite softmax over each row of class scores."""
-
-    def __init__(self, softmax: CompositeSoftmax) -> None:
-        self.softmax = softmax
-
-    def pair(self, a: Tensor, b: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
-        """By blocks of rows where all classes are valid."""
-        narrow = a.dtype in (torch.float16, torch.bfloat16)
-        if valid is not None or narrow:
-            rise = self.softmax(a, valid) - self.softmax(b, valid)
-            return self.softmax.divergence(a, b, valid), rise
-        classes = a.shape[-1]
-        left, right = a.reshape(-1, classes), b.reshape(-1, classes)
-        difference = torch.empty_like(left, memory_format=torch.contiguous_format)
-        values = left.new_empty(len(left))
-        rows = max(1, _ELEMENTS // max(classes, 1))
-        for start in range(0, len(left), rows):
-            part = slice(start, start + rows)
-            values[part] = self.softmax.block(left[part], right[part], difference[part])
-        return values.view(a.shape[:-1]), difference.view(a.shape)
-
-    def link(self, z: Tensor, valid: Tensor | None) -> Tensor:
-        """Q p."""
-        result: Tensor = self.softmax(z, valid)
-        return result
-
-    def curvature_times(self, z: Tensor, direction: Tensor, valid: Tensor | None) -> Tensor:
-        """The Jacobian of q p times the direction."""
-        return self.softmax.curvature_times(z, direction, valid)
-
-    def divergence(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
-        """One value a row."""
-        return self.softmax.divergence(a, b, valid)
-
-    def spread(self, gradient: Tensor) -> Tensor:
-        """One more dimension."""
-        return gradient[..., None]
-
-    def tunable(self) -> list[Tensor]:
-        """Of the scaling."""
-        return self.softmax.tunable()
-
-
-class Learned:
-    """The potential that an input-convex network holds."""
-
-    def __init__(self, potential: ConvexPotential) -> None:
-        self.potential = potential
-
-    def pair(self, a: Tensor, b: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The divergence and the difference of gradients."""
-        with torch.no_grad():
-            return self.potential.divergence(a, b), self.potential(a) - self.potential(b)
-
-    def link(self, z: Tensor, valid: Tensor | None) -> Tensor:
-        """The gradient of the network."""
-        result: Tensor = self.potential(z)
-        return result
-
-    def curvature_times(self, z: Tensor, direction: Tensor, valid: Tensor | None) -> Tensor:
-        """The Hessian of the network times the direction."""
-        create = torch.is_grad_enabled()
-        with torch.enable_grad():
-            at = z if create and z.requires_grad else z.detach().requires_grad_()
-            slope = (self.potential(at) * direction.detach() if not create else self.potential(at) * direction).sum()
-            result: Tensor = torch.autograd.grad(slope, at, create_graph=create)[0]
-        return result
-
-    def divergence(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
-        """One value a row."""
-        return self.potential.divergence(a, b)
-
-    def spread(self, gradient: Tensor) -> Tensor:
-        """One more dimension."""
-        return gradient[..., None]
-
-    def tunable(self) -> list[Tensor]:
-        """The network's parameters."""
-        return self.potential.tunable()
+from vicinal.links.numerics import widen
+from vicinal.losses.checks import reduce, spread_weight
+from vicinal.losses.potentials import Elementwise, Factor, Potential
 
 
 class _Bregman(torch.autograd.Function):
@@ -174,17 +28,53 @@ class _Bregman(torch.autograd.Function):
         spread = potential.spread(grads[0])
         grad_a = grad_b = None
         if ctx.needs_input_grad[1]:
-            rise = potential.link(a, valid) - potential.link(b, valid) if again else difference
-            grad_a = spread * rise
+            grad_a = spread * (potential.link(a, valid) - potential.link(b, valid) if again else difference)
         if ctx.needs_input_grad[2]:
             grad_b = spread * potential.curvature_times(b, b - a, valid)
-        own: tuple[Any, ...] = (None,) * len(ctx.tunable)
-        if any(ctx.needs_input_grad[4:]):
-            with torch.enable_grad():
-                left, right = (a, b) if again else (a.detach(), b.detach())
-                total = (potential.divergence(left, right, valid) * grads[0]).sum()
-                own = torch.autograd.grad(total, ctx.tunable, create_graph=again, allow_unused=True)
+        own = _own_gradients(ctx, a, b, valid, grads[0])
         return None, grad_a, grad_b, None, *own
+
+
+class _BregmanSum(torch.autograd.Function):
+    """Sum of factor * divergence; what the gradient needs is made along with the value, block by block."""
+
+    @staticmethod
+    def forward(ctx: Any, potential: Potential, a: Tensor, b: Tensor, factor: Factor, *tunable: Tensor) -> Tensor:
+        total, difference = potential.pair_sum(a, b, factor)
+        ctx.potential, ctx.factor, ctx.tunable = potential, factor, tunable
+        ctx.save_for_backward(a, b, difference if ctx.needs_input_grad[1] else None)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        potential: Potential = ctx.potential
+        a, b, difference = ctx.saved_tensors
+        gradient, factor, again = grads[0], ctx.factor, torch.is_grad_enabled()
+        spread = gradient * (potential.spread(factor) if isinstance(factor, Tensor) else factor)
+        grad_a = grad_b = None
+        if ctx.needs_input_grad[1]:
+            if again:
+                grad_a = spread * (potential.link(a, None) - potential.link(b, None))
+            elif gradient.device.type == "cpu" and gradient.item() == 1:
+                grad_a = difference  # saves a pass over the scores
+            else:
+                grad_a = gradient * difference
+        if ctx.needs_input_grad[2]:
+            grad_b = spread * potential.curvature_times(b, b - a, None)
+        own = _own_gradients(ctx, a, b, None, gradient * factor)
+        return None, grad_a, grad_b, None, *own
+
+
+def _own_gradients(ctx: Any, a: Tensor, b: Tensor, valid: Tensor | None, gradient: Tensor) -> tuple[Any, ...]:
+    """Gradients of the potential's own parameters, through the differentiable divergence."""
+    if not any(ctx.needs_input_grad[4:]):
+        return (None,) * len(ctx.tunable)
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        left, right = (a, b) if again else (a.detach(), b.detach())
+        total = (ctx.potential.divergence(left, right, valid) * gradient).sum()
+        own: tuple[Any, ...] = torch.autograd.grad(total, ctx.tunable, create_graph=again, allow_unused=True)
+    return own
 
 
 def bregman(potential: Potential, prediction: Tensor, target: Tensor, valid: Tensor | None = None) -> Tensor:
@@ -203,3 +93,46 @@ def bregman(potential: Potential, prediction: Tensor, target: Tensor, valid: Ten
         potential, prediction, target, valid, *potential.tunable()
     )
     return value
+
+
+def reduced_bregman(
+    potential: Potential,
+    prediction: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    valid: Tensor | None = None,
+    active: Tensor | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """:func:`bregman`, then :func:`vicinal.losses.checks.reduce`: in one pass over the scores where that can be.
+
+    Args:
+        potential: elementwise or over rows.
+        prediction: see :func:`bregman`.
+        target: see :func:`bregman`.
+        weight: see :func:`vicinal.losses.checks.reduce`.
+        valid: see :func:`bregman`.
+        active: which losses count.
+        reduction: "mean", "sum", "none" or "mean_nonzero".
+    """
+    learned_weight = weight is not None and weight.requires_grad
+    if valid is not None or active is not None or reduction not in ("mean", "sum") or learned_weight:
+        return reduce(bregman(potential, prediction, target, valid), weight, active, reduction)
+    shape = prediction.shape if isinstance(potential, Elementwise) else prediction.shape[:-1]
+    factor = _factor(weight, shape, prediction, reduction)
+    value: Tensor = _BregmanSum.apply(  # type: ignore[no-untyped-call]
+        potential, prediction, target, factor, *potential.tunable()
+    )
+    return value
+
+
+def _factor(weight: Tensor | None, shape: torch.Size, scores: Tensor, reduction: str) -> Factor:
+    """What each loss is multiplied by before all are summed."""
+    if weight is None:
+        return 1.0 / max(shape.numel(), 1) if reduction == "mean" else 1.0
+    spread = spread_weight(weight, shape).to(widen(scores).dtype)
+    if reduction == "sum":
+        return spread
+    total = spread.sum()
+    return spread / torch.where(total > 0, total, 1.0)

@@ -74,6 +74,19 @@ def check_reduction(reduction: str) -> str:
     return check_choice("reduction", reduction, get_args(Reduction))
 
 
+def spread_weight(weight: Tensor, shape: torch.Size) -> Tensor:
+    """``weight`` of ``shape``, or of its first dimensions, expanded to ``shape``.
+
+    Raises:
+        ValueError: for any other shape.
+    """
+    if weight.shape != shape[: weight.ndim]:
+        raise ValueError(
+            f"weight: expected the shape of the losses, {tuple(shape)}, or one a row, got {tuple(weight.shape)}"
+        )
+    return weight.reshape(*weight.shape, *[1] * (len(shape) - weight.ndim)).expand(shape)
+
+
 def reduce(values: Tensor, weight: Tensor | None, active: Tensor | None, reduction: str) -> Tensor:
     """Reduce ``values`` with ``weight``, as torch does: a weighted mean divides by the sum of the weights.
 
@@ -87,12 +100,7 @@ def reduce(values: Tensor, weight: Tensor | None, active: Tensor | None, reducti
     tensor(2.)
     """
     if weight is not None:
-        if weight.shape != values.shape[: weight.ndim]:
-            raise ValueError(
-                f"weight: expected the shape of the losses, {tuple(values.shape)}, or one a row, got "
-                f"{tuple(weight.shape)}"
-            )
-        weight = weight.to(values.dtype).reshape(*weight.shape, *[1] * (values.ndim - weight.ndim)).expand_as(values)
+        weight = spread_weight(weight, values.shape).to(values.dtype)
     if active is not None:
         values = torch.where(active, values, 0.0)
         weight = active.to(values.dtype) if weight is None else torch.where(active, weight, 0.0)

@@ -5,9 +5,10 @@ from torch import Tensor, nn
 
 from vicinal.core import check_between, register
 from vicinal.links import Curve, Exp, Sinh, SmeLUGrad
-from vicinal.losses.bregman import Elementwise, bregman
+from vicinal.losses.bregman import bregman, reduced_bregman
 from vicinal.losses.checks import check_domain, check_reduction, check_scores_like, check_valid, reduce
 from vicinal.losses.matching import PAPER, CompositeSoftmaxMatchingLoss, DecomposedMatchingLoss, MatchingLoss
+from vicinal.losses.potentials import Elementwise
 from vicinal.losses.validity import check_link
 
 VERIFIED = "the plain matching loss"
@@ -208,4 +209,4 @@ class PreferenceMatchingLoss(nn.Module):
         target = check_scores_like(difference, target)
         for name, scores in (("chosen", difference), ("target", target)):
             check_domain(name, scores, self.link.domain, self.link.closed)
-        return reduce(bregman(Elementwise(self.link), difference, target), weight, None, self.reduction)
+        return reduced_bregman(Elementwise(self.link), difference, target, weight=weight, reduction=self.reduction)

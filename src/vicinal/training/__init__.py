@@ -1,12 +1,13 @@
 """Training: a network of encoder, projector and head, and the Lightning module that fits it."""
 
 from vicinal.training.fit import TrainingHistory, train
-from vicinal.training.module import NeighborModule, error_of
+from vicinal.training.module import MeanError, NeighborModule, error_of
 from vicinal.training.network import NeighborNetwork
 from vicinal.training.rows import RowBatches, Rows, RowSubset
 from vicinal.training.settings import TrainingSettings
 
 __all__ = [
+    "MeanError",
     "NeighborModule",
     "NeighborNetwork",
     "RowBatches",

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, RichProgressBar
+from torch import nn
 
 from vicinal.training.module import NeighborModule
 from vicinal.training.network import NeighborNetwork
@@ -59,7 +60,11 @@ class _Record(Callback):
 
 
 def train(
-    network: NeighborNetwork, train_rows: Rows, validation_rows: Rows, settings: TrainingSettings
+    network: NeighborNetwork,
+    train_rows: Rows,
+    validation_rows: Rows,
+    settings: TrainingSettings,
+    criterion: nn.Module | None = None,
 ) -> TrainingHistory:
     """Train ``network`` in place, to the weights with the lowest validation error.
 
@@ -72,6 +77,7 @@ def train(
         train_rows: at least 2.
         validation_rows: at least 1.
         settings: see :class:`TrainingSettings`.
+        criterion: see :class:`NeighborModule`.
 
     Returns:
         The error curves.
@@ -86,7 +92,7 @@ def train(
         folder = Path(scratch) if settings.folder is None else settings.folder
         stack.enter_context(torch.random.fork_rng())
         torch.manual_seed(settings.seed)
-        module = NeighborModule(network, train_rows, settings)
+        module = NeighborModule(network, train_rows, settings, criterion)
         checkpoint = ModelCheckpoint(
             dirpath=folder,
             filename="best",

@@ -4,9 +4,8 @@ from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
-from torch import Tensor
+from torch import Tensor, nn
 
-from vicinal.core import reduce_rows
 from vicinal.encoders import PretrainedEncoder
 from vicinal.heads import admissible
 from vicinal.training.network import NeighborNetwork
@@ -32,6 +31,14 @@ def error_of(prediction: Tensor, labels: Tensor) -> Tensor:
     return -(labels * mass.log()).sum(dim=-1)
 
 
+class MeanError(nn.Module):
+    """The default criterion: mean of :func:`error_of` over rows."""
+
+    def forward(self, prediction: Tensor, labels: Tensor) -> Tensor:
+        """``[]`` from ``[b]`` and ``[b]``, or from ``[b, K]`` and one-hot ``[b, K]``."""
+        return error_of(prediction, labels).mean()
+
+
 class NeighborModule(LightningModule):
     """Trains a :class:`NeighborNetwork` on rows against one another.
 
@@ -43,11 +50,19 @@ class NeighborModule(LightningModule):
         network: what is trained.
         train_rows: the bank of validation.
         settings: learning rates and weight decay are read here.
+        criterion: ``criterion(prediction, labels) -> []``, what is trained and stopped by; None: :class:`MeanError`.
     """
 
-    def __init__(self, network: NeighborNetwork, train_rows: Rows, settings: TrainingSettings) -> None:
+    def __init__(
+        self,
+        network: NeighborNetwork,
+        train_rows: Rows,
+        settings: TrainingSettings,
+        criterion: nn.Module | None = None,
+    ) -> None:
         super().__init__()
         self.network = network
+        self.criterion = MeanError() if criterion is None else criterion
         self.settings = settings
         self._train_rows = train_rows
         self._bank: Tensor | None = None
@@ -71,7 +86,7 @@ class NeighborModule(LightningModule):
                 query_groups=None if groups is None else groups[active],
                 bank_groups=groups,
             )
-            loss = loss + reduce_rows(error_of(prediction, labels[active]))
+            loss = loss + self.criterion(prediction, labels[active])
         self.log("train_error", loss, on_step=False, on_epoch=True, batch_size=int(active.sum()), prog_bar=True)
         return loss
 
@@ -94,14 +109,14 @@ class NeighborModule(LightningModule):
             query_groups=groups,
             bank_groups=None if rows.groups is None else rows.groups.to(bank.device),
         )
-        error = error_of(prediction, batch["labels"].to(prediction)).mean()
+        error = self.criterion(prediction, batch["labels"].to(prediction))
         self.log("validation_error", error, on_epoch=True, batch_size=len(prediction), prog_bar=True)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """AdamW with one learning rate for pretrained weights and one for the rest."""
         pretrained = [p for p in _pretrained_parameters(self.network.encoder) if p.requires_grad]
         known = {id(p) for p in pretrained}
-        fresh = [p for p in self.network.parameters() if p.requires_grad and id(p) not in known]
+        fresh = [p for p in self.parameters() if p.requires_grad and id(p) not in known]
         groups = [{"params": fresh, "lr": self.settings.learning_rate}]
         if pretrained:
             groups.append({"params": pretrained, "lr": self.settings.encoder_learning_rate})

@@ -1,0 +1,205 @@
+"""Convex potentials over scores, seen through what their matching loss needs."""
+
+from collections.abc import Iterator
+from itertools import repeat
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from vicinal.links import CompositeSoftmax, ConvexPotential, Curve
+
+Factor = float | Tensor
+
+
+class Potential(Protocol):
+    """A convex H over scores with the link h, its gradient."""
+
+    def pair(self, a: Tensor, b: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The divergence and h(a) - h(b); no gradient is asked of it."""
+
+    def pair_sum(self, a: Tensor, b: Tensor, factor: Factor) -> tuple[Tensor, Tensor]:
+        """The sum of factor * divergence and factor * (h(a) - h(b)); no gradient is asked of it."""
+
+    def link(self, z: Tensor, valid: Tensor | None) -> Tensor:
+        """h(z), differentiable."""
+
+    def curvature_times(self, z: Tensor, direction: Tensor, valid: Tensor | None) -> Tensor:
+        """The Jacobian of h at ``z`` times ``direction``, differentiable."""
+
+    def divergence(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
+        """The divergence, differentiable."""
+
+    def spread(self, gradient: Tensor) -> Tensor:
+        """A gradient of the divergence, shaped to multiply scores."""
+
+    def tunable(self) -> list[Tensor]:
+        """Tensors of the potential that require grad."""
+
+
+def block_size(scores: Tensor) -> int:
+    """Scores of a block: on a CPU as many as stay in the caches of its cores between the steps of a formula."""
+    return torch.get_num_threads() << 16 if scores.device.type == "cpu" else 1 << 26
+
+
+def weigh(values: Tensor, rise: Tensor, out: Tensor, factor: Factor, row_factor: Factor | None = None) -> Tensor:
+    """Writes factor * rise into ``out`` and returns the sum of factor * values in float64."""
+    if isinstance(factor, float) and factor == 1:
+        if out is not rise:
+            out.copy_(rise)
+        return values.sum(dtype=torch.float64)
+    torch.mul(rise, factor if row_factor is None else row_factor, out=out)
+    if isinstance(factor, Tensor):
+        return (values * factor).sum(dtype=torch.float64)
+    return factor * values.sum(dtype=torch.float64)
+
+
+def sum_up(totals: list[Tensor], like: Tensor) -> Tensor:
+    """The sum of block totals in the dtype of the scores."""
+    return torch.stack(totals).sum().to(like.dtype) if totals else like.new_zeros(())
+
+
+def factors(factor: Factor, size: int) -> Iterator[Factor]:
+    """The factor of each block."""
+    return iter(torch.split(factor.reshape(-1), size)) if isinstance(factor, Tensor) else repeat(factor)
+
+
+class Elementwise:
+    """The potential of a curve applied to each score apart."""
+
+    def __init__(self, curve: Curve) -> None:
+        self.curve = curve
+
+    def pair(self, a: Tensor, b: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The divergence and h(a) - h(b), elementwise."""
+        return self.curve.pair(a, b)
+
+    def pair_sum(self, a: Tensor, b: Tensor, factor: Factor) -> tuple[Tensor, Tensor]:
+        """Block by block, so that no temporary is as large as the scores."""
+        difference = torch.empty_like(a, memory_format=torch.contiguous_format)
+        size = block_size(a)
+        blocks = zip(*(torch.split(t.reshape(-1), size) for t in (a, b, difference)), strict=True)
+        totals = []
+        for (left, right, rise), part in zip(blocks, factors(factor, size), strict=False):
+            values, step = self.curve.pair(left, right)
+            totals.append(weigh(values, step, rise, part))
+        return sum_up(totals, a), difference
+
+    def link(self, z: Tensor, valid: Tensor | None) -> Tensor:
+        """The curve."""
+        return self.curve(z)
+
+    def curvature_times(self, z: Tensor, direction: Tensor, valid: Tensor | None) -> Tensor:
+        """The slope times the direction."""
+        return self.curve.slope(z) * direction
+
+    def divergence(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
+        """Elementwise."""
+        return self.curve.divergence(a, b)
+
+    def spread(self, gradient: Tensor) -> Tensor:
+        """As it is."""
+        return gradient
+
+    def tunable(self) -> list[Tensor]:
+        """Of the curve."""
+        return self.curve.tunable()
+
+
+class Rows:
+    """The potential of a composite softmax over each row of class scores."""
+
+    def __init__(self, softmax: CompositeSoftmax) -> None:
+        self.softmax = softmax
+
+    def pair(self, a: Tensor, b: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The divergence of each row and h(a) - h(b)."""
+        if valid is not None or a.dtype in (torch.float16, torch.bfloat16):
+            rise = self.softmax(a, valid) - self.softmax(b, valid)
+            return self.softmax.divergence(a, b, valid), rise
+        difference = torch.empty_like(a, memory_format=torch.contiguous_format)
+        flat = [t.reshape(-1, a.shape[-1]) for t in (a, b, difference)]
+        return self.softmax.block(flat[0], flat[1], flat[2]).view(a.shape[:-1]), difference
+
+    def pair_sum(self, a: Tensor, b: Tensor, factor: Factor) -> tuple[Tensor, Tensor]:
+        """By blocks of rows, so that no temporary is as large as the scores."""
+        if a.dtype in (torch.float16, torch.bfloat16):
+            return weighed_pair(self, a, b, factor)
+        difference = torch.empty_like(a, memory_format=torch.contiguous_format)
+        size = max(1, block_size(a) // a.shape[-1])
+        blocks = zip(*(torch.split(t.reshape(-1, a.shape[-1]), size) for t in (a, b, difference)), strict=True)
+        totals = []
+        for (left, right, rise), part in zip(blocks, factors(factor, size), strict=False):
+            values = self.softmax.block(left, right, rise)
+            totals.append(weigh(values, rise, rise, part, part[:, None] if isinstance(part, Tensor) else part))
+        return sum_up(totals, a), difference
+
+    def link(self, z: Tensor, valid: Tensor | None) -> Tensor:
+        """The link q p."""
+        result: Tensor = self.softmax(z, valid)
+        return result
+
+    def curvature_times(self, z: Tensor, direction: Tensor, valid: Tensor | None) -> Tensor:
+        """The Jacobian of q p times the direction."""
+        return self.softmax.curvature_times(z, direction, valid)
+
+    def divergence(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
+        """One value a row."""
+        return self.softmax.divergence(a, b, valid)
+
+    def spread(self, gradient: Tensor) -> Tensor:
+        """One more dimension."""
+        return gradient[..., None]
+
+    def tunable(self) -> list[Tensor]:
+        """Of the scaling."""
+        return self.softmax.tunable()
+
+
+class Learned:
+    """The potential that an input-convex network holds."""
+
+    def __init__(self, potential: ConvexPotential) -> None:
+        self.potential = potential
+
+    def pair(self, a: Tensor, b: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The divergence and the difference of gradients."""
+        return self.potential.divergence(a, b), self.potential(a) - self.potential(b)
+
+    def pair_sum(self, a: Tensor, b: Tensor, factor: Factor) -> tuple[Tensor, Tensor]:
+        """The weighted sum and its gradient."""
+        return weighed_pair(self, a, b, factor)
+
+    def link(self, z: Tensor, valid: Tensor | None) -> Tensor:
+        """The gradient of the network."""
+        result: Tensor = self.potential(z)
+        return result
+
+    def curvature_times(self, z: Tensor, direction: Tensor, valid: Tensor | None) -> Tensor:
+        """The Hessian of the network times the direction."""
+        create = torch.is_grad_enabled()
+        with torch.enable_grad():
+            at = z if create and z.requires_grad else z.detach().requires_grad_()
+            slope = (self.potential(at) * (direction if create else direction.detach())).sum()
+            result: Tensor = torch.autograd.grad(slope, at, create_graph=create)[0]
+        return result
+
+    def divergence(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
+        """One value a row."""
+        return self.potential.divergence(a, b)
+
+    def spread(self, gradient: Tensor) -> Tensor:
+        """One more dimension."""
+        return gradient[..., None]
+
+    def tunable(self) -> list[Tensor]:
+        """The network's parameters."""
+        return self.potential.tunable()
+
+
+def weighed_pair(potential: Potential, a: Tensor, b: Tensor, factor: Factor) -> tuple[Tensor, Tensor]:
+    """:meth:`Potential.pair_sum` from :meth:`Potential.pair`, all at once."""
+    values, difference = potential.pair(a, b, None)
+    scaled = torch.empty_like(difference)
+    rows = potential.spread(factor) if isinstance(factor, Tensor) else factor
+    return sum_up([weigh(values, difference, scaled, factor, rows)], a), scaled

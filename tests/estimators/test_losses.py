@@ -1,0 +1,99 @@
+"""Estimators trained by a loss of the user's choice."""
+
+import numpy as np
+import pytest
+from references.tables import QUICK
+from torch import nn
+
+from vicinal.cli.app import run
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model, save_model
+from vicinal.losses import MatchingLoss, parse
+
+
+@pytest.fixture(scope="module")
+def curve():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, (400, 2))
+    return x, 10 + 3 * np.tanh(x[:, 0]) + 0.05 * rng.normal(size=400)
+
+
+def test_identity_link_is_half_the_squared_error(curve):
+    x, y = curve
+    plain = NeighborRegressor(**QUICK).fit(x, y)
+    matched = NeighborRegressor(loss="matching:identity", **QUICK).fit(x, y)
+    low, high = plain.label_range_
+    first, second = plain.history_.train_error[0], matched.history_.train_error[0]
+    assert second == pytest.approx(first * (high - low) ** 2 / 2, rel=0.02)
+    np.testing.assert_allclose(matched.predict(x), plain.predict(x), atol=0.2)
+
+
+def test_the_loss_sees_labels_in_their_own_units(curve):
+    x, y = curve
+    seen = []
+
+    class Watch(nn.Module):
+        def forward(self, prediction, label):
+            seen.append((float(label.min()), float(label.max()), float(prediction.detach().mean())))
+            return (prediction - label).square().mean()
+
+    NeighborRegressor(loss=Watch(), **{**QUICK, "max_epochs": 1}).fit(x, y)
+    lows, highs, means = zip(*seen, strict=True)
+    assert min(lows) >= y.min() - 1e-4
+    assert max(highs) <= y.max() + 1e-4
+    assert 7 < np.mean(means) < 13
+
+
+def test_text_and_module_are_the_same_loss(curve):
+    x, y = curve
+    text = "matching:sigmoid(scale=2,shift=10)"
+    by_text = NeighborRegressor(loss=text, **QUICK).fit(x, y)
+    by_module = NeighborRegressor(loss=MatchingLoss(parse(text).link), **QUICK).fit(x, y)
+    np.testing.assert_array_equal(by_text.predict(x), by_module.predict(x))
+
+
+def test_classes_take_a_loss_of_probabilities(curve):
+    x, y = curve
+    model = NeighborClassifier(loss="decomposed:identity", **QUICK).fit(x, y > 10)
+    assert model.score(x, y > 10) > 0.9
+
+
+def test_a_loss_written_as_text_is_saved_and_a_module_is_refused(curve, tmp_path):
+    x, y = curve
+    model = NeighborRegressor(loss="matching:tanh(shift=10)", **QUICK).fit(x, y)
+    save_model(model, tmp_path / "m")
+    assert load_model(tmp_path / "m").loss == "matching:tanh(shift=10)"
+    with pytest.raises(ValueError, match=r"^loss: expected a value with a name"):
+        save_model(NeighborRegressor(loss=parse("matching:tanh"), **QUICK).fit(x, y), tmp_path / "n")
+
+
+@pytest.mark.parametrize(
+    ("loss", "sentence"),
+    [
+        ("matchin:exp", "did you mean 'matching'?"),
+        ("matching:sigmoit", "did you mean 'sigmoid'?"),
+        (3, "loss: expected"),
+    ],
+)
+def test_wrong_losses_get_one_sentence(curve, loss, sentence):
+    x, y = curve
+    with pytest.raises((ValueError, TypeError), match="expected") as caught:
+        NeighborRegressor(loss=loss, **QUICK).fit(x, y)
+    assert sentence in str(caught.value)
+
+
+def test_a_label_outside_the_domain_of_a_link_is_named(curve):
+    x, y = curve
+    with pytest.raises(ValueError, match="domain|between|expected"):
+        NeighborRegressor(loss="matching:logit", **QUICK).fit(x, y)
+
+
+def test_the_command_line_takes_a_loss(curve, tmp_path, capsys):
+    import pandas as pd
+
+    x, y = curve
+    pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y}).to_csv(tmp_path / "d.csv", index=False)
+    options = ["--target", "y", "--epochs", "2", "--hidden", "8,4", "-q", "--out", str(tmp_path / "m")]
+    assert run(["fit", str(tmp_path / "d.csv"), "--loss", "matching:sinh(shift=10)", *options]) == 0
+    assert "sinh" in (tmp_path / "m" / "report.html").read_text()
+    assert run(["fit", str(tmp_path / "d.csv"), "--loss", "matching:sing", *options]) == 2
+    assert "error: " in capsys.readouterr().err
