@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from references.tables import QUICK
 from torch import nn
 
+from references.tables import QUICK
 from vicinal.cli.app import run
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model, save_model
 from vicinal.losses import MatchingLoss, parse
@@ -83,7 +83,7 @@ def test_wrong_losses_get_one_sentence(curve, loss, sentence):
 
 def test_a_label_outside_the_domain_of_a_link_is_named(curve):
     x, y = curve
-    with pytest.raises(ValueError, match="domain|between|expected"):
+    with pytest.raises(ValueError, match=r"domain|between|expected"):
         NeighborRegressor(loss="matching:logit", **QUICK).fit(x, y)
 
 

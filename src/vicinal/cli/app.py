@@ -53,7 +53,7 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run with ``arguments``; gives the exit code."""
-    from vicinal.cli import compare, demo, fit, predict  # noqa: F401  each adds its command to the app
+    from vicinal.cli import compare, demo, fit, links, predict  # noqa: F401  each adds its command to the app
 
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     try:

@@ -9,6 +9,7 @@ from vicinal.report.figures import (
     reliability,
     residuals,
 )
+from vicinal.report.links import link_figure, link_rows
 from vicinal.report.maps import embedding_map, mask_curves, principal_plane
 from vicinal.report.page import page_html, write_page
 from vicinal.report.ranks import cliques, critical_difference, relative_changes
@@ -33,6 +34,8 @@ __all__ = [
     "fit_table",
     "learning_curves",
     "limits",
+    "link_figure",
+    "link_rows",
     "mask_curves",
     "page_html",
     "predicted_vs_true",
