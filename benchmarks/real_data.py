@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_diabetes
 
-from vicinal.cli.app import run
+from vicinal.cli import run
 
 ENCODERS = {"image": "efficientnet-lite0", "text": "minilm", "audio": "ge2e"}
 

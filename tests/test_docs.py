@@ -16,7 +16,7 @@ from vicinal.cli.app import app, run
 from vicinal.estimators import NeighborRegressor, save_model
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 if not PAGES[0].is_file():  # the tests may be run from a wheel's neighborhood
@@ -42,7 +42,6 @@ def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
     if "lexicon" in page.read_text(encoding="utf-8"):
         pytest.importorskip("vaderSentiment", reason="the demo's words are in an optional package")
     monkeypatch.chdir(tmp_path)
-    # As a reader's interpreter would have it: the warnings of other packages are not errors there.
     names = {"__name__": page.stem}
     for number, code in enumerate(blocks(page, "python"), start=1):
         exec(compile(code, f"{page.name}, Python block {number}", "exec"), names)
@@ -58,6 +57,12 @@ def test_commands_and_their_options_exist(page, capsys):
             continue
         verb = program.commands[arguments[0]]
         known = {option for parameter in verb.params for option in parameter.opts}
+        for word in arguments[1:2]:
+            known |= {
+                option
+                for parameter in getattr(verb, "commands", {}).get(word, verb).params
+                for option in parameter.opts
+            }
         unknown = [word.partition("=")[0] for word in arguments if word.startswith("-")]
         assert set(unknown) <= {*known, "--help"}, arguments
 
@@ -139,7 +144,7 @@ WRONG = {
     "a target that does not vary": (good().assign(price=3.5), []),
     "an id that stands twice": (changed("house", 3, "h1"), ["--id", "house"]),
     "a group that spans everything": (good(), ["--group", "street"]),
-    "an unknown column": (good(), ["--number", "room"]),
+    "an unknown column": (good(), ["--drop", "room"]),
     "an unknown setting": (good(), ["--similarity", "cosin"]),
     "an image that is not there": (photos("gone.jpg"), ["--image", "photo"]),
     "an image that is cut short": (photos("cut.jpg"), ["--image", "photo"]),
@@ -157,7 +162,12 @@ def media(tmp_path_factory):
     (folder / "thesis").mkdir(parents=True)
     (folder / "thesis" / "chapter1.txt").write_text("years of work")
     whole = jpeg()
-    for name, content in (("house.jpg", whole), ("cut.jpg", whole[:700]), ("note.jpg", b"a note"), ("bomb.png", bomb())):
+    for name, content in (
+        ("house.jpg", whole),
+        ("cut.jpg", whole[:700]),
+        ("note.jpg", b"a note"),
+        ("bomb.png", bomb()),
+    ):
         (folder / name).write_bytes(content)
     (folder.parent / "secret.jpg").write_bytes(whole)
     return folder
@@ -169,9 +179,12 @@ def said(arguments, capsys):
     return capsys.readouterr().err.removeprefix("error: ").strip()
 
 
-def told_in_the_guide(case, sentence, folder):
-    shown = sentence.replace(str(folder), "data").replace("|", r"\|")
-    assert f"| {case} | {shown} |" in (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+def check_told(case, sentence, folder):
+    """The guide's table has this sentence for this case; "..." in the guide stands for anything."""
+    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    (told,) = re.findall(rf"^\| {re.escape(case)} \| (.*) \|$", guide, re.MULTILINE)
+    pattern = re.escape(told.replace(r"\|", "|")).replace(re.escape("..."), ".*")
+    assert re.fullmatch(pattern, sentence.replace(str(folder), "data")), f"the guide has {told!r} for {sentence!r}"
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -180,7 +193,7 @@ def test_sentences_on_wrong_input_are_those_of_the_guide(case, media, monkeypatc
     monkeypatch.chdir(media)
     frame.to_csv("houses.csv", index=False)
     target = [] if "--target" in options else ["--target", "price"]
-    told_in_the_guide(case, said(["fit", "houses.csv", *target, *options], capsys), media)
+    check_told(case, said(["fit", "houses.csv", *target, *options], capsys), media)
 
 
 def test_sentences_on_wrong_models_are_those_of_the_guide(media, monkeypatch, capsys):
@@ -188,11 +201,10 @@ def test_sentences_on_wrong_models_are_those_of_the_guide(media, monkeypatch, ca
     frame = good()
     save_model(NeighborRegressor(max_epochs=1, hidden=(8, 4)).fit(frame[["rooms"]], frame["price"]), "model")
     frame.rename(columns={"rooms": "room"}).to_csv("new.csv", index=False)
-    told_in_the_guide("a column missing in predict", said(["predict", "model", "new.csv"], capsys), media)
+    check_told("a column missing in predict", said(["predict", "model", "new.csv"], capsys), media)
     frame.to_csv("new.csv", index=False)
     asked = ["predict", "model", "new.csv", "--interval", "0.99"]
-    told_in_the_guide("more coverage than the held-out rows allow", said(asked, capsys), media)
+    check_told("more coverage than the held-out rows allow", said(asked, capsys), media)
     (media / "model" / "config.json").write_text("{}")
-    sentence = said(["predict", "model", "new.csv"], capsys)
-    found = re.sub(r"checksum \w{12}", "checksum 3f1c0d9a7be2", sentence).replace("got 44136fa355b3", "got 44136fa355b3")
-    told_in_the_guide("a model file that was torn or edited", found, media)
+    asked = ["predict", "model", "new.csv"]
+    check_told("a model file that was torn or edited", said(asked, capsys), media)

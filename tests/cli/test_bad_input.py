@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from references.tables import table
-from vicinal.cli.app import run
+from vicinal.cli import run
 from vicinal.estimators import NeighborRegressor, save_model
 
 QUICK = ["--epochs", "2", "--hidden", "8,4", "-q"]

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from references.tables import table
-from vicinal.cli.app import run
+from vicinal.cli import run
 from vicinal.estimators import load_model
 
 QUICK = ["--epochs", "3", "--hidden", "16,4", "--learning-rate", "0.01", "-q"]

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from vicinal.cli.app import run
+from vicinal.cli import run
 from vicinal.core import entries
 from vicinal.links import Log, Logit, Sigmoid, parse
 from vicinal.report import link_figure, link_rows

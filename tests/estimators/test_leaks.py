@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import r2_score
 
-from vicinal.cli.app import run
+from vicinal.cli import run
 from vicinal.estimators import NeighborRegressor
 
 UNTRAINED = {"max_epochs": 1, "learning_rate": 1e-12, "hidden": (32, 8)}

@@ -5,7 +5,7 @@ import pytest
 from torch import nn
 
 from references.tables import QUICK
-from vicinal.cli.app import run
+from vicinal.cli import run
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model, save_model
 from vicinal.losses import MatchingLoss, parse
 

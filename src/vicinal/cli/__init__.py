@@ -1,5 +1,5 @@
 """The command line: parse, call, print; no mathematics here."""
 
-from vicinal.cli.app import main
+from vicinal.cli.program import main, run
 
-__all__ = ["main"]
+__all__ = ["main", "run"]
