@@ -45,7 +45,7 @@ def facts_of(methods: Iterable[Entry]) -> list[str]:
 def cell(text: str) -> str:
     """A line of a docstring as a cell: one form of code marks, and no bar that would end the cell."""
     text = re.sub(r":[a-z]+:`\.?([^`]+)`", r"`\1`", text).replace("``", "`")
-    text = re.sub(r"\$[^$]+\$", lambda formula: formula[0].replace(r"\|", r"\Vert ").replace("|", r"\vert "), text)
+    text = re.sub(r"\$[^$]+\$", lambda formula: formula[0].replace(r"\|", r"{\Vert}").replace("|", r"{\vert}"), text)
     return text.replace("|", r"\|")
 
 
