@@ -45,6 +45,7 @@ bench: $(READY) ## benchmarks and figures that need no data from elsewhere
 
 docs: $(READY) ## the documentation site, in site/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]" torch==2.13.0
+	$(BIN)/python scripts/method_tables.py --check
 	$(BIN)/mkdocs build --strict
 
 wheel: $(READY) ## build the wheel, in dist/

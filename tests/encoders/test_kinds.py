@@ -76,7 +76,7 @@ def test_overrides():
     found = infer_kinds(frame, {"zip": "category"})
     assert (found["zip"].kind, found["zip"].reason) == ("category", "as asked for")
     assert found["d"].kind is None
-    with pytest.raises(ValueError, match=r"^overrides: expected one of 'zip', 'd', got 'zpi'; did you mean 'zip'\?"):
+    with pytest.raises(ValueError, match=r"^columns: expected one of 'zip', 'd', got 'zpi'; did you mean 'zip'\?"):
         infer_kinds(frame, {"zpi": "category"})
-    with pytest.raises(ValueError, match=r"^overrides\['zip'\]: expected one of 'number'.* got 'categories'; did you"):
+    with pytest.raises(ValueError, match=r"^columns\['zip'\]: expected one of 'number'.* got 'categories'; did you"):
         infer_kinds(frame, {"zip": "categories"})

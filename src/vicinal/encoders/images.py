@@ -47,7 +47,7 @@ def open_image(data: bytes, *, column: str, row: object) -> "Image":
         wanted = f"an image ({', '.join(FORMATS)})"
         raise refuse(column, row, wanted, f"{len(data)} bytes that are none", "replace the file") from None
     except (pil.Image.DecompressionBombError, pil.Image.DecompressionBombWarning) as error:
-        raise refuse(column, row, limit, str(error), "make it smaller") from None
+        raise refuse(column, row, limit, "a far larger one", "make it smaller") from error
     except Exception as error:  # decoders of damaged files raise nearly every class there is
         got = f"one that cannot be decoded ({error})"
         raise refuse(column, row, "a whole image", got, "the file is cut short or damaged: replace it") from None

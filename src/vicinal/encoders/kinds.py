@@ -42,12 +42,12 @@ class ColumnKind:
     reason: str
 
 
-def infer_kinds(frame: pd.DataFrame, overrides: Mapping[str, Kind] | None = None) -> dict[str, ColumnKind]:
+def infer_kinds(frame: pd.DataFrame, columns: Mapping[str, Kind] | None = None) -> dict[str, ColumnKind]:
     """Take each column for a kind, by its type, its values and its name.
 
     Args:
         frame: the columns that may be used; the target is not among them.
-        overrides: kinds of columns that are known.
+        columns: kinds of columns that are known.
 
     Raises:
         ValueError: for an override of an unknown column or to an unknown kind.
@@ -56,13 +56,13 @@ def infer_kinds(frame: pd.DataFrame, overrides: Mapping[str, Kind] | None = None
     >>> found["age"].kind, found["x"].reason
     ('number', 'left out: 1 in every row')
     """
-    overrides = overrides or {}
-    for column, kind in overrides.items():
-        check_choice("overrides", column, [str(name) for name in frame.columns])
-        check_choice(f"overrides[{column!r}]", kind, KIND_NAMES)
+    columns = columns or {}
+    for column, kind in columns.items():
+        check_choice("columns", column, [str(name) for name in frame.columns])
+        check_choice(f"columns[{column!r}]", kind, KIND_NAMES)
     return {
-        str(name): ColumnKind(overrides[str(name)], "as asked for")
-        if str(name) in overrides
+        str(name): ColumnKind(columns[str(name)], "as asked for")
+        if str(name) in columns
         else infer_kind(frame[name], str(name))
         for name in frame.columns
     }

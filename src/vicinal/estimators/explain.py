@@ -20,6 +20,7 @@ class Neighbor:
         label: its label (number or class).
         contribution: what it adds to the prediction: weight times label; for a class, weight if it is of that class.
         row: its columns.
+        name: what to call it: its first text, cut to 40 characters, or its id.
     """
 
     id: Any
@@ -27,6 +28,7 @@ class Neighbor:
     label: Any
     contribution: float
     row: dict[str, Any]
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,18 @@ class Explanation:
 
     def __str__(self) -> str:
         """One line: ``-2.4: horrible -2.5 (0.31), horrid -2.5 (0.22) ...``."""
-        parts = [f"{_short_row(n.row, n.id)} {_short(n.label)} ({n.weight:.2f})" for n in self.neighbors]
+        parts = [f"{n.name or n.id} {_short(n.label)} ({n.weight:.2f})" for n in self.neighbors]
         more = f", {self.other_count} more ({self.other_weight:.2f})" if self.other_count else ""
         return f"{_short(self.prediction)}: {', '.join(parts)}{more}"
 
 
 def explain_rows(
-    weights: Tensor, bank: Bank, k: int, classes: np.ndarray[Any, Any] | None, predicted: Tensor
+    weights: Tensor,
+    bank: Bank,
+    k: int,
+    classes: np.ndarray[Any, Any] | None,
+    predicted: Tensor,
+    text: str | None = None,
 ) -> list[Explanation]:
     """Explanations of the queries whose weights ``[b, N]`` are given.
 
@@ -67,6 +74,7 @@ def explain_rows(
         k: how many rows to list, at most N.
         classes: names of the classes that the bank's labels count, or None for numbers.
         predicted: ``[b]`` numbers, or positions of the predicted classes.
+        text: the column that rows are called by; None: by their ids.
     """
     labels = bank.labels.to(weights)
     top = weights.topk(min(k, len(bank)), dim=-1)
@@ -81,6 +89,7 @@ def explain_rows(
                 label=float(labels[j]) if classes is None else classes[int(labels[j])],
                 contribution=float(contributions[j]),
                 row=bank.rows.iloc[j].to_dict(),
+                name=_name(bank, j, text),
             )
             for j in top.indices[i].tolist()
         )
@@ -117,8 +126,6 @@ def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _short_row(row: dict[str, Any], row_id: Any) -> str:
-    """The row's first text, cut to 40 characters, or its id."""
-    texts = [value for value in row.values() if isinstance(value, str)]
-    text = texts[0] if texts else f"row {row_id}"
-    return text if len(text) <= 40 else text[:37] + "..."
+def _name(bank: Bank, row: int, text: str | None) -> str:
+    told = f"row {bank.ids[row]}" if text is None else str(bank.rows[text].iloc[row])
+    return told if len(told) <= 40 else told[:37] + "..."

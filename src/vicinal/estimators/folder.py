@@ -75,6 +75,7 @@ def _seal(stage: Path) -> None:
     lines = [f"{sha256(path)}  {path.relative_to(stage).as_posix()}\n" for path in files]
     (stage / SUMS).write_text("".join(lines), encoding="utf-8")
     for path in (*files, stage / SUMS, stage):
+        path.chmod(0o755 if path.is_dir() else 0o644)
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)

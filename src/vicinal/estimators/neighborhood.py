@@ -98,10 +98,12 @@ class BankedEstimator(NeighborEstimator):
         self._check_neighbor_head("explain")
         k = check_integer("k", k)
         identity = self._identity(len(queries), ids, groups)
+        classes = getattr(self, "classes_", None)
+        text = next((name for name, kind in self.kinds_.items() if kind == "text"), None)
         found: list[Explanation] = []
         for part, own in self._blocks(queries, identity):
             weights = self._weights(part, self.bank_, own)
-            found += explain_rows(weights, self.bank_, k, getattr(self, "classes_", None), self._told(weights))
+            found += explain_rows(weights, self.bank_, k, classes, self._told(weights), text)
         return found
 
     def _told(self, weights: Tensor) -> Tensor:
