@@ -221,3 +221,22 @@ def test_subset_selects_by_its_own_positions():
     subset = RowSubset(Matrix(torch.arange(10)), torch.tensor([7, 2, 5]))
     assert subset.select(torch.tensor([2, 0])).tolist() == [5, 7]
     assert len(subset) == 3
+
+
+def test_threads_are_as_before(monkeypatch):
+    used = []
+    original = NeighborModule.training_step
+
+    def watch(self, batch, index):
+        used.append(torch.get_num_threads())
+        return original(self, batch, index)
+
+    monkeypatch.setattr(NeighborModule, "training_step", watch)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        train(network(), rows(), rows(30, seed=1), TrainingSettings(**{**vars(QUICK), "max_epochs": 1}))
+        assert set(used) == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -10,6 +10,9 @@ from vicinal.training.rows import RowInputs
 _SCORES = 1 << 22
 """Scores held at a time while many queries are predicted (32 MiB in float64)."""
 
+_QUERIES = 4096
+"""Queries predicted at a time by a head that streams the bank."""
+
 
 class NeighborNetwork(nn.Module):
     """Encoder, projector and head.
@@ -57,7 +60,8 @@ class NeighborNetwork(nn.Module):
         bank_groups: Tensor | None = None,
     ) -> Tensor:
         """The head on many queries, a block of queries at a time: see :meth:`vicinal.heads.NONA.forward`."""
-        step = max(1, _SCORES // max(1, len(bank)))
+        streamed = getattr(self.head, "can_stream", False)  # then memory does not grow with the bank
+        step = _QUERIES if streamed else max(1, _SCORES // max(1, len(bank)))
         blocks = []
         for start in range(0, len(queries), step):
             part = slice(start, start + step)
