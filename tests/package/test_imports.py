@@ -13,6 +13,8 @@ PACKAGES = [
     "core",
     "similarity",
     "masks",
+    "relation",
+    "losses",
     "heads",
     "encoders",
     "data",
@@ -20,6 +22,11 @@ PACKAGES = [
     "report",
     "training",
     "estimators",
+    "ranks",
+    "metrics",
+    "miners",
+    "samplers",
+    "links",
 ]
 
 

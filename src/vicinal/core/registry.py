@@ -19,7 +19,11 @@ KINDS: dict[str, str] = {
     "link": "vicinal.links",
     "curve": "vicinal.links",
     "loss": "vicinal.losses",
+    "pair_loss": "vicinal.losses",
     "encoder": "vicinal.encoders",
+    "metric": "vicinal.metrics",
+    "miner": "vicinal.miners",
+    "sampler": "vicinal.samplers",
 }
 
 FACTS: dict[str, str] = {
@@ -35,6 +39,17 @@ FACTS: dict[str, str] = {
     "elementwise": "a loss of each score apart",
     "multi-class": "a loss of a row of class scores at once",
     "convex": "convex in the prediction",
+    "row-separable": "a row's value depends on its own scores only, so rows can be computed in blocks",
+    "soft-relation": "a relation between 0 and 1 makes a column partly related and partly unrelated",
+    "number-relation": "the relation is a negative distance of labels that are numbers",
+    "order-dependent": "the order of the rows decides which of them are used",
+    "cosine-scores": "scores lie in [-1, 1]",
+    "stopped-gradient": "a factor that depends on the scores passes no gradient",
+    "proxies": "made for learned vectors of classes as columns",
+    "proxy-rows": "made for learned vectors of classes as rows, the batch as columns",
+    "embedding-lengths": "also takes the lengths of the embeddings",
+    "proxy-lengths": "and those of the proxies, multiplied",
+    "proxy-groups": "columns come in groups of one class, of as many as it is told",
     "common-shift-invariant": "adding one vector to all queries and bank rows changes nothing",
     "rotation-invariant": "rotating all queries and bank rows changes nothing",
     "row-scale-invariant": "multiplying a query or a bank row by a positive number changes nothing",
@@ -53,6 +68,12 @@ FACTS: dict[str, str] = {
     "pretrained": "starts from published weights",
     "from-scratch": "is trained from random weights",
     "parameter-free": "has nothing to train",
+    "random": "draws at random, from a generator or a seed that is given",
+    "square": "needs the scores of the rows of one batch against one another",
+    "class-labels": "reads labels that are classes",
+    "number-labels": "reads labels that are numbers",
+    "group-labels": "reads groups of rows",
+    "embeddings": "reads embeddings rather than scores",
 }
 
 Made = TypeVar("Made", bound=Callable[..., Any])

@@ -19,6 +19,25 @@ def _check_pair(name: str, of_queries: Tensor | None, of_bank: Tensor | None, sh
             raise TypeError(f"{side}_{name}: expected integers, got {given.dtype}")
 
 
+def check_keys(
+    shape: tuple[int, int],
+    query_ids: Tensor | None = None,
+    bank_ids: Tensor | None = None,
+    query_groups: Tensor | None = None,
+    bank_groups: Tensor | None = None,
+) -> list[tuple[Tensor, Tensor]]:
+    """Check ids and groups as :func:`admissible` takes them, and give the pairs (of queries, of bank) that there are.
+
+    Raises:
+        TypeError: if one is no tensor of integers.
+        ValueError: if only one side is given or a shape is wrong.
+    """
+    _check_pair("ids", query_ids, bank_ids, shape)
+    _check_pair("groups", query_groups, bank_groups, shape)
+    pairs = ((query_ids, bank_ids), (query_groups, bank_groups))
+    return [(q, x) for q, x in pairs if q is not None and x is not None]
+
+
 def admissible(
     shape: tuple[int, int],
     query_ids: Tensor | None = None,
@@ -47,13 +66,10 @@ def admissible(
     tensor([[False,  True],
             [ True, False]])
     """
-    _check_pair("ids", query_ids, bank_ids, shape)
-    _check_pair("groups", query_groups, bank_groups, shape)
     allowed: Tensor | None = None
-    for of_queries, of_bank in ((query_ids, bank_ids), (query_groups, bank_groups)):
-        if of_queries is not None and of_bank is not None:
-            apart = of_queries[:, None] != of_bank
-            allowed = apart if allowed is None else allowed & apart
+    for of_queries, of_bank in check_keys(shape, query_ids, bank_ids, query_groups, bank_groups):
+        apart = of_queries[:, None] != of_bank
+        allowed = apart if allowed is None else allowed & apart
     return allowed
 
 

@@ -3,10 +3,15 @@
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_labels, check_matrices, register
+from vicinal.core import check_integer, check_labels, check_matrices, register
 from vicinal.heads.admissible import admissible, check_some
+from vicinal.heads.streaming import can_stream, streamed_prediction
+from vicinal.heads.strongest import streamed_top_weights
 from vicinal.masks.simplex import SimplexMap, resolve_simplex
 from vicinal.similarity import resolve_similarity
+
+STREAMED = 1 << 18
+"""Scores from which on a prediction is streamed: from there it is faster than the dense form, and smaller."""
 
 
 @register(
@@ -25,6 +30,9 @@ class NONA(nn.Module):
             ``sim(queries, bank) -> scores``.
         mask: a module ``mask(scores, queries, weight) -> log_mask``, as :class:`vicinal.masks.SoftStep`, or None.
         simplex: a registered name ("softmax", "sparsemax", "entmax15") or a callable ``map(scores) -> weights``.
+        chunk_size: bank rows of a block, to stream every prediction in such blocks (see
+            :func:`vicinal.heads.streamed_prediction`). None: predictions of ``STREAMED`` scores or more are streamed
+            in blocks that stay in cache, smaller ones are not, nor those of a mask or simplex map of your own.
 
     A query attends neither to a bank row of its own id nor to one of its own group. The prediction lies in the convex
     hull of the labels, so it needs no clipping.
@@ -44,6 +52,7 @@ class NONA(nn.Module):
         similarity: str | nn.Module = "l2",
         mask: nn.Module | None = None,
         simplex: str | SimplexMap = "softmax",
+        chunk_size: int | None = None,
     ) -> None:
         super().__init__()
         self.similarity = resolve_similarity(similarity)
@@ -51,6 +60,22 @@ class NONA(nn.Module):
             raise TypeError(f"mask: expected a module such as SoftStep(dim), or None, got {mask!r}")
         self.mask = mask
         self.simplex = resolve_simplex(simplex)
+        self.chunk_size = None if chunk_size is None else check_integer("chunk_size", chunk_size)
+        if chunk_size is not None and not self.can_stream:
+            raise ValueError(
+                f"chunk_size: expected None for a mask or simplex map of your own, which must see whole rows, got "
+                f"{chunk_size}"
+            )
+
+    @property
+    def can_stream(self) -> bool:
+        """Whether predictions over large banks are streamed, so that memory does not grow with the bank."""
+        return can_stream(self.mask, self.simplex)
+
+    def _streams(self, queries: Tensor, bank: Tensor) -> bool:
+        if self.chunk_size is not None:
+            return True
+        return self.can_stream and queries.shape[0] * bank.shape[0] >= STREAMED
 
     def weights(
         self,
@@ -90,6 +115,50 @@ class NONA(nn.Module):
             scores = scores.masked_fill(~allowed, -torch.inf)
         return self.simplex(scores)
 
+    @torch.no_grad()
+    def top_weights(
+        self,
+        queries: Tensor,
+        bank: Tensor,
+        k: int,
+        *,
+        query_ids: Tensor | None = None,
+        bank_ids: Tensor | None = None,
+        query_groups: Tensor | None = None,
+        bank_groups: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """The ``k`` bank rows of highest weight in the prediction of each query; without gradient.
+
+        Args:
+            queries: ``[b, d]``.
+            bank: ``[N, d]``.
+            k: >= 1; all bank rows if there are fewer.
+            query_ids: see :meth:`weights`, as are the three below.
+            bank_ids: see :meth:`weights`.
+            query_groups: see :meth:`weights`.
+            bank_groups: see :meth:`weights`.
+
+        Returns:
+            weights ``[b, k]``, descending, and positions in the bank ``[b, k]``, -1 where the weight is 0.
+
+        >>> NONA().top_weights(torch.zeros(1, 1), torch.tensor([[2.0], [0.0], [1.0]]), 2)
+        (tensor([[0.6652, 0.2447]]), tensor([[1, 2]]))
+        """
+        keys = {
+            "query_ids": query_ids,
+            "bank_ids": bank_ids,
+            "query_groups": query_groups,
+            "bank_groups": bank_groups,
+        }
+        check_matrices(queries, bank)
+        k = min(check_integer("k", k), bank.shape[0])
+        if self._streams(queries, bank):
+            return streamed_top_weights(
+                queries, bank, k, self.similarity, self.mask, self.simplex, chunk_size=self.chunk_size, **keys
+            )
+        found = self.weights(queries, bank, **keys).topk(k, dim=-1)
+        return found.values, found.indices.masked_fill(found.values == 0, -1)
+
     def forward(
         self,
         queries: Tensor,
@@ -118,6 +187,20 @@ class NONA(nn.Module):
         """
         check_matrices(queries, bank)
         check_labels(labels, bank.shape[0])
+        if self._streams(queries, bank):
+            return streamed_prediction(
+                queries,
+                bank,
+                labels,
+                self.similarity,
+                self.mask,
+                self.simplex,
+                chunk_size=self.chunk_size,
+                query_ids=query_ids,
+                bank_ids=bank_ids,
+                query_groups=query_groups,
+                bank_groups=bank_groups,
+            )
         weights = self.weights(
             queries,
             bank,

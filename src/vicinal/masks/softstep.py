@@ -173,7 +173,7 @@ class SoftStep(nn.Module):
         if self.family == "s2":
             return self._keep_one(log_s2(unit, shape), admissible)
         top = unit if admissible is None else torch.where(admissible, unit, 0.0)
-        return log_s1(unit, shape, top.amax(dim=-1, keepdim=True), self.eps, self._floor)
+        return log_s1(unit, shape, top.amax(dim=-1, keepdim=True), self.eps, self.floor)
 
     def curve(self, unit: Tensor, queries: Tensor) -> Tensor:
         """The mask that each query has learned, drawn over unit scores.
@@ -189,10 +189,10 @@ class SoftStep(nn.Module):
         grid = unit.to(shape.t.dtype).expand(len(queries), len(unit))
         if self.family == "s2":
             return log_s2(grid, shape).exp()
-        return log_s1(grid, shape, torch.ones_like(grid[:, :1]), self.eps, self._floor).exp()
+        return log_s1(grid, shape, torch.ones_like(grid[:, :1]), self.eps, self.floor).exp()
 
     @property
-    def _floor(self) -> float:
+    def floor(self) -> float:
         """The least u and v of S1."""
         return self.eps if self.extent == "all" else 0.0
 

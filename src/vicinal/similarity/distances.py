@@ -6,14 +6,14 @@ from torch import Tensor
 from vicinal.core import register
 from vicinal.similarity.base import Similarity
 
-_CLOSE = 1e-2
+CLOSE = 1e-2
 """A squared distance below this share of the squared norms has lost digits and is computed again from differences."""
 
-_BLOCK = 1 << 22
+_BLOCK = 1 << 18
 """Elements of differences held at a time while close pairs are computed again."""
 
 
-def _paired(queries: Tensor, bank: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+def paired_distances(queries: Tensor, bank: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """Squared distances ``[p]`` of the named pairs, from differences, a block of pairs at a time."""
     step = max(1, _BLOCK // max(1, queries.shape[1]))
     blocks = [
@@ -46,8 +46,8 @@ def squared_distances(queries: Tensor, bank: Tensor) -> Tensor:
     q, x = queries - center, bank - center
     norms = q.square().sum(dim=-1)[:, None] + x.square().sum(dim=-1)  # [b, N]
     squared = norms - 2 * (q @ x.T)  # [b, N]
-    rows, columns = (squared.detach() <= _CLOSE * norms.detach()).nonzero(as_tuple=True)
-    return squared.index_put((rows, columns), _paired(queries, bank, rows, columns))
+    rows, columns = (squared.detach() <= CLOSE * norms.detach()).nonzero(as_tuple=True)
+    return squared.index_put((rows, columns), paired_distances(queries, bank, rows, columns))
 
 
 @register(

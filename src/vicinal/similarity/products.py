@@ -7,7 +7,7 @@ from vicinal.core import register
 from vicinal.similarity.base import Similarity
 
 
-def _directions(rows: Tensor) -> Tensor:
+def directions(rows: Tensor) -> Tensor:
     """``rows [n, d]`` scaled to length 1; a row of zeros stays zero and passes no gradient."""
     largest = rows.detach().abs().amax(dim=-1, keepdim=True)  # [n, 1]
     nonzero = largest > 0
@@ -34,7 +34,7 @@ class Cosine(Similarity):
 
     def score(self, queries: Tensor, bank: Tensor) -> Tensor:
         """See :meth:`Similarity.forward`."""
-        return _directions(queries) @ _directions(bank).T
+        return directions(queries) @ directions(bank).T
 
 
 @register("similarity", "dot", "rotation-invariant", verified="numpy in float64")

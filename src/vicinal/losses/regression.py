@@ -1,0 +1,96 @@
+"""Losses for labels that are numbers; the relation is the negative distance of labels, <= 0."""
+
+import math
+
+import torch
+
+from vicinal.core import check_between, check_number
+from vicinal.losses.pairs import NUMPY, Pairs, Part, log_sum_exp, pair_loss, pair_terms, row_terms
+
+_ROWS = ("row-separable", "number-relation")
+
+
+@pair_loss("rank_n_contrast", *_ROWS, "score-shift-invariant", paper="arXiv:2210.01189", verified=NUMPY)
+def rank_n_contrast(pairs: Pairs, *, temperature: float = 2.0) -> Part:
+    r"""Each column in a softmax against those whose labels, numbers, are at least as far.
+
+    $-\log(e^{s_{ij}/\tau} / \sum_{k: d_{ik} \ge d_{ij}} e^{s_{ik}/\tau})$ for each column j, d the label distance.
+
+    Each column is contrasted with those whose labels are at least as far: the order of the scores comes to follow
+    that of the labels. It sorts each row by label distance instead of comparing all triples.
+
+    Args:
+        pairs: scores, relation and weight.
+        temperature: divides the scores, > 0. Made for negative distances.
+
+    >>> rank_n_contrast(torch.zeros(1, 2), torch.tensor([[-1.0, -2.0]]), reduction="none")
+    tensor([0.6931])
+    """
+    check_between("temperature", temperature, 0, math.inf)
+    logits = pairs.scores / temperature
+    kept = pairs.weight > 0
+    nothing = torch.finfo(logits.dtype).min / 4
+    weighted = torch.where(kept, logits + torch.where(kept, pairs.weight, 1.0).log(), nothing)
+    near, order = pairs.relation.sort(dim=-1)  # the farthest first
+    upto = weighted.gather(1, order).logcumsumexp(-1)
+    last = torch.searchsorted(near, pairs.relation.contiguous(), right=True) - 1  # ties are contrasted too
+    terms = torch.where(kept, upto.gather(1, last) - logits, 0.0)
+    return pair_terms(terms, pairs.weight)
+
+
+@pair_loss("label_contrast", *_ROWS, "score-shift-invariant", paper="arXiv:2106.08808", verified=NUMPY)
+def label_contrast(pairs: Pairs, *, temperature: float = 0.1, bandwidth: float = 1.0) -> Part:
+    r"""Softmax over a row against targets that fall with the distance of labels that are numbers.
+
+    $-\sum_j p_{ij} \log\mathrm{softmax}_j(s_{i\cdot}/\tau)$ with targets $p_{ij} \propto e^{-d_{ij}^2 / 2h^2}$.
+
+    Contrast for regression: columns are the more related the nearer their labels. It is :func:`supcon` with a
+    Gaussian kernel of the label distance as relation.
+
+    Args:
+        pairs: scores, relation and weight.
+        temperature: divides the scores, > 0.
+        bandwidth: h > 0, in units of the label.
+
+    >>> label_contrast(torch.zeros(1, 2), torch.tensor([[-1.0, -2.0]]))
+    tensor(0.6931)
+    """
+    check_between("temperature", temperature, 0, math.inf)
+    check_between("bandwidth", bandwidth, 0, math.inf)
+    logits = pairs.scores / temperature
+    kept = pairs.weight > 0
+    closeness = torch.where(kept, torch.where(kept, pairs.weight, 1.0).log(), -torch.inf)
+    closeness = closeness - (pairs.relation / bandwidth).square() / 2
+    some = kept.any(-1)
+    target = torch.where(some[:, None], closeness, 0.0).softmax(-1)
+    every = torch.where(some, log_sum_exp(logits, pairs.weight), 0.0)
+    return row_terms(every - (target * logits).sum(-1), some)
+
+
+@pair_loss("log_ratio", *_ROWS, paper="arXiv:1904.00667", verified=NUMPY)
+def log_ratio(pairs: Pairs, *, best: float = 0.0, eps: float = 1e-6) -> Part:
+    r"""Ratios of distances of embeddings equal to ratios of distances of labels that are numbers.
+
+    $(\log\frac{D_{ij}}{D_{ik}} - \log\frac{d_{ij}}{d_{ik}})^2$ over pairs j, k of columns: ratios of distances.
+
+    $D = s_{best} - s$ is the distance in score, d that of the labels; both get ``eps`` added. With
+    $u_j = \log D_{ij} - \log d_{ij}$ the sum over all pairs is one of squares about the mean of u. For this loss
+    "mean_nonzero" is "mean": which of the pairs are exactly 0 is not looked at.
+
+    Args:
+        pairs: scores, relation and weight.
+        best: the score of two equal things: 0 of negative distances, 1 of cosines.
+        eps: > 0.
+
+    >>> log_ratio(torch.tensor([[-1.0, -2.0]]), torch.tensor([[-3.0, -3.0]]))
+    tensor(0.4805)
+    """
+    check_number("best", best)
+    check_between("eps", eps, 0, math.inf)
+    distance = (best - pairs.scores).clamp(min=0) + eps
+    ratio = distance.log() - (pairs.relation.abs() + eps).log()
+    mass = pairs.weight.sum(-1)
+    center = (pairs.weight * ratio).sum(-1) / torch.where(mass > 0, mass, 1.0)
+    total = mass * (pairs.weight * (ratio - center[:, None]).square()).sum(-1)
+    count = ((mass.square() - pairs.weight.square().sum(-1)) / 2).clamp(min=0)
+    return Part(total, count, count)

@@ -1,0 +1,132 @@
+"""Losses of a whole row at once: lifted structure, multi-similarity, circle, tuplet margin."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from vicinal.core import check_between, check_number
+from vicinal.losses.angles import shifted_cosine
+from vicinal.losses.pairs import PML, Pairs, Part, log_sum_exp, pair_loss, pair_terms, row_terms, softplus
+
+
+@pair_loss("lifted_structure", "soft-relation", "score-shift-invariant", paper="arXiv:1511.06452", verified=PML)
+def lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> Part:
+    r"""Each related pair above all unrelated ones of both its ends, softly.
+
+    $\frac12[\log(\sum_{n} e^{s_{in}} + \sum_{n} e^{s_{jn}}) - s_{ij} + m]_+^2$ for each related pair (i, j).
+
+    The sums go over what is unrelated to i, and over the rows that are unrelated to column j.
+
+    Args:
+        pairs: scores, relation and weight.
+        margin: gap that a related pair should have above all unrelated ones of both its ends.
+
+    >>> same = torch.tensor([0, 0, 1])[:, None] == torch.tensor([0, 0, 1])
+    >>> lifted_structure(torch.eye(3), same.float(), 1 - torch.eye(3))
+    tensor(1.4334)
+    """
+    check_number("margin", margin)
+    of_row = log_sum_exp(pairs.scores, pairs.negative)  # [b]
+    of_column = log_sum_exp(pairs.scores.T, pairs.negative.T)  # [N]
+    some = (of_row[:, None] > -torch.inf) | (of_column > -torch.inf)
+    against = torch.logaddexp(  # of two -inf it would be -inf with a gradient that is not finite
+        torch.where(some, of_row[:, None], 0.0), torch.where(some, of_column, 0.0)
+    )
+    terms = torch.where(some, (against - pairs.scores + margin).relu().square() / 2, 0.0)
+    return pair_terms(terms, pairs.positive)
+
+
+@pair_loss("generalized_lifted_structure", "row-separable", "soft-relation", paper="arXiv:1703.07737", verified=PML)
+def generalized_lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> Part:
+    r"""The least similar related column above the most similar unrelated one, both softly.
+
+    $[\log \sum_p e^{-s_{ip}} + \log \sum_n e^{s_{in}} + m]_+$ for each row; a side without columns adds 0.
+
+    Args:
+        pairs: scores, relation and weight.
+        margin: gap between the least related and the most similar unrelated column.
+
+    >>> generalized_lifted_structure(torch.tensor([[0.5, 0.0]]), torch.tensor([[1.0, 0.0]]))
+    tensor(0.5000)
+    """
+    check_number("margin", margin)
+    related = _or_zero(log_sum_exp(-pairs.scores, pairs.positive))
+    unrelated = torch.where((pairs.negative > 0).any(-1), log_sum_exp(pairs.scores, pairs.negative) + margin, 0.0)
+    return row_terms((related + unrelated).relu(), (pairs.weight > 0).any(-1))
+
+
+def _or_zero(values: Tensor) -> Tensor:
+    return torch.where(values > -torch.inf, values, 0.0)
+
+
+@pair_loss("multi_similarity", "row-separable", "soft-relation", paper="arXiv:1904.06627", verified=PML)
+def multi_similarity(pairs: Pairs, *, alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> Part:
+    r"""The least similar related and the most similar unrelated columns of a row, each softly.
+
+    $\frac1\alpha\log(1+\sum_p e^{-\alpha(s_{ip}-\lambda)}) + \frac1\beta\log(1+\sum_n e^{\beta(s_{in}-\lambda)})$.
+
+    Args:
+        pairs: scores, relation and weight.
+        alpha: > 0, how much the least similar related columns dominate.
+        beta: > 0, how much the most similar unrelated columns dominate.
+        base: the score $\lambda$ between related and unrelated.
+
+    >>> multi_similarity(torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 0.0]]))
+    tensor(0.3604)
+    """
+    check_between("alpha", alpha, 0, math.inf)
+    check_between("beta", beta, 0, math.inf)
+    check_number("base", base)
+    gap = pairs.scores - base
+    related = softplus(log_sum_exp(-alpha * gap, pairs.positive)) / alpha
+    unrelated = softplus(log_sum_exp(beta * gap, pairs.negative)) / beta
+    return row_terms(related + unrelated, (pairs.weight > 0).any(-1))
+
+
+@pair_loss("circle", "row-separable", "soft-relation", "stopped-gradient", paper="arXiv:2002.10857", verified=PML)
+def circle(pairs: Pairs, *, margin: float = 0.4, scale: float = 80.0) -> Part:
+    r"""Related pairs up, unrelated pairs down, each the more strongly the further it has to go.
+
+    $\log(1 + \sum_n e^{\gamma a_n (s_n - m)} \sum_p e^{-\gamma a_p (s_p - 1 + m)})$, weighted by the way to go.
+
+    $a_p = [1 + m - s_p]_+$ and $a_n = [s_n + m]_+$ pass no gradient. A row without related or unrelated columns is 0.
+
+    Args:
+        pairs: scores, relation and weight.
+        margin: between 0 and 1; related pairs should score above 1 - margin, unrelated ones below margin.
+        scale: > 0.
+
+    >>> circle(torch.tensor([[0.6, 0.4]]), torch.tensor([[1.0, 0.0]]))
+    tensor(0.6931)
+    """
+    check_between("margin", margin, 0, 1, closed=True)
+    check_between("scale", scale, 0, math.inf)
+    s = pairs.scores
+    above = log_sum_exp(scale * (s.detach() + margin).relu() * (s - margin), pairs.negative)
+    below = log_sum_exp(-scale * (1 + margin - s.detach()).relu() * (s - 1 + margin), pairs.positive)
+    both = (pairs.negative > 0).any(-1) & (pairs.positive > 0).any(-1)
+    return row_terms(softplus(torch.where(both, above, 0.0) + torch.where(both, below, 0.0)), both)
+
+
+@pair_loss(
+    "tuplet_margin", "row-separable", "soft-relation", "cosine-scores", paper="Yu and Tao, ICCV 2019", verified=PML
+)
+def tuplet_margin(pairs: Pairs, *, margin: float = 5.73, scale: float = 64.0) -> Part:
+    r"""Each related column above all unrelated ones of its row, with a slack of angle.
+
+    $\log(1 + \sum_n e^{\gamma(s_{in} - \cos(\theta_{ij} - \beta))})$ for each related pair at angle $\theta_{ij}$.
+
+    Args:
+        pairs: scores, relation and weight.
+        margin: slack $\beta$ in degrees, 0 to 90.
+        scale: > 0.
+
+    >>> tuplet_margin(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]), margin=0)
+    tensor(1.6038e-28)
+    """
+    check_between("margin", margin, 0, 90, closed=True)
+    check_between("scale", scale, 0, math.inf)
+    against = log_sum_exp(scale * pairs.scores, pairs.negative)
+    slack = shifted_cosine(pairs.scores, -math.radians(margin))
+    return pair_terms(softplus(against[:, None] - scale * slack), pairs.positive)

@@ -1,0 +1,131 @@
+"""Losses of a row, a related and an unrelated column."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from vicinal.core import check_between, check_choice
+from vicinal.losses.pairs import PML, Pairs, Part, log_sum_exp, pair_loss, pair_terms, softplus
+from vicinal.losses.positives import each_positive, most_positives
+from vicinal.losses.sorting import above
+
+_FEW = 12
+"""Up to so many related columns a row, going through all triplets is faster than sorting."""
+
+Triplets = Literal["all", "hard", "semi-hard", "batch-hard"]
+
+
+@pair_loss("triplet", "row-separable", "soft-relation", "score-shift-invariant", paper="arXiv:1503.03832", verified=PML)
+def triplet(
+    pairs: Pairs,
+    *,
+    margin: float = 0.2,
+    triplets: Triplets = "all",
+    smooth: bool = False,
+    swap: bool = False,
+) -> Part:
+    r"""A related column above an unrelated one by a margin, over all or chosen triplets of a row.
+
+    $[m + s_{in} - s_{ip}]_+$ for triplets of a row i, a related column p and an unrelated column n.
+
+    "all" takes every triplet; "hard" those with $s_{in} \ge s_{ip}$; "semi-hard" those with
+    $s_{ip} - m \le s_{in} < s_{ip}$; "batch-hard" one a row, of its least similar related and its most similar
+    unrelated column. With many related columns the hinge is summed by sorting each row, in memory of a few matrices;
+    else, and for ``smooth`` and ``swap``, blocks of rows are gone through.
+
+    Args:
+        pairs: scores, relation and weight.
+        margin: >= 0, gap that a related column should have above an unrelated one.
+        triplets: which triplets count.
+        smooth: softplus instead of the hinge.
+        swap: use $\max(s_{in}, s_{pn})$, the harder of the two ends; rows and columns must be the same things.
+
+    >>> triplet(torch.tensor([[0.5, 0.4, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]]), reduction="none")
+    tensor([0.1000])
+    """
+    check_between("margin", margin, 0, math.inf, closed=True)
+    check_choice("triplets", triplets, ("all", "hard", "semi-hard", "batch-hard"))
+    if triplets == "batch-hard":
+        return _batch_hard(pairs, margin, smooth=smooth)
+    few = not torch.compiler.is_compiling() and most_positives(pairs.positive) <= _FEW
+    if smooth or swap or few:
+        return _in_blocks(pairs, margin, triplets, smooth=smooth, swap=swap)
+    return _by_sorting(pairs, margin, triplets)
+
+
+def _by_sorting(pairs: Pairs, margin: float, triplets: str) -> Part:
+    scores = pairs.scores - pairs.scores.detach().mean(-1, keepdim=True)  # keeps digits; changes nothing
+    mass, total = above(scores, pairs.negative, scores - margin)  # [b, N], of the columns above each threshold
+    count, nonzero = pairs.negative.sum(-1, keepdim=True), mass
+    if triplets != "all":
+        harder, harder_total = above(scores, pairs.negative, scores, equal=True)
+        if triplets == "hard":
+            count, nonzero, total = harder, harder if margin > 0 else mass, harder_total
+            mass = harder
+        else:
+            mass, total = mass - harder, total - harder_total
+            count = nonzero = mass
+    terms = total - (scores - margin) * mass
+    return Part(*((pairs.positive * each).sum(-1) for each in (terms, count, nonzero)))
+
+
+def _chosen(own: Tensor, other: Tensor, margin: float, triplets: str) -> Tensor:
+    return other >= own if triplets == "hard" else (other < own) & (other >= own - margin)
+
+
+def _in_blocks(pairs: Pairs, margin: float, triplets: str, *, smooth: bool, swap: bool) -> Part:
+    def terms(own: Tensor, scores: Tensor, negative: Tensor, *of_positives: Tensor) -> tuple[Tensor, Tensor]:
+        other = torch.maximum(scores, of_positives[0]) if swap else scores
+        gap = other - (own - margin)
+        value = softplus(gap) if smooth else gap.relu()
+        above = (value.detach() > 0).to(value.dtype)
+        if triplets == "all":
+            column = negative.mT  # [c, N, 1]
+            counts = column.sum(1, keepdim=True).expand(-1, value.shape[1], -1)
+            return (value @ column)[..., 0], torch.cat([counts, above @ column], -1)
+        weight = torch.where(_chosen(own, other, margin, triplets), negative, 0.0)
+        return (value * weight).sum(-1), torch.stack([weight.sum(-1), (above * weight).sum(-1)], -1)
+
+    square = pairs.given if swap else None
+    weight, value, count = each_positive(terms, pairs.scores, pairs.positive, pairs.negative, square=square)
+    counts = (weight[..., None] * count).sum(1)
+    return Part((weight * value).sum(-1), counts[:, 0], counts[:, 1])
+
+
+def _batch_hard(pairs: Pairs, margin: float, *, smooth: bool) -> Part:
+    related, unrelated = pairs.positive > 0, pairs.negative > 0
+    both = related.any(-1) & unrelated.any(-1)
+    s = pairs.scores.detach()
+    worst = torch.where(related, s, torch.inf).argmin(-1, keepdim=True)
+    nearest = torch.where(unrelated, s, -torch.inf).argmax(-1, keepdim=True)
+    gap = margin + pairs.scores.gather(1, nearest) - pairs.scores.gather(1, worst)
+    return pair_terms(softplus(gap) if smooth else gap.relu(), both[:, None].to(gap.dtype))
+
+
+@pair_loss("angular", "square", "cosine-scores", "soft-relation", paper="arXiv:1708.01682", verified=PML)
+def angular(pairs: Pairs, *, alpha: float = 40.0) -> Part:
+    r"""Triangles of a row, a related and an unrelated column with a bounded angle at the unrelated corner.
+
+    $\log(1 + \sum_n e^{4 t (s_{in} + s_{pn}) - 2 (1 + t) s_{ip}})$ for related pairs (i, p), $t = \tan^2\alpha$.
+
+    It bounds the angle at the unrelated corner n of a triangle by $\alpha$. Rows and columns must be the same things.
+
+    Args:
+        pairs: scores, relation and weight.
+        alpha: degrees, between 0 and 90.
+
+    >>> same = torch.tensor([0, 0, 1])[:, None] == torch.tensor([0, 0, 1])
+    >>> angular(torch.eye(3), same.float(), 1 - torch.eye(3), alpha=45)
+    tensor(0.6931)
+    """
+    slope = math.tan(math.radians(check_between("alpha", alpha, 0, 90))) ** 2
+
+    def terms(own: Tensor, scores: Tensor, negative: Tensor, of_positives: Tensor) -> tuple[Tensor, Tensor]:
+        both = scores + of_positives
+        value = softplus(log_sum_exp(4 * slope * both, negative.expand_as(both)) - 2 * (1 + slope) * own[..., 0])
+        return value, torch.ones_like(value)
+
+    weight, value, _ = each_positive(terms, pairs.scores, pairs.positive, pairs.negative, square=pairs.given)
+    return pair_terms(value, weight)

@@ -1,0 +1,35 @@
+"""Metrics of retrieval and of embeddings: functions ``f(scores, relation, weight) -> [b]`` and accumulators."""
+
+from vicinal.metrics.accumulate import EmbeddingRetrieval, RetrievalMetrics
+from vicinal.metrics.calibration import opis
+from vicinal.metrics.geometry import alignment, hubness, uniformity, utilization
+from vicinal.metrics.graded import ndcg
+from vicinal.metrics.retrieval import (
+    average_precision,
+    hit_at_k,
+    map_at_r,
+    precision_at_k,
+    r_precision,
+    recall_at_k,
+    reciprocal_rank,
+)
+from vicinal.metrics.streamed import embedding_metrics
+
+__all__ = [
+    "EmbeddingRetrieval",
+    "RetrievalMetrics",
+    "alignment",
+    "average_precision",
+    "embedding_metrics",
+    "hit_at_k",
+    "hubness",
+    "map_at_r",
+    "ndcg",
+    "opis",
+    "precision_at_k",
+    "r_precision",
+    "recall_at_k",
+    "reciprocal_rank",
+    "uniformity",
+    "utilization",
+]

@@ -1,0 +1,182 @@
+"""Miners by pairs: each pair is kept or left out by its own score and the extremes of its row."""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from vicinal.core import check_between, check_choice, check_integer, check_number, register
+from vicinal.miners.selection import highest, kept_weight, lowest, measured, picked
+from vicinal.ranks import split_pairs
+
+Reference = Literal["min", "mean"]
+_FACTS = ("permutation-invariant",)
+_PML = "numpy in float64; pytorch-metric-learning (stored values)"
+
+
+@register("miner", "multi_similarity", *_FACTS, "score-shift-invariant", paper="arXiv:1904.06627", verified=_PML)
+@torch.no_grad()
+def multi_similarity(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, epsilon: float = 0.1) -> Tensor:
+    r"""Pairs that are hard, with a slack, next to the other side of their query.
+
+    Related pairs with $s_{ap} - \epsilon < \max_n s_{an}$ and unrelated pairs with $s_{an} + \epsilon > \min_p s_{ap}$.
+
+    Args:
+        scores: ``[b, N]``, higher = more alike.
+        relation: ``[b, N]``, above 0 = related.
+        weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
+        epsilon: slack in units of the scores.
+
+    Returns:
+        ``[b, N]``: ``weight`` where a pair was chosen, else 0.
+
+    >>> multi_similarity(torch.tensor([[0.9, 0.4, 0.6, 0.1]]), torch.tensor([[1, 1, 0, 0]]))
+    tensor([[0., 1., 1., 0.]])
+    """
+    slack = check_number("epsilon", epsilon)
+    related, unrelated = split_pairs(scores, relation, weight)
+    s = measured(scores)
+    chosen = (related & (s - slack < highest(s, unrelated))) | (unrelated & (s + slack > lowest(s, related)))
+    return kept_weight(scores, weight, chosen)
+
+
+@register("miner", "pair_margin", *_FACTS, verified=_PML)
+@torch.no_grad()
+def pair_margin(
+    scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, positive: float = 0.8, negative: float = 0.2
+) -> Tensor:
+    r"""Related pairs below one score and unrelated pairs above another: $s_{ap} < m_+$ and $s_{an} > m_-$.
+
+    Args:
+        scores: ``[b, N]``, higher = more alike; for negative distances both bounds are negative.
+        relation: ``[b, N]``, above 0 = related.
+        weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
+        positive: $m_+$; related pairs that reach it are close enough.
+        negative: $m_-$; unrelated pairs that do not exceed it are far enough.
+
+    Returns:
+        ``[b, N]``: ``weight`` where a pair was chosen, else 0.
+
+    >>> pair_margin(torch.tensor([[0.9, 0.4, 0.6, 0.1]]), torch.tensor([[1, 1, 0, 0]]))
+    tensor([[0., 1., 1., 0.]])
+    """
+    above, below = check_number("positive", positive), check_number("negative", negative)
+    related, unrelated = split_pairs(scores, relation, weight)
+    s = measured(scores)
+    return kept_weight(scores, weight, (related & (s < above)) | (unrelated & (s > below)))
+
+
+def _references(scores: Tensor, related: Tensor, reference: str) -> Tensor:
+    """Lowest or mean related score of each row, ``[b, 1]``; inf where nothing is related."""
+    if reference == "min":
+        return lowest(scores, related)
+    count = related.sum(dim=1, keepdim=True)
+    mean = torch.where(related, scores, 0.0).sum(dim=1, keepdim=True) / count.clamp(min=1)
+    return torch.where(count > 0, mean, torch.inf)
+
+
+def _suspect(scores: Tensor, reference: Tensor, margin: float, relative: float | None) -> Tensor:
+    """Pairs that score too near the reference, or above it, to be trusted as unrelated."""
+    suspect = scores + margin > reference
+    if relative is None:
+        return suspect
+    # reference (1 - m) would rise above a negative reference; a margin that is a share of its size does not
+    return suspect | (scores > reference - relative * reference.abs())
+
+
+@register("miner", "topk_hard", *_FACTS, paper="arXiv:2407.15831", verified="numpy in float64")
+@torch.no_grad()
+def topk_hard(
+    scores: Tensor,
+    relation: Tensor,
+    weight: Tensor | None = None,
+    *,
+    k: int | None = 10,
+    margin: float = 0.0,
+    relative: float | None = None,
+    max_score: float | None = None,
+    min_score: float | None = None,
+    reference: Reference = "min",
+) -> Tensor:
+    r"""The ``k`` hardest unrelated pairs of each query, without those that look like false negatives.
+
+    With the reference $\rho$ (the lowest or the mean score of the query's related pairs) an unrelated pair is left out
+    if $s + m > \rho$, if $s > \rho - m_r |\rho|$, if $s > s_{max}$ or if $s < s_{min}$; of the rest the ``k`` highest
+    are kept. Related pairs are always kept. A query without related pairs has no reference, so only $s_{max}$,
+    $s_{min}$ and ``k`` apply. Of pairs tied at the ``k``-th place the ones with lower column index are kept.
+
+    Args:
+        scores: ``[b, N]``, higher = more alike.
+        relation: ``[b, N]``, above 0 = related.
+        weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
+        k: unrelated pairs to keep, >= 1, or None for all that pass.
+        margin: absolute margin $m$.
+        relative: relative margin $m_r$ in [0, 1], or None. For $\rho > 0$ this is the usual rule $s > \rho (1 - m_r)$.
+        max_score: upper bound of kept unrelated scores, or None.
+        min_score: lower bound of kept unrelated scores, or None.
+        reference: "min" (safe) or "mean".
+
+    Returns:
+        ``[b, N]``: ``weight`` where a pair was kept, else 0.
+
+    >>> topk_hard(torch.tensor([[0.8, 0.85, 0.78, 0.6, 0.1]]), torch.tensor([[1, 0, 0, 0, 0]]), k=1, relative=0.05)
+    tensor([[1., 0., 0., 1., 0.]])
+    """
+    check_choice("reference", reference, get_args(Reference))
+    m = check_number("margin", margin)
+    share = None if relative is None else check_between("relative", relative, 0, 1, closed=True)
+    related, unrelated = split_pairs(scores, relation, weight)
+    s = measured(scores)
+    kept = unrelated & ~_suspect(s, _references(s, related, reference), m, share)
+    if max_score is not None:
+        kept = kept & (s <= check_number("max_score", max_score))
+    if min_score is not None:
+        kept = kept & (s >= check_number("min_score", min_score))
+    if k is not None:
+        kept = picked(s, kept, torch.full((len(s),), check_integer("k", k), device=s.device))
+    return kept_weight(scores, weight, related | kept)
+
+
+@register("miner", "guided", *_FACTS, paper="arXiv:2402.16829", verified="numpy in float64")
+@torch.no_grad()
+def guided(
+    scores: Tensor,
+    relation: Tensor,
+    weight: Tensor | None = None,
+    *,
+    guide: Tensor,
+    margin: float = 0.0,
+    relative: float | None = None,
+    reference: Reference = "min",
+) -> Tensor:
+    r"""Leaves out unrelated pairs that a guide, such as a larger model, finds as alike as the related ones.
+
+    With the guide's scores $g$ and its reference $\rho$ (lowest or mean $g$ of the query's related pairs) an unrelated
+    pair is left out if $g + m > \rho$ or if $g > \rho - m_r |\rho|$. Related pairs are always kept.
+
+    Args:
+        scores: ``[b, N]``; only their shape is read.
+        relation: ``[b, N]``, above 0 = related.
+        weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
+        guide: ``[b, N]``, scores of the guide, higher = more alike.
+        margin: absolute margin $m$.
+        relative: relative margin $m_r$ in [0, 1], or None.
+        reference: "min" (safe) or "mean".
+
+    Returns:
+        ``[b, N]``: ``weight`` where a pair was kept, else 0.
+
+    >>> guided(torch.zeros(1, 3), torch.tensor([[1, 0, 0]]), guide=torch.tensor([[0.7, 0.9, 0.2]]))
+    tensor([[1., 0., 1.]])
+    """
+    check_choice("reference", reference, get_args(Reference))
+    m = check_number("margin", margin)
+    share = None if relative is None else check_between("relative", relative, 0, 1, closed=True)
+    related, unrelated = split_pairs(scores, relation, weight)
+    if not isinstance(guide, Tensor) or guide.shape != scores.shape:
+        shape = tuple(guide.shape) if isinstance(guide, Tensor) else guide
+        raise ValueError(f"guide: expected {tuple(scores.shape)} as the scores, got {shape}")
+    g = measured(guide)
+    return kept_weight(
+        scores, weight, related | (unrelated & ~_suspect(g, _references(g, related, reference), m, share))
+    )

@@ -1,0 +1,50 @@
+"""What miners share: extremes among some pairs of each row, and the weight of those that were chosen."""
+
+import torch
+from torch import Tensor
+
+
+def measured(scores: Tensor) -> Tensor:
+    """``scores`` without gradient, in float32 or float64."""
+    kept = scores.detach()
+    return kept if kept.dtype in (torch.float32, torch.float64) else kept.float()
+
+
+def highest(scores: Tensor, among: Tensor) -> Tensor:
+    """Highest score ``among`` the pairs of each row, ``[b, 1]``; -inf where there is none."""
+    if scores.shape[1] == 0:
+        return scores.new_full((len(scores), 1), -torch.inf)
+    return torch.where(among, scores, -torch.inf).amax(dim=1, keepdim=True)
+
+
+def lowest(scores: Tensor, among: Tensor) -> Tensor:
+    """Lowest score ``among`` the pairs of each row, ``[b, 1]``; inf where there is none."""
+    return -highest(-scores, among)
+
+
+def kept_weight(scores: Tensor, weight: Tensor | None, chosen: Tensor) -> Tensor:
+    """``weight`` (1 if None) where ``chosen``, else 0, in the dtype of ``weight`` if that is floating, or of scores.
+
+    >>> kept_weight(torch.zeros(1, 2), None, torch.tensor([[True, False]]))
+    tensor([[1., 0.]])
+    """
+    if weight is None:
+        return chosen.to(scores.dtype)
+    dtype = weight.dtype if weight.is_floating_point() else scores.dtype
+    return torch.where(chosen, weight.detach().to(dtype), 0.0)
+
+
+def picked(preference: Tensor, among: Tensor, count: Tensor) -> Tensor:
+    """The ``count [b]`` pairs of highest ``preference [b, N]`` ``among`` the pairs of each row; fewer if there are.
+
+    Of pairs tied at the last place those of lower column index are taken.
+    """
+    most = min(int(count.max()) if len(count) else 0, among.shape[1])
+    if most == 0:
+        return torch.zeros_like(among)
+    kept = torch.where(among, preference, -torch.inf)
+    top = kept.topk(most, dim=1).values
+    last = top.gather(1, (count.clamp(max=most) - 1).clamp(min=0)[:, None])  # [b, 1]
+    above, tied = among & (kept > last), among & (kept == last)
+    left = (count - above.sum(dim=1))[:, None]
+    return (above | (tied & (tied.cumsum(dim=1) <= left))) & (count > 0)[:, None]

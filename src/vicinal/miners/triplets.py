@@ -1,0 +1,168 @@
+"""Miners by triplets: which related and unrelated pairs of a query take part in a triplet of a given kind.
+
+No triplet is ever built: whether a pair takes part in one depends on the extremes, or on the neighbors in order, of the
+other side, so memory stays at a few matrices ``[b, N]``. All miners leave out rows that have only one side.
+"""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from vicinal.core import check_between, check_choice, register
+from vicinal.miners.selection import highest, kept_weight, lowest, measured
+from vicinal.ranks import split_pairs
+
+Kind = Literal["hard", "semihard", "violating", "easy"]
+Choice = Literal["hard", "semihard", "easy", "all"]
+
+_FEW = 48
+"""Up to so many related pairs in a row are gone through one by one, which is quicker than to sort the row."""
+
+_PML = "numpy in float64; pytorch-metric-learning (stored values)"
+
+
+@register("miner", "hard", "permutation-invariant", "score-shift-invariant", paper="arXiv:1703.07737", verified=_PML)
+@torch.no_grad()
+def hard(
+    scores: Tensor,
+    relation: Tensor,
+    weight: Tensor | None = None,
+    *,
+    positive: Choice = "hard",
+    negative: Choice = "hard",
+) -> Tensor:
+    r"""The one extreme related and the one extreme unrelated pair of each query ("batch hard").
+
+    "hard" is the related pair of lowest score and the unrelated pair of highest score; "easy" the opposite. One of the
+    two may be "semihard": the hardest related pair that scores above the chosen unrelated one, or the hardest unrelated
+    pair that scores below the chosen related one; a query that has none is left out. "all" keeps a side whole. Pairs
+    tied with the chosen one are kept too, so the order of the columns does not matter.
+
+    Args:
+        scores: ``[b, N]``, higher = more alike.
+        relation: ``[b, N]``, above 0 = related.
+        weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
+        positive: choice of the related pair.
+        negative: choice of the unrelated pair.
+
+    Returns:
+        ``[b, N]``: ``weight`` where a pair was chosen, else 0.
+
+    Raises:
+        ValueError: if both choices are "semihard", or "semihard" meets "all".
+
+    >>> hard(torch.tensor([[0.9, 0.4, 0.6, 0.1]]), torch.tensor([[1, 1, 0, 0]]))
+    tensor([[0., 1., 1., 0.]])
+    """
+    check_choice("positive", positive, get_args(Choice))
+    check_choice("negative", negative, get_args(Choice))
+    if "semihard" in (positive, negative) and (positive == negative or "all" in (positive, negative)):
+        raise ValueError(
+            f"negative: expected 'hard' or 'easy' beside one 'semihard', got {positive!r} and {negative!r}"
+        )
+    related, unrelated = split_pairs(scores, relation, weight)
+    kept = measured(scores)
+    both = related.any(dim=1, keepdim=True) & unrelated.any(dim=1, keepdim=True)
+    if positive != "semihard":
+        first = _extreme(kept, related, positive, low=True)
+        limit = lowest(kept, first)  # the score of the chosen related pair
+        rest = unrelated & (kept < limit) if negative == "semihard" else unrelated
+        second = _extreme(kept, rest, "hard" if negative == "semihard" else negative, low=False)
+    else:
+        second = _extreme(kept, unrelated, negative, low=False)
+        first = _extreme(kept, related & (kept > highest(kept, second)), "hard", low=True)
+    both = both & first.any(dim=1, keepdim=True) & second.any(dim=1, keepdim=True)
+    return kept_weight(scores, weight, (first | second) & both)
+
+
+def _extreme(scores: Tensor, among: Tensor, choice: str, *, low: bool) -> Tensor:
+    """The pairs ``among`` of lowest score, if ``low`` is what "hard" means here, or highest; all for "all"."""
+    if choice == "all":
+        return among
+    if (choice == "hard") == low:
+        return among & (scores == lowest(scores, among))
+    return among & (scores == highest(scores, among))
+
+
+@register(
+    "miner", "semihard", "permutation-invariant", "score-shift-invariant", paper="arXiv:1503.03832", verified=_PML
+)
+@torch.no_grad()
+def semihard(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, margin: float = 0.2) -> Tensor:
+    r"""Pairs of the triplets that are in the right order but within the margin: $0 < s_{ap} - s_{an} \le m$.
+
+    The same as :func:`triplet_margin` with ``kind="semihard"``.
+
+    >>> semihard(torch.tensor([[0.9, 0.4, 0.85, 0.1]]), torch.tensor([[1, 1, 0, 0]]))
+    tensor([[1., 0., 1., 0.]])
+    """
+    return triplet_margin(scores, relation, weight, margin=margin, kind="semihard")
+
+
+@register("miner", "triplet_margin", "permutation-invariant", "score-shift-invariant", verified=_PML)
+@torch.no_grad()
+def triplet_margin(
+    scores: Tensor,
+    relation: Tensor,
+    weight: Tensor | None = None,
+    *,
+    margin: float = 0.2,
+    kind: Kind = "violating",
+) -> Tensor:
+    r"""Pairs that take part in at least one triplet whose gap $g = s_{ap} - s_{an}$ is of a kind.
+
+    "violating": $g \le m$; "hard": $g \le 0$ (and $\le m$); "semihard": $0 < g \le m$; "easy": $g > m$.
+
+    Args:
+        scores: ``[b, N]``, higher = more alike.
+        relation: ``[b, N]``, above 0 = related.
+        weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
+        margin: $m \ge 0$, in units of the scores.
+        kind: which triplets.
+
+    Returns:
+        ``[b, N]``: ``weight`` where a pair was chosen, else 0.
+
+    >>> triplet_margin(torch.tensor([[0.9, 0.4, 0.6, 0.1]]), torch.tensor([[1, 1, 0, 0]]), kind="hard")
+    tensor([[0., 1., 1., 0.]])
+    """
+    m = check_between("margin", margin, 0, float("inf"), closed=True)
+    check_choice("kind", kind, get_args(Kind))
+    related, unrelated = split_pairs(scores, relation, weight)
+    s = measured(scores)
+    if kind == "easy":
+        chosen = (related & (s - lowest(s, unrelated) > m)) | (unrelated & (highest(s, related) - s > m))
+    elif kind == "semihard":
+        chosen = _semihard(s, related, unrelated, m)
+    else:
+        m = 0.0 if kind == "hard" else m
+        chosen = (related & (s - highest(s, unrelated) <= m)) | (unrelated & (lowest(s, related) - s <= m))
+    both = related.any(dim=1, keepdim=True) & unrelated.any(dim=1, keepdim=True)
+    return kept_weight(scores, weight, chosen & both)
+
+
+def _semihard(scores: Tensor, related: Tensor, unrelated: Tensor, margin: float) -> Tensor:
+    """Pairs with a partner on the other side: the unrelated one lower, by at most ``margin``."""
+    most = int(related.sum(dim=1).max()) if len(related) else 0
+    if most > _FEW:
+        below = _next_below(scores, unrelated)  # [b, N] the highest unrelated score under each score
+        above = -_next_below(-scores, related)  # the lowest related score over each score
+        return (related & (scores - below <= margin)) | (unrelated & (above - scores <= margin))
+    chosen = torch.zeros_like(related)
+    left = related.clone()
+    for _ in range(most):  # the related scores of each row one after the other
+        limit = highest(scores, left)  # [b, 1]
+        this = left & (scores == limit)
+        partners = unrelated & (scores < limit) & (limit - scores <= margin)
+        chosen |= partners | (this & partners.any(dim=1, keepdim=True))
+        left &= ~this
+    return chosen
+
+
+def _next_below(scores: Tensor, among: Tensor) -> Tensor:
+    """For each entry of ``scores [b, N]`` the highest score ``among`` the others that is less, or -inf."""
+    ordered = torch.where(among, scores, -torch.inf).sort(dim=1).values  # [b, N]
+    place = torch.searchsorted(ordered, scores.contiguous())  # how many are less
+    found = ordered.gather(1, (place - 1).clamp(min=0))
+    return torch.where(place > 0, found, -torch.inf)

@@ -1,0 +1,19 @@
+"""How truly related things are: ``[b, N]`` from the labels of a block of queries and a block of bank rows.
+
+Every function looks at the two blocks it is given and at nothing else, so a large relation can be made a block at a
+time. What counts at all, as against how related it is, is a *weight*: see :func:`other_rows`.
+"""
+
+from vicinal.relation.classes import same_class, same_group, shared_labels
+from vicinal.relation.numbers import label_distance
+from vicinal.relation.pairs import from_pairs, graded, other_rows
+
+__all__ = [
+    "from_pairs",
+    "graded",
+    "label_distance",
+    "other_rows",
+    "same_class",
+    "same_group",
+    "shared_labels",
+]

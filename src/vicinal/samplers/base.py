@@ -1,0 +1,125 @@
+"""What all samplers share: epochs, seeds, processes, and dealing rows into batches of different kinds."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal.core import check_integer
+
+Rows = NDArray[np.int64]
+
+
+class BatchSampler(ABC):
+    """Says which rows meet in a batch: give it to a ``DataLoader`` as ``batch_sampler``.
+
+    Each pass over it is an epoch with another order, drawn from the seed and the number of the epoch: the same two give
+    the same batches. The number counts up by itself; :meth:`set_epoch` sets it, for example after a restart.
+
+    Args:
+        seed: whole number >= 0.
+        processes: how many processes share the batches; each gets as many.
+        process: which of them this is, from 0.
+    """
+
+    def __init__(self, *, seed: int = 0, processes: int = 1, process: int = 0) -> None:
+        self.seed = check_integer("seed", seed, 0)
+        self.processes = check_integer("processes", processes)
+        self.process = check_integer("process", process, 0)
+        if self.process >= self.processes:
+            raise ValueError(f"process: expected a number below {self.processes}, got {process}")
+        self.epoch = 0
+
+    @abstractmethod
+    def batches(self, random: np.random.Generator) -> list[list[int]]:
+        """All batches of the current epoch."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the number of the next pass."""
+        self.epoch = check_integer("epoch", epoch, 0)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        mine = self._mine()
+        self.epoch += 1
+        yield from mine
+
+    def __len__(self) -> int:
+        """Batches of the next pass on this process."""
+        return len(self._mine())
+
+    def _mine(self) -> list[list[int]]:
+        found = self.batches(np.random.default_rng([self.seed, self.epoch]))
+        even = len(found) // self.processes * self.processes
+        return found[self.process : even : self.processes]
+
+
+def as_labels(name: str, labels: Any) -> NDArray[Any]:
+    """``labels`` (tensor, array or list) as an array ``[n]``.
+
+    Raises:
+        ValueError: if it is empty or not of one dimension.
+
+    >>> as_labels("labels", ["b", "a"]).shape
+    (2,)
+    """
+    found = np.asarray(labels)
+    if found.ndim != 1 or len(found) == 0:
+        raise ValueError(f"{name}: expected a list of at least one label, got shape {found.shape}")
+    return found
+
+
+def members(labels: NDArray[Any]) -> list[Rows]:
+    """Rows of each label, by label."""
+    _, place, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    ordered = place.argsort(kind="stable")
+    return np.split(ordered, sizes.cumsum()[:-1])
+
+
+def pieces(rows: Rows, size: int, random: np.random.Generator, *, fill: bool) -> list[Rows]:
+    """``rows`` in random order, ``size`` at a time.
+
+    If ``fill``, the last piece is completed with others of the rows, none twice; there may be too few of them.
+
+    >>> [len(piece) for piece in pieces(np.arange(5), 3, np.random.default_rng(0), fill=True)]
+    [3, 3]
+    """
+    order = random.permutation(rows)
+    cut = [order[start : start + size] for start in range(0, len(order), size)]
+    lacking = size - len(cut[-1])
+    if fill and lacking and len(cut) > 1:
+        others = order[: len(order) - len(cut[-1])]
+        cut[-1] = np.concatenate([cut[-1], random.choice(others, lacking, replace=False)])
+    return cut
+
+
+def deal(
+    hands: Sequence[list[Rows]], together: int, random: np.random.Generator, *, drop_last: bool
+) -> list[list[Rows]]:
+    """Batches of ``together`` pieces, each from another hand; each piece is used once.
+
+    Hands with more pieces left are taken more often, so that they run out at about the same time.
+
+    Args:
+        hands: pieces of each kind.
+        together: kinds in a batch.
+        random: source of random numbers.
+        drop_last: leave out batches of fewer kinds, which come up when few kinds are left.
+    """
+    left = np.array([len(hand) for hand in hands])
+    dealt: list[list[Rows]] = []
+    while (present := int((left > 0).sum())) >= (together if drop_last else 1):
+        noise = random.gumbel(size=len(left))
+        preference = np.where(left > 0, np.log(np.maximum(left, 1)) + noise, -np.inf)
+        take = min(together, present)
+        chosen = np.argpartition(-preference, take - 1)[:take]
+        left[chosen] -= 1
+        dealt.append([hands[kind][left[kind]] for kind in chosen])
+    return dealt
+
+
+def joined(batch: Sequence[Rows], random: np.random.Generator) -> list[int]:
+    """The rows of some pieces, in random order."""
+    found: list[int] = random.permutation(np.concatenate(batch)).tolist()
+    return found

@@ -1,0 +1,153 @@
+"""The sampler whose batches hold rows that are near one another, without an index (NGAME)."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal.core import check_integer, register
+from vicinal.samplers.base import BatchSampler, Rows
+
+_GAIN = 1e-4
+"""Two means stop when the mean similarity to them grows by less."""
+
+Draw = Callable[[int], tuple[int, int]]
+
+
+def _unit(rows: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(length > 0, length, 1)
+
+
+def split_in_two(rows: NDArray[np.floating[Any]], draw: Draw) -> tuple[Rows, Rows]:
+    """Two halves of ``rows [m, d]`` (directions), by 2-means with equal sizes; the first has one more if m is odd.
+
+    Rows are ranked by how much nearer they are to the second mean than to the first and cut in the middle; the means
+    are formed again until the mean similarity of a row to its own grows by less than 1e-4.
+
+    Args:
+        rows: ``[m, d]``, rows of length 1, m >= 2.
+        draw: gives two different rows to start from.
+
+    >>> x = np.array([[1.0, 0.0], [0.0, 1.0], [0.9, 0.1], [0.1, 0.9]])
+    >>> [half.tolist() for half in split_in_two(x, lambda m: (0, 1))]
+    [[0, 2], [3, 1]]
+    """
+    means = rows[list(draw(len(rows)))]
+    similar = rows @ means.T
+    before, now = -np.inf, -2.0
+    while now - before >= _GAIN:
+        first, second = np.array_split(np.argsort(similar[:, 1] - similar[:, 0], kind="stable"), 2)
+        means = _unit(np.stack([rows[first].mean(axis=0), rows[second].mean(axis=0)]))
+        similar = rows @ means.T
+        before, now = now, (similar[first, 0].sum() + similar[second, 1].sum()) / len(rows)
+    return first, second
+
+
+def checked_embeddings(embeddings: Any) -> NDArray[np.float64]:
+    """``embeddings [n, d]`` as an array; an error if it is no matrix of finite numbers."""
+    found = np.asarray(embeddings, dtype=np.float64)
+    if found.ndim != 2 or len(found) == 0:
+        raise ValueError(f"embeddings: expected a matrix [n, d] of at least one row, got shape {found.shape}")
+    bad = np.flatnonzero(~np.isfinite(found).all(axis=1))
+    if len(bad):
+        raise ValueError(f"embeddings: expected finite numbers, got NaN or inf in row {bad[0]}")
+    return found
+
+
+def balanced_clusters(embeddings: Any, size: int, random: np.random.Generator | Draw) -> list[Rows]:
+    """Clusters of at most ``size`` rows, by splitting all of them in two again and again.
+
+    Args:
+        embeddings: ``[n, d]``, finite; compared by cosine.
+        size: rows of a cluster at most, >= 1. Size 1 forms no clusters at all.
+        random: source of random numbers, or a function that draws the two rows that a split of m rows starts from.
+
+    Returns:
+        rows of each cluster; every row is in one, and sizes differ by at most one.
+
+    Raises:
+        ValueError: for embeddings that are no matrix or not finite.
+
+    >>> x = np.array([[1.0, 0.0], [0.0, 1.0], [0.9, 0.1], [0.1, 0.9]])
+    >>> sorted(sorted(cluster.tolist()) for cluster in balanced_clusters(x, 2, np.random.default_rng(0)))
+    [[0, 2], [1, 3]]
+    """
+    unit, limit = _unit(checked_embeddings(embeddings)), check_integer("size", size)
+    clusters: list[Rows] = [np.arange(len(unit))]
+    if limit == 1:
+        return np.split(clusters[0], len(unit))
+
+    def draw(m: int) -> tuple[int, int]:
+        pair = random.choice(m, 2, replace=False) if isinstance(random, np.random.Generator) else random(m)
+        return int(pair[0]), int(pair[1])
+
+    while max(map(len, clusters)) > limit:  # limit >= 2, and sizes differ by at most one: all can be split
+        clusters = [rows[half] for rows in clusters for half in split_in_two(unit[rows], draw)]
+    return clusters
+
+
+@register(
+    "sampler",
+    "clusters",
+    "random",
+    paper="arXiv:2207.04452",
+    verified="splits of the authors' code (stored values); sizes and coverage",
+)
+class ClusterBatches(BatchSampler):
+    """Batches of rows that are near one another, so that the batch itself holds hard unrelated rows.
+
+    Rows are cut into balanced clusters of at most ``size``; clusters are shuffled, laid in a row and cut into batches.
+    Size 1 is a plain shuffle: start with it, or with a small one, and let it grow. Give new embeddings to
+    :meth:`refresh` every few epochs. Every row comes once an epoch.
+
+    Args:
+        embeddings: ``[n, d]``, compared by cosine.
+        batch_size: rows of a batch.
+        size: rows of a cluster at most, or epoch -> size from that epoch on (epoch 0 must be there).
+        drop_last: leave out the last batch if it is smaller.
+        seed: see :class:`vicinal.samplers.BatchSampler`.
+        processes: see there.
+        process: see there.
+
+    >>> x = np.array([[1.0, 0.0], [0.0, 1.0], [0.9, 0.1], [0.1, 0.9]])
+    >>> sorted(sorted(batch) for batch in ClusterBatches(x, batch_size=2, size=2))
+    [[0, 2], [1, 3]]
+    """
+
+    def __init__(
+        self,
+        embeddings: Any,
+        *,
+        batch_size: int = 32,
+        size: int | Mapping[int, int] = 8,
+        drop_last: bool = False,
+        seed: int = 0,
+        processes: int = 1,
+        process: int = 0,
+    ) -> None:
+        super().__init__(seed=seed, processes=processes, process=process)
+        self.batch_size = check_integer("batch_size", batch_size)
+        self.sizes = dict(size) if isinstance(size, Mapping) else {0: size}
+        if 0 not in self.sizes:
+            raise ValueError(f"size: expected a size for epoch 0, got epochs {sorted(self.sizes)}")
+        for value in self.sizes.values():
+            check_integer("size", value)
+        self.drop_last = drop_last
+        self.refresh(embeddings)
+
+    def refresh(self, embeddings: Any) -> None:
+        """Take new embeddings ``[n, d]`` of the rows."""
+        self.embeddings = checked_embeddings(embeddings)
+
+    def size(self) -> int:
+        """Rows of a cluster at most, in the current epoch."""
+        return self.sizes[max(epoch for epoch in self.sizes if epoch <= self.epoch)]
+
+    def batches(self, random: np.random.Generator) -> list[list[int]]:
+        """All batches of an epoch."""
+        clusters = balanced_clusters(self.embeddings, self.size(), random)
+        order = np.concatenate([random.permutation(clusters[k]) for k in random.permutation(len(clusters))])
+        cut = [order[start : start + self.batch_size].tolist() for start in range(0, len(order), self.batch_size)]
+        return cut[:-1] if self.drop_last and len(cut[-1]) < self.batch_size else cut

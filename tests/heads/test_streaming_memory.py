@@ -1,0 +1,63 @@
+"""Memory ceilings: a streamed prediction needs a few blocks, not a matrix of all scores."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("resource", reason="peak memory is not reported on this system")
+
+MEASURE = """
+import resource, sys
+import torch
+from vicinal.heads import NONA
+from vicinal.masks import SoftStep
+torch.set_num_threads(1)
+chunk, rows, train = (int(word) for word in sys.argv[1:4])
+unit = 1024 if sys.platform != "darwin" else 1024 * 1024
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+torch.manual_seed(0)
+queries, bank, labels = torch.randn(64, 25), torch.randn(rows, 25), torch.rand(rows)
+head = NONA(mask=SoftStep(25, "s2")).requires_grad_(bool(train))
+if train:
+    queries.requires_grad_(), bank.requires_grad_(), labels.requires_grad_()
+def run(rows):
+    with torch.set_grad_enabled(bool(train)):
+        prediction = head(queries, bank[:rows], labels[:rows])
+    if train:
+        torch.autograd.grad(prediction.sum(), [queries, bank, labels, *head.parameters()])
+import vicinal.heads.nona
+run(4000)
+vicinal.heads.nona.STREAMED = chunk
+before = peak()
+run(rows)
+print(peak() - before)
+"""
+
+
+def extra(streamed, rows, *, train):
+    """Mebibytes that one prediction adds to the highest memory of a fresh process."""
+    threshold = 0 if streamed else 1 << 60
+    command = [sys.executable, "-c", MEASURE, str(threshold), str(rows), str(int(train))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    return float(done.stdout)
+
+
+def test_prediction_stays_below_32_mib_where_one_matrix_of_scores_has_73():
+    assert extra(True, 300_000, train=False) < 32
+
+
+@pytest.mark.slow
+def test_the_dense_head_does_not():
+    assert extra(False, 300_000, train=False) > 73
+
+
+@pytest.mark.slow
+def test_training_step_stays_below_64_mib_with_the_gradients_of_the_bank():
+    assert extra(True, 200_000, train=True) < 64  # of which the gradient of the bank is 19
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_bank():
+    assert extra(True, 600_000, train=False) < extra(True, 150_000, train=False) + 8
