@@ -124,9 +124,7 @@ def test_compare_resumes(houses, tmp_path, capsys):
     first = capsys.readouterr().out
     assert "nona+knn" in first
     before = (tmp_path / "c" / "runs.json").read_text()
-    started = time.monotonic()
     assert run(["compare", str(houses / "houses.csv"), "--splits", "2", *options]) == 0
-    assert time.monotonic() - started < 20
     assert (tmp_path / "c" / "runs.json").read_text() == before
     assert capsys.readouterr().out == first
     assert run(["compare", str(houses / "houses.csv"), "--splits", "3", *options]) == 0
