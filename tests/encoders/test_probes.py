@@ -1,6 +1,5 @@
 """Linear models on frozen embeddings of real data reach about the figures that were measured for these weights."""
 
-
 import numpy as np
 import pandas as pd
 import pytest
