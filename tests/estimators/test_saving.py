@@ -179,3 +179,19 @@ def test_parameters_without_a_name_are_refused(data, tmp_path):
     with pytest.raises(ValueError, match=r"^similarity: expected a value with a name"):
         save_model(model, tmp_path / "m")
     assert not (tmp_path / "m").exists()
+
+
+def test_notes_outlive_another_save(regressor, tmp_path):
+    save_model(regressor, tmp_path / "a", {"id": "house", "target": "price"})
+    load_model(tmp_path / "a").save(tmp_path / "b")
+    assert load_model(tmp_path / "b").notes_ == {"id": "house", "target": "price"}
+
+
+def test_loading_leaves_the_global_random_state_alone(folder):
+    import torch
+
+    torch.manual_seed(1)
+    want = torch.rand(3)
+    torch.manual_seed(1)
+    load_model(folder)
+    assert torch.equal(torch.rand(3), want)

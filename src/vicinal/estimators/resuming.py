@@ -23,8 +23,8 @@ def resumable(out: Path | None, fingerprint: str) -> Iterator[WorkingFolder]:
     """A folder ``.NAME.fit`` beside ``out`` for the checkpoints of one run.
 
     If it is there from a run of the same ``fingerprint`` (data, settings, versions), that run is taken up; one of
-    another run is emptied. It is removed when the block ends without an error, and kept if the user stops the run or
-    the process is killed.
+    another run is emptied. It is removed when the block ends without an error, and kept if the user stops the run, the
+    process is killed, or an error (a full disk, say) comes after training has begun.
 
     Args:
         out: what the run makes; None: no folder is made.
@@ -37,7 +37,8 @@ def resumable(out: Path | None, fingerprint: str) -> Iterator[WorkingFolder]:
     digest = hashlib.sha256(fingerprint.encode()).hexdigest()
     mark = folder / _FINGERPRINT
     same = mark.is_file() and mark.read_text(encoding="ascii").strip() == digest
-    resumed = same and (folder / "last.ckpt").is_file()
+    checkpoint = folder / "last.ckpt"
+    resumed = same and checkpoint.is_file()
     if not same:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -45,6 +46,7 @@ def resumable(out: Path | None, fingerprint: str) -> Iterator[WorkingFolder]:
     try:
         yield WorkingFolder(folder, resumed)
     except Exception:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not checkpoint.is_file():
+            shutil.rmtree(folder, ignore_errors=True)
         raise
     shutil.rmtree(folder, ignore_errors=True)

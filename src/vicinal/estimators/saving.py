@@ -53,9 +53,17 @@ class SavedConfig(BaseModel):
 
 
 def save_model(model: BankedEstimator, folder: str | Path, notes: dict[str, Any] | None = None) -> None:
-    """Write a fitted estimator as a folder; see :func:`write_model`. An earlier model there is replaced at the end."""
+    """Write a fitted estimator as a folder; see :func:`write_model`.
+
+    An earlier model there is replaced at the end, and with it its card and report, which may show forgotten rows.
+
+    Args:
+        model: fitted.
+        folder: new, empty, or of an earlier model.
+        notes: see :func:`write_model`; None: those that the model was loaded with.
+    """
     with staged_folder(Path(folder), CONFIG) as stage:
-        write_model(model, stage, notes)
+        write_model(model, stage, getattr(model, "notes_", {}) if notes is None else notes)
 
 
 def write_model(model: BankedEstimator, stage: Path, notes: dict[str, Any] | None = None) -> None:
@@ -111,8 +119,9 @@ def load_model(folder: str | Path) -> BankedEstimator:
         model.label_range_ = config.label_range
     model.history_ = TrainingHistory(config.train_error, config.validation_error, config.best_epoch)
     model.notes_ = config.notes
-    encoder = TableEncoder.from_config(config.encoder)
-    network = make_network(model.get_params(deep=False), encoder, encoder.dim, start)
+    with torch.random.fork_rng():  # the random weights that are overwritten next cost the user no random numbers
+        encoder = TableEncoder.from_config(config.encoder)
+        network = make_network(model.get_params(deep=False), encoder, encoder.dim, start)
     network.projector.double()
     network.head.double()
     _load_weights(network, load_file(folder / MODEL))

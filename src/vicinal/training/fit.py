@@ -152,7 +152,8 @@ def _last_checkpoint(folder: Path) -> Path | None:
 def _threads_for(network: NeighborNetwork) -> Iterator[None]:
     """One thread where a step is too small to share: its parts would spend their time waiting for one another.
 
-    Training a table of n-grams took 22 s of processor time with one thread, and 284 s with two on a busy machine.
+    The demo, which trains on n-grams twice, took 22 s of processor time with one thread, and 284 s with two on a
+    busy machine.
     Networks that train on images, sounds or transformers keep torch's setting.
     """
     parts = network.encoder.encoders if isinstance(network.encoder, TableEncoder) else []

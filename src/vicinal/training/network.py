@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vicinal.encoders.base import to_device
 from vicinal.training.rows import RowInputs
 
 _SCORES = 1 << 22
@@ -77,14 +78,3 @@ class NeighborNetwork(nn.Module):
                 )
             )
         return torch.cat(blocks)
-
-
-def to_device(batch: Any, device: torch.device) -> Any:
-    """A batch (tensor, or nested dict, list or tuple of tensors) on ``device``."""
-    if isinstance(batch, Tensor):
-        return batch.to(device)
-    if isinstance(batch, dict):
-        return {name: to_device(value, device) for name, value in batch.items()}
-    if isinstance(batch, list | tuple):
-        return type(batch)(to_device(value, device) for value in batch)
-    return batch
