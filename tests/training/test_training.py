@@ -182,9 +182,11 @@ def test_a_killed_run_resumes(tmp_path):
     time.sleep(0.5)
     process.kill()
     process.wait()
-    settings = TrainingSettings(**{**vars(QUICK), "max_epochs": 5000, "patience": 3, "folder": tmp_path})
+    reached = torch.load(tmp_path / "last.ckpt", weights_only=True)["epoch"] + 1
+    settings = TrainingSettings(**{**vars(QUICK), "max_epochs": reached + 2, "folder": tmp_path})
     history = train(network(), rows(), rows(30, seed=1), settings)
-    assert history.resumed_at is None or history.resumed_at > 0
+    assert history.resumed_at == reached >= 1
+    assert len(history.train_error) == reached + 2
 
 
 def test_bf16_trains(tmp_path):
