@@ -3,6 +3,7 @@
 Nothing of a model folder is executed: weights are safetensors only, and code that comes with a model is never run.
 """
 
+import abc
 import contextlib
 import re
 import warnings
@@ -94,9 +95,9 @@ class TransformerEncoder(PretrainedEncoder):
         self._dim = find_width(net)
 
     @classmethod
+    @abc.abstractmethod
     def read_processor(cls, transformers: Any, where: str, options: dict[str, Any]) -> Any:
         """The tokenizer, image processor or feature extractor."""
-        raise NotImplementedError
 
     def _load(self, where: str, options: dict[str, Any]) -> tuple[Any, Any]:
         transformers = import_transformers(self.kind)

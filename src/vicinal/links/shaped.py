@@ -1,6 +1,7 @@
 """Plain functions with a scale, a shift and an amplitude: the curves that have a name."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
@@ -91,17 +92,21 @@ class Shaped(Curve):
         far = (self._primitive(xa) - self._primitive(xb) - delta * self._value(xb)).clamp(min=0)
         return replace_close(far, self._slope, delta, xb, self.near * self._reach(xb), near=self.near)
 
+    @abstractmethod
     def _value(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+        """Value of the base curve."""
 
+    @abstractmethod
     def _primitive(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+        """Primitive of the base curve."""
 
+    @abstractmethod
     def _slope(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+        """Slope of the base curve."""
 
     def _inverse(self, p: Tensor) -> Tensor:
-        raise NotImplementedError
+        """Inverse of the base curve; curves that are not invertible have none, and are not asked."""
+        raise TypeError(f"inverse: expected a curve that defines its inverse, got {self!r}")
 
     def _reach(self, x: Tensor) -> Real:
         """Distance from ``x`` to where the slope stops being smooth, in the plane of complex numbers."""
