@@ -1,0 +1,54 @@
+"""How sure is a prediction: intervals and sets that cover, under shift and drift too, abstaining, multicalibration."""
+
+from vicinal.calibration.boosting import LevelSetBoosting, multicalibration_error
+from vicinal.calibration.classes import ConformalClasses, class_scores
+from vicinal.calibration.covariate_shift import ShiftedQuantile
+from vicinal.calibration.density import DensityIntervals, neighbor_density
+from vicinal.calibration.label_shift import (
+    ClassWeights,
+    LabelShiftSets,
+    class_weights,
+    clopper_pearson,
+    clopper_pearson_upper,
+)
+from vicinal.calibration.online import ScaleFreeOGD, StronglyAdaptive, online_radii
+from vicinal.calibration.rejection import (
+    area_under_selective_curve,
+    rejection_cost,
+    rejection_loss,
+    selective_curve,
+)
+from vicinal.calibration.split import (
+    conformal_quantile,
+    distance_scores,
+    interval_quality,
+    neighbor_spread,
+    range_scores,
+)
+
+__all__ = [
+    "ClassWeights",
+    "ConformalClasses",
+    "DensityIntervals",
+    "LabelShiftSets",
+    "LevelSetBoosting",
+    "ScaleFreeOGD",
+    "ShiftedQuantile",
+    "StronglyAdaptive",
+    "area_under_selective_curve",
+    "class_scores",
+    "class_weights",
+    "clopper_pearson",
+    "clopper_pearson_upper",
+    "conformal_quantile",
+    "distance_scores",
+    "interval_quality",
+    "multicalibration_error",
+    "neighbor_density",
+    "neighbor_spread",
+    "online_radii",
+    "range_scores",
+    "rejection_cost",
+    "rejection_loss",
+    "selective_curve",
+]

@@ -1,0 +1,193 @@
+"""Sets of classes that hold, with high probability, when the classes' frequencies have changed."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import beta
+
+from vicinal.calibration.checks import Floats, Integers, check_classes, check_probabilities
+from vicinal.core import check_between, check_choice, check_integer
+
+
+def clopper_pearson(hits: ArrayLike, trials: ArrayLike, level: float) -> tuple[Floats, Floats]:
+    r"""Two-sided Clopper-Pearson interval of a share: $[B^{-1}(\alpha/2; k, n-k+1), B^{-1}(1-\alpha/2; k+1, n-k)]$.
+
+    Args:
+        hits: k, from 0 to n, any shape.
+        trials: n, at least 1, of a shape that goes with it.
+        level: alpha, the chance of missing the true share, between 0 and 1.
+
+    >>> low, high = clopper_pearson(0, 20, 0.1)
+    >>> float(low), round(float(high), 4)  # the upper end is 1 - 0.05^(1/20)
+    (0.0, 0.1391)
+    """
+    check_between("level", level, 0, 1)
+    k, n = _counts(hits, trials)
+    low = np.where(k > 0, beta.ppf(level / 2, np.maximum(k, 1), n - k + 1), 0.0)
+    high = np.where(k < n, beta.ppf(1 - level / 2, k + 1, np.maximum(n - k, 1)), 1.0)
+    return low, high
+
+
+def clopper_pearson_upper(hits: ArrayLike, trials: ArrayLike, level: float) -> Floats:
+    r"""One-sided upper bound of a share: $B^{-1}(1-\alpha; k+1, n-k)$; 1 where k = n.
+
+    >>> round(float(clopper_pearson_upper(0, 20, 0.05)), 4)
+    0.1391
+    """
+    check_between("level", level, 0, 1)
+    k, n = _counts(hits, trials)
+    return np.where(k < n, beta.ppf(1 - level, k + 1, np.maximum(n - k, 1)), 1.0)
+
+
+def _counts(hits: ArrayLike, trials: ArrayLike) -> tuple[Floats, Floats]:
+    k, n = np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64)
+    if (k < 0).any() or (k > n).any() or (n < 1).any():
+        raise ValueError("hits: expected counts from 0 to trials, with at least 1 trial")
+    return k, n
+
+
+@dataclass(frozen=True)
+class ClassWeights:
+    """How much more frequent each class is in the target than in the source: bounds that hold together.
+
+    Attributes:
+        low: ``[C]``, >= 0.
+        high: ``[C]``.
+        raw_low: ``[C]``, ``low`` before it was cut off at 0.
+    """
+
+    low: Floats
+    high: Floats
+    raw_low: Floats
+
+
+def class_weights(
+    labels: ArrayLike,
+    predicted: ArrayLike,
+    target: ArrayLike,
+    classes: int,
+    level: float,
+    *,
+    arithmetic: str = "interval",
+) -> ClassWeights:
+    r"""Bounds of the class weights w in $\sum_j P(\mathrm{predicted}\ i, \mathrm{true}\ j)\, w_j = P_{target}(i)$.
+
+    Every entry of the confusion matrix and of the target's predicted frequencies gets a Clopper-Pearson interval at
+    ``level`` / (C (C + 1) + 1); Gaussian elimination in interval arithmetic gives the bounds, which hold together
+    with probability 1 - ``level``. Si et al., *PAC Prediction Sets Under Label Shift*, ICLR 2024 (arXiv:2310.12964).
+
+    Args:
+        labels: ``[n]`` true classes of source rows.
+        predicted: ``[n]`` predicted classes of source rows.
+        target: ``[m]`` predicted classes of target rows.
+        classes: C.
+        level: chance that some bound fails, between 0 and 1.
+        arithmetic: "interval", which always encloses the solution, or "endpoints", the formulas of the paper's public
+            code, which multiply lower by lower and upper by upper ends whatever their signs: narrower, and not an
+            enclosure where an eliminated entry may be negative.
+
+    Raises:
+        ValueError: if a pivot's interval holds 0: too few rows, or a classifier too weak, to tell.
+    """
+    check_between("level", level, 0, 1)
+    truth = check_classes("labels", labels, classes)
+    answers = check_classes("predicted", predicted, classes, size=len(truth))
+    aims = check_classes("target", target, classes)
+    counts = np.zeros((classes, classes))
+    np.add.at(counts, (answers, truth), 1)
+    each = level / (classes * (classes + 1) + 1)
+    confusion = np.stack(clopper_pearson(counts, len(truth), each), axis=-1)
+    goal = np.stack(clopper_pearson(np.bincount(aims, minlength=classes), len(aims), each), axis=-1)
+    exact = check_choice("arithmetic", arithmetic, ("interval", "endpoints")) == "interval"
+    bounds = _interval_solve(confusion, goal, exact=exact)
+    return ClassWeights(np.maximum(bounds[:, 0], 0), bounds[:, 1], bounds[:, 0])
+
+
+def _product(a: Floats, b: Floats, *, exact: bool) -> Floats:
+    if not exact:
+        return np.asarray(a * b, dtype=np.float64)
+    ends = np.stack([a[..., 0] * b[..., 0], a[..., 0] * b[..., 1], a[..., 1] * b[..., 0], a[..., 1] * b[..., 1]])
+    return np.stack([ends.min(0), ends.max(0)], axis=-1)
+
+
+def _quotient(a: Floats, b: Floats, *, exact: bool) -> Floats:
+    if b[0] <= 0 <= b[1]:
+        raise ValueError(
+            "labels: expected enough rows to tell the class frequencies apart, but a pivot may be 0; "
+            "calibrate on more rows, merge rare classes or allow a larger level"
+        )
+    return _product(a, 1 / b[::-1], exact=exact)
+
+
+def _difference(a: Floats, b: Floats) -> Floats:
+    return np.stack([a[..., 0] - b[..., 1], a[..., 1] - b[..., 0]], axis=-1)
+
+
+def _interval_solve(matrix: Floats, right: Floats, *, exact: bool) -> Floats:
+    """Bounds ``[C, 2]`` of the solution of ``matrix [C, C, 2] w = right [C, 2]`` by elimination without pivoting."""
+    system, goal, size = matrix.copy(), right.copy(), len(right)
+    for pivot in range(size):
+        for row in range(pivot + 1, size):
+            factor = _quotient(system[row, pivot], system[pivot, pivot], exact=exact)
+            rest = slice(pivot + 1, size)
+            system[row, rest] = _difference(system[row, rest], _product(factor, system[pivot, rest], exact=exact))
+            goal[row] = _difference(goal[row], _product(factor, goal[pivot], exact=exact))
+    solution = np.zeros((size, 2))
+    for row in reversed(range(size)):
+        left = goal[row]
+        for column in range(row + 1, size):
+            left = _difference(left, _product(system[row, column], solution[column], exact=exact))
+        solution[row] = _quotient(left, system[row, row], exact=exact)
+    return solution
+
+
+class LabelShiftSets:
+    """PAC prediction sets under label shift: error <= ``error`` on the target with probability 1 - ``level``.
+
+    Calibration rows are accepted in proportion to their class's weight, at its worst within the bounds of
+    :func:`class_weights`; the largest threshold whose Clopper-Pearson bound on the accepted rows' error is within
+    ``error`` is taken. The set of a row holds every class with probability >= the threshold.
+
+    Args:
+        error: largest share of target rows whose set misses the true class, between 0 and 1.
+        level: chance that this promise fails, between 0 and 1; half goes to the weights, half to the threshold.
+        seed: of the draws by which rows are accepted.
+    """
+
+    def __init__(self, error: float = 0.1, level: float = 0.1, *, seed: int = 0) -> None:
+        self.error, self.level = check_between("error", error, 0, 1), check_between("level", level, 0, 1)
+        self.seed = check_integer("seed", seed, 0)
+        self.threshold: float | None = None
+        self.weights: ClassWeights | None = None
+
+    def fit(self, probabilities: ArrayLike, labels: ArrayLike, target: ArrayLike) -> "LabelShiftSets":
+        """Set the threshold from source rows ``[n, C]`` with classes ``[n]``, and from target rows ``[m, C]``."""
+        shares = check_probabilities("probabilities", probabilities)
+        number = shares.shape[1]
+        truth = check_classes("labels", labels, number, size=len(shares))
+        goal = check_probabilities("target", target, columns=number)
+        self.weights = class_weights(truth, shares.argmax(1), goal.argmax(1), number, self.level / 2)
+        self.threshold = self._threshold(shares[np.arange(len(shares)), truth], truth, self.weights)
+        return self
+
+    def _threshold(self, own: Floats, truth: Integers, weights: ClassWeights) -> float:
+        most = float(weights.high.max())
+        draws = np.random.default_rng(self.seed).random(len(own))
+        if_missed, if_held = draws <= weights.high[truth] / most, draws <= weights.low[truth] / most
+        order = np.argsort(own, kind="stable")
+        values = own[order]
+        # for each candidate tau = values[i]: rows with own < tau are missed; they come first in this order
+        missed = np.concatenate([[0], np.cumsum(if_missed[order])])
+        held = if_held.sum() - np.concatenate([[0], np.cumsum(if_held[order])])
+        first = np.searchsorted(values, values, side="left")
+        wrong, trials = missed[first], missed[first] + held[first]
+        bound = np.where(trials > 0, clopper_pearson_upper(wrong, np.maximum(trials, 1), self.level / 2), 1.0)
+        good = np.flatnonzero(bound <= self.error)
+        return float(values[good[-1]]) if len(good) else 0.0
+
+    def predict(self, probabilities: ArrayLike) -> NDArray[np.bool_]:
+        """``[n, C]``, true for the classes of each row's set; all of them where no smaller set can be promised."""
+        if self.threshold is None:
+            raise ValueError("predict: expected a fitted LabelShiftSets, got one without a threshold; call fit first")
+        return check_probabilities("probabilities", probabilities) >= self.threshold

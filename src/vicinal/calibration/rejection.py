@@ -1,0 +1,92 @@
+"""Answer or abstain: learning when a fixed predictor is to be trusted, and what abstaining buys."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from vicinal.calibration.checks import Floats, check_vector
+from vicinal.core import Reduction, check_between, check_choice
+
+SURROGATES = ("logistic", "exponential")
+
+
+def rejection_loss(
+    scores: Tensor, correct: Tensor, *, cost: float, surrogate: str = "logistic", reduction: Reduction = "mean"
+) -> Tensor:
+    r"""Convex loss of a rejector's scores r: the fixed predictor's answer is accepted where r > 0.
+
+    $(1-c)\,[\mathrm{wrong}]\,\Phi(-r) + c\,[\mathrm{correct}]\,\Phi(r)$ with $\Phi(t) = \log(1+e^{-t})$ or $e^{-t}$:
+    a surrogate of "an accepted wrong answer costs 1, a rejection costs c". Its best score is positive exactly where
+    P(correct) > 1 - c; the logistic one is $\log \frac{c\,p}{(1-c)(1-p)}$. After Mohri et al., *Learning to Reject
+    with a Fixed Predictor*, ICLR 2024 (arXiv:2301.09044); the derivation is in the specification of this project.
+
+    Args:
+        scores: ``[b]``, r.
+        correct: ``[b]``, bool: whether the predictor was right.
+        cost: c, between 0 and 1; 0 would reject everything, 1 accept everything.
+        surrogate: "logistic" or "exponential".
+        reduction: "mean", "sum" or "none".
+
+    >>> rejection_loss(torch.zeros(2), torch.tensor([True, False]), cost=0.5)
+    tensor(0.3466)
+    """
+    check_between("cost", cost, 0, 1)
+    check_choice("surrogate", surrogate, SURROGATES)
+    check_choice("reduction", reduction, ("mean", "sum", "none"))
+    if scores.ndim != 1 or not scores.is_floating_point():
+        raise ValueError(f"scores: expected floating numbers [b], got {scores.dtype} {tuple(scores.shape)}")
+    if correct.dtype != torch.bool or correct.shape != scores.shape:
+        raise ValueError(
+            f"correct: expected bool of shape {tuple(scores.shape)}, got {correct.dtype} {tuple(correct.shape)}; "
+            "compare predictions with labels (prediction == label)"
+        )
+    away = torch.where(correct, scores, -scores)
+    price = torch.where(correct, cost, 1 - cost).to(scores)
+    losses = price * (F.softplus(-away) if surrogate == "logistic" else torch.exp(-away))
+    return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
+
+
+def selective_curve(scores: ArrayLike, errors: ArrayLike) -> tuple[Floats, Floats]:
+    """Share of rows answered and mean error among them, as the threshold on ``scores`` falls: two vectors ``[n]``.
+
+    Args:
+        scores: ``[n]``, larger = answered earlier. Rows with equal scores are answered together: each of their entries
+            has the share and error of the whole group.
+        errors: ``[n]``, 0/1 or any loss.
+
+    >>> coverage, error = selective_curve([3.0, 2.0, 1.0], [0.0, 0.0, 1.0])
+    >>> coverage.round(2).tolist(), error.round(2).tolist()
+    ([0.33, 0.67, 1.0], [0.0, 0.0, 0.33])
+    """
+    trust = check_vector("scores", scores)
+    losses = check_vector("errors", errors, size=len(trust))
+    if not len(trust):
+        raise ValueError("scores: expected at least one row, got none")
+    order = np.argsort(-trust, kind="stable")
+    last = np.searchsorted(-trust[order], -trust[order], side="right")  # rows answered down to this score
+    return last / len(trust), np.cumsum(losses[order])[last - 1] / last
+
+
+def area_under_selective_curve(scores: ArrayLike, errors: ArrayLike) -> float:
+    """AURC: mean of the selective error over all shares answered; lower is better, the mean error if scores are random.
+
+    >>> round(area_under_selective_curve([3.0, 2.0, 1.0], [0.0, 0.0, 1.0]), 4)
+    0.1111
+    """
+    return float(selective_curve(scores, errors)[1].mean())
+
+
+def rejection_cost(scores: ArrayLike, errors: ArrayLike, costs: Sequence[float]) -> Floats:
+    """Mean cost ``[len(costs)]`` of accepting where ``scores`` > 0: the error if accepted, the given cost if not.
+
+    >>> rejection_cost([1.0, -1.0], [1.0, 1.0], [0.2]).tolist()
+    [0.6]
+    """
+    trust = check_vector("scores", scores)
+    losses = check_vector("errors", errors, size=len(trust))
+    accepted = trust > 0
+    return np.array([np.where(accepted, losses, check_between("cost", cost, 0, 1)).mean() for cost in costs])

@@ -1,0 +1,131 @@
+"""Split conformal prediction: the quantile of calibration scores that makes sets of later rows cover."""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from vicinal.calibration.checks import Floats, check_vector
+from vicinal.core import check_between
+
+
+def conformal_quantile(scores: ArrayLike, coverage: float, *, weights: ArrayLike | None = None) -> float:
+    r"""Threshold q with P(score of a new row <= q) >= ``coverage``.
+
+    Without weights it is the $\lceil (n+1)\,\mathrm{coverage} \rceil$-th smallest of n calibration scores. With
+    likelihood ratios $w_i$ of the population that is predicted to the one calibrated on, it is their weighted
+    quantile in which the row to come has the mean weight of the others (Tibshirani et al. 2019, arXiv:1904.06019,
+    with the test row's own ratio replaced by that mean, so that one threshold serves all rows).
+
+    Args:
+        scores: ``[n]``, of calibration rows that are exchangeable with those to come; larger = stranger.
+        coverage: between 0 and 1.
+        weights: ``[n]``, >= 0, not all 0.
+
+    Raises:
+        ValueError: if there are too few rows for any finite threshold.
+
+    >>> conformal_quantile(range(1, 20), 0.9)
+    18.0
+    >>> conformal_quantile([1.0, 2.0, 3.0, 4.0], 0.5, weights=[0.0, 0.0, 1.0, 1.0])
+    4.0
+    """
+    values = check_vector("scores", scores)
+    check_between("coverage", coverage, 0, 1)
+    count = len(values)
+    if weights is None:
+        rank = math.ceil((count + 1) * coverage - 1e-9)
+        if rank <= count:
+            return float(np.partition(values, rank - 1)[rank - 1])
+        raise _too_few(coverage, count / (count + 1), count)
+    mass = check_vector("weights", weights, size=count)
+    if (mass < 0).any() or not mass.any():
+        raise ValueError("weights: expected numbers >= 0, not all of them 0")
+    own = mass.sum() / np.count_nonzero(mass)
+    order = np.argsort(values, kind="stable")
+    share = np.cumsum(mass[order]) / (mass.sum() + own)
+    reached = int(np.searchsorted(share, coverage - 1e-12))
+    if reached == count:
+        raise _too_few(coverage, float(share[-1]), count)
+    return float(values[order[reached]])
+
+
+def _too_few(coverage: float, most: float, count: int) -> ValueError:
+    return ValueError(
+        f"coverage: expected at most {most:.3f} with {count} calibration rows, got {coverage}; "
+        "hold out more validation rows or ask for less"
+    )
+
+
+def distance_scores(labels: ArrayLike, predictions: ArrayLike, spread: ArrayLike | None = None) -> Floats:
+    """Scores ``[n]`` of intervals around a prediction: |y - prediction|, divided by ``spread`` where it is given.
+
+    A spread that follows the neighbors (:func:`neighbor_spread`) gives intervals that are wide where neighbors
+    disagree (Lei et al. 2018, arXiv:1604.04173, section 5.2).
+
+    >>> distance_scores([1.0, 4.0], [2.0, 2.0], [1.0, 4.0]).tolist()
+    [1.0, 0.5]
+    """
+    truth = check_vector("labels", labels)
+    miss = np.abs(truth - check_vector("predictions", predictions, size=len(truth)))
+    if spread is None:
+        return miss
+    width = check_vector("spread", spread, size=len(truth))
+    if (width <= 0).any():
+        raise ValueError("spread: expected numbers above 0; add a small share of the labels' deviation to each")
+    return np.asarray(miss / width, dtype=np.float64)
+
+
+def range_scores(labels: ArrayLike, low: ArrayLike, high: ArrayLike) -> Floats:
+    """Scores ``[n]`` of quantile ranges: max(low - y, y - high), negative inside.
+
+    Romano et al. 2019 (arXiv:1905.03222).
+
+    >>> range_scores([1.0, 5.0], [0.0, 0.0], [4.0, 4.0]).tolist()
+    [-1.0, 1.0]
+    """
+    truth = check_vector("labels", labels)
+    below = check_vector("low", low, size=len(truth)) - truth
+    return np.maximum(below, truth - check_vector("high", high, size=len(truth)))
+
+
+def neighbor_spread(weights: ArrayLike, labels: ArrayLike, *, floor: float = 0.1) -> Floats:
+    r"""Deviation of each row's neighbor labels, $\sqrt{\sum_j p_{ij} (y_j - \hat y_i)^2}$, kept off zero.
+
+    Args:
+        weights: ``[b, N]``, rows sum to 1.
+        labels: ``[N]``.
+        floor: share of the labels' overall deviation that is added in quadrature: neighbors that happen to agree do
+            not make a prediction certain.
+
+    >>> neighbor_spread([[0.5, 0.5, 0.0]], [0.0, 2.0, 4.0], floor=0.0).tolist()
+    [1.0]
+    """
+    mass = np.asarray(weights, dtype=np.float64)
+    targets = check_vector("labels", labels, size=mass.shape[-1])
+    mean = mass @ targets
+    variance = np.maximum(mass @ targets**2 - mean**2, 0)
+    floor = check_between("floor", floor, 0, math.inf, closed=True)
+    return np.asarray(np.sqrt(variance + (floor * targets.std()) ** 2), dtype=np.float64)
+
+
+def interval_quality(labels: ArrayLike, low: ArrayLike, high: ArrayLike, coverage: float) -> dict[str, float]:
+    r"""How good intervals are: share covered, mean width, and the interval score (lower is better).
+
+    The interval (Winkler) score is $(u - l) + \frac{2}{\alpha} [l - y]_+ + \frac{2}{\alpha} [y - u]_+$ with
+    $\alpha$ = 1 - ``coverage`` (Gneiting and Raftery 2007): proper for the two quantiles, so that neither width nor
+    coverage can be bought with the other.
+
+    >>> interval_quality([1.0, 5.0], [0.0, 0.0], [4.0, 4.0], 0.9)["covered"]
+    0.5
+    """
+    alpha = 1 - check_between("coverage", coverage, 0, 1)
+    truth = check_vector("labels", labels)
+    bottom, top = (check_vector(name, end, size=len(truth)) for name, end in (("low", low), ("high", high)))
+    outside = np.maximum(bottom - truth, 0) + np.maximum(truth - top, 0)
+    width = top - bottom
+    return {
+        "covered": float(((truth >= bottom) & (truth <= top)).mean()),
+        "width": float(width.mean()),
+        "interval_score": float((width + 2 / alpha * outside).mean()),
+    }

@@ -1,0 +1,93 @@
+"""Which training rows speak for a score: exact shares for linear heads with an L1 or a nuclear-norm penalty.
+
+At an optimum the score of a row is a sum over training rows; each share is that row's part. Tsai et al., *Representer
+Point Selection for Explaining Regularized High-dimensional Models*, ICML 2023 (arXiv:2305.20002).
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+def l1_representers(coefficients: ArrayLike, rows: ArrayLike, slopes: ArrayLike, queries: ArrayLike) -> Floats:
+    r"""Share of each training row in the score of each query: $v_{it} = -\ell'_i \sum_j x_{ij} |\theta_j| x_{tj}$.
+
+    Where theta minimizes $\sum_i \ell(y_i, x_i \cdot \theta) + \lambda |\theta|_1$: $\sum_i v_{it} = \lambda\, x_t
+    \cdot \theta$. How far that identity fails tells how far the fit is from its optimum.
+
+    Args:
+        coefficients: ``[p]``, theta.
+        rows: ``[n, p]``, training rows.
+        slopes: ``[n]``, derivative of each row's loss by its score (logistic: sigmoid(score) - y).
+        queries: ``[m, p]``.
+
+    Returns:
+        ``[n, m]``.
+
+    >>> l1_representers([2.0, 0.0], [[1.0, 5.0]], [-0.5], [[3.0, 7.0]]).tolist()
+    [[3.0]]
+    """
+    theta = np.abs(_array("coefficients", coefficients, 1))
+    train, test = _array("rows", rows, 2), _array("queries", queries, 2)
+    slope = _array("slopes", slopes, 1)
+    for name, matrix in (("rows", train), ("queries", test)):
+        if matrix.shape[1] != len(theta):
+            raise ValueError(f"{name}: expected {len(theta)} columns as the coefficients, got {matrix.shape[1]}")
+    if len(slope) != len(train):
+        raise ValueError(f"slopes: expected {len(train)} entries as the rows, got {len(slope)}")
+    return -slope[:, None] * ((train * theta) @ test.T)
+
+
+def nuclear_representers(
+    scores: ArrayLike, users: ArrayLike, items: ArrayLike, slopes: ArrayLike, *, tolerance: float = 1e-10
+) -> tuple[Floats, Floats]:
+    r"""Shares of observed pairs in every score of a matrix fitted under a nuclear-norm penalty.
+
+    With $M = U S V^T$, $p_u$ row u of $U\sqrt S$, $q_i$ row i of $V\sqrt S$. Item side: a pair (u, i') speaks for
+    (u, i) by $-\ell'_{ui'}\, q_i \cdot q_{i'}$; user side: a pair (u', i) by $-\ell'_{u'i}\, p_u \cdot p_{u'}$. At an
+    optimum of $\sum \ell + \lambda |M|_*$ each side sums to $\lambda M_{ui}$; halve both for one explanation.
+
+    Args:
+        scores: ``[U, I]``, M.
+        users: ``[n]``, row of each observed pair.
+        items: ``[n]``, column of each observed pair.
+        slopes: ``[n]``, derivative of each pair's loss by its score (squares: score - y).
+        tolerance: singular values below this share of the largest count as 0.
+
+    Returns:
+        Item side and user side, each ``[U, I, n]`` (0 where the pair is not of that user, or item).
+    """
+    matrix, slope = _array("scores", scores, 2), _array("slopes", slopes, 1)
+    row, column = (
+        _places("users", users, matrix.shape[0], len(slope)),
+        _places("items", items, matrix.shape[1], len(slope)),
+    )
+    left, size, right = np.linalg.svd(matrix, full_matrices=False)
+    kept = size > tolerance * max(float(size[0]), 0.0)
+    if not kept.any():
+        raise ValueError("scores: expected a matrix of rank at least 1, got zeros; there is nothing to explain")
+    people, things = left[:, kept] * np.sqrt(size[kept]), right[kept].T * np.sqrt(size[kept])
+    of_item = -slope * (things @ things[column].T)  # [I, n]
+    of_user = -slope * (people @ people[row].T)  # [U, n]
+    same_user = np.arange(len(matrix))[:, None] == row
+    same_item = np.arange(matrix.shape[1])[:, None] == column
+    return of_item[None] * same_user[:, None], of_user[:, None] * same_item[None]
+
+
+def _array(name: str, values: ArrayLike, dimensions: int) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != dimensions:
+        raise ValueError(f"{name}: expected {dimensions} dimension(s), got shape {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name}: expected finite numbers, got some that are not")
+    return array
+
+
+def _places(name: str, values: ArrayLike, limit: int, size: int) -> NDArray[np.int64]:
+    array = np.asarray(values, dtype=np.int64)
+    if array.shape != (size,):
+        raise ValueError(f"{name}: expected {size} entries as the slopes, got shape {array.shape}")
+    if len(array) and (array.min() < 0 or array.max() >= limit):
+        raise ValueError(f"{name}: expected numbers from 0 to {limit - 1}, got {array.min()}..{array.max()}")
+    return array

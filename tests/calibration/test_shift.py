@@ -1,0 +1,185 @@
+"""Where rows to predict are not like rows to calibrate on: covariate shift, label shift, drift."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vicinal.calibration import (
+    LabelShiftSets,
+    ScaleFreeOGD,
+    ShiftedQuantile,
+    StronglyAdaptive,
+    class_weights,
+    clopper_pearson,
+    clopper_pearson_upper,
+    conformal_quantile,
+    online_radii,
+)
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "sets"
+
+
+@pytest.mark.parametrize("stream", ["shift", "constant"])
+def test_online_radii_are_those_of_the_public_code(stream: str) -> None:
+    golden = np.load(GOLDEN / "online_conformal.npz", allow_pickle=False)
+    scores = golden[f"{stream}_scores"]
+    descent = online_radii(ScaleFreeOGD(0.9, 10.0), scores)
+    assert descent == pytest.approx(golden[f"{stream}_ogd_radius"], abs=1e-12)
+    adaptive = online_radii(StronglyAdaptive(0.9, 10.0, threshold=0.0), scores)
+    assert adaptive == pytest.approx(golden[f"{stream}_saocp_radius"], abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", [ScaleFreeOGD, StronglyAdaptive])
+def test_online_methods_cover_a_long_stream_and_a_drifting_one(kind: type) -> None:
+    rng = np.random.default_rng(0)
+    steady = np.abs(rng.normal(size=3000))
+    drifting = np.abs(rng.normal(size=3000)) * np.linspace(1, 6, 3000)
+    for scores in (steady, drifting):
+        radii = np.array(online_radii(kind(0.9, 10.0), scores))
+        assert (radii >= 0).all()
+        assert abs((scores <= radii)[200:].mean() - 0.9) < 0.04
+    frozen = conformal_quantile(drifting[:500], 0.9)
+    assert (drifting[500:] <= frozen).mean() < 0.7  # what a threshold from the start would have covered
+
+
+def test_the_adaptive_ensemble_recovers_from_a_jump_sooner() -> None:
+    rng = np.random.default_rng(1)
+    scores = np.abs(rng.normal(size=1600)) * np.where(np.arange(1600) < 800, 8.0, 0.5)
+    after = slice(800, 850)
+    for stream, falling in ((scores, True), (scores[::-1], False)):
+        plain = np.mean(online_radii(ScaleFreeOGD(0.9, 30.0), stream)[after])
+        adaptive = np.mean(online_radii(StronglyAdaptive(0.9, 30.0), stream)[after])
+        assert (adaptive < plain) == falling
+        assert abs(adaptive - plain) > 1
+
+
+def test_few_experts_live_and_the_state_can_be_stored() -> None:
+    rng = np.random.default_rng(2)
+    online = StronglyAdaptive(0.8, 5.0)
+    online_radii(online, np.abs(rng.normal(size=1000)))
+    assert len(online.experts) < 16 * np.log2(1000)
+    copy = StronglyAdaptive(0.5, 1.0)
+    copy.load_state_dict(json.loads(json.dumps(online.state_dict())))
+    later = np.abs(rng.normal(size=50))
+    assert online_radii(copy, later) == online_radii(online, later)
+
+
+def test_zero_scores_never_raise_the_radius_and_bad_ones_are_refused() -> None:
+    online = ScaleFreeOGD(0.9, 10.0, radius=3.0)
+    radii = online_radii(online, np.zeros(50))
+    assert all(b <= a for a, b in itertools.pairwise(radii))
+    with pytest.raises(ValueError, match="score: expected a finite number, got nan"):
+        online.update(float("nan"))
+    with pytest.raises(ValueError, match="coverage: expected a number between 0 and 1"):
+        StronglyAdaptive(1.0)
+    with pytest.raises(ValueError, match="scale: expected a number above 0"):
+        ScaleFreeOGD(0.9, 0.0)
+
+
+def features(x: np.ndarray) -> np.ndarray:
+    return np.stack([np.ones_like(x), x, x**2], axis=1)
+
+
+def test_without_regularization_a_constant_gives_the_empirical_quantile() -> None:
+    scores = np.random.default_rng(0).exponential(size=501)
+    ones = np.ones((501, 1))
+    model = ShiftedQuantile(0.9, strength=0.0).fit(ones, scores, ones)
+    assert model.predict(ones)[0] == pytest.approx(np.quantile(scores, 0.9), abs=2e-3)
+
+
+def test_covariate_shift_is_covered_where_plain_conformal_fails() -> None:
+    covered, plain = [], []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        x, shifted = rng.normal(size=1500), rng.normal(1.2, 0.8, size=1500)
+        scores = np.abs(rng.normal(size=1500)) * np.exp(x / 2)
+        fresh = np.abs(rng.normal(size=1500)) * np.exp(shifted / 2)
+        model = ShiftedQuantile(0.9).fit(features(x), scores, features(shifted))
+        covered.append((fresh <= model.predict(features(shifted))).mean())
+        plain.append((fresh <= conformal_quantile(scores, 0.9)).mean())
+    assert np.mean(plain) < 0.83
+    assert abs(np.mean(covered) - 0.9) < 0.03
+
+
+def test_scaling_scores_scales_thresholds() -> None:
+    rng = np.random.default_rng(0)
+    x, shifted, scores = rng.normal(size=300), rng.normal(1, 1, 300), rng.exponential(size=300)
+    first = ShiftedQuantile(0.8, strength=0.1).fit(features(x), scores, features(shifted)).predict(features(shifted))
+    second = ShiftedQuantile(0.8, strength=0.1).fit(features(x), 10 * scores, features(shifted))
+    assert second.predict(features(shifted)) == pytest.approx(10 * first, rel=2e-2)
+
+
+def test_covariate_shift_refuses_what_it_cannot_do() -> None:
+    with pytest.raises(ValueError, match="expected a constant column"):
+        ShiftedQuantile().fit(np.arange(40.0)[:, None], np.ones(40), np.ones((3, 1)))
+    with pytest.raises(ValueError, match=r"expected at least 10 rows for coverage 0\.9, got 5"):
+        ShiftedQuantile().fit(np.ones((5, 1)), np.ones(5), np.ones((3, 1)))
+
+
+def test_clopper_pearson_ends() -> None:
+    golden = np.load(GOLDEN / "pac_label_shift.npz", allow_pickle=False)
+    low, high = clopper_pearson(golden["cp_k"], int(golden["cp_n"]), float(golden["cp_alpha"]))
+    upper = clopper_pearson_upper(golden["cp_k"], int(golden["cp_n"]), float(golden["cp_alpha"]))
+    assert np.stack([low, high, upper], 1) == pytest.approx(golden["cp_lo_hi_upper"], abs=1e-12)
+    assert clopper_pearson_upper(0, 30, 0.1) == pytest.approx(1 - 0.1 ** (1 / 30))
+
+
+def test_class_weights_are_those_of_the_public_code_and_ours_enclose_them() -> None:
+    golden = np.load(GOLDEN / "pac_label_shift.npz", allow_pickle=False)
+    data = (golden["y_source"], golden["pred_source"], golden["pred_target"], 3, 0.1)
+    theirs = class_weights(*data, arithmetic="endpoints")
+    assert theirs.raw_low == pytest.approx(golden["weight_lo"], abs=1e-12)
+    assert theirs.high == pytest.approx(golden["weight_hi"], abs=1e-12)
+    assert (theirs.low >= 0).all()
+    ours = class_weights(*data)  # products of intervals whose sign changes need all four corners
+    assert (ours.raw_low <= theirs.raw_low + 1e-12).all()
+    assert (ours.high >= theirs.high - 1e-12).all()
+
+
+def test_the_interval_solution_encloses_the_solution_of_every_matrix_within() -> None:
+    from vicinal.calibration.label_shift import _interval_solve
+
+    rng = np.random.default_rng(0)
+    middle = np.array([[0.4, 0.05, 0.02], [0.05, 0.3, 0.03], [0.01, 0.02, 0.3]])
+    matrix = np.stack([middle - 0.01, middle + 0.01], -1)
+    right = np.stack([np.full(3, 0.3), np.full(3, 0.36)], -1)
+    bounds = _interval_solve(matrix, right, exact=True)
+    for _ in range(300):
+        inner = rng.uniform(matrix[..., 0], matrix[..., 1])
+        solution = np.linalg.solve(inner, rng.uniform(right[:, 0], right[:, 1]))
+        assert (solution >= bounds[:, 0]).all()
+        assert (solution <= bounds[:, 1]).all()
+
+
+def label_shifted(seed: int, prior: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    labels = rng.choice(3, size=count, p=prior)
+    logits = np.diag([3.5, 3.0, 1.6])[labels] + rng.normal(size=(count, 3))
+    odds = np.exp(1.5 * logits)
+    return odds / odds.sum(1, keepdims=True), labels
+
+
+def test_sets_hold_under_label_shift_where_plain_conformal_fails() -> None:
+    source, target = np.array([0.6, 0.3, 0.1]), np.array([0.3, 0.3, 0.4])
+    missed, plain = [], []
+    for seed in range(10):
+        shares, labels = label_shifted(seed, source, 10_000)
+        away, truth = label_shifted(100 + seed, target, 4000)
+        sets = LabelShiftSets(0.1, 0.1, seed=seed).fit(shares, labels, away[:2000]).predict(away[2000:])
+        missed.append(1 - sets[np.arange(2000), truth[2000:]].mean())
+        threshold = conformal_quantile(1 - shares[np.arange(10_000), labels], 0.9)
+        plain.append((1 - away[np.arange(4000), truth] > threshold).mean())
+    assert np.mean(plain) > 0.12
+    assert sum(value > 0.1 for value in missed) <= 1
+    assert np.mean(missed) > 0.01  # not by giving every class
+
+
+def test_smaller_errors_need_larger_sets_and_too_few_rows_are_refused() -> None:
+    shares, labels = label_shifted(0, np.full(3, 1 / 3), 2000)
+    sizes = [LabelShiftSets(e).fit(shares, labels, shares).predict(shares).sum() for e in (0.3, 0.15, 0.05)]
+    assert sizes[0] < sizes[1] < sizes[2]
+    with pytest.raises(ValueError, match="expected enough rows to tell the class frequencies apart"):
+        LabelShiftSets().fit(shares[:20], labels[:20], shares[:20])
