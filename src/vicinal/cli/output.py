@@ -25,25 +25,30 @@ def say(line: str) -> None:
 
 def print_json(value: Any) -> None:
     """``value`` as JSON on standard output, for programs; numbers that are not finite become null."""
-    print(json.dumps(_finite(value), default=str, allow_nan=False))
+    print(json.dumps(finite(value), default=str, allow_nan=False))
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """``value`` with numbers that are not finite as None, mappings as dictionaries, tuples as lists: fit for JSON."""
     if isinstance(value, float):
         return value if value - value == 0 else None
     if isinstance(value, Mapping):
-        return {str(name): _finite(item) for name, item in value.items()}
+        return {str(name): finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return value.item() if hasattr(value, "item") else value
 
 
-def print_rows(title: str, headings: list[str], rows: list[list[str]], *, numbers: bool = True) -> None:
-    """A table; with ``numbers`` the columns behind the first are set flush right and never broken."""
+def print_rows(
+    title: str, headings: list[str], rows: list[list[str]], *, numbers: bool = True, names: bool = False
+) -> None:
+    """A table; with ``numbers`` all columns but the first are flush right and unbroken, with ``names`` the first."""
     table = RichTable(title=title, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
     for place, heading in enumerate(headings):
         right = numbers and place > 0
-        table.add_column(heading, justify="right" if right else "left", overflow="fold", no_wrap=right)
+        table.add_column(
+            heading, justify="right" if right else "left", overflow="fold", no_wrap=right or (names and place == 0)
+        )
     for row in rows:
         table.add_row(*map(escape, row))
     out.print(table)

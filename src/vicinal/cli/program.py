@@ -6,11 +6,11 @@ import sys
 
 import typer
 
-from vicinal.cli import compare, demo, fit, links, predict
+from vicinal.cli import compare, demo, evaluate, fit, links, losses, predict
 from vicinal.cli.app import app
 from vicinal.cli.output import progress
 
-COMMANDS = (fit, predict, compare, demo, links)
+COMMANDS = (fit, predict, evaluate, compare, demo, links, losses)
 """Modules that add their command to the application."""
 
 INTERRUPTED = 130

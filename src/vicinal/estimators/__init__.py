@@ -1,6 +1,7 @@
 """Estimators in scikit-learn's manner, their saved form, and the main job from a table to a model folder."""
 
 from vicinal.estimators.answering import Answers, predict_table, table_columns
+from vicinal.estimators.auditing import audit_table
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.comparing import HEADS, Comparison, compare_tables
 from vicinal.estimators.demonstration import DemoResult, run_demo
@@ -23,6 +24,7 @@ __all__ = [
     "NeighborRegressor",
     "OpenTable",
     "TableJob",
+    "audit_table",
     "compare_tables",
     "explanation_table",
     "fit_table",

@@ -95,7 +95,7 @@ def predict_table(
     if isinstance(source, Path):
         model.root = source.resolve().parent
     frame = frame.rename(columns=str)
-    features = _features(model, frame, say)
+    features = features_of(model, frame, say)
     ids, groups = (_identity(model, frame, name) for name in ("id", "group"))
     if model.bank_.groups is None:
         groups = None
@@ -116,7 +116,8 @@ def predict_table(
     return Answers(frame.index.tolist() if ids is None else list(ids), columns, explanations)
 
 
-def _features(model: BankedEstimator, frame: pd.DataFrame, say: Say) -> pd.DataFrame:
+def features_of(model: BankedEstimator, frame: pd.DataFrame, say: Say) -> pd.DataFrame:
+    """The columns of ``frame`` that ``model`` reads, tidied; ``say`` is told what was passed over."""
     wanted = [str(name) for name in model.feature_names_in_]
     for name in wanted:
         if name not in frame.columns:

@@ -1,8 +1,20 @@
 """Honest figures: scores, baselines, tests, and the resumable comparison of methods over seeded splits."""
 
+from vicinal.evaluation.audit import (
+    Slice,
+    average_precision,
+    class_suspicion,
+    coverage_curve,
+    error_slices,
+    suspicion,
+    target_slices,
+)
 from vicinal.evaluation.baselines import Baseline, knn_grid, mean_baseline, ridge_baseline
+from vicinal.evaluation.blending import blend_weights
 from vicinal.evaluation.comparison import Significance, Summary, significance, summarize
+from vicinal.evaluation.left_out import left_out_predictions
 from vicinal.evaluation.protocol import SplitLike, run_protocol, split_digest
+from vicinal.evaluation.representers import l1_representers, nuclear_representers
 from vicinal.evaluation.scores import HIGHER_IS_BETTER, PRIMARY, classification_scores, regression_scores
 from vicinal.evaluation.statistics import (
     Outcome,
@@ -25,16 +37,25 @@ __all__ = [
     "Run",
     "RunStore",
     "Significance",
+    "Slice",
     "SplitLike",
     "Summary",
+    "average_precision",
     "average_ranks",
+    "blend_weights",
     "bootstrap_interval",
+    "class_suspicion",
     "classification_scores",
+    "coverage_curve",
     "critical_difference",
+    "error_slices",
     "friedman",
     "knn_grid",
+    "l1_representers",
+    "left_out_predictions",
     "mean_baseline",
     "nemenyi",
+    "nuclear_representers",
     "paired_t",
     "regression_scores",
     "relative_change",
@@ -43,5 +64,7 @@ __all__ = [
     "significance",
     "split_digest",
     "summarize",
+    "suspicion",
+    "target_slices",
     "wilcoxon",
 ]

@@ -1,0 +1,59 @@
+"""``vicinal evaluate``: where a saved model errs, whether its intervals hold, and what is wrong with its data."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vicinal.cli import options as o
+from vicinal.cli.app import app
+from vicinal.cli.output import out as output
+from vicinal.cli.output import print_json, print_rows, print_scores, say
+
+
+@app.command(epilog="Example: vicinal evaluate houses-model houses.csv --out audit.html --json > audit.json")
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="Model folder of `vicinal fit`.")],
+    data: Annotated[Path, typer.Argument(help="Labelled table: the one it was fitted on, or new rows.")],
+    *,
+    out: Annotated[Path | None, typer.Option(help="Page to write (html); audit.json goes beside it.")] = None,
+    suspects: Annotated[int, typer.Option(help="How many suspicious labels to list.")] = 50,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Audit a model: error by slice, coverage of intervals, hubs, suspicious labels, copies across its rows."""
+    import json
+
+    from vicinal.cli.output import finite
+    from vicinal.core import replace_text
+    from vicinal.estimators import audit_table
+    from vicinal.report import audit_findings, write_audit_page
+
+    if out is not None:
+        if out.suffix not in (".html", ".htm"):
+            raise ValueError(f"--out: expected a name that ends in .html, got {out}")
+        if not out.absolute().parent.is_dir():
+            raise ValueError(f"--out: expected a file in a folder that is there, got {out}")
+    record = audit_table(model, data, suspects=suspects, say=(lambda line: None) if quiet else say)
+    told = record.as_json()
+    if out is not None:
+        write_audit_page(record, out)
+        replace_text(out.with_suffix(".json"), json.dumps(finite(told), default=str, allow_nan=False, indent=1))
+    if as_json:
+        print_json(told)
+        return
+    print_scores(f"{record.model} on {record.rows['new']} new rows of {record.name}", {"model": record.scores})
+    for sentence in audit_findings(record):
+        output.print(f"- {sentence}", markup=False)
+    lines = [
+        [str(s.row), s.part, *map(_told, (s.label, s.expected, s.neighbors)), f"{s.score:.2f}"]
+        for s in record.suspects[:10]
+    ]
+    headings = ["row", "part", "label", "expected", "neighbors say", "suspicion"]
+    print_rows("Labels to look at first", headings, lines)
+    if out is not None:
+        output.print(f"page in {out}, all figures in {out.with_suffix('.json')}", markup=False)
+
+
+def _told(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

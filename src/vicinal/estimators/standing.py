@@ -1,0 +1,103 @@
+"""What the labelled rows of a table are to a saved model, and what they attend to in its bank."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from vicinal.calibration import neighbor_spread
+from vicinal.data import read_table
+from vicinal.data.table import Table, prepare_table
+from vicinal.estimators.answering import features_of
+from vicinal.estimators.neighborhood import BankedEstimator
+from vicinal.report import Part
+
+Say = Callable[[str], None]
+Array = np.ndarray[Any, Any]
+FIRST = 10
+"""First neighbors of a query, for the counts of who serves whom."""
+
+
+def labelled_rows(model: BankedEstimator, source: Path | pd.DataFrame, say: Say) -> Table:
+    """The rows of ``source`` with the model's columns and target."""
+    words = [name for name, kind in model.kinds_.items() if kind in ("text", "category")]
+    frame = (read_table(source, text=words) if isinstance(source, Path) else source).rename(columns=str)
+    target = model.notes_.get("target")
+    if target is None:
+        raise ValueError("model: expected one of `vicinal fit`, which knows its target, got one saved from Python")
+    if isinstance(source, Path):
+        model.root = source.resolve().parent
+    features = features_of(model, frame, say)
+    known = {role: model.notes_.get(role) for role in ("id", "group")}
+    for name in (target, *known.values()):
+        if name is not None:
+            if name not in frame.columns:
+                raise ValueError(f"data: expected the column {name!r}, which the model was fitted with, got none")
+            features[name] = frame[name]
+    classes = getattr(model, "classes_", None)
+    return prepare_table(
+        features,
+        target,
+        id=known["id"],
+        group=known["group"],
+        task="regression" if classes is None else "classification",
+        name=source.stem if isinstance(source, Path) else "table",
+        root=Path(model.root) if isinstance(source, Path) and model.root is not None else None,
+    )
+
+
+def parts_of(model: BankedEstimator, table: Table) -> list[Part]:
+    """Where each row stands: its id is in the bank, or held out, and its content is the same there."""
+    found: list[Part] = ["new"] * len(table)
+    names = list(model.kinds_)
+    own = table.frame[names].astype(str).to_numpy()
+    for part, bank in (("bank", model.bank_), ("held out", model.calibration_)):
+        places = bank.keys_of(table.ids)
+        there = bank.rows[names].astype(str).to_numpy()
+        for row, place in enumerate([] if places is None else places.tolist()):
+            if place >= 0 and (model.notes_.get("id") is not None or (own[row] == there[place]).all()):
+                found[row] = part  # type: ignore[call-overload]
+    return found
+
+
+@dataclass(frozen=True)
+class Attended:
+    """What the rows attend to, put together block by block so that no ``[n, N]`` weights are kept.
+
+    Attributes:
+        expected: what each row's neighbors say without it: numbers ``[n]``, or probabilities ``[n, K]``.
+        spread: deviation of the neighbors' labels ``[n]``, for numbers.
+        served: how many new rows have each bank row among their first neighbors ``[N]``.
+        weight: mean weight of each bank row over the new rows ``[N]``.
+    """
+
+    expected: Array
+    spread: Array
+    served: Array
+    weight: Array
+
+
+def attend(model: BankedEstimator, table: Table, vectors: Tensor, parts: list[Part]) -> Attended:
+    """Let every row attend to the bank, none to its own row."""
+    new = np.array([part == "new" for part in parts])
+    ids = table.ids.astype(object)
+    ids[new] = None  # a new row may bear the number of another one in the bank
+    bank, size = model.bank_, len(model.bank_)
+    identity = bank.identity(ids, table.groups if bank.groups is not None else None)
+    labels, numbers = model._bank_labels().double().numpy(), bank.labels.numpy()
+    expected, spread = [], []
+    served, weight, start = np.zeros(size, dtype=np.int64), np.zeros(size), 0
+    for part, own in model._blocks(vectors, identity):
+        weights = model._weights(part, bank, own)
+        fresh = weights[torch.from_numpy(new[start : start + len(part)])]
+        served += np.bincount(fresh.topk(min(FIRST, size), dim=1).indices.flatten().numpy(), minlength=size)
+        weight += fresh.sum(0).numpy()
+        expected.append(weights.numpy() @ labels)
+        spread.append(neighbor_spread(weights.numpy(), numbers))
+        start += len(part)
+    return Attended(np.concatenate(expected), np.concatenate(spread), served, weight / max(int(new.sum()), 1))

@@ -1,0 +1,199 @@
+"""The page of an audit: where the model errs, whether its intervals hold, what its data hide."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vicinal.core import replace_text
+from vicinal.report import figures
+from vicinal.report.audit_records import AuditRecord, Suspect
+from vicinal.report.page import Picture, environment, picture, shown
+from vicinal.report.text import clean, metric_name, number, one_line, percent
+from vicinal.report.theme import ACCENT, MUTED, SOFT, WARM, blank, sample_note, style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def write_audit_page(record: AuditRecord, path: str | os.PathLike[str]) -> Path:
+    """Write the page of ``record`` to ``path``, aside first and then renamed.
+
+    Returns:
+        The path.
+    """
+    return replace_text(path, audit_html(record))
+
+
+def audit_html(record: AuditRecord) -> str:
+    """The page of ``record`` as text."""
+    return (
+        environment()
+        .get_template("audit.html")
+        .render(
+            title=one_line(record.name, 80),
+            model=one_line(record.model, 80),
+            target=one_line(record.target_name, 60),
+            record=record,
+            numeric=record.task == "regression",
+            tiles=[(metric_name(metric), number(value, 3)) for metric, value in record.scores.items()],
+            findings=audit_findings(record),
+            slices=[_slice(part) for part in record.slices[:25]],
+            target_slices=[_slice(part) for part in record.target_slices],
+            coverage=[_level(level) for level in record.coverage],
+            sets=[(name, percent(v["covered"]), number(v["size"], 3)) for name, v in record.class_sets.items()],
+            hubs=[
+                [shown(hub.row), _label(hub.label), hub.served, percent(hub.weight), hub.shown] for hub in record.hubs
+            ],
+            suspects=[_suspect(found) for found in record.suspects],
+            copies=[_copies(found) for found in record.copies],
+            pictures=_pictures(record),
+            notes=[clean(note) for note in record.notes],
+            versions=[(one_line(key, 60), shown(value)) for key, value in record.versions.items()],
+        )
+    )
+
+
+def audit_findings(record: AuditRecord) -> list[str]:
+    """The audit in sentences, the most important first."""
+    said = []
+    crossing = [found for found in record.copies if found.across]
+    if crossing:
+        rows = ", ".join(" = ".join(str(row) for row in found.rows) for found in crossing[:3])
+        said.append(
+            f"{len(crossing)} group{'s' if len(crossing) > 1 else ''} of copies reach from the new rows into what the "
+            f"model has seen (rows {rows}{' ...' if len(crossing) > 3 else ''}): the figures below are too good."
+        )
+    conflicting = sum(found.conflicting for found in record.copies)
+    if conflicting:
+        said.append(f"{conflicting} groups of copies have different labels: at most one of each can be right.")
+    ninety = next((level for level in record.coverage if abs(level["coverage"] - 0.9) < 1e-9), None)
+    if ninety is not None:
+        worst = min(ninety["by_part"]) if ninety["by_part"] else float("nan")
+        said.append(
+            f"Intervals that promise 90 % hold {percent(ninety['covered'])} of the new rows; in the worst quarter of "
+            f"the target {percent(worst)}."
+        )
+    worse = [part for part in record.slices if part.ratio > 1.5 and part.low > 0 and part.rows >= 10]
+    if worse:
+        part = worse[0]
+        said.append(
+            f"The error is {part.ratio:.1f} times the average where {one_line(part.column, 40)} is "
+            f"{one_line(part.value, 40)} ({part.rows} rows)."
+        )
+    if record.hubs:
+        said.append(
+            f"{percent(record.unused)} of the bank is among nobody's {record.neighbors} nearest; the busiest row "
+            f"serves {record.hubs[0].served} of {record.rows.get('new', 0)} predictions."
+        )
+    return [clean(sentence) for sentence in said]
+
+
+def _slice(part: Any) -> list[Any]:
+    span = "" if np.isnan(part.low) else f"{number(part.low, 3)} to {number(part.high, 3)}"
+    return [one_line(part.column, 40), one_line(part.value, 60), part.rows, number(part.error, 3), span, part.ratio]
+
+
+def _suspect(s: Suspect) -> list[str]:
+    told = [_label(label) for label in (s.label, s.expected, s.neighbors)]
+    return [shown(s.row), s.part, *told, number(s.score, 3), s.shown]
+
+
+def _level(level: Any) -> list[str]:
+    by_part = ", ".join(percent(share) for share in level["by_part"])
+    return [percent(level["coverage"]), percent(level["covered"]), by_part, number(level["width"], 3)]
+
+
+def _copies(found: Any) -> dict[str, Any]:
+    places = [
+        f"{row} ({part}, {_label(label)})"
+        for row, part, label in zip(found.rows, found.parts, found.labels, strict=True)
+    ]
+    return {
+        "what": one_line(found.what, 60),
+        "rows": one_line(" = ".join(places[:8]), 400),
+        "across": found.across,
+        "conflicting": found.conflicting,
+        "distance": "" if found.distance == 0 else number(found.distance, 2),
+    }
+
+
+def _label(label: Any) -> str:
+    return number(float(label), 4) if isinstance(label, int | float | np.number) else one_line(label, 60)
+
+
+def coverage_figure(record: AuditRecord) -> "Figure":
+    """Seen over promised coverage, with the diagonal."""
+    promised = [level["coverage"] for level in record.coverage]
+    with style():
+        figure, axes = blank(4.2, 3.9)
+        axes.plot([0, 1], [0, 1], color=WARM, linewidth=1.2)
+        parts = np.array([level["by_part"] for level in record.coverage])
+        if parts.size:
+            axes.plot(promised, parts, color=MUTED, linewidth=0.9, alpha=0.7)
+        axes.plot(promised, [level["covered"] for level in record.coverage], color=ACCENT, marker="o", linewidth=2)
+        low = min(0.4, float(parts.min()) if parts.size else 0.4)
+        axes.set(xlim=(min(promised) - 0.03, 1), ylim=(max(0.0, low - 0.03), 1.01))
+        axes.set(xlabel="coverage promised", ylabel="share of new rows covered")
+    return figure
+
+
+def served_figure(record: AuditRecord) -> "Figure":
+    """How many bank rows are among the first neighbors of how many queries."""
+    with style():
+        figure, axes = blank(4.6, 3.3)
+        top = int(record.served.max(initial=0))
+        axes.hist(record.served, bins=min(40, top + 1) or 1, color=SOFT, edgecolor=ACCENT, linewidth=0.5)
+        axes.set(xlabel="predictions served", ylabel="bank rows")
+        axes.set_yscale("symlog", linthresh=10)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    return figure
+
+
+def _pictures(record: AuditRecord) -> list[Picture]:
+    drawn = []
+    note = sample_note(len(record.truth))
+    if record.task == "regression":
+        drawn.append(
+            picture(
+                lambda: figures.predicted_vs_true(record.predicted, record.truth, record.target_name),
+                "scatter",
+                "Predicted and true",
+                "Scatter of predicted over true values of the new rows, with the diagonal.",
+                f"Each point is a new row; on the line the prediction is right.{note}",
+            )
+        )
+        if record.coverage:
+            drawn.append(
+                picture(
+                    lambda: coverage_figure(record),
+                    "coverage",
+                    "Do the intervals hold?",
+                    "Share of new rows within their interval over the share promised, with the diagonal.",
+                    "On the diagonal intervals hold as promised; below it they are too narrow. The thin lines are the "
+                    "quarters of the rows by their true value.",
+                )
+            )
+    else:
+        drawn.append(
+            picture(
+                lambda: figures.reliability(record.predicted, record.truth, record.classes),
+                "reliability",
+                "Reliability",
+                "Share of right predictions over the probability of the predicted class, with the diagonal.",
+                "New rows grouped by how sure the model was. Below the diagonal it is too sure.",
+            )
+        )
+    if len(record.served):
+        drawn.append(
+            picture(
+                lambda: served_figure(record),
+                "served",
+                "Who serves whom",
+                "Histogram of how many predictions each bank row is among the first neighbors of.",
+                f"How often each bank row is among the {record.neighbors} nearest of a new row. A long tail to the "
+                "right are hubs: few rows that speak in many predictions.",
+            )
+        )
+    return drawn

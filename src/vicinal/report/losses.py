@@ -1,0 +1,267 @@
+"""What there is to learn by: losses, miners and samplers as rows of a table, and one of them as a sheet."""
+
+import inspect
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from vicinal.core import Entry, entries, nearest
+from vicinal.losses import NEGATIVE_DISTANCES
+from vicinal.losses.settings import own_settings
+from vicinal.report.plain import plain
+
+KINDS = {
+    "pairs": "Losses of pairs of embeddings",
+    "proxies": "Losses of embeddings against learned vectors of classes",
+    "predictions": "Losses of predictions",
+    "miners": "Miners: which pairs a loss sees",
+    "samplers": "Samplers: which rows meet in a batch",
+}
+"""Kinds of methods, each with the title of its table."""
+
+LABELS = {
+    "classes": "one class a row",
+    "several": "several labels a row, as columns of 0 and 1",
+    "graded": "a relation between 0 and 1",
+    "numbers": "numbers",
+    "groups": "groups of rows",
+    "scores": "target scores of classes or of the items of a list",
+    "none": "no labels",
+}
+"""What labels a method may take."""
+
+_FAMILIES = {
+    "losses.contrasts": "softmax over a row",
+    "losses.contrastive": "single pairs",
+    "losses.structured": "whole rows",
+    "losses.classes": "proxies",
+    "losses.groups": "several proxies",
+    "losses.regression": "label distance",
+    "losses.ranking": "ranks",
+    "losses.uses": "matching, by use",
+    "losses.relatives": "relatives of matching",
+    "samplers.spread": "groups and strata",
+    "samplers.classes": "classes",
+}
+_REGISTERED = {"pairs": "pair_loss", "proxies": "pair_loss", "predictions": "loss", "miners": "miner"}
+_HIDDEN = ("labels", "parents", "groups", "targets", "embeddings", "seed", "processes", "process", "reduction")
+_ARGUMENT = re.compile(r"^ {4,8}(\w+): (.*)")
+
+
+@dataclass(frozen=True)
+class MethodSheet:
+    """What a person wants to know of one method.
+
+    Attributes:
+        name: how it is called.
+        kind: one of ``KINDS``.
+        family: what it is like.
+        summary: one sentence.
+        formula: the first paragraph behind it, or "".
+        more: what else its docstring says, paragraph by paragraph.
+        labels: what labels it takes, out of ``LABELS``.
+        settings: (name, default as text or "needed", what it means and its range).
+        paper: where it comes from, or "".
+        verified: against what its values were checked.
+        python: how it is used.
+        command: how it is used on the command line, or "".
+    """
+
+    name: str
+    kind: str
+    family: str
+    summary: str
+    formula: str
+    more: tuple[str, ...]
+    labels: tuple[str, ...]
+    settings: tuple[tuple[str, str, str], ...]
+    paper: str
+    verified: str
+    python: str
+    command: str
+
+    @property
+    def defaults(self) -> str:
+        """The settings on one line."""
+        return ", ".join(f"{name}={default}" if default != "needed" else name for name, default, _ in self.settings)
+
+    def as_json(self) -> dict[str, Any]:
+        """The sheet for a program."""
+        return {**asdict(self), "defaults": self.defaults}
+
+
+def method_sheets(kind: str) -> list[MethodSheet]:
+    """The sheets of all methods of a kind out of ``KINDS``.
+
+    >>> [sheet.name for sheet in method_sheets("pairs") if sheet.labels == ("numbers",)][:2]
+    ['label_contrast', 'log_ratio']
+    """
+    found = entries(_REGISTERED.get(kind, "sampler"))
+    if kind in ("pairs", "proxies"):
+        found = tuple(entry for entry in found if (kind == "proxies") == _has_proxies(entry))
+    return [_sheet(kind, entry) for entry in found]
+
+
+def find_sheets(name: str, kinds: tuple[str, ...] = tuple(KINDS)) -> list[MethodSheet]:
+    """The sheets called ``name``; a loss and a miner may share one.
+
+    Raises:
+        ValueError: if there is none, with the nearest.
+    """
+    wanted = name.strip().replace("-", "_").lower()
+    sheets = [sheet for kind in kinds for sheet in method_sheets(kind)]
+    found = [sheet for sheet in sheets if sheet.name == wanted]
+    if not found:
+        hint = nearest(wanted, [sheet.name for sheet in sheets])
+        raise ValueError(
+            f"name: expected a loss, miner or sampler ('vicinal losses --kind all' lists them), got {name!r}{hint}"
+        )
+    return found
+
+
+def _has_proxies(entry: Entry) -> bool:
+    return bool({"proxies", "proxy-rows"} & entry.facts)
+
+
+def _sheet(kind: str, entry: Entry) -> MethodSheet:
+    about, arguments = _read(inspect.getdoc(entry.make) or "")
+    summary, *more = (plain(paragraph) for paragraph in about)
+    settings = tuple(
+        (name, _shown(default), arguments.get(name, "")) for name, default in _settings(kind, entry).items()
+    )
+    formula = more[0] if more and "$" in about[1] else ""
+    return MethodSheet(
+        name=entry.name,
+        kind=kind,
+        family=_family(entry),
+        summary=summary,
+        formula=formula,
+        more=tuple(more[1:] if formula else more),
+        labels=_labels(kind, entry),
+        settings=settings,
+        paper=entry.paper,
+        verified=entry.verified,
+        python=_python(kind, entry, settings),
+        command=_command(kind, entry, settings),
+    )
+
+
+def _read(docstring: str) -> tuple[list[str], dict[str, str]]:
+    """Paragraphs before the arguments, and what is said of each argument."""
+    before, _, rest = docstring.partition("\nArgs:\n")
+    before = before.partition("\n>>>")[0]
+    before = re.split(r"\n(?:Raises|Returns|Attributes):\n", before)[0]
+    found: dict[str, str] = {}
+    last = ""
+    for line in rest.partition("\n\n")[0].splitlines():
+        start = re.match(r" {4}(\w+): (.*)", line)
+        if start:
+            last = start[1]
+            found[last] = start[2]
+        elif last:
+            found[last] += " " + line.strip()
+    return [part for part in before.split("\n\n") if part.strip()], {k: plain(v) for k, v in found.items()}
+
+
+def _settings(kind: str, entry: Entry) -> dict[str, Any]:
+    if kind in ("pairs", "proxies", "miners"):
+        return own_settings(entry.make)
+    parameters = inspect.signature(entry.make).parameters.values()
+    return {p.name: p.default for p in parameters if p.name not in _HIDDEN}
+
+
+def _shown(default: Any) -> str:
+    return "needed" if default is inspect.Parameter.empty else repr(default)
+
+
+def _family(entry: Entry) -> str:
+    module = entry.make.__module__.removeprefix("vicinal.")
+    return _FAMILIES.get(module, module.rpartition(".")[2].replace("_", " "))
+
+
+def _labels(kind: str, entry: Entry) -> tuple[str, ...]:
+    facts = entry.facts
+    if kind == "predictions":
+        return ("numbers",) if "elementwise" in facts else ("scores",)
+    if kind == "samplers":
+        named = {"class-labels": "classes", "number-labels": "numbers", "group-labels": "groups"}
+        return tuple(label for fact, label in named.items() if fact in facts) or ("none",)
+    if "number-relation" in facts:
+        return ("numbers",)
+    if kind == "miners" or "soft-relation" in facts:
+        return ("classes", "several", "graded")
+    return ("classes", "several")
+
+
+def _python(kind: str, entry: Entry, settings: tuple[tuple[str, str, str], ...]) -> str:
+    """Lines that make it and use it."""
+    given = "".join(f", {name}={default}" for name, default, _ in settings if default not in ("needed", "None"))
+    name, made = entry.name, entry.make.__name__
+    if kind == "pairs":
+        if name in NEGATIVE_DISTANCES:
+            given = f', similarity="l2"{given}'
+        labels = "numbers" if "number-relation" in entry.facts else "classes"
+        return (
+            "from vicinal.losses import EmbeddingLoss\n\n"
+            f'criterion = EmbeddingLoss("{name}"{given})\n'
+            f"loss = criterion(embeddings, labels)  # [b, d] and {labels} [b]"
+        )
+    if kind == "proxies":
+        return (
+            "from vicinal.losses import ProxyLoss\n\n"
+            f'criterion = ProxyLoss("{name}", num_classes=10, dim=64{given})\n'
+            "loss = criterion(embeddings, labels)  # [b, 64] and classes 0 to 9\n"
+            "learned = criterion.parameters()  # the vectors of the classes: give them to the optimizer too"
+        )
+    if kind == "predictions":
+        return _of_predictions(entry, settings)
+    if kind == "samplers":
+        first = next(iter(inspect.signature(entry.make).parameters))
+        also = ", parents" if "parents" in inspect.signature(entry.make).parameters else ""
+        return (
+            "from torch.utils.data import DataLoader\n"
+            f"from vicinal.samplers import {made}\n\n"
+            f"sampler = {made}({first}{also}{given})\n"
+            "loader = DataLoader(dataset, batch_sampler=sampler)"
+        )
+    required = [name for name, default, _ in settings if default == "needed"]
+    needed = "".join(f", {name}={64 if name == 'dim' else name}" for name in required)
+    miner = f"functools.partial(miners.{made}{needed}{given})" if needed or given else f"miners.{made}"
+    return (
+        ("import functools\n\n" if "partial" in miner else "") + "from vicinal import miners\n"
+        "from vicinal.losses import EmbeddingLoss\n\n"
+        f"miner = {miner}\n"
+        'criterion = EmbeddingLoss("triplet", miner=miner)\n'
+        "loss = criterion(embeddings, labels)"
+    )
+
+
+def _of_predictions(entry: Entry, settings: tuple[tuple[str, str, str], ...]) -> str:
+    made = entry.make.__name__
+    needed = [name for name, default, _ in settings if default == "needed"]
+    example = {"link": "links.Sinh()", "scaling": "links.Exp()", "potential": "links.ConvexPotential(3)"}
+    own = ", ".join(example.get(name, name) for name in needed)
+    return (
+        "from vicinal import links\n" if needed else ""
+    ) + f"from vicinal.losses import {made}\n\ncriterion = {made}({own})\nloss = criterion({_called_with(entry)})"
+
+
+def _called_with(entry: Entry) -> str:
+    """What a loss of predictions is called with: mostly prediction and target."""
+    parameters = list(inspect.signature(getattr(entry.make, "forward", entry.make)).parameters.values())
+    return ", ".join(p.name for p in parameters if p.default is p.empty and p.name != "self")
+
+
+def _command(kind: str, entry: Entry, settings: tuple[tuple[str, str, str], ...]) -> str:
+    """The option of ``vicinal fit`` that adds it, or ""."""
+    if kind in ("pairs", "proxies"):
+        given = ", ".join(f"{n}={d}" for n, d, _ in settings[:2] if d not in ("needed", "None") and "'" not in d)
+        return f'vicinal fit data.csv --target label --loss "{entry.name}{f"({given})" if given else ""}"'
+    if kind == "miners" and not any(default == "needed" and name != "dim" for name, default, _ in settings):
+        return f'vicinal fit data.csv --target label --loss "triplet(miner={entry.name})"'
+    if kind == "predictions":
+        part = {"link": ":sinh", "scaling": ":exp"}
+        first = next((name for name, default, _ in settings if default == "needed"), "")
+        if first != "potential" and _called_with(entry) == "prediction, target":
+            return f'vicinal fit data.csv --target score --loss "{entry.name}{part.get(first, "")}"'
+    return ""

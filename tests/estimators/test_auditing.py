@@ -1,0 +1,128 @@
+"""``vicinal evaluate`` on a small model: which rows are whose, what is found, and what is refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vicinal.cli import run
+from vicinal.estimators import TableJob, audit_table, fit_table
+from vicinal.report import AuditRecord
+
+QUICK = {"max_epochs": 3, "hidden": (16, 8), "learning_rate": 1e-3}
+
+
+def table(rows: int = 160) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, 3)).round(3)
+    town = rng.choice(["north", "south", "east"], rows)
+    y = x[:, 0] - x[:, 1] + 2.0 * (town == "north") + 0.1 * rng.normal(size=rows)
+    frame = pd.DataFrame({"key": np.arange(1000, 1000 + rows), "a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "town": town})
+    return frame.assign(y=y.round(3))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("audit")
+    frame = table()
+    test = None
+    job = TableJob(frame, "y", id="key", parameters=QUICK)
+    outcome = fit_table(job)
+    test, train = int(outcome.split.test[0]), int(outcome.split.train[0])
+    features = ["a", "b", "c", "town"]
+    frame.loc[test, features] = frame.loc[train, features].to_numpy()  # a copy across the split, other label
+    frame.to_csv(place / "rows.csv", index=False)
+    (place / "pair.json").write_text(json.dumps([test + 1, train + 1]))
+    fit_table(TableJob(place / "rows.csv", "y", id="key", parameters=QUICK), place / "model")
+    return place
+
+
+@pytest.fixture(scope="module")
+def record(folder: Path) -> AuditRecord:
+    return audit_table(folder / "model", folder / "rows.csv", suspects=200)
+
+
+def test_every_row_stands_where_the_split_put_it(folder: Path, record: AuditRecord) -> None:
+    split = json.loads((folder / "model" / "splits.json").read_text())
+    sizes = {"bank": 108, "held out": 20, "new": 32}
+    assert split
+    assert record.rows == sizes
+    assert len(record.predicted) == len(record.truth) == 32
+    assert len(record.suspects) == 160
+
+
+def test_figures_are_those_of_the_fit(folder: Path, record: AuditRecord) -> None:
+    told = json.loads((folder / "model" / "config.json").read_text())
+    assert record.scores["mse"] == pytest.approx(told["notes"]["scores"]["model"]["mse"], rel=1e-6)
+
+
+def test_the_copy_across_the_split_is_named(folder: Path, record: AuditRecord) -> None:
+    pair = set(json.loads((folder / "pair.json").read_text()))
+    found = next(copies for copies in record.copies if set(copies.rows) == pair)
+    assert found.across
+    assert found.conflicting
+    assert found.what == "all columns"
+
+
+def test_slices_coverage_and_hubs(record: AuditRecord) -> None:
+    assert {part.column for part in record.slices} == {"town"}
+    assert sum(part.rows for part in record.target_slices) == 32
+    levels = {level["coverage"]: level["covered"] for level in record.coverage}
+    assert set(levels) == {0.5, 0.6, 0.7, 0.8, 0.9, 0.95}
+    assert levels[0.95] >= levels[0.5]
+    assert record.served.sum() == 32 * 10
+    assert record.hubs[0].served == record.served.max()
+    assert record.unused == (record.served == 0).mean()
+
+
+def test_a_table_without_ids_knows_its_rows_by_place_and_content(tmp_path: Path) -> None:
+    frame = table().drop(columns="key")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    fit_table(TableJob(tmp_path / "rows.csv", "y", parameters=QUICK), tmp_path / "model")
+    assert audit_table(tmp_path / "model", tmp_path / "rows.csv").rows == {"bank": 108, "held out": 20, "new": 32}
+    other = frame.assign(a=frame.a + 0.5)  # other rows in the same places
+    other.to_csv(tmp_path / "other.csv", index=False)
+    assert audit_table(tmp_path / "model", tmp_path / "other.csv").rows["new"] == 160
+
+
+def test_classes_get_sets_and_suspects(tmp_path: Path) -> None:
+    frame = table(240).assign(y=lambda f: np.where(f.a > f.b, "up", "down"))
+    wrong = [3, 70, 200]
+    frame.loc[wrong, "y"] = np.where(frame.a[wrong] > frame.b[wrong], "down", "up")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    fit_table(TableJob(tmp_path / "rows.csv", "y", id="key", parameters=QUICK), tmp_path / "model")
+    found = audit_table(tmp_path / "model", tmp_path / "rows.csv")
+    assert set(found.class_sets) == {"lac", "aps", "raps"}
+    assert {suspect.row - 1 for suspect in found.suspects[:12]} & set(wrong)
+    assert found.coverage == []
+    assert found.classes == ["down", "up"]
+
+
+def test_the_command_writes_page_and_json(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "audit.html"
+    assert run(["evaluate", str(folder / "model"), str(folder / "rows.csv"), "--out", str(out), "--quiet"]) == 0
+    shown = capsys.readouterr().out
+    assert "copies reach from the new rows" in shown
+    assert "Labels to look at first" in shown
+    page = out.read_text()
+    assert "What stands out" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    told = json.loads(out.with_suffix(".json").read_text())
+    assert told["rows"]["new"] == 32
+    assert any(copies["across"] for copies in told["copies"])
+
+
+def test_bad_input_is_one_sentence(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = pd.read_csv(folder / "rows.csv")
+    frame.drop(columns="y").to_csv(tmp_path / "unlabelled.csv", index=False)
+    assert run(["evaluate", str(folder / "model"), str(tmp_path / "unlabelled.csv")]) == 2
+    assert "data: expected the column 'y'" in capsys.readouterr().err
+    assert run(["evaluate", str(folder / "model"), str(folder / "rows.csv"), "--out", str(tmp_path / "a.pdf")]) == 2
+    assert "--out: expected a name that ends in .html" in capsys.readouterr().err
+    seen = audit_table(folder / "model", folder / "rows.csv", suspects=200)
+    places = [suspect.row - 1 for suspect in seen.suspects if suspect.part == "bank"]
+    frame.iloc[sorted(places)].to_csv(tmp_path / "bank.csv", index=False)
+    assert run(["evaluate", str(folder / "model"), str(tmp_path / "bank.csv")]) == 2
+    assert "expected at least 10 rows that the model has not seen, got 0" in capsys.readouterr().err
