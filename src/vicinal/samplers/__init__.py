@@ -3,6 +3,9 @@
 from vicinal.samplers.base import BatchSampler
 from vicinal.samplers.classes import ClassBatches, HierarchicalBatches
 from vicinal.samplers.clusters import ClusterBatches, balanced_clusters
+from vicinal.samplers.diverse import diverse_anchors
+from vicinal.samplers.pruning import LossSampler, SlidingLossWindow, UnbiasedPruning, loss_groups
+from vicinal.samplers.retrieved import Retrieved, draw_negatives, with_relevant
 from vicinal.samplers.spread import GroupBatches, StratumBatches
 
 __all__ = [
@@ -11,6 +14,14 @@ __all__ = [
     "ClusterBatches",
     "GroupBatches",
     "HierarchicalBatches",
+    "LossSampler",
+    "Retrieved",
+    "SlidingLossWindow",
     "StratumBatches",
+    "UnbiasedPruning",
     "balanced_clusters",
+    "diverse_anchors",
+    "draw_negatives",
+    "loss_groups",
+    "with_relevant",
 ]
