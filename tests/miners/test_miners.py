@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from references import mining
 from vicinal import miners
 from vicinal.core import entries
+from vicinal.miners import selection
 
 GOLDEN = Path(__file__).parents[1] / "golden/retrieval/miners.npz"
 MINERS = entries("miner")
@@ -97,6 +98,19 @@ def test_keeps_what_it_declares(miner, seed, tied):
     torch.testing.assert_close(got, want[rows][:, order])
     if "score-shift-invariant" in miner.facts and tied:  # a shift of rounded scores is exact
         torch.testing.assert_close(miner.make(s + 2, r, w, **settings), want)
+
+
+@each_miner
+def test_blocks_of_rows_give_the_same(miner, monkeypatch):
+    s, r, w = problem(4, b=40)
+    want = call(miner, s, r, w)
+    monkeypatch.setattr(selection, "_HELD", 100)
+    torch.testing.assert_close(call(miner, s, r, w), want)
+    if "row-separable" in miner.facts and "random" not in miner.facts:
+        settings = settings_of(miner, s)
+        part = slice(10, 30)
+        fewer = {k: v[part] if isinstance(v, torch.Tensor) and v.ndim == 2 else v for k, v in settings.items()}
+        torch.testing.assert_close(miner.make(s[part], r[part], w[part], **fewer), want[part])
 
 
 @each_miner
@@ -330,3 +344,19 @@ def test_no_miner_builds_a_cube():
     s, r, w = x @ x.T, (y[:, None] == y).float(), 1 - torch.eye(1500)
     for miner in MINERS:
         assert call(miner, s, r, w).shape == s.shape
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own, while it traces
+@each_miner
+def test_compiles_to_one_graph(miner):
+    """But for those whose shapes depend on what the scores are: they still run in a compiled program."""
+    torch._dynamo.reset()
+    whole = miner.name not in ("angular", "uniform_histogram", "whiskers")
+    s, r, w = problem(6)
+    settings = {k: v for k, v in settings_of(miner, s).items() if k != "generator"}
+    compiled = torch.compile(lambda *given: miner.make(*given, **settings), backend="eager", fullgraph=whole)
+    torch.manual_seed(0)
+    got = compiled(s, r, w)
+    torch.manual_seed(0)
+    torch.testing.assert_close(got, miner.make(s, r, w, **settings))

@@ -25,8 +25,10 @@ PACKAGES = [
     "ranks",
     "metrics",
     "miners",
+    "mixing",
     "samplers",
     "links",
+    "index",
 ]
 
 
@@ -54,6 +56,7 @@ def test_every_kind_has_entries_with_a_summary(kind):
     [
         ("vicinal", ("torch", "pandas", "lightning")),
         ("vicinal.heads", ("pandas", "lightning", "sklearn", "transformers", "matplotlib")),
+        ("vicinal.index", ("faiss", "pymilvus", "pandas", "pyarrow", "lightning")),
         ("vicinal.encoders", ("transformers", "lightning", "PIL", "soundfile")),
         ("vicinal.cli", ("transformers", "matplotlib.pyplot", "soundfile")),
     ],

@@ -80,6 +80,28 @@ def guided(s, r, w, *, guide, margin=0.0, relative=None, reference="min"):
     return topk_hard(guide, r, w, k=None, margin=margin, relative=relative, reference=reference)
 
 
+def adaptive_margin(s, r, w, *, factor=0.1, k=10, low=0.0, high=0.2, reference="min"):
+    out = np.zeros(s.shape, bool)
+    for i, related, unrelated in sides(r, w):
+        rho = reference_of(s[i, related], reference)
+        hardest = sorted(s[i, unrelated])[::-1][:k]
+        known = hardest and math.isfinite(rho)
+        m = min(max(factor * (rho - np.mean(hardest)), low), high) if known else 0.0
+        out[i, related + [n for n in unrelated if not s[i, n] + m > rho]] = True
+    return out
+
+
+def whiskers(s, r, w, *, reach=1.5):
+    out = np.zeros(s.shape, bool)
+    every = sorted(s[i, n] for i, _, unrelated in sides(r, w) for n in unrelated)
+    if every:
+        first, third = every[int(0.25 * len(every))], every[int(0.75 * len(every))]
+    for i, related, unrelated in sides(r, w):
+        spread = reach * (third - first) if every and math.isfinite(reach) else math.inf
+        out[i, related + [n for n in unrelated if first - spread <= s[i, n] <= third + spread]] = True
+    return out
+
+
 def angular(s, r, w, *, angle=20.0):
     """From cosines of a batch against itself, by the directions themselves (a Cholesky-like factor)."""
     values, vectors = np.linalg.eigh(s)
@@ -97,3 +119,12 @@ def angular(s, r, w, *, angle=20.0):
 
 def log_density(d, n):
     return (n - 2) * math.log(d) + (n - 3) / 2 * math.log(1 - d * d / 4)
+
+
+def nearest(s, w, *, k=10, min_score=None):
+    out = np.zeros(s.shape, bool)
+    for i in range(len(s)):
+        among = [j for j in range(s.shape[1]) if w[i, j] > 0 and (min_score is None or s[i, j] >= min_score)]
+        last = -math.inf if k is None or len(among) <= k else sorted(s[i, among])[-k]
+        out[i, [j for j in among if s[i, j] >= last]] = True
+    return out

@@ -30,6 +30,11 @@ def cosine(q, x):
     return dot(q, x) / lengths if lengths > 0 else 0.0
 
 
+def snr(q, x):
+    """Noise over signal, with the variances over coordinates."""
+    return -float(np.var(np.subtract(x, q)) / max(np.var(q), 1e-8))
+
+
 def scores(name, queries, bank):
     one = globals()[name]
     return np.array([[one(q, x) for x in bank] for q in queries])

@@ -11,6 +11,7 @@ from vicinal.core.checks import (
     nearest,
 )
 from vicinal.core.files import replace_text, replaced_file
+from vicinal.core.gathering import gather_rows, process_count, process_rank, sum_over_processes
 from vicinal.core.reduce import Reduction, log_mask, reduce_rows
 from vicinal.core.registry import FACTS, KINDS, Entry, entries, entry, make, register
 
@@ -28,11 +29,15 @@ __all__ = [
     "check_scores",
     "entries",
     "entry",
+    "gather_rows",
     "log_mask",
     "make",
     "nearest",
+    "process_count",
+    "process_rank",
     "reduce_rows",
     "register",
     "replace_text",
     "replaced_file",
+    "sum_over_processes",
 ]

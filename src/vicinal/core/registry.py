@@ -20,10 +20,12 @@ KINDS: dict[str, str] = {
     "curve": "vicinal.links",
     "loss": "vicinal.losses",
     "pair_loss": "vicinal.losses",
+    "regularizer": "vicinal.losses",
     "encoder": "vicinal.encoders",
     "metric": "vicinal.metrics",
     "miner": "vicinal.miners",
     "sampler": "vicinal.samplers",
+    "index": "vicinal.index",
 }
 
 FACTS: dict[str, str] = {
@@ -49,6 +51,7 @@ FACTS: dict[str, str] = {
     "proxy-rows": "made for learned vectors of classes as rows, the batch as columns",
     "embedding-lengths": "also takes the lengths of the embeddings",
     "proxy-lengths": "and those of the proxies, multiplied",
+    "batch-scores": "also takes the scores of the unrelated pairs of the batch",
     "proxy-groups": "columns come in groups of one class, of as many as it is told",
     "common-shift-invariant": "adding one vector to all queries and bank rows changes nothing",
     "rotation-invariant": "rotating all queries and bank rows changes nothing",
@@ -74,6 +77,10 @@ FACTS: dict[str, str] = {
     "number-labels": "reads labels that are numbers",
     "group-labels": "reads groups of rows",
     "embeddings": "reads embeddings rather than scores",
+    "exact-search": "finds the rows of highest score, and misses none",
+    "approximate-search": "may miss rows of high score",
+    "persistent": "rows are on disk when they have been added",
+    "optional-package": "needs a package that is not installed by default",
 }
 
 Made = TypeVar("Made", bound=Callable[..., Any])

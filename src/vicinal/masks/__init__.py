@@ -1,6 +1,7 @@
 """Masks ``mask(scores, queries, weight) -> log_mask [b, N]`` and simplex maps ``map(scores) -> weights [b, N]``."""
 
 from vicinal.masks.simplex import entmax15, resolve_simplex, softmax, sparsemax
+from vicinal.masks.soft_topk import log_soft_topk, soft_topk, soft_topk_logs
 from vicinal.masks.softstep import SoftStep, log_s1, log_s2
 from vicinal.masks.topk import TopK
 from vicinal.masks.unit import unit_scores
@@ -11,7 +12,10 @@ __all__ = [
     "entmax15",
     "log_s1",
     "log_s2",
+    "log_soft_topk",
     "resolve_simplex",
+    "soft_topk",
+    "soft_topk_logs",
     "softmax",
     "sparsemax",
     "unit_scores",

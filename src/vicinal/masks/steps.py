@@ -34,11 +34,6 @@ class S1Rows(NamedTuple):
         fall = torch.sub(self.width, rise, out=scratch.like(drop, 4)).clamp_(min=0)
         return rise.clamp_(min=0), fall
 
-    def mass(self, drop: Tensor, scratch: Scratch) -> Tensor:
-        """S1 itself, in [0, 1], without a floor; in slot 4 of ``scratch``, 3 is used too."""
-        rise, fall = self._sides(drop, scratch)
-        return fall.div_(rise).sub_(1).log1p_().mul_(-1 / self.t).sigmoid_()
-
     def log(self, drop: Tensor, scratch: Scratch) -> Tensor:
         """Log of S1; -inf where it is 0; slots 3 and 4 of ``scratch`` are used."""
         rise, fall = self._sides(drop, scratch)

@@ -1,7 +1,9 @@
 """Metrics of retrieval and of embeddings: functions ``f(scores, relation, weight) -> [b]`` and accumulators."""
 
 from vicinal.metrics.accumulate import EmbeddingRetrieval, RetrievalMetrics
+from vicinal.metrics.blocking import BlockingQuality, blocking_quality
 from vicinal.metrics.calibration import opis
+from vicinal.metrics.coverage import nearest_distances, neighbor_coverage
 from vicinal.metrics.geometry import alignment, hubness, uniformity, utilization
 from vicinal.metrics.graded import ndcg
 from vicinal.metrics.retrieval import (
@@ -16,15 +18,19 @@ from vicinal.metrics.retrieval import (
 from vicinal.metrics.streamed import embedding_metrics
 
 __all__ = [
+    "BlockingQuality",
     "EmbeddingRetrieval",
     "RetrievalMetrics",
     "alignment",
     "average_precision",
+    "blocking_quality",
     "embedding_metrics",
     "hit_at_k",
     "hubness",
     "map_at_r",
     "ndcg",
+    "nearest_distances",
+    "neighbor_coverage",
     "opis",
     "precision_at_k",
     "r_precision",

@@ -1,19 +1,27 @@
 """Miners ``g(scores, relation, weight=None, **hyper) -> weight [b, N]``: which pairs of a batch a loss sees."""
 
+from vicinal.miners.adaptive import adaptive_margin
 from vicinal.miners.angles import angular
+from vicinal.miners.blocking import bucket_pairs, nearest
 from vicinal.miners.pairs import guided, multi_similarity, pair_margin, topk_hard
 from vicinal.miners.sampled import distance_weighted, uniform_histogram
 from vicinal.miners.triplets import hard, semihard, triplet_margin
+from vicinal.miners.whiskers import whiskers, within_whiskers
 
 __all__ = [
+    "adaptive_margin",
     "angular",
+    "bucket_pairs",
     "distance_weighted",
     "guided",
     "hard",
     "multi_similarity",
+    "nearest",
     "pair_margin",
     "semihard",
     "topk_hard",
     "triplet_margin",
     "uniform_histogram",
+    "whiskers",
+    "within_whiskers",
 ]

@@ -8,11 +8,8 @@ from torch import Tensor
 
 from vicinal.core import check_between, check_choice, register
 from vicinal.miners.sampled import Scale, squared_distance
-from vicinal.miners.selection import kept_weight, measured
-from vicinal.ranks import split_pairs
-
-_HELD = 1 << 20
-"""Triplets looked at at a time."""
+from vicinal.miners.selection import kept_weight, measured, row_blocks
+from vicinal.ranks import check_relation, split_pairs
 
 
 @register(
@@ -55,18 +52,30 @@ def angular(
     """
     bound = 4 * math.tan(math.radians(check_between("angle", angle, 0, 90))) ** 2
     check_choice("scale", scale, get_args(Scale))
-    related, unrelated = split_pairs(scores, relation, weight)
+    check_relation(scores, relation, weight)
     if scores.shape[0] != scores.shape[1]:
         raise ValueError(f"scores: expected a square matrix of one batch against itself, got {tuple(scores.shape)}")
-    squared = squared_distance(measured(scores), scale)
+    given, made = measured(scores), []
+    for part in row_blocks(scores):
+        cut = (scores[part], relation[part], None if weight is None else weight[part])
+        chosen = _open(given, part, *split_pairs(*cut), scale, bound)
+        made.append(kept_weight(cut[0], cut[2], chosen))
+    return torch.cat(made) if made else kept_weight(scores, weight, scores > 0)
+
+
+def _open(scores: Tensor, part: slice, related: Tensor, unrelated: Tensor, scale: str, bound: float) -> Tensor:
+    """Pairs of a block of rows that were chosen, from one related column of each row after the other."""
     chosen = torch.zeros_like(related)
-    step = max(1, _HELD // max(1, scores.shape[1]))
-    for pairs in torch.split(related.nonzero(), step):
-        a, p = pairs.unbind(1)
-        base = squared[a, p][:, None]  # [t, 1]
-        height = (squared[a] + squared[p]) / 2 - base / 4  # [t, b]
-        open_ = unrelated[a] & (base > bound * height)
-        chosen.view(-1)[(a * len(chosen) + p)[open_.any(dim=1)]] = True
-        row, n = open_.nonzero(as_tuple=True)
-        chosen[a[row], n] = True
-    return kept_weight(scores, weight, chosen)
+    most = int(related.sum(dim=1).max()) if related.numel() else 0
+    if not most:
+        return chosen
+    rows = squared_distance(scores[part], scale)
+    counts, columns = related.to(rows.dtype).topk(most, dim=1)
+    for nth in range(most):
+        p = columns[:, nth, None]
+        base = rows.gather(1, p)  # [r, 1]
+        height = (rows + squared_distance(scores[p[:, 0]], scale)).div_(2).sub_(base / 4)
+        found = (height.mul_(bound) < base) & unrelated & (counts[:, nth, None] > 0)
+        chosen |= found
+        chosen.scatter_(1, p, chosen.gather(1, p) | found.any(dim=1, keepdim=True))
+    return chosen

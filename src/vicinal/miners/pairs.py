@@ -6,16 +6,17 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_choice, check_integer, check_number, register
-from vicinal.miners.selection import highest, kept_weight, lowest, measured, picked
+from vicinal.miners.selection import by_rows, highest, kept_weight, lowest, measured, picked
 from vicinal.ranks import split_pairs
 
 Reference = Literal["min", "mean"]
-_FACTS = ("permutation-invariant",)
+_FACTS = ("permutation-invariant", "row-separable")
 _PML = "numpy in float64; pytorch-metric-learning (stored values)"
 
 
 @register("miner", "multi_similarity", *_FACTS, "score-shift-invariant", paper="arXiv:1904.06627", verified=_PML)
 @torch.no_grad()
+@by_rows
 def multi_similarity(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, epsilon: float = 0.1) -> Tensor:
     r"""Pairs that are hard, with a slack, next to the other side of their query.
 
@@ -42,6 +43,7 @@ def multi_similarity(scores: Tensor, relation: Tensor, weight: Tensor | None = N
 
 @register("miner", "pair_margin", *_FACTS, verified=_PML)
 @torch.no_grad()
+@by_rows
 def pair_margin(
     scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, positive: float = 0.8, negative: float = 0.2
 ) -> Tensor:
@@ -86,6 +88,7 @@ def _suspect(scores: Tensor, reference: Tensor, margin: float, relative: float |
 
 @register("miner", "topk_hard", *_FACTS, paper="arXiv:2407.15831", verified="numpy in float64")
 @torch.no_grad()
+@by_rows
 def topk_hard(
     scores: Tensor,
     relation: Tensor,
@@ -139,6 +142,7 @@ def topk_hard(
 
 @register("miner", "guided", *_FACTS, paper="arXiv:2402.16829", verified="numpy in float64")
 @torch.no_grad()
+@by_rows
 def guided(
     scores: Tensor,
     relation: Tensor,

@@ -1,14 +1,15 @@
 """Miners that draw pairs at random so that all scores are seen."""
 
 import math
+from collections.abc import Callable
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_choice, check_integer, register
-from vicinal.miners.selection import kept_weight, measured, picked
-from vicinal.ranks import split_pairs
+from vicinal.miners.selection import by_rows, kept_weight, measured, picked, row_blocks
+from vicinal.ranks import check_relation, split_pairs
 
 Scale = Literal["cosine", "l2", "squared_l2"]
 
@@ -36,11 +37,13 @@ def log_density(distance: Tensor, dim: int) -> Tensor:
     "miner",
     "distance_weighted",
     "permutation-invariant",
+    "row-separable",
     "random",
     paper="arXiv:1706.07567",
     verified="numpy in float64",
 )
 @torch.no_grad()
+@by_rows
 def distance_weighted(
     scores: Tensor,
     relation: Tensor,
@@ -136,34 +139,64 @@ def uniform_histogram(
     """
     number = check_integer("bins", bins)
     limits = check_integer("positives", positives), check_integer("negatives", negatives)
-    sides = split_pairs(scores, relation, weight)
-    noise = torch.rand(scores.shape, generator=generator, device=scores.device)
-    chosen = torch.zeros_like(sides.related)
-    for side, limit in zip(sides, limits, strict=True):
-        chosen |= _flat(measured(scores), side, noise, number, limit)
+    check_relation(scores, relation, weight)
+    chosen = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)
+    for which, limit in enumerate(limits):
+
+        def side(part: slice, which: int = which) -> tuple[Tensor, Tensor]:
+            """Places in the block and scores of the pairs of one side."""
+            among = split_pairs(scores[part], relation[part], None if weight is None else weight[part])[which]
+            place = among.reshape(-1).nonzero()[:, 0]
+            return place, measured(scores[part]).reshape(-1)[place]
+
+        chosen.view(-1)[_flat(scores, side, number, limit, generator)] = True
     return kept_weight(scores, weight, chosen)
 
 
-def _flat(scores: Tensor, among: Tensor, noise: Tensor, bins: int, limit: int) -> Tensor:
-    """At most ``limit`` random pairs ``among`` of each bin, boolean ``[b, N]``."""
-    place = among.view(-1).nonzero()[:, 0]
-    found = torch.zeros_like(among).view(-1)
-    if len(place) == 0:
-        return found.view_as(among)
-    values = scores.reshape(-1)[place]
-    low, high = values.aminmax()
+def _flat(
+    scores: Tensor,
+    side: Callable[[slice], tuple[Tensor, Tensor]],
+    bins: int,
+    limit: int,
+    generator: torch.Generator | None,
+) -> Tensor:
+    """Places in the matrix of at most ``limit`` random pairs of each bin, gone through by blocks of rows."""
+    blocks = row_blocks(scores)
+    ends = [values.aminmax() for _, values in map(side, blocks) if len(values)]
+    if not ends:
+        return torch.zeros(0, dtype=torch.int64, device=scores.device)
+    low, high = torch.stack([end.min for end in ends]).min(), torch.stack([end.max for end in ends]).max()
     step = torch.where(high > low, high - low, torch.ones_like(high))
-    which = ((values - low) / step * bins).long().clamp(max=bins - 1)
-    counts = which.bincount(minlength=bins)
-    drawn = noise.reshape(-1)[place]
+
+    def binned(values: Tensor) -> Tensor:
+        return ((values - low) / step * bins).long().clamp(max=bins - 1)
+
+    counts = torch.stack([binned(side(part)[1]).bincount(minlength=bins) for part in blocks]).sum(0)
     share = (4 * limit + 16) / counts.clamp(min=1)  # lower numbers than this hold the limit lowest but by a rare chance
-    likely = drawn < share[which]
-    if bool((which[likely].bincount(minlength=bins) < counts.clamp(max=limit)).any()):
-        likely = torch.ones_like(likely)
-    place, which, drawn = place[likely], which[likely], drawn[likely]
-    counts = which.bincount(minlength=bins)
+    for likely in (share, torch.full_like(share, 2.0)):
+        place, which, drawn = _drawn(scores, side, binned, likely, generator)
+        if not bool((which.bincount(minlength=bins) < counts.clamp(max=limit)).any()):
+            break
+    kept = which.bincount(minlength=bins)
     shuffled = drawn.argsort()
     order = shuffled[which[shuffled].argsort(stable=True)]  # by bin, at random within it
-    nth = torch.arange(len(order), device=order.device) - (counts.cumsum(0) - counts)[which[order]]
-    found[place[order[nth < limit]]] = True
-    return found.view_as(among)
+    nth = torch.arange(len(order), device=order.device) - (kept.cumsum(0) - kept)[which[order]]
+    return place[order[nth < limit]]
+
+
+def _drawn(
+    scores: Tensor,
+    side: Callable[[slice], tuple[Tensor, Tensor]],
+    binned: Callable[[Tensor], Tensor],
+    likely: Tensor,
+    generator: torch.Generator | None,
+) -> tuple[Tensor, ...]:
+    """Places, bins and random numbers of the pairs whose number is below what is likely for their bin."""
+    found = []
+    for part in row_blocks(scores):
+        place, values = side(part)
+        noise = torch.rand(len(place), generator=generator, device=scores.device)
+        which = binned(values)
+        kept = (noise < likely[which]).nonzero()[:, 0]
+        found.append((place[kept] + part.start * scores.shape[1], which[kept], noise[kept]))
+    return tuple(torch.cat(each) for each in zip(*found, strict=True))

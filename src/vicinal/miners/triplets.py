@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_choice, register
-from vicinal.miners.selection import highest, kept_weight, lowest, measured
+from vicinal.miners.selection import by_rows, highest, kept_weight, lowest, measured
 from vicinal.ranks import split_pairs
 
 Kind = Literal["hard", "semihard", "violating", "easy"]
@@ -22,8 +22,17 @@ _FEW = 48
 _PML = "numpy in float64; pytorch-metric-learning (stored values)"
 
 
-@register("miner", "hard", "permutation-invariant", "score-shift-invariant", paper="arXiv:1703.07737", verified=_PML)
+@register(
+    "miner",
+    "hard",
+    "permutation-invariant",
+    "row-separable",
+    "score-shift-invariant",
+    paper="arXiv:1703.07737",
+    verified=_PML,
+)
 @torch.no_grad()
+@by_rows
 def hard(
     scores: Tensor,
     relation: Tensor,
@@ -86,13 +95,26 @@ def _extreme(scores: Tensor, among: Tensor, choice: str, *, low: bool) -> Tensor
 
 
 @register(
-    "miner", "semihard", "permutation-invariant", "score-shift-invariant", paper="arXiv:1503.03832", verified=_PML
+    "miner",
+    "semihard",
+    "permutation-invariant",
+    "row-separable",
+    "score-shift-invariant",
+    paper="arXiv:1503.03832",
+    verified=_PML,
 )
 @torch.no_grad()
+@by_rows
 def semihard(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, margin: float = 0.2) -> Tensor:
     r"""Pairs of the triplets that are in the right order but within the margin: $0 < s_{ap} - s_{an} \le m$.
 
     The same as :func:`triplet_margin` with ``kind="semihard"``.
+
+    Args:
+        scores: see there.
+        relation: see there.
+        weight: see there.
+        margin: m >= 0, by which a related pair should be ahead, in units of score.
 
     >>> semihard(torch.tensor([[0.9, 0.4, 0.85, 0.1]]), torch.tensor([[1, 1, 0, 0]]))
     tensor([[1., 0., 1., 0.]])
@@ -100,8 +122,9 @@ def semihard(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, 
     return triplet_margin(scores, relation, weight, margin=margin, kind="semihard")
 
 
-@register("miner", "triplet_margin", "permutation-invariant", "score-shift-invariant", verified=_PML)
+@register("miner", "triplet_margin", "permutation-invariant", "row-separable", "score-shift-invariant", verified=_PML)
 @torch.no_grad()
+@by_rows
 def triplet_margin(
     scores: Tensor,
     relation: Tensor,
@@ -144,8 +167,9 @@ def triplet_margin(
 
 def _semihard(scores: Tensor, related: Tensor, unrelated: Tensor, margin: float) -> Tensor:
     """Pairs with a partner on the other side: the unrelated one lower, by at most ``margin``."""
-    most = int(related.sum(dim=1).max()) if len(related) else 0
-    if most > _FEW:
+    compiled = torch.compiler.is_compiling()  # a loop would need the number of related pairs
+    most = 0 if compiled or not len(related) else int(related.sum(dim=1).max())
+    if compiled or most > _FEW:
         below = _next_below(scores, unrelated)  # [b, N] the highest unrelated score under each score
         above = -_next_below(-scores, related)  # the lowest related score over each score
         return (related & (scores - below <= margin)) | (unrelated & (above - scores <= margin))

@@ -6,6 +6,14 @@ from vicinal.samplers.clusters import ClusterBatches, balanced_clusters
 from vicinal.samplers.diverse import diverse_anchors
 from vicinal.samplers.pruning import LossSampler, SlidingLossWindow, UnbiasedPruning, loss_groups
 from vicinal.samplers.retrieved import Retrieved, draw_negatives, with_relevant
+from vicinal.samplers.selection import (
+    Selection,
+    facility_location_order,
+    k_center_order,
+    keep_rows,
+    label_bands,
+    prototype_distances,
+)
 from vicinal.samplers.spread import GroupBatches, StratumBatches
 
 __all__ = [
@@ -16,12 +24,18 @@ __all__ = [
     "HierarchicalBatches",
     "LossSampler",
     "Retrieved",
+    "Selection",
     "SlidingLossWindow",
     "StratumBatches",
     "UnbiasedPruning",
     "balanced_clusters",
     "diverse_anchors",
     "draw_negatives",
+    "facility_location_order",
+    "k_center_order",
+    "keep_rows",
+    "label_bands",
     "loss_groups",
+    "prototype_distances",
     "with_relevant",
 ]

@@ -2,15 +2,21 @@
 
 from vicinal.similarity.base import Similarity, resolve_similarity
 from vicinal.similarity.distances import NegativeL1, NegativeL2, NegativeSquaredL2
+from vicinal.similarity.means import NearestClass, class_means, nearest_class_mean
+from vicinal.similarity.noise import NegativeSNR
 from vicinal.similarity.products import Cosine, Dot, scaled_dot
 
 __all__ = [
     "Cosine",
     "Dot",
+    "NearestClass",
     "NegativeL1",
     "NegativeL2",
+    "NegativeSNR",
     "NegativeSquaredL2",
     "Similarity",
+    "class_means",
+    "nearest_class_mean",
     "resolve_similarity",
     "scaled_dot",
 ]

@@ -10,6 +10,7 @@ from vicinal.similarity.distances import CLOSE, NegativeL2, NegativeSquaredL2
 from vicinal.similarity.products import Cosine, Dot, directions
 
 RowMap = Callable[[Tensor, Tensor], Tensor]
+PullMap = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Factors(NamedTuple):
@@ -22,20 +23,22 @@ class Factors(NamedTuple):
         cancels: the inner product is a squared distance, which loses digits for rows much nearer to one another than
             to the center; where it is at most ``CLOSE`` times the sum of the squared norms it has to be computed
             again from the difference. The last column of $\phi$ and the one at ``d`` of $\psi$ are those norms.
+        pull_bank: gradient ``[N, d]`` of rows from that of $\psi$ ``[N, e]``; None: by autograd.
     """
 
     of_queries: RowMap
     of_bank: RowMap
     rooted: bool = False
     cancels: bool = False
+    pull_bank: PullMap | None = None
 
     def slack_of_queries(self, features: Tensor) -> Tensor:
         """Share ``[b]`` of each query in the squared distance below which a pair is close."""
         return CLOSE * features[:, -1]
 
-    def slack_of_bank(self, features: Tensor) -> float:
-        """The same for the bank row of a block that has the largest."""
-        return CLOSE * float(features[:, -2].amax())
+    def slack_of_norms(self, norms: Tensor) -> float:
+        """The same for the bank row that has the largest of the squared ``norms``."""
+        return CLOSE * float(norms.amax())
 
     def close_pairs(self, product: Tensor, of_queries: Tensor, of_bank: Tensor) -> tuple[Tensor, Tensor]:
         """Rows and columns ``[p]`` of the entries of ``product [b, N]`` that have lost digits."""
@@ -50,8 +53,26 @@ def _squared_of_queries(rows: Tensor, center: Tensor) -> Tensor:
 
 
 def _squared_of_bank(rows: Tensor, center: Tensor) -> Tensor:
-    apart = rows - center
-    return torch.cat([apart, apart.square().sum(dim=-1, keepdim=True), torch.ones_like(apart[:, :1])], dim=-1)
+    features = rows.new_empty(len(rows), rows.shape[1] + 2)
+    squared_of_bank(rows, center, features)
+    return features
+
+
+def squared_of_bank(rows: Tensor, center: Tensor, out: Tensor) -> Tensor:
+    r"""Write $\psi$ of squared distances into ``out [N, d + 2]``; the squared norms ``[N]`` of ``rows - center``."""
+    apart = torch.sub(rows, center, out=out[:, :-2])
+    norms: Tensor = torch.linalg.vecdot(apart, apart)
+    out[:, -2] = norms
+    out[:, -1] = 1
+    return norms
+
+
+def _pull_squared(rows: Tensor, center: Tensor, gradient: Tensor) -> Tensor:
+    return torch.addcmul(gradient[:, :-2], rows - center, gradient[:, -2:-1], value=2)
+
+
+def _pull_rows(rows: Tensor, center: Tensor, gradient: Tensor) -> Tensor:
+    return gradient
 
 
 def factors(similarity: nn.Module) -> Factors | None:
@@ -64,10 +85,15 @@ def factors(similarity: nn.Module) -> Factors | None:
     """
     kind = type(similarity)
     if kind is NegativeL2 or kind is NegativeSquaredL2:
-        return Factors(_squared_of_queries, _squared_of_bank, rooted=kind is NegativeL2, cancels=True)
+        rooted = kind is NegativeL2
+        return Factors(_squared_of_queries, _squared_of_bank, rooted=rooted, cancels=True, pull_bank=_pull_squared)
     if kind is Cosine:
         return Factors(lambda rows, center: -directions(rows), lambda rows, center: directions(rows))
     if isinstance(similarity, Dot) and kind is Dot:
         scaled = similarity.scaled
-        return Factors(lambda rows, center: -rows / (rows.shape[1] if scaled else 1), lambda rows, center: rows)
+        return Factors(
+            lambda rows, center: -rows / (rows.shape[1] if scaled else 1),
+            lambda rows, center: rows,
+            pull_bank=_pull_rows,
+        )
     return None

@@ -12,8 +12,8 @@ def directions(rows: Tensor) -> Tensor:
     largest = rows.detach().abs().amax(dim=-1, keepdim=True)  # [n, 1]
     nonzero = largest > 0
     scaled = rows / torch.where(nonzero, largest, 1.0)  # entries within [-1, 1]: squares cannot overflow
-    length = torch.where(nonzero, scaled, 1.0).square().sum(dim=-1, keepdim=True).sqrt()
-    return torch.where(nonzero, scaled / length, 0.0)
+    length = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)  # at zero its gradient is 0
+    return scaled * torch.where(nonzero, 1 / torch.where(nonzero, length, 1.0), 0.0)
 
 
 @register(

@@ -1,0 +1,105 @@
+"""Rows and sums of all processes as one, in the order of their ranks, with gradients.
+
+All gradients here follow one rule: the gradient of what a process put in is the **sum** of the gradients that the
+processes found for it. If all of them take the same loss, a parameter behind it gets its gradient as many times as
+there are processes, and the mean that data-parallel training takes over processes makes it that of one process.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+Group = Any
+"""A ``torch.distributed.ProcessGroup``; None stands for all processes."""
+
+
+def process_count(group: Group = None) -> int:
+    """How many processes there are; 1 if torch.distributed was not started.
+
+    >>> process_count()
+    1
+    """
+    return dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
+
+
+def process_rank(group: Group = None) -> int:
+    """Which of them this is, from 0.
+
+    >>> process_rank()
+    0
+    """
+    return dist.get_rank(group) if process_count(group) > 1 else 0
+
+
+class _Gathered(torch.autograd.Function):
+    """All rows of all processes; the gradient of each row is summed over the processes that used it."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, counts: list[int], group: Group) -> Tensor:
+        most, rank = max(counts), process_rank(group)
+        ctx.group, ctx.start, ctx.rows = group, sum(counts[:rank]), len(rows)
+        padded = rows.contiguous()
+        if len(rows) < most:
+            padded = torch.cat([rows, rows.new_zeros(most - len(rows), *rows.shape[1:])])
+        parts = [torch.empty_like(padded) for _ in counts]
+        dist.all_gather(parts, padded, group=group)
+        return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None]:
+        slope = slopes[0].clone(memory_format=torch.contiguous_format)  # autograd may use it elsewhere too
+        dist.all_reduce(slope, group=ctx.group)
+        return slope[ctx.start : ctx.start + ctx.rows], None, None
+
+
+def gather_rows(rows: Tensor, group: Group = None) -> Tensor:
+    """The rows ``[b, ...]`` of all processes, rank by rank, ``[sum of b, ...]``; of one process: as they are.
+
+    The gradient is the sum over processes, so after the mean that data-parallel training takes it is that of one
+    process with the whole batch. Processes may have different numbers of rows, also none.
+
+    Args:
+        rows: ``[b, ...]``; the same dtype and the same shape behind ``b`` on all processes.
+        group: of processes; None: all. Each of them must call.
+
+    >>> gather_rows(torch.ones(2, 3)).shape
+    torch.Size([2, 3])
+    """
+    if process_count(group) == 1:
+        return rows
+    own = torch.tensor([len(rows)], device=rows.device)
+    counts = [torch.empty_like(own) for _ in range(process_count(group))]
+    dist.all_gather(counts, own, group=group)
+    gathered: Tensor = _Gathered.apply(rows, [int(count) for count in counts], group)  # type: ignore[no-untyped-call]
+    return gathered
+
+
+class _Summed(torch.autograd.Function):
+    """A tensor of one shape on all processes, added up; its gradient is added up too."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, group: Group) -> Tensor:
+        ctx.group = group
+        total = values.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total, group=group)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None]:
+        slope = slopes[0].clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(slope, group=ctx.group)
+        return slope, None
+
+
+def sum_over_processes(values: Tensor, group: Group = None) -> Tensor:
+    """The sum of the ``values`` (of one shape) of all processes, on each of them; of one process: as they are.
+
+    >>> sum_over_processes(torch.ones(2))
+    tensor([1., 1.])
+    """
+    if process_count(group) == 1:
+        return values
+    total: Tensor = _Summed.apply(values, group)  # type: ignore[no-untyped-call]
+    return total

@@ -1,0 +1,257 @@
+"""The bank of a neighbor model at any size: rows with ids, groups, vectors, labels and cells."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from torch import Tensor
+
+from vicinal.index.base import check_vectors
+from vicinal.index.coding import encode_all
+from vicinal.index.forms import Form, checked_groups, checked_labels, checked_rows, form_of
+from vicinal.index.identity import Array, check_distinct, shown
+from vicinal.index.names import Names, as_names
+from vicinal.index.payload import Payload
+from vicinal.index.rows import BankRows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_STEP = 1 << 14
+"""Rows that are gone and whose cells are kept at least."""
+
+
+class NeighborBank(BankRows):
+    """Labelled rows by id, which neighbors are searched among and predictions are made from.
+
+    Adding never copies the rows that are there; removing moves the last rows into the holes, so *positions* change
+    while ids do not. Either costs a pass over the sorted ids (16 bytes a row) and what is about the rows themselves.
+    A loaded bank is mapped from its files, copy-on-write: what is not read is not in memory, and changes are made in
+    memory until the bank is saved.
+
+    Ids are whole numbers of at least 0, or strings if the first ids given are; so are groups. Inside, and in an
+    :class:`vicinal.index.Index`, a row goes by its *key*: its id, or for strings a number that is never given again.
+
+    Args:
+        dim: width of the vectors.
+        storage: what searches scan: "float32", the vectors; "float16" or "int8" (a scale a row), codes of 2 or 1
+            bytes a number, held beside the vectors, which are then only read to score the candidates anew: mapped from
+            a file, most of them are never read.
+        exact: keep the vectors in float32. Without, only codes are kept, and scores and :attr:`vectors` are those of
+            the decoded rows.
+
+    >>> import torch
+    >>> bank = NeighborBank(2)
+    >>> bank.add(["a", "b", "c"], torch.tensor([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]), torch.tensor([1.0, 2.0, 3.0]))
+    >>> bank.remove(["a"])
+    >>> len(bank), bank.ids.tolist(), bank.labels
+    (2, ['c', 'b'], tensor([3., 2.]))
+    """
+
+    def add(
+        self,
+        ids: Any,
+        vectors: Tensor | Array,
+        labels: Tensor | Array | None = None,
+        *,
+        groups: Any = None,
+        rows: "pd.DataFrame | None" = None,
+    ) -> None:
+        """Put rows in; all of them or, after an error, none.
+
+        Args:
+            ids: ``[n]``, none of them in the bank.
+            vectors: ``[n, d]``, finite; kept in float32.
+            labels: ``[n]`` or ``[n, T]``, floating, without NaN; for all rows of the bank or for none, as all that
+                follow.
+            groups: ``[n]``.
+            rows: a table of n rows, kept beside the vectors and given back by :attr:`rows`.
+
+        Raises:
+            TypeError: for vectors or labels that are not floating.
+            ValueError: for an id that is given twice or in the bank already, a wrong shape, NaN or infinity.
+        """
+        names = as_names("ids", ids)
+        made = check_vectors("vectors", vectors, self.dim, len(names))
+        cells = self._checked(labels, groups, len(names))
+        if rows is not None:
+            checked_rows(rows, len(names), None if self._payload is None else self._payload.columns)
+        self._check_new(names)
+        if len(names) == 0:
+            return
+        form = form_of(names, cells, rows)
+        if self._form is not None:
+            self._form.check_same(form, names[0])
+        columns = self._vector_columns(made)
+        self._start(form)
+        columns["keys"] = self._keys_for(names)
+        for name, value in cells.items():
+            columns[name] = self._group_codes(value) if name == "groups" else value
+        if rows is not None and self._payload is not None:
+            columns["cells"] = self._payload.add(rows)
+        self._where().add(columns["keys"], np.arange(len(self), len(self) + len(names)))
+        self._columns.append(columns)
+
+    def remove(self, ids: Any) -> None:
+        """Take rows out; the last rows take their places.
+
+        Raises:
+            ValueError: for an id that is given twice or is not in the bank; nothing is removed then.
+        """
+        places = self._found(as_names("ids", ids))
+        if len(places) == 0:
+            return
+        gone = self._columns.take("keys", places)
+        _, holes = self._columns.remove(places)
+        self._where().drop(gone)
+        if len(holes):
+            self._where().move(self._columns.take("keys", holes), holes)
+        if self._id_names is not None:
+            self._id_names.forget(gone)
+        self._tidy()
+
+    def update(
+        self,
+        ids: Any,
+        vectors: Tensor | Array | None = None,
+        labels: Tensor | Array | None = None,
+        *,
+        groups: Any = None,
+        rows: "pd.DataFrame | None" = None,
+    ) -> None:
+        """Give rows that are there other vectors, labels, groups or cells, whichever are not None.
+
+        Raises:
+            ValueError: for an id that is given twice or is not in the bank, or as :meth:`add`; nothing is changed then.
+        """
+        names = as_names("ids", ids)
+        places = self._found(names)
+        for name, value in (("labels", labels), ("groups", groups), ("rows", rows)):
+            if value is not None and len(places) and not self._has(name):
+                raise ValueError(f"{name}: expected none, as the rows of the bank have none, got some")
+        columns = self._checked(labels, groups, len(names))
+        if rows is not None:
+            checked_rows(rows, len(names), None if self._payload is None else self._payload.columns)
+        if vectors is not None:
+            made = check_vectors("vectors", vectors, self.dim, len(names))
+            columns |= self._vector_columns(made) if len(names) else {}
+        if len(places) == 0:
+            return
+        if groups is not None:
+            columns["groups"] = self._group_codes(columns["groups"])
+        if rows is not None and self._payload is not None:
+            columns["cells"] = self._payload.add(rows)
+        self._columns.put(places, columns)
+        self._tidy()
+
+    def reserve(self, rows: int) -> None:
+        """Make room for ``rows`` rows in all, in one stretch of memory, so that :attr:`vectors` need no copy.
+
+        Rows that lie elsewhere, as those of a mapped file, are moved there. Room that is not used costs no memory.
+        """
+        self._columns.reserve(rows)
+
+    def _tidy(self) -> None:
+        """Let go of cells of rows that are not there any more, when these are most."""
+        if self._payload is not None and self._payload.rows > 2 * len(self) + _STEP and len(self):
+            cells = self._payload.take(self._whole("cells"))
+            self._payload = Payload(list(cells.columns))
+            self._columns.put(np.arange(len(self)), {"cells": self._payload.add(cells)})
+
+    # Keeping it.
+
+    def save(self, folder: str | Path) -> None:
+        """Write the bank as a folder, whole or not at all; it may be the folder that it was loaded from.
+
+        Args:
+            folder: new, empty, or of an earlier bank.
+        """
+        from vicinal.index.bank_files import save_bank
+
+        save_bank(self, Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | Path, *, verify: bool = False) -> Self:
+        """The bank saved in ``folder``, mapped: opening it reads the settings and the names, not the rows.
+
+        Always checked are the checksums of the settings and of all small files, and that the file of the rows is whole
+        and has the header that was written; the table of rows is checked when it is first read.
+
+        Args:
+            folder: as :meth:`save` wrote it. It may be replaced while the bank is in use, but not changed in place.
+            verify: also read all rows and check their checksum, at the speed of the disk.
+
+        Raises:
+            ValueError: naming the file that is missing, torn, edited or of a newer version.
+        """
+        from vicinal.index.bank_files import load_bank
+
+        return load_bank(cls, Path(folder), verify=verify)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The rows as tensors by name, with the settings and strings in one of bytes, but not the table of rows."""
+        from vicinal.index.bank_state import state_of
+
+        return state_of(self)
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Become the bank that ``state`` was taken of, without its table of rows.
+
+        Raises:
+            ValueError: if it is of a bank of another width or storage, or of no bank.
+        """
+        from vicinal.index.bank_state import take_state
+
+        take_state(self, state)
+
+    # Checking and coding.
+
+    def _checked(self, labels: Any, groups: Any, count: int) -> dict[str, Array]:
+        """Those of labels and groups that are given, as columns."""
+        cells: dict[str, Array] = {}
+        if labels is not None:
+            cells["labels"] = checked_labels(labels, count, self._form)
+        if groups is not None:
+            cells["groups"] = checked_groups(groups, count, self._form)
+        return cells
+
+    def _found(self, names: Array) -> Array:
+        """Positions of ids that must be there, each once."""
+        places = self._where().of(self._known_keys(names))
+        if (places < 0).any():
+            raise ValueError(f"ids: expected ids that the bank has, got {shown(names[places < 0])}, which it has not")
+        check_distinct(names)
+        return places
+
+    def _check_new(self, names: Array) -> None:
+        check_distinct(names)
+        if names.dtype == np.int64 and len(names) and names.min() < 0:
+            raise ValueError(f"ids: expected whole numbers of at least 0, got {int(names.min())}")
+        there = self._where().has(self._known_keys(names))
+        if there.any():
+            raise ValueError(f"ids: expected ids that the bank has not yet, got {shown(names[there])}, which it has")
+
+    def _start(self, form: Form) -> None:
+        """Become a bank of this form, if it has none yet."""
+        if self._form is not None:
+            return
+        self._form = form
+        self._id_names = Names() if form.ids == "strings" else None
+        self._group_names = Names() if form.groups == "strings" else None
+        self._payload = Payload() if form.rows else None
+
+    def _keys_for(self, names: Array) -> Array:
+        strings = self._id_names
+        return names if strings is None else strings.numbers(names.astype(str).astype(object), add=True)
+
+    def _group_codes(self, groups: Array) -> Array:
+        strings = self._group_names
+        return groups if strings is None else strings.numbers(groups.astype(str).astype(object), add=True)
+
+    def _vector_columns(self, vectors: Tensor) -> dict[str, Array]:
+        """Vectors as the columns that keep them."""
+        vectors = vectors.cpu()
+        columns = {"vectors": vectors.numpy()} if self.exact else {}
+        if self.storage != "float32":
+            columns |= encode_all(vectors, self.storage)
+        return columns

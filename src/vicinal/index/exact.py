@@ -1,0 +1,128 @@
+"""Exact search: every row is scanned, and memory does not grow with the rows."""
+
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vicinal.core import register
+from vicinal.index.bank import NeighborBank
+from vicinal.index.base import Hits, Index
+from vicinal.index.identity import Array, shown, whole_ids
+from vicinal.index.index_files import opened, sealed
+from vicinal.index.scanning import BLOCK, scan
+from vicinal.similarity.factors import factors
+
+_SAMPLE = 1024
+"""Rows whose mean is the center of distances."""
+
+
+@register("index", "exact", "exact-search", verified="numpy in float64")
+class ExactIndex(Index):
+    """Search through all rows in blocks, by any similarity; nothing is missed.
+
+    Rows may be stored, and scanned, in fewer bytes: scores are then bounded, and all rows that may be among the best
+    are scored anew from their vectors, so the hits are the same.
+
+    Args:
+        dim: width of the vectors.
+        similarity: see :class:`Index`.
+        storage: see :class:`vicinal.index.NeighborBank`.
+        bank: search the rows of this bank, by their keys, instead of keeping any. The bank is then changed by its own
+            methods; :meth:`add` and :meth:`remove` only check that it was.
+
+    >>> index = ExactIndex(1)
+    >>> index.add([10, 20, 30], torch.tensor([[1.0], [2.0], [4.0]]))
+    >>> index.search(torch.tensor([[1.4]]), 2)
+    Hits(ids=tensor([[10, 20]]), scores=tensor([[-0.4000, -0.6000]]))
+    """
+
+    exact: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        dim: int,
+        similarity: str | nn.Module = "l2",
+        *,
+        storage: str = "float32",
+        bank: NeighborBank | None = None,
+    ) -> None:
+        super().__init__(dim, similarity)
+        if bank is not None and bank.dim != self.dim:
+            raise ValueError(f"bank: expected vectors of width {self.dim}, got {bank.dim}")
+        self.shared = bank is not None
+        self.bank = NeighborBank(self.dim, storage=storage) if bank is None else bank
+
+    @classmethod
+    def named(cls, rest: str, dim: int, similarity: str | nn.Module = "l2", **settings: Any) -> Self:
+        """See :meth:`Index.named`: what follows "exact:" is the storage."""
+        return cls(dim, similarity, **{"storage": rest, **settings} if rest else settings)
+
+    def __len__(self) -> int:
+        return len(self.bank)
+
+    def has(self, ids: Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """See :meth:`Index.has`."""
+        found: np.ndarray[Any, np.dtype[np.bool_]] = self.bank.positions_of_keys(torch.from_numpy(ids)).numpy() >= 0
+        return found
+
+    def add(self, ids: Any, vectors: Any) -> None:
+        """See :meth:`Index.add`."""
+        if not self.shared:
+            super().add(ids, vectors)
+            return
+        wanted = whole_ids("ids", ids)
+        lost = wanted[~self.has(wanted)]
+        if len(lost):
+            raise ValueError(
+                f"ids: expected rows of the bank that is searched, got {shown(lost)}; add them to the bank"
+            )
+
+    def remove(self, ids: Any) -> None:
+        """See :meth:`Index.remove`."""
+        if not self.shared:
+            super().remove(ids)
+            return
+        wanted = whole_ids("ids", ids)
+        left = wanted[self.has(wanted)]
+        if len(left):
+            raise ValueError(
+                f"ids: expected rows that the bank that is searched has no more, got {shown(left)}; "
+                "remove them from the bank"
+            )
+
+    def _add(self, ids: Array, vectors: Tensor) -> None:
+        self.bank.add(ids, vectors)
+
+    def _remove(self, ids: Array) -> None:
+        self.bank.remove(ids)
+
+    def _search(self, queries: Tensor, k: int) -> Hits:
+        sample = torch.arange(0, len(self), max(1, len(self) // _SAMPLE))
+        return scan(
+            self.similarity,
+            queries,
+            k,
+            self.bank.blocks(BLOCK, exact=factors(self.similarity) is None),
+            self.bank.keys,
+            self.bank.vectors_at,
+            self.bank.vectors_at(sample).mean(dim=0),
+        )
+
+    def save(self, folder: str | Path) -> None:
+        """See :meth:`Index.save`; of a shared bank, all of it."""
+        from vicinal.index.bank_files import write_bank
+
+        with sealed(self, Path(folder), "exact") as stage:
+            write_bank(self.bank, stage)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """See :meth:`Index.load`; rows are mapped as :meth:`vicinal.index.NeighborBank.load` maps them."""
+        config = opened(Path(folder), "exact")
+        bank = NeighborBank.load(folder)
+        made = cls(config.dim, config.similarity, bank=bank)
+        made.shared = False
+        return made

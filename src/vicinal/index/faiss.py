@@ -1,0 +1,223 @@
+"""Search by FAISS: any index that one of its factory strings names."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vicinal.core import check_integer, register
+from vicinal.index.bank import NeighborBank
+from vicinal.index.base import Array, Hits, Index, check_vectors, ordered
+from vicinal.index.columns import Columns
+from vicinal.index.foreign import as_float32, foreign
+from vicinal.index.identity import Places
+from vicinal.index.index_files import opened, sealed
+from vicinal.index.needs import need
+from vicinal.index.rescoring import rescored
+from vicinal.index.tensor_file import Column, map_tensors, write_tensors
+
+_DATA, _STATE = "index.faiss", "state.safetensors"
+
+
+@register("index", "faiss", "approximate-search", "optional-package", paper="arXiv:2401.08281", verified="`exact`")
+class FaissIndex(Index):
+    """Search by a FAISS index of any factory string: ``Flat``, ``IVF1024,Flat``, ``HNSW32``, ``IVF1024,PQ32``, ...
+
+    An index that has to be trained is trained on the rows of the first :meth:`add`, or before by :meth:`train`; it
+    needs at least as many as it has cells (and centroids of its codes), and is better with 40 times as many. Rows are
+    removed where FAISS can; graphs (HNSW, NSG) cannot, so there the rows stay in memory and in the saved file but are
+    not found any more: make a new index now and then.
+
+    Distances are searched about the mean of the first rows, as FAISS would lose the digits of data far from 0.
+
+    Args:
+        dim: width of the vectors.
+        similarity: l2, squared_l2, dot, scaled_dot or cosine.
+        factory: see https://github.com/facebookresearch/faiss/wiki/The-index-factory.
+        search: parameters of the search as FAISS words them, ``"nprobe=32"`` or ``"efSearch=128"``. None: 1 cell in
+            8 but at least 16, and efSearch 64.
+        seed: of the training.
+        bank: score what FAISS finds anew from the vectors of this bank, which must hold the same rows under the same
+            keys; without, scores are as FAISS computes them from what it stored.
+
+    Raises:
+        ValueError: if FAISS is not installed or cannot read the factory string, or cannot serve the similarity.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        similarity: str | nn.Module = "l2",
+        *,
+        factory: str = "Flat",
+        search: str | None = None,
+        seed: int = 0,
+        bank: NeighborBank | None = None,
+    ) -> None:
+        super().__init__(dim, similarity)
+        self._faiss = need("faiss", "faiss")
+        self.factory, self.settings, self.bank = factory, search, bank
+        self.seed = check_integer("seed", seed, 0)
+        self._foreign = foreign(self.similarity, "faiss")
+        self._places = Places(np.zeros(0, dtype=np.int64))
+        self._ids = Columns()  # by the running numbers that rows have in FAISS; -1 for removed rows
+        self._center: Tensor | None = None
+        self._index = self._made()
+
+    @classmethod
+    def named(cls, rest: str, dim: int, similarity: str | nn.Module = "l2", **settings: Any) -> Self:
+        """See :meth:`Index.named`: what follows "faiss:" is the factory string."""
+        return cls(dim, similarity, **{"factory": rest, **settings} if rest else settings)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def has(self, ids: Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """See :meth:`Index.has`."""
+        return self._places.has(ids)
+
+    @property
+    def trained(self) -> bool:
+        """Whether rows can be added without training."""
+        return bool(self._index.is_trained)
+
+    def train(self, vectors: Tensor | Array) -> None:
+        """Train the cells and codes on ``vectors [n, d]``; nothing to do for an index without.
+
+        Raises:
+            ValueError: if these are fewer rows than the index has cells or centroids.
+        """
+        rows = check_vectors("vectors", vectors, self.dim)
+        if self._center is None:
+            self._center = rows.mean(dim=0).cpu() if self._foreign.metric == "L2" and len(rows) else None
+        if self._index.is_trained:
+            return
+        for clustering, least in self._clusterings():
+            clustering.seed, clustering.min_points_per_centroid = self.seed, 1
+            if len(rows) < least:
+                raise ValueError(
+                    f"vectors: expected at least {least} rows to train {self.factory!r}, better {40 * least}, "
+                    f"got {len(rows)}; give train() more, or use fewer cells"
+                )
+        self._told(lambda: self._index.train(self._given(rows)))
+
+    def _add(self, ids: Array, vectors: Tensor) -> None:
+        if self._center is None or not self.trained:
+            self.train(vectors)
+        numbers = np.arange(len(self._ids), len(self._ids) + len(ids))
+        self._index.add_with_ids(self._given(vectors), numbers)
+        self._ids.append({"ids": ids})
+        self._places.add(ids, numbers)
+
+    def _remove(self, ids: Array) -> None:
+        numbers = self._places.of(ids)
+        try:
+            self._index.remove_ids(numbers)
+        except RuntimeError as cannot:
+            if "not implemented" not in str(cannot):
+                raise
+        self._places.drop(ids)
+        self._ids.put(numbers, {"ids": np.full(len(ids), -1)})
+
+    def _search(self, queries: Tensor, k: int) -> Hits:
+        given, total = self._given(queries), int(self._index.ntotal)
+        wanted = min(total, k if total == len(self) else k * total // len(self) + 8)
+        while True:  # rows that were removed but are still in the graph are passed over
+            values, numbers = self._index.search(given, wanted)
+            ids = np.full(numbers.shape, -1)
+            ids[numbers >= 0] = self._ids.take("ids", numbers[numbers >= 0])
+            if wanted == total or bool(((ids >= 0).sum(axis=1) >= k).all()) or bool((numbers[:, -1] < 0).any()):
+                break
+            wanted = min(total, 2 * wanted)
+        found = torch.from_numpy(ids)
+        scores = self._foreign.scores(torch.from_numpy(values), self.dim).masked_fill_(found < 0, -torch.inf)
+        hits = ordered(found, scores)
+        hits = Hits(hits.ids[:, :k].to(queries.device), hits.scores[:, :k].to(queries.device))
+        return hits if self.bank is None else rescored(hits, queries, self.similarity, self.bank)
+
+    def save(self, folder: str | Path) -> None:
+        """See :meth:`Index.save`."""
+        ids = self._ids.whole("ids") if len(self._ids) else np.zeros(0, dtype=np.int64)
+        center = np.zeros(0, dtype=np.float32) if self._center is None else self._center.numpy()
+        columns = {"ids": Column(ids.dtype, ids.shape, [ids]), "center": Column(center.dtype, center.shape, [center])}
+        settings = {"factory": self.factory, "search": self.settings, "seed": self.seed}
+        with sealed(self, Path(folder), "faiss", **settings) as stage:
+            self._faiss.write_index(self._index, str(stage / _DATA))
+            write_tensors(stage / _STATE, columns)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, bank: NeighborBank | None = None) -> Self:
+        """See :meth:`Index.load`; ``bank`` as for a new index."""
+        folder = Path(folder)
+        config = opened(folder, "faiss", (_DATA, _STATE))
+        made = cls(config.dim, config.similarity, bank=bank, **config.settings)
+        made._index = made._faiss.read_index(str(folder / _DATA))
+        made._tune()
+        state = map_tensors(folder / _STATE)
+        ids = state["ids"].copy()
+        made._ids = Columns({"ids": ids})
+        there = np.flatnonzero(ids >= 0)
+        made._places = Places(np.zeros(0, dtype=np.int64))
+        made._places.add(ids[there], there)
+        made._center = torch.from_numpy(state["center"].copy()) if len(state["center"]) else None
+        return made
+
+    # The FAISS index.
+
+    def _given(self, rows: Tensor) -> Array:
+        """Rows as FAISS is given them."""
+        moved = as_float32(rows)
+        if self._center is not None:
+            moved = moved - self._center
+        return self._foreign.rows(moved).contiguous().numpy()
+
+    def _made(self) -> Any:
+        faiss = self._faiss
+        metric = faiss.METRIC_L2 if self._foreign.metric == "L2" else faiss.METRIC_INNER_PRODUCT
+        if not isinstance(self.factory, str):
+            raise TypeError(f"factory: expected a FAISS factory string, got {self.factory!r}")
+        index = self._told(lambda: faiss.index_factory(self.dim, self.factory, metric))
+        keeps_numbers = isinstance(index, faiss.IndexIDMap | faiss.IndexIDMap2 | faiss.IndexIVF) or (
+            isinstance(index, faiss.IndexPreTransform) and isinstance(faiss.downcast_index(index.index), faiss.IndexIVF)
+        )
+        self._index = index if keeps_numbers else faiss.IndexIDMap2(index)
+        self._tune()
+        return self._index
+
+    def _tune(self) -> None:
+        faiss = self._faiss
+        ivf = faiss.try_extract_index_ivf(self._index)
+        space = faiss.ParameterSpace()
+        if self.settings is not None:
+            settings = self.settings
+            self._told(lambda: space.set_index_parameters(self._index, settings), "search")
+        elif ivf is not None:
+            ivf.nprobe = min(ivf.nlist, max(16, ivf.nlist // 8))
+        elif "HNSW" in self.factory:
+            space.set_index_parameters(self._index, "efSearch=64")
+
+    def _clusterings(self) -> list[tuple[Any, int]]:
+        """What is clustered in training: its parameters, and the centroids that there will be."""
+        faiss, found = self._faiss, []
+        ivf = faiss.try_extract_index_ivf(self._index)
+        if ivf is not None:
+            found.append((ivf.cp, int(ivf.nlist)))
+        inner = self._index
+        while hasattr(inner, "index"):
+            inner = faiss.downcast_index(inner.index)
+        for holder in (inner, None if ivf is None else faiss.downcast_index(ivf)):
+            if holder is not None and hasattr(holder, "pq"):
+                found.append((holder.pq.cp, int(holder.pq.ksub)))
+        return found
+
+    def _told(self, work: "Callable[[], Any]", name: str = "factory") -> Any:
+        """What ``work`` gives; an error of FAISS becomes one sentence."""
+        try:
+            return work()
+        except RuntimeError as wrong:
+            told = str(wrong).split(": ", 1)[-1].strip().splitlines()[0]
+            value = self.settings if name == "search" else self.factory
+            raise ValueError(f"{name}: expected what FAISS can use, got {value!r}; it says: {told}") from wrong

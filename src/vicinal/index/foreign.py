@@ -1,0 +1,62 @@
+"""What indexes of other libraries compute, and how it becomes a similarity of this one."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vicinal.index.pairs import similarity_name
+from vicinal.similarity.products import directions
+
+_METRICS = {"l2": "L2", "squared_l2": "L2", "dot": "IP", "scaled_dot": "IP", "cosine": "COSINE"}
+
+
+class Foreign(NamedTuple):
+    """How a similarity is computed by an index that knows squared distances and inner products.
+
+    Attributes:
+        similarity: its name.
+        metric: "L2", squared distances; "IP", inner products; "COSINE", those of rows of length 1.
+    """
+
+    similarity: str
+    metric: str
+
+    def rows(self, rows: Tensor) -> Tensor:
+        """``rows [n, d]`` as such an index is given them."""
+        return directions(rows) if self.metric == "COSINE" else rows
+
+    def scores(self, found: Tensor, dim: int) -> Tensor:
+        """What the index found, as scores of the similarity."""
+        if self.similarity == "l2":
+            return -found.clamp(min=0).sqrt() + 0.0
+        if self.similarity == "squared_l2":
+            return -found.clamp(min=0) + 0.0
+        if self.similarity == "cosine":
+            return found.clamp(-1, 1)
+        return found / dim if self.similarity == "scaled_dot" else found
+
+
+def foreign(similarity: nn.Module, kind: str) -> Foreign:
+    """How an index of ``kind`` computes a similarity.
+
+    Raises:
+        ValueError: for one that it cannot compute.
+
+    >>> from vicinal.similarity import NegativeL1
+    >>> foreign(NegativeL1(), "faiss")
+    Traceback (most recent call last):
+    ValueError: similarity: expected one of l2, squared_l2, dot, scaled_dot, cosine for an index ...
+    """
+    name = similarity_name(similarity)
+    if name not in _METRICS:
+        raise ValueError(
+            f"similarity: expected one of {', '.join(_METRICS)} for an index {kind!r}, got {name or similarity!r}; "
+            "use 'exact'"
+        )
+    return Foreign(name, _METRICS[name])
+
+
+def as_float32(rows: Tensor) -> Tensor:
+    """``rows`` on the CPU, contiguous, in float32."""
+    return rows.detach().to("cpu", torch.float32).contiguous()

@@ -1,0 +1,251 @@
+"""Search by Milvus: a file with nothing to start, or a cluster, by the same code."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vicinal.core import check_choice, register
+from vicinal.index.bank import NeighborBank
+from vicinal.index.base import Array, Hits, Index, ordered
+from vicinal.index.foreign import as_float32, foreign
+from vicinal.index.index_files import opened, sealed
+from vicinal.index.milvus_connection import checked_uri, connected, release
+from vicinal.index.needs import need
+from vicinal.index.rescoring import rescored
+
+_BUILD: dict[str, dict[str, int]] = {"HNSW": {"M": 16, "efConstruction": 200}, "IVF_FLAT": {"nlist": 128}}
+_IN_FILES = ("AUTOINDEX", "FLAT", "HNSW", "HNSW_SQ", "IVF_FLAT", "IVF_SQ8")
+"""Index types of milvus-lite, which takes any name and compares all rows for one that it does not know."""
+
+_MOST = 16_384
+"""Rows that Milvus gives for one query at most."""
+
+_MESSAGE = 8 << 20
+"""Bytes of vectors that are sent at a time."""
+
+_UNFLUSHED = 20_000
+"""Rows after which a file is flushed, so that they are indexed; until then they are compared one by one."""
+
+
+@register("index", "milvus", "approximate-search", "persistent", "optional-package", verified="`exact`")
+class MilvusIndex(Index):
+    """Search by a collection of Milvus, which is there as soon as it is opened and stays when the program ends.
+
+    With a file (milvus-lite) nothing has to be started, and one process at a time uses it. With the address of a
+    server or a cluster the same code reaches past one machine, and several processes share it.
+
+    When :meth:`add` or :meth:`remove` returns, the change is on disk: a process that is killed, also in the middle of
+    a later ``add``, loses nothing of it. Of the ``add`` that was cut short, some rows may be there; :meth:`has` tells
+    which. (A milvus-lite file has handed its rows to the operating system by then, not yet to the disk, so a power
+    cut may lose the last ones; :meth:`flush` waits for the disk.)
+
+    Args:
+        dim: width of the vectors.
+        similarity: l2, squared_l2, dot, scaled_dot or cosine; the collection's metric is L2, IP or COSINE.
+        uri: a file ending in .db, or the address of a server.
+        collection: its name; made if it is not there, checked for width, metric and fields if it is.
+        index_type: HNSW; FLAT, which misses nothing but compares all rows; IVF_FLAT, or another that the server knows;
+            only used when the collection is made. An index is built in the background after :meth:`flush`, which
+            :meth:`add` calls for a file now and then; until then new rows are compared one by one, which is slow.
+        build: parameters of that index as Milvus words them; None: M 16 and efConstruction 200, or nlist 128.
+        search: parameters of the search; None: ef of twice the hits but at least 64, or nprobe 16.
+        token: of the server; never saved.
+        bank: as for :class:`vicinal.index.FaissIndex`.
+
+    Raises:
+        ValueError: if pymilvus is not installed, the address is none, the collection is another, or it cannot serve
+            the similarity.
+    """
+
+    persistent: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        dim: int,
+        similarity: str | nn.Module = "l2",
+        *,
+        uri: str,
+        collection: str = "vicinal",
+        index_type: str = "HNSW",
+        build: dict[str, int] | None = None,
+        search: dict[str, int] | None = None,
+        token: str = "",
+        bank: NeighborBank | None = None,
+    ) -> None:
+        super().__init__(dim, similarity)
+        self.uri, self.collection, self.index_type, self.bank = checked_uri(uri), collection, index_type, bank
+        self._foreign = foreign(self.similarity, "milvus")
+        self._settings, self._unflushed = search, 0
+        self._file = None if "://" in self.uri else self.uri
+        self._client = connected(self.uri, token)
+        try:
+            if self._client.has_collection(collection):
+                self._check()
+            else:
+                self._make(_BUILD.get(index_type, {}) if build is None else build)
+            self._client.load_collection(collection)
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def named(cls, rest: str, dim: int, similarity: str | nn.Module = "l2", **settings: Any) -> Self:
+        """See :meth:`Index.named`: what follows "milvus:" is the file or the address."""
+        if rest:
+            settings = {"uri": rest, **settings}
+        if "uri" not in settings:
+            raise ValueError(
+                "index: expected a file or an address behind 'milvus:', as in 'milvus:./bank.db', got none"
+            )
+        return cls(dim, similarity, **settings)
+
+    def __len__(self) -> int:
+        found = self._client.query(self.collection, filter="", output_fields=["count(*)"])
+        return int(found[0]["count(*)"])
+
+    def has(self, ids: Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """See :meth:`Index.has`."""
+        there: list[int] = []
+        for part in _parts(ids, 4096):
+            found = self._client.query(self.collection, filter=f"id in {part.tolist()}", output_fields=["id"])
+            there += [int(row["id"]) for row in found]
+        return np.isin(ids, np.array(there, dtype=np.int64))
+
+    def _add(self, ids: Array, vectors: Tensor) -> None:
+        rows = as_float32(vectors).numpy()
+        step = max(1, _MESSAGE // (4 * self.dim))
+        for start in range(0, len(ids), step):
+            part = slice(start, start + step)
+            data = [{"id": int(i), "vector": row} for i, row in zip(ids[part], rows[part], strict=True)]
+            self._client.insert(self.collection, data)
+        self._unflushed += len(ids)
+        if self._file is not None and self._unflushed >= _UNFLUSHED:
+            self._client.flush(self.collection)
+            self._unflushed = 0
+
+    def _remove(self, ids: Array) -> None:
+        for part in _parts(ids, 4096):
+            self._client.delete(self.collection, ids=part.tolist())
+
+    def _search(self, queries: Tensor, k: int) -> Hits:
+        if k > _MOST:
+            raise ValueError(f"k: expected at most {_MOST}, the most that Milvus gives, got {k}")
+        given = as_float32(queries).numpy()
+        ids = np.full((len(given), k), -1)
+        values = np.zeros((len(given), k), dtype=np.float32)
+        step = max(1, min(1024, 1_000_000 // k))
+        for start in range(0, len(given), step):
+            found = self._client.search(
+                self.collection,
+                data=list(given[start : start + step]),
+                limit=k,
+                output_fields=["id"],
+                search_params={"params": self._search_params(k)},
+            )
+            for row, hits in enumerate(found, start=start):
+                ids[row, : len(hits)] = [hit["id"] for hit in hits]
+                values[row, : len(hits)] = [hit["distance"] for hit in hits]
+        numbers = torch.from_numpy(ids)
+        scores = self._foreign.scores(torch.from_numpy(values), self.dim).masked_fill_(numbers < 0, -torch.inf)
+        made = ordered(numbers, scores)
+        made = Hits(made.ids.to(queries.device), made.scores.to(queries.device))
+        return made if self.bank is None else rescored(made, queries, self.similarity, self.bank)
+
+    def flush(self, *, indexed: bool = False) -> None:
+        """Wait until all rows are on disk, and if ``indexed`` until the index is built over them.
+
+        While a file is indexed, no other index that uses its collection can search.
+        """
+        self._client.flush(self.collection)
+        self._unflushed = 0
+        if indexed and self._file is not None:  # milvus-lite does not tell, but loads only what it has built
+            self._client.release_collection(self.collection)
+            self._client.load_collection(self.collection)
+        while indexed and self._client.describe_index(self.collection, "vector")["pending_index_rows"]:
+            time.sleep(0.05)
+
+    def save(self, folder: str | Path) -> None:
+        """Flush, and write a folder that says where the collection is; the rows stay there, and are shared."""
+        self.flush()
+        settings = {"uri": self.uri, "collection": self.collection, "index_type": self.index_type}
+        with sealed(self, Path(folder), "milvus", **settings, search=self._settings):
+            pass
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, *, uri: str | None = None, token: str = "", bank: NeighborBank | None = None
+    ) -> Self:
+        """See :meth:`Index.load`: opens the collection that the folder names, with the rows that it now has.
+
+        Args:
+            folder: as :meth:`save` wrote it.
+            uri: where the database is now; None: where it was.
+            token: of the server.
+            bank: as for a new index.
+
+        Raises:
+            ValueError: if the folder is not whole, or the collection is not there any more.
+        """
+        config = opened(Path(folder), "milvus")
+        settings = {**config.settings, **({} if uri is None else {"uri": uri})}
+        if "://" not in settings["uri"] and not Path(settings["uri"]).exists():
+            raise ValueError(f"uri: expected the database {settings['uri']}, got none; give load() its place as uri")
+        return cls(config.dim, config.similarity, token=token, bank=bank, **settings)
+
+    def close(self) -> None:
+        """Let go of the connection; the last index that uses a file stops its server."""
+        if self._client is None:
+            return
+        self._client.close()
+        self._client = None
+        if self._file is not None:
+            release(self._file)
+
+    # The collection.
+
+    def _make(self, build: dict[str, int]) -> None:
+        if self._file is not None:
+            check_choice("index_type", self.index_type, _IN_FILES)
+        kinds = need("pymilvus", "milvus").DataType
+        schema = self._client.create_schema(auto_id=False, enable_dynamic_field=False)
+        schema.add_field("id", kinds.INT64, is_primary=True)
+        schema.add_field("vector", kinds.FLOAT_VECTOR, dim=self.dim)
+        index = self._client.prepare_index_params()
+        index.add_index("vector", index_type=self.index_type, metric_type=self._foreign.metric, params=build)
+        self._client.create_collection(self.collection, schema=schema, index_params=index, consistency_level="Strong")
+
+    def _check(self) -> None:
+        """Check that the collection that is there is one of ours, of this width and metric."""
+        fields = {field["name"]: field for field in self._client.describe_collection(self.collection)["fields"]}
+        if set(fields) != {"id", "vector"}:
+            raise ValueError(
+                f"collection: expected one with the fields id and vector, got {self.collection!r} with "
+                f"{sorted(fields)}; choose another name"
+            )
+        dim = int(fields["vector"]["params"]["dim"])
+        if dim != self.dim:
+            raise ValueError(f"dim: expected {dim} as the collection {self.collection!r} has it, got {self.dim}")
+        told = self._client.describe_index(self.collection, "vector")
+        if told["metric_type"] != self._foreign.metric:
+            raise ValueError(
+                f"similarity: expected one of metric {told['metric_type']} as the collection {self.collection!r} "
+                f"has it, got {self._foreign.similarity!r}, which is of {self._foreign.metric}"
+            )
+        self.index_type = str(told["index_type"])
+
+    def _search_params(self, k: int) -> dict[str, int]:
+        if self._settings is not None:
+            return self._settings
+        if "HNSW" in self.index_type:
+            return {"ef": max(64, 2 * k)}
+        return {"nprobe": 16} if "IVF" in self.index_type else {}
+
+
+def _parts(ids: Array, size: int) -> Iterator[Array]:
+    for start in range(0, len(ids), size):
+        yield ids[start : start + size]

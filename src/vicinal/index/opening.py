@@ -1,0 +1,69 @@
+"""Indexes by name, as a command line or an estimator gives them, and from their folders."""
+
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from vicinal.core import check_choice, entries, entry
+from vicinal.index.base import Index
+from vicinal.index.index_files import opened
+
+
+def open_index(name: str, *, dim: int, similarity: str | nn.Module = "l2", **settings: Any) -> Index:
+    """The index of that name: a registered kind, and behind a colon what the kind needs to know.
+
+    | name | index |
+    | --- | --- |
+    | `exact`, `exact:int8` | all rows, scanned in float32, or as codes (:class:`ExactIndex`) |
+    | `faiss:IVF1024,Flat` | any FAISS factory string (:class:`FaissIndex`) |
+    | `milvus:./bank.db` | a file of milvus-lite, with nothing to start (:class:`MilvusIndex`) |
+    | `milvus:http://host:19530` | the same on a server or a cluster |
+
+    Args:
+        name: as above.
+        dim: width of the vectors.
+        similarity: name of a registered similarity, or the module.
+        settings: further arguments of the class.
+
+    Raises:
+        ValueError: for an unknown kind or setting, one that cannot serve the similarity, or a package that is missing.
+
+    >>> open_index("exact:int8", dim=4, similarity="cosine")
+    ExactIndex(0 rows, dim=4, similarity='cosine')
+    >>> open_index("fais:Flat", dim=4)
+    Traceback (most recent call last):
+    ValueError: index: expected one of 'exact', 'faiss', 'milvus', got 'fais'; did you mean 'faiss'?
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"index: expected a name such as 'exact' or 'faiss:Flat', got {name!r}")
+    kind, _, rest = name.partition(":")
+    check_choice("index", kind, [found.name for found in entries("index")])
+    made = entry("index", kind).make
+    try:
+        index = made.named(rest, dim, similarity, **settings)  # type: ignore[attr-defined]
+    except TypeError as wrong:
+        if "unexpected keyword" not in str(wrong):
+            raise
+        raise ValueError(f"index: expected settings of {made.__name__}, got another; {wrong}") from wrong
+    if not isinstance(index, Index):
+        raise TypeError(f"index: expected an index, got {index!r}")
+    return index
+
+
+def load_index(folder: str | Path, **settings: Any) -> Index:
+    """The index saved in ``folder``, of whatever kind.
+
+    Args:
+        folder: as :meth:`Index.save` wrote it.
+        settings: further arguments of ``load`` of its class.
+
+    Raises:
+        ValueError: naming the file that is missing, torn, edited or of a newer version.
+    """
+    kind = opened(Path(folder)).kind
+    check_choice("index", kind, [found.name for found in entries("index")])
+    index = entry("index", kind).make.load(folder, **settings)  # type: ignore[attr-defined]
+    if not isinstance(index, Index):
+        raise TypeError(f"index: expected an index, got {index!r}")
+    return index

@@ -1,0 +1,68 @@
+"""Some columns of a bank's vectors, as a bank of its own that holds no rows."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from vicinal.index.bank import NeighborBank
+from vicinal.index.identity import Places
+
+_SHARED = ("_columns", "_id_names", "_group_names", "_payload", "_form")
+
+
+class BankPart(NeighborBank):
+    """The rows of ``bank`` with the columns ``start`` to ``stop`` of their vectors; it reads, and follows, the bank.
+
+    Rows are added, changed and removed in the bank itself.
+
+    Args:
+        bank: the bank.
+        start: first column.
+        stop: the column behind the last.
+
+    >>> bank = NeighborBank(3)
+    >>> bank.add([7], torch.tensor([[1.0, 2.0, 3.0]]))
+    >>> BankPart(bank, 1, 3).vectors
+    tensor([[2., 3.]])
+    """
+
+    def __init__(self, bank: NeighborBank, start: int, stop: int) -> None:
+        if not 0 <= start < stop <= bank.dim:
+            raise ValueError(f"stop: expected columns among {bank.dim}, got {start} to {stop}")
+        super().__init__(stop - start, storage=bank.storage, exact=bank.exact)
+        self._bank, self._part = bank, slice(start, stop)
+        for name in _SHARED:
+            self.__dict__.pop(name)
+
+    def __getattr__(self, name: str) -> object:
+        if name in _SHARED:
+            return getattr(self.__dict__["_bank"], name)
+        raise AttributeError(name)
+
+    @property
+    def vectors(self) -> Tensor:
+        """``[N, d]`` float32; read only."""
+        return self._bank.vectors[:, self._part]
+
+    def vectors_at(self, positions: Tensor) -> Tensor:
+        """See :meth:`NeighborBank.vectors_at`."""
+        return self._bank.vectors_at(positions)[:, self._part]
+
+    def blocks(self, size: int, *, exact: bool = False) -> Iterator[tuple[int, Tensor, Tensor | None]]:
+        """See :meth:`NeighborBank.blocks`."""
+        for start, rows, residual in self._bank.blocks(size, exact=exact):
+            yield start, rows[:, self._part].contiguous(), residual
+
+    def _where(self) -> Places:
+        return self._bank._where()
+
+
+def bank_part(bank: NeighborBank, start: int, stop: int) -> NeighborBank:
+    """The columns ``start`` to ``stop`` of a bank: the bank itself if these are all."""
+    return bank if (start, stop) == (0, bank.dim) else BankPart(bank, start, stop)
+
+
+def part_of(vectors: Tensor, start: int, stop: int) -> Tensor:
+    """The same columns of vectors ``[n, d]``, in one stretch of memory."""
+    return vectors[:, start:stop].contiguous() if vectors.shape[1] != stop - start else torch.as_tensor(vectors)

@@ -1,0 +1,223 @@
+"""What can be read of a bank: its rows by position, by id and in blocks."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vicinal.core import check_choice, check_integer
+from vicinal.index.coding import STORAGES, decode
+from vicinal.index.columns import Columns
+from vicinal.index.forms import Form
+from vicinal.index.identity import Array, Places
+from vicinal.index.names import Names, as_names
+from vicinal.index.payload import Payload
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class BankRows:
+    """The rows of a bank: the part of :class:`vicinal.index.NeighborBank` that reads."""
+
+    def __init__(self, dim: int, *, storage: str = "float32", exact: bool = True) -> None:
+        self.dim = check_integer("dim", dim)
+        self.storage = check_choice("storage", storage, STORAGES)
+        self.exact = bool(exact) or storage == "float32"
+        self._columns = Columns()
+        self._places: Places | None = None
+        self._id_names: Names | None = None
+        self._group_names: Names | None = None
+        self._payload: Payload | None = None
+        self._form: Form | None = None
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __contains__(self, value: object) -> bool:
+        return bool(self.positions([value])[0] >= 0)
+
+    def __repr__(self) -> str:
+        return f"NeighborBank({len(self)} rows, dim={self.dim}, storage={self.storage!r}, exact={self.exact})"
+
+    # What is in it.
+
+    @property
+    def keys(self) -> Tensor:
+        """``[N]`` int64: what stands for the rows in an index."""
+        return torch.from_numpy(self._whole("keys"))
+
+    @property
+    def ids(self) -> Array:
+        """``[N]`` int64 or strings."""
+        keys = self._whole("keys")
+        return keys.copy() if self._id_names is None else self._id_names.names(keys)
+
+    @property
+    def groups(self) -> Array | None:
+        """``[N]`` int64 or strings, or None."""
+        codes = self.group_codes
+        if codes is None:
+            return None
+        return codes.numpy().copy() if self._group_names is None else self._group_names.names(codes.numpy())
+
+    @property
+    def group_codes(self) -> Tensor | None:
+        """``[N]`` int64: numbers that stand for the groups, or None."""
+        return torch.from_numpy(self._whole("groups")) if self._has("groups") else None
+
+    @property
+    def vectors(self) -> Tensor:
+        """``[N, d]`` float32: the rows themselves where they lie in one stretch of memory, else a copy; read only."""
+        if self.exact:
+            return torch.from_numpy(self._whole("vectors"))
+        return self.vectors_at(torch.arange(len(self)))
+
+    @property
+    def labels(self) -> Tensor | None:
+        """``[N]`` or ``[N, T]``, or None; as :attr:`vectors`."""
+        return torch.from_numpy(self._whole("labels")) if self._has("labels") else None
+
+    @property
+    def rows(self) -> "pd.DataFrame | None":
+        """The table of the rows, or None."""
+        return None if self._payload is None else self.rows_at(torch.arange(len(self)))
+
+    def positions(self, ids: Any) -> Tensor:
+        """Where the rows of ``ids`` stand now: ``[n]``, -1 for ids that the bank has not."""
+        return torch.from_numpy(self._where().of(self._known_keys(as_names("ids", ids))))
+
+    def positions_of_keys(self, keys: Tensor) -> Tensor:
+        """Where the rows of ``keys`` stand now, in the shape of ``keys``; -1 for keys that the bank has not."""
+        flat = keys.detach().cpu().numpy().reshape(-1)
+        return torch.from_numpy(self._where().of(flat)).reshape(keys.shape).to(keys.device)
+
+    def ids_of_keys(self, keys: Tensor) -> Array:
+        """The ids of rows by their keys ``[n]``."""
+        numbers = keys.detach().cpu().numpy()
+        return numbers.copy() if self._id_names is None else self._id_names.names(numbers)
+
+    def codes_of_groups(self, groups: Any) -> Tensor:
+        """Numbers ``[n]`` that stand for ``groups``; -1 for strings that the bank has not."""
+        names = as_names("groups", groups)
+        strings = self._group_names
+        if strings is None:
+            return torch.from_numpy(names if names.dtype == np.int64 else np.full(len(names), -1))
+        return torch.from_numpy(strings.numbers(names.astype(str).astype(object)))
+
+    def hidden_keys(self, ids: Any = None, groups: Any = None) -> Tensor:
+        """The keys of the rows that queries of these ids and groups may not see: ``exclude`` of a search.
+
+        Args:
+            ids: ``[b]``, ids of the queries, or None; ids that the bank has not are passed over.
+            groups: ``[b]``, groups of the queries, or None; if the bank has none, this is passed over too.
+
+        Returns:
+            ``[b, m]`` int64, filled up with -1; m is the most rows that a query may not see.
+        """
+        found: list[Tensor] = []
+        if ids is not None:
+            keys = torch.from_numpy(self._known_keys(as_names("ids", ids)))
+            found.append(keys.where(self.positions_of_keys(keys) >= 0, -1)[:, None])
+        codes = self.group_codes
+        if groups is not None and codes is not None:
+            found.append(_members(self.keys, codes, self.codes_of_groups(groups)))
+        if not found:
+            raise ValueError("ids: expected ids or groups of the queries, got neither that the bank knows of")
+        return torch.cat(found, dim=1)
+
+    def vectors_at(self, positions: Tensor) -> Tensor:
+        """A copy ``[n, d]`` of the vectors at ``positions [n]``."""
+        if self.exact:
+            return torch.from_numpy(self._take("vectors", positions))
+        return decode({name: self._take(name, positions) for name in self._coded()})
+
+    def labels_at(self, positions: Tensor) -> Tensor:
+        """A copy of the labels at ``positions [n]``.
+
+        Raises:
+            ValueError: if the bank has no labels.
+        """
+        if not self._has("labels"):
+            raise ValueError("labels: expected a bank with labels, got one without")
+        return torch.from_numpy(self._take("labels", positions))
+
+    def rows_at(self, positions: Tensor) -> "pd.DataFrame":
+        """The table of the rows at ``positions [n]``.
+
+        Raises:
+            ValueError: if the bank has no table, or its file was torn or edited.
+        """
+        if self._payload is None:
+            raise ValueError("rows: expected a bank with a table of rows, got one without")
+        return self._payload.take(self._take("cells", positions))
+
+    def blocks(self, size: int, *, exact: bool = False) -> Iterator[tuple[int, Tensor, Tensor | None]]:
+        """What searches scan, or the vectors if ``exact``, a block at a time.
+
+        Each comes as where it starts, its rows ``[n, d]`` float32, and how far each may be from the row that was added.
+
+        The last is ``[n]``, an upper bound of the distance; None
+        where rows are scanned as they are kept.
+        """
+        if self.storage == "float32" or (exact and self.exact):
+            for start, piece in self._columns.pieces("vectors", size):
+                yield start, torch.from_numpy(piece), None
+            return
+        names = [*self._coded(), "residual"]
+        for parts in zip(*(self._columns.pieces(name, size) for name in names), strict=True):
+            coded = {name: values for name, (_, values) in zip(names, parts, strict=True)}
+            yield parts[0][0], decode(coded), torch.from_numpy(coded["residual"]) if self.exact else None
+
+    def _has(self, name: str) -> bool:
+        form = self._form
+        return form is not None and bool(getattr(form, name))
+
+    def _coded(self) -> tuple[str, ...]:
+        return ("codes", "scale") if self.storage == "int8" else ("codes",)
+
+    def _whole(self, name: str) -> Array:
+        return self._columns.whole(name) if len(self) else self._empty(name)
+
+    def _take(self, name: str, positions: Tensor) -> Array:
+        at = positions.detach().cpu().numpy()
+        if len(at) and not (at.min() >= 0 and at.max() < len(self)):
+            raise ValueError(
+                f"positions: expected numbers from 0 to {len(self) - 1}, got {int(at.min())} to {int(at.max())}; "
+                "-1 stands for a row that the bank has not"
+            )
+        return self._columns.take(name, at) if len(self) else self._empty(name)
+
+    def _empty(self, name: str) -> Array:
+        if name in ("vectors", "codes"):
+            return np.zeros((0, self.dim), dtype=np.float32)
+        if name == "labels" and self._form is not None and self._form.labels is not None:
+            dtype, width = self._form.labels
+            return np.zeros((0, width) if width else 0, dtype=dtype)
+        return np.zeros(0, dtype=np.int64)
+
+    def _where(self) -> Places:
+        """Where each key stands; sorted when it is first asked for."""
+        if self._places is None:
+            self._places = Places(self._whole("keys"))
+        return self._places
+
+    def _known_keys(self, names: Array) -> Array:
+        """The keys ``[n]`` of ids, -1 for those that the bank has not."""
+        if self._id_names is None:
+            return names if names.dtype == np.int64 else np.full(len(names), -1, dtype=np.int64)
+        return self._id_names.numbers(names.astype(str).astype(object))
+
+
+def _members(keys: Tensor, codes: Tensor, wanted: Tensor) -> Tensor:
+    """The ``keys [N]`` whose group in ``codes [N]`` is that of each of ``wanted [b]``: ``[b, m]``, -1 behind them."""
+    some = torch.isin(codes, wanted).nonzero()[:, 0]
+    some = some[codes[some].sort(stable=True).indices]
+    ranked = codes[some]
+    first, last = torch.searchsorted(ranked, wanted), torch.searchsorted(ranked, wanted, right=True)
+    most = int((last - first).amax()) if len(wanted) else 0
+    slots = first[:, None] + torch.arange(most)
+    there = slots < last[:, None]
+    return torch.where(there, keys[some[slots.where(there, 0)]], -1) if most else keys.new_zeros(len(wanted), 0)

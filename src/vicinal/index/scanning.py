@@ -1,0 +1,117 @@
+"""The rows of highest score, found a block at a time: exact although what is scanned may be rounded."""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from vicinal.index.base import Hits, ordered
+from vicinal.index.bounds import Block, Scan, make_scan
+from vicinal.index.pairs import exact_scores, pair_score
+
+BLOCK = 4096
+"""Rows of a block."""
+
+_TILE = 256
+"""Queries whose products with a block are held at a time."""
+
+_NONE = torch.iinfo(torch.int64).max
+"""Stands for no key, behind all keys."""
+
+Blocks = Iterable[tuple[int, Tensor, Tensor | None]]
+"""Where each block starts, its rows ``[n, d]``, and how far each may be from the row it stands for, or None."""
+
+
+def scan(
+    similarity: nn.Module,
+    queries: Tensor,
+    k: int,
+    blocks: Blocks,
+    keys: Tensor,
+    vectors_at: Callable[[Tensor], Tensor],
+    center: Tensor,
+) -> Hits:
+    """The ``k`` rows of highest score for each query, of equal scores those of lowest key; nothing is missed.
+
+    Blocks are scored by one matrix product each. Its entries may be wrong by the rounding of the product and by that
+    of the stored rows, for both of which there is a bound; every row that may by this bound be among the best ``k``
+    is scored anew from its own vector. Only the best k so far are kept, so memory does not grow with the rows.
+
+    Args:
+        similarity: any; one that is no module of this library is taken at its word, block by block.
+        queries: ``[b, d]`` float32.
+        k: >= 1.
+        blocks: what is scanned.
+        keys: ``[N]`` int64, each once.
+        vectors_at: the vectors ``[n, d]`` at positions ``[n]``, which exact scores are computed from.
+        center: ``[d]``, a point near the rows.
+
+    Returns:
+        keys ``[b, k]``, -1 where there are fewer rows than k, and scores ``[b, k]``, best first.
+    """
+    device = queries.device
+    found = Hits(
+        torch.full((len(queries), k), _NONE, device=device), torch.full((len(queries), k), -torch.inf, device=device)
+    )
+    score, scanned = pair_score(similarity), make_scan(similarity, queries, center.to(device))
+    tiles = [slice(i, min(i + _TILE, len(queries))) for i in range(0, len(queries), _TILE)]
+    for start, stored, residual in blocks:
+        rows = stored.to(device)
+        block = scanned.block(rows, None if residual is None else residual.to(device))
+        own = keys[start : start + len(rows)].to(device)
+        for tile in tiles:
+            products = scanned.products(tile, block)
+            lines, columns = _candidates(scanned, tile, block, products, found.scores[tile, -1], k)
+            if len(lines) == 0:
+                continue
+            if scanned.trusted or score is None:
+                scores = -products[lines, columns]
+            else:
+                at = _reader(rows if residual is None else None, start, columns, vectors_at)
+                scores = exact_scores(score, queries[tile], lines, at)
+            _merge(found, tile, lines, own[columns], scores)
+    return Hits(found.ids.masked_fill_(found.ids == _NONE, -1), found.scores)
+
+
+def _candidates(
+    scanned: Scan, tile: slice, block: Block, products: Tensor, worst: Tensor, k: int
+) -> tuple[Tensor, Tensor]:
+    """Lines and columns ``[p]`` of the entries of ``products [r, n]`` that may belong to the best k."""
+    limit = scanned.reach(tile, block, worst)
+    reached = ~(products.amin(dim=1) > limit)  # so that what is not a number is looked at
+    lines = reached.nonzero()[:, 0]
+    if len(lines) == 0:
+        return lines, lines
+    some = products if len(lines) == len(products) else products[lines]
+    limit = limit[lines]
+    if k < products.shape[1] and bool((worst == -torch.inf).any()):
+        kth = torch.full((len(products),), torch.inf, device=products.device)
+        kth[lines] = some.topk(k, dim=1, largest=False, sorted=False).values.amax(dim=1)
+        limit = torch.fmin(limit, scanned.reach(tile, block, scanned.least(tile, block, kth))[lines])
+    inside, columns = (some > limit[:, None]).logical_not_().nonzero(as_tuple=True)
+    return lines[inside], columns
+
+
+def _reader(
+    rows: Tensor | None, start: int, columns: Tensor, vectors_at: Callable[[Tensor], Tensor]
+) -> Callable[[slice], Tensor]:
+    """Vectors of runs of pairs: out of the block where it holds them as they were added."""
+    if rows is not None:
+        return lambda run: rows[columns[run]]
+    return lambda run: vectors_at(start + columns[run])
+
+
+def _merge(found: Hits, tile: slice, lines: Tensor, keys: Tensor, scores: Tensor) -> None:
+    """Put pairs ``[p]``, sorted by line, among the best of their queries."""
+    k = found.ids.shape[1]
+    touched, counts = torch.unique_consecutive(lines, return_counts=True)
+    slots = torch.arange(len(lines), device=lines.device) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+    places = torch.arange(len(touched), device=lines.device).repeat_interleave(counts)
+    more = Hits(
+        torch.full((len(touched), int(counts.max())), _NONE, device=lines.device),
+        torch.full((len(touched), int(counts.max())), -torch.inf, device=lines.device),
+    )
+    more.ids[places, slots], more.scores[places, slots] = keys, scores
+    rows = tile.start + touched
+    best = ordered(torch.cat([found.ids[rows], more.ids], dim=1), torch.cat([found.scores[rows], more.scores], dim=1))
+    found.ids[rows], found.scores[rows] = best.ids[:, :k], best.scores[:, :k]

@@ -1,0 +1,100 @@
+"""Vectors of classes that are made of their rows, to score against, and the class whose vector is nearest."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from vicinal.core import check_integer, check_matrices, check_number
+from vicinal.similarity.base import resolve_similarity
+from vicinal.similarity.products import directions
+
+
+def class_means(
+    embeddings: Tensor, labels: Tensor, num_classes: int | None = None, *, spherical: bool = False
+) -> Tensor:
+    r"""The mean of the rows of each class, $c_k = \frac{1}{n_k} \sum_{i: y_i = k} z_i$ (prototypes).
+
+    With ``spherical`` rows are scaled to length 1 first, and the means again: the mean direction on the sphere. The
+    gradient flows into the rows.
+
+    Args:
+        embeddings: ``[n, d]``, support rows.
+        labels: whole numbers ``[n]``, 0 to C - 1.
+        num_classes: C >= 2; None: one more than the largest label.
+        spherical: means of directions, of length 1.
+
+    Returns:
+        ``[C, d]``, float32 or float64.
+
+    Raises:
+        ValueError: for fewer than two classes, a class without a row, a label out of range, or numbers that are not
+            finite.
+
+    >>> class_means(torch.tensor([[0.0, 2.0], [4.0, 0.0], [1.0, 1.0]]), torch.tensor([0, 0, 1]))
+    tensor([[2., 1.],
+            [1., 1.]])
+    """
+    check_matrices(embeddings, embeddings)
+    if labels.shape != (len(embeddings),) or labels.is_floating_point():
+        raise ValueError(
+            f"labels: expected whole numbers [{len(embeddings)}], got {labels.dtype} of shape {tuple(labels.shape)}"
+        )
+    if num_classes is None:
+        num_classes = int(labels.max()) + 1 if len(labels) else 0
+    if num_classes < 2:
+        raise ValueError(f"num_classes: expected at least two classes, got {num_classes}")
+    check_integer("num_classes", num_classes, 2)
+    rows = embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
+    if not bool(rows.isfinite().all()):
+        raise ValueError("embeddings: expected finite numbers, got NaN or inf")
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
+        raise ValueError(f"labels: expected classes 0 to {num_classes - 1}, got {labels.tolist()[:9]}")
+    rows = directions(rows) if spherical else rows
+    count = torch.bincount(labels, minlength=num_classes)
+    if bool((count == 0).any()):
+        raise ValueError(f"labels: expected a row of every class, got none of class {int((count == 0).nonzero()[0])}")
+    means = rows.new_zeros(num_classes, rows.shape[1]).index_add(0, labels, rows) / count[:, None]
+    return directions(means) if spherical else means
+
+
+class NearestClass(NamedTuple):
+    """The nearest class of each query.
+
+    Attributes:
+        classes: whole numbers ``[b]``; -1 where no class scores high enough.
+        scores: ``[b]``, the score of the nearest class.
+    """
+
+    classes: Tensor
+    scores: Tensor
+
+
+def nearest_class_mean(
+    queries: Tensor, means: Tensor, *, similarity: str | nn.Module = "cosine", threshold: float | None = None
+) -> NearestClass:
+    r"""$\hat y_i = \arg\max_k s(z_i, c_k)$, and "none of these" below a threshold.
+
+    For classes that were not trained on: train with ``normalized_softmax``, drop the proxies, and take
+    ``class_means(support, labels, spherical=True)`` of a few rows of each new class.
+
+    Args:
+        queries: ``[b, d]``.
+        means: ``[C, d]``, as :func:`class_means` gives them.
+        similarity: a registered name or a module ``sim(queries, bank) -> scores``.
+        threshold: a query whose highest score is below it gets class -1; None: every query gets a class.
+
+    Returns:
+        classes and their scores.
+
+    >>> means = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    >>> nearest_class_mean(torch.tensor([[2.0, 0.1], [-1.0, -1.0]]), means, threshold=0.5).classes
+    tensor([ 0, -1])
+    """
+    check_matrices(queries, means)
+    if len(means) < 2:
+        raise ValueError(f"means: expected at least two classes, got {len(means)}")
+    best, classes = resolve_similarity(similarity)(queries, means).max(dim=1)
+    if threshold is not None:
+        classes = torch.where(best >= check_number("threshold", threshold), classes, -1)
+    return NearestClass(classes, best)

@@ -1,0 +1,105 @@
+"""What is particular to FAISS: factory strings, training and graphs that cannot forget."""
+
+import pytest
+import torch
+
+from index.conftest import skip_absent
+from vicinal.index import FaissIndex, NeighborBank, load_index, open_index
+
+skip_absent("faiss")
+
+FACTORIES = [
+    "Flat",
+    "IVF4,Flat",
+    "IVF4,PQ4x4",
+    "PQ4x4",
+    "SQ8",
+    "HNSW8",
+    "OPQ4,IVF4,PQ4x4",
+    "PCA4,Flat",
+    "IVF4,Flat,RFlat",
+]
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_any_factory_string_adds_removes_saves_and_loads(factory, generator, tmp_path):
+    vectors = torch.randn(300, 8, generator=generator)
+    index = FaissIndex(8, factory=factory)
+    index.add(range(100, 400), vectors)
+    index.remove(range(100, 130))
+    index.add(range(100, 110), vectors[:10] + 0.25)
+    index.save(tmp_path / "index")
+    for one in (index, load_index(tmp_path / "index")):
+        assert len(one) == 280
+        hits = one.search(vectors, 20)
+        assert not torch.isin(hits.ids, torch.arange(110, 130)).any()
+        assert (hits.ids >= 0).float().mean() > 0.99
+        assert (hits.scores[:, 0] >= hits.scores[:, 19]).all()
+    assert torch.equal(hits.ids, index.search(vectors, 20).ids)
+
+
+def test_training_needs_enough_rows_and_says_so(generator):
+    index = FaissIndex(4, factory="IVF64,Flat")
+    assert not index.trained
+    with pytest.raises(ValueError, match=r"^vectors: expected at least 64 rows to train 'IVF64,Flat', .* got 50"):
+        index.add(range(50), torch.randn(50, 4, generator=generator))
+    assert len(index) == 0
+    index.train(torch.randn(70, 4, generator=generator))
+    index.add(range(50), torch.randn(50, 4, generator=generator))
+    assert len(index) == 50
+
+
+def test_training_is_repeatable(generator):
+    vectors, queries = torch.randn(500, 8, generator=generator), torch.randn(20, 8, generator=generator)
+    found = []
+    for seed in (1, 1, 2):
+        index = FaissIndex(8, factory="IVF32,Flat", search="nprobe=2", seed=seed)
+        index.add(range(500), vectors)
+        found.append(index.search(queries, 10).ids)
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+
+
+def test_far_from_zero_no_digits_are_lost(generator):
+    vectors = torch.randn(300, 4, generator=generator) * 0.01 + 3000
+    index = open_index("faiss:Flat", dim=4)
+    index.add(range(300), vectors)
+    hits = index.search(vectors, 1)
+    assert hits.ids[:, 0].tolist() == list(range(300))
+
+
+def test_candidates_are_scored_anew_from_a_bank(generator):
+    vectors = torch.randn(400, 8, generator=generator)
+    bank = NeighborBank(8, storage="int8")
+    bank.add(range(400), vectors)
+    index = open_index("faiss:PQ4x4", dim=8, bank=bank)
+    index.add(bank.keys, vectors)
+    hits = index.search(vectors[:9], 50)
+    wanted = -(vectors[:9, None].double() - vectors[hits.ids].double()).norm(dim=-1).float()
+    torch.testing.assert_close(hits.scores, wanted, rtol=1e-6, atol=0)
+    assert (hits.scores.diff(dim=1) <= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"factory": "IVFx,Flat"}, r"^factory: expected what FAISS can use, got 'IVFx,Flat'; it says: "),
+        ({"search": "probe=3"}, r"^search: expected what FAISS can use, got 'probe=3'; it says: "),
+        ({"similarity": "l1"}, r"^similarity: expected one of l2, .* for an index 'faiss', got 'l1'; use 'exact'"),
+        ({"seed": -1}, r"^seed: expected a whole number of at least 0"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, told):
+    with pytest.raises(ValueError, match=told):
+        FaissIndex(8, **settings)
+
+
+@pytest.mark.parametrize("name", ["index.faiss", "state.safetensors", "index.json"])
+def test_a_harmed_file_is_refused_by_name(name, tmp_path, generator):
+    index = FaissIndex(8)
+    index.add(range(9), torch.randn(9, 8, generator=generator))
+    index.save(tmp_path / "index")
+    path = tmp_path / "index" / name
+    path.write_bytes(path.read_bytes()[:-1] + b"#")
+    with pytest.raises(ValueError, match=rf"^{name}: expected the checksum"):
+        load_index(tmp_path / "index")
