@@ -1,6 +1,8 @@
-"""MAP@R, R-precision and precision@1 of a self-comparison against the bare blocked matrix product.
+"""MAP@R, R-precision and precision@1 of a self-comparison beside pytorch-metric-learning and the bare matrix product.
 
     python benchmarks/retrieval_metrics.py [--rows 50000] [--dim 128] [--classes 1000] [--repeats 3] [--spread 0 0.5 1]
+
+Theirs is ``AccuracyCalculator`` with FAISS, for the metrics of group "r"; it is left out where it is not installed.
 
 One thread; seconds are of the processor, not of the clock. ``spread`` is the deviation of the rows about their class
 centers (0 = rows of no class at all): metrics of random embeddings and of good ones cost differently. Time: in every
@@ -10,6 +12,7 @@ the inputs take.
 """
 
 import argparse
+import importlib.util
 import statistics
 import subprocess
 import sys
@@ -49,9 +52,33 @@ def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-def peak(rows, labels, metrics):
+def ours(rows, labels, group):
+    return embedding_metrics(rows, labels, metrics=METRICS[group])
+
+
+def theirs(rows, labels, group):
+    """Their calculator with FAISS, on one thread."""
+    import faiss
+    from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
+    from pytorch_metric_learning.utils.inference import FaissKNN
+
+    faiss.omp_set_num_threads(1)
+    names = {"precision@1": "precision_at_1", "r_precision": "r_precision", "map@r": "mean_average_precision_at_r"}
+    search = FaissKNN(index_init_fn=faiss.IndexFlatIP)
+    calculator = AccuracyCalculator(
+        include=tuple(names.values()), k="max_bin_count", device=torch.device("cpu"), knn_func=search
+    )
+    rows = torch.nn.functional.normalize(rows)
+    found = calculator.get_accuracy(rows, labels)
+    return {ours: torch.tensor(found[name]) for ours, name in names.items()}
+
+
+MAKERS = {"vicinal": ours, "pml + faiss": theirs}
+
+
+def peak(rows, labels, maker, group):
     """Bytes above what was held before the call."""
-    embedding_metrics(rows[:2048].clone(), labels[:2048].clone(), metrics=metrics)
+    maker(rows[:2048].clone(), labels[:2048].clone(), group)
     before, highest, stop = resident(), [0], threading.Event()
 
     def watch():
@@ -61,7 +88,7 @@ def peak(rows, labels, metrics):
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    embedding_metrics(rows, labels, metrics=metrics)
+    maker(rows, labels, group)
     stop.set()
     watcher.join()
     return highest[0] - before
@@ -73,9 +100,9 @@ def timed(call):
     return time.process_time() - start, result
 
 
-def memory_of(arguments, spread, group):
+def memory_of(arguments, spread, group, maker):
     size = [f"--{key}={getattr(arguments, key)}" for key in ("rows", "dim", "classes")]
-    command = [sys.executable, __file__, *size, "--memory-of", str(spread), group]
+    command = [sys.executable, __file__, *size, "--memory-of", str(spread), group, maker]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
@@ -87,34 +114,39 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--spread", type=float, nargs="+", default=[0.0, 2.0, 1.0])
     parser.add_argument("--metrics", nargs="+", choices=METRICS, default=["r", "k"])
-    parser.add_argument("--memory-of", nargs=2)
+    parser.add_argument("--no-rival", action="store_true")
+    parser.add_argument("--memory-of", nargs=3)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.memory_of:
-        spread, group = arguments.memory_of
-        print(peak(*data(arguments, float(spread)), METRICS[group]))
+        spread, group, maker = arguments.memory_of
+        print(peak(*data(arguments, float(spread)), MAKERS[maker], group))
         return
     print(f"torch {torch.__version__}, {arguments.rows} x {arguments.dim}, {arguments.classes} classes, one thread")
-    print(f"{'spread':>6} {'metrics':34} {'seconds':>8} {'x product':>9} {'MiB':>6}  values")
+    rival = not arguments.no_rival and all(map(importlib.util.find_spec, ("faiss", "pytorch_metric_learning")))
+    print(f"{'spread':>6} {'by':12} {'metrics':34} {'seconds':>8} {'x product':>9} {'MiB':>6}  values")
     for spread in arguments.spread:
         rows, labels = data(arguments, spread)
         for group in arguments.metrics:
-            pairs = []
+            makers = [name for name in MAKERS if name == "vicinal" or (rival and group == "r")]
+            rounds, values = {name: [] for name in makers}, {}
             for _ in range(arguments.repeats):
                 base = timed(lambda rows=rows: product(rows))[0]
-                taken, values = timed(
-                    lambda rows=rows, labels=labels, group=group: embedding_metrics(
-                        rows, labels, metrics=METRICS[group]
+                for name in makers:
+                    make = MAKERS[name]
+                    taken, values[name] = timed(
+                        lambda make=make, rows=rows, labels=labels, group=group: make(rows, labels, group)
                     )
+                    rounds[name].append((taken, taken / base))
+            for name in makers:
+                seconds, ratio = (statistics.median(column) for column in zip(*rounds[name], strict=True))
+                mib = memory_of(arguments, spread, group, name) / 2**20
+                means = " ".join(f"{key}={float(value.nanmean()):.4f}" for key, value in values[name].items())
+                print(
+                    f"{spread:6} {name:12} {' '.join(METRICS[group])[:34]:34} {seconds:8.2f} {ratio:9.2f} {mib:6.0f}  "
+                    f"{means}",
+                    flush=True,
                 )
-                pairs.append((taken, taken / base))
-            seconds, ratio = (statistics.median(column) for column in zip(*pairs, strict=True))
-            mib = memory_of(arguments, spread, group) / 2**20
-            means = " ".join(f"{name}={float(value.nanmean()):.4f}" for name, value in values.items())
-            print(
-                f"{spread:6} {' '.join(METRICS[group])[:34]:34} {seconds:8.2f} {ratio:9.2f} {mib:6.0f}  {means}",
-                flush=True,
-            )
 
 
 if __name__ == "__main__":

@@ -40,8 +40,8 @@ def model(houses):
 
 def test_fit_writes_a_whole_model_folder(model):
     names = {path.name for path in model.iterdir()}
-    wanted = {"config.json", "model.safetensors", "bank.safetensors", "rows.parquet", "SHA256SUMS"}
-    assert names == wanted | {"splits.json", "report.html", "README.md"}
+    wanted = {"config.json", "model.safetensors", "SHA256SUMS", "splits.json", "report.html", "README.md"}
+    assert names == wanted | {"bank.json", "bank.safetensors", "names.parquet", "rows.parquet", "held"}
     assert not list(model.parent.glob(".model*"))
     assert "<script" not in (model / "report.html").read_text()
     card = (model / "README.md").read_text()
@@ -49,6 +49,22 @@ def test_fit_writes_a_whole_model_folder(model):
     assert "price" in card
     splits = json.loads((model / "splits.json").read_text())["splits"][0]
     assert len(splits["train"]) == len(load_model(model).bank_)
+
+
+def test_a_model_with_a_database(houses, tmp_path, capsys):
+    pytest.importorskip("milvus_lite", reason="milvus-lite is an optional package")
+    out, database = tmp_path / "m", tmp_path / "bank.db"
+    options = ["--target", "price", "--id", "house", "--group", "street", "--out", str(out), "--members", "2"]
+    more = ["--index", f"milvus:{database}", "--index-tolerance", "0.01"]
+    assert run(["fit", str(houses / "houses.csv"), *options, *more, *QUICK]) == 0
+    capsys.readouterr()
+    assert database.exists()
+    assert run(["predict", str(out), str(houses / "new.csv"), "--explain", "2", "--json", "-q"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert len(told) == 20
+    assert all(0 <= row["index_error"] <= 1 for row in told)
+    assert run(["fit", str(houses / "houses.csv"), *options, "--index", "milvus", *QUICK]) != 0
+    assert "index: expected a file or an address behind 'milvus:'" in capsys.readouterr().err
 
 
 def test_fit_prints_what_it_took_and_what_it_found(houses, tmp_path, capsys):
@@ -132,7 +148,7 @@ def test_compare_resumes(houses, tmp_path, capsys):
     assert len(runs) == 12
     changed = [*options, "--batch-size", "16"]
     assert run(["compare", str(houses / "houses.csv"), "--splits", "2", *changed]) == 2
-    assert "batch_size = 16, got stored ones with 32" in capsys.readouterr().err
+    assert "batch_size = 16, got stored ones with 128" in capsys.readouterr().err
 
 
 def test_compare_of_two_tables_tests_over_them(houses, tmp_path, capsys):

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from vicinal.core import entries
-from vicinal.losses import CrossBatchBank, EmbeddingLoss, ProxyLoss, explain_batch, supcon
+from vicinal.core import entry as entry_of
+from vicinal.losses import CrossBatchBank, EmbeddingLoss, ProxyLoss, embedding, explain_batch, rowwise, supcon
 from vicinal.relation import from_pairs, label_distance, other_rows, same_class, shared_labels
 
 ENTRIES = [entry for entry in entries("pair_loss") if not {"proxies", "proxy-rows"} & entry.facts]
@@ -117,18 +118,80 @@ def test_a_copy_in_the_bank_is_known_by_its_id():
 @each
 def test_rows_in_blocks_have_the_same_value_and_gradient(entry):
     x, labels = rows(entry)
-    if "row-separable" not in entry.facts:
+    if "row-separable" not in entry.facts and entry.make.across is None:
         with pytest.raises(ValueError, match=r"^rows: expected None, got 2"):
             criterion(entry, rows=2)
         return
+    for reduction in ("mean", "sum", "none", "mean_nonzero"):
+        results = []
+        for size in (None, 4, 2):
+            leaf = x.clone().requires_grad_()
+            value = criterion(entry, rows=size, reduction=reduction)(leaf, labels)
+            value.backward(torch.linspace(1, 2, len(x), dtype=x.dtype) if value.ndim else None)
+            results.append((value.detach(), leaf.grad))
+        torch.testing.assert_close(results[1], results[0])
+        torch.testing.assert_close(results[2], results[0])
+
+
+@each
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "l2"])
+def test_value_and_gradient_are_those_of_the_loss_of_the_scores(entry, similarity, monkeypatch):
+    """Whole, in blocks that are chosen by size, and as the function of three matrices of numbers."""
+    x, labels = rows(entry, 3, 12)
+    if similarity != "cosine" and "cosine-scores" in entry.facts:
+        return
     results = []
-    for size in (None, 4, 2):
+    for way in ("function", "whole", "blocks"):
         leaf = x.clone().requires_grad_()
-        value = criterion(entry, rows=size)(leaf, labels)
+        loss = EmbeddingLoss(entry.name, similarity=similarity)
+        if way == "function":
+            value = entry.make(loss.similarity(leaf, leaf), relation_of(entry, labels, labels), 1 - torch.eye(12))
+        else:
+            if way == "blocks":
+                monkeypatch.setattr(rowwise, "block_rows", lambda rows, *_, **__: min(rows, 5))
+                monkeypatch.setattr(embedding, "block_rows", lambda rows, *_, **__: min(rows, 5))
+            value = loss(leaf, labels)
         value.backward()
         results.append((value.detach(), leaf.grad))
     torch.testing.assert_close(results[1], results[0])
     torch.testing.assert_close(results[2], results[0])
+
+
+def test_large_batches_are_cut_and_small_ones_are_not():
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert rowwise.block_rows(512, 512, cpu) == 512
+    assert rowwise.block_rows(4096, 4096, cpu) * 4096 <= rowwise.BLOCK
+    assert rowwise.block_rows(4096, 4096, gpu) == 4096
+    assert rowwise.block_rows(1024, 1024, cpu, twice=True) == 1024
+    assert rowwise.block_rows(4, 10**9, cpu) == 4
+
+
+def test_blocks_without_gradients_and_with_learned_settings():
+    x, labels = torch.randn(10, 4, dtype=torch.float64), torch.arange(10) % 3
+    loss = EmbeddingLoss("supcon", rows=3)
+    with torch.no_grad():
+        torch.testing.assert_close(loss(x, labels), EmbeddingLoss("supcon")(x, labels))
+    slopes = []
+    for size in (None, 3):
+        boundary = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+        leaf = x.clone().requires_grad_()
+        EmbeddingLoss("margin", rows=size, boundary=boundary)(leaf, labels).backward()
+        slopes.append((leaf.grad, boundary.grad))
+    torch.testing.assert_close(slopes[1], slopes[0])
+
+
+@pytest.mark.parametrize("miner", ["hard", "semihard", "multi_similarity", "topk_hard"])
+def test_miners_work_in_blocks(miner):
+    x, labels = torch.randn(11, 4, dtype=torch.float64), torch.arange(11) % 4
+    chosen = entry_of("miner", miner).make
+    results = []
+    for size in (None, 4):
+        leaf = x.clone().requires_grad_()
+        EmbeddingLoss("contrastive", miner=chosen, rows=size)(leaf, labels).backward()
+        results.append(leaf.grad)
+    torch.testing.assert_close(results[1], results[0])
+    with pytest.raises(ValueError, match=r"^rows: expected None, got 4"):
+        EmbeddingLoss("contrastive", miner=lambda scores, relation, weight: weight, rows=4)
 
 
 def test_blocks_keep_no_matrix_of_all_scores():
@@ -141,7 +204,7 @@ def test_blocks_keep_no_matrix_of_all_scores():
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
         EmbeddingLoss("supcon", rows=30)(x, labels)
-    assert max(kept) <= 300 * 8
+    assert max(kept) <= 30 * 300
     with torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
         EmbeddingLoss("supcon")(x, labels)
     assert max(kept) >= 300 * 300
@@ -175,6 +238,8 @@ def test_a_perfect_batch_has_a_smaller_loss_than_the_same_with_wrong_labels(entr
     else:
         x = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])[[0, 0, 0, 1, 1, 1]]
         labels, wrong, hyper = torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([0, 1, 0, 1, 0, 1]), {}
+    if entry.name == "log_det":  # opposite directions span as little as equal ones, unless they are told apart
+        hyper = {"offset": 1.0}
     loss = EmbeddingLoss(entry.name, similarity=similarity, **hyper)
     if entry.name == "intra_pair_variance":  # narrows the scores of related pairs; it does not place them
         assert loss(x, labels) < loss(x, wrong) + 1e-3
@@ -250,3 +315,18 @@ def test_explain_batch_counts_what_the_loss_sees_and_leaves_the_bank_alone():
     assert len(loss.bank) == 0
     assert "2 rows have no related column: [2, 3]" in str(report)
     assert report.loss == pytest.approx(loss(x, labels).item())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own, while it traces
+@each
+def test_criteria_compile_to_one_graph(entry):
+    torch._dynamo.reset()
+    x, labels = rows(entry)
+    loss = EmbeddingLoss(entry.name)
+    slopes = []
+    for made in (torch.compile(loss, backend="eager", fullgraph=True), loss):
+        leaf = x.clone().requires_grad_()
+        made(leaf, labels).backward()
+        slopes.append(leaf.grad)
+    torch.testing.assert_close(slopes[0], slopes[1])

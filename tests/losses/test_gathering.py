@@ -1,13 +1,11 @@
 """Two processes give the value, the gradient and the bank of one process with the whole batch."""
 
-import socket
-
 import pytest
 import torch
 import torch.distributed
-import torch.multiprocessing
 
-from vicinal.core import entries
+from processes import run_processes
+from vicinal.core import entries, entry, gather_rows, sum_over_processes
 from vicinal.losses import CrossBatchBank, EmbeddingLoss
 
 NAMES = [
@@ -24,9 +22,9 @@ def batch(number):
 
 
 def train(name, numbers, part, processes):
-    """Loss and gradient of a linear encoder in two steps, as data-parallel training takes them, and the bank's ids."""
+    """Loss and gradient of a linear encoder in two steps, as data-parallel training takes it, and the bank's state."""
     weight = torch.linspace(-1, 1, 24, dtype=torch.float64).reshape(6, 4).requires_grad_()
-    bank = None if name in ("angular", "triplet_swap") else CrossBatchBank(20, 4).double()
+    bank = None if "square" in entry("pair_loss", name).facts else CrossBatchBank(20, 4).double()
     loss = EmbeddingLoss(name, similarity="l2" if numbers else "cosine", bank=bank, gather=True)
     kept = []
     for step in range(2):
@@ -36,30 +34,51 @@ def train(name, numbers, part, processes):
         if processes > 1:
             torch.distributed.all_reduce(slope)
         kept += [value.detach(), slope / processes]
-    return [*kept, torch.zeros(0) if bank is None else torch.cat([bank.vectors.flatten(), bank.labels])]
+    return [*kept, {} if bank is None else bank.state_dict()]
 
 
-def work(rank, port, folder):
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    part = slice(6 * rank, 6 * rank + 6)
-    results = {name: train(name, numbers, part, 2) for name, numbers in NAMES}
-    torch.save(results, f"{folder}/{rank}.pt")
-    torch.distributed.destroy_process_group()
+def gathered(rank):
+    """Rows, sums and their gradients, of parts of 5 and 7 rows, and of 0 and 12."""
+    found = {}
+    for first in (5, 0):
+        x = batch(0)[0]
+        own = (x[:first] if rank == 0 else x[first:]).requires_grad_()
+        rows, total = gather_rows(own), sum_over_processes(own.square().sum(dim=0))
+        (slope,) = torch.autograd.grad((rank + 1) * (rows**3).sum() + total.sum(), own)
+        found[str(first)] = [rows.detach(), gather_rows(torch.arange(len(own)) + 100 * rank), total.detach(), slope]
+    return found
+
+
+def work(rank):
+    """Each loss with equal and with unequal parts of the batch, and what they are built of."""
+    results = {"gathered": gathered(rank)}
+    for split in (6, 5):
+        part = slice(0, split) if rank == 0 else slice(split, None)
+        results[str(split)] = {name: train(name, numbers, part, 2) for name, numbers in NAMES}
+    return results
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ranks")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    torch.multiprocessing.spawn(work, (port, str(folder)), nprocs=2)
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+    return run_processes(work, 2, tmp_path_factory.mktemp("ranks"))
+
+
+@pytest.mark.parametrize("first", [5, 0])
+def test_rows_and_sums_of_all_with_gradients(results, first):
+    x = batch(0)[0]
+    for rank, result in enumerate(results):
+        rows, numbers, total, slope = result["gathered"][str(first)]
+        assert torch.equal(rows, x)
+        assert numbers.tolist() == [*range(first), *range(100, 112 - first)]
+        torch.testing.assert_close(total, x.square().sum(dim=0))
+        own = x[:first] if rank == 0 else x[first:]
+        torch.testing.assert_close(slope, 3 * 3 * own**2 + 2 * 2 * own)  # of both losses: 1 + 2 times, and twice
 
 
 @pytest.mark.parametrize(("name", "numbers"), NAMES, ids=[name for name, _ in NAMES])
 def test_two_processes_are_one(results, name, numbers):
     want = train(name, numbers, slice(None), 1)
-    for rank in range(2):
-        torch.testing.assert_close(results[rank][name], want, rtol=1e-9, atol=1e-12)
+    for result in results:
+        for split in ("6", "5"):
+            torch.testing.assert_close(result[split][name], want, rtol=1e-9, atol=1e-12)
+    assert all(torch.equal(value, results[1]["6"][name][-1][key]) for key, value in results[0]["6"][name][-1].items())

@@ -1,29 +1,34 @@
 """Losses against learned vectors of classes, as columns or as rows."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_integer, check_number
 from vicinal.losses.angles import falling_cosine, multiplied_cosine
-from vicinal.losses.pairs import (
-    PML,
-    Pairs,
-    Part,
-    cross_entropy,
-    log_sum_exp,
-    pair_loss,
-    row_terms,
-    softplus,
-)
+from vicinal.losses.pairs import PML, Pairs, Part, cross_entropy, pair_loss, row_terms, softplus, some
 
 _COLUMNS = ("row-separable", "proxies")
 
 
-def where_related(pairs: Pairs, related: Tensor, other: Tensor) -> Tensor:
-    """``related`` where a column is related, ``other`` elsewhere, mixed by a soft relation."""
-    return other + pairs.relation * (related - other)
+def where_related(pairs: Pairs, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """Scores that are changed where a column is related, in part by a soft relation.
+
+    Few columns of a row are related, so they are looked up; a compiled graph, whose shapes are fixed, goes through all.
+    """
+    scores, relation = pairs.scores, pairs.relation
+    if torch.compiler.is_compiling():
+        return scores + relation * (change(scores) - scores)
+    if pairs.masks and scores.shape[1] and bool((relation.sum(-1) == 1).all()):  # one each: found without a search
+        falling = torch.arange(scores.shape[1], 0, -1, dtype=scores.dtype, device=scores.device)
+        column = scores.shape[1] - (relation * falling).amax(-1, keepdim=True).long()
+        own = scores.gather(1, column)
+        return scores.scatter_add(1, column, change(own) - own)
+    place = relation.nonzero(as_tuple=True)
+    own = scores[place]
+    return scores.index_put(place, relation[place] * (change(own) - own), accumulate=True)
 
 
 @pair_loss("normalized_softmax", *_COLUMNS, "soft-relation", paper="arXiv:1704.06369", verified=PML)
@@ -59,7 +64,7 @@ def cosface(pairs: Pairs, *, margin: float = 0.35, scale: float = 64.0) -> Part:
     """
     check_between("margin", margin, 0, math.inf, closed=True)
     check_between("scale", scale, 0, math.inf)
-    return cross_entropy(scale * (pairs.scores - margin * pairs.relation), pairs)
+    return cross_entropy(scale * torch.add(pairs.scores, pairs.relation, alpha=-margin), pairs)
 
 
 @pair_loss("arcface", *_COLUMNS, "soft-relation", "cosine-scores", paper="arXiv:1801.07698", verified=PML)
@@ -80,14 +85,14 @@ def arcface(pairs: Pairs, *, margin: float = 28.6, scale: float = 64.0) -> Part:
     """
     check_between("margin", margin, 0, 180, closed=True)
     check_between("scale", scale, 0, math.inf)
-    turned = falling_cosine(pairs.scores, math.radians(margin))
-    return cross_entropy(scale * where_related(pairs, turned, pairs.scores), pairs)
+    angle = math.radians(margin)
+    return cross_entropy(scale * where_related(pairs, lambda own: falling_cosine(own, angle)), pairs)
 
 
 def _multiplied(pairs: Pairs, margin: int, scale: float, lengths: Tensor | None) -> Part:
     check_integer("margin", margin)
     check_between("scale", scale, 0, math.inf)
-    logits = scale * where_related(pairs, multiplied_cosine(pairs.scores, margin), pairs.scores)
+    logits = scale * where_related(pairs, lambda own: multiplied_cosine(own, margin))
     if lengths is None:
         return cross_entropy(logits, pairs)
     if lengths.shape not in (pairs.scores.shape, (len(pairs.scores), 1)):
@@ -165,8 +170,8 @@ def proxy_nca(pairs: Pairs, *, temperature: float = 1.0) -> Part:
     """
     check_between("temperature", temperature, 0, math.inf)
     logits = pairs.scores / temperature
-    related = (pairs.positive > 0).any(-1)
-    mass, every = log_sum_exp(logits, pairs.positive), log_sum_exp(logits, pairs.weight)
+    related = some(pairs.positive)
+    mass, every = pairs.log_sum_exp(logits, pairs.positive), pairs.log_sum_exp_all(logits)
     return row_terms(torch.where(related, every, 0.0) - torch.where(related, mass, 0.0), related)
 
 
@@ -188,9 +193,9 @@ def proxy_anchor(pairs: Pairs, *, margin: float = 0.1, alpha: float = 32.0) -> t
     """
     check_number("margin", margin)
     check_between("alpha", alpha, 0, math.inf)
-    related = softplus(log_sum_exp(-alpha * (pairs.scores - margin), pairs.positive))
-    unrelated = softplus(log_sum_exp(alpha * (pairs.scores + margin), pairs.negative))
+    related = softplus(pairs.log_sum_exp(-alpha * (pairs.scores - margin), pairs.positive))
+    unrelated = softplus(pairs.log_sum_exp(alpha * (pairs.scores + margin), pairs.negative))
     return (
-        row_terms(related, (pairs.positive > 0).any(-1)),
-        row_terms(unrelated, (pairs.weight > 0).any(-1)),
+        row_terms(related, some(pairs.positive)),
+        row_terms(unrelated, some(pairs.weight)),
     )

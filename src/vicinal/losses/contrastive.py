@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_number
-from vicinal.losses.pairs import PML, Pairs, Part, pair_loss, pair_terms, row_terms
+from vicinal.losses.pairs import PML, Pairs, Part, pair_loss, row_products, row_terms, some
 
 
 @pair_loss("contrastive", "row-separable", "soft-relation", paper="Hadsell et al., CVPR 2006", verified=PML)
@@ -26,8 +26,8 @@ def contrastive(pairs: Pairs, *, pos_margin: float = 1.0, neg_margin: float = 0.
     check_number("pos_margin", pos_margin)
     check_number("neg_margin", neg_margin)
     return (
-        pair_terms((pos_margin - pairs.scores).relu(), pairs.positive),
-        pair_terms((pairs.scores - neg_margin).relu(), pairs.negative),
+        pairs.related_terms(lambda own, *_: (pos_margin - own).relu()),
+        pairs.terms((pairs.scores - neg_margin).relu(), pairs.negative),
     )
 
 
@@ -49,14 +49,25 @@ def margin(pairs: Pairs, *, margin: float = 0.2, boundary: float | Tensor = 0.3)
     tensor(0.1000)
     """
     check_between("margin", margin, 0, float("inf"), closed=True)
-    above = (boundary + margin - pairs.scores).relu()
-    below = (pairs.scores - boundary + margin).relu()
-    related = pair_terms(above, pairs.positive * pairs.negative.sum(-1, keepdim=True))
-    unrelated = pair_terms(below, pairs.negative * pairs.positive.sum(-1, keepdim=True))
-    return Part(*(one + other for one, other in zip(related, unrelated, strict=True)))
+    related = pairs.related_terms(lambda own, *_: (boundary + margin - own).relu())
+    unrelated = pairs.terms((pairs.scores - boundary + margin).relu(), pairs.negative)
+    each = zip(related, unrelated, strict=True)
+    return Part(*(one * unrelated.number + other * related.number for one, other in each))
 
 
-@pair_loss("intra_pair_variance", "soft-relation", paper="Yu and Tao, ICCV 2019", verified=PML)
+def _sums(pairs: Pairs, **_: float) -> tuple[Tensor, Tensor]:
+    """Sums of the scores of related and of unrelated pairs, and of their weights, ``[1, 2]`` each."""
+    sides = (pairs.positive, pairs.negative)
+    sums = [row_products(pairs.scores, side).sum() for side in sides]
+    return torch.stack(sums)[None], torch.stack([side.sum() for side in sides])[None]
+
+
+def _means(sums: Tensor, numbers: Tensor) -> Tensor:
+    total = numbers.sum(0)
+    return sums.sum(0) / torch.where(total > 0, total, 1.0)
+
+
+@pair_loss("intra_pair_variance", "soft-relation", paper="Yu and Tao, ICCV 2019", verified=PML, across=_sums)
 def intra_pair_variance(pairs: Pairs, *, pos_eps: float = 0.01, neg_eps: float = 0.01) -> tuple[Part, Part]:
     r"""Related pairs alike in score, and unrelated pairs alike in theirs.
 
@@ -75,16 +86,11 @@ def intra_pair_variance(pairs: Pairs, *, pos_eps: float = 0.01, neg_eps: float =
     """
     check_between("pos_eps", pos_eps, 0, float("inf"), closed=True)
     check_between("neg_eps", neg_eps, 0, float("inf"), closed=True)
-    high, low = _mean(pairs.scores, pairs.positive), _mean(pairs.scores, pairs.negative)
+    high, low = _means(*pairs.shared)
     return (
-        pair_terms(((1 - pos_eps) * high - pairs.scores).relu().square(), pairs.positive),
-        pair_terms((pairs.scores - (1 + neg_eps) * low).relu().square(), pairs.negative),
+        pairs.related_terms(lambda own, *_: ((1 - pos_eps) * high - own).relu().square()),
+        pairs.terms((pairs.scores - (1 + neg_eps) * low).relu().square(), pairs.negative),
     )
-
-
-def _mean(scores: Tensor, weight: Tensor) -> Tensor:
-    total = weight.sum()
-    return (weight * scores).sum() / torch.where(total > 0, total, 1.0)
 
 
 @pair_loss("ranked_list", "row-separable", "soft-relation", paper="arXiv:1903.03238", verified=PML)
@@ -124,15 +130,18 @@ def ranked_list(
     check_between("smoothing", smoothing, 0, float("inf"), closed=True)
     related = _hard_mean(threshold + margin - pairs.scores, pairs.positive, pos_temperature, smoothing)
     unrelated = _hard_mean(pairs.scores - threshold, pairs.negative, neg_temperature, smoothing)
-    return row_terms((1 - imbalance) * related + imbalance * unrelated, (pairs.weight > 0).any(-1))
+    return row_terms((1 - imbalance) * related + imbalance * unrelated, some(pairs.weight))
 
 
 def _hard_mean(gap: Tensor, weight: Tensor, temperature: float, smoothing: float) -> Tensor:
     """Mean ``[b]`` of the gaps above 0, weighted by e^(temperature * gap), stable for any gap."""
-    hard = (gap > 0) & (weight > 0)
-    logits = torch.where(hard, temperature * gap + torch.where(hard, weight, 1.0).log(), -torch.inf)
-    if smoothing:  # an absolute amount beside the sum, so the sum cannot be rescaled by its largest term
-        mass = logits.exp()
-        return (mass * torch.where(hard, gap, 0.0)).sum(-1) / (mass.sum(-1) + smoothing)
-    logits = torch.where(hard.any(-1, keepdim=True), logits, 0.0)
-    return (logits.softmax(-1) * torch.where(hard, gap, 0.0)).sum(-1)
+    hard = gap.relu()
+    counted = weight * gap.detach().sign().relu_()
+    if smoothing or not temperature:  # an absolute amount beside the sum, so it cannot be rescaled by its largest term
+        mass = counted * (temperature * hard).exp() if temperature else counted
+        total = mass.sum(-1) + smoothing
+        return row_products(mass, hard) / torch.where(total > 0, total, 1.0)
+    top = (hard.detach() * counted.sign()).amax(-1, keepdim=True) if gap.shape[1] else 0.0
+    mass = counted * (temperature * (hard - top)).clamp(max=0.0).exp()
+    total = mass.sum(-1)
+    return row_products(mass, hard) / torch.where(total > 0, total, 1.0)

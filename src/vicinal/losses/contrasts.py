@@ -3,19 +3,10 @@
 import math
 
 import torch
+from torch import Tensor
 
 from vicinal.core import check_between
-from vicinal.losses.pairs import (
-    PML,
-    Pairs,
-    Part,
-    cross_entropy,
-    log_sum_exp,
-    pair_loss,
-    pair_terms,
-    row_terms,
-    softplus,
-)
+from vicinal.losses.pairs import PML, Pairs, Part, cross_entropy, pair_loss, row_terms, softplus, some
 
 _ROWS = ("row-separable", "soft-relation", "score-shift-invariant")
 
@@ -38,8 +29,8 @@ def nt_xent(pairs: Pairs, *, temperature: float = 0.1) -> Part:
     """
     check_between("temperature", temperature, 0, math.inf)
     logits = pairs.scores / temperature
-    against = log_sum_exp(logits, pairs.negative)  # [b]
-    return pair_terms(softplus(against[:, None] - logits), pairs.positive)
+    against = pairs.log_sum_exp(logits, pairs.negative)  # [b]
+    return pairs.related_terms(lambda own, of_row, _: softplus(of_row(against) - own / temperature))
 
 
 @pair_loss("supcon", *_ROWS, paper="arXiv:2004.11362", verified=PML)
@@ -76,12 +67,48 @@ def nca(pairs: Pairs, *, temperature: float = 1.0) -> Part:
     """
     check_between("temperature", temperature, 0, math.inf)
     logits = pairs.scores / temperature
-    related = (pairs.positive > 0).any(-1)
-    mass = torch.where(related, log_sum_exp(logits, pairs.positive), 0.0)
-    return row_terms(torch.where(related, log_sum_exp(logits, pairs.weight), 0.0) - mass, related)
+    related = some(pairs.positive)
+    mass = torch.where(related, pairs.log_sum_exp(logits, pairs.positive), 0.0)
+    return row_terms(torch.where(related, pairs.log_sum_exp(logits, pairs.weight), 0.0) - mass, related)
 
 
-@pair_loss("n_pairs", "order-dependent", "score-shift-invariant", paper="Sohn, NeurIPS 2016", verified=PML)
+def _first_pairs(pairs: Pairs, **_: float) -> tuple[Tensor, Tensor]:
+    """Of each row ``[b]`` the first column that counts as related, or -1, and the first that is related at all."""
+    relation, positive = pairs.relation, pairs.positive
+    columns = positive.shape[1]
+    if not columns:
+        return positive.sum(-1).long() - 1, positive.sum(-1).long()
+    if not pairs.masks:
+        relation, positive = relation.sign(), positive.sign()
+    falling = torch.arange(columns, 0, -1, dtype=positive.dtype, device=positive.device)
+    first, of_relation = (columns - (each * falling).amax(-1).long() for each in (positive, relation))
+    return torch.where(first < columns, first, -1), of_relation.clamp(max=columns - 1)
+
+
+def _standing(column: Tensor, kind: Tensor, columns: int) -> Tensor:
+    """Boolean ``[b]``: the first usable row of its kind."""
+    rows = torch.arange(len(column), device=column.device)
+    first = torch.full_like(column, len(column)).new_full((columns + 1,), len(column))
+    first = first.scatter_reduce(0, torch.where(column >= 0, kind, columns), rows, "amin")
+    return (column >= 0) & (first[kind] == rows)
+
+
+def _chosen(column: Tensor, kind: Tensor, columns: int) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+    """Rows and columns that the loss looks at, and what they share among themselves."""
+    rows = _standing(column, kind, columns).nonzero()[:, 0]
+    among, own = torch.unique(column[rows], return_inverse=True)
+    return rows, among, (own, torch.arange(len(rows), device=rows.device))
+
+
+@pair_loss(
+    "n_pairs",
+    "order-dependent",
+    "score-shift-invariant",
+    paper="Sohn, NeurIPS 2016",
+    verified=PML,
+    across=_first_pairs,
+    chosen=_chosen,
+)
 def n_pairs(pairs: Pairs, *, temperature: float = 1.0) -> Part:
     r"""Softmax of one pair for each class against the other columns of such pairs.
 
@@ -100,13 +127,11 @@ def n_pairs(pairs: Pairs, *, temperature: float = 1.0) -> Part:
     """
     check_between("temperature", temperature, 0, math.inf)
     logits = pairs.scores / temperature
-    related = pairs.positive > 0
-    usable = related.any(-1)
-    kind = (pairs.relation > 0).to(torch.uint8).argmax(-1)  # [b], the first of several equal maxima
-    alike = (kind[:, None] == kind) & usable  # [b, b]
-    stands = usable & (alike.to(torch.uint8).argmax(-1) == torch.arange(len(kind), device=kind.device))
-    column = related.to(torch.uint8).argmax(-1)
-    used = logits.new_zeros(logits.shape[1]).scatter_reduce(0, column, stands.to(logits.dtype), "amax") > 0
-    among = torch.where(used, pairs.weight, 0.0)
-    values = log_sum_exp(logits, among) - logits.gather(1, column[:, None])[:, 0]
-    return row_terms(values, stands)
+    column, kind = pairs.shared
+    columns = logits.shape[1]
+    stands = _standing(column, kind, max(columns, len(kind)))
+    used = logits.new_zeros(columns + 1).index_fill(0, torch.where(stands, column, columns), 1.0)[:-1]
+    block = slice(pairs.start, pairs.start + len(logits))
+    own = logits.gather(1, column[block, None].clamp(min=0))[:, 0] if columns else logits.sum(-1)
+    every = torch.where(stands[block], pairs.log_sum_exp(logits, pairs.weight * used), 0.0)
+    return row_terms(every - own, stands[block])

@@ -1,17 +1,17 @@
 """The one module that turns a pair loss into a criterion of embeddings and labels."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from vicinal.core import check_integer, check_matrices, entries, entry
+from vicinal.core import check_integer, check_matrices, entries, entry, gather_rows
 from vicinal.losses.bank import CrossBatchBank
 from vicinal.losses.checks import check_reduction
-from vicinal.losses.gathering import gather_rows
-from vicinal.losses.pairs import Part, reduce_parts
+from vicinal.losses.pairs import PairLoss
+from vicinal.losses.rowwise import block_rows
+from vicinal.losses.streamed import Columns, Stream, checkpointed_loss, coded, equal_codes, others, streamed_loss
 from vicinal.relation import label_distance, other_rows, same_class, shared_labels
 from vicinal.similarity import resolve_similarity
 
@@ -20,11 +20,12 @@ Loss = Callable[..., Tensor]
 
 
 class Rows(NamedTuple):
-    """Things with their labels and ids: ``vectors [n, d]``, ``labels [n, ...]``, ``ids [n]`` or None."""
+    """Things with labels and ids: ``vectors [n, d]``, ``labels [n, ...]``, ``ids [n]`` and ``groups [n]`` or None."""
 
     vectors: Tensor
     labels: Tensor
     ids: Tensor | None
+    groups: Tensor | None = None
 
 
 def resolve_loss(loss: str | Loss) -> tuple[Loss, frozenset[str]]:
@@ -71,8 +72,11 @@ class EmbeddingLoss(nn.Module):
         normalize: scale embeddings to length 1 first, as distance-based losses want it.
         reduction: "mean", "sum", "none" or "mean_nonzero".
         gather: train with the batches of all processes as one, in the order of their ranks: value and gradient are
-            those of one process with the whole batch. Each process needs equally many rows.
-        rows: compute so many rows at a time, and again in the backward pass, so that no matrix of all scores is kept.
+            those of one process with the whole batch.
+        rows: compute so many rows at a time, so that no matrix of all scores is kept; value and gradient are the same,
+            but a gradient can then be taken only once. None: by size, in blocks of about 2^18 scores on a CPU (all
+            rows of a batch of 512) and of 2^24 on an accelerator, where the loss and the miner allow it. Give a number
+            as large as the batch for one block.
         hyper: settings of the loss.
 
     >>> criterion = EmbeddingLoss("supcon", temperature=0.1)
@@ -101,10 +105,10 @@ class EmbeddingLoss(nn.Module):
         self.normalize, self.reduction, self.hyper = normalize, check_reduction(reduction), hyper
         self.gather = gather
         self.rows = rows if rows is None else check_integer("rows", rows)
-        if rows is not None and ("row-separable" not in self.facts or miner is not None):
+        if rows is not None and not self._separable():
             raise ValueError(
                 f"rows: expected None, got {rows!r}: blocks of rows need a loss whose rows do not depend on one "
-                "another, and no miner"
+                "another, and no miner or one that looks at each row alone"
             )
 
     def forward(
@@ -116,6 +120,7 @@ class EmbeddingLoss(nn.Module):
         *,
         ids: Tensor | None = None,
         bank_ids: Tensor | None = None,
+        groups: Tensor | None = None,
     ) -> Tensor:
         """The loss.
 
@@ -127,15 +132,17 @@ class EmbeddingLoss(nn.Module):
             ids: whole numbers ``[b]``: rows of one id are the same thing and no pair. None: each row of the batch is
                 a thing of its own.
             bank_ids: whole numbers ``[N]``, with ``ids``.
+            groups: whole numbers ``[b]``: rows of one group (a patient, a house) are no pair either. Only for columns
+                that are the batch itself.
 
         Returns:
             A number, or ``[b]`` (of all processes with ``gather``) for the reduction "none".
         """
-        queries, columns = self.sides(embeddings, labels, bank, bank_labels, ids=ids, bank_ids=bank_ids)
-        if self.rows is None or self.rows >= len(queries.vectors):
-            value = self.loss(*self.pairs(queries, columns), reduction=self.reduction, **self.hyper)
+        queries, columns = self.sides(embeddings, labels, bank, bank_labels, ids=ids, bank_ids=bank_ids, groups=groups)
+        if "of_pairs" in getattr(self.loss, "__dict__", {}):
+            value = self._in_blocks(queries, columns, distinct=ids is None and groups is None)
         else:
-            value = self._in_blocks(queries, columns, self.rows)
+            value = self.loss(*self.pairs(queries, columns), reduction=self.reduction, **self.hyper)
         if self.bank is not None and self.training and bank is None:
             self.bank.add(queries.vectors, queries.labels, queries.ids)
         return value
@@ -149,12 +156,15 @@ class EmbeddingLoss(nn.Module):
         *,
         ids: Tensor | None = None,
         bank_ids: Tensor | None = None,
+        groups: Tensor | None = None,
     ) -> tuple[Rows, Rows]:
         """Queries and columns of the scores, as :meth:`forward` has them."""
         check_matrices(embeddings, embeddings if bank is None else bank)
         _check_rows("labels", labels, embeddings)
         if (bank is None) != (bank_labels is None):
             raise ValueError("bank_labels: expected with a bank, and only then; ids go by name, ids=...")
+        if groups is not None and (bank is not None or self.bank is not None):
+            raise ValueError("groups: expected none with a bank, whose rows have no groups; give ids instead")
         if bank is not None and bank_labels is not None:
             _check_rows("bank_labels", bank_labels, bank)
             if self.gather:
@@ -169,11 +179,14 @@ class EmbeddingLoss(nn.Module):
         if self.gather:
             embeddings, labels = gather_rows(embeddings), gather_rows(labels)
             ids = ids if ids is None else gather_rows(ids)
+            groups = groups if groups is None else gather_rows(groups)
         if ids is None:
             new = torch.arange(len(embeddings), device=embeddings.device)
             ids = new if self.bank is None else self.bank.new_ids(len(embeddings)).to(embeddings.device)
         _check_rows("ids", ids, embeddings)
-        own = Rows(self._scaled(embeddings), labels, ids)
+        if groups is not None:
+            _check_rows("groups", groups, embeddings)
+        own = Rows(self._scaled(embeddings), labels, ids, groups)
         return own, own if self.bank is None else _joined(own, self.bank)
 
     def pairs(self, queries: Rows, columns: Rows) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -184,6 +197,8 @@ class EmbeddingLoss(nn.Module):
         weight = None
         if queries.ids is not None and columns.ids is not None:
             weight = other_rows(queries.ids, columns.ids)
+        if weight is not None and queries.groups is not None and columns.groups is not None:
+            weight = weight * (queries.groups[:, None] != columns.groups)
         if self.miner is not None:
             weight = self.miner(scores.detach(), relation, weight)
         return scores, relation, weight
@@ -191,22 +206,57 @@ class EmbeddingLoss(nn.Module):
     def _scaled(self, embeddings: Tensor) -> Tensor:
         return nn.functional.normalize(embeddings, dim=-1) if self.normalize else embeddings
 
-    def _in_blocks(self, queries: Rows, columns: Rows, rows: int) -> Tensor:
-        terms = self.loss.__dict__["terms"]
+    def _separable(self) -> bool:
+        """Whether blocks of rows can be computed apart, by what the loss and the miner declare."""
+        if "row-separable" not in self.facts and getattr(self.loss, "across", None) is None:
+            return False
+        if self.miner is None:
+            return True
+        facts = miner_facts(self.miner)
+        return "row-separable" in facts and "random" not in facts
 
-        def block(start: int) -> tuple[Part, ...]:
-            part = slice(start, start + rows)
-            ids = None if queries.ids is None else queries.ids[part]
-            made: tuple[Part, ...] = terms(
-                *self.pairs(Rows(queries.vectors[part], queries.labels[part], ids), columns), **self.hyper
-            )
-            return made
+    def _block_rows(self, queries: Rows, columns: Rows, relation: Tensor) -> int:
+        """Rows of a block; all of them where a gradient of more than embeddings is wanted, or all is compiled."""
+        if self.rows is not None:
+            return self.rows
+        tuned = [*self.similarity.parameters(), *(each for each in self.hyper.values() if isinstance(each, Tensor))]
+        if torch.compiler.is_compiling() or not self._separable() or _tuned([*tuned, relation]):
+            return max(1, len(queries.vectors))
+        twice = getattr(self.loss, "across", None) is not None or not getattr(self.loss, "single", True)
+        return block_rows(len(queries.vectors), len(columns.vectors), queries.vectors.device, twice=twice)
 
-        made = [checkpoint(block, start, use_reentrant=False) for start in range(0, len(queries.vectors), rows)]
-        joined = tuple(
-            Part(*(torch.cat(values) for values in zip(*parts, strict=True))) for parts in zip(*made, strict=True)
-        )
-        return reduce_parts(joined, self.reduction)
+    def _in_blocks(self, queries: Rows, columns: Rows, *, distinct: bool) -> Tensor:
+        of = self._columns(queries, columns, distinct=distinct)
+        size = self._block_rows(queries, columns, of.relation(slice(0, 1)) if self.relation else queries.labels)
+        tuned = [*self.similarity.parameters(), *(each for each in self.hyper.values() if isinstance(each, Tensor))]
+        make = checkpointed_loss if size < len(queries.vectors) and _tuned(tuned) else streamed_loss
+        loss, sides = cast(PairLoss, self.loss), (queries.vectors, columns.vectors)
+        return make(Stream(loss, self.similarity, *sides, of, size, self.reduction, self.hyper))
+
+    def _columns(self, queries: Rows, columns: Rows, *, distinct: bool) -> Columns:
+        """Relation and weight of a block of rows: from codes of labels and ids where these are classes."""
+        b, n, like = len(queries.vectors), len(columns.vectors), queries.vectors
+        like = like.new_zeros((), dtype=torch.promote_types(like.dtype, torch.float32))
+        relate = self.relation or relation_of(queries.labels, self.facts)
+        known = relate is same_class
+        if known and not torch.compiler.is_compiling():
+            own, of_columns = coded(queries.labels, columns.labels)
+            relation = lambda part: equal_codes(own[part], of_columns, like.dtype)  # noqa: E731
+        else:
+            relation = lambda part: relate(queries.labels[part], columns.labels).to(like.dtype)  # noqa: E731
+        weight = None
+        if queries.ids is not None and columns.ids is not None:
+            ids, of_ids = queries.ids, columns.ids
+            groups, of_groups = queries.groups, columns.groups
+
+            def weight(part: slice) -> Tensor:
+                if distinct:
+                    return others(len(range(*part.indices(b))), n, part.start, like)
+                made = other_rows(ids[part], of_ids).to(like.dtype)
+                return made if groups is None or of_groups is None else made * (groups[part, None] != of_groups)
+
+        masks = known and (self.miner is None or bool(miner_facts(self.miner)))  # registered ones keep or drop a pair
+        return Columns(relation, weight, masks, self.miner)
 
     def extra_repr(self) -> str:
         """Settings, for ``repr``."""
@@ -225,6 +275,20 @@ def _joined(own: Rows, bank: CrossBatchBank) -> Rows:
         torch.cat([own.labels, bank.labels[:fill].to(own.labels.dtype)]),
         torch.cat([own.ids, bank.ids[:fill].to(own.ids.dtype)]),
     )
+
+
+def _tuned(values: list[Tensor]) -> bool:
+    return any(value.requires_grad for value in values)
+
+
+def miner_facts(miner: Loss | None) -> frozenset[str]:
+    """What a registered miner, or one with settings (``functools.partial``), declares about itself."""
+    made = getattr(miner, "func", miner)
+    settings = getattr(miner, "keywords", {})
+    if any(isinstance(value, Tensor) for value in settings.values()):
+        return frozenset()
+    found = [known.facts for known in entries("miner") if known.make is made]
+    return found[0] if found else frozenset()
 
 
 def _check_rows(name: str, value: Tensor, embeddings: Tensor) -> None:

@@ -1,13 +1,26 @@
 """Losses against several learned vectors of each class."""
 
+import functools
 import math
 
 import torch
+from torch import Tensor
 
 from vicinal.core import check_between, check_integer
 from vicinal.losses.angles import falling_cosine
 from vicinal.losses.classes import where_related
 from vicinal.losses.pairs import PML, Pairs, Part, cross_entropy, pair_loss
+
+
+def _pooled(scores: Tensor, per_class: int, temperature: float | None) -> Tensor:
+    """The largest or the mean score of each class, ``[b, C]``; reductions over the few columns of a class are slow."""
+    each = [scores[:, nth::per_class] for nth in range(per_class)]
+    if temperature is None:  # the gradient of a maximum takes several times as long as that of a hinge
+        return functools.reduce(lambda one, other: other + (one - other).relu(), each)
+    with torch.no_grad():
+        top = functools.reduce(torch.maximum, each)
+    mass = [((one - top) / temperature).exp() for one in each]
+    return sum(m * one for m, one in zip(mass, each, strict=True)) / sum(mass)  # type: ignore[return-value]
 
 
 def _classes(pairs: Pairs, per_class: int, temperature: float | None) -> Pairs:
@@ -16,6 +29,9 @@ def _classes(pairs: Pairs, per_class: int, temperature: float | None) -> Pairs:
     b, columns = pairs.scores.shape
     if columns % per_class:
         raise ValueError(f"per_class: expected a divisor of the {columns} columns, got {per_class}")
+    if pairs.full:
+        relation = functools.reduce(torch.maximum, [pairs.relation[:, nth::per_class] for nth in range(per_class)])
+        return Pairs(_pooled(pairs.scores, per_class, temperature), relation, None, masks=pairs.masks)
     scores, weight, relation = (
         matrix.reshape(b, -1, per_class) for matrix in (pairs.scores, pairs.weight, pairs.relation)
     )
@@ -25,7 +41,7 @@ def _classes(pairs: Pairs, per_class: int, temperature: float | None) -> Pairs:
     pooled = seen.amax(-1) if temperature is None else ((seen / temperature).softmax(-1) * scores).sum(-1)
     weight, relation = weight.amax(-1), relation.amax(-1)
     pooled = torch.where(some, pooled, 0.0)
-    return Pairs(pooled, relation, weight, pooled)
+    return Pairs(pooled, relation, weight, clean=True, masks=pairs.masks)
 
 
 @pair_loss(
@@ -55,8 +71,8 @@ def subcenter_arcface(pairs: Pairs, *, margin: float = 28.6, scale: float = 64.0
     check_between("margin", margin, 0, 180, closed=True)
     check_between("scale", scale, 0, math.inf)
     classes = _classes(pairs, per_class, None)
-    turned = falling_cosine(classes.scores, math.radians(margin))
-    return cross_entropy(scale * where_related(classes, turned, classes.scores), classes)
+    angle = math.radians(margin)
+    return cross_entropy(scale * where_related(classes, lambda own: falling_cosine(own, angle)), classes)
 
 
 @pair_loss("soft_triple", "row-separable", "proxies", "proxy-groups", paper="arXiv:1909.05235", verified=PML)

@@ -24,6 +24,9 @@ _ARGUMENTS = """scores: ``[b, N]``, higher = more alike.
         reduction: "mean", "sum", "none" (``[b]``) or "mean_nonzero"; see :func:`reduce_parts`."""
 
 
+Spread = Callable[[Tensor], Tensor]
+
+
 class Part(NamedTuple):
     """Terms of a loss, summed for each row; most losses have one part, a few add two.
 
@@ -38,34 +41,116 @@ class Part(NamedTuple):
     nonzero: Tensor
 
 
-class Pairs:
-    """What the terms of a loss are made of.
+Matrix = Tensor | Callable[[slice], Tensor]
 
-    Attributes:
-        scores: ``[b, N]`` in float32 or wider; 0 where the weight is 0.
-        relation: ``[b, N]``.
-        weight: ``[b, N]``.
-        given: the scores as they were given, for what a pair says about others.
+
+def _rows(matrix: Matrix, part: slice) -> Tensor:
+    return matrix[part] if isinstance(matrix, Tensor) else matrix(part)
+
+
+class Pairs:
+    """What the terms of a loss are made of; matrices are made when they are asked for.
+
+    Args:
+        given: ``[b, N]``, scores in float32 or wider.
+        relation: ``[b, N]``, or a function that makes the rows of a slice of it.
+        weight: likewise, or None: all count.
+        clean: all scores are finite, so those of pairs that do not count need not be hidden: times 0 they are 0.
+        masks: relation and weight are known to be 0 or 1 throughout.
     """
 
-    def __init__(self, scores: Tensor, relation: Tensor, weight: Tensor, given: Tensor) -> None:
-        self.scores, self.relation, self.weight, self.given = scores, relation, weight, given
-        self._positive: Tensor | None = None  # made when asked for (functools.cached_property breaks a compiled graph)
-        self._negative: Tensor | None = None
+    def __init__(
+        self, given: Tensor, relation: Matrix, weight: Matrix | None, *, clean: bool = False, masks: bool = False
+    ) -> None:
+        self.given, self._relation, self.masks = given, relation, masks
+        self._weight, self._clean = weight, clean or weight is None
+        self._made: dict[str, Tensor] = {}  # functools.cached_property breaks a compiled graph
+        self.shared: tuple[Tensor, ...] = ()
+        self.start, self.counting = 0, True
+
+    @property
+    def full(self) -> bool:
+        """Whether all pairs count: no weight was given."""
+        return self._weight is None
+
+    def _once(self, name: str, make: Callable[[], Tensor]) -> Tensor:
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
+
+    @property
+    def scores(self) -> Tensor:
+        """``[b, N]``; finite where the weight is 0, whatever the score was."""
+        if self._clean:
+            return self.given
+        return self._once("scores", lambda: self.given.masked_fill(self.weight == 0, 0.0))
+
+    @property
+    def relation(self) -> Tensor:
+        """``[b, N]``, how truly related."""
+        return self._once("relation", lambda: _rows(self._relation, self._all()))
+
+    @property
+    def weight(self) -> Tensor:
+        """``[b, N]``, how much a pair counts."""
+        if self._weight is None:
+            return self._once("weight", lambda: torch.ones_like(self.given))
+        given = self._weight
+        return self._once("weight", lambda: _rows(given, self._all()))
+
+    def _all(self) -> slice:
+        return slice(0, len(self.given))
+
+    def block(self, part: slice) -> "Pairs":
+        """The rows of a slice; relation and weight are made for it alone where functions make them."""
+        weight = None if self._weight is None else _rows(self._weight, part)
+        return Pairs(self.given[part], _rows(self._relation, part), weight, clean=self._clean, masks=self.masks)
 
     @property
     def positive(self) -> Tensor:
         """``[b, N]``, weight times relation: how much a pair counts as related."""
-        if self._positive is None:
-            self._positive = self.weight * self.relation
-        return self._positive
+        if self._weight is None:
+            return self.relation
+        return self._once("positive", lambda: self.weight * self.relation)
 
     @property
     def negative(self) -> Tensor:
         """``[b, N]``, weight times (1 - relation): how much a pair counts as unrelated."""
-        if self._negative is None:
-            self._negative = self.weight - self.positive
-        return self._negative
+        return self._once("negative", lambda: self.weight - self.positive)
+
+    def log_sum_exp(self, logits: Tensor, weight: Tensor) -> Tensor:
+        """:func:`log_sum_exp`, quicker where weights are known to be 0 or 1."""
+        return log_sum_exp(logits, weight, masks=self.masks)
+
+    def log_sum_exp_all(self, logits: Tensor) -> Tensor:
+        """:func:`log_sum_exp` over all that counts."""
+        return log_sum_exp(logits, None if self.full else self.weight, masks=self.masks)
+
+    def related_terms(self, make: Callable[[Tensor, Spread, Spread], Tensor]) -> Part:
+        """Terms of related pairs alone, which are few.
+
+        Args:
+            make: of scores ``[...]`` and two functions that spread values of rows ``[b]`` and of columns ``[N]`` alike,
+                the terms ``[...]``.
+
+        Relations that are not known to be 0 or 1 may have no 0, and a compiled graph has fixed shapes: both go through
+        all pairs.
+        """
+        positive = self.positive
+        if not self.masks or torch.compiler.is_compiling():
+            return self.terms(make(self.scores, lambda values: values[:, None], lambda values: values), positive)
+        place = positive.reshape(-1).nonzero()[:, 0]
+        row = place // max(1, positive.shape[1])
+        column = place - row * positive.shape[1]
+        terms = make(self.scores.reshape(-1)[place], lambda values: values[row], lambda values: values[column])
+        empty = positive.new_zeros(len(positive))
+        number = positive.sum(-1)
+        nonzero = empty.index_add(0, row, (terms.detach() != 0).to(empty.dtype)) if self.counting else number
+        return Part(empty.index_add(0, row, terms), number, nonzero)
+
+    def terms(self, terms: Tensor, weight: Tensor) -> Part:
+        """:func:`pair_terms`, without a count of what is not 0 where nobody asks for it."""
+        return pair_terms(terms, weight, count=self.counting)
 
 
 class PairLoss(Protocol):
@@ -73,6 +158,11 @@ class PairLoss(Protocol):
 
     __name__: str
     terms: Callable[..., tuple[Part, ...]]
+    of_pairs: Callable[..., tuple[Part, ...]]
+    across: Callable[..., tuple[Tensor, ...]] | None
+    single: bool
+    complete: bool
+    chosen: Callable[..., tuple[Tensor, Tensor, tuple[Tensor, ...]]] | None
 
     def __call__(
         self, scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, reduction: str = "mean", **hyper: Any
@@ -81,14 +171,23 @@ class PairLoss(Protocol):
 
 
 def row_products(one: Tensor, other: Tensor) -> Tensor:
-    """Inner products of the rows, ``[b]``, without a matrix of products."""
-    return torch.bmm(one.unsqueeze(1), other.unsqueeze(2))[:, 0, 0]
+    """Inner products of the rows, ``[b]``."""
+    products: Tensor = torch.linalg.vecdot(one, other)
+    return products
 
 
-def pair_terms(terms: Tensor, weight: Tensor) -> Part:
-    """The part of ``terms [b, K]`` that count with ``weight [b, K]``."""
-    nonzero = row_products((terms.detach() != 0).to(weight.dtype), weight)
-    return Part(row_products(terms, weight), weight.sum(-1), nonzero)
+def some(weight: Tensor) -> Tensor:
+    """Boolean ``[b]``: rows with a weight above 0."""
+    if weight.shape[-1] == 0:
+        return weight.sum(-1) > 0
+    return weight.amax(-1) > 0
+
+
+def pair_terms(terms: Tensor, weight: Tensor, *, count: bool = True) -> Part:
+    """The part of ``terms [b, K]`` that count with ``weight [b, K]``; without ``count``, nonzero is not to be read."""
+    number = weight.sum(-1)
+    nonzero = row_products((terms.detach() != 0).to(weight.dtype), weight) if count else number
+    return Part(row_products(terms, weight), number, nonzero)
 
 
 def row_terms(values: Tensor, active: Tensor) -> Part:
@@ -130,62 +229,107 @@ def prepare(scores: Tensor, relation: Tensor, weight: Tensor | None) -> Pairs:
     if relation.shape != scores.shape:
         raise ValueError(f"relation: expected {tuple(scores.shape)} as the scores, got {tuple(relation.shape)}")
     dtype = torch.promote_types(scores.dtype, torch.float32)
-    scores, relation = scores.to(dtype), relation.to(dtype)
-    if weight is None:
-        return Pairs(scores, relation, torch.ones_like(relation), scores)
-    weight = weight.to(dtype)
-    return Pairs(scores.masked_fill(weight == 0, 0.0), relation, weight, scores)
+    return Pairs(scores.to(dtype), relation.to(dtype), None if weight is None else weight.to(dtype))
 
 
-def pair_loss(name: str, *facts: str, paper: str, verified: str) -> Callable[[Callable[..., Any]], PairLoss]:
-    """Make and register a pair loss of a function ``(pairs, **hyper) -> Part`` or a tuple of parts."""
+def pair_loss(
+    name: str,
+    *facts: str,
+    paper: str,
+    verified: str,
+    across: Callable[..., tuple[Tensor, ...]] | None = None,
+    complete: bool = False,
+    chosen: Callable[..., tuple[Tensor, Tensor, tuple[Tensor, ...]]] | None = None,
+) -> Callable[[Callable[..., Any]], PairLoss]:
+    """Make and register a pair loss of a function ``(pairs, **hyper) -> Part`` or a tuple of parts.
+
+    Args:
+        name: how users name it.
+        facts: what it declares.
+        paper: where it comes from.
+        verified: against what.
+        across: of a loss whose rows depend on one another, ``(pairs, **hyper) -> tensors [1, ...] or [b, ...]``: what
+            a block of rows adds to ``pairs.shared``, where the tensors of all blocks are joined.
+        complete: the loss needs no more than what is shared.
+        chosen: of a loss that looks at few rows and columns, which (``across`` then looks at no scores): of what is
+            shared and the number of columns, both and what they share among themselves.
+    """
 
     def make(function: Callable[..., Any]) -> PairLoss:
-        def terms(scores: Tensor, relation: Tensor, weight: Tensor | None = None, **hyper: Any) -> tuple[Part, ...]:
-            with torch.autocast(scores.device.type, enabled=False):
-                parts = function(prepare(scores, relation, weight), **hyper)
+        def of_pairs(pairs: Pairs, **hyper: Any) -> tuple[Part, ...]:
+            with torch.autocast(pairs.given.device.type, enabled=False):
+                if across is not None and not pairs.shared:
+                    pairs.shared = across(pairs, **hyper)
+                parts = function(pairs, **hyper)
             return (parts,) if isinstance(parts, Part) else parts
+
+        def terms(scores: Tensor, relation: Tensor, weight: Tensor | None = None, **hyper: Any) -> tuple[Part, ...]:
+            return of_pairs(prepare(scores, relation, weight), **hyper)
 
         @functools.wraps(function)
         def loss(
             scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, reduction: str = "mean", **hyper: Any
         ) -> Tensor:
-            return reduce_parts(terms(scores, relation, weight, **hyper), reduction)
+            check_choice("reduction", reduction, get_args(Reduction))
+            pairs = prepare(scores, relation, weight)
+            pairs.counting = reduction == "mean_nonzero"
+            return reduce_parts(of_pairs(pairs, **hyper), reduction)
 
         given = list(inspect.signature(loss, follow_wrapped=False).parameters.values())[:-1]
         own = list(inspect.signature(function).parameters.values())[1:]
         loss.__doc__ = (function.__doc__ or "").replace("pairs: scores, relation and weight.", _ARGUMENTS)
         loss.__dict__["__signature__"] = inspect.Signature([*given, *own], return_annotation=Tensor)
-        loss.__dict__["terms"] = terms
+        single = inspect.signature(function).return_annotation is Part
+        facts_ = {"across": across, "single": single, "complete": complete, "chosen": chosen}
+        loss.__dict__.update(terms=terms, of_pairs=of_pairs, **facts_)
         return cast(PairLoss, register("pair_loss", name, *facts, paper=paper, verified=verified)(loss))
 
     return make
+
+
+_OUT = 1e30
+"""Taken from a logit that does not count: exp gives 0 beside any that does."""
+
+
+def hidden(weight: Tensor, *, masks: bool) -> Tensor:
+    """What to add to logits: log of the weight, and so little where it is 0 that nothing is left beside any other."""
+    bias = (weight - 1 if masks else weight.sign().sub_(1)).mul_(_OUT)  # a comparison would take longer
+    if not masks:
+        bias += weight.clamp(min=1e-30).log_()  # of 0 it would be slow
+    return bias
+
+
+def log_sum(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Log of the sum of exp of rows, ``[b]``; softmax; and where all was :func:`hidden`, for which the sum is -inf."""
+    share = logits.softmax(-1)
+    total = logits.amax(-1) - share.amax(-1).log()
+    nothing = total < -_OUT / 2
+    return total.masked_fill(nothing, -torch.inf), share, nothing
 
 
 class _LogSumExp(torch.autograd.Function):
     """Keeps one matrix, the softmax, for the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, weight: Tensor) -> Tensor:
-        top = logits.masked_fill(weight == 0, -torch.inf).amax(-1, keepdim=True)
-        top = torch.where(top > -torch.inf, top, 0.0)
-        mass = (logits - top).clamp_(max=0.0).exp_().mul_(weight)  # above the top are only columns of weight 0
-        total = mass.sum(-1, keepdim=True)
-        mass /= torch.where(total > 0, total, 1.0)
-        ctx.save_for_backward(mass)
-        return (total.log() + top)[..., 0]
+    def forward(ctx: Any, logits: Tensor, weight: Tensor | None, masks: bool) -> Tensor:  # noqa: FBT001
+        total, share, nothing = log_sum(logits if weight is None else hidden(weight, masks=masks).add_(logits))
+        ctx.save_for_backward(share, nothing)
+        return total
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None]:
-        (mass,) = ctx.saved_tensors
-        return torch.where(mass > 0, slopes[0][..., None] * mass, 0.0), None
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None]:
+        share, nothing = ctx.saved_tensors
+        return share * slopes[0].masked_fill(nothing, 0.0)[..., None], None, None
 
 
-def log_sum_exp(logits: Tensor, weight: Tensor) -> Tensor:
-    r"""$\log \sum_j w_j e^{x_j}$ over the last dimension; -inf, with gradient 0, where all weights are 0."""
+def log_sum_exp(logits: Tensor, weight: Tensor | None, *, masks: bool = False) -> Tensor:
+    r"""$\log \sum_j w_j e^{x_j}$ over the last dimension; -inf, with gradient 0, where all weights are 0.
+
+    No weight means 1; with ``masks`` weights are known to be 0 or 1. Logits must be finite, also where the weight is 0.
+    """
     if logits.shape[-1] == 0:
         return logits.sum(-1) - torch.inf
-    result: Tensor = _LogSumExp.apply(logits, weight)  # type: ignore[no-untyped-call]
+    result: Tensor = _LogSumExp.apply(logits, weight, masks)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -198,4 +342,4 @@ def cross_entropy(logits: Tensor, pairs: Pairs) -> Part:
     """Softmax cross-entropy of each row against its positives, which share a target of 1; rows without are left out."""
     mass = pairs.positive.sum(-1)
     wanted = row_products(logits, pairs.positive) / torch.where(mass > 0, mass, 1.0)
-    return row_terms(log_sum_exp(logits, pairs.weight) - wanted, mass > 0)
+    return row_terms(pairs.log_sum_exp_all(logits) - wanted, mass > 0)

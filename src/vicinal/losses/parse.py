@@ -1,23 +1,28 @@
 """Losses written as text, ``matching:sigmoid(scale=2,shift=0.7)``; nothing is ever evaluated."""
 
 import ast
+import re
 from typing import Any
 
 from torch import nn
 
 from vicinal.core import check_choice, entries
 from vicinal.links.parse import parse_value, read_expression
+from vicinal.losses.terms import read_loss
+
+_CALL = re.compile(r"\s*([A-Za-z][\w-]*)\s*\((.*)\)\s*", re.DOTALL)
 
 
 def parse(text: str) -> nn.Module:
-    """The loss that ``text`` describes: a registered name, then after a colon what it is made of.
+    """The loss that ``text`` describes: a registered name, then after a colon or in brackets what it is made of.
 
-    The part behind the colon is a link or scaling in the grammar of :func:`vicinal.links.parse`, and settings by
-    name, with commas between them.
+    For a loss of predictions this is a link or scaling in the grammar of :func:`vicinal.links.parse`, and settings by
+    name, with commas between them. For a pair loss these are its settings and those of :class:`EmbeddingLoss`, which
+    is what it becomes. Sums with a loss of embeddings are for estimators; :func:`read_loss` takes them apart.
 
     Raises:
         TypeError: if ``text`` is not a string.
-        ValueError: for an unknown loss, link or setting, naming it.
+        ValueError: for an unknown loss, link or setting, naming it and the nearest.
 
     >>> parse("matching:sigmoid(scale=2,shift=0.7)").link
     Sigmoid(scale=2, shift=0.7)
@@ -28,10 +33,26 @@ def parse(text: str) -> nn.Module:
     )
     >>> parse("softmax:gamma=2").verdict.convex
     'jointly'
+    >>> parse("supcon(temperature=.2, similarity=dot)")
+    EmbeddingLoss(
+      supcon, temperature=0.2, reduction='mean'
+      (similarity): Dot()
+    )
     """
-    if not isinstance(text, str):
-        raise TypeError(f"loss: expected text such as 'matching:exp', got {type(text).__name__}")
+    written = read_loss(text)
+    if written.terms:
+        (*others, term) = written.terms
+        if others or written.main or term.weight != 1:
+            raise ValueError(f"loss: expected one loss without a factor, got {text!r}; take it apart with read_loss")
+        return term.make()
+    return _of_predictions(text)
+
+
+def _of_predictions(text: str) -> nn.Module:
+    brackets = _CALL.fullmatch(text)
     name, _, settings = text.partition(":")
+    if brackets:
+        name, settings = brackets.groups()
     known = {entry.name: entry.make for entry in entries("loss")}
     found = check_choice("loss", name.strip().replace("-", "_").lower(), known)
     call = read_expression(f"loss({settings})", "loss")

@@ -15,6 +15,12 @@ def most_positives(positive: Tensor) -> int:
     return int((positive > 0).sum(-1).max()) if positive.numel() else 0
 
 
+def first_positives(positive: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights and columns ``[b, P]`` of the related columns of each row, packed to the left; weights 0 beyond them."""
+    found = positive.topk(min(max(1, most_positives(positive)), positive.shape[1]), dim=-1)
+    return found.values, found.indices
+
+
 def each_positive(
     terms: Callable[..., tuple[Tensor, ...]],
     scores: Tensor,
@@ -38,7 +44,7 @@ def each_positive(
     """
     if square is not None and scores.shape[0] != scores.shape[1]:
         raise ValueError(f"scores: expected as many rows as columns, the same things, got {tuple(scores.shape)}")
-    weight, column = positive.topk(min(max(1, most_positives(positive)), positive.shape[1]), dim=-1)  # [b, P]
+    weight, column = first_positives(positive)
     own = scores.gather(1, column)
 
     def block(part: slice) -> tuple[Tensor, ...]:

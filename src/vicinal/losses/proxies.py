@@ -1,7 +1,8 @@
 """A pair loss against learned vectors of classes."""
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,10 @@ from torch import Tensor, nn
 from vicinal.core import check_integer, check_matrices
 from vicinal.losses.checks import check_reduction
 from vicinal.losses.embedding import Loss, resolve_loss
+from vicinal.losses.pairs import PairLoss
+from vicinal.losses.rowwise import block_rows
+from vicinal.losses.streamed import Columns, Stream, equal_codes, streamed_loss
+from vicinal.losses.unified import batch_negatives
 from vicinal.similarity import resolve_similarity
 
 
@@ -67,7 +72,6 @@ class ProxyLoss(nn.Module):
         """
         proxies: Tensor = self.proxies
         check_matrices(embeddings, proxies)
-        relation = self._relation(embeddings, labels)
         hyper = dict(self.hyper)
         if "embedding-lengths" in self.facts:
             hyper["lengths"] = self._lengths(embeddings)
@@ -75,25 +79,48 @@ class ProxyLoss(nn.Module):
             hyper["per_class"] = self.per_class
         if self.normalize:
             embeddings, proxies = (nn.functional.normalize(each, dim=-1) for each in (embeddings, proxies))
+        relation = self._relation(embeddings, labels)
+        if "batch-scores" in self.facts:
+            known = relation(slice(0, len(embeddings)))
+            hyper["negatives"] = batch_negatives(self.similarity(embeddings, embeddings), known @ known.T > 0)
         rows, columns = embeddings, proxies
         if "proxy-rows" in self.facts:
-            rows, columns, relation = proxies, embeddings, relation.T
-        return self.loss(self.similarity(rows, columns), relation, reduction=self.reduction, **hyper)
+            rows, columns = proxies, embeddings
+        if "of_pairs" not in getattr(self.loss, "__dict__", {}):
+            every = relation(slice(0, len(rows)))
+            return self.loss(self.similarity(rows, columns), every, reduction=self.reduction, **hyper)
+        of = Columns(relation, None, masks=labels.ndim == 1)
+        size, loss = self._block_rows(rows, columns, hyper), cast(PairLoss, self.loss)
+        return streamed_loss(Stream(loss, self.similarity, rows, columns, of, size, self.reduction, hyper))
 
-    def _relation(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        if labels.shape == (len(embeddings), self.num_classes):
-            relation = labels.to(self.proxies.dtype)
-        elif labels.shape == (len(embeddings),) and not labels.is_floating_point():
-            if not torch.compiler.is_compiling() and bool(((labels < 0) | (labels >= self.num_classes)).any()):
-                raise ValueError(f"labels: expected classes 0 to {self.num_classes - 1}, got {labels.tolist()[:9]}")
-            classes = torch.arange(self.num_classes, device=labels.device)
-            relation = (labels[:, None] == classes).to(self.proxies.dtype)
-        else:
+    def _block_rows(self, rows: Tensor, columns: Tensor, hyper: dict[str, Any]) -> int:
+        """Rows of a block; all of them where settings are tensors, or a similarity is learned."""
+        tuned = any(each.requires_grad for each in self.similarity.parameters())
+        apart = "row-separable" in self.facts or getattr(self.loss, "across", None) is not None
+        if tuned or not apart or torch.compiler.is_compiling() or any(isinstance(v, Tensor) for v in hyper.values()):
+            return max(1, len(rows))
+        return block_rows(len(rows), len(columns), rows.device)
+
+    def _relation(self, embeddings: Tensor, labels: Tensor) -> Callable[[slice], Tensor]:
+        """Rows of the relation: of embeddings with proxies, or of proxies with embeddings where these are the rows."""
+        shape, across = (len(embeddings), self.num_classes), "proxy-rows" in self.facts
+        like = embeddings.new_zeros((), dtype=torch.promote_types(self.proxies.dtype, torch.float32))
+        if labels.shape == shape:
+            given = labels.to(like.dtype).repeat_interleave(self.per_class, dim=1)
+            given = given.T.contiguous() if across else given
+            return lambda part: given[part]
+        if labels.shape != shape[:1] or labels.is_floating_point():
             raise ValueError(
                 f"labels: expected whole numbers [{len(embeddings)}] or [{len(embeddings)}, {self.num_classes}], got "
                 f"{labels.dtype} of shape {tuple(labels.shape)}"
             )
-        return relation.repeat_interleave(self.per_class, dim=1)
+        if not torch.compiler.is_compiling() and bool(((labels < 0) | (labels >= self.num_classes)).any()):
+            raise ValueError(f"labels: expected classes 0 to {self.num_classes - 1}, got {labels.tolist()[:9]}")
+        if across:
+            classes = torch.arange(len(self.proxies), device=labels.device) // self.per_class
+            return lambda part: equal_codes(classes[part].to(like.dtype), labels.to(like.dtype), like.dtype)
+        column = labels[:, None].long() * self.per_class + torch.arange(self.per_class, device=labels.device)
+        return lambda part: like.new_zeros(len(column[part]), len(self.proxies)).scatter_(1, column[part], 1.0)
 
     def _lengths(self, embeddings: Tensor) -> Tensor:
         """``[b, 1]`` lengths of the embeddings, or ``[b, C]`` times those of the proxies where the loss wants both."""

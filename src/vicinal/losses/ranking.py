@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_choice, check_integer, check_number
-from vicinal.losses.pairs import PML, Pairs, Part, pair_loss, pair_terms, row_terms
+from vicinal.losses.pairs import PML, Pairs, Part, pair_loss, row_products, row_terms
 from vicinal.losses.positives import each_positive
 
 _RANKS = ("row-separable", "soft-relation", "score-shift-invariant")
@@ -21,8 +21,21 @@ def _share(scores: Tensor, low: float, high: float, bins: int) -> tuple[Tensor, 
 
 def _histogram(edge: Tensor, share: Tensor, weight: Tensor, bins: int) -> Tensor:
     """``[b, bins + 1]``: each column is shared between the two edges around its score."""
-    empty = weight.new_zeros(len(weight), bins + 1)
-    return empty.scatter_add(1, edge, weight * (1 - share)).scatter_add(1, edge + 1, weight * share)
+    empty = weight.new_zeros(len(weight), bins)
+    upper = empty.scatter_add(1, edge, weight * share)
+    lower = empty.scatter_add(1, edge, weight) - upper
+    return torch.nn.functional.pad(lower, (0, 1)) + torch.nn.functional.pad(upper, (1, 0))
+
+
+def _of_batch(pairs: Pairs, *, bins: int = 100, low: float = -1.0, high: float = 1.0) -> tuple[Tensor]:
+    """Histogram of the related pairs of all rows, ``[1, bins + 1]``."""
+    _check_bins(bins, low, high)
+    if not pairs.masks or torch.compiler.is_compiling():
+        edge, share = _share(pairs.scores, low, high, bins)
+        return (_histogram(edge, share, pairs.positive, bins).sum(0, keepdim=True),)
+    place = pairs.positive.reshape(-1).nonzero()[:, 0]  # few
+    edge, share = _share(pairs.scores.reshape(-1)[place][None], low, high, bins)
+    return (_histogram(edge, share, torch.ones_like(share), bins),)
 
 
 def _check_bins(bins: int, low: float, high: float) -> None:
@@ -51,14 +64,14 @@ def fast_ap(pairs: Pairs, *, bins: int = 10, low: float = -1.0, high: float = 1.
     _check_bins(bins, low, high)
     edge, share = _share(-pairs.scores, -high, -low, bins)  # from the most similar on
     related = _histogram(edge, share, pairs.positive, bins)
-    every = related.cumsum(-1) + _histogram(edge, share, pairs.negative, bins).cumsum(-1)
+    every = _histogram(edge, share, pairs.weight, bins).cumsum(-1)
     some = every > 0
     precision = torch.where(some, related.cumsum(-1) / torch.where(some, every, 1.0), 0.0)
     mass = pairs.positive.sum(-1)
     return row_terms(1 - (related * precision).sum(-1) / torch.where(mass > 0, mass, 1.0), mass > 0)
 
 
-@pair_loss("histogram", "soft-relation", paper="arXiv:1611.00822", verified=PML)
+@pair_loss("histogram", "soft-relation", paper="arXiv:1611.00822", verified=PML, across=_of_batch)
 def histogram(pairs: Pairs, *, bins: int = 100, low: float = -1.0, high: float = 1.0) -> Part:
     r"""Chance that an unrelated pair scores higher than a related one, from histograms of the batch.
 
@@ -75,11 +88,17 @@ def histogram(pairs: Pairs, *, bins: int = 100, low: float = -1.0, high: float =
     """
     _check_bins(bins, low, high)
     edge, share = _share(pairs.scores, low, high, bins)
-    related = _histogram(edge, share, pairs.positive, bins).sum(0)
-    mass = pairs.positive.sum()
+    related = pairs.shared[0].sum(0)
+    mass = related.detach().sum()  # each pair adds 1 in all, whatever its score
     below = (related / torch.where(mass > 0, mass, 1.0)).cumsum(0)  # [bins + 1], share of related pairs up to an edge
-    chance = below[edge] * (1 - share) + below[edge + 1] * share
-    return pair_terms(torch.where(mass > 0, chance, 0.0), pairs.negative)
+    total = _histogram(edge, share, pairs.negative, bins) @ below
+    number = nonzero = pairs.negative.sum(-1)
+    if pairs.counting:
+        seen = below.detach()
+        nonzero = row_products(
+            ((seen[edge] * (1 - share) + seen[edge + 1] * share) != 0).to(total.dtype), pairs.negative
+        )
+    return Part(total, number, nonzero)
 
 
 @pair_loss(

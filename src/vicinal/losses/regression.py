@@ -3,9 +3,11 @@
 import math
 
 import torch
+from torch import Tensor
 
 from vicinal.core import check_between, check_number
-from vicinal.losses.pairs import NUMPY, Pairs, Part, log_sum_exp, pair_loss, pair_terms, row_terms
+from vicinal.losses.pairs import NUMPY, Pairs, Part, pair_loss, row_products, row_terms, some
+from vicinal.losses.sorting import sort_rows
 
 _ROWS = ("row-separable", "number-relation")
 
@@ -28,14 +30,40 @@ def rank_n_contrast(pairs: Pairs, *, temperature: float = 2.0) -> Part:
     """
     check_between("temperature", temperature, 0, math.inf)
     logits = pairs.scores / temperature
-    kept = pairs.weight > 0
+    if not logits.shape[1]:
+        return pairs.terms(logits, pairs.weight)
+    near, order = sort_rows(pairs.relation)  # the farthest first
+    logits, weight = logits.gather(1, order), pairs.weight.gather(1, order)
+    last = _last_of_equals(near)  # ties are contrasted too
+    return pairs.terms(_log_sums(logits, weight, last) - logits, weight)
+
+
+def _last_of_equals(rising: Tensor) -> Tensor | None:
+    """Place of the last value equal to each of a row, ``[b, N]``; None if all differ."""
+    differs = rising[:, 1:] != rising[:, :-1]
+    if not torch.compiler.is_compiling() and bool(differs.all()):
+        return None
+    place = torch.arange(rising.shape[1], device=rising.device)
+    ends = torch.where(torch.nn.functional.pad(differs, (0, 1), value=True), place, rising.shape[1])
+    return ends.flip(-1).cummin(-1).values.flip(-1)
+
+
+def _log_sums(logits: Tensor, weight: Tensor, last: Tensor | None) -> Tensor:
+    r"""$\log \sum_k w_k e^{x_k}$ over the columns up to ``last`` (or each itself); where none counts, any number."""
+    hidden = (weight.sign() - 1) * 1e30
+    shown = logits.detach() + hidden
+    top = shown.amax(-1, keepdim=True)
+    lowest = (logits.detach() - hidden - top).amin(-1)
+    range_ = -60.0 if logits.dtype == torch.float32 else -600.0
+    if not torch.compiler.is_compiling() and bool((lowest > range_).all()):  # no term is lost beside the largest
+        mass = ((logits - top).clamp(max=0.0).exp() * weight).cumsum(-1)
+        mass = mass if last is None else mass.gather(1, last)
+        return mass.clamp(min=torch.finfo(mass.dtype).tiny).log() + top
+    kept = weight > 0
     nothing = torch.finfo(logits.dtype).min / 4
-    weighted = torch.where(kept, logits + torch.where(kept, pairs.weight, 1.0).log(), nothing)
-    near, order = pairs.relation.sort(dim=-1)  # the farthest first
-    upto = weighted.gather(1, order).logcumsumexp(-1)
-    last = torch.searchsorted(near, pairs.relation.contiguous(), right=True) - 1  # ties are contrasted too
-    terms = torch.where(kept, upto.gather(1, last) - logits, 0.0)
-    return pair_terms(terms, pairs.weight)
+    sums = torch.where(kept, logits + torch.where(kept, weight, 1.0).log(), nothing).logcumsumexp(-1)
+    sums = sums if last is None else sums.gather(1, last)
+    return torch.where(kept, sums, logits)
 
 
 @pair_loss("label_contrast", *_ROWS, "score-shift-invariant", paper="arXiv:2106.08808", verified=NUMPY)
@@ -58,13 +86,11 @@ def label_contrast(pairs: Pairs, *, temperature: float = 0.1, bandwidth: float =
     check_between("temperature", temperature, 0, math.inf)
     check_between("bandwidth", bandwidth, 0, math.inf)
     logits = pairs.scores / temperature
-    kept = pairs.weight > 0
-    closeness = torch.where(kept, torch.where(kept, pairs.weight, 1.0).log(), -torch.inf)
-    closeness = closeness - (pairs.relation / bandwidth).square() / 2
-    some = kept.any(-1)
-    target = torch.where(some[:, None], closeness, 0.0).softmax(-1)
-    every = torch.where(some, log_sum_exp(logits, pairs.weight), 0.0)
-    return row_terms(every - (target * logits).sum(-1), some)
+    kept = some(pairs.weight)
+    closeness = (pairs.weight.sign() - 1) * 1e30 + pairs.weight.clamp(min=1e-30).log()
+    target = (closeness - (pairs.relation / bandwidth).square() / 2).softmax(-1)
+    every = torch.where(kept, pairs.log_sum_exp(logits, pairs.weight), 0.0)
+    return row_terms(every - row_products(target, logits), kept)
 
 
 @pair_loss("log_ratio", *_ROWS, paper="arXiv:1904.00667", verified=NUMPY)

@@ -1,11 +1,98 @@
 """Triplets whose margin comes from the distribution of all gaps seen so far."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_between, check_integer
 from vicinal.losses.pairs import PML, PairLoss, Pairs, Part, pair_loss, prepare
-from vicinal.losses.positives import each_positive
+from vicinal.losses.positives import each_positive, first_positives
+from vicinal.losses.rowwise import replaying
+
+
+class _GapHistograms(torch.autograd.Function):
+    """Counts and sums of the gaps of each row by bin, one related column of each row after the other.
+
+    Each gap is shared between the two edges around it; its sum goes to the bin that it lies in. Nothing is kept for
+    the backward pass but the scores: it finds the bins again.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, scores: Tensor, negative: Tensor, column: Tensor, weight: Tensor, span: float, bins: int
+    ) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(scores, negative, column, weight)
+        ctx.span, ctx.bins = span, bins
+        if replaying():
+            return scores.new_zeros(len(scores), bins + 1), scores.new_zeros(len(scores), bins)
+        rise = bins / (2 * span)
+        every, upper = (scores.new_zeros(len(scores), bins) for _ in range(2))
+        for nth in range(column.shape[1]):
+            edge, share = _bin(scores, column[:, nth, None], span, bins)
+            each = weight[:, nth, None]
+            every += each * scores.new_zeros(every.shape).scatter_add_(1, edge, negative)
+            upper += each * scores.new_zeros(every.shape).scatter_add_(1, edge, share.mul_(negative))
+        counts = torch.nn.functional.pad(every - upper, (0, 1)) + torch.nn.functional.pad(upper, (1, 0))
+        number = torch.arange(bins, dtype=scores.dtype, device=scores.device)
+        return counts, (number * every + upper) / rise - span * every
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        scores, negative, column, weight = ctx.saved_tensors
+        of_bin = slopes[0].diff(dim=-1) * (ctx.bins / (2 * ctx.span)) + slopes[1]  # [b, bins]
+        slope = torch.zeros_like(scores)
+        within = bool(scores.amax() - scores.amin() <= ctx.span) if scores.numel() else True
+        for nth in range(column.shape[1]):
+            own = column[:, nth, None]
+            edge, _ = _bin(scores, own, ctx.span, ctx.bins)
+            rise = (of_bin * weight[:, nth, None]).gather(1, edge).mul_(negative)
+            if not within:
+                rise *= (scores - scores.gather(1, own)).abs() <= ctx.span
+            slope += rise
+            slope.scatter_add_(1, own, -rise.sum(-1, keepdim=True))
+        return slope, None, None, None, None, None
+
+
+def _bin(scores: Tensor, own: Tensor, span: float, bins: int) -> tuple[Tensor, Tensor]:
+    """Bin of each gap ``[b, N]`` beside the related column ``own [b, 1]``, and the share of the edge above it."""
+    place = (scores - scores.gather(1, own)).add_(span).mul_(bins / (2 * span)).clamp_(0, bins)
+    edge = place.floor().clamp_(max=bins - 1)
+    return edge.long(), place.sub_(edge)
+
+
+def _in_one_graph(pairs: Pairs, span: float, bins: int) -> tuple[Tensor, Tensor, Tensor]:
+    """As :func:`_of_rows`, all triplets at once: a loop over related columns would need their number."""
+
+    def terms(own: Tensor, scores: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
+        gap = (scores - own).clamp(-span, span)
+        place = (gap + span) * (bins / (2 * span))
+        edge = place.detach().floor().clamp(max=bins - 1)
+        share, edge, weight = place - edge, edge.long(), negative.expand_as(gap)
+        empty = gap.new_zeros(*gap.shape[:-1], bins + 1)
+        counts = empty.scatter_add(-1, edge, weight * (1 - share)).scatter_add(-1, edge + 1, weight * share)
+        sums = empty.scatter_add(-1, edge, weight * gap)[..., :-1]
+        return counts, torch.cat([sums, ((gap != 0) * weight).sum(-1, keepdim=True)], -1)
+
+    weight, counts, sums = each_positive(terms, pairs.scores, pairs.positive, pairs.negative)
+    counts, sums = ((weight[..., None] * each).sum(1) for each in (counts, sums))
+    return counts, sums[:, :-1], sums[:, -1]
+
+
+def _of_rows(pairs: Pairs, *, span: float = 2.0, bins: int = 10, **_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each row the counts of its gaps by edge ``[b, bins + 1]``, their sums by bin, and how many are not 0."""
+    check_between("span", span, 0, float("inf"))
+    check_integer("bins", bins, 2)
+    if torch.compiler.is_compiling():
+        return _in_one_graph(pairs, span, bins)
+    weight, column = first_positives(pairs.positive)
+    counts, gaps = _GapHistograms.apply(pairs.scores, pairs.negative, column, weight, span, bins)  # type: ignore[no-untyped-call]
+    nonzero = counts.detach().sum(-1)
+    if pairs.counting and column.shape[1]:
+        own = pairs.scores.gather(1, column)
+        same = [((pairs.scores == each[:, None]) * pairs.negative).sum(-1) for each in own.unbind(1)]
+        nonzero = nonzero - (weight * torch.stack(same, 1)).sum(1)
+    return counts, gaps, nonzero
 
 
 @pair_loss(
@@ -14,6 +101,8 @@ from vicinal.losses.positives import each_positive
     "soft-relation",
     paper="Zhang and Rusinkiewicz, ICCV 2019",
     verified=PML,
+    across=_of_rows,
+    complete=True,
 )
 def dynamic_soft_margin(
     pairs: Pairs, *, span: float = 2.0, bins: int = 10, history: Tensor | None = None, momentum: float = 0.01
@@ -34,14 +123,9 @@ def dynamic_soft_margin(
     >>> dynamic_soft_margin(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
     tensor(-0.5000)
     """
-    check_between("span", span, 0, float("inf"))
-    check_integer("bins", bins, 2)
     check_between("momentum", momentum, 0, 1, closed=True)
-    weight, counts, sums = _histograms(pairs, span, bins)
-    nonzero = (weight * sums[..., -1]).sum(1)
-    own = (weight[..., None] * counts).sum(1)  # [b, bins + 1]
-    gaps = (weight[..., None] * sums[..., :-1]).sum(1)  # [b, bins + 1], sum of the gaps of each bin
-    batch = own.sum(0)
+    counts, gaps, nonzero = pairs.shared
+    batch = counts.sum(0)
     mass = batch.sum()
     batch = batch / torch.where(mass > 0, mass, 1.0)
     if history is not None:
@@ -49,27 +133,7 @@ def dynamic_soft_margin(
             raise ValueError(f"history: expected shape {tuple(batch.shape)}, got {tuple(history.shape)}")
         batch = (1 - momentum) * history.to(batch.dtype) + momentum * batch
         batch = batch / torch.where(mass > 0, batch.sum(), 1.0)
-    return Part((gaps * batch.cumsum(0)).sum(-1), own.detach().sum(-1), nonzero)
-
-
-def _histograms(pairs: Pairs, span: float, bins: int) -> tuple[Tensor, Tensor, Tensor]:
-    """For each related column its weight ``[b, P]``, counts and sums of its gaps by bin ``[b, P, bins + 1]``.
-
-    The sums have one more entry, the weight of the gaps that are not 0.
-    """
-
-    def terms(own: Tensor, scores: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
-        gap = (scores - own).clamp(-span, span)
-        place = (gap + span) * (bins / (2 * span))
-        edge = place.detach().floor().clamp(max=bins - 1)
-        share, edge = place - edge, edge.long()
-        weight = negative.expand_as(gap)
-        empty = gap.new_zeros(*gap.shape[:-1], bins + 1)
-        counts = empty.scatter_add(-1, edge, weight * (1 - share)).scatter_add(-1, edge + 1, weight * share)
-        sums = empty.scatter_add(-1, edge, weight * gap)
-        return counts, torch.cat([sums, torch.where(gap != 0, weight, 0.0).sum(-1, keepdim=True)], -1)
-
-    return each_positive(terms, pairs.scores, pairs.positive, pairs.negative)
+    return Part((gaps * batch.cumsum(0)[:-1]).sum(-1), counts.detach().sum(-1), nonzero)
 
 
 class DynamicSoftMargin(nn.Module):
@@ -108,8 +172,7 @@ class DynamicSoftMargin(nn.Module):
     @torch.no_grad()
     def _update(self, scores: Tensor, relation: Tensor, weight: Tensor | None) -> None:
         pairs = prepare(scores, relation, weight)
-        of_column, counts, _ = _histograms(pairs, self.span, self.bins)
-        batch: Tensor = (of_column[..., None] * counts).sum((0, 1))
+        batch = _of_rows(pairs, span=self.span, bins=self.bins)[0].sum(0)
         mass = batch.sum()
         if mass > 0:
             share = self.momentum if int(self.batches) else 1.0

@@ -3,6 +3,28 @@
 import torch
 from torch import Tensor
 
+_LOW = 0x7FFFFFFF
+
+
+def sort_rows(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Values of each row from the lowest on, and where they stood; equal ones in the order of their columns.
+
+    On a CPU, float32 is sorted as whole numbers that carry their place, by numpy: an order of magnitude quicker.
+
+    >>> sort_rows(torch.tensor([[0.5, -1.0, 0.25]]))
+    (tensor([[-1.0000,  0.2500,  0.5000]]), tensor([[1, 2, 0]]))
+    """
+    values = values.detach()
+    if values.dtype != torch.float32 or values.device.type != "cpu" or torch.compiler.is_compiling():
+        found = values.sort(dim=-1, stable=True)
+        return found.values, found.indices
+    bits = values.contiguous().view(torch.int32)
+    rising = (bits ^ ((bits >> 31) & _LOW)).long()  # negative floats fall as their bits rise
+    keys = rising.mul_(1 << 32).add_(torch.arange(values.shape[-1]))
+    keys.numpy().sort(axis=-1)
+    order = keys & 0xFFFFFFFF
+    return values.gather(-1, order), order
+
 
 def above(scores: Tensor, weight: Tensor, thresholds: Tensor, *, equal: bool = False) -> tuple[Tensor, Tensor]:
     r"""For each threshold t of a row: $\sum_{s_j > t} w_j$ and $\sum_{s_j > t} w_j s_j$.
@@ -20,8 +42,8 @@ def above(scores: Tensor, weight: Tensor, thresholds: Tensor, *, equal: bool = F
     >>> above(torch.tensor([[1.0, 3.0, 2.0]]), torch.ones(1, 3), torch.tensor([[1.0, 2.5]]))
     (tensor([[2., 1.]]), tensor([[5., 3.]]))
     """
-    falling, order = scores.detach().sort(dim=-1, descending=True)
-    place = torch.searchsorted(-falling, -thresholds.detach(), right=equal)  # how many columns lie above
+    rising, order = sort_rows(-scores)
+    place = torch.searchsorted(rising, -thresholds.detach(), right=equal)  # how many columns lie above
     sorted_weight = weight.gather(1, order)
     mass = _prefix(sorted_weight)
     total = _prefix(sorted_weight * scores.gather(1, order))

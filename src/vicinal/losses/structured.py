@@ -7,10 +7,28 @@ from torch import Tensor
 
 from vicinal.core import check_between, check_number
 from vicinal.losses.angles import shifted_cosine
-from vicinal.losses.pairs import PML, Pairs, Part, log_sum_exp, pair_loss, pair_terms, row_terms, softplus
+from vicinal.losses.pairs import PML, Pairs, Part, Spread, log_sum_exp, pair_loss, row_terms, softplus, some
 
 
-@pair_loss("lifted_structure", "soft-relation", "score-shift-invariant", paper="arXiv:1511.06452", verified=PML)
+def _of_columns(pairs: Pairs, **_: float) -> tuple[Tensor]:
+    """Log-sum over the unrelated rows of each column, ``[1, N]``."""
+    return (pairs.log_sum_exp(pairs.scores.T, pairs.negative.T)[None],)
+
+
+def _joined(sums: Tensor) -> Tensor:
+    """Log-sums of all blocks from those of each, ``[blocks, N]``."""
+    some = sums > -torch.inf
+    return log_sum_exp(torch.where(some, sums, 0.0).T, some.T.to(sums.dtype), masks=True) if len(sums) > 1 else sums[0]
+
+
+@pair_loss(
+    "lifted_structure",
+    "soft-relation",
+    "score-shift-invariant",
+    paper="arXiv:1511.06452",
+    verified=PML,
+    across=_of_columns,
+)
 def lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> Part:
     r"""Each related pair above all unrelated ones of both its ends, softly.
 
@@ -27,14 +45,18 @@ def lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> Part:
     tensor(1.4334)
     """
     check_number("margin", margin)
-    of_row = log_sum_exp(pairs.scores, pairs.negative)  # [b]
-    of_column = log_sum_exp(pairs.scores.T, pairs.negative.T)  # [N]
-    some = (of_row[:, None] > -torch.inf) | (of_column > -torch.inf)
-    against = torch.logaddexp(  # of two -inf it would be -inf with a gradient that is not finite
-        torch.where(some, of_row[:, None], 0.0), torch.where(some, of_column, 0.0)
-    )
-    terms = torch.where(some, (against - pairs.scores + margin).relu().square() / 2, 0.0)
-    return pair_terms(terms, pairs.positive)
+    of_row = pairs.log_sum_exp(pairs.scores, pairs.negative)  # [b]
+    of_column = _joined(pairs.shared[0])  # [N]
+
+    def terms(own: Tensor, by_row: Spread, by_column: Spread) -> Tensor:
+        one, other = by_row(of_row), by_column(of_column)
+        some = (one > -torch.inf) | (other > -torch.inf)
+        against = torch.logaddexp(  # of two -inf it would be -inf with a gradient that is not finite
+            torch.where(some, one, 0.0), torch.where(some, other, 0.0)
+        )
+        return torch.where(some, (against - own + margin).relu().square() / 2, 0.0)
+
+    return pairs.related_terms(terms)
 
 
 @pair_loss("generalized_lifted_structure", "row-separable", "soft-relation", paper="arXiv:1703.07737", verified=PML)
@@ -51,9 +73,9 @@ def generalized_lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> Part:
     tensor(0.5000)
     """
     check_number("margin", margin)
-    related = _or_zero(log_sum_exp(-pairs.scores, pairs.positive))
-    unrelated = torch.where((pairs.negative > 0).any(-1), log_sum_exp(pairs.scores, pairs.negative) + margin, 0.0)
-    return row_terms((related + unrelated).relu(), (pairs.weight > 0).any(-1))
+    related = _or_zero(pairs.log_sum_exp(-pairs.scores, pairs.positive))
+    unrelated = torch.where(some(pairs.negative), pairs.log_sum_exp(pairs.scores, pairs.negative) + margin, 0.0)
+    return row_terms((related + unrelated).relu(), some(pairs.weight))
 
 
 def _or_zero(values: Tensor) -> Tensor:
@@ -79,9 +101,9 @@ def multi_similarity(pairs: Pairs, *, alpha: float = 2.0, beta: float = 50.0, ba
     check_between("beta", beta, 0, math.inf)
     check_number("base", base)
     gap = pairs.scores - base
-    related = softplus(log_sum_exp(-alpha * gap, pairs.positive)) / alpha
-    unrelated = softplus(log_sum_exp(beta * gap, pairs.negative)) / beta
-    return row_terms(related + unrelated, (pairs.weight > 0).any(-1))
+    related = softplus(pairs.log_sum_exp(-alpha * gap, pairs.positive)) / alpha
+    unrelated = softplus(pairs.log_sum_exp(beta * gap, pairs.negative)) / beta
+    return row_terms(related + unrelated, some(pairs.weight))
 
 
 @pair_loss("circle", "row-separable", "soft-relation", "stopped-gradient", paper="arXiv:2002.10857", verified=PML)
@@ -103,9 +125,9 @@ def circle(pairs: Pairs, *, margin: float = 0.4, scale: float = 80.0) -> Part:
     check_between("margin", margin, 0, 1, closed=True)
     check_between("scale", scale, 0, math.inf)
     s = pairs.scores
-    above = log_sum_exp(scale * (s.detach() + margin).relu() * (s - margin), pairs.negative)
-    below = log_sum_exp(-scale * (1 + margin - s.detach()).relu() * (s - 1 + margin), pairs.positive)
-    both = (pairs.negative > 0).any(-1) & (pairs.positive > 0).any(-1)
+    above = pairs.log_sum_exp(scale * (s.detach() + margin).relu() * (s - margin), pairs.negative)
+    below = pairs.log_sum_exp(-scale * (1 + margin - s.detach()).relu() * (s - 1 + margin), pairs.positive)
+    both = some(pairs.negative) & some(pairs.positive)
     return row_terms(softplus(torch.where(both, above, 0.0) + torch.where(both, below, 0.0)), both)
 
 
@@ -127,6 +149,6 @@ def tuplet_margin(pairs: Pairs, *, margin: float = 5.73, scale: float = 64.0) ->
     """
     check_between("margin", margin, 0, 90, closed=True)
     check_between("scale", scale, 0, math.inf)
-    against = log_sum_exp(scale * pairs.scores, pairs.negative)
-    slack = shifted_cosine(pairs.scores, -math.radians(margin))
-    return pair_terms(softplus(against[:, None] - scale * slack), pairs.positive)
+    against = pairs.log_sum_exp(scale * pairs.scores, pairs.negative)
+    slack = -math.radians(margin)
+    return pairs.related_terms(lambda own, of_row, _: softplus(of_row(against) - scale * shifted_cosine(own, slack)))

@@ -1,14 +1,15 @@
 """Losses of a row, a related and an unrelated column."""
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_choice
-from vicinal.losses.pairs import PML, Pairs, Part, log_sum_exp, pair_loss, pair_terms, softplus
-from vicinal.losses.positives import each_positive, most_positives
+from vicinal.losses.pairs import PML, Pairs, Part, hidden, log_sum, pair_loss, softplus
+from vicinal.losses.positives import each_positive, first_positives, most_positives
+from vicinal.losses.rowwise import block_rows, parts
 from vicinal.losses.sorting import above
 
 _FEW = 12
@@ -101,7 +102,44 @@ def _batch_hard(pairs: Pairs, margin: float, *, smooth: bool) -> Part:
     worst = torch.where(related, s, torch.inf).argmin(-1, keepdim=True)
     nearest = torch.where(unrelated, s, -torch.inf).argmax(-1, keepdim=True)
     gap = margin + pairs.scores.gather(1, nearest) - pairs.scores.gather(1, worst)
-    return pair_terms(softplus(gap) if smooth else gap.relu(), both[:, None].to(gap.dtype))
+    return pairs.terms(softplus(gap) if smooth else gap.relu(), both[:, None].to(gap.dtype))
+
+
+class _Corners(torch.autograd.Function):
+    """Log-sums over the unrelated columns n of row i of a(s_in + s_pn), for its related columns p, and s_ip.
+
+    Goes through blocks of rows and keeps the scores alone; the backward pass makes the softmax of each block again.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, pairs: Pairs, column: Tensor, factor: float) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(scores, column)
+        ctx.pairs, ctx.factor = pairs, factor
+        total = scores.new_full(column.shape, -torch.inf)
+        for part in parts(len(scores), block_rows(len(scores), len(scores), scores.device)):
+            bias = hidden(pairs.block(part).negative, masks=pairs.masks)
+            for nth in range(column.shape[1]):
+                total[part, nth] = log_sum(_corner(scores, part, column[part, nth], bias, factor))[0]
+        return total, scores.gather(1, column)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        scores, column = ctx.saved_tensors
+        slope = torch.zeros_like(scores)
+        for part in parts(len(scores), block_rows(len(scores), len(scores), scores.device)):
+            bias = hidden(ctx.pairs.block(part).negative, masks=ctx.pairs.masks)
+            for nth in range(column.shape[1]):
+                other = column[part, nth]
+                _, share, nothing = log_sum(_corner(scores, part, other, bias, ctx.factor))
+                share *= (ctx.factor * slopes[0][part, nth].masked_fill(nothing, 0.0))[:, None]
+                slope[part] += share
+                slope.index_add_(0, other, share)
+        slope.scatter_add_(1, column, slopes[1])
+        return slope, None, None, None
+
+
+def _corner(scores: Tensor, part: slice, other: Tensor, bias: Tensor, factor: float) -> Tensor:
+    return (scores[part] + scores[other]).mul_(factor).add_(bias)
 
 
 @pair_loss("angular", "square", "cosine-scores", "soft-relation", paper="arXiv:1708.01682", verified=PML)
@@ -122,10 +160,35 @@ def angular(pairs: Pairs, *, alpha: float = 40.0) -> Part:
     """
     slope = math.tan(math.radians(check_between("alpha", alpha, 0, 90))) ** 2
 
+    if pairs.given.shape[0] != pairs.given.shape[1]:
+        raise ValueError(f"scores: expected as many rows as columns, the same things, got {tuple(pairs.given.shape)}")
+    if torch.compiler.is_compiling():
+        return _angular_in_one_graph(pairs, slope)
+    weight, column = _related_columns(pairs)
+    against, own = _Corners.apply(pairs.given, pairs, column, 4 * slope)  # type: ignore[no-untyped-call]
+    value = softplus(against - 2 * (1 + slope) * own)
+    return pairs.terms(value, weight)
+
+
+def _angular_in_one_graph(pairs: Pairs, slope: float) -> Part:
+    """All triangles at once: a loop over related columns would need their number."""
+
     def terms(own: Tensor, scores: Tensor, negative: Tensor, of_positives: Tensor) -> tuple[Tensor, Tensor]:
         both = scores + of_positives
-        value = softplus(log_sum_exp(4 * slope * both, negative.expand_as(both)) - 2 * (1 + slope) * own[..., 0])
+        value = softplus(pairs.log_sum_exp(4 * slope * both, negative.expand_as(both)) - 2 * (1 + slope) * own[..., 0])
         return value, torch.ones_like(value)
 
-    weight, value, _ = each_positive(terms, pairs.scores, pairs.positive, pairs.negative, square=pairs.given)
-    return pair_terms(value, weight)
+    weight, value, _ = each_positive(terms, pairs.given, pairs.positive, pairs.negative, square=pairs.given)
+    return pairs.terms(value, weight)
+
+
+def _related_columns(pairs: Pairs) -> tuple[Tensor, Tensor]:
+    """As :func:`first_positives`, from blocks of rows, so that nothing is made of all pairs."""
+    scores = pairs.given
+    found = [
+        first_positives(pairs.block(part).positive)
+        for part in parts(len(scores), block_rows(len(scores), len(scores), scores.device))
+    ]
+    most = max(weight.shape[1] for weight, _ in found)
+    padded = [torch.nn.functional.pad(each, (0, most - each.shape[1])) for pair in found for each in pair]
+    return torch.cat(padded[::2]), torch.cat(padded[1::2])

@@ -1,0 +1,104 @@
+"""``vicinal losses``: which losses, miners and samplers there are, and a sheet of one."""
+
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from vicinal.cli import options as o
+from vicinal.cli.app import app
+from vicinal.cli.output import out as output
+from vicinal.cli.output import print_json, print_rows
+
+if TYPE_CHECKING:
+    from vicinal.report import MethodSheet
+
+losses = typer.Typer(
+    help="Losses, miners and samplers: what labels they take, their settings and papers.",
+    invoke_without_command=True,
+    epilog="Examples: vicinal losses --labels numbers  |  vicinal losses --kind miners  |  vicinal losses show supcon",
+)
+app.add_typer(losses, name="losses")
+
+_HEADINGS = ["name", "family", "labels", "settings", "paper"]
+_SHOWN = ("pairs", "proxies", "predictions")
+Kind: TypeAlias = Annotated[
+    str, typer.Option(help="losses (of pairs, proxies and predictions), one of these three, miners, samplers, or all.")
+]
+Labels: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Only what takes labels of this form: classes, several, graded, numbers, groups, scores, none."),
+]
+
+
+@losses.callback()
+def listing(context: typer.Context, *, kind: Kind = "losses", labels: Labels = None, as_json: o.AsJson = False) -> None:
+    """List losses (also miners and samplers): name, family, labels that they take, settings with defaults, paper."""
+    if context.invoked_subcommand is not None:
+        return
+    from vicinal.core import check_choice
+    from vicinal.report import LABELS, METHOD_KINDS, method_sheets
+
+    if labels is not None:
+        check_choice("--labels", labels, LABELS)
+    found = [sheet for one in _kinds(kind) for sheet in method_sheets(one) if labels is None or labels in sheet.labels]
+    if as_json:
+        print_json([sheet.as_json() for sheet in found])
+        return
+    for one in _kinds(kind):
+        rows = [[s.name, s.family, ", ".join(s.labels), s.defaults, s.paper] for s in found if s.kind == one]
+        if rows:
+            print_rows(METHOD_KINDS[one], _HEADINGS, rows, numbers=False, names=True)
+    if not found:
+        output.print(f"none takes {labels}: {LABELS[labels or 'none']}", markup=False)
+    if kind == "losses":
+        output.print("vicinal losses show NAME tells more; --kind miners and --kind samplers list those", markup=False)
+
+
+def _kinds(kind: str) -> tuple[str, ...]:
+    """The kinds of methods that an option names."""
+    from vicinal.core import check_choice
+    from vicinal.report import METHOD_KINDS
+
+    check_choice("--kind", kind, ("losses", *METHOD_KINDS, "all"))
+    return {"losses": _SHOWN, "all": tuple(METHOD_KINDS)}.get(kind, (kind,))
+
+
+@losses.command(epilog="Example: vicinal losses show supcon")
+def show(
+    name: Annotated[str, typer.Argument(help="A loss, miner or sampler.")],
+    *,
+    kind: Kind = "all",
+    as_json: o.AsJson = False,
+) -> None:
+    """Tell about one: formula, settings with defaults and ranges, labels, paper, how it was verified, how to use it."""
+    from vicinal.report import find_sheets
+
+    found = find_sheets(name, _kinds(kind))
+    if as_json:
+        print_json([sheet.as_json() for sheet in found])
+        return
+    for sheet in found:
+        _print_sheet(sheet)
+
+
+def _print_sheet(sheet: "MethodSheet") -> None:
+    from vicinal.report import LABELS
+
+    output.print(f"\n[bold]{sheet.name}[/bold] ({sheet.kind}: {sheet.family})")
+    for paragraph in (sheet.summary, sheet.formula, *sheet.more):
+        if paragraph:
+            output.print(f"\n  {paragraph}", markup=False)
+    if sheet.settings:
+        output.print()
+        print_rows(
+            "Settings", ["name", "default", "meaning and range"], [list(s) for s in sheet.settings], numbers=False
+        )
+    labels = "; ".join(f"{label} ({LABELS[label]})" for label in sheet.labels)
+    output.print(f"labels    {labels}", markup=False)
+    output.print(f"paper     {sheet.paper or '-'}", markup=False)
+    output.print(f"verified  against {sheet.verified}" if sheet.verified else "verified  -", markup=False)
+    output.print("\nuse", style="bold")
+    for line in sheet.python.splitlines():
+        output.print(f"    {line}" if line else "", markup=False)
+    if sheet.command:
+        output.print(f"\n    {sheet.command}", markup=False)

@@ -1,0 +1,196 @@
+"""Losses of few-shot learning: scores against the prototypes of classes, and of the nearest other rows."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from vicinal.core import check_between, check_choice, check_integer, check_matrices, check_number
+from vicinal.losses.pairs import NUMPY, Pairs, Part, pair_loss, pair_terms, row_terms
+from vicinal.relation import other_rows, same_class
+from vicinal.similarity import NegativeSquaredL2
+
+PAPER = "arXiv:2305.09062"
+
+
+@pair_loss("proto_triplet", "row-separable", "score-shift-invariant", paper=PAPER, verified=NUMPY)
+def proto_triplet(pairs: Pairs, *, margin: float = 1.0, wrong: Literal["nearest", "all"] = "nearest") -> Part:
+    r"""The prototype of a row's own class above the nearest other prototype by a margin.
+
+    $[s_{i-} - s_{iy} + m]_+$ for each related column y, where $s_{i-}$ is the highest unrelated score of the row.
+
+    The columns are prototypes, so of scores $-\|z_i - c_k\|^2$ this is the triplet loss of a query with its own and
+    the nearest wrong prototype: ``EmbeddingLoss("proto_triplet", similarity="squared_l2")(queries, labels,
+    class_means(support, support_labels), torch.arange(C))``.
+
+    Args:
+        pairs: scores, relation and weight.
+        margin: m >= 0, in units of score.
+        wrong: "nearest", or "all": the mean over all wrong prototypes of a term with each.
+
+    >>> proto_triplet(torch.tensor([[-1.0, -1.5, -9.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
+    tensor(0.5000)
+    """
+    check_between("margin", margin, 0, float("inf"), closed=True)
+    check_choice("wrong", wrong, ("nearest", "all"))
+    unrelated = pairs.negative > 0
+    some = unrelated.any(-1, keepdim=True)
+    counted = torch.where(some, pairs.positive, 0.0)
+    if wrong == "nearest":
+        if pairs.scores.shape[1] == 0:
+            return pair_terms(pairs.scores, counted)
+        hardest = torch.where(unrelated, pairs.scores, -torch.inf).amax(-1, keepdim=True)
+        hardest = torch.where(some, hardest, 0.0)
+        return pair_terms((hardest - pairs.scores + margin).relu(), counted)
+    return pair_terms(_mean_gaps(pairs.scores, pairs.negative, margin), counted)
+
+
+def _mean_gaps(scores: Tensor, negative: Tensor, margin: float) -> Tensor:
+    """Mean over unrelated columns n of [s_n - s_j + m]_+ for each column j, ``[b, N]``, by sorting each row.
+
+    Of the unrelated scores those above s_j - m count: their sum and their number are sums of the end of the row.
+    """
+    ordered, order = scores.sort(dim=-1)
+    share = negative / negative.sum(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).tiny)
+    sorted_share = share.gather(-1, order)
+    first = torch.searchsorted(ordered.detach(), (scores - margin).detach().contiguous(), right=True)
+    sums = []
+    for values in (sorted_share, sorted_share * ordered):
+        ends = values.flip(-1).cumsum(-1).flip(-1)  # [b, N], of the columns from each on
+        sums.append(torch.cat([ends, torch.zeros_like(ends[:, :1])], -1).gather(-1, first))
+    mass, total = sums
+    return total - mass * (scores - margin)
+
+
+@pair_loss("icnn", "row-separable", paper=PAPER, verified=NUMPY)
+def icnn(
+    pairs: Pairs,
+    *,
+    k: int = 5,
+    ratio_power: float = 1.0,
+    spread_power: float = 1.0,
+    share_power: float = 1.0,
+    best: float = 0.0,
+) -> Part:
+    r"""Inter and intra class nearest neighbors: the nearest columns related, near and evenly far.
+
+    $1 - \lambda_i^a\, \omega_i^b\, \gamma_i^c$ over the k nearest columns of each row, with distances
+    $D = s_{best} - s$.
+
+    $\lambda = \bar D_O / (\bar D_O + \bar D_S)$ compares the mean distances of the other classes and of the same one,
+    $\omega = 1 - 4 \mathrm{Var}(D) / D_{max}^2$ is 1 for neighbors at equal distances, with the largest distance of the
+    row as its unit, and $\gamma$ is the share of the same class, a step function of the scores that passes no
+    gradient. This is our reading: the paper's factors are known (a ratio of distances, a variance, a share, each with a
+    power), its normalization is not.
+
+    A row whose nearest columns are all of its class has $\lambda = 1$, and a row without such a column
+    $\lambda = 0$; of distances that are all 0 it is 1/2 and $\omega = 1$. Columns tied with the k-th are neighbors
+    too, and a row with fewer columns has them all.
+
+    Args:
+        pairs: scores, relation and weight.
+        k: neighbors of a row, >= 1.
+        ratio_power: a >= 0.
+        spread_power: b >= 0.
+        share_power: c >= 0.
+        best: the score of two equal things: 0 of negative distances, 1 of cosines.
+
+    >>> icnn(torch.tensor([[-1.0, -3.0, -9.0]]), torch.tensor([[1.0, 0.0, 0.0]]), k=2)
+    tensor(0.6435)
+    """
+    check_integer("k", k)
+    check_number("best", best)
+    powers = {"ratio_power": ratio_power, "spread_power": spread_power, "share_power": share_power}
+    for name, power in powers.items():
+        check_between(name, power, 0, float("inf"), closed=True)
+    distance = (best - pairs.scores).clamp(min=0)
+    kept = pairs.weight > 0
+    near = pairs.weight * _nearest(pairs.scores, kept, k)
+    same, other = near * pairs.relation, near - near * pairs.relation
+    mass, of_same, of_other = near.sum(-1), same.sum(-1), other.sum(-1)
+    to_same, to_other = _ratio((same * distance).sum(-1), of_same), _ratio((other * distance).sum(-1), of_other)
+    both = to_same + to_other
+    ratio = torch.where(both > 0, to_other / torch.where(both > 0, both, 1.0), 0.5)
+    ratio = torch.where(of_other > 0, torch.where(of_same > 0, ratio, 0.0), torch.where(of_same > 0, 1.0, ratio))
+    spread = _evenness(distance, kept, near, mass)
+    share = _ratio(of_same, mass).detach()
+    value = 1 - _power(ratio, ratio_power) * _power(spread, spread_power) * _power(share, share_power)
+    return row_terms(value, mass > 0)
+
+
+def _ratio(total: Tensor, mass: Tensor) -> Tensor:
+    return total / torch.where(mass > 0, mass, 1.0)
+
+
+def _power(base: Tensor, exponent: float) -> Tensor:
+    """``base ** exponent`` for a base >= 0, with gradient 0 at 0."""
+    if exponent == 1:
+        return base
+    positive = base > 0
+    return torch.where(positive, torch.where(positive, base, 1.0) ** exponent, 0.0**exponent)
+
+
+def _nearest(scores: Tensor, kept: Tensor, k: int) -> Tensor:
+    """Boolean ``[b, N]``: the k highest scores of each row of those kept, and those tied with the k-th."""
+    if scores.shape[1] == 0:
+        return kept
+    ranked = torch.where(kept, scores.detach(), -torch.inf)
+    return kept & (ranked >= ranked.topk(min(k, scores.shape[1]), dim=-1).values[:, -1:])
+
+
+def _evenness(distance: Tensor, kept: Tensor, near: Tensor, mass: Tensor) -> Tensor:
+    """1 - 4 Var / D_max^2 of the distances ``near``, D_max of those ``kept``; no variance is above a quarter of it."""
+    if distance.shape[1] == 0:
+        return mass
+    mean = _ratio((near * distance).sum(-1), mass)
+    variance = _ratio((near * (distance - mean[:, None]).square()).sum(-1), mass)
+    most = torch.where(kept, distance, 0.0).amax(-1).square() / 4
+    return torch.where(most > 0, 1 - variance / torch.where(most > 0, most, 1.0), 1.0).clamp(0.0, 1.0)
+
+
+def icnn_score(
+    embeddings: Tensor,
+    labels: Tensor,
+    *,
+    k: int = 5,
+    ratio_power: float = 1.0,
+    spread_power: float = 1.0,
+    share_power: float = 1.0,
+) -> Tensor:
+    r"""How well classes are apart, $\mathrm{mean}_i\, \lambda_i^a \omega_i^b \gamma_i^c$ in [0, 1]: 1 - :func:`icnn`.
+
+    Distances are squared Euclidean. It is 1 for clusters of more than k equal rows each, and near 1 for
+    clusters that are small and far apart.
+
+    Args:
+        embeddings: ``[n, d]``, floating and finite.
+        labels: whole numbers ``[n]``, of at least two classes.
+        k: neighbors of a row, 1 to n - 1.
+        ratio_power: a >= 0.
+        spread_power: b >= 0.
+        share_power: c >= 0.
+
+    Raises:
+        ValueError: for fewer than two classes, too large a k, or numbers that are not finite.
+
+    >>> icnn_score(torch.tensor([[0.0], [0.0], [9.0], [9.0]]), torch.tensor([0, 0, 1, 1]), k=1)
+    tensor(1.)
+    """
+    check_matrices(embeddings, embeddings)
+    if not bool(embeddings.isfinite().all()):
+        raise ValueError("embeddings: expected finite numbers, got NaN or inf")
+    if len(labels) and bool((labels == labels[0]).all()):
+        raise ValueError("labels: expected at least two classes, got one")
+    if check_integer("k", k) >= len(embeddings):
+        raise ValueError(f"k: expected less than the {len(embeddings)} rows, got {k!r}")
+    ids = torch.arange(len(embeddings), device=embeddings.device)
+    value: Tensor = icnn(
+        NegativeSquaredL2()(embeddings, embeddings),
+        same_class(labels, labels),
+        other_rows(ids, ids),
+        k=k,
+        ratio_power=ratio_power,
+        spread_power=spread_power,
+        share_power=share_power,
+    )
+    return 1 - value

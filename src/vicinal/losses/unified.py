@@ -1,0 +1,90 @@
+"""Softmax against proxies, with the unrelated pairs of the batch as further competitors of every row."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from vicinal.core import check_between
+from vicinal.losses.angles import falling_cosine
+from vicinal.losses.pairs import Pairs, Part, log_sum_exp, pair_loss, row_products, row_terms
+from vicinal.miners import within_whiskers
+from vicinal.miners.whiskers import check_reach
+
+
+@pair_loss(
+    "unpg",
+    "row-separable",
+    "soft-relation",
+    "proxies",
+    "batch-scores",
+    paper="arXiv:2203.11593",
+    verified="values of the paper's code, value and gradient in float64",
+)
+def unpg(
+    pairs: Pairs,
+    *,
+    margin: float = 0.35,
+    scale: float = 64.0,
+    angle: float = 0.0,
+    reach: float = 1.5,
+    negatives: Tensor | None = None,
+) -> Part:
+    r"""Softmax against proxies with a margin, and the unrelated pairs of the batch in every row's denominator.
+
+    Cross-entropy of $\gamma [g(s_{iy}), s_{ic}, S]$, where S are the scores of the unrelated pairs of the batch that
+    lie within the whiskers $q_1 - r(q_3 - q_1)$ to $q_3 + r(q_3 - q_1)$, and $g(s) = \cos(\arccos s + \theta) - m$.
+
+    Negatives of classes and of pairs so take part in one denominator. The pairs beyond the whiskers are too easy to
+    count or likely mislabelled; see the miner :func:`vicinal.miners.whiskers`. All rows share one sum over the pairs,
+    so no matrix is widened. Without pairs it is :func:`cosface`, :func:`arcface` or, without a margin,
+    :func:`normalized_softmax`.
+
+    Args:
+        pairs: scores, relation and weight.
+        margin: m >= 0, in units of score, taken off the related cosine.
+        scale: $\gamma > 0$.
+        angle: $\theta$, degrees from 0 to 180, added to the related angle.
+        reach: r >= 0; 0 keeps the middle half of the pairs, inf all.
+        negatives: scores of pairs, of any shape, each pair once; -inf leaves one out. :class:`ProxyLoss` gives those
+            of the batch.
+
+    >>> unpg(torch.zeros(1, 3), torch.tensor([[1.0, 0.0, 0.0]]), margin=0, negatives=torch.zeros(5))
+    tensor(2.0794)
+    """
+    check_between("margin", margin, 0, math.inf, closed=True)
+    check_between("scale", scale, 0, math.inf)
+    check_between("angle", angle, 0, 180, closed=True)
+    length = check_reach(reach)
+    goal = (falling_cosine(pairs.scores, math.radians(angle)) if angle else pairs.scores) - margin
+    logits = scale * (pairs.scores + pairs.relation * (goal - pairs.scores))
+    mass = pairs.positive.sum(-1)
+    wanted = row_products(logits, pairs.positive) / torch.where(mass > 0, mass, 1.0)
+    every = torch.where(mass > 0, log_sum_exp(logits, pairs.weight), 0.0)
+    if negatives is not None:
+        every = torch.logaddexp(every, _log_sum(negatives.to(logits.dtype), length, scale))
+    return row_terms(every - wanted, mass > 0)
+
+
+def _log_sum(values: Tensor, reach: float, scale: float) -> Tensor:
+    """Log of the sum of e^(scale * value) over the values within the whiskers; -inf if there is none."""
+    flat = values.flatten()
+    if not torch.compiler.is_compiling():
+        flat = flat[flat > -torch.inf]
+    kept = within_whiskers(flat.detach(), flat > -torch.inf, reach)
+    return log_sum_exp(scale * torch.where(kept, flat, 0.0)[None], kept.to(flat.dtype)[None])[0]
+
+
+def batch_negatives(scores: Tensor, related: Tensor) -> Tensor:
+    """The scores of the unrelated pairs of a batch, each once: above the diagonal, -inf elsewhere.
+
+    Args:
+        scores: ``[b, b]``.
+        related: boolean ``[b, b]``.
+
+    >>> batch_negatives(torch.tensor([[1.0, 0.2], [0.2, 1.0]]), torch.eye(2) > 0)
+    tensor([[  -inf, 0.2000],
+            [  -inf,   -inf]])
+    """
+    kept = (~related).triu(diagonal=1)
+    return torch.where(kept, scores, -torch.inf)
