@@ -1,14 +1,19 @@
 """Speed and memory of the NONA head over large banks, against what else can compute the same or part of it.
 
-Every case runs in a process of its own: data are made, one call warms up, then calls are repeated; the median of the
-processor time of one thread is printed, which other work on the machine disturbs least, with its ratio to the bare
-matrix products in cache-sized blocks (one pass; the masked head needs two) and the peak of extra memory.
+Every case runs in a process of its own, where it takes turns with the bare matrix products in blocks of 1,024 rows
+(one pass; a masked head needs two): medians of both, their ratio, and the peak of extra memory are printed. Time is
+that of the processor with one thread, which other work on the machine disturbs least, and that of the wall with more
+(OMP_NUM_THREADS=2). "prepared" is with :class:`vicinal.heads.PreparedBank`, whose making is not in the time, but whose
+products in bfloat16 are; memory is beside the bank and what was prepared of it.
 
-    python benchmarks/neighbor_attention.py --queries 256 --dims 25 128 --rows 10000 100000
+    python benchmarks/neighbor_attention.py            # all sizes, about a quarter of an hour; writes results/
+    python benchmarks/neighbor_attention.py --quick    # 256 queries, to 100,000 rows
+    python benchmarks/neighbor_attention.py --queries 2048 --dims 25 --rows 1000000 --methods top32 faiss32
 """
 
 import argparse
 import contextlib
+import csv
 import ctypes
 import gc
 import importlib.util
@@ -25,21 +30,38 @@ from neighbor_rivals import compiled_blocks, naive
 
 METHODS = {
     "gemm": "bare GEMM in blocks of 1,024",
+    "gemm_bf16": "the same in bfloat16",
     "naive_plain": "naive dense torch, no mask",
     "naive_s1": "naive dense torch, S1",
-    "dense_s2": "vicinal dense, S2",
-    "plain": "vicinal streamed, no mask",
-    "s1": "vicinal streamed, S1",
-    "s2": "vicinal streamed, S2",
-    "top32": "vicinal streamed, top 32",
-    "s1_clusters": "vicinal streamed, S1, clustered bank, pruned",
-    "compiled_plain": "blocks compiled, no mask",
-    "compiled_s1": "blocks compiled, S1",
-    "train_s1": "vicinal streamed, S1, forward + backward",
-    "train_s2": "vicinal streamed, S2, forward + backward",
+    "blocks_plain": "blocks of 1,024 under torch.compile, no mask",
+    "blocks_s1": "blocks of 1,024 under torch.compile, S1",
+    "plain": "vicinal, no mask",
+    "s2": "vicinal, S2",
+    "s1": "vicinal, S1",
+    "top32": "vicinal, top 32",
+    "plain_prepared": "vicinal prepared, no mask",
+    "s2_prepared": "vicinal prepared, S2",
+    "s1_prepared": "vicinal prepared, S1",
+    "top32_prepared": "vicinal prepared, top 32",
+    "s2_float32": "vicinal prepared without bfloat16, S2",
+    "top32_float32": "vicinal prepared without bfloat16, top 32",
+    "plain_compiled": "vicinal prepared, compiled, no mask",
+    "s2_compiled": "vicinal prepared, compiled, S2",
+    "s1_compiled": "vicinal prepared, compiled, S1",
+    "s1_clusters": "vicinal, S1, clustered bank, pruned",
+    "s2_train": "vicinal, S2, forward + backward",
+    "s1_train": "vicinal, S1, forward + backward",
     "faiss32": "FAISS flat, top 32",
     "sklearn7": "scikit-learn brute, k = 7",
 }
+
+COMPILED = ("blocks_plain", "blocks_s1", "plain_compiled", "s2_compiled", "s1_compiled")
+
+COLUMNS = ("method", "b", "d", "n", "threads", "seconds", "gemm", "ratio", "extra_mib", "skipped", "runs", "failed")
+
+THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))
+
+clock = time.process_time if THREADS == 1 else time.perf_counter
 
 
 def resident(field: str) -> float:
@@ -74,85 +96,101 @@ def ours(name, q, x, y):
     """A streamed prediction, and what it was told about skipped blocks."""
     import torch
 
-    from vicinal.heads import NONA, Visits, streamed_prediction
+    from vicinal.heads import NONA, PreparedBank, Visits, streamed_prediction
     from vicinal.masks import SoftStep, TopK
 
-    dim, train = q.shape[1], name.startswith("train")
-    family = "s1" if "s1" in name else "s2"
-    mask = None if name == "plain" else TopK(32) if name == "top32" else SoftStep(dim, family, "global")
-    if name == "s1_clusters":
+    kind, _, way = name.partition("_")
+    mask = None if kind == "plain" else TopK(32) if kind == "top32" else SoftStep(q.shape[1], kind, "global")
+    if way == "clusters":
         with torch.no_grad():
             mask.logits[0] = 1.0
+    train = way == "train"
     head, visits = NONA(mask=mask).requires_grad_(train), Visits()
+    settings = {"chunk_size": 1024} if way == "clusters" else {}
+    if way in ("prepared", "compiled", "float32"):
+        settings["prepared"] = PreparedBank(x, head.similarity, coarse=way != "float32")
+    settings["compiled"] = way == "compiled"
     if train:
         q, x = q.requires_grad_(), x.requires_grad_()
 
     def call():
         visits.scored = visits.possible = 0
-        size = 1024 if name == "s1_clusters" else None
-        prediction = streamed_prediction(q, x, y, head.similarity, head.mask, chunk_size=size, visits=visits)
+        prediction = streamed_prediction(q, x, y, head.similarity, head.mask, visits=visits, **settings)
         if train:
             torch.autograd.grad(prediction.sum(), [q, x, *head.parameters()])
 
     return call, visits
 
 
-def build(case) -> tuple[Callable[[], object], object]:
-    """The call that a case times."""
+def products(q, x):
+    """The bare matrix products."""
+    import torch
+
+    out = torch.empty(len(q), 1024, dtype=q.dtype)
+    blocks = list(x.detach().split(1024))
+    q = q.detach()
+    return lambda: [torch.mm(q, part.T, out=out[:, : len(part)]) for part in blocks]
+
+
+def build(case) -> tuple[Callable[[], object], object, Callable[[], object]]:
+    """The call that a case times, what it is told, and the call that it is compared with."""
     import torch
 
     name, b, d, n = case["method"], case["b"], case["d"], case["n"]
     x = clustered(n, d) if name == "s1_clusters" else torch.randn(n, d)
     q = x[torch.randperm(n)[:b]] + 0.05 * torch.randn(b, d) if name == "s1_clusters" else torch.randn(b, d)
     y = torch.rand(n)
+    gemm = products(q, x)
     if name == "gemm":
-        out = torch.empty(b, 1024)
-        return lambda: [torch.mm(q, p.T, out=out[:, : len(p)]) for p in x.split(1024)], None
+        return gemm, None, gemm
+    if name == "gemm_bf16":
+        return products(q.bfloat16(), x.bfloat16()), None, gemm
     if name.startswith("naive"):
-        return lambda: naive(q, x, y, name == "naive_s1"), None
-    if name == "dense_s2":
-        from vicinal.heads import NONA
-        from vicinal.masks import SoftStep
-
-        head = NONA(mask=SoftStep(d, "s2", "global"))
-        return lambda: head.weights(q, x) @ y, None
-    if name.startswith("compiled"):
-        return compiled_blocks(q, x, y, name == "compiled_s1"), None
+        return lambda: naive(q, x, y, name == "naive_s1"), None, gemm
+    if name.startswith("blocks"):
+        return compiled_blocks(q, x, y, name == "blocks_s1"), None, gemm
     if name == "faiss32":
         import faiss
 
-        faiss.omp_set_num_threads(1)
+        faiss.omp_set_num_threads(THREADS)
         index = faiss.IndexFlatL2(d)
         index.add(x.numpy())
-        return lambda: index.search(q.numpy(), 32), None
+        return lambda: index.search(q.numpy(), 32), None, gemm
     if name == "sklearn7":
         from sklearn.neighbors import KNeighborsRegressor
 
-        model = KNeighborsRegressor(7, algorithm="brute", n_jobs=1).fit(x.numpy(), y.numpy())
-        return lambda: model.predict(q.numpy()), None
-    return ours(name, q, x, y)
+        model = KNeighborsRegressor(7, algorithm="brute", n_jobs=THREADS).fit(x.numpy(), y.numpy())
+        return lambda: model.predict(q.numpy()), None, gemm
+    return (*ours(name, q, x, y), gemm)
+
+
+def timed(call) -> float:
+    """Seconds of one call."""
+    start = clock()
+    call()
+    return clock() - start
 
 
 def measure(case, seconds: float, runs: int):
-    """Median processor time of one call and extra memory, in this process."""
+    """Median time of one call and of the bare products, taking turns, and extra memory, in this process."""
     import torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(THREADS)
     torch.manual_seed(0)
-    call, visits = build(case)
-    with contextlib.nullcontext() if case["method"].startswith("train") else torch.inference_mode():
-        start = time.process_time()
-        call()
-        first = time.process_time() - start
-        settle()
-        before, times = resident("VmRSS"), []
-        while len(times) < 2 or (len(times) < runs and sum(times) < seconds):
-            start = time.process_time()
+    call, visits, gemm = build(case)
+    with contextlib.nullcontext() if case["method"].endswith("train") else torch.inference_mode():
+        gemm()
+        if timed(gemm) < 1 or case["method"] in COMPILED:
             call()
-            times.append(time.process_time() - start)
-    result = {**case, "seconds": statistics.median(times), "first": first, "runs": len(times)}
-    result["extra_mib"] = resident("VmHWM") - before
-    if visits is not None:
+        settle()
+        before, times, floor = resident("VmRSS"), [], []
+        while not times or (len(times) < runs and sum(times) < seconds):
+            floor.append(timed(gemm))
+            times.append(timed(call))
+    result = {**case, "threads": THREADS, "runs": len(times)}
+    result |= {"seconds": statistics.median(times), "gemm": statistics.median(floor)}
+    result |= {"ratio": result["seconds"] / result["gemm"], "extra_mib": resident("VmHWM") - before}
+    if visits is not None and visits.possible:
         result["skipped"] = visits.skipped
     return result
 
@@ -160,7 +198,7 @@ def measure(case, seconds: float, runs: int):
 def run(case, arguments):
     """Measure a case in a process of its own; the reason where it fails."""
     flags = ["--case", json.dumps(case), "--seconds", str(arguments.seconds), "--runs", str(arguments.runs)]
-    environment = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+    environment = dict(os.environ, OMP_NUM_THREADS=str(THREADS), MKL_NUM_THREADS=str(THREADS))
     try:
         done = subprocess.run(
             [sys.executable, __file__, *flags],
@@ -176,46 +214,74 @@ def run(case, arguments):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def main() -> None:
+def too_large(name: str, b: int, n: int) -> bool:
+    """Whether a case is left out: matrices of more than a gigabyte, or minutes of time."""
+    work = b * n
+    return work > {"naive": 3e8, "blocks": 5e8}.get(name.split("_")[0], 3e8 if name.endswith("train") else 1e10)
+
+
+def parse():
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--queries", type=int, nargs="+", default=[256])
+    parser.add_argument("--queries", type=int, nargs="+", default=None)
     parser.add_argument("--dims", type=int, nargs="+", default=[25, 128])
-    parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--rows", type=int, nargs="+", default=None)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=None)
-    parser.add_argument("--compiled", action="store_true", help="also the compiled blocks, which take long to start")
-    parser.add_argument("--seconds", type=float, default=2.0, help="of timed calls a case")
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and calls, nothing compiled, no file")
+    parser.add_argument("--seconds", type=float, default=None, help="of timed calls a case")
     parser.add_argument("--runs", type=int, default=9, help="most timed calls a case")
-    parser.add_argument("--timeout", type=float, default=120.0)
-    parser.add_argument("--out", type=Path, help="write the records as JSON lines")
+    parser.add_argument("--timeout", type=float, default=300.0)
+    parser.add_argument("--out", type=Path, help="write the table there; the full one goes to results/ by itself")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    quick, whole = arguments.quick, arguments.queries is arguments.rows is arguments.methods is None
+    if whole and not quick and arguments.out is None:
+        plural = "" if THREADS == 1 else "s"
+        name = f"neighbor-attention-{THREADS}-thread{plural}.csv"
+        arguments.out = Path(__file__).parent / "results" / name
+    arguments.seconds = arguments.seconds or (0.5 if quick else 2.0)
+    arguments.queries = arguments.queries or ([256] if quick else [256, 2048])
+    arguments.rows = arguments.rows or ([10_000, 100_000] if quick else [10_000, 100_000, 1_000_000])
+    arguments.methods = arguments.methods or [m for m in METHODS if not (quick and m in COMPILED)]
+    return arguments
+
+
+def show(record) -> None:
+    """A line of the table."""
+    label = METHODS[record["method"]]
+    if "failed" in record:
+        print(f"  {label:<46} {record['failed']}", flush=True)
+        return
+    skipped = f"  {100 * record['skipped']:.0f} % skipped" if record.get("skipped") else ""
+    print(
+        f"  {label:<46} {1e3 * record['seconds']:9.1f} ms  x{record['ratio']:6.2f}"
+        f"  {record['extra_mib']:7.0f} MiB{skipped}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    arguments = parse()
     if arguments.case:
         print(json.dumps(measure(json.loads(arguments.case), arguments.seconds, arguments.runs)))
         return
-    names = arguments.methods or [m for m in METHODS if arguments.compiled or not m.startswith("compiled")]
+    names = arguments.methods
     if importlib.util.find_spec("faiss") is None:
         names = [m for m in names if m != "faiss32"]
         print("faiss is not installed; its rows are left out")
+    records = []
     for b, d, n in ((b, d, n) for b in arguments.queries for d in arguments.dims for n in arguments.rows):
-        print(f"\n{b} queries, d = {d}, N = {n:,}   (one thread)")
-        floor = None
+        print(f"\n{b} queries, d = {d}, N = {n:,}   ({THREADS} thread{'' if THREADS == 1 else 's'})")
         for name in dict.fromkeys(["gemm", *names]):
-            if name.startswith(("naive", "dense")) and b * n > 3e8:
-                continue  # several matrices of more than a gigabyte
-            record = run({"method": name, "b": b, "d": d, "n": n}, arguments)
-            if arguments.out:
-                with arguments.out.open("a", encoding="utf-8") as sink:
-                    sink.write(json.dumps(record) + "\n")
-            if "failed" in record:
-                print(f"  {METHODS[name]:<46} {record['failed']}", flush=True)
-                continue
-            floor = floor or record["seconds"]
-            skipped = f"  {100 * record['skipped']:.0f} % skipped" if record.get("skipped") else ""
-            print(
-                f"  {METHODS[name]:<46} {1e3 * record['seconds']:9.1f} ms  x{record['seconds'] / floor:6.2f}"
-                f"  {record['extra_mib']:7.0f} MiB{skipped}",
-                flush=True,
-            )
+            if not too_large(name, b, n):
+                records.append(run({"method": name, "b": b, "d": d, "n": n}, arguments))
+                show(records[-1])
+    if arguments.out:
+        with arguments.out.open("w", encoding="utf-8", newline="") as sink:
+            writer = csv.DictWriter(sink, COLUMNS, restval="", lineterminator="\n")
+            writer.writeheader()
+            for record in records:
+                writer.writerow({k: f"{v:.4g}" if isinstance(v, float) else v for k, v in record.items()})
 
 
 if __name__ == "__main__":

@@ -1,47 +1,26 @@
 """One evaluation of the head over a bank, a block at a time, and its gradient by scoring each block again."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from vicinal.heads.candidates import coarse_costs, coarse_ends, coarse_nearest
+from vicinal.heads.combining import ALONE, Combine
+from vicinal.heads.compiled import can_fuse, fused_sums
 from vicinal.heads.costs import Block, Costs, Product, Rows
-from vicinal.heads.extremes import Extreme, Range, scan
-from vicinal.heads.hidden import Hidden
+from vicinal.heads.extremes import Extreme, Range, coarse_range, scan
+from vicinal.heads.hidden import Hidden, HiddenEntries
 from vicinal.heads.maps import Simplex, exp_, find_threshold, slope, weigh
-from vicinal.heads.nearest import check_reached, nearest
+from vicinal.heads.nearest import Nearest, check_reached, nearest
 from vicinal.heads.pruning import Pruner
 from vicinal.heads.relative import Leads, Relative
+from vicinal.heads.sums import Sums as Sums
 from vicinal.masks import SoftStep, TopK
 from vicinal.masks.steps import step_rows
 
-
-class Sums(NamedTuple):
-    """Of the weights of each row: their sum ``[b, 1]``, that of weight times label ``[b, T]``, both in float64."""
-
-    total: Tensor
-    labels: Tensor
-
-    @classmethod
-    def zeros(cls, like: Tensor, rows: int, targets: int) -> "Sums":
-        """Sums of nothing."""
-        empty = torch.zeros(rows, 1 + targets, dtype=torch.float64, device=like.device)
-        return cls(empty[:, :1], empty[:, 1:])
-
-    def add(self, rows: Rows, weights: Tensor, labels: Tensor) -> None:
-        """Add the ``weights [r, B]`` of the queries ``rows`` to rows with ``labels [B, T]``."""
-        self.total[rows] += weights.sum(dim=1, keepdim=True)
-        weights = weights.to(labels.dtype)
-        if labels.shape[1] <= 3:
-            for target in range(labels.shape[1]):
-                self.labels[rows, target] += weights @ labels[:, target]
-        else:
-            self.labels[rows] += (labels.T @ weights.T).T
-
-    def mean(self) -> Tensor:
-        """Weighted mean of the labels ``[b, T]``."""
-        return self.labels / self.total
+_NARROW = 1e-3
+"""Least b - a of S1 for which a range may be off by a few roundings."""
 
 
 class Attention:
@@ -53,36 +32,74 @@ class Attention:
         mask: SoftStep, TopK or None.
         simplex: "softmax", "sparsemax" or "entmax15".
         tracked: keep what the gradient needs.
+        combine: with other processes that hold other parts of the bank.
     """
 
     def __init__(
-        self, costs: Costs, hidden: Hidden, mask: SoftStep | TopK | None, simplex: Simplex, *, tracked: bool
+        self,
+        costs: Costs,
+        hidden: Hidden,
+        mask: SoftStep | TopK | None,
+        simplex: Simplex,
+        *,
+        tracked: bool,
+        combine: Combine = ALONE,
     ) -> None:
         self.costs, self.hidden, self.mask, self.simplex, self.tracked = costs, hidden, mask, simplex, tracked
+        self.combine = combine
         self.range: Range | None = None
         self.relative: Relative | None = None
         self.threshold: Tensor | None = None
         self.pruner: Pruner | None = None
+        self.compiled = False
 
     def predict(self, labels: Tensor, numbers: Tensor | None) -> Tensor:
         """Weighted mean of ``labels [N, T]``, ``[b, T]`` in float64; ``numbers [b, 4]`` are those of a SoftStep."""
         if self.mask is None and self.simplex == "softmax":
             return self._online(labels)
-        if isinstance(self.mask, TopK) and not self.tracked and (prediction := self._kept(labels)) is not None:
-            return prediction
+        if isinstance(self.mask, TopK) and not self.tracked and self.combine.alone:
+            prediction = self._kept(labels)
+            if prediction is not None:
+                return prediction
         self.relative = self._first_pass(numbers)
         if self.simplex != "softmax":
-            self.threshold = find_threshold(self.simplex, self._scores, len(self.costs.queries), self.costs.queries)
+            queries = self.costs.queries
+            self.threshold = find_threshold(self.simplex, self._scores, len(queries), queries, self.combine)
         self.sums = Sums.zeros(self.costs.queries, len(self.costs.queries), labels.shape[1])
         self.slopes = Sums.zeros(self.costs.queries, len(self.costs.queries), labels.shape[1])
         for block, rows in self._within_reach():
             entries = self.hidden.within(block.start, block.stop)
             part = labels[block.start : block.stop]
-            weights = self.weigh(self.relative.leads(self.costs, self.costs.product(rows, block), rows, entries))
+            product = self.costs.product(rows, block, lowest=False)
+            if self._add_fused(product, rows, self.relative, part, entries):
+                continue
+            weights = self.weigh(self.relative.leads(self.costs, product, rows, entries))
             if self.tracked and self.threshold is not None:
                 self.slopes.add(rows, slope(self.simplex, weights), part)
             self.sums.add(rows, weights, part)
+        self.combine.sums(self.sums)
+        if self.tracked and self.threshold is not None:
+            self.combine.sums(self.slopes)
         return self.sums.mean()
+
+    def _add_fused(
+        self, product: Product, rows: Rows, at: Relative | Tensor, labels: Tensor, entries: HiddenEntries | None
+    ) -> bool:
+        """Add the sums of a block by compiled code where that was asked for and fits; whether it was done.
+
+        Leads are measured from ``at``, a tensor ``[r, 1]`` if there is no mask.
+        """
+        if not self.compiled or entries is not None or product.pairs is not None or self.threshold is not None:
+            return False
+        first, short = (at, None) if isinstance(at, Tensor) else (at.first[rows], at.short)
+        bare = isinstance(at, Tensor) or (at.limit is None and (at.step is None or short is not None))
+        if not bare or not can_fuse(short, labels):
+            return False
+        short = None if short is None else short.at(rows)
+        total, summed = fused_sums(product.values, first, labels[:, 0].to(first.dtype), short, rooted=self.costs.rooted)
+        self.sums.total[rows, 0] += total
+        self.sums.labels[rows, 0] += summed
+        return True
 
     def _within_reach(self) -> Iterator[tuple[Block, Rows]]:
         """Blocks with the queries for which they may hold a weight above 0."""
@@ -95,7 +112,7 @@ class Attention:
     def _kept(self, labels: Tensor) -> Tensor | None:
         """Top-k in one pass, from the rows that were found; None if more rows than those tie with the k-th."""
         k = self.mask.k if isinstance(self.mask, TopK) else 0
-        found = nearest(self.costs, self.hidden, k + 1, self.pruner)
+        found = self._coarse_nearest(k + 1) or nearest(self.costs, self.hidden, k + 1, self.pruner)
         check_reached(found.values[:, 0])
         if found.values.shape[1] > k:
             beyond = found.values[:, k]
@@ -164,24 +181,28 @@ class Attention:
                 self.sums.labels[rows] *= scale
                 best[rows] = now
                 now = torch.where(now < torch.inf, now, 0.0)  # nothing admissible so far: all weights are 0
+                if self._add_fused(product, rows, now, part, entries):
+                    continue
                 lead = self.costs.finish(product)
                 torch.sub(now, lead, out=lead)
                 if entries is not None:
                     entries.fill(lead, rows, -torch.inf)
                 self.sums.add(rows, exp_(lead), part)
+        best = self.combine.online(best, self.sums)
         check_reached(best[:, 0])
         self.relative = Relative(best, best)
         return self.sums.mean()
 
     def _first_pass(self, numbers: Tensor | None) -> Relative:
         if isinstance(self.mask, TopK):
-            values = nearest(self.costs, self.hidden, self.mask.k).values
+            values = self.combine.nearest(nearest(self.costs, self.hidden, self.mask.k).values, self.mask.k)
             check_reached(values[:, 0])
             near = self.costs.finish_rows(values[:, :1])
             return Relative(near, near, limit=values[:, -1:])
         step = isinstance(self.mask, SoftStep)
         count_hidden = isinstance(self.mask, SoftStep) and self.mask.extent == "all" and bool(self.hidden.keys)
-        self.range = scan(
+        self.range = self._coarse_range(numbers) if step else None
+        self.range = self.range or scan(
             self.costs,
             self.hidden,
             far=step,
@@ -189,11 +210,28 @@ class Attention:
             tracked=step and self.tracked,
             pruner=self.pruner,
         )
+        self.combine.range(self.range)
         check_reached(self.range.near.value)
         near, first = self.column(self.range.near), self.column(self.range.first)
         if not isinstance(self.mask, SoftStep) or self.range.far is None or numbers is None:
             return Relative(near, first)
         return Relative(near, first, step_rows(self.mask, numbers, near, first, self.column(self.range.far)))
+
+    def _coarse_nearest(self, k: int) -> Nearest | None:
+        """The k nearest rows by way of bfloat16, if that is possible."""
+        coarse = None if self.pruner is not None else coarse_costs(self.costs, self.hidden, self.combine)
+        found = None if coarse is None else coarse_nearest(coarse, min(k, len(self.costs.bank)))
+        return None if found is None else Nearest(*found)
+
+    def _coarse_range(self, numbers: Tensor | None) -> Range | None:
+        """The range of each row; None where S1 is so narrow that rounding of the range would tell."""
+        if self.pruner is not None or numbers is None or float((numbers[:, 1] * (1 - numbers[:, 0])).amin()) < _NARROW:
+            return None
+        coarse = coarse_costs(self.costs, self.hidden, self.combine)
+        if coarse is None:
+            return None
+        found = coarse_ends(coarse)
+        return None if found is None else coarse_range(found, self.costs, tracked=self.tracked)
 
     def column(self, extreme: Extreme) -> Tensor:
         """Costs ``[b, 1]`` of an extreme."""
@@ -206,5 +244,6 @@ class Attention:
         for block in self.costs.blocks():
             entries = self.hidden.within(block.start, block.stop)
             for rows in self.costs.tiles():
-                found = self.relative.leads(self.costs, self.costs.product(rows, block), rows, entries)
+                product = self.costs.product(rows, block, lowest=False)
+                found = self.relative.leads(self.costs, product, rows, entries)
                 yield rows, self.relative.scores(found, self.costs.scratch)

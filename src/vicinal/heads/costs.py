@@ -1,14 +1,18 @@
 """Costs, which are negated scores, of a tile of queries against a block of the bank."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from vicinal.heads.combining import ALONE, Combine
 from vicinal.masks.scratch import Scratch
 from vicinal.similarity.distances import paired_distances
-from vicinal.similarity.factors import factors
+from vicinal.similarity.factors import factors, squared_of_bank
+
+if TYPE_CHECKING:
+    from vicinal.heads.prepared import PreparedBank
 
 Rows = slice | Tensor
 """Which queries: a run of them, or their positions."""
@@ -35,11 +39,23 @@ class Block(NamedTuple):
 
 
 class Product(NamedTuple):
-    """Values ``[r, B]`` that rise with the cost, their row minima ``[r]``, and the pairs that were computed again."""
+    """Values ``[r, B]`` that rise with the cost, their row minima ``[r]``, and the pairs that were computed again.
+
+    There are no minima where none were asked for.
+    """
 
     values: Tensor
     lowest: Tensor
     pairs: tuple[Tensor, Tensor] | None
+
+
+def sampled_center(bank: Tensor, dtype: torch.dtype) -> Tensor:
+    """Mean ``[d]`` of some rows of the bank."""
+    return ALONE.center(_sample(bank, dtype))
+
+
+def _sample(bank: Tensor, dtype: torch.dtype) -> Tensor:
+    return bank[:: max(1, len(bank) // _SAMPLE)].to(dtype)
 
 
 class Costs:
@@ -51,13 +67,25 @@ class Costs:
         bank: ``[N, d]``.
         chunk: bank rows of a block.
         tile: queries of a tile.
+        combine: with other processes that hold other parts of the bank.
+        prepared: what was computed of the bank before, or None.
 
     Attributes:
         local: center each block at its own mean: a little slower, but in a bank whose near rows stand together few
             pairs are left that lose digits.
+        inverse: ``[r, B]``, of the root that :meth:`finish` has taken last; None before, and if costs are no roots.
     """
 
-    def __init__(self, similarity: nn.Module, queries: Tensor, bank: Tensor, chunk: int, tile: int) -> None:
+    def __init__(
+        self,
+        similarity: nn.Module,
+        queries: Tensor,
+        bank: Tensor,
+        chunk: int,
+        tile: int,
+        combine: Combine = ALONE,
+        prepared: "PreparedBank | None" = None,
+    ) -> None:
         self.similarity, self.bank, self.chunk, self.tile = similarity, bank, chunk, tile
         self.dtype = torch.promote_types(torch.promote_types(queries.dtype, bank.dtype), torch.float32)
         self.queries = queries.to(self.dtype)
@@ -66,11 +94,17 @@ class Costs:
         self.slack: Tensor | None = None
         self.scratch = Scratch()
         self.local = False
+        self.inverse: Tensor | None = None
+        self._apart: set[tuple[int, int]] = set()
         self.rooted = self.factors is not None and self.factors.rooted
         self.center = self.queries.new_zeros(queries.shape[1])
+        usable = prepared is not None and prepared.features is not None and prepared.features.dtype == self.dtype
+        self.prepared = prepared if usable else None
+        if self.prepared is not None:
+            self.center = self.prepared.center
         if self.factors is not None:
-            if self.factors.cancels:
-                self.center = bank[:: max(1, len(bank) // _SAMPLE)].to(self.dtype).mean(dim=0)
+            if self.factors.cancels and self.prepared is None:
+                self.center = combine.center(_sample(bank, self.dtype))
             self.features = self.factors.of_queries(self.queries, self.center)
             if self.factors.cancels:
                 self.slack = self.factors.slack_of_queries(self.features)
@@ -85,9 +119,15 @@ class Costs:
         rows = self.bank[start:stop].to(self.dtype)
         if self.factors is None:
             return Block(start, stop, rows, rows, 0.0, None)
+        if self.prepared is not None and self.prepared.features is not None and not self.local:
+            norms = self.prepared.norms
+            slack = 0.0 if norms is None else self.factors.slack_of_norms(norms[start:stop])
+            return Block(start, stop, rows, self.prepared.features[start:stop], slack, None)
         center = rows.mean(dim=0) if self.local else self.center
-        features = self.factors.of_bank(rows, center)
-        slack = self.factors.slack_of_bank(features) if self.factors.cancels else 0.0
+        if not self.factors.cancels:
+            return Block(start, stop, rows, self.factors.of_bank(rows, center), 0.0, None)
+        features = self.scratch.empty(len(rows), rows.shape[1] + 2, rows, 11)
+        slack = self.factors.slack_of_norms(squared_of_bank(rows, center, features))
         return Block(start, stop, rows, features, slack, center if self.local else None)
 
     def blocks(self) -> Iterator[Block]:
@@ -101,8 +141,11 @@ class Costs:
             for rows in self.tiles():
                 yield block, rows
 
-    def product(self, rows: Rows, block: Block) -> Product:
-        """What the costs of ``rows`` against ``block`` are the root of, or the costs themselves; in slot 0."""
+    def product(self, rows: Rows, block: Block, *, lowest: bool = True) -> Product:
+        """What the costs of ``rows`` against ``block`` are the root of, or the costs themselves; in slot 0.
+
+        Without ``lowest`` no row minima are looked for where no pair can have lost digits, as a pass before has seen.
+        """
         if self.factors is None:
             values = -self.similarity(self.queries[rows], block.rows).to(self.dtype)
             return Product(values, values.amin(dim=1), None)
@@ -113,12 +156,17 @@ class Costs:
             slack = self.factors.slack_of_queries(of_queries)
         values = self.scratch.empty(len(of_queries), len(block.features), of_queries, 0)
         torch.mm(of_queries, block.features.T, out=values)
-        lowest = values.amin(dim=1)
-        if slack is None or float((lowest - slack).amin()) > block.slack:
-            return Product(values, lowest, None)
+        tile = (block.start, rows.start) if isinstance(rows, slice) else None
+        if not lowest and (slack is None or tile in self._apart):
+            return Product(values, values[:, 0], None)
+        least = values.amin(dim=1)
+        if slack is None or float((least - slack).amin()) > block.slack:
+            if tile is not None:
+                self._apart.add(tile)
+            return Product(values, least, None)
         pairs = self.factors.close_pairs(values, of_queries, block.features)
         if len(pairs[0]) == 0:
-            return Product(values, lowest, None)
+            return Product(values, least, None)
         values[pairs] = paired_distances(self.queries[rows], block.rows, *pairs)
         return Product(values, values.amin(dim=1), pairs)
 
@@ -127,7 +175,8 @@ class Costs:
         if not self.rooted:
             return product.values
         values = product.values if product.pairs is None else product.values.clamp_(min=_LEAST)
-        return values.mul_(torch.pow(values, -0.5, out=self.scratch.like(values, 1)))
+        self.inverse = torch.pow(values, -0.5, out=self.scratch.like(values, 1))
+        return values.mul_(self.inverse)
 
     def finish_rows(self, values: Tensor) -> Tensor:
         """Costs of single values of products, to the last bit as :meth:`finish` gives them."""

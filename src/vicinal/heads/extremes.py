@@ -6,10 +6,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from vicinal.heads.candidates import Ends
 from vicinal.heads.costs import Block, Costs, Product, Rows
 from vicinal.heads.gradients import CostGradients
 from vicinal.heads.hidden import Hidden, HiddenEntries
 from vicinal.heads.pruning import Pruner
+from vicinal.similarity.distances import CLOSE
+
+_HELD = 1 << 16
+"""Entries that are held before positions and counts are brought up to them."""
 
 
 class Extreme:
@@ -26,27 +31,44 @@ class Extreme:
         self.value = like.new_full((len(like),), sign * torch.inf)
         self.position = torch.zeros(len(like), dtype=torch.int64, device=like.device)
         self.count = torch.zeros_like(self.position)
+        self._noted: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._held = 0
+        self._settled = self.value.clone()
 
     def update(self, rows: Rows, values: Tensor, start: int, best: Tensor | None = None) -> None:
         """Take in ``values [r, B]`` of the queries ``rows``; ``best [r]`` if it is known already."""
         if best is None:
             best = values.amin(dim=1) if self.sign > 0 else values.amax(dim=1)
         if self.tracked:
-            self._track(rows, values, start, best)
+            self._note(rows, values, start, best)
         self.value[rows] = (torch.minimum if self.sign > 0 else torch.maximum)(self.value[rows], best)
+        if self._held > _HELD:
+            self.settle()
 
-    def _track(self, rows: Rows, values: Tensor, start: int, best: Tensor) -> None:
+    def _note(self, rows: Rows, values: Tensor, start: int, best: Tensor) -> None:
+        """Hold on to the entries that may be the extreme: queries, bank rows and values ``[m]``."""
         before = self.value[rows]
-        better = (best < before if self.sign > 0 else best > before).nonzero()[:, 0]
-        equal = ((best == before) & best.isfinite()).nonzero()[:, 0]
-        position, count = self.position[rows], self.count[rows]
-        if len(better):
-            same = values[better] == best[better, None]
-            position[better] = start + same.int().argmax(dim=1)
-            count[better] = same.sum(dim=1)
-        if len(equal):
-            count[equal] += (values[equal] == best[equal, None]).sum(dim=1)
-        self.position[rows], self.count[rows] = position, count
+        reached = (best <= before if self.sign > 0 else best >= before).nonzero()[:, 0]
+        if len(reached) == 0:
+            return
+        which, columns = (values[reached] == best[reached, None]).nonzero(as_tuple=True)
+        at = reached[which]
+        self._noted.append((at + rows.start if isinstance(rows, slice) else rows[at], columns + start, best[at]))
+        self._held += len(at)
+
+    def settle(self) -> None:
+        """Bring positions and counts up to the values; needed after the last block."""
+        if not self._noted:
+            return
+        rows, columns, values = (torch.cat(parts) for parts in zip(*self._noted, strict=True))
+        self._noted, self._held = [], 0
+        same = (values == self.value[rows]) & values.isfinite()
+        rows, columns = rows[same], columns[same]
+        self.count[self.value != self._settled] = 0
+        self._settled = self.value.clone()
+        first = self.position.scatter_reduce(0, rows, columns, "amin", include_self=False)
+        self.position = torch.where(self.count > 0, self.position, first)
+        self.count += torch.bincount(rows, minlength=len(self.count))
 
 
 class Range(NamedTuple):
@@ -77,7 +99,25 @@ def scan(
     for block, rows in costs.everything() if pruner is None else _toward_ends(pruner, found):
         entries = hidden.within(block.start, block.stop)
         _scan_block(costs.product(rows, block), rows, block, entries, found)
+    for extreme in found:
+        if extreme is not None:
+            extreme.settle()
     return found
+
+
+def coarse_range(found: Ends, costs: Costs, *, tracked: bool) -> Range:
+    """The same range from ends that were found in bfloat16 first and computed from differences.
+
+    The second pass computes costs from products, which round otherwise, and S2 falls steeply to 0 at the farthest
+    row: the far end is drawn in by as much as the two may differ, so that this row surely is beyond it.
+    """
+    near, far = (Extreme(costs.queries, sign, tracked=tracked) for sign in (1, -1))
+    for end, value, position, count in zip((near, far), *found, strict=True):
+        end.value, end.position, end.count = value, position, count
+    if costs.slack is not None:
+        rounding = 4 * torch.finfo(costs.dtype).eps * costs.features.shape[1] ** 0.5
+        far.value = torch.maximum(near.value, far.value - rounding * (far.value + costs.slack / CLOSE))
+    return Range(near, near, far)
 
 
 def _toward_ends(pruner: Pruner, found: Range) -> Iterator[tuple[Block, Rows]]:
@@ -134,5 +174,6 @@ def spread(gradients: CostGradients, hidden: Hidden | None, extreme: Extreme, gr
             if entries is not None:
                 same = entries.fill(same, rows, 0.0)
             if bool(same.any()):
-                back(gradients.costs.finish(product), same * share[rows, None])
+                gradients.costs.finish(product)
+                back(same * share[rows, None])
         gradients.close()

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from vicinal.heads.costs import Block, Costs, Product
+from vicinal.similarity.factors import Factors
 
-Back = Callable[[Tensor, Tensor], None]
-"""Takes the costs ``[r, B]`` of a tile and their gradient, which it may write over."""
+Back = Callable[[Tensor], None]
+"""Takes the gradient ``[r, B]`` of the costs of a tile once they are finished, and may write over it."""
 
 _PAIRS = 64
 """Rows whose single pairs are scored together by a similarity that only knows matrices."""
@@ -19,9 +20,11 @@ class CostGradients:
 
     Attributes:
         bank: ``[N, d]`` in the bank's dtype, or None if it is not asked for.
+        scale: ``[b, 1]``, what gradients of the costs of each query are to be multiplied by.
     """
 
     def __init__(self, costs: Costs, *, bank: bool, parameters: list[Tensor]) -> None:
+        self.scale = torch.ones_like(costs.queries[:, :1])
         self.costs = costs
         self.bank = torch.zeros_like(costs.bank) if bank else None
         self.parameters = [torch.zeros_like(value) for value in parameters]
@@ -39,31 +42,31 @@ class CostGradients:
         """The product of ``rows`` with the open block, and what takes the gradient of its costs ``[r, B]``."""
         if self.costs.factors is None:
             return self._through_module(rows)
-        product = self.costs.product(rows, self._block)
+        product = self.costs.product(rows, self._block, lowest=False)
+        near = None if product.pairs is None else product.values[product.pairs]
 
-        def back(costs: Tensor, gradient: Tensor) -> None:
-            self._through_product(rows, product, costs, gradient)
+        def back(gradient: Tensor) -> None:
+            if product.pairs is not None and near is not None:
+                self._through_pairs(rows, product.pairs, near, gradient)
+            self._through_product(rows, gradient)
 
         return product, back
 
-    def _through_product(self, rows: slice, product: Product, costs: Tensor, gradient: Tensor) -> None:
-        if product.pairs is not None:
-            self._through_pairs(rows, product.pairs, costs, gradient)
-        if self.costs.rooted:
-            gradient = gradient.mul_(0.5).div_(costs)
-            if product.pairs is not None:
-                gradient[product.pairs] = 0.0
+    def _through_product(self, rows: slice, gradient: Tensor) -> None:
+        scale = self.scale[rows]
+        if self.costs.rooted and self.costs.inverse is not None:
+            gradient, scale = gradient.mul_(self.costs.inverse), 0.5 * scale
         # Products of narrow matrices are much faster with the long side last.
-        self._features[rows] += (self._block.features.T @ gradient.T).T
+        self._features[rows] += (self._block.features.T @ gradient.T).T.mul_(scale)
         if self.bank is not None:
-            self._block_features += (self.costs.features[rows].T @ gradient).T
+            self._block_features += ((self.costs.features[rows] * scale).T @ gradient).T
 
-    def _through_pairs(self, rows: slice, pairs: tuple[Tensor, Tensor], costs: Tensor, gradient: Tensor) -> None:
+    def _through_pairs(self, rows: slice, pairs: tuple[Tensor, Tensor], near: Tensor, gradient: Tensor) -> None:
         queries, columns = pairs
-        each = gradient[pairs]
+        each = gradient[pairs] * self.scale[rows][queries, 0]
         apart = self.costs.queries[rows][queries] - self._block.rows[columns]
-        cost = costs[pairs]
-        scale = torch.where(cost > 0, each / torch.where(cost > 0, cost, 1.0), 0.0) if self.costs.rooted else 2 * each
+        cost = self.costs.finish_rows(near)
+        scale = torch.where(near > 0, each / torch.where(near > 0, cost, 1.0), 0.0) if self.costs.rooted else 2 * each
         apart *= scale[:, None]
         self._queries[rows].index_add_(0, queries, apart)
         self._rows.index_add_(0, columns, apart, alpha=-1)
@@ -76,8 +79,9 @@ class CostGradients:
             scores = self.costs.similarity(*leaves)
         values = -scores.detach().to(self.costs.dtype)
 
-        def back(costs: Tensor, gradient: Tensor) -> None:
-            found = torch.autograd.grad(scores, [*leaves, *self._asked], -gradient.to(scores.dtype), allow_unused=True)
+        def back(gradient: Tensor) -> None:
+            of_scores = -(gradient * self.scale[rows]).to(scores.dtype)
+            found = torch.autograd.grad(scores, [*leaves, *self._asked], of_scores, allow_unused=True)
             for total, part in zip([self._queries[rows], self._rows, *self.parameters], found, strict=True):
                 if part is not None:
                     total += part
@@ -109,7 +113,7 @@ class CostGradients:
         if self.bank is None:
             return
         if self.costs.factors is not None:
-            self._rows += _pulled(self.costs.factors.of_bank, self._block.rows, self.costs.center, self._block_features)
+            self._rows += _pulled(self.costs.factors, self._block.rows, self.costs.center, self._block_features)
         self.bank[self._block.start : self._block.stop] += self._rows.to(self.bank.dtype)
 
     def queries(self) -> Tensor:
@@ -117,10 +121,19 @@ class CostGradients:
         if self.costs.factors is None:
             return self._queries
         of_queries = self.costs.factors.of_queries
-        return self._queries + _pulled(of_queries, self.costs.queries, self.costs.center, self._features)
+        return self._queries + _differentiated(of_queries, self.costs.queries, self.costs.center, self._features)
 
 
-def _pulled(mapped: Callable[[Tensor, Tensor], Tensor], rows: Tensor, center: Tensor, gradient: Tensor) -> Tensor:
+def _pulled(factors: Factors, rows: Tensor, center: Tensor, gradient: Tensor) -> Tensor:
+    """Gradient of bank ``rows`` from that of what products take of them."""
+    if factors.pull_bank is None:
+        return _differentiated(factors.of_bank, rows, center, gradient)
+    return factors.pull_bank(rows, center, gradient)
+
+
+def _differentiated(
+    mapped: Callable[[Tensor, Tensor], Tensor], rows: Tensor, center: Tensor, gradient: Tensor
+) -> Tensor:
     """Gradient at ``rows`` of ``mapped(rows, center)`` from the gradient of its result."""
     with torch.enable_grad():
         leaf = rows.detach().requires_grad_()

@@ -7,6 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from vicinal.heads.combining import ALONE, Combine
+
 Simplex = Literal["softmax", "sparsemax", "entmax15"]
 Visit = Callable[[], Iterator[tuple[slice, Tensor]]]
 """Gives (queries, their masked scores relative to the best, ``[r, B]``) for all blocks of all queries."""
@@ -44,7 +46,7 @@ def slope(simplex: Simplex, weights: Tensor) -> Tensor:
     return (weights > 8 * torch.finfo(weights.dtype).eps).to(weights.dtype)  # a score on the threshold has weight 0
 
 
-def find_threshold(simplex: Simplex, visit: Visit, rows: int, like: Tensor) -> Tensor:
+def find_threshold(simplex: Simplex, visit: Visit, rows: int, like: Tensor, combine: Combine = ALONE) -> Tensor:
     r"""Threshold ``[b, 1]`` of sparsemax, $\sum_j (s_j - \tau)_+ = 1$, or entmax15, $\|(s/2 - \tau)_+\|_2 = 1$.
 
     Both sides are convex in the threshold, so Newton's method from the left, where the sum is at least 1, rises to the
@@ -55,6 +57,7 @@ def find_threshold(simplex: Simplex, visit: Visit, rows: int, like: Tensor) -> T
         visit: gives the scores of all blocks.
         rows: number of queries.
         like: a tensor of the dtype and device that is computed in.
+        combine: with other processes that hold other parts of the bank.
     """
     threshold = like.new_full((rows, 1), -1.0)
     for _ in range(_PASSES):
@@ -67,6 +70,7 @@ def find_threshold(simplex: Simplex, visit: Visit, rows: int, like: Tensor) -> T
             else:
                 count[part] += above.sum(dim=1, keepdim=True)
                 total[part] += above.square_().sum(dim=1, keepdim=True)
+        total, count = combine.add(total, count)
         if simplex == "entmax15":
             total = total.sqrt()
             count /= total

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from vicinal.core import check_integer, check_labels, check_matrices, register
 from vicinal.heads.admissible import admissible, check_some
+from vicinal.heads.prepared import PreparedBank
 from vicinal.heads.streaming import can_stream, streamed_prediction
 from vicinal.heads.strongest import streamed_top_weights
 from vicinal.masks.simplex import SimplexMap, resolve_simplex
@@ -169,6 +170,7 @@ class NONA(nn.Module):
         bank_ids: Tensor | None = None,
         query_groups: Tensor | None = None,
         bank_groups: Tensor | None = None,
+        prepared: PreparedBank | None = None,
     ) -> Tensor:
         """Weighted mean of the labels.
 
@@ -181,6 +183,7 @@ class NONA(nn.Module):
             bank_ids: see :meth:`weights`.
             query_groups: see :meth:`weights`.
             bank_groups: see :meth:`weights`.
+            prepared: what was computed of this bank before, for predictions that are streamed.
 
         Returns:
             ``[b]`` or ``[b, T]``.
@@ -200,6 +203,7 @@ class NONA(nn.Module):
                 bank_ids=bank_ids,
                 query_groups=query_groups,
                 bank_groups=bank_groups,
+                prepared=prepared,
             )
         weights = self.weights(
             queries,

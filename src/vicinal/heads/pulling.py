@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from vicinal.heads.attending import Attention
+from vicinal.heads.combining import Combine
 from vicinal.heads.extremes import spread
 from vicinal.heads.gradients import CostGradients
 from vicinal.heads.maps import slope
-from vicinal.heads.relative import Relative
+from vicinal.heads.relative import Leads, Relative
 from vicinal.masks import SoftStep
-from vicinal.masks.steps import Step, step_rows
+from vicinal.masks.steps import step_rows
 
 
 class Pulled(NamedTuple):
@@ -28,17 +29,83 @@ class Pulled(NamedTuple):
 class _RowGradients:
     """Gradients of what is one number a row: width, first cost and the numbers of the step, ``[b, 1]`` each."""
 
-    def __init__(self, step: Step | None, like: Tensor) -> None:
-        count = 0 if step is None else sum(isinstance(value, Tensor) for value in step.rows)
+    def __init__(self, attention: Attention, relative: Relative, like: Tensor) -> None:
+        self.relative, self.scratch = relative, attention.costs.scratch
+        self.short = relative.short if attention.threshold is None else None
+        count = 0 if relative.step is None else sum(isinstance(value, Tensor) for value in relative.step.rows)
         self.width, self.first, *self.numbers = (torch.zeros_like(like) for _ in range(2 + count))
+        self.sums = like.new_zeros(len(like), 4)
 
-    def add(self, rows: slice, step: Step, drop: Tensor, of_drop: Tensor, of_numbers: list[Tensor]) -> None:
-        """Add those of a block; ``of_drop`` is written over by the gradient of the cost above ``first``."""
+    def open(self, attention: Attention, found: Leads) -> tuple[Tensor, list[Tensor]]:
+        """Weights of a block, and what :meth:`through` needs."""
+        if self.short is not None:
+            weights, kept = self.short.at(found.rows).open(found.lead, self.scratch)
+            return found.hide(weights, 0.0), kept
+        weights = attention.weigh(found)
+        return weights, [self.scratch.like(weights, 2)]  # drops, which Relative.drops has left there
+
+    def through(self, rows: slice, of_scores: Tensor, kept: list[Tensor]) -> Tensor:
+        """Gradient of leads from that of masked scores ``[r, B]``; those of row numbers are added up."""
+        if self.relative.step is None:
+            return of_scores
+        if self.short is not None:
+            of_leads, sums = self.short.at(rows).pull(of_scores, kept, self.scratch)
+            self.sums[rows, : len(sums)] += torch.stack(sums, dim=1)
+            return of_leads
+        step, (drop,) = self.relative.step.at(rows), kept
+        of_drop, of_numbers = step.rows.pull(drop, of_scores, self.scratch)
         for total, part in zip(self.numbers, of_numbers, strict=True):
             total[rows] += part
         of_drop /= step.width
         self.first[rows] += of_drop.sum(dim=1, keepdim=True)
         self.width[rows] -= (drop * of_drop).sum(dim=1, keepdim=True)
+        return of_scores.add_(of_drop)
+
+    def finish(self, scale: Tensor) -> None:
+        """Turn sums over blocks, times ``scale [b, 1]``, into gradients."""
+        if self.short is not None and self.relative.step is not None:
+            self.first, self.width, self.numbers = self.short.finish(self.sums * scale, self.relative.step)
+        elif self.relative.step is not None:
+            self.first, self.width = self.first * scale, self.width * scale
+            self.numbers = [value * scale for value in self.numbers]
+
+    def combine(self, combine: Combine) -> None:
+        """Add up those of all processes."""
+        if self.numbers:
+            self.width, self.first, *self.numbers = combine.add(self.width, self.first, *self.numbers)
+
+
+class _Aim:
+    """Where a prediction is to move: from weights to the gradient of masked scores.
+
+    Attributes:
+        scale: ``[b, 1]``, left out of the gradient of scores; a single target has its gradient there.
+    """
+
+    def __init__(self, attention: Attention, labels: Tensor, prediction: Tensor, gradient: Tensor) -> None:
+        dtype = attention.costs.dtype
+        self.simplex, self.scratch, self.single = attention.simplex, attention.costs.scratch, labels.shape[1] == 1
+        mean = prediction if attention.simplex == "softmax" else attention.slopes.mean()
+        self.mean, self.gradient = mean.to(dtype), gradient.to(dtype)
+        if attention.threshold is None:  # the weights of a block come before their division by the sum of the row
+            self.gradient = self.gradient / attention.sums.total.to(dtype)
+        self.center = (self.gradient * mean).sum(dim=1, keepdim=True).to(dtype)
+        self.scale = self.gradient if self.single else torch.ones_like(self.center)
+
+    def of_labels(self, rows: slice, weights: Tensor) -> Tensor:
+        """Gradient ``[B, T]`` of the labels of a block from its weights ``[r, B]``."""
+        if self.single:
+            return torch.mv(weights.T, self.gradient[rows, 0])[:, None]
+        return weights.T @ self.gradient[rows]
+
+    def of_scores(self, rows: slice, weights: Tensor, labels: Tensor) -> Tensor:
+        """Gradient ``[r, B]`` of masked scores, without the scale, from weights and ``labels [B, T]``; in slot 9."""
+        found = self.scratch.like(weights, 9)
+        if self.single:
+            torch.sub(labels.T, self.mean[rows], out=found)
+        else:
+            torch.mm(self.gradient[rows], labels.T, out=found).sub_(self.center[rows])
+        return found.mul_(slope(self.simplex, weights))
 
 
 def pull(
@@ -64,37 +131,30 @@ def pull(
     costs, relative = attention.costs, attention.relative
     if relative is None:
         raise ValueError("attention: expected one that has predicted, got one that has not")
-    dtype = costs.dtype
+    combine, dtype = attention.combine, costs.dtype
+    aim = _Aim(attention, labels, prediction, combine.mean(gradient))
     gradients = CostGradients(costs, bank=asked[0], parameters=list(parameters))
+    gradients.scale = -aim.scale
     of_labels = torch.zeros_like(labels) if asked[1] else None
-    mean = prediction if attention.simplex == "softmax" else attention.slopes.mean()
-    center = (gradient * mean).sum(dim=1, keepdim=True).to(dtype)
-    gradient = gradient.to(dtype)
-    if attention.threshold is None:  # the weights of a block come before their division by the sum of the row
-        total = attention.sums.total.to(dtype)
-        gradient, center = gradient / total, center / total
-    of_rows = _RowGradients(relative.step, center)
+    of_rows = _RowGradients(attention, relative, aim.scale)
     for block in costs.blocks():
         entries = attention.hidden.within(block.start, block.stop)
         part = slice(block.start, block.stop)
         gradients.open(block)
         for rows in costs.tiles():
             product, back = gradients.tracked(rows)
-            found = relative.leads(costs, product, rows, entries, slot=1)
-            weights = attention.weigh(found)
+            weights, kept = of_rows.open(attention, relative.leads(costs, product, rows, entries))
             if of_labels is not None:
-                of_labels[part] += (weights.T @ gradient[rows]).to(labels.dtype)
-            product_of = torch.mul if labels.shape[1] == 1 else torch.mm
-            of_scores = product_of(gradient[rows], labels[part].to(dtype).T, out=costs.scratch.like(weights, 9))
-            of_scores.sub_(center[rows]).mul_(slope(attention.simplex, weights))
-            if found.step is not None and found.drop is not None:
-                of_drop, of_numbers = found.step.rows.pull(found.drop, of_scores, costs.scratch)
-                of_rows.add(rows, found.step, found.drop, of_drop, of_numbers)
-                of_scores += of_drop
-            back(found.costs, of_scores.neg_())
+                of_labels[part] += aim.of_labels(rows, weights).to(labels.dtype)
+            of_scores = aim.of_scores(rows, weights, labels[part].to(dtype))
+            back(of_rows.through(rows, of_scores, kept))
         gradients.close()
+    of_rows.finish(aim.scale)
+    gradients.scale = torch.ones_like(aim.scale)
+    of_rows.combine(combine)
     of_numbers_all = None if numbers is None else _pull_rows(attention, relative, numbers, of_rows, gradients)
-    return Pulled(gradients.queries(), gradients.bank, of_labels, of_numbers_all, gradients.parameters)
+    of_queries, *of_parameters = combine.add(gradients.queries(), *gradients.parameters)
+    return Pulled(of_queries, gradients.bank, of_labels, of_numbers_all, of_parameters)
 
 
 def _pull_rows(

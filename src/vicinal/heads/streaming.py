@@ -9,9 +9,11 @@ from torch.autograd.function import once_differentiable
 from vicinal.core import check_integer, check_labels, check_matrices
 from vicinal.heads.admissible import check_keys
 from vicinal.heads.attending import Attention
+from vicinal.heads.combining import ALONE, Combine
 from vicinal.heads.costs import Costs
 from vicinal.heads.hidden import Hidden
 from vicinal.heads.maps import Simplex
+from vicinal.heads.prepared import PreparedBank
 from vicinal.heads.pruning import Visits, make_pruner
 from vicinal.heads.pulling import pull
 from vicinal.masks import SoftStep, TopK, entmax15, softmax, sparsemax
@@ -65,26 +67,44 @@ def make_attention(
     identity: Identity,
     *,
     tracked: bool = False,
+    combine: Combine = ALONE,
+    prepared: PreparedBank | None = None,
 ) -> Attention:
     """The evaluation that these settings ask for, with all of them checked."""
+    name, mask = check_parts(queries, mask, simplex, chunk_size)
+    shape = (queries.shape[0], bank.shape[0])
+    keys = check_keys(shape, *identity)
+    if combine.rows(shape[1]) == 0:
+        raise ValueError("bank: expected at least one row, got an empty bank")
+    chunk, tile = automatic_sizes(shape[0], queries.shape[1], queries.device, tracked=tracked)
+    if chunk_size is not None:
+        chunk = min(chunk_size, max(1, shape[1]))
+    with torch.no_grad():
+        if prepared is not None:
+            prepared.check(bank, similarity)
+        costs = Costs(similarity, queries.detach(), bank.detach(), chunk, tile, combine, prepared)
+    return Attention(costs, Hidden(keys), mask, name, tracked=tracked, combine=combine)
+
+
+def check_parts(
+    queries: Tensor, mask: nn.Module | None, simplex: SimplexMap, chunk_size: int | None
+) -> tuple[Simplex, SoftStep | TopK | None]:
+    """The name of the simplex map, and the mask, of a head that can be streamed for these queries.
+
+    Raises:
+        ValueError: if it cannot, or a setting is wrong.
+    """
     name = simplex_name(simplex)
     if name is None or not (mask is None or isinstance(mask, SoftStep | TopK)) or not can_stream(mask, simplex):
         raise ValueError(
             "chunk_size: expected None for a mask or simplex map of your own, as it must see whole rows, "
             f"got {chunk_size!r} with mask {type(mask).__name__}"
         )
-    shape = (queries.shape[0], bank.shape[0])
-    keys = check_keys(shape, *identity)
-    if shape[1] == 0:
-        raise ValueError("bank: expected at least one row, got an empty bank")
     if isinstance(mask, SoftStep) and queries.shape[1] != mask.dim:
-        raise ValueError(f"queries: expected {(shape[0], mask.dim)}, got {tuple(queries.shape)}")
-    chunk, tile = automatic_sizes(shape[0], queries.shape[1], queries.device, tracked=tracked)
+        raise ValueError(f"queries: expected {(len(queries), mask.dim)}, got {tuple(queries.shape)}")
     if chunk_size is not None:
-        chunk = min(check_integer("chunk_size", chunk_size), shape[1])
-    with torch.no_grad():
-        costs = Costs(similarity, queries.detach(), bank.detach(), chunk, tile)
-    return Attention(costs, Hidden(keys), mask, name, tracked=tracked)
+        check_integer("chunk_size", chunk_size)
+    return name, mask
 
 
 def step_numbers(mask: nn.Module | None, queries: Tensor, dtype: torch.dtype) -> Tensor | None:
@@ -135,6 +155,8 @@ def streamed_prediction(
     query_groups: Tensor | None = None,
     bank_groups: Tensor | None = None,
     visits: Visits | None = None,
+    prepared: PreparedBank | None = None,
+    compiled: bool = False,
 ) -> Tensor:
     """What :class:`vicinal.heads.NONA` predicts, with memory that does not grow with the bank.
 
@@ -156,6 +178,9 @@ def streamed_prediction(
         bank_groups: see there.
         visits: told how much of the scoring was done where blocks can be skipped (see :mod:`vicinal.heads.pruning`):
             without gradient, for S1, top-k and sparse simplex maps, in a bank whose near rows stand together.
+        prepared: what was computed of this bank before; see :class:`vicinal.heads.PreparedBank`.
+        compiled: have torch.compile fuse the arithmetic of the forward pass, for one target; this needs a C++ compiler
+            at run time, and seconds at the first call.
 
     Returns:
         ``[b]`` or ``[b, T]``.
@@ -171,10 +196,26 @@ def streamed_prediction(
     check_matrices(queries, bank)
     check_labels(labels, bank.shape[0])
     identity = (query_ids, bank_ids, query_groups, bank_groups)
+    tracked = asks_gradient(queries, bank, labels, similarity, mask)
+    attention = make_attention(
+        queries, bank, similarity, mask, simplex, chunk_size, identity, tracked=tracked, prepared=prepared
+    )
+    attention.compiled = compiled
+    return evaluate(attention, queries, bank, labels, visits)
+
+
+def asks_gradient(queries: Tensor, bank: Tensor, labels: Tensor, similarity: nn.Module, mask: nn.Module | None) -> bool:
+    """Whether a prediction from these will have a gradient."""
+    learned = [queries, bank, labels, *similarity.parameters(), *(mask.parameters() if mask is not None else ())]
+    return torch.is_grad_enabled() and any(value.requires_grad for value in learned)
+
+
+def evaluate(
+    attention: Attention, queries: Tensor, bank: Tensor, labels: Tensor, visits: Visits | None = None
+) -> Tensor:
+    """The prediction ``[b]`` or ``[b, T]`` of an attention that was made of these ``queries`` and this ``bank``."""
+    mask, similarity = attention.mask, attention.costs.similarity
     parameters = [value for value in similarity.parameters() if value.requires_grad]
-    learned = [queries, bank, labels, *parameters, *(mask.parameters() if mask is not None else ())]
-    tracked = torch.is_grad_enabled() and any(value.requires_grad for value in learned)
-    attention = make_attention(queries, bank, similarity, mask, simplex, chunk_size, identity, tracked=tracked)
     dtype = torch.promote_types(attention.costs.dtype, labels.dtype)
     columns = labels.to(dtype)[:, None] if labels.ndim == 1 else labels.to(dtype)
     if queries.shape[0] == 0:
@@ -182,7 +223,7 @@ def streamed_prediction(
     else:
         with torch.autocast(queries.device.type, enabled=False):
             numbers = step_numbers(mask, queries, attention.costs.dtype)
-            if not tracked and can_prune(mask, attention.simplex):
+            if not attention.tracked and can_prune(mask, attention.simplex):
                 attention.pruner = make_pruner(attention.costs, Visits() if visits is None else visits)
             result = _Streamed.apply(attention, queries, bank, columns, numbers, *parameters)  # type: ignore[no-untyped-call]
     result = result.to(dtype)

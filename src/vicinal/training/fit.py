@@ -2,7 +2,6 @@
 
 import logging
 import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -15,8 +14,11 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, RichProg
 from torch import nn
 
 from vicinal.encoders import PretrainedEncoder, TableEncoder
+from vicinal.training.added import AddedLosses
 from vicinal.training.module import NeighborModule
 from vicinal.training.network import NeighborNetwork
+from vicinal.training.processes import Processes, SpawnedOrStarted, errors_of_processes, processes_of, share_weights
+from vicinal.training.quiet import quiet
 from vicinal.training.rows import Rows, loader
 from vicinal.training.settings import TrainingSettings, make_logger
 
@@ -52,12 +54,18 @@ class _Record(Callback):
         self.history.validation_error.append(float(metrics["validation_error"]))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"train_error": self.history.train_error, "validation_error": self.history.validation_error}
+        return vars(self.history) | {"best_epoch": 0}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.history.train_error = list(state_dict["train_error"])
         self.history.validation_error = list(state_dict["validation_error"])
         self.history.resumed_at = len(self.history.train_error)
+
+    def take(self, checkpoint: Path) -> None:
+        """Read the curves from the last checkpoint of processes that have ended."""
+        found = torch.load(checkpoint, map_location="cpu", weights_only=True)["callbacks"][self.state_key]
+        self.load_state_dict(found)
+        self.history.resumed_at = found["resumed_at"]
 
 
 def train(
@@ -66,6 +74,7 @@ def train(
     validation_rows: Rows,
     settings: TrainingSettings,
     criterion: nn.Module | None = None,
+    added: AddedLosses | None = None,
 ) -> TrainingHistory:
     """Train ``network`` in place, to the weights with the lowest validation error.
 
@@ -79,50 +88,73 @@ def train(
         validation_rows: at least 1.
         settings: see :class:`TrainingSettings`.
         criterion: see :class:`NeighborModule`.
+        added: see there.
 
     Returns:
         The error curves.
 
     Raises:
         KeyboardInterrupt: if the user stops the run; checkpoints stay.
+        ValueError: for more processes than rows of a batch, or parts that cannot be sent to spawned processes.
+        RuntimeError: if another process does not answer for ``settings.timeout`` seconds.
     """
     history = TrainingHistory()
+    processes = processes_of(settings)
     with ExitStack() as stack:
-        stack.enter_context(_quiet())
+        stack.enter_context(quiet())
         stack.enter_context(_threads_for(network))
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="vicinal-"))
         folder = Path(scratch) if settings.folder is None else settings.folder
         stack.enter_context(torch.random.fork_rng())
         torch.manual_seed(settings.seed)
-        module = NeighborModule(network, train_rows, settings, criterion)
-        checkpoint = ModelCheckpoint(
-            dirpath=folder,
-            filename="best",
-            monitor="validation_error",
-            save_last=True,
-            enable_version_counter=False,
-            save_on_train_epoch_end=True,
+        network.train()  # Lightning keeps the mode it finds
+        module = NeighborModule(network, train_rows, settings, criterion, added)
+        record, checkpoint = _Record(history), _checkpoint(folder)
+        trainer = _trainer(settings, processes, folder, [record, checkpoint])
+        loaders = (
+            loader(train_rows, settings.batch_size, settings.seed, processes.count),
+            loader(validation_rows, 256, None, processes.count),
         )
-        trainer = _trainer(settings, folder, [_Record(history), checkpoint])
-        loaders = loader(train_rows, settings.batch_size, settings.seed), loader(validation_rows, 256, None)
         try:
-            trainer.fit(module, *loaders, ckpt_path=_last_checkpoint(folder), weights_only=True)
+            with errors_of_processes():
+                trainer.fit(module, *loaders, ckpt_path=_last_checkpoint(folder), weights_only=True)
         except SystemExit as stopped:  # what Lightning makes of Ctrl-C
             raise KeyboardInterrupt from stopped
-        best = torch.load(checkpoint.best_model_path, map_location="cpu", weights_only=True)
-        module.cpu().load_state_dict(best["state_dict"], strict=False)
-        history.best_epoch = int(best["epoch"])
+        if processes.count > 1 and not processes.started:
+            record.take(folder / "last.ckpt")
+        module.cpu()
+        if trainer.is_global_zero:  # others may not see the folder
+            best = torch.load(checkpoint.best_model_path, map_location="cpu", weights_only=True)
+            module.load_state_dict(best["state_dict"], strict=False)
+            history.best_epoch = int(best["epoch"])
+        if processes.started:
+            history.best_epoch = share_weights(network, history.best_epoch)
     network.eval()
     return history
 
 
-def _trainer(settings: TrainingSettings, folder: Path, callbacks: list[Callback]) -> Trainer:
+def _checkpoint(folder: Path) -> ModelCheckpoint:
+    """Keeps the best weights and the last state in ``folder``; only the first of several processes writes."""
+    return ModelCheckpoint(
+        dirpath=folder,
+        filename="best",
+        monitor="validation_error",
+        save_last=True,
+        enable_version_counter=False,
+        save_on_train_epoch_end=True,
+    )
+
+
+def _trainer(settings: TrainingSettings, processes: Processes, folder: Path, callbacks: list[Callback]) -> Trainer:
     """Lightning's trainer for ``settings``, with early stopping after the recorder and the checkpoint."""
     stop = EarlyStopping("validation_error", patience=settings.patience, check_finite=True)
     bar = [RichProgressBar(console_kwargs={"stderr": True})] if settings.progress else []
     return Trainer(
         accelerator=settings.accelerator,
-        devices=settings.devices,
+        devices=processes.devices,
+        num_nodes=processes.nodes,
+        strategy="auto" if processes.count == 1 else SpawnedOrStarted(processes, settings.timeout),
+        use_distributed_sampler=False,
         precision=settings.precision,  # type: ignore[arg-type]  # checked by TrainingSettings
         max_epochs=settings.max_epochs,
         logger=make_logger(settings, folder),
@@ -143,7 +175,7 @@ def _last_checkpoint(folder: Path) -> Path | None:
         torch.load(last, map_location="cpu", weights_only=True)
     except Exception as torn:  # whatever the reason it cannot be read, the run starts anew
         _logger.warning("%s cannot be read (%s); training starts from the beginning", last.name, torn)
-        last.unlink()
+        last.unlink(missing_ok=True)
         return None
     return last
 
@@ -166,23 +198,3 @@ def _threads_for(network: NeighborNetwork) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence what Lightning says about choices made here on purpose (one process loads rows, short epochs)."""
-    names = ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero")
-    levels = {name: logging.getLogger(name).level for name in names}
-    with warnings.catch_warnings():
-        for text in (".*does not have many workers.*", ".*Checkpoint directory.*", ".*fewer than.*"):
-            warnings.filterwarnings("ignore", text)
-        warnings.filterwarnings("ignore", category=UserWarning, module="lightning.*")
-        warnings.filterwarnings("ignore", category=FutureWarning, module="lightning.*")
-        warnings.filterwarnings("ignore", category=DeprecationWarning, module="lightning.*")
-        for name in names:
-            logging.getLogger(name).setLevel(logging.ERROR)
-        try:
-            yield
-        finally:
-            for name, level in levels.items():
-                logging.getLogger(name).setLevel(level)

@@ -1,15 +1,19 @@
 """The Lightning module: a batch is its own bank while training, the training rows are the bank in validation."""
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
+from vicinal.core import gather_rows, process_rank
 from vicinal.encoders import PretrainedEncoder
 from vicinal.heads import admissible
+from vicinal.training.added import AddedLosses
 from vicinal.training.network import NeighborNetwork
-from vicinal.training.rows import Rows
+from vicinal.training.normalizing import separate, synchronize
+from vicinal.training.processes import part_of
+from vicinal.training.rows import RowInputs, Rows, RowSubset
 from vicinal.training.settings import TrainingSettings
 
 _FLOOR = 1e-4
@@ -46,11 +50,16 @@ class NeighborModule(LightningModule):
     Rows of a batch that have nobody to attend to are left out of the loss. In validation the bank is the training
     rows, embedded anew each time.
 
+    Several processes train as one: each embeds and predicts its part of a batch, against the whole of it; embeddings,
+    predictions and labels are gathered, with gradients, and all take the same loss of the whole batch. The mean over
+    processes of the gradients is then that of one process. Batch norms take their statistics over all processes.
+
     Args:
         network: what is trained.
         train_rows: the bank of validation.
         settings: learning rates and weight decay are read here.
         criterion: ``criterion(prediction, labels) -> []``, what is trained and stopped by; None: :class:`MeanError`.
+        added: losses of the embeddings, added to it in training steps; or None.
     """
 
     def __init__(
@@ -59,40 +68,119 @@ class NeighborModule(LightningModule):
         train_rows: Rows,
         settings: TrainingSettings,
         criterion: nn.Module | None = None,
+        added: AddedLosses | None = None,
     ) -> None:
         super().__init__()
         self.network = network
         self.criterion = MeanError() if criterion is None else criterion
+        self.added = added
         self.settings = settings
         self._train_rows = train_rows
         self._bank: Tensor | None = None
+        self.together = False  # whether other processes train with this one
         self.strict_loading = False  # frozen pretrained weights are not in the checkpoints
 
     def training_step(self, batch: dict[str, Any], batch_index: int) -> Tensor:
         """Loss of one batch, each row predicted from the others."""
-        embeddings = self.network.embed(batch["inputs"])
-        labels = batch["labels"].to(embeddings.dtype)
-        ids, groups = batch["ids"], batch.get("groups")
-        allowed = admissible((len(ids), len(ids)), ids, ids, groups, groups)
-        active = torch.ones_like(ids, dtype=torch.bool) if allowed is None else allowed.any(dim=-1)
+        own, ids, groups = self._embedded(batch), batch["ids"], batch.get("groups")
+        labels = batch["labels"].to(own.dtype)
+        embeddings, all_labels, all_ids = self._all(own), self._all(labels), self._all(ids)
+        all_groups = None if groups is None else self._all(groups)
+        allowed = admissible((len(all_ids), len(all_ids)), all_ids, all_ids, all_groups, all_groups)
+        active = torch.ones_like(all_ids, dtype=torch.bool) if allowed is None else allowed.any(dim=-1)
         loss = embeddings.sum() * 0.0
         if bool(active.any()):
-            prediction = self.network.head(
-                embeddings[active],
-                embeddings,
-                labels,
-                query_ids=ids[active],
-                bank_ids=ids,
-                query_groups=None if groups is None else groups[active],
-                bank_groups=groups,
-            )
-            loss = loss + self.criterion(prediction, labels[active])
+            prediction = self._predicted(own, embeddings, all_labels, (all_ids, all_groups), active)
+            loss = loss + self._error(prediction, all_labels[active])
         self.log("train_error", loss, on_step=False, on_epoch=True, batch_size=int(active.sum()), prog_bar=True)
-        return loss
+        if self.added is not None:
+            added = self.added(embeddings, all_labels, all_ids, all_groups)
+            self.log("train_added", added, on_step=False, on_epoch=True, batch_size=len(all_ids))
+            loss = loss + added
+        return loss + self._every_parameter() if self.together else loss
+
+    def _embedded(self, batch: dict[str, Any]) -> Tensor:
+        """Embeddings of this process' rows; if they are gathered, in at least float32, so that gradients add up."""
+        embeddings = self.network.embed(batch["inputs"])
+        wide = torch.promote_types(embeddings.dtype, torch.float32)
+        return embeddings.to(wide) if self.together else embeddings
+
+    def _every_parameter(self) -> Tensor:
+        """0, with gradient 0 for every parameter: processes wait for the gradients of all, also of unused ones."""
+        return torch.stack([p.flatten()[:1].sum() for p in self.parameters() if p.requires_grad]).sum() * 0.0
+
+    def _all(self, rows: Tensor) -> Tensor:
+        """The rows of all processes."""
+        return gather_rows(rows) if self.together else rows
+
+    def _predicted(
+        self,
+        own: Tensor,
+        embeddings: Tensor,
+        labels: Tensor,
+        identity: tuple[Tensor, Tensor | None],
+        active: Tensor,
+    ) -> Tensor:
+        """Predictions of all rows that are ``active [b]``, each made by the process that has embedded the row.
+
+        Args:
+            own: embeddings of this process' rows.
+            embeddings: those of all processes ``[b, d]``.
+            labels: of all.
+            identity: ids and groups of all.
+            active: which rows have neighbors; there is one.
+        """
+        ids, groups = identity
+        start = int(self._first_row(own))
+        mine = active[start : start + len(own)]
+        queries, places = own[mine], torch.arange(len(active), device=active.device)[start : start + len(own)][mine]
+        if len(queries) == 0:  # all processes have to do the same, so this one asks for somebody else, and tells nobody
+            places = active.nonzero()[:1, 0]
+            queries = embeddings[places]
+        predict = getattr(self.network.head, "each", self.network.head)  # members are trained each by its own error
+        prediction: Tensor = predict(
+            queries,
+            embeddings,
+            labels,
+            query_ids=ids[places],
+            bank_ids=ids,
+            query_groups=None if groups is None else groups[places],
+            bank_groups=groups,
+        )
+        return self._all(prediction[: int(mine.sum())])
+
+    def _error(self, prediction: Tensor, labels: Tensor) -> Tensor:
+        """The criterion; of members ``[b, M]`` or ``[b, K, M]`` the mean of theirs."""
+        if prediction.ndim == labels.ndim:
+            return cast(Tensor, self.criterion(prediction, labels))
+        return torch.stack([self.criterion(one, labels) for one in prediction.unbind(-1)]).mean()
+
+    def _first_row(self, own: Tensor) -> Tensor:
+        """Where the rows of this process begin among those of all."""
+        if not self.together:
+            return torch.zeros((), dtype=torch.int64)
+        counts = gather_rows(torch.tensor([len(own)], device=own.device))
+        return counts[: process_rank()].sum()
+
+    def setup(self, stage: str) -> None:
+        """Join the other processes, if there are any."""
+        self.together = self.trainer.world_size > 1
+        if self.together:
+            synchronize(self.network)
+            torch.manual_seed(self.settings.seed + process_rank())
+
+    def teardown(self, stage: str) -> None:
+        """Leave them."""
+        if self.together:
+            separate(self.network)
+        self.together = False
 
     def on_validation_epoch_start(self) -> None:
-        """Embed the training rows anew: they are the neighbors of the validation rows."""
-        self._bank = self.network.embed_all(self._train_rows.inputs, self.device)
+        """Embed the training rows anew: they are the neighbors of the validation rows. Each process embeds a part."""
+        inputs: RowInputs = self._train_rows.inputs
+        if self.together:
+            inputs = RowSubset(inputs, part_of(torch.arange(len(inputs))))
+        self._bank = self._all(self.network.embed_all(inputs, self.device))
 
     def validation_step(self, batch: dict[str, Any], batch_index: int) -> None:
         """Error of validation rows against the bank of training rows."""
@@ -109,7 +197,8 @@ class NeighborModule(LightningModule):
             query_groups=groups,
             bank_groups=None if rows.groups is None else rows.groups.to(bank.device),
         )
-        error = self.criterion(prediction, batch["labels"].to(prediction))
+        prediction, labels = self._all(prediction), self._all(batch["labels"].to(prediction))
+        error = self.criterion(prediction, labels)
         self.log("validation_error", error, on_epoch=True, batch_size=len(prediction), prog_bar=True)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:

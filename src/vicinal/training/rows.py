@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
+
+from vicinal.core import process_rank
 
 
 class RowInputs(Protocol):
@@ -67,17 +70,38 @@ class RowBatches(Sampler[list[int]]):
     The order of an epoch depends on nothing that came before it, so a resumed run sees the same batches. Rows left
     over are spread instead of making a last tiny batch, in which nobody would have neighbors.
 
+    Several processes go through the same batches, each with its part: one after the other the parts are the batch that
+    one process would have, and they differ in length by at most 1.
+
     Args:
         rows: number of rows.
         batch_size: wanted size.
         seed: of the order; None keeps the rows in order and the last batch small, as prediction wants it.
+        processes: how many share each batch.
+        process: which of them this is; None: its rank in torch.distributed at the time.
+
+    Raises:
+        ValueError: if a batch would have fewer rows than processes.
 
     >>> [len(batch) for batch in RowBatches(70, 32, seed=0)]
     [35, 35]
     """
 
-    def __init__(self, rows: int, batch_size: int, seed: int | None) -> None:
+    def __init__(
+        self, rows: int, batch_size: int, seed: int | None, processes: int = 1, process: int | None = None
+    ) -> None:
         self.rows, self.batch_size, self.seed, self.epoch = rows, batch_size, seed, 0
+        self.processes, self.process = processes, process
+        if processes > 1 and min(rows // len(self), batch_size) < processes:
+            raise ValueError(
+                f"devices: expected at most one for each row of a batch, got {processes} for batches of {batch_size} "
+                f"out of {rows} rows"
+            )
+
+    @property
+    def sampler(self) -> "RowBatches":
+        """Itself: Lightning sets the epoch of a batch sampler's ``sampler``, not of the batch sampler."""
+        return self
 
     def set_epoch(self, epoch: int) -> None:
         """Called by Lightning before each epoch."""
@@ -85,17 +109,22 @@ class RowBatches(Sampler[list[int]]):
 
     def __len__(self) -> int:
         if self.seed is None:
-            return (self.rows + self.batch_size - 1) // self.batch_size
+            full, rest = divmod(self.rows, self.batch_size)
+            return max(1, full + (rest >= self.processes)) if self.rows else 0
         return max(1, round(self.rows / self.batch_size))
 
     def __iter__(self) -> Iterator[list[int]]:
+        # a generator: Lightning makes the iterator of a resumed run's first epoch before it sets the epoch
         if self.seed is None:
-            order = torch.arange(self.rows)
-            blocks = [order[i : i + self.batch_size] for i in range(0, self.rows, self.batch_size)]
+            ends = [self.batch_size * (i + 1) for i in range(len(self) - 1)]  # a rest that is too short joins the last
+            blocks = list(torch.arange(self.rows).tensor_split(ends)) if self.rows else []
         else:
             generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
             blocks = list(torch.randperm(self.rows, generator=generator).tensor_split(len(self)))
-        return (block.tolist() for block in blocks)
+        if self.processes > 1:
+            process = process_rank() if self.process is None else self.process
+            blocks = [block.tensor_split(self.processes)[process] for block in blocks]
+        yield from (block.tolist() for block in blocks)
 
 
 class _Positions(Dataset[int]):
@@ -111,10 +140,14 @@ class _Positions(Dataset[int]):
         return position
 
 
-def loader(rows: Rows, batch_size: int, seed: int | None) -> DataLoader[Any]:
-    """Loader of batches of ``rows`` (see :class:`RowBatches`)."""
+def _select(rows: Rows, positions: list[int]) -> dict[str, Any]:
+    return rows.select(torch.tensor(positions, dtype=torch.int64))
+
+
+def loader(rows: Rows, batch_size: int, seed: int | None, processes: int = 1) -> DataLoader[Any]:
+    """Loader of batches of ``rows``, or of this process' part of them (see :class:`RowBatches`)."""
     return DataLoader(
         _Positions(len(rows)),
-        batch_sampler=RowBatches(len(rows), batch_size, seed),
-        collate_fn=lambda positions: rows.select(torch.tensor(positions)),
+        batch_sampler=RowBatches(len(rows), batch_size, seed, processes),
+        collate_fn=partial(_select, rows),
     )

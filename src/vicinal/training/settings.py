@@ -30,7 +30,11 @@ class TrainingSettings:
         seed: of the order of rows; with dropout 0 a resumed run equals one that was never interrupted.
         precision: as Lightning names it: "32-true", "bf16-mixed", "16-mixed", "64-true".
         accelerator: as Lightning names it: "auto", "cpu", "gpu", "mps".
-        devices: how many, or "auto".
+        devices: how many processes train together, each on a device of its own (on the CPU: a process). A step has
+            ``batch_size`` rows over all of them, and the result is that of one process, but for rounding and dropout.
+            "auto": all that torchrun has started, or else all GPUs; on a CPU one. More than one are spawned, so a
+            script that trains has to begin under ``if __name__ == "__main__":``, unless torchrun started it.
+        timeout: seconds that one process waits for another before it fails, > 0.
         logger: None, or one of "csv", "tensorboard", "wandb", "mlflow".
         progress: show Lightning's progress bar, on standard error.
         folder: where checkpoints are kept, so that a killed run resumes; None: a temporary folder.
@@ -52,7 +56,8 @@ class TrainingSettings:
     seed: int = 0
     precision: str = "32-true"
     accelerator: str = "auto"
-    devices: int | str = "auto"
+    devices: int | str = 1
+    timeout: float = 1800.0
     logger: str | None = None
     progress: bool = False
     folder: Path | None = field(default=None, compare=False)
@@ -66,6 +71,11 @@ class TrainingSettings:
         check_between("encoder_learning_rate", self.encoder_learning_rate, 0, float("inf"))
         check_between("weight_decay", self.weight_decay, 0, float("inf"), closed=True)
         check_choice("precision", self.precision, ("32-true", "64-true", "bf16-mixed", "16-mixed"))
+        check_between("timeout", self.timeout, 0, float("inf"))
+        if isinstance(self.devices, str):
+            check_choice("devices", self.devices, ("auto",))
+        else:
+            check_integer("devices", self.devices)
         if self.logger is not None:
             check_choice("logger", self.logger, LOGGERS)
 

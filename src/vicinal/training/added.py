@@ -1,0 +1,53 @@
+"""Losses of embeddings that are added to the error of the predictions."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from vicinal.losses import ProxyLoss
+
+
+class AddedLosses(nn.Module):
+    """A weighted sum of criteria of the embeddings of a batch, for training only.
+
+    A row is no pair with a row of its own id or group, as in the head. Learned vectors of classes (proxies) are
+    parameters of this module, are trained with the network, and are no part of it afterwards.
+
+    Args:
+        criteria: factor and criterion of each, ``criterion(embeddings, labels, ids=, groups=)`` or a
+            :class:`vicinal.losses.ProxyLoss`.
+        low: label that training has scaled to 0.
+        high: label that training has scaled to 1; the criteria see labels in their own units.
+
+    >>> from vicinal.losses import EmbeddingLoss
+    >>> added = AddedLosses([(0.5, EmbeddingLoss("supcon"))])
+    >>> one_hot = torch.eye(2)[[0, 0, 1, 1]]
+    >>> bool(added(torch.eye(4)[[0, 0, 1, 1]], one_hot, torch.arange(4)) < 1e-3)
+    True
+    """
+
+    def __init__(self, criteria: Sequence[tuple[float, nn.Module]], low: float = 0.0, high: float = 1.0) -> None:
+        super().__init__()
+        self.weights = [weight for weight, _ in criteria]
+        self.criteria = nn.ModuleList([criterion for _, criterion in criteria])
+        self.low, self.high = low, high
+
+    def forward(self, embeddings: Tensor, labels: Tensor, ids: Tensor, groups: Tensor | None = None) -> Tensor:
+        """The sum.
+
+        Args:
+            embeddings: ``[b, d]``.
+            labels: as training sees them: numbers ``[b]`` scaled to [0, 1], or one-hot classes ``[b, K]``.
+            ids: whole numbers ``[b]``.
+            groups: whole numbers ``[b]`` or None.
+
+        Returns:
+            A number.
+        """
+        own = labels.argmax(dim=-1) if labels.ndim == 2 else self.low + (self.high - self.low) * labels
+        total = embeddings.new_zeros((), dtype=torch.promote_types(embeddings.dtype, torch.float32))
+        for weight, criterion in zip(self.weights, self.criteria, strict=True):
+            identity = {} if isinstance(criterion, ProxyLoss) else {"ids": ids, "groups": groups}
+            total = total + weight * criterion(embeddings, own, **identity)
+        return total

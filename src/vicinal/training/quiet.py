@@ -1,0 +1,31 @@
+"""Silence what Lightning says about choices made here on purpose."""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_LOGGERS = ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero")
+
+
+def hush() -> None:
+    """Silence it from here on: one process loads rows, short epochs, processes that begin and end."""
+    for text in (".*does not have many workers.*", ".*Checkpoint directory.*", ".*fewer than.*"):
+        warnings.filterwarnings("ignore", text)
+    for category in (UserWarning, FutureWarning, DeprecationWarning):
+        warnings.filterwarnings("ignore", category=category, module="lightning.*")
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence it inside."""
+    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
+    with warnings.catch_warnings():
+        hush()
+        try:
+            yield
+        finally:
+            for name, level in levels.items():
+                logging.getLogger(name).setLevel(level)
