@@ -22,13 +22,13 @@ THEIRS = {  # loss: (class, settings, largest batch that their memory or time al
     "circle": ("CircleLoss", {}, ALWAYS),
     "contrastive": ("ContrastiveLoss", {}, ALWAYS),
     "cosface": ("CosFaceLoss", {}, ALWAYS),
-    "dynamic_soft_margin": ("DynamicSoftMarginLoss", {}, ALWAYS),
+    "dynamic_soft_margin": ("DynamicSoftMarginLoss", {}, 1024),
     "fast_ap": ("FastAPLoss", {}, ALWAYS),
     "generalized_lifted_structure": ("GeneralizedLiftedStructureLoss", {}, ALWAYS),
     "histogram": ("HistogramLoss", {"n_bins": 100}, 256),
     "intra_pair_variance": ("IntraPairVarianceLoss", {}, ALWAYS),
     "large_margin_softmax": ("LargeMarginSoftmaxLoss", {}, ALWAYS),
-    "lifted_structure": ("LiftedStructureLoss", {}, 1024),
+    "lifted_structure": ("LiftedStructureLoss", {}, 256),
     "margin": ("MarginLoss", {}, 256),
     "multi_similarity": ("MultiSimilarityLoss", {}, ALWAYS),
     "n_pairs": ("NPairsLoss", {}, ALWAYS),
@@ -44,7 +44,7 @@ THEIRS = {  # loss: (class, settings, largest batch that their memory or time al
     "sphereface": ("SphereFaceLoss", {}, ALWAYS),
     "subcenter_arcface": ("SubCenterArcFaceLoss", {"sub_centers": 2}, ALWAYS),
     "supcon": ("SupConLoss", {}, ALWAYS),
-    "tcm": ("ThresholdConsistentMarginLoss", {}, ALWAYS),
+    "tcm": ("ThresholdConsistentMarginLoss", {}, 1024),
     "triplet": ("TripletMarginLoss", {"margin": 0.2}, 1024),
     "tuplet_margin": ("TupletMarginLoss", {}, 256),
 }
@@ -143,7 +143,9 @@ def our_loss(entry, compiled: bool, miner=None) -> Callable[[int], Step]:
         else:
             criterion = EmbeddingLoss(entry.name, similarity="l2" if entry.name in L2 else "cosine", miner=miner)
             labels = labels.sin() if numbered(entry) else labels
-        return training(batch, torch.compile(criterion, dynamic=False) if compiled else criterion, labels)
+        if compiled:
+            criterion = torch.compile(criterion, dynamic=False, fullgraph=True)
+        return training(batch, criterion, labels)
 
     return make
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from vicinal.core import FACTS, Entry, entries
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-MARKED = re.compile(r"(<!-- (methods|facts): ([a-z, ]+) -->\n).*?(\n<!-- end of \2 -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- (methods|facts): ([a-z_, ]+) -->\n).*?(\n<!-- end of \2 -->)", re.DOTALL)
 
 
 def methods_table(kind: str) -> str:

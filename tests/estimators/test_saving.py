@@ -18,7 +18,8 @@ def assert_same(found, wanted):
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
 
 
-FILES = ("config.json", "model.safetensors", "bank.safetensors", "rows.parquet")
+OF_BANK = ("bank.json", "bank.safetensors", "names.parquet", "rows.parquet")
+FILES = ("config.json", "model.safetensors", *OF_BANK, *(f"held/{name}" for name in OF_BANK))
 
 
 @pytest.fixture
@@ -70,14 +71,14 @@ def test_groups_and_dense_heads_come_back(tmp_path):
 
 
 def test_no_pickle_is_written(folder):
-    for path in folder.iterdir():
+    for path in (path for path in folder.rglob("*") if path.is_file()):
         content = path.read_bytes()
         assert not content.startswith((b"\x80", b"PK")), path.name
 
 
 def test_checksums_are_those_of_sha256sum(folder):
     lines = (folder / "SHA256SUMS").read_text().splitlines()
-    assert {line.split("  ")[1] for line in lines} == set(FILES)
+    assert {line.split("  ")[1] for line in lines} == {*FILES, "held/SHA256SUMS"}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -92,14 +93,15 @@ def test_a_torn_or_edited_file_is_named(folder, name, harm):
     else:
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
-    with pytest.raises(ValueError, match=rf"^{name}: expected"):
+    with pytest.raises(ValueError, match=rf"^{path.name}: expected"):
         load_model(folder)
 
 
 def reseal(folder):
     import hashlib
 
-    sums = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in FILES]
+    names = (*FILES, "held/SHA256SUMS")
+    sums = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names]
     (folder / "SHA256SUMS").write_text("".join(sums))
 
 
@@ -107,7 +109,7 @@ def test_a_newer_version_is_named(folder):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "version": 99}))
     reseal(folder)
-    with pytest.raises(ValueError, match=r"^config.json: expected format version 1 or older, got 99; update vicinal"):
+    with pytest.raises(ValueError, match=r"^config.json: expected format version 2, got 99; update vicinal"):
         load_model(folder)
 
 
@@ -131,7 +133,7 @@ def test_other_folders_are_no_models_and_are_not_overwritten(regressor, tmp_path
 
 
 def test_a_failed_save_leaves_the_old_model(regressor, folder, monkeypatch):
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
     def stop(*args, **kwargs):
         raise KeyboardInterrupt
@@ -139,7 +141,7 @@ def test_a_failed_save_leaves_the_old_model(regressor, folder, monkeypatch):
     monkeypatch.setattr("vicinal.estimators.saving.save_file", stop)
     with pytest.raises(KeyboardInterrupt):
         save_model(regressor, folder)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 

@@ -221,3 +221,10 @@ def test_what_cannot_be_bounded_is_refused():
     near = ApproximateNONA(NONA(), ExactIndex(3, bank=lonely), lonely)
     with pytest.raises(ValueError, match=r"^bank: expected a row of another id and group for every query"):
         near.predict(torch.zeros(1, 3), ids=[4])
+
+
+def test_no_queries_get_no_predictions():
+    head, bank, _, _ = make_case("l2", "s2", "softmax", rows=9)
+    found = ApproximateNONA(head, ExactIndex(3, bank=bank), bank).predict(torch.zeros(0, 3), top=2)
+    assert found.prediction.shape == (0,)
+    assert found.weights.shape == (0, 2)

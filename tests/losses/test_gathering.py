@@ -6,7 +6,7 @@ import torch.distributed
 
 from processes import run_processes
 from vicinal.core import entries, entry, gather_rows, sum_over_processes
-from vicinal.losses import CrossBatchBank, EmbeddingLoss
+from vicinal.losses import AdaptiveHeadsLoss, CrossBatchBank, EmbeddingLoss, MixedLoss
 
 NAMES = [
     (entry.name, "number-relation" in entry.facts)
@@ -21,11 +21,33 @@ def batch(number):
     return x, torch.randint(0, 3, (12,), generator=g)
 
 
+def mixed():
+    """A loss with mixed rows; all processes draw the same."""
+    return MixedLoss(EmbeddingLoss("metrix", gather=True), generator=torch.Generator().manual_seed(3))
+
+
+def heads():
+    """A loss with parameters of its own."""
+    made = AdaptiveHeadsLoss(4, heads=2, criterion=EmbeddingLoss("amcl", gather=True)).double()
+    with torch.no_grad():
+        for number, parameter in enumerate(made.parameters()):
+            parameter.copy_(torch.linspace(-1, 1 + number / 9, parameter.numel()).reshape(parameter.shape))
+    return made
+
+
+MADE = {"of mixed rows": mixed, "of heads": heads}
+NAMES += [(name, False) for name in MADE]
+
+
 def train(name, numbers, part, processes):
     """Loss and gradient of a linear encoder in two steps, as data-parallel training takes it, and the bank's state."""
     weight = torch.linspace(-1, 1, 24, dtype=torch.float64).reshape(6, 4).requires_grad_()
-    bank = None if "square" in entry("pair_loss", name).facts else CrossBatchBank(20, 4).double()
-    loss = EmbeddingLoss(name, similarity="l2" if numbers else "cosine", bank=bank, gather=True)
+    bank = None
+    if name in MADE:
+        loss = MADE[name]()
+    else:
+        bank = None if "square" in entry("pair_loss", name).facts else CrossBatchBank(20, 4).double()
+        loss = EmbeddingLoss(name, similarity="l2" if numbers else "cosine", bank=bank, gather=True)
     kept = []
     for step in range(2):
         x, labels = batch(step)

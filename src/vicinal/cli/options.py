@@ -66,12 +66,36 @@ Simplex: TypeAlias = Annotated[str, typer.Option(help="softmax, sparsemax or ent
 Loss: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help="What is trained by, in label units: matching:sigmoid(scale=2,shift=0.7); default: squared error.",
+        help="Added losses of the embeddings: supcon(temperature=.1), 0.5*triplet (see vicinal losses); or what "
+        "predictions are trained by, in label units: matching:sigmoid(scale=2,shift=0.7); both with + between them. "
+        "Default: squared error, log-loss.",
         rich_help_panel=_LEARN,
+    ),
+]
+Index: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Where neighbors are looked up: exact, faiss:IVF1024,Flat, milvus:./bank.db, milvus:http://host:19530; "
+        "default: the whole bank is read. It is kept with the model; a database stays where it is.",
+        rich_help_panel=_ALSO,
+        metavar="NAME",
+    ),
+]
+IndexTolerance: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        help="With --index: most weight that may be on rows not looked up; else the whole bank is read.",
+        rich_help_panel=_ALSO,
     ),
 ]
 Hidden: TypeAlias = Annotated[
     str, typer.Option(help="Sizes of the projector's layers; the last is the embedding.", rich_help_panel=_LEARN)
+]
+Members: TypeAlias = Annotated[
+    int, typer.Option(help="Projectors and heads side by side, whose predictions are averaged.", rich_help_panel=_LEARN)
+]
+FinalTanh: TypeAlias = Annotated[
+    bool, typer.Option(help="End the projector in a tanh, as the NONA paper does.", rich_help_panel=_LEARN)
 ]
 Dropout: TypeAlias = Annotated[float, typer.Option(help="Before each layer of the projector.", rich_help_panel=_LEARN)]
 Epochs: TypeAlias = Annotated[int, typer.Option(help="Most passes over the training rows.", rich_help_panel=_TRAIN)]
@@ -88,6 +112,9 @@ Seed: TypeAlias = Annotated[int, typer.Option(help="Of splits and training.", ri
 Precision: TypeAlias = Annotated[str, typer.Option(help="32-true, bf16-mixed or 16-mixed.", rich_help_panel=_TRAIN)]
 Accelerator: TypeAlias = Annotated[
     str, typer.Option(help="cpu, gpu, mps or auto, as Lightning names them.", rich_help_panel=_TRAIN)
+]
+Devices: TypeAlias = Annotated[
+    int, typer.Option(help="Processes that train together, each on a device of its own.", rich_help_panel=_TRAIN)
 ]
 Logger: TypeAlias = Annotated[
     str | None, typer.Option(help="csv, tensorboard, wandb or mlflow.", rich_help_panel=_TRAIN)
@@ -123,6 +150,8 @@ def estimator_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
     same = (
         "tune",
         "mask_parameters",
+        "members",
+        "final_tanh",
         "dropout",
         "batch_size",
         "learning_rate",
@@ -142,7 +171,15 @@ def estimator_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
         "max_epochs": given["epochs"],
         "progress": shows_bar(quiet=given["quiet"]),
     }
-    for option, name in (("head", "head"), ("loss", "loss"), ("logger", "logger"), ("cache", "cache_dir")):
+    for option, name in (
+        ("head", "head"),
+        ("loss", "loss"),
+        ("logger", "logger"),
+        ("devices", "devices"),
+        ("index", "index"),
+        ("index_tolerance", "index_tolerance"),
+        ("cache", "cache_dir"),
+    ):
         if given.get(option) is not None:
             parameters[name] = given[option]
     return parameters

@@ -22,7 +22,8 @@ class Answers:
 
     Attributes:
         rows: row labels of the table, or its ids.
-        columns: name -> one value a row: prediction, probabilities of classes, low and high of an interval.
+        columns: name -> one value a row: prediction, probabilities of classes, low and high of an interval; for a model
+            with an index ``index_error``, how far off reading the whole bank each prediction may be.
         explanations: one a row, or none if none were asked for.
     """
 
@@ -102,11 +103,14 @@ def predict_table(
     classes = getattr(model, "classes_", None)
     columns: dict[str, list[Any]] = {}
     if classes is None:
-        columns["prediction"] = model.predict(features, ids=ids, groups=groups).tolist()
+        values, error = model.predict(features, ids=ids, groups=groups, return_error=True)
+        columns["prediction"] = values.tolist()
     else:
-        chances = model.predict_proba(features, ids=ids, groups=groups)
+        chances, error = model.predict_proba(features, ids=ids, groups=groups, return_error=True)
         columns["prediction"] = classes[chances.argmax(axis=1)].tolist()
         columns |= {f"probability_{name}": chances[:, place].tolist() for place, name in enumerate(classes)}
+    if model.index is not None:
+        columns["index_error"] = error.tolist()
     if coverage is not None:
         if classes is not None:
             raise ValueError("interval: expected a model that predicts numbers, got one that predicts classes")

@@ -14,8 +14,11 @@ from torch import Tensor
 
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
 from vicinal.estimators.bank import Bank, Ids, as_ids, check_unique
-from vicinal.estimators.building import make_criterion, make_network, training_settings
+from vicinal.estimators.building import check_loss, make_added, make_criterion, make_network, training_settings
+from vicinal.estimators.filling import embedded, fill_bank
+from vicinal.estimators.indexing import NearBank, fill_indexes, load_near, start_indexes, storage_of
 from vicinal.estimators.inputs import HeldOut, as_frame, check_rows, hold_out, kinds_of
+from vicinal.index import NeighborBank
 from vicinal.training import NeighborNetwork, Rows, RowSubset, TrainingHistory, train
 
 SCORES = 1 << 22
@@ -31,6 +34,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     history_: TrainingHistory
     kinds_: dict[str, Kind]
     notes_: dict[str, Any]
+    _near_head: NearBank | None = None
+    _near_folder: Path | None = None
 
     def __init__(
         self,
@@ -43,13 +48,17 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         simplex: str = "softmax",
         loss: Any = None,
         n_neighbors: int = 5,
+        index: str | None = None,
+        index_tolerance: float = 1e-3,
         columns: Mapping[str, Kind] | None = None,
         encoders: Mapping[str, str] | None = None,
         tune: str = "none",
         hidden: tuple[int, ...] = (200, 25),
-        dropout: float = 0.0,
+        members: int = 8,
+        final_tanh: bool = False,
+        dropout: float = 0.2,
         max_epochs: int = 200,
-        batch_size: int = 32,
+        batch_size: int = 128,
         learning_rate: float = 1e-3,
         encoder_learning_rate: float = 2e-5,
         weight_decay: float = 0.0,
@@ -57,6 +66,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         validation_fraction: float = 0.15,
         precision: str = "32-true",
         accelerator: str = "cpu",
+        devices: int | str = 1,
         logger: str | None = None,
         progress: bool = False,
         root: str | Path | None = None,
@@ -72,10 +82,14 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self.simplex = simplex
         self.loss = loss
         self.n_neighbors = n_neighbors
+        self.index = index
+        self.index_tolerance = index_tolerance
         self.columns = columns
         self.encoders = encoders
         self.tune = tune
         self.hidden = hidden
+        self.members = members
+        self.final_tanh = final_tanh
         self.dropout = dropout
         self.max_epochs = max_epochs
         self.batch_size = batch_size
@@ -86,6 +100,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self.validation_fraction = validation_fraction
         self.precision = precision
         self.accelerator = accelerator
+        self.devices = devices
         self.logger = logger
         self.progress = progress
         self.root = root
@@ -117,6 +132,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         frame = as_frame(self, x, reset=True)
         labels = self._fit_labels(y, len(frame))
         check_rows(len(frame))
+        check_loss(self.loss, "classes" if hasattr(self, "classes_") else "numbers")
         own_ids = as_ids("ids", range(len(frame)) if ids is None else ids, len(frame))
         check_unique(own_ids)
         own_groups = None if groups is None else as_ids("groups", groups, len(frame))
@@ -138,6 +154,10 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         scaled = self._scaled(labels, labels[torch.from_numpy(held.train)])
         settings = self.get_params(deep=False)
         network = make_network(settings, encoder, encoder.dim, self._start(scaled[torch.from_numpy(held.train)]))
+        width = int(network.projector.dim)  # type: ignore[arg-type]
+        stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
+        tolerance = self.index_tolerance
+        indexes = [] if self.index is None else start_indexes(self.index, network.head, stores[0], tolerance)
         codes = None if groups is None else torch.from_numpy(np.unique(groups, return_inverse=True)[1].astype(np.int64))
         parts = []
         for positions in (held.train, held.validation):
@@ -145,18 +165,33 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             parts.append(
                 Rows(RowSubset(inputs, rows), scaled[rows].float(), rows, None if codes is None else codes[rows])
             )
-        criterion = make_criterion(settings, getattr(self, "label_range_", None))
-        self.history_ = train(network, parts[0], parts[1], training_settings(settings, seed), criterion)
+        label_range, classes = getattr(self, "label_range_", None), getattr(self, "classes_", None)
+        criterion = make_criterion(settings, label_range)
+        added = make_added(settings, label_range, None if classes is None else len(classes))
+        self.history_ = train(network, parts[0], parts[1], training_settings(settings, seed), criterion, added)
         network.projector.double()
         network.head.double()
         self.network_ = network.eval()
-        banks = []
-        for positions, part in zip((held.train, held.validation), parts, strict=True):
-            vectors = network.embed_all(part.inputs, torch.device("cpu")).float()
-            part_groups = None if groups is None else groups[positions]
-            part_labels = labels[torch.from_numpy(positions)]
-            banks.append(Bank(ids[positions], vectors, part_labels, frame.iloc[positions], part_groups))
-        self.bank_, self.calibration_ = banks
+        for positions, part, store in zip((held.train, held.validation), parts, stores, strict=True):
+            fill_bank(store, network, part.inputs, labels, frame, ids, groups, positions)
+        self.bank_, self.calibration_ = (Bank.over(store) for store in stores)
+        self._near_head, self._near_folder = None, None
+        if indexes:
+            fill_indexes(indexes, network.head, stores[0])
+            self._near_head = NearBank(network.head, stores[0], indexes, self._class_count(), tolerance)
+
+    def _class_count(self) -> int | None:
+        classes = getattr(self, "classes_", None)
+        return None if classes is None else len(classes)
+
+    def _near(self) -> NearBank | None:
+        """The head over its index, or None without; that of a saved model is opened when it is first asked for."""
+        if self._near_folder is not None and self.index is not None:
+            store, classes = self.bank_.store, self._class_count()
+            head, tolerance = self.network_.head, self.index_tolerance
+            self._near_head = load_near(self.index, self._near_folder, head, store, classes, tolerance)
+            self._near_folder = None
+        return self._near_head
 
     def _prepare(self, encoder: TableEncoder, frame: pd.DataFrame) -> TableInputs:
         """Prepared rows, those of frozen networks run once (and kept in ``cache_dir`` if there is one)."""
@@ -172,24 +207,34 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             raise TypeError(f"encoder: expected a TableEncoder, got {type(encoder).__name__}")
         return encoder
 
-    def _embed(self, x: Any) -> tuple[pd.DataFrame, Tensor]:
-        """The table of ``x`` and its embeddings ``[n, d]``, float64."""
+    def _embed(self, x: Any, dtype: torch.dtype = torch.float64) -> tuple[pd.DataFrame, Tensor]:
+        """The table of ``x`` and its embeddings ``[n, d]``."""
         check_is_fitted(self, "bank_")
         frame = as_frame(self, x, reset=False)
         inputs = self._prepare(self.table_encoder, frame)
-        return frame, self.network_.embed_all(inputs, torch.device("cpu")).double()
+        return frame, embedded(self.network_, inputs, dtype)
 
     def embed(self, X: Any) -> np.ndarray[Any, Any]:
         """Embeddings of the rows ``[n, d]``, float64."""
         return self._embed(X)[1].numpy()
 
-    def _identity(self, rows: int, ids: Any, groups: Any) -> dict[str, Tensor | None]:
-        """What keeps these queries from their own rows and groups."""
+    def _asked(self, rows: int, ids: Any, groups: Any) -> dict[str, Any]:
+        """Ids and groups of queries, checked."""
         own_ids = None if ids is None else as_ids("ids", ids, rows)
         own_groups = None if groups is None else as_ids("groups", groups, rows)
-        if own_groups is not None and self.bank_.groups is None:
+        if own_groups is not None and self.bank_.store.group_codes is None:
             raise ValueError("groups: expected none, as the model was fitted without groups, got some")
-        return self.bank_.identity(own_ids, own_groups)
+        return {"ids": own_ids, "groups": own_groups}
+
+    def _answer(self, queries: Tensor, ids: Any, groups: Any) -> tuple[Tensor, Tensor]:
+        """Predictions ``[b]`` or ``[b, K]``, and ``[b]`` how far each may be from that over the whole bank."""
+        asked = self._asked(len(queries), ids, groups)
+        near = self._near()
+        if near is not None:
+            found = near.predict(queries, **asked)
+            return found.prediction, found.error
+        prediction = self._head_predict(queries, self.bank_.identity(**asked))
+        return prediction, torch.zeros(len(queries), dtype=torch.float64)
 
     def _head_predict(self, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
         """The head's prediction ``[b]`` or ``[b, K]`` in the bank's own label units."""
@@ -209,10 +254,10 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         return weights
 
     def _blocks(
-        self, queries: Tensor, identity: Mapping[str, Tensor | None]
+        self, queries: Tensor, identity: Mapping[str, Tensor | None], step: int | None = None
     ) -> Iterator[tuple[Tensor, dict[str, Tensor | None]]]:
-        """Queries with their share of ``identity``, in blocks whose weights fit into memory."""
-        step = max(1, SCORES // len(self.bank_))
+        """Queries with their share of ``identity``, ``step`` at a time; None: so many that their weights fit."""
+        step = max(1, SCORES // len(self.bank_)) if step is None else step
         for start in range(0, len(queries), step):
             part = slice(start, start + step)
             own = {n: v if v is None or n.startswith("bank") else v[part] for n, v in identity.items()}

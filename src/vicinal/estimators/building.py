@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from vicinal.core import check_choice, check_integer, check_number, entries
-from vicinal.encoders import Projector
-from vicinal.heads import NONA, Dense
-from vicinal.losses import parse
+from vicinal.core import check_choice, check_integer, check_number, entries, entry
+from vicinal.encoders import MemberProjectors
+from vicinal.heads import NONA, Dense, Members
+from vicinal.losses import EmbeddingLoss, LossFromPML, LossText, ProxyLoss, check_label_kind, parse, read_loss
 from vicinal.masks import SoftStep, TopK
-from vicinal.training import NeighborNetwork, TrainingSettings
+from vicinal.training import AddedLosses, NeighborNetwork, TrainingSettings
 
 MASKS = ("s1", "s2", "topk")
 
@@ -28,14 +28,20 @@ def make_mask(settings: dict[str, Any], dim: int) -> nn.Module | None:
 
 
 def make_head(settings: dict[str, Any], dim: int, start: torch.Tensor) -> nn.Module:
-    """The head that ``head`` names.
+    """The head that ``head`` names, or ``members`` of them side by side.
 
     Args:
         settings: the estimator's parameters.
-        dim: width of the embeddings.
+        dim: width of the embeddings of one member.
         start: mean label ``[]``, or log of the class shares ``[K]``: where the bias of a dense head starts.
     """
     check_choice("head", settings["head"], [found.name for found in entries("head")])
+    members = check_integer("members", settings["members"])
+    heads = [_one_head(settings, dim, start) for _ in range(members)]
+    return heads[0] if members == 1 else Members(heads)
+
+
+def _one_head(settings: dict[str, Any], dim: int, start: torch.Tensor) -> nn.Module:
     if settings["head"] == "nona":
         head: nn.Module = NONA(settings["similarity"], make_mask(settings, dim), settings["simplex"])
         return head
@@ -67,13 +73,67 @@ def make_criterion(settings: dict[str, Any], label_range: tuple[float, float] | 
             for classes: the loss sees probabilities and one-hot labels ``[b, K]``.
     """
     loss = settings["loss"]
-    if loss is None:
-        return None
     if isinstance(loss, str):
-        loss = parse(loss)
+        main = read_loss(loss).main
+        loss = None if main is None else parse(main)
+    if loss is None or _is_of_embeddings(loss):
+        return None
     if not isinstance(loss, nn.Module):
         raise TypeError(f"loss: expected None, text such as 'matching:sigmoid', or a module, got {loss!r}")
     return loss if label_range is None else InLabelUnits(copy.deepcopy(loss), *label_range)
+
+
+def _is_of_embeddings(loss: Any) -> bool:
+    return isinstance(loss, EmbeddingLoss | ProxyLoss | LossFromPML)
+
+
+def check_loss(loss: Any, kind: str) -> None:
+    """Check, before anything is trained, that ``loss`` exists and takes labels that are "numbers" or "classes".
+
+    Raises:
+        TypeError: for anything but None, text and modules.
+        ValueError: naming a loss, link or setting that does not exist, or the losses for such labels.
+    """
+    if isinstance(loss, str):
+        written = read_loss(loss)
+        for term in written.terms:
+            check_label_kind(term.name, entry("pair_loss", term.name).facts, kind)
+        if written.main is not None:
+            parse(written.main)
+    elif isinstance(loss, LossFromPML):
+        check_label_kind(type(loss.loss).__name__, (), kind)
+    elif isinstance(loss, EmbeddingLoss | ProxyLoss):
+        if getattr(loss, "relation", None) is None:
+            check_label_kind(getattr(loss.loss, "__name__", "a function"), loss.facts, kind)
+    elif not (loss is None or isinstance(loss, nn.Module)):
+        raise TypeError(f"loss: expected None, text such as 'supcon' or 'matching:sigmoid', or a module, got {loss!r}")
+
+
+def predicts_by_default(loss: Any) -> bool:
+    """Whether predictions are trained by the default error, whatever is added to it."""
+    return loss is None or _is_of_embeddings(loss) or (isinstance(loss, str) and read_loss(loss).main is None)
+
+
+def make_added(
+    settings: dict[str, Any], label_range: tuple[float, float] | None, num_classes: int | None
+) -> AddedLosses | None:
+    """The losses of embeddings in ``loss``, or None; labels are those of :func:`make_criterion`.
+
+    Args:
+        settings: the estimator's parameters.
+        label_range: see :func:`make_criterion`.
+        num_classes: of a classification, else None.
+    """
+    loss = settings["loss"]
+    written = read_loss(loss) if isinstance(loss, str) else LossText(None, ())
+    dim = settings["hidden"][-1] * settings["members"]
+    criteria = [(term.weight, term.make(num_classes=num_classes, dim=dim)) for term in written.terms]
+    if _is_of_embeddings(loss):
+        own = copy.deepcopy(loss)
+        if isinstance(own, EmbeddingLoss):
+            own.gather = False  # what it is called with is gathered already
+        criteria = [(1.0, own)]
+    return AddedLosses(criteria, *(label_range or (0.0, 1.0))) if criteria else None
 
 
 def make_network(settings: dict[str, Any], encoder: nn.Module, dim: int, start: torch.Tensor) -> NeighborNetwork:
@@ -82,7 +142,9 @@ def make_network(settings: dict[str, Any], encoder: nn.Module, dim: int, start: 
     if not isinstance(hidden, tuple | list) or not hidden:
         raise ValueError(f"hidden: expected the sizes of at least one layer, as (200, 25), got {hidden!r}")
     sizes = tuple(check_integer("hidden", size) for size in hidden)
-    projector = Projector(dim, sizes, dropout=check_number("dropout", settings["dropout"]))
+    dropout = check_number("dropout", settings["dropout"])
+    members = check_integer("members", settings["members"])
+    projector = MemberProjectors(dim, sizes, dropout, members=members, final_tanh=settings["final_tanh"])
     return NeighborNetwork(encoder, projector, make_head(settings, sizes[-1], start))
 
 
@@ -97,6 +159,7 @@ def training_settings(settings: dict[str, Any], seed: int) -> TrainingSettings:
         "patience",
         "precision",
         "accelerator",
+        "devices",
         "logger",
         "progress",
     )

@@ -85,7 +85,7 @@ def compare_tables(
 
 
 def _settings(job: TableJob) -> dict[str, Any]:
-    hidden = ("progress", "logger", "cache_dir", "accelerator")
+    hidden = ("progress", "logger", "cache_dir", "accelerator", "devices")
     shown = {name: value for name, value in job.parameters.items() if name not in hidden}
     return {"seed": job.seed, "test": job.test, "validation": job.validation, **shown}
 

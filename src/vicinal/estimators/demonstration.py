@@ -14,13 +14,20 @@ from vicinal.estimators.opening import TableJob, fit_split, make_estimator
 
 Say = Callable[[str], None]
 
-PARAMETERS = {"max_epochs": 80, "batch_size": 512, "learning_rate": 1e-3, "patience": 12, "dropout": 0.2}
+PARAMETERS = {
+    "max_epochs": 80,
+    "batch_size": 512,
+    "learning_rate": 1e-3,
+    "patience": 12,
+    "dropout": 0.2,
+    "members": 1,
+}
 """Settings of both heads, chosen on the validation rows of three splits."""
 
-NEIGHBORS = {"similarity": "squared_l2", "weight_decay": 1.0}
-"""Those of the neighbor head: squared distances make few neighbors weigh much, so that words explain a word."""
+NEIGHBORS = {"similarity": "squared_l2", "simplex": "entmax15", "weight_decay": 0.1}
+"""Those of the neighbor head: entmax gives most rows no weight at all, so that a few words explain a word."""
 
-DENSE = {"head": "dense", "weight_decay": 0.3}
+DENSE = {"head": "dense", "weight_decay": 0.01}
 """Those of the dense head, chosen in the same way."""
 
 
@@ -93,13 +100,18 @@ def _scores(outcome: FitOutcome, dense: Any) -> dict[str, dict[str, float]]:
 
 
 def _lines(outcome: FitOutcome, count: int = 5) -> list[str]:
-    """Held-out words spread over the ratings, among those whose neighbors say much: (weight of the first > 0.1)."""
+    """Held-out words spread over the ratings: in each part the one whose first neighbor says most, of those with three."""
     table, split = outcome.opened.table, outcome.split
     part = table.select(split.test)
     explained = outcome.model.explain(part.frame[["word"]], 3, ids=part.ids)
     order = np.argsort(part.target, kind="stable")
     found = []
     for chunk in np.array_split(order, count):
-        best = max(chunk, key=lambda row: explained[row].neighbors[0].weight)
+        best = max(chunk, key=lambda row: _telling([n.weight for n in explained[row].neighbors]))
         found.append(f"{part.frame['word'].iloc[best]} (rated {part.target[best]:.1f}) -> {explained[best]}")
     return found
+
+
+def _telling(weights: list[float]) -> float:
+    """How well three neighbors explain: the weight of the first, if the third has a twentieth."""
+    return weights[0] if weights[-1] >= 0.05 else -1.0

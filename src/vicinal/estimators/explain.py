@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from torch import Tensor
+import torch
 
 from vicinal.estimators.bank import Bank
+from vicinal.estimators.looking import Attended
 
 
 @dataclass(frozen=True)
@@ -52,59 +53,61 @@ class Explanation:
     other_count: int
 
     def __str__(self) -> str:
-        """One line: ``-2.4: horrible -2.5 (0.31), horrid -2.5 (0.22) ...``."""
-        parts = [f"{n.name or n.id} {_short(n.label)} ({n.weight:.2f})" for n in self.neighbors]
-        more = f", {self.other_count} more ({self.other_weight:.2f})" if self.other_count else ""
+        """One line: ``-2.4: horrible -2.5 (0.31), horrid -2.5 (0.22) ...``; rows without weight are not told."""
+        told = [n for n in self.neighbors if n.weight >= 0.005]
+        parts = [f"{n.name or n.id} {_short(n.label)} ({n.weight:.2f})" for n in told]
+        rest, count = self.other_weight, self.other_count
+        more = f", {count} more ({rest:.2f})" if count and (rest >= 0.005 or not told) else ""
         return f"{_short(self.prediction)}: {', '.join(parts)}{more}"
 
 
 def explain_rows(
-    weights: Tensor,
+    found: Attended,
     bank: Bank,
-    k: int,
     classes: np.ndarray[Any, Any] | None,
-    predicted: Tensor,
     text: str | None = None,
 ) -> list[Explanation]:
-    """Explanations of the queries whose weights ``[b, N]`` are given.
+    """Explanations of some queries.
 
     Args:
-        weights: rows sum to 1.
-        bank: the N rows.
-        k: how many rows to list, at most N.
+        found: their highest weights, where these rows stand in the bank, and their predictions.
+        bank: the rows.
         classes: names of the classes that the bank's labels count, or None for numbers.
-        predicted: ``[b]`` numbers, or positions of the predicted classes.
         text: the column that rows are called by; None: by their ids.
     """
-    labels = bank.labels.to(weights)
-    top = weights.topk(min(k, len(bank)), dim=-1)
-    found = []
-    for i in range(len(weights)):
-        of_class = labels if classes is None else (labels == predicted[i]).to(weights)
-        contributions = weights[i] * of_class
-        neighbors = tuple(
-            Neighbor(
-                id=bank.ids[j],
-                weight=float(weights[i, j]),
-                label=float(labels[j]) if classes is None else classes[int(labels[j])],
-                contribution=float(contributions[j]),
-                row=bank.rows.iloc[j].to_dict(),
-                name=_name(bank, j, text),
-            )
-            for j in top.indices[i].tolist()
-        )
-        total = float(contributions.sum())
-        found.append(
+    known = found.positions >= 0
+    places, where = torch.unique(found.positions[known], return_inverse=True)
+    slots = torch.full_like(found.positions, -1).masked_scatter_(known, where)
+    rows, ids = bank.store.rows_at(places), bank.store.ids_of_keys(bank.store.keys[places])
+    labels = bank.labels[places].tolist()
+    best = found.prediction if classes is None else found.prediction.argmax(dim=-1)
+    made = []
+    for i, prediction in enumerate(best.tolist()):
+        neighbors = []
+        for weight, slot in zip(found.weights[i].tolist(), slots[i].tolist(), strict=True):
+            if slot < 0:
+                continue
+            label = labels[slot]
+            share = weight * label if classes is None else weight * (label == prediction)
+            row = rows.iloc[slot].to_dict()
+            name = _name(ids[slot], row, text)
+            neighbors.append(Neighbor(ids[slot], weight, _named(label, classes), share, row, name))
+        total = float(prediction if classes is None else found.prediction[i, prediction])
+        made.append(
             Explanation(
-                prediction=float(predicted[i]) if classes is None else classes[int(predicted[i])],
+                prediction=float(prediction) if classes is None else classes[prediction],
                 total=total,
-                neighbors=neighbors,
+                neighbors=tuple(neighbors),
                 other_weight=max(0.0, 1.0 - sum(n.weight for n in neighbors)),
                 other_contribution=total - sum(n.contribution for n in neighbors),
                 other_count=len(bank) - len(neighbors),
             )
         )
-    return found
+    return made
+
+
+def _named(label: float, classes: np.ndarray[Any, Any] | None) -> Any:
+    return label if classes is None else classes[int(label)]
 
 
 def explanation_table(explanations: list[Explanation]) -> pd.DataFrame:
@@ -126,6 +129,6 @@ def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _name(bank: Bank, row: int, text: str | None) -> str:
-    told = f"row {bank.ids[row]}" if text is None else str(bank.rows[text].iloc[row])
+def _name(own: Any, row: dict[str, Any], text: str | None) -> str:
+    told = f"row {own}" if text is None else str(row[text])
     return told if len(told) <= 40 else told[:37] + "..."

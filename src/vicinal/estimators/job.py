@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 import vicinal
+from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.data import Split, duplicates_across, find_duplicates, make_splits, save_splits, table_fingerprint
-from vicinal.estimators.folder import check_replaceable, staged_folder
+from vicinal.estimators.building import predicts_by_default
 from vicinal.estimators.measuring import Measured, measure
 from vicinal.estimators.neighborhood import BankedEstimator
 from vicinal.estimators.opening import OpenTable, TableJob, fit_split, make_estimator, open_table
@@ -92,7 +93,7 @@ def _record(
 ) -> FitRecord:
     table = opened.table
     loss = "mse" if table.task == "regression" else "log_loss"
-    loss = loss if model.loss is None else "loss"
+    loss = loss if predicts_by_default(model.loss) else "loss"
     labels = model.bank_.labels.numpy()
     classes = [] if table.classes is None else [str(name) for name in model.classes_]
     encoders = {column: part.encoder for part in model.table_encoder.describe() for column in part.columns}

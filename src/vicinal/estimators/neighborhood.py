@@ -7,12 +7,12 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from vicinal.core import check_integer
-from vicinal.estimators.bank import Bank, Ids, as_ids, check_known
-from vicinal.estimators.base import SCORES, NeighborEstimator
+from vicinal.estimators.bank import Ids, as_ids, check_known
+from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.explain import Explanation, explain_rows
+from vicinal.estimators.looking import attended, nearest_rows
 from vicinal.similarity import resolve_similarity
 
 
@@ -63,20 +63,9 @@ class BankedEstimator(NeighborEstimator):
         if k > most:
             raise ValueError(f"n_neighbors: expected at most {most}, the rows of the bank, got {k}")
         queries = self.bank_.vectors.double() if own else self._embed(X)[1]
-        distances, positions = [], []
-        step = max(1, SCORES // len(self.bank_))
-        similarity = self._similarity()
-        with torch.no_grad():
-            for start in range(0, len(queries), step):
-                scores = similarity(queries[start : start + step], self.bank_.vectors)
-                if own:
-                    rows = torch.arange(len(scores))
-                    scores[rows, start + rows] = -torch.inf
-                top = scores.topk(k, dim=-1)
-                distances.append(-top.values.numpy())
-                positions.append(top.indices.numpy())
-        found = self.bank_.ids[np.concatenate(positions)]
-        return (np.concatenate(distances), found) if return_distance else found
+        distances, positions = nearest_rows(self, queries, k, torch.arange(len(queries)) if own else None)
+        found = self.bank_.ids[positions]
+        return (distances, found) if return_distance else found
 
     def _similarity(self) -> torch.nn.Module:
         return resolve_similarity(getattr(self.network_.head, "similarity", self.similarity))
@@ -97,19 +86,13 @@ class BankedEstimator(NeighborEstimator):
         _, queries = self._embed(X)
         self._check_neighbor_head("explain")
         k = check_integer("k", k)
-        identity = self._identity(len(queries), ids, groups)
+        asked = self._asked(len(queries), ids, groups)
         classes = getattr(self, "classes_", None)
         text = next((name for name, kind in self.kinds_.items() if kind == "text"), None)
         found: list[Explanation] = []
-        for part, own in self._blocks(queries, identity):
-            weights = self._weights(part, self.bank_, own)
-            found += explain_rows(weights, self.bank_, k, classes, self._told(weights), text)
+        for part in attended(self, queries, asked, k):
+            found += explain_rows(part, self.bank_, classes, text)
         return found
-
-    def _told(self, weights: Tensor) -> Tensor:
-        """What the weights predict: numbers ``[b]`` or positions of classes ``[b]``."""
-        prediction = weights @ self._bank_labels().to(weights)
-        return prediction if prediction.ndim == 1 else prediction.argmax(dim=-1)
 
     # Adding and forgetting rows.
 
@@ -125,7 +108,7 @@ class BankedEstimator(NeighborEstimator):
         Returns:
             self.
         """
-        frame, vectors = self._embed(X)
+        frame, vectors = self._embed(X, torch.float32)
         labels = self._known_labels(y, len(frame))
         if ids is None:
             used = np.concatenate([self.bank_.ids, self.calibration_.ids])
@@ -134,9 +117,14 @@ class BankedEstimator(NeighborEstimator):
             ids = range(int(used.max()) + 1, int(used.max()) + 1 + len(frame))
         new_ids = as_ids("ids", ids, len(frame))
         new_groups = None if groups is None else as_ids("groups", groups, len(frame))
-        self.bank_ = self.bank_.extended(
-            Bank(new_ids, vectors.float(), torch.from_numpy(labels.astype(np.float64)), frame, new_groups)
-        )
+        near = self._near()
+        keys = self.bank_.add(new_ids, vectors, torch.from_numpy(labels.astype(np.float64)), frame, new_groups)
+        if near is not None:
+            try:
+                near.add(keys, vectors)
+            except BaseException:
+                self.bank_.remove(new_ids.tolist())
+                raise
         return self
 
     def _known_labels(self, y: Any, rows: int) -> Ids:
@@ -156,8 +144,12 @@ class BankedEstimator(NeighborEstimator):
         check_is_fitted(self, "bank_")
         gone = [value.item() if isinstance(value, np.generic) else value for value in ids]
         check_known(self.bank_, self.calibration_, gone)
-        kept = self.bank_.without(gone)
-        if len(kept) == 0:
+        left = len(self.bank_) - (len(set(gone)) - len(self.bank_.missing(list(dict.fromkeys(gone)))))
+        if left == 0:
             raise ValueError("ids: expected to leave at least one row in the bank, got all of them")
-        self.bank_, self.calibration_ = kept, self.calibration_.without(gone)
+        near = self._near()
+        keys = self.bank_.remove(gone)
+        self.calibration_.remove(gone)
+        if near is not None:
+            near.remove(keys)
         return self

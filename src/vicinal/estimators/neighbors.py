@@ -13,8 +13,12 @@ from torch.nn.functional import one_hot
 
 from vicinal.core import check_between
 from vicinal.estimators.bank import Ids
+from vicinal.estimators.looking import label_range
 from vicinal.estimators.neighborhood import BankedEstimator
-from vicinal.heads import conformal_margin, neighbor_range
+from vicinal.heads import conformal_margin
+
+INWARD = 0.01
+"""Share of the way to the prediction by which the ends of a range are drawn in, so that they do not tie."""
 
 
 def _check_length(y: Any, rows: int) -> None:
@@ -47,13 +51,26 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         loss: what is trained and stopped by: None (squared error; log-loss for classes), text such as
             "matching:sigmoid(scale=2,shift=0.7)" (see :func:`vicinal.losses.parse`), or a module
             ``loss(prediction, label)``. It sees labels in their own units; probabilities and one-hot labels of classes.
+            Losses of the embeddings are added to it: "0.5*supcon(temperature=.1)", several with ``+`` between them
+            (see :func:`vicinal.losses.read_loss`), or a :class:`vicinal.losses.EmbeddingLoss`. They act in training
+            only; what stops it stays the error of predictions.
         n_neighbors: default of :meth:`kneighbors`, and k of the mask "topk".
+        index: None: the whole bank is read for every prediction, a block at a time. A name as
+            :func:`vicinal.index.open_index` takes it, such as "faiss:IVF1024,Flat" or "milvus:./bank.db": what it finds
+            is attended to, and more is fetched until the rest can change little (see
+            :class:`vicinal.heads.ApproximateNONA`). It is made by ``fit``, follows ``add`` and ``forget``, and is saved
+            with the model; a database is not: it stays where it is, in a collection of this model's own.
+        index_tolerance: with an index, the most weight that may be on other rows than those that were reckoned with;
+            where that cannot be shown, the whole bank is read after all.
         columns: kind of a column ("number", "category", "text", "image", "audio", "vector") where it should not be
             found out; for DataFrames.
         encoders: encoder by column or by kind: "ngrams", "cnn", "minilm", "efficientnet-lite0", "ge2e", "hub:NAME",
             "folder:PATH".
         tune: which part of a pretrained encoder is trained: "none", "last-N" or "all".
         hidden: sizes of the projector's layers; the last is the width of the embeddings.
+        members: projectors and heads side by side, each trained by its own error; the prediction is their mean, and so
+            are the weights of the neighbors. 1 is the paper's network.
+        final_tanh: whether the projector ends in a tanh, as the paper's does.
         dropout: before each layer of the projector.
         max_epochs: see :class:`vicinal.training.TrainingSettings`, as for the settings up to ``patience``.
         batch_size: rows of a step; a batch is its own bank.
@@ -64,6 +81,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         validation_fraction: share of rows held out for early stopping and for the calibration of intervals.
         precision: as Lightning names it, "32-true", "bf16-mixed", "16-mixed".
         accelerator: as Lightning names it, "cpu", "auto", "gpu"; for training.
+        devices: how many processes train together, see :class:`vicinal.training.TrainingSettings`.
         logger: None, "csv", "tensorboard", "wandb" or "mlflow".
         progress: show a progress bar.
         root: folder that paths in image and audio columns start from and must stay in; None: any path.
@@ -78,7 +96,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         history_: error curves of training.
         label_range_: lowest and highest label of the training rows; training sees labels scaled by it.
 
-    The paper is NONA (see ``docs/methods.md``); its recipe is ``learning_rate=1e-5`` with everything else as here.
+    The paper is NONA (see ``docs/methods.md``); its recipe is ``members=1, final_tanh=True, dropout=0.0, batch_size=32,
+    learning_rate=1e-5`` with everything else as here. What the defaults rest on is in ``docs/results/nona.md``.
 
     >>> x = np.linspace(0, 6, 200)[:, None]
     >>> model = NeighborRegressor(max_epochs=30, learning_rate=1e-2).fit(x, np.sin(x[:, 0]))
@@ -110,16 +129,20 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
             raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
         return self._fit(X, y, ids, groups, validation)
 
-    def predict(self, X: Any, *, ids: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:
+    def predict(self, X: Any, *, ids: Any = None, groups: Any = None, return_error: bool = False) -> Any:
         """Predicted numbers ``[n]``.
 
         Args:
             X: rows.
             ids: their ids, if some of them may be in the bank: a row is never predicted from itself.
             groups: their groups: nor from a row of its group.
+            return_error: give, too, how far each may be from the prediction over the whole bank ``[n]``: 0 without an
+                index; for an approximate index it supposes that the index found the best rows.
         """
         _, queries = self._embed(X)
-        return self._predict_embedded(queries, self._identity(len(queries), ids, groups)).numpy()
+        prediction, error = self._answer(queries, ids, groups)
+        values = self._in_label_units(prediction).numpy()
+        return (values, error.numpy()) if return_error else values
 
     def predict_interval(
         self, X: Any, coverage: float = 0.9, *, ids: Any = None, groups: Any = None
@@ -127,9 +150,10 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         """Intervals ``[n, 2]`` (low, high) that hold the true number with probability of at least ``coverage``.
 
         The central range of the neighbors' labels, widened or narrowed by one margin that is calibrated on the rows
-        held out (conformalized quantiles, arXiv:1905.03222). The guarantee is on average over rows that are
-        exchangeable with the held-out ones; these were also used for early stopping, which is a mild reuse. For the
-        dense head the range is the prediction itself.
+        held out (conformalized quantiles, arXiv:1905.03222). Its ends are drawn in by a hundredth of the way to the
+        prediction: where labels repeat (ratings, digits), ends that are labels would tie and cover too much. The
+        guarantee is on average over rows that are exchangeable with the held-out ones; these were also used for early
+        stopping, which is a mild reuse. For the dense head the range is the prediction itself.
 
         Args:
             X: rows.
@@ -145,27 +169,23 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         held = self.calibration_
         if len(held) == 0:
             raise ValueError("coverage: expected rows held out for calibration, got none; they were all forgotten")
-        low, high = self._range(held.vectors.double(), self.bank_.identity(held.ids, held.groups), coverage)
+        own = held.groups if self.bank_.store.group_codes is not None else None
+        low, high = self._range(held.vectors.double(), {"ids": held.ids, "groups": own}, coverage)
         margin = conformal_margin(torch.maximum(low - held.labels, held.labels - high), coverage)
-        low, high = self._range(queries, self._identity(len(queries), ids, groups), coverage)
+        low, high = self._range(queries, self._asked(len(queries), ids, groups), coverage)
         low, high = low - margin, high + margin
         middle = (low + high) / 2
         return torch.stack([torch.minimum(low, middle), torch.maximum(high, middle)], dim=1).numpy()
 
-    def _range(self, queries: Tensor, identity: dict[str, Tensor | None], coverage: float) -> tuple[Tensor, Tensor]:
+    def _range(self, queries: Tensor, asked: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor]:
         """Uncalibrated range of each query."""
+        prediction = self._in_label_units(self._answer(queries, **asked)[0])
         if not self.network_.head.uses_bank:
-            prediction = self._predict_embedded(queries, identity)
             return prediction, prediction
-        lows, highs = [], []
-        for part, own in self._blocks(queries, identity):
-            low, high = neighbor_range(self._weights(part, self.bank_, own), self.bank_.labels, coverage)
-            lows.append(low)
-            highs.append(high)
-        return torch.cat(lows), torch.cat(highs)
+        low, high = label_range(self, queries, asked, coverage)
+        return torch.lerp(low, prediction.to(low), INWARD), torch.lerp(high, prediction.to(high), INWARD)
 
-    def _predict_embedded(self, queries: Tensor, identity: dict[str, Tensor | None]) -> Tensor:
-        prediction = self._head_predict(queries, identity)
+    def _in_label_units(self, prediction: Tensor) -> Tensor:
         if self.network_.head.uses_bank:
             return prediction
         low, high = self.label_range_
@@ -209,11 +229,13 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator):  # type: ignore[misc
             raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
         return self._fit(X, y, ids, groups, validation)
 
-    def predict_proba(self, X: Any, *, ids: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:
+    def predict_proba(self, X: Any, *, ids: Any = None, groups: Any = None, return_error: bool = False) -> Any:
         """Probability of each class ``[n, K]``, rows sum to 1; see :meth:`NeighborRegressor.predict`."""
         _, queries = self._embed(X)
-        probabilities = self._head_predict(queries, self._identity(len(queries), ids, groups)).double()
-        return (probabilities / probabilities.sum(dim=-1, keepdim=True)).numpy()
+        found, error = self._answer(queries, ids, groups)
+        found = found.double()
+        probabilities = (found / found.sum(dim=-1, keepdim=True)).numpy()
+        return (probabilities, error.numpy()) if return_error else probabilities
 
     def predict(self, X: Any, *, ids: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:
         """The most probable class of each row ``[n]``; see :meth:`NeighborRegressor.predict`."""

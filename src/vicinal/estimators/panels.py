@@ -10,6 +10,7 @@ from vicinal.data import Table
 from vicinal.estimators.explain import Explanation
 from vicinal.estimators.neighborhood import BankedEstimator
 from vicinal.estimators.saving import thumbnail
+from vicinal.heads import Members
 from vicinal.masks import SoftStep
 from vicinal.report import NeighborPanel
 
@@ -35,14 +36,16 @@ def neighbor_panels(
 
 
 def mask_curves(model: BankedEstimator, queries: int = 200) -> tuple[Array, list[tuple[str, Array]]] | None:
-    """Learned masks of held-out rows: those that reject the least, the median, and the most."""
-    mask = getattr(model.network_.head, "mask", None)
+    """Learned masks (of the first member) of held-out rows: those that reject the least, the median, and the most."""
+    head = model.network_.head
+    members = len(head.heads) if isinstance(head, Members) else 1
+    mask = getattr(head.heads[0] if isinstance(head, Members) else head, "mask", None)
     if not isinstance(mask, SoftStep):
         return None
     grid = torch.linspace(0, 1, 201, dtype=torch.float64)
     held = model.calibration_ if len(model.calibration_) else model.bank_
     with torch.no_grad():
-        curves = mask.curve(grid, held.vectors[:queries].double())
+        curves = mask.curve(grid, held.vectors[:queries].double().chunk(members, dim=1)[0])
     if mask.parameters_from == "global":
         return grid.numpy(), [("all rows", curves[0].numpy())]
     order = curves.mean(dim=1).argsort(descending=True)

@@ -13,18 +13,22 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import vicinal
+from vicinal.core.folders import check_sums, recover, staged_folder
 from vicinal.encoders import Kind, TableEncoder
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.building import make_network
-from vicinal.estimators.folder import check_sums, recover, staged_folder
 from vicinal.estimators.neighborhood import BankedEstimator
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
+from vicinal.index.bank_files import CONFIG as BANK
+from vicinal.index.bank_files import ROWS, write_bank
 from vicinal.training import TrainingHistory
 
-VERSION = 1
-"""Version of the folder's layout; a folder of a later version is refused."""
+VERSION = 2
+"""Version of the folder's layout; folders of other versions are refused."""
 
-CONFIG, MODEL, BANK, ROWS = "config.json", "model.safetensors", "bank.safetensors", "rows.parquet"
+CONFIG, MODEL, HELD = "config.json", "model.safetensors", "held"
+_VERIFIED = 1 << 26
+"""Bytes of a bank up to which all of it is checked when it is loaded."""
 _LOCAL = ("root", "cache_dir", "checkpoint_dir", "progress", "logger")
 """Parameters that say where and how a run is made, not what is fitted; they are not saved."""
 _CLASSES: dict[str, type[BankedEstimator]] = {"regression": NeighborRegressor, "classification": NeighborClassifier}
@@ -67,10 +71,12 @@ def save_model(model: BankedEstimator, folder: str | Path, notes: dict[str, Any]
 
 
 def write_model(model: BankedEstimator, stage: Path, notes: dict[str, Any] | None = None) -> None:
-    """Write the four files of a model into an empty folder.
+    """Write the files of a model into an empty folder.
 
-    ``config.json`` (settings, versioned), ``model.safetensors`` (weights; not those that a pinned package carries),
-    ``bank.safetensors`` (vectors and labels), ``rows.parquet`` (ids, groups and the rows as explanations show them).
+    ``config.json`` (settings, versioned), ``model.safetensors`` (weights; not those that a pinned package carries), the
+    bank as :meth:`vicinal.index.NeighborBank.save` writes it (``bank.json``, ``bank.safetensors``, ``rows.parquet``
+    with the rows as explanations show them, ``names.parquet`` with ids and groups that are words), the rows held out,
+    in the same form, in the folder ``held``, and, with an index, the folder ``index`` and ``cells.safetensors``.
 
     Args:
         model: fitted.
@@ -79,22 +85,23 @@ def write_model(model: BankedEstimator, stage: Path, notes: dict[str, Any] | Non
     """
     (stage / CONFIG).write_text(_config(model, notes or {}).model_dump_json(indent=1) + "\n", encoding="utf-8")
     save_file(_weights(model), stage / MODEL)
-    held = model.calibration_
-    save_file(
-        {
-            "vectors": model.bank_.vectors.contiguous(),
-            "labels": model.bank_.labels.contiguous(),
-            "held.vectors": held.vectors.contiguous(),
-            "held.labels": held.labels.contiguous(),
-        },
-        stage / BANK,
-    )
-    parts = [_stored_rows(model, bank, part) for bank, part in ((model.bank_, "bank"), (held, "held"))]
-    pd.concat(parts, ignore_index=True).to_parquet(stage / ROWS, index=False)
+    write_bank(model.bank_.store, stage, _shown_rows(model, model.bank_))
+    with staged_folder(stage / HELD, BANK, "bank") as held:
+        write_bank(model.calibration_.store, held, _shown_rows(model, model.calibration_))
+    near = model._near()
+    if near is not None:
+        near.save(stage)
 
 
-def load_model(folder: str | Path) -> BankedEstimator:
+def load_model(folder: str | Path, *, verify: bool = False) -> BankedEstimator:
     """The estimator saved in ``folder``.
+
+    The bank is mapped from its files, not read: a large one costs memory only where it is used, and loads at once. Its
+    files may be replaced while the model is in use, but not changed in place.
+
+    Args:
+        folder: as :func:`save_model` wrote it.
+        verify: read and check a large bank whole, too; that of up to 64 MiB always is.
 
     Raises:
         ValueError: if the folder is not a model, was torn or edited, or is of a newer version; it says which file.
@@ -103,7 +110,7 @@ def load_model(folder: str | Path) -> BankedEstimator:
     recover(folder)
     if not folder.is_dir():
         raise ValueError(f"model: expected a model folder, got {folder}, which is not there")
-    check_sums(folder, (CONFIG, MODEL, BANK, ROWS))
+    check_sums(folder, (CONFIG, MODEL))
     config = _read_config(folder / CONFIG)
     parameters: dict[str, Any] = {k: tuple(v) if k == "hidden" else v for k, v in config.parameters.items()}
     model = _CLASSES[config.task](**parameters)
@@ -126,10 +133,15 @@ def load_model(folder: str | Path) -> BankedEstimator:
     network.head.double()
     _load_weights(network, load_file(folder / MODEL))
     model.network_ = network.eval()
-    tensors, rows = load_file(folder / BANK), pd.read_parquet(folder / ROWS)
-    model.bank_ = _stored_bank(rows, "bank", tensors["vectors"], tensors["labels"])
-    model.calibration_ = _stored_bank(rows, "held", tensors["held.vectors"], tensors["held.labels"])
+    model.bank_, model.calibration_ = (_load_bank(part, verify=verify) for part in (folder, folder / HELD))
+    model._near_head, model._near_folder = None, None if model.index is None else folder
     return model
+
+
+def _load_bank(folder: Path, *, verify: bool) -> Bank:
+    rows = folder / ROWS
+    small = not rows.is_file() or rows.stat().st_size <= _VERIFIED
+    return Bank.load(folder, verify=verify or small)
 
 
 def _config(model: BankedEstimator, notes: dict[str, Any]) -> SavedConfig:
@@ -167,10 +179,10 @@ def _read_config(path: Path) -> SavedConfig:
         version = raw["version"]
     except (json.JSONDecodeError, KeyError, TypeError) as wrong:
         raise ValueError(f"{path.name}: expected the settings of a vicinal model, got other content") from wrong
-    if not isinstance(version, int) or version > VERSION:
-        raise ValueError(
-            f"{path.name}: expected format version {VERSION} or older, got {version}; update vicinal to load this model"
-        )
+    if version != VERSION:
+        older = isinstance(version, int) and version < VERSION
+        remedy = "fit it again" if older else "update vicinal to load this model"
+        raise ValueError(f"{path.name}: expected format version {VERSION}, got {version}; {remedy}")
     try:
         return SavedConfig.model_validate(raw)
     except ValidationError as wrong:
@@ -198,17 +210,13 @@ def _load_weights(network: torch.nn.Module, state: dict[str, Tensor]) -> None:
             module.load_state_dict(own)
 
 
-def _stored_rows(model: BankedEstimator, bank: Bank, part: str) -> pd.DataFrame:
-    """Rows of a bank as parquet takes them: ids, groups, and each column under ``column.NAME``."""
-    stored: dict[str, Any] = {"part": [part] * len(bank), "id": bank.ids}
-    if bank.groups is not None:
-        stored["group"] = bank.groups
-    for name in bank.rows.columns:
-        cells = bank.rows[name]
-        stored[f"column.{name}"] = (
-            [_shown(cell, model.kinds_.get(name)) for cell in cells] if cells.dtype == object else cells.to_numpy()
-        )
-    return pd.DataFrame(stored)
+def _shown_rows(model: BankedEstimator, bank: Bank) -> pd.DataFrame:
+    """The rows of a bank as explanations show them."""
+    rows = bank.rows
+    for name in rows.columns:
+        if rows[name].dtype == object:
+            rows[name] = [_shown(cell, model.kinds_.get(name)) for cell in rows[name]]
+    return rows
 
 
 def _shown(cell: Any, kind: str | None) -> Any:
@@ -235,15 +243,3 @@ def thumbnail(content: bytes, size: int = 128) -> bytes | None:
     except (UnidentifiedImageError, OSError):
         return None
     return small.getvalue()
-
-
-def _stored_bank(rows: pd.DataFrame, part: str, vectors: Tensor, labels: Tensor) -> Bank:
-    own = rows[rows["part"] == part].reset_index(drop=True)
-    columns = [name for name in own.columns if name.startswith("column.")]
-    frame = own[columns].rename(columns=lambda name: name.removeprefix("column."))
-    groups = None if "group" not in own else _identities(own["group"])
-    return Bank(_identities(own["id"]), vectors, labels, frame, groups)
-
-
-def _identities(column: "pd.Series[Any]") -> np.ndarray[Any, Any]:
-    return column.to_numpy(dtype=np.int64) if column.dtype.kind == "i" else column.astype(str).to_numpy(dtype=object)

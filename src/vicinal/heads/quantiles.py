@@ -62,28 +62,44 @@ def streamed_quantiles(
     """
     check_matrices(queries, bank)
     check_labels(labels, bank.shape[0])
-    wanted = [check_between("levels", level, 0, 1, closed=True) for level in levels]
+    wanted = check_levels(levels)
     identity = (query_ids, bank_ids, query_groups, bank_groups)
     attention = make_attention(queries, bank, similarity, mask, simplex, chunk_size, identity)
-    found = labels.new_zeros(len(queries), len(wanted))
-    if len(queries) == 0 or not wanted:
+    dtype = attention.costs.dtype
+    if len(queries):
+        with torch.autocast(queries.device.type, enabled=False):
+            attention.predict(bank.new_zeros(bank.shape[0], 0, dtype=dtype), step_numbers(mask, queries, dtype))
+    return quantiles([attention], len(queries), labels, wanted)
+
+
+def check_levels(levels: Sequence[float]) -> list[float]:
+    """``levels`` if all are from 0 to 1."""
+    return [check_between("levels", level, 0, 1, closed=True) for level in levels]
+
+
+def quantiles(attentions: Sequence[Attention], queries: int, labels: Tensor, levels: Sequence[float]) -> Tensor:
+    """Quantiles ``[b, L]`` of the labels ``[N]`` by the mean weights of evaluated attentions."""
+    found = labels.new_zeros(queries, len(levels))
+    if queries == 0 or not levels:
         return found
     ordered, order = labels.sort(stable=True)
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order), device=order.device)
     size = -(-len(order) // _BINS)
-    with torch.autocast(queries.device.type, enabled=False):
-        dtype = attention.costs.dtype
-        attention.predict(bank.new_zeros(bank.shape[0], 0, dtype=dtype), step_numbers(mask, queries, dtype))
-        mass = torch.zeros(len(queries), -(-len(order) // size), dtype=torch.float64, device=queries.device)
-        for block, rows, weights in _weights(attention):
-            mass[rows] = mass[rows].index_add_(1, place[block.start : block.stop] // size, weights.double())
+    dtype = attentions[0].costs.dtype
+    mass = torch.zeros(queries, -(-len(order) // size), dtype=torch.float64, device=order.device)
+    with torch.autocast(order.device.type, enabled=False):
+        for attention in attentions:
+            for block, rows, weights in _weights(attention):
+                mass[rows] = mass[rows].index_add_(1, place[block.start : block.stop] // size, weights.double())
         below = mass.cumsum(dim=1)
-        share = torch.tensor(wanted, dtype=torch.float64, device=queries.device) * (1 - 8 * torch.finfo(dtype).eps)
+        share = torch.tensor(levels, dtype=torch.float64, device=order.device) * (1 - 8 * torch.finfo(dtype).eps)
         limits = below[:, -1:] * share  # [b, L]
         bins = torch.searchsorted(below, limits).clamp_(max=below.shape[1] - 1)
-        inside = _inside(attention, place, bins, size)
-    for level in range(len(wanted)):
+        inside = torch.zeros(*bins.shape, size, dtype=torch.float64, device=order.device)
+        for attention in attentions:
+            _add_inside(inside, attention, place, bins, size)
+    for level in range(len(levels)):
         before = (below - mass).gather(1, bins[:, level : level + 1])
         reached = before + inside[:, level].cumsum(dim=1) >= limits[:, level : level + 1]
         reached[:, -1] = True
@@ -93,24 +109,23 @@ def streamed_quantiles(
 
 
 def _weights(attention: Attention) -> Iterator[tuple[Block, Rows, Tensor]]:
-    """All blocks with their weights ``[r, B]``, up to a factor of each row."""
+    """All blocks with their weights ``[r, B]``."""
     if attention.relative is None:
         return
     for block, rows in attention.costs.everything():
         entries = attention.hidden.within(block.start, block.stop)
         product = attention.costs.product(rows, block)
-        yield block, rows, attention.weigh(attention.relative.leads(attention.costs, product, rows, entries))
+        weights = attention.weigh(attention.relative.leads(attention.costs, product, rows, entries))
+        yield block, rows, weights if attention.threshold is not None else weights / attention.sums.total[rows]
 
 
-def _inside(attention: Attention, place: Tensor, bins: Tensor, size: int) -> Tensor:
-    """The weights ``[b, L, size]`` of the rows in the bins of each query, in the order of their labels."""
-    made = torch.zeros(*bins.shape, size, dtype=torch.float64, device=bins.device)
+def _add_inside(inside: Tensor, attention: Attention, place: Tensor, bins: Tensor, size: int) -> None:
+    """Add the weights of the rows in the bins of each query to ``inside [b, L, size]``, ordered by label."""
     for block, rows, weights in _weights(attention):
         own = place[block.start : block.stop]
         numbers = own // size
         for level in range(bins.shape[1]):
             lines, columns = (numbers == bins[rows, level][:, None]).nonzero(as_tuple=True)
-            part = made[rows]
-            part[lines, level, own[columns] % size] = weights[lines, columns].double()
-            made[rows] = part
-    return made
+            part = inside[rows]
+            part[lines, level, own[columns] % size] += weights[lines, columns].double()
+            inside[rows] = part

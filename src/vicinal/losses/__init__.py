@@ -17,24 +17,20 @@ from vicinal.losses.classes import (
     proxy_nca,
     sphereface,
 )
+from vicinal.losses.contract import PairLoss, pair_loss
 from vicinal.losses.contrastive import contrastive, intra_pair_variance, margin, ranked_list
 from vicinal.losses.contrasts import n_pairs, nca, nt_xent, supcon
 from vicinal.losses.embedding import EmbeddingLoss
 from vicinal.losses.explaining import BatchReport, explain_batch
 from vicinal.losses.focal import focal_nt_xent
-from vicinal.losses.foreign import LossForPML, LossFromPML, MinerForPML, miner_from_pml
+from vicinal.losses.for_pml import LossForPML, MinerForPML
+from vicinal.losses.from_pml import LossFromPML, miner_from_pml
 from vicinal.losses.groups import soft_triple, subcenter_arcface
 from vicinal.losses.hashing import nlsh
 from vicinal.losses.labels import check_label_kind, label_kind, losses_for
 from vicinal.losses.many_labels import decoupled_softmax, pair_cross_entropy, soft_topk, summed_softmax
-from vicinal.losses.matching import (
-    CompositeSigmoidMatchingLoss,
-    CompositeSoftmaxMatchingLoss,
-    DecomposedMatchingLoss,
-    MatchingLoss,
-    PotentialMatchingLoss,
-    SoftmaxMatchingLoss,
-)
+from vicinal.losses.matching import CompositeSigmoidMatchingLoss, DecomposedMatchingLoss, MatchingLoss
+from vicinal.losses.matching_classes import CompositeSoftmaxMatchingLoss, PotentialMatchingLoss, SoftmaxMatchingLoss
 from vicinal.losses.metrix import (
     FORMS,
     PairForm,
@@ -46,8 +42,9 @@ from vicinal.losses.metrix import (
     proxy_anchor_form,
 )
 from vicinal.losses.mixed import MixedLoss
-from vicinal.losses.pairs import PairLoss, Pairs, Part, pair_loss, reduce_parts
+from vicinal.losses.pairs import Pairs
 from vicinal.losses.parse import parse
+from vicinal.losses.parts import Part, reduce_parts
 from vicinal.losses.prototypes import icnn, icnn_score, proto_triplet
 from vicinal.losses.proxies import ProxyLoss
 from vicinal.losses.ranking import fast_ap, histogram, pnp, smooth_ap

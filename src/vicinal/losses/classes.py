@@ -8,7 +8,10 @@ from torch import Tensor
 
 from vicinal.core import check_between, check_integer, check_number
 from vicinal.losses.angles import falling_cosine, multiplied_cosine
-from vicinal.losses.pairs import PML, Pairs, Part, cross_entropy, pair_loss, row_terms, softplus, some
+from vicinal.losses.contract import PML, pair_loss
+from vicinal.losses.logsums import softplus
+from vicinal.losses.pairs import Pairs, cross_entropy
+from vicinal.losses.parts import Part, row_terms, some
 
 _COLUMNS = ("row-separable", "proxies")
 

@@ -4,7 +4,9 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_number
-from vicinal.losses.pairs import PML, Pairs, Part, pair_loss, row_products, row_terms, some
+from vicinal.losses.contract import PML, pair_loss
+from vicinal.losses.pairs import Pairs
+from vicinal.losses.parts import Part, row_products, row_terms, some
 
 
 @pair_loss("contrastive", "row-separable", "soft-relation", paper="Hadsell et al., CVPR 2006", verified=PML)

@@ -6,7 +6,10 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between
-from vicinal.losses.pairs import PML, Pairs, Part, cross_entropy, pair_loss, row_terms, softplus, some
+from vicinal.losses.contract import PML, pair_loss
+from vicinal.losses.logsums import softplus
+from vicinal.losses.pairs import Pairs, cross_entropy
+from vicinal.losses.parts import Part, row_terms, some
 
 _ROWS = ("row-separable", "soft-relation", "score-shift-invariant")
 

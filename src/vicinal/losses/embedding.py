@@ -1,63 +1,20 @@
 """The one module that turns a pair loss into a criterion of embeddings and labels."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer, check_matrices, entries, entry, gather_rows
+from vicinal.core import check_integer, check_matrices, gather_rows
 from vicinal.losses.bank import CrossBatchBank
 from vicinal.losses.checks import check_reduction
-from vicinal.losses.pairs import PairLoss
+from vicinal.losses.contract import PairLoss
+from vicinal.losses.resolving import Loss, Relation, miner_facts, relation_of, resolve_loss
 from vicinal.losses.rowwise import block_rows
+from vicinal.losses.sides import Rows, check_rows, joined
 from vicinal.losses.streamed import Columns, Stream, checkpointed_loss, coded, equal_codes, others, streamed_loss
-from vicinal.relation import label_distance, other_rows, same_class, shared_labels
+from vicinal.relation import other_rows, same_class
 from vicinal.similarity import resolve_similarity
-
-Relation = Callable[[Tensor, Tensor], Tensor]
-Loss = Callable[..., Tensor]
-
-
-class Rows(NamedTuple):
-    """Things with labels and ids: ``vectors [n, d]``, ``labels [n, ...]``, ``ids [n]`` and ``groups [n]`` or None."""
-
-    vectors: Tensor
-    labels: Tensor
-    ids: Tensor | None
-    groups: Tensor | None = None
-
-
-def resolve_loss(loss: str | Loss) -> tuple[Loss, frozenset[str]]:
-    """The pair loss of that name or itself, and what it declares about itself.
-
-    >>> resolve_loss("supcon")[0].__name__
-    'supcon'
-    """
-    if isinstance(loss, str):
-        found = entry("pair_loss", loss.strip().lower().replace("-", "_"))
-        return found.make, found.facts
-    if not callable(loss):
-        raise TypeError(f"loss: expected a name or a function of scores and relation, got {loss!r}")
-    facts = [known.facts for known in entries("pair_loss") if known.make is loss]
-    return loss, facts[0] if facts else frozenset()
-
-
-def relation_of(labels: Tensor, facts: frozenset[str]) -> Relation:
-    """The relation that fits the labels: classes ``[b]``, several labels ``[b, C]``, or numbers for such losses.
-
-    Raises:
-        TypeError: for numbers where classes are needed; equality of floating numbers would relate nothing.
-    """
-    if "number-relation" in facts:
-        return label_distance
-    if labels.is_floating_point():
-        raise TypeError(
-            "labels: expected classes (whole numbers), got "
-            f"{labels.dtype}; for labels that are numbers use a loss such as 'rank_n_contrast', or give "
-            "relation=lambda a, b: label_distance(a, b, kernel='gaussian')"
-        )
-    return same_class if labels.ndim == 1 else shared_labels
 
 
 class EmbeddingLoss(nn.Module):
@@ -160,13 +117,13 @@ class EmbeddingLoss(nn.Module):
     ) -> tuple[Rows, Rows]:
         """Queries and columns of the scores, as :meth:`forward` has them."""
         check_matrices(embeddings, embeddings if bank is None else bank)
-        _check_rows("labels", labels, embeddings)
+        check_rows("labels", labels, embeddings)
         if (bank is None) != (bank_labels is None):
             raise ValueError("bank_labels: expected with a bank, and only then; ids go by name, ids=...")
         if groups is not None and (bank is not None or self.bank is not None):
             raise ValueError("groups: expected none with a bank, whose rows have no groups; give ids instead")
         if bank is not None and bank_labels is not None:
-            _check_rows("bank_labels", bank_labels, bank)
+            check_rows("bank_labels", bank_labels, bank)
             if self.gather:
                 raise ValueError(
                     "bank: expected none with gather=True, which makes one batch of those of all processes"
@@ -183,11 +140,11 @@ class EmbeddingLoss(nn.Module):
         if ids is None:
             new = torch.arange(len(embeddings), device=embeddings.device)
             ids = new if self.bank is None else self.bank.new_ids(len(embeddings)).to(embeddings.device)
-        _check_rows("ids", ids, embeddings)
+        check_rows("ids", ids, embeddings)
         if groups is not None:
-            _check_rows("groups", groups, embeddings)
+            check_rows("groups", groups, embeddings)
         own = Rows(self._scaled(embeddings), labels, ids, groups)
-        return own, own if self.bank is None else _joined(own, self.bank)
+        return own, own if self.bank is None else joined(own, self.bank)
 
     def pairs(self, queries: Rows, columns: Rows) -> tuple[Tensor, Tensor, Tensor | None]:
         """Scores, relation and weight ``[b, N]`` that the loss sees."""
@@ -265,34 +222,5 @@ class EmbeddingLoss(nn.Module):
         return ", ".join(settings)
 
 
-def _joined(own: Rows, bank: CrossBatchBank) -> Rows:
-    fill = len(bank)
-    if own.ids is None or not fill:
-        return own
-    vectors = bank.vectors[:fill].to(own.vectors.dtype)
-    return Rows(
-        torch.cat([own.vectors, vectors]),
-        torch.cat([own.labels, bank.labels[:fill].to(own.labels.dtype)]),
-        torch.cat([own.ids, bank.ids[:fill].to(own.ids.dtype)]),
-    )
-
-
 def _tuned(values: list[Tensor]) -> bool:
     return any(value.requires_grad for value in values)
-
-
-def miner_facts(miner: Loss | None) -> frozenset[str]:
-    """What a registered miner, or one with settings (``functools.partial``), declares about itself."""
-    made = getattr(miner, "func", miner)
-    settings = getattr(miner, "keywords", {})
-    if any(isinstance(value, Tensor) for value in settings.values()):
-        return frozenset()
-    found = [known.facts for known in entries("miner") if known.make is made]
-    return found[0] if found else frozenset()
-
-
-def _check_rows(name: str, value: Tensor, embeddings: Tensor) -> None:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name}: expected a tensor, got {type(value).__name__}")
-    if value.ndim not in (1, 2) or len(value) != len(embeddings):
-        raise ValueError(f"{name}: expected a row for each of {len(embeddings)} embeddings, got {tuple(value.shape)}")

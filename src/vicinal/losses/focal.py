@@ -5,7 +5,10 @@ import math
 import torch
 
 from vicinal.core import check_between
-from vicinal.losses.pairs import NUMPY, Pairs, Part, pair_loss, softplus
+from vicinal.losses.contract import NUMPY, pair_loss
+from vicinal.losses.logsums import softplus
+from vicinal.losses.pairs import Pairs
+from vicinal.losses.parts import Part
 
 
 @pair_loss(

@@ -9,7 +9,9 @@ from torch import Tensor
 from vicinal.core import check_between, check_integer
 from vicinal.losses.angles import falling_cosine
 from vicinal.losses.classes import where_related
-from vicinal.losses.pairs import PML, Pairs, Part, cross_entropy, pair_loss
+from vicinal.losses.contract import PML, pair_loss
+from vicinal.losses.pairs import Pairs, cross_entropy
+from vicinal.losses.parts import Part
 
 
 def _pooled(scores: Tensor, per_class: int, temperature: float | None) -> Tensor:

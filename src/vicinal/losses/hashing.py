@@ -3,7 +3,9 @@
 import math
 
 from vicinal.core import check_between
-from vicinal.losses.pairs import NUMPY, Pairs, Part, pair_loss
+from vicinal.losses.contract import NUMPY, pair_loss
+from vicinal.losses.pairs import Pairs
+from vicinal.losses.parts import Part
 
 
 @pair_loss("nlsh", "row-separable", "soft-relation", paper="arXiv:2401.18064", verified=NUMPY)

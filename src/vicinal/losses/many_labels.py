@@ -5,7 +5,10 @@ import math
 import torch
 
 from vicinal.core import check_between, check_integer, check_number
-from vicinal.losses.pairs import Pairs, Part, log_sum_exp, pair_loss, pair_terms, row_products, row_terms, softplus
+from vicinal.losses.contract import pair_loss
+from vicinal.losses.logsums import log_sum_exp, softplus
+from vicinal.losses.pairs import Pairs
+from vicinal.losses.parts import Part, pair_terms, row_products, row_terms
 from vicinal.masks import soft_topk_logs
 
 PAPER = "arXiv:2310.10636"

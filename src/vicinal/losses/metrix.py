@@ -8,7 +8,10 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_choice, check_number
-from vicinal.losses.pairs import NUMPY, Pairs, Part, log_sum_exp, pair_loss, row_products, row_terms, softplus
+from vicinal.losses.contract import NUMPY, pair_loss
+from vicinal.losses.logsums import log_sum_exp, softplus
+from vicinal.losses.pairs import Pairs
+from vicinal.losses.parts import Part, row_products, row_terms
 
 Transform = Callable[[Tensor], Tensor]
 

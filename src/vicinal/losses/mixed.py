@@ -6,7 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_between, check_choice, check_integer
-from vicinal.losses.embedding import EmbeddingLoss, Rows, relation_of
+from vicinal.losses.embedding import EmbeddingLoss
+from vicinal.losses.resolving import relation_of
+from vicinal.losses.sides import Rows
 from vicinal.mixing import Mixture, draw_mixture
 from vicinal.mixing.drawing import Kind
 from vicinal.relation import other_rows

@@ -52,7 +52,8 @@ def each_positive(
         rows = [matrix[part, None, :] for matrix in (scores, *of_rows)]
         return terms(own[part, :, None], *rows, *extra)
 
-    step = max(1, _BLOCK // max(1, weight.shape[1] * scores.shape[1]))
+    whole = torch.compiler.is_compiling()  # the number of blocks would depend on the data, and steps are fused there
+    step = len(scores) if whole else max(1, _BLOCK // max(1, weight.shape[1] * scores.shape[1]))
     if step >= len(scores):
         made = [block(slice(None))]
     else:

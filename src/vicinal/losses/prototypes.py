@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_choice, check_integer, check_matrices, check_number
-from vicinal.losses.pairs import NUMPY, Pairs, Part, pair_loss, pair_terms, row_terms
+from vicinal.losses.contract import NUMPY, pair_loss
+from vicinal.losses.pairs import Pairs
+from vicinal.losses.parts import Part, pair_terms, row_terms
 from vicinal.relation import other_rows, same_class
 from vicinal.similarity import NegativeSquaredL2
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from vicinal.core import check_integer, check_matrices
 from vicinal.losses.checks import check_reduction
-from vicinal.losses.embedding import Loss, resolve_loss
-from vicinal.losses.pairs import PairLoss
+from vicinal.losses.contract import PairLoss
+from vicinal.losses.resolving import Loss, resolve_loss
 from vicinal.losses.rowwise import block_rows
 from vicinal.losses.streamed import Columns, Stream, equal_codes, streamed_loss
 from vicinal.losses.unified import batch_negatives
@@ -81,8 +81,7 @@ class ProxyLoss(nn.Module):
             embeddings, proxies = (nn.functional.normalize(each, dim=-1) for each in (embeddings, proxies))
         relation = self._relation(embeddings, labels)
         if "batch-scores" in self.facts:
-            known = relation(slice(0, len(embeddings)))
-            hyper["negatives"] = batch_negatives(self.similarity(embeddings, embeddings), known @ known.T > 0)
+            hyper["negatives"] = batch_negatives(self.similarity(embeddings, embeddings), _shared(labels))
         rows, columns = embeddings, proxies
         if "proxy-rows" in self.facts:
             rows, columns = proxies, embeddings
@@ -135,3 +134,11 @@ class ProxyLoss(nn.Module):
         """Settings, for ``repr``."""
         name = getattr(self.loss, "__name__", type(self.loss).__name__)
         return f"{name}, num_classes={self.num_classes}, per_class={self.per_class}"
+
+
+def _shared(labels: Tensor) -> Tensor:
+    """Boolean ``[b, b]``: rows of one class, or with a class in common."""
+    if labels.ndim == 1:
+        return labels[:, None] == labels
+    known = labels.float()
+    return known @ known.T > 0

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_choice, check_integer, check_number
-from vicinal.losses.pairs import PML, Pairs, Part, pair_loss, row_products, row_terms
+from vicinal.losses.contract import PML, pair_loss
+from vicinal.losses.pairs import Pairs
+from vicinal.losses.parts import Part, row_products, row_terms
 from vicinal.losses.positives import each_positive
 
 _RANKS = ("row-separable", "soft-relation", "score-shift-invariant")

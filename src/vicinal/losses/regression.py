@@ -2,11 +2,14 @@
 
 import math
 
+import numpy
 import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_number
-from vicinal.losses.pairs import NUMPY, Pairs, Part, pair_loss, row_products, row_terms, some
+from vicinal.losses.contract import NUMPY, pair_loss
+from vicinal.losses.pairs import Pairs
+from vicinal.losses.parts import Part, row_products, row_terms, some
 from vicinal.losses.sorting import sort_rows
 
 _ROWS = ("row-separable", "number-relation")
@@ -43,9 +46,22 @@ def _last_of_equals(rising: Tensor) -> Tensor | None:
     differs = rising[:, 1:] != rising[:, :-1]
     if not torch.compiler.is_compiling() and bool(differs.all()):
         return None
+    if rising.device.type == "cpu" and not torch.compiler.is_compiling():
+        return _last_by_numpy(differs)
     place = torch.arange(rising.shape[1], device=rising.device)
     ends = torch.where(torch.nn.functional.pad(differs, (0, 1), value=True), place, rising.shape[1])
     return ends.flip(-1).cummin(-1).values.flip(-1)
+
+
+def _last_by_numpy(differs: Tensor) -> Tensor:
+    """As :func:`_last_of_equals`, from where neighbors differ: accumulated backwards in place, without copies."""
+    columns = differs.shape[1] + 1
+    ends = torch.full((len(differs), columns), columns - 1, dtype=torch.int32)
+    place = torch.arange(columns - 1, dtype=torch.int32)
+    ends[:, :-1] = torch.where(differs, place, ends[:, :-1])
+    backwards = ends.numpy()[:, ::-1]
+    numpy.minimum.accumulate(backwards, axis=1, out=backwards)
+    return ends.long()
 
 
 def _log_sums(logits: Tensor, weight: Tensor, last: Tensor | None) -> Tensor:

@@ -1,14 +1,18 @@
 """Losses of dense retrieval: the hardest columns of a row (NGAME), and pairs weighed by their ranks (ADORE)."""
 
 import math
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_choice, check_integer, check_number
-from vicinal.losses.pairs import Pairs, Part, pair_loss, row_terms, softplus
-from vicinal.losses.positives import each_positive, most_positives
+from vicinal.losses.contract import pair_loss
+from vicinal.losses.logsums import softplus
+from vicinal.losses.pairs import Pairs
+from vicinal.losses.parts import Part, row_products, row_terms
+from vicinal.losses.positives import each_positive, first_positives, most_positives
+from vicinal.losses.sorting import sort_rows
 
 Weighting = Literal["equal", "softmax"]
 
@@ -106,28 +110,69 @@ def adore(pairs: Pairs, *, cut: int | None = None, temperature: float = 1.0) -> 
     if cut is not None:
         check_integer("cut", cut)
     check_between("temperature", temperature, 0, math.inf)
-    worth = _worth(pairs.scores.detach(), pairs.weight > 0, cut)
+    scores = pairs.scores
+    if scores.shape[1] == 0:
+        return pairs.terms(scores, pairs.weight)
+    worth = _worth(scores.detach(), pairs.weight > 0, cut)
+    mass = pairs.positive.sum(-1) * pairs.negative.sum(-1)
+    if torch.compiler.is_compiling():
+        total = _in_one_graph(pairs, worth, temperature)
+    else:
+        weight, column = first_positives(pairs.positive)
+        total = _OrderCosts.apply(scores, worth, pairs.negative, column, weight, temperature)  # type: ignore[no-untyped-call]
+    return row_terms(total / torch.where(mass > 0, mass, 1.0), mass > 0)
+
+
+class _OrderCosts(torch.autograd.Function):
+    """Sum over the triplets of each row, one related column after the other, with its slope taken on the way."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, scores: Tensor, worth: Tensor, negative: Tensor, column: Tensor, weight: Tensor, temperature: float
+    ) -> Tensor:
+        total, slope = scores.new_zeros(len(scores)), torch.zeros_like(scores)
+        for nth in range(column.shape[1]):
+            own, each = column[:, nth, None], weight[:, nth, None]
+            gap = (scores - scores.gather(1, own)).div_(temperature)
+            cost = (worth - worth.gather(1, own)).abs_().mul_(negative).mul_(each)
+            total += row_products(cost, softplus(gap))
+            if ctx.needs_input_grad[0]:
+                rise = cost.mul_(gap.sigmoid_())
+                slope += rise
+                slope.scatter_add_(1, own, -rise.sum(-1, keepdim=True))
+        ctx.save_for_backward(slope.div_(temperature))
+        return total
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        (slope,) = ctx.saved_tensors
+        return slope * slopes[0][:, None], None, None, None, None, None
+
+
+def _in_one_graph(pairs: Pairs, worth: Tensor, temperature: float) -> Tensor:
+    """As :class:`_OrderCosts`, all triplets at once: a loop over related columns would need their number."""
 
     def terms(own: Tensor, scores: Tensor, worth: Tensor, against: Tensor) -> tuple[Tensor, Tensor]:
         mine = torch.where(scores == own, worth, 0.0).amax(-1, keepdim=True)  # columns that are tied are worth the same
         cost = (mine - worth).abs().detach() * softplus((scores - own) / temperature)
         return (against * cost).sum(-1), against.sum(-1).expand(own.shape[:2])
 
-    if pairs.scores.shape[1] == 0:
-        return pairs.terms(pairs.scores, pairs.weight)
-    weight, value, number = each_positive(terms, pairs.scores, pairs.positive, worth, pairs.negative)
-    mass = (weight * number).sum(-1)
-    return row_terms((weight * value).sum(-1) / torch.where(mass > 0, mass, 1.0), mass > 0)
+    weight, value, _ = each_positive(terms, pairs.scores, pairs.positive, worth, pairs.negative)
+    return (weight * value).sum(-1)
 
 
 def _worth(scores: Tensor, counted: Tensor, cut: int | None) -> Tensor:
     """1 / rank of each column that counts, ``[b, N]``; 0 beyond ``cut`` and where a column does not count."""
-    ordered, column = torch.where(counted, scores, -torch.inf).sort(dim=-1, descending=True)
-    place = torch.arange(1, scores.shape[1] + 1, dtype=scores.dtype, device=scores.device)
+    ordered, column = sort_rows(torch.where(counted, -scores, torch.inf))
+    rank = torch.arange(1, scores.shape[1] + 1, dtype=scores.dtype, device=scores.device).expand_as(scores)
     change = ordered[:, 1:] != ordered[:, :-1]
-    edge = change.new_ones(len(change), 1)
-    first = torch.where(torch.cat([edge, change], dim=1), place, 0.0).cummax(dim=-1).values  # of those tied with it
-    last = torch.where(torch.cat([change, edge], dim=1), place, torch.inf).flip(-1).cummin(dim=-1).values.flip(-1)
-    rank = torch.empty_like(scores).scatter(1, column, (first + last) / 2)
-    worth = torch.where(counted, 1 / rank, 0.0)
-    return worth if cut is None else torch.where(rank <= cut, worth, 0.0)
+    if torch.compiler.is_compiling() or not bool(change.all()):
+        edge = change.new_ones(len(change), 1)
+        first = torch.where(torch.cat([edge, change], dim=1), rank, 0.0).cummax(dim=-1).values  # of those tied with it
+        last = torch.where(torch.cat([change, edge], dim=1), rank, torch.inf).flip(-1).cummin(dim=-1).values.flip(-1)
+        rank = (first + last) / 2
+    worth = 1 / rank
+    if cut is not None:
+        worth = torch.where(rank <= cut, worth, 0.0)
+    return torch.where(counted, torch.empty_like(scores).scatter_(1, column, worth), 0.0)

@@ -6,9 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_between, check_integer
-from vicinal.losses.pairs import PML, PairLoss, Pairs, Part, pair_loss, prepare
+from vicinal.losses.contract import PML, PairLoss, pair_loss
+from vicinal.losses.pairs import Pairs, prepare
+from vicinal.losses.parts import Part
 from vicinal.losses.positives import each_positive, first_positives
-from vicinal.losses.rowwise import replaying
+from vicinal.losses.rowwise import block_rows, parts, replaying
 
 
 class _GapHistograms(torch.autograd.Function):
@@ -28,11 +30,12 @@ class _GapHistograms(torch.autograd.Function):
             return scores.new_zeros(len(scores), bins + 1), scores.new_zeros(len(scores), bins)
         rise = bins / (2 * span)
         every, upper = (scores.new_zeros(len(scores), bins) for _ in range(2))
-        for nth in range(column.shape[1]):
-            edge, share = _bin(scores, column[:, nth, None], span, bins)
-            each = weight[:, nth, None]
-            every += each * scores.new_zeros(every.shape).scatter_add_(1, edge, negative)
-            upper += each * scores.new_zeros(every.shape).scatter_add_(1, edge, share.mul_(negative))
+        for part in _parts(scores):
+            for nth in range(column.shape[1]):
+                edge, share = _bin(scores[part], column[part, nth, None], span, bins)
+                each, empty = weight[part, nth, None], every.new_zeros(len(edge), bins)
+                every[part] += each * empty.scatter_add(1, edge, negative[part])
+                upper[part] += each * empty.scatter_add_(1, edge, share.mul_(negative[part]))
         counts = torch.nn.functional.pad(every - upper, (0, 1)) + torch.nn.functional.pad(upper, (1, 0))
         number = torch.arange(bins, dtype=scores.dtype, device=scores.device)
         return counts, (number * every + upper) / rise - span * every
@@ -43,15 +46,22 @@ class _GapHistograms(torch.autograd.Function):
         of_bin = slopes[0].diff(dim=-1) * (ctx.bins / (2 * ctx.span)) + slopes[1]  # [b, bins]
         slope = torch.zeros_like(scores)
         within = bool(scores.amax() - scores.amin() <= ctx.span) if scores.numel() else True
-        for nth in range(column.shape[1]):
-            own = column[:, nth, None]
-            edge, _ = _bin(scores, own, ctx.span, ctx.bins)
-            rise = (of_bin * weight[:, nth, None]).gather(1, edge).mul_(negative)
-            if not within:
-                rise *= (scores - scores.gather(1, own)).abs() <= ctx.span
-            slope += rise
-            slope.scatter_add_(1, own, -rise.sum(-1, keepdim=True))
+        for part in _parts(scores):
+            block = scores[part]
+            for nth in range(column.shape[1]):
+                own = column[part, nth, None]
+                edge, _ = _bin(block, own, ctx.span, ctx.bins)
+                rise = (of_bin[part] * weight[part, nth, None]).gather(1, edge).mul_(negative[part])
+                if not within:
+                    rise *= (block - block.gather(1, own)).abs() <= ctx.span
+                slope[part] += rise
+                slope[part].scatter_add_(1, own, -rise.sum(-1, keepdim=True))
         return slope, None, None, None, None, None
+
+
+def _parts(scores: Tensor) -> list[slice]:
+    """Blocks of rows that stay in the caches of a core."""
+    return parts(len(scores), block_rows(len(scores), scores.shape[1], scores.device)) if scores.numel() else []
 
 
 def _bin(scores: Tensor, own: Tensor, span: float, bins: int) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vicinal.losses.pairs import PairLoss, Pairs, Part, reduce_parts
+from vicinal.losses.contract import PairLoss
+from vicinal.losses.pairs import Pairs
+from vicinal.losses.parts import Part, reduce_parts
 from vicinal.losses.rowwise import Score, inner_products, parts, recomputed, sum_at_once
 from vicinal.similarity import Cosine, Dot
 from vicinal.similarity.products import directions

@@ -7,7 +7,10 @@ from torch import Tensor
 
 from vicinal.core import check_between, check_number
 from vicinal.losses.angles import shifted_cosine
-from vicinal.losses.pairs import PML, Pairs, Part, Spread, log_sum_exp, pair_loss, row_terms, softplus, some
+from vicinal.losses.contract import PML, pair_loss
+from vicinal.losses.logsums import log_sum_exp, softplus
+from vicinal.losses.pairs import Pairs, Spread
+from vicinal.losses.parts import Part, row_terms, some
 
 
 def _of_columns(pairs: Pairs, **_: float) -> tuple[Tensor]:

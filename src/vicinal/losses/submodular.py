@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_choice
-from vicinal.losses.pairs import Pairs, Part, pair_loss, row_products, row_terms
+from vicinal.losses.contract import pair_loss
+from vicinal.losses.pairs import Pairs
+from vicinal.losses.parts import Part, row_products, row_terms
 
 Sets = Literal["rest", "classes"]
 CutForm = Literal["information", "correlation", "ratio"]

@@ -6,8 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_between, check_integer, check_matrices
+from vicinal.losses.contract import NUMPY, pair_loss
 from vicinal.losses.embedding import EmbeddingLoss
-from vicinal.losses.pairs import NUMPY, Pairs, Part, pair_loss, softplus
+from vicinal.losses.logsums import softplus
+from vicinal.losses.pairs import Pairs
+from vicinal.losses.parts import Part
 
 PAPER = "arXiv:2310.05615"
 

@@ -5,7 +5,9 @@ import warnings
 from torch import Tensor
 
 from vicinal.core import check_between, check_number
-from vicinal.losses.pairs import PML, Pairs, Part, pair_loss, row_products
+from vicinal.losses.contract import PML, pair_loss
+from vicinal.losses.pairs import Pairs
+from vicinal.losses.parts import Part, row_products
 
 
 @pair_loss("tcm", "row-separable", "soft-relation", paper="arXiv:2307.04047", verified=PML)

@@ -7,7 +7,10 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_choice
-from vicinal.losses.pairs import PML, Pairs, Part, hidden, log_sum, pair_loss, softplus
+from vicinal.losses.contract import PML, pair_loss
+from vicinal.losses.logsums import hidden, log_sum, softplus
+from vicinal.losses.pairs import Pairs
+from vicinal.losses.parts import Part, row_products
 from vicinal.losses.positives import each_positive, first_positives, most_positives
 from vicinal.losses.rowwise import block_rows, parts
 from vicinal.losses.sorting import above
@@ -51,9 +54,48 @@ def triplet(
     if triplets == "batch-hard":
         return _batch_hard(pairs, margin, smooth=smooth)
     few = not torch.compiler.is_compiling() and most_positives(pairs.positive) <= _FEW
+    if few and triplets == "all" and not (smooth or swap):
+        return _one_by_one(pairs, margin)
     if smooth or swap or few:
         return _in_blocks(pairs, margin, triplets, smooth=smooth, swap=swap)
     return _by_sorting(pairs, margin, triplets)
+
+
+class _Hinges(torch.autograd.Function):
+    """Sums of the hinges of each row and of the weights of those above 0, one related column after the other.
+
+    The slope is taken on the way.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, scores: Tensor, negative: Tensor, column: Tensor, weight: Tensor, margin: float
+    ) -> tuple[Tensor, Tensor]:
+        slope, number = torch.zeros_like(scores), torch.zeros_like(weight)
+        total = scores.new_zeros(len(scores))
+        for nth in range(column.shape[1]):
+            own, each = column[:, nth, None], weight[:, nth]
+            gap = (scores - (scores.gather(1, own) - margin)).relu_()
+            total += each * row_products(gap, negative)
+            above = gap.sign_().mul_(negative)
+            number[:, nth] = each * above.sum(-1)
+            slope.addcmul_(above, each[:, None])
+        ctx.save_for_backward(slope.scatter_add_(1, column, -number))
+        counted = number.sum(-1)
+        ctx.mark_non_differentiable(counted)
+        return total, counted
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        (slope,) = ctx.saved_tensors
+        return slope * slopes[0][:, None], None, None, None, None
+
+
+def _one_by_one(pairs: Pairs, margin: float) -> Part:
+    weight, column = first_positives(pairs.positive)
+    total, nonzero = _Hinges.apply(pairs.scores, pairs.negative, column, weight, margin)  # type: ignore[no-untyped-call]
+    return Part(total, weight.sum(-1) * pairs.negative.sum(-1), nonzero)
 
 
 def _by_sorting(pairs: Pairs, margin: float, triplets: str) -> Part:

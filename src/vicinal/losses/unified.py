@@ -1,15 +1,20 @@
 """Softmax against proxies, with the unrelated pairs of the batch as further competitors of every row."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from vicinal.core import check_between
 from vicinal.losses.angles import falling_cosine
-from vicinal.losses.pairs import Pairs, Part, log_sum_exp, pair_loss, row_products, row_terms
+from vicinal.losses.classes import where_related
+from vicinal.losses.contract import pair_loss
+from vicinal.losses.logsums import log_sum_exp
+from vicinal.losses.pairs import Pairs
+from vicinal.losses.parts import Part, row_products, row_terms
 from vicinal.miners import within_whiskers
-from vicinal.miners.whiskers import check_reach
+from vicinal.miners.whiskers import check_reach, whisker_ends
 
 
 @pair_loss(
@@ -56,23 +61,47 @@ def unpg(
     check_between("scale", scale, 0, math.inf)
     check_between("angle", angle, 0, 180, closed=True)
     length = check_reach(reach)
-    goal = (falling_cosine(pairs.scores, math.radians(angle)) if angle else pairs.scores) - margin
-    logits = scale * (pairs.scores + pairs.relation * (goal - pairs.scores))
+    scores = where_related(pairs, lambda own: falling_cosine(own, math.radians(angle))) if angle else pairs.scores
+    logits = scale * torch.add(scores, pairs.relation, alpha=-margin)
     mass = pairs.positive.sum(-1)
     wanted = row_products(logits, pairs.positive) / torch.where(mass > 0, mass, 1.0)
-    every = torch.where(mass > 0, log_sum_exp(logits, pairs.weight), 0.0)
+    every = torch.where(mass > 0, pairs.log_sum_exp_all(logits), 0.0)
     if negatives is not None:
         every = torch.logaddexp(every, _log_sum(negatives.to(logits.dtype), length, scale))
     return row_terms(every - wanted, mass > 0)
 
 
+class _LogSumWithin(torch.autograd.Function):
+    """Log of the sum of e^(scale * value) over all values from ``low`` to ``high``; keeps one matrix."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, low: Tensor, high: Tensor, scale: float) -> Tensor:
+        share = (values * scale).masked_fill_((values < low).logical_or_(values > high), -torch.inf)
+        top = share.amax()
+        top = torch.where(top > -torch.inf, top, 0.0)
+        total = share.sub_(top).exp_().sum()
+        ctx.save_for_backward(share, total)
+        ctx.scale = scale
+        return total.log() + top
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None, None]:
+        share, total = ctx.saved_tensors
+        return share * (slopes[0] * ctx.scale / torch.where(total > 0, total, 1.0)), None, None, None
+
+
 def _log_sum(values: Tensor, reach: float, scale: float) -> Tensor:
     """Log of the sum of e^(scale * value) over the values within the whiskers; -inf if there is none."""
-    flat = values.flatten()
-    if not torch.compiler.is_compiling():
-        flat = flat[flat > -torch.inf]
-    kept = within_whiskers(flat.detach(), flat > -torch.inf, reach)
-    return log_sum_exp(scale * torch.where(kept, flat, 0.0)[None], kept.to(flat.dtype)[None])[0]
+    values = values if values.ndim == 2 else values.reshape(1, -1)
+    among = values.detach() > -torch.inf
+    if torch.compiler.is_compiling() or not values.numel():
+        kept = within_whiskers(values.detach(), among, reach).reshape(1, -1)
+        flat = torch.where(kept, values.reshape(1, -1), 0.0)
+        return log_sum_exp(scale * flat, kept.to(flat.dtype))[0]
+    far = values.new_tensor(torch.finfo(values.dtype).max)
+    ends = (-far, far) if math.isinf(reach) else whisker_ends(values.detach(), among, reach)
+    result: Tensor = _LogSumWithin.apply(values, *ends, scale)  # type: ignore[no-untyped-call]
+    return result
 
 
 def batch_negatives(scores: Tensor, related: Tensor) -> Tensor:
@@ -86,5 +115,5 @@ def batch_negatives(scores: Tensor, related: Tensor) -> Tensor:
     tensor([[  -inf, 0.2000],
             [  -inf,   -inf]])
     """
-    kept = (~related).triu(diagonal=1)
-    return torch.where(kept, scores, -torch.inf)
+    place = torch.arange(len(related), device=related.device)
+    return scores.masked_fill((place[:, None] >= place).logical_or_(related), -torch.inf)

@@ -55,12 +55,13 @@ def angular(
     check_relation(scores, relation, weight)
     if scores.shape[0] != scores.shape[1]:
         raise ValueError(f"scores: expected a square matrix of one batch against itself, got {tuple(scores.shape)}")
-    given, made = measured(scores), []
+    given, made = measured(scores), None
     for part in row_blocks(scores):
         cut = (scores[part], relation[part], None if weight is None else weight[part])
-        chosen = _open(given, part, *split_pairs(*cut), scale, bound)
-        made.append(kept_weight(cut[0], cut[2], chosen))
-    return torch.cat(made) if made else kept_weight(scores, weight, scores > 0)
+        one = kept_weight(cut[0], cut[2], _open(given, part, *split_pairs(*cut), scale, bound))
+        made = one.new_empty(scores.shape) if made is None else made
+        made[part] = one
+    return kept_weight(scores, weight, scores > 0) if made is None else made
 
 
 def _open(scores: Tensor, part: slice, related: Tensor, unrelated: Tensor, scale: str, bound: float) -> Tensor:

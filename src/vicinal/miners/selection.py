@@ -72,6 +72,8 @@ def kept_weight(scores: Tensor, weight: Tensor | None, chosen: Tensor) -> Tensor
     """
     if weight is None:
         return chosen.to(scores.dtype)
+    if weight.dtype == torch.bool:
+        return chosen.logical_and(weight).to(scores.dtype)
     dtype = weight.dtype if weight.is_floating_point() else scores.dtype
     return torch.where(chosen, weight.detach().to(dtype), 0.0)
 

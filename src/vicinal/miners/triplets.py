@@ -174,13 +174,15 @@ def _semihard(scores: Tensor, related: Tensor, unrelated: Tensor, margin: float)
         above = -_next_below(-scores, related)  # the lowest related score over each score
         return (related & (scores - below <= margin)) | (unrelated & (above - scores <= margin))
     chosen = torch.zeros_like(related)
-    left = related.clone()
-    for _ in range(most):  # the related scores of each row one after the other
-        limit = highest(scores, left)  # [b, 1]
-        this = left & (scores == limit)
-        partners = unrelated & (scores < limit) & (limit - scores <= margin)
-        chosen |= partners | (this & partners.any(dim=1, keepdim=True))
-        left &= ~this
+    if not most:
+        return chosen
+    others = torch.where(unrelated, scores, torch.nan)  # a comparison with nan fails
+    limits = torch.where(related, scores, -torch.inf).topk(most, dim=1).values  # [b, P]
+    for nth in range(most):  # the related scores of each row one after the other
+        limit = limits[:, nth, None]
+        partners = (others < limit).logical_and_(limit - others <= margin)
+        chosen |= partners
+        chosen |= (scores == limit).logical_and_(related).logical_and_(partners.any(dim=1, keepdim=True))
     return chosen
 
 

@@ -1,0 +1,238 @@
+"""A bank of a million rows under 2 GiB: fit, add, forget, save, load, predict and explain, each with its peak memory.
+
+Each stage runs in a process of its own where that shows its own peak (Linux: VmHWM, the most memory that the process
+ever held, mapped files included). ``--indexes`` compares indexes at 100,000 rows instead: recall of the 32 nearest,
+time, and what the approximate head's bound says.
+
+    python benchmarks/million_rows.py --out benchmarks/results/million-rows.csv
+    python benchmarks/million_rows.py --indexes --out benchmarks/results/million-rows-indexes.csv
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+COLUMNS = 16
+CHANGED = 1000
+QUERIES = 256
+STAGES = ("fit", "change", "load", "predict", "explain", "interval")
+
+
+def rows_of(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows ``[n, 16]`` in 50 clouds, and a target that bends over them."""
+    rng = np.random.default_rng(0)
+    centers = rng.normal(0, 3, (50, COLUMNS))
+    rng = np.random.default_rng(seed)
+    x = centers[rng.integers(0, 50, count)] + rng.normal(0, 1, (count, COLUMNS))
+    return x, np.sin(x[:, 0]) * 3 + x[:, 1] + rng.normal(0, 0.1, count)
+
+
+def held() -> float:
+    """Peak memory of this process in MiB."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) / 1024
+    return float("nan")
+
+
+class Clock:
+    """Times what it is given and notes the peak after it."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def __call__(self, what: str, work: Callable[[], Any]) -> Any:
+        """Run ``work``."""
+        start, cpu = time.perf_counter(), time.process_time()
+        made = work()
+        spent = {"seconds": time.perf_counter() - start, "cpu_s": time.process_time() - cpu}
+        self.lines.append({"step": what, **spent, "peak_mib": held()})
+        return made
+
+
+def run_stage(stage: str, folder: Path, rows: int, dim: int) -> list[dict[str, Any]]:
+    """One stage, in this process."""
+    import torch
+
+    from vicinal.estimators import NeighborRegressor, load_model
+
+    torch.set_num_threads(1)
+    clock = Clock()
+    clock("imports", lambda: None)  # for the memory that they take
+    x = rows_of(QUERIES, 2)[0]
+    if stage == "fit":
+        model = fit(clock, rows, dim)
+        clock("save", lambda: model.save(folder))
+        return clock.lines
+    model = clock("load", lambda: load_model(folder))
+    if not isinstance(model, NeighborRegressor):
+        raise SystemExit("expected a regressor")
+    if stage == "change":
+        fresh, labels = rows_of(CHANGED, 1)
+        ids = range(2 * rows, 2 * rows + CHANGED)
+        clock("add 1,000, first time", lambda: model.add(fresh, labels, ids=ids))
+        clock("add 1,000, again", lambda: model.add(fresh, labels, ids=range(3 * rows, 3 * rows + CHANGED)))
+        clock("forget 1,000", lambda: model.forget(ids))
+        clock("save again", lambda: model.save(folder.with_name("again")))
+    elif stage == "predict":
+        clock("predict 256", lambda: model.predict(x))
+        clock("predict 256, again", lambda: model.predict(x))
+    elif stage == "explain":
+        clock("explain 256", lambda: model.explain(x, 5))
+    elif stage == "interval":
+        clock("interval 256 (with calibration)", lambda: model.predict_interval(x, 0.9))
+    return clock.lines
+
+
+def fit(clock: Clock, rows: int, dim: int) -> Any:
+    """A model with a bank of ``rows`` rows: trained on few, then given all by the code that ``fit`` ends with."""
+    import torch
+
+    from vicinal.estimators import NeighborRegressor
+    from vicinal.estimators.bank import Bank
+    from vicinal.estimators.filling import fill_bank
+    from vicinal.index import NeighborBank
+
+    settings: dict[str, Any] = {"max_epochs": 3, "hidden": (200, dim), "members": 1, "batch_size": 256}
+    x, y = rows_of(5000, 0)
+    model = clock("train on 4,500 rows", lambda: NeighborRegressor(**settings, validation_fraction=0.1).fit(x, y))
+    x, y = clock("make the table", lambda: rows_of(rows, 3))
+    frame = pd.DataFrame(x, columns=[f"x{i}" for i in range(COLUMNS)], copy=False)
+    store = NeighborBank(dim)
+
+    def refresh() -> None:
+        inputs = model.table_encoder.prepare(frame, None)
+        ids = np.arange(10_000, 10_000 + rows)
+        fill_bank(store, model.network_, inputs, torch.from_numpy(y), frame, ids, None, np.arange(rows))
+
+    clock(f"refresh the bank: embed {rows:,} rows", refresh)
+    model.bank_ = Bank.over(store)
+    return model
+
+
+def compare_indexes(rows: int, dim: int, only: Sequence[str] = ()) -> pd.DataFrame:
+    """Indexes over embeddings of a fitted model: time, recall@32 against exact search, bounds of three heads."""
+    import torch
+
+    from vicinal.estimators import NeighborRegressor
+    from vicinal.heads import NONA, ApproximateNONA
+    from vicinal.heads.approximate_cells import Cells
+    from vicinal.index import open_index
+    from vicinal.masks import TopK
+
+    torch.set_num_threads(1)
+    x, y = rows_of(rows + 5000, 0)
+    model = NeighborRegressor(max_epochs=5, hidden=(200, dim), members=1, batch_size=256, validation_fraction=0.1)
+    model.fit(x[-5000:], y[-5000:])
+    model.forget([])
+    model.add(x[:rows], y[:rows])
+    store, head = model.bank_.store, model.network_.head
+    if not isinstance(head, NONA):
+        raise SystemExit("expected one head")
+    queries = torch.from_numpy(model.embed(rows_of(QUERIES, 9)[0]))
+    exact = open_index("exact", dim=dim, bank=store).search(queries.float(), 32)
+    heads = {"s2, softmax": head, "top-32": NONA("l2", TopK(32)), "entmax15": NONA("l2", None, "entmax15")}
+    wanted = {name: one(queries, store.vectors, store.labels).detach() for name, one in heads.items()}
+    cells, lines = Cells.of(store, head.similarity), []
+    with tempfile.TemporaryDirectory() as aside:
+        for name, settings in indexes_of(Path(aside)):
+            if only and name not in only:
+                continue
+            index = open_index(name, dim=dim, bank=store, **settings)
+            start = time.perf_counter()
+            if not getattr(index, "shared", False):
+                index.add(store.keys, store.vectors)
+            built = time.perf_counter() - start
+            start = time.perf_counter()
+            found = index.search(queries.float(), 32)
+            searched = time.perf_counter() - start
+            same = (found.ids[:, :, None] == exact.ids[:, None]).any(dim=2).float().mean()
+            for told_head, tolerance in ((name, tolerance) for name in heads for tolerance in (1e-1, 1e-3)):
+                near = ApproximateNONA(heads[told_head], index, store, tolerance=tolerance, cells=cells)
+                start = time.perf_counter()
+                told = near.predict(queries)
+                spent = time.perf_counter() - start
+                lines.append(
+                    {
+                        "index": ":".join([name.partition("/")[0].rstrip(":"), settings.get("index_type", "")]).rstrip(
+                            ":"
+                        ),
+                        "rows": len(store),
+                        "build_s": built,
+                        "search_32_ms_a_query": 1000 * searched / QUERIES,
+                        "recall_32": float(same),
+                        "head": told_head,
+                        "tolerance": tolerance,
+                        "fetched_median": float(told.fetched.median()),
+                        "read_all_share": float((told.fetched == len(store)).float().mean()),
+                        "left_out_mean": float(told.left_out.mean()),
+                        "error_told_mean": float(told.error.mean()),
+                        "error_true_mean": float((told.prediction - wanted[told_head]).abs().mean()),
+                        "predict_ms_a_query": 1000 * spent / QUERIES,
+                    }
+                )
+            index.close()
+            print(pd.DataFrame(lines[-6:]).to_string(index=False), file=sys.stderr)
+    return pd.DataFrame(lines)
+
+
+def indexes_of(folder: Path) -> list[tuple[str, dict[str, Any]]]:
+    """What is compared."""
+    return [
+        ("exact", {}),
+        ("faiss:Flat", {}),
+        ("faiss:IVF1024,Flat", {}),
+        ("faiss:HNSW32", {}),
+        (f"milvus:{folder / 'bank.db'}", {"collection": "flat", "index_type": "FLAT"}),
+        (f"milvus:{folder / 'bank.db'}", {"collection": "hnsw", "index_type": "HNSW"}),
+    ]
+
+
+def main() -> None:
+    """Run all stages, or the one named, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--dim", type=int, default=128, help="width of the embeddings")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--indexes", action="store_true", help="compare indexes at 100,000 rows instead")
+    parser.add_argument("--stage", choices=STAGES, help="run one stage in this process (used by the script itself)")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--only", nargs="+", default=(), help="with --indexes: only these")
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES)
+    given = parser.parse_args()
+    if given.stage:
+        print(json.dumps(run_stage(given.stage, given.folder, given.rows, given.dim)))
+        return
+    if given.indexes:
+        table = compare_indexes(min(given.rows, 100_000), given.dim, given.only)
+    else:  # stage by stage
+        table = all_stages(given.rows, given.dim, given.stages)
+    print(table.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
+    if given.out is not None:
+        table.to_csv(given.out, index=False, float_format="%.6g")
+
+
+def all_stages(rows: int, dim: int, stages: Sequence[str] = STAGES) -> pd.DataFrame:
+    """Every stage in a process of its own."""
+    lines = []
+    with tempfile.TemporaryDirectory() as aside:
+        for stage in stages:
+            command = [sys.executable, __file__, "--stage", stage, "--folder", str(Path(aside) / "model")]
+            command += ["--rows", str(rows), "--dim", str(dim)]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            lines += [{"stage": stage, **line} for line in json.loads(done.stdout.splitlines()[-1])]
+            print(f"{stage} done", file=sys.stderr)
+    return pd.DataFrame(lines).assign(rows=rows, dim=dim)
+
+
+if __name__ == "__main__":
+    main()

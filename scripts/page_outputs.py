@@ -1,0 +1,78 @@
+"""Writes the outputs shown in a page of the documentation anew.
+
+Runs the Python blocks of a page in order, and those of its ``vicinal`` commands that read or write files of it, in an
+Runs the Python blocks of a page in order, and those of its ``vicinal`` commands that use files of the page, in an
+empty folder; what each prints replaces the text block that follows it. A text block that ends in ``...`` keeps its
+number of lines; one with ``...`` elsewhere was shortened by hand and is left alone.
+Run it after a change of defaults:  python scripts/page_outputs.py docs/guide.md
+"""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+from vicinal.cli import run
+
+PAIR = re.compile(r"^```(python|sh)\n(.*?)^```(\n\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
+
+
+def output_of(language: str, code: str, names: dict[str, object], folder: Path) -> str | None:
+    """What a block prints; None for commands that have nothing to do with the files in ``folder``."""
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told), contextlib.redirect_stderr(io.StringIO()):
+        if language == "python":
+            exec(compile(code, "page", "exec"), names)  # noqa: S102  the project's own documentation
+            return told.getvalue()
+        for line in code.splitlines():
+            words = shlex.split(line, comments=True)
+            if len(words) < 3 or words[0] != "vicinal" or not (folder / words[2]).exists():
+                return None
+            run([*words[1:], "--quiet"])
+    return told.getvalue()
+
+
+def shown(new: str, old: str) -> str:
+    """``new`` in the place of ``old``, shortened as it was."""
+    lines = [line.rstrip() for line in new.rstrip().splitlines()]
+    before = old.rstrip().splitlines()
+    if before and before[-1] == "...":
+        return "\n".join([*lines[: len(before) - 1], "..."]) + "\n"
+    return old if "..." in old else "\n".join(lines) + "\n"
+
+
+def renewed(page: str, folder: Path) -> str:
+    """``page`` with its outputs written anew."""
+    names: dict[str, object] = {"__name__": "page"}
+
+    def write(found: re.Match[str]) -> str:
+        language, code, block, old = found.groups()
+        told = output_of(language, code, names, folder)
+        if block is None or told is None:
+            return found[0]
+        return f"```{language}\n{code}```\n\n```text\n{shown(told, old)}```"
+
+    return PAIR.sub(write, page)
+
+
+def main(paths: list[str]) -> None:
+    """Write the outputs of each page."""
+    for path in map(Path, paths):
+        place = path.resolve()
+        page = place.read_text(encoding="utf-8")
+        with tempfile.TemporaryDirectory() as folder:
+            here = Path.cwd()
+            os.chdir(folder)
+            try:
+                new = renewed(page, Path(folder))
+            finally:
+                os.chdir(here)
+        place.write_text(new, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

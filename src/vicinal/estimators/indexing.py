@@ -1,0 +1,222 @@
+"""The index of an estimator's bank: made with it, kept in step with it, and saved beside it."""
+
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from vicinal.core import check_between
+from vicinal.heads import NONA, ApproximateNONA, Approximation, Members
+from vicinal.heads.approximate_cells import Cells
+from vicinal.heads.streaming import can_stream
+from vicinal.index import FaissIndex, Index, NeighborBank, load_index, open_index
+from vicinal.index.part import bank_part, part_of
+
+FOLDER, CELLS = "index", "cells.safetensors"
+
+_STEP = 1 << 16
+"""Rows that are put into an index at a time; it is trained on twice as many."""
+
+_LATEST = 1000
+"""Rows of the bank that are looked for in an index that was opened again."""
+
+_MERGED = 256
+"""Rows of highest weight of each member, at least, that the highest of their mean are looked for among."""
+
+
+def storage_of(name: str | None) -> str:
+    """How the bank of an index of that name keeps what is scanned."""
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"index: expected a name such as 'exact' or 'faiss:Flat', or None, got {name!r}")
+    kind, _, rest = (name or "").partition(":")
+    return rest if kind == "exact" and rest else "float32"
+
+
+class NearBank:
+    """The heads of an estimator over what their indexes find in its bank; see :class:`ApproximateNONA`.
+
+    Members of several heads have an index each, of the columns that they read.
+
+    Args:
+        head: NONA, or Members of such.
+        store: the bank.
+        indexes: one a member, which hold the rows of the bank.
+        classes: see :class:`ApproximateNONA`, as is ``tolerance``.
+        tolerance: for every member.
+        cells: balls of the bank by member, or None to find them.
+    """
+
+    def __init__(
+        self,
+        head: nn.Module,
+        store: NeighborBank,
+        indexes: Sequence[Index],
+        classes: int | None,
+        tolerance: float,
+        cells: Sequence[Cells] | None = None,
+    ) -> None:
+        self.store, self.spans, self.indexes = store, _spans(head, store.dim), list(indexes)
+        held: Sequence[Cells | None] = [None] * len(self.spans) if cells is None else cells
+        self.members = [
+            ApproximateNONA(own, index, bank_part(store, *span), classes=classes, tolerance=tolerance, cells=held[i])
+            for i, (own, index, span) in enumerate(zip(_heads(head), indexes, self.spans, strict=True))
+        ]
+
+    def __len__(self) -> int:
+        return min(len(index) for index in self.indexes)
+
+    def predict(self, queries: Tensor, *, ids: Any = None, groups: Any = None, top: int = 0) -> Approximation:
+        """The mean of the members' predictions, and of their bounds: see :meth:`ApproximateNONA.predict`."""
+        several = len(self.members) > 1
+        asked = max(top, _MERGED) if several and top else top
+        found = [
+            member.predict(part_of(queries, *span), ids=ids, groups=groups, top=min(asked, len(self.store)))
+            for member, span in zip(self.members, self.spans, strict=True)
+        ]
+        if not several:
+            return found[0]
+        weights, positions = _merged([one.weights for one in found], [one.positions for one in found], top)
+        return Approximation(
+            prediction=torch.stack([one.prediction for one in found]).mean(dim=0),
+            left_out=torch.stack([one.left_out for one in found]).mean(dim=0),
+            error=torch.stack([one.error for one in found]).mean(dim=0),
+            fetched=torch.stack([one.fetched for one in found]).amax(dim=0),
+            weights=weights,
+            positions=positions,
+        )
+
+    def add(self, keys: Tensor, vectors: Tensor) -> None:
+        """Rows that were added to the bank; of all indexes or, after an error, of none."""
+        done: list[Index] = []
+        try:
+            for index, span in zip(self.indexes, self.spans, strict=True):
+                index.add(keys, part_of(vectors, *span))
+                done.append(index)
+        except BaseException:
+            for index in done:
+                if not is_bank(index):
+                    index.remove(keys)
+            raise
+        for member in self.members:
+            member.added(keys)
+
+    def remove(self, keys: Tensor) -> None:
+        """Rows that were removed from the bank."""
+        for index, member in zip(self.indexes, self.members, strict=True):
+            index.remove(keys)
+            member.removed(keys)
+
+    def save(self, stage: Path) -> None:
+        """Write the indexes, unless they are the bank itself, and what is known of all rows."""
+        state = {f"{i}.{n}": v for i, member in enumerate(self.members) for n, v in member.cells.state().items()}
+        save_file({name: value.contiguous() for name, value in state.items()}, stage / CELLS)
+        for number, index in enumerate(self.indexes):
+            if not is_bank(index):
+                index.save(stage / FOLDER / str(number))
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        for index in self.indexes:
+            index.close()
+
+
+def start_indexes(name: str, head: nn.Module, store: NeighborBank, tolerance: float) -> list[Index]:
+    """Empty indexes of that name for a bank, one a member; everything that can be wrong with them is said here.
+
+    Raises:
+        ValueError: for an index that is not there, or cannot serve the head.
+    """
+    check_between("index_tolerance", tolerance, 0, 1, closed=True)
+    made = []
+    for own, span in zip(_heads(head), _spans(head, store.dim), strict=True):
+        if not can_stream(own.mask, own.simplex):
+            raise ValueError(f"index: expected None for a mask or simplex map of your own, got {name!r}")
+        Cells(own.similarity)
+        settings: dict[str, Any] = {"bank": bank_part(store, *span)}
+        if name.partition(":")[0] == "milvus":  # a file may hold the collections of several models
+            settings["collection"] = f"vicinal_{uuid.uuid4().hex[:12]}"
+        made.append(open_index(name, dim=span[1] - span[0], similarity=own.similarity, **settings))
+    return made
+
+
+def fill_indexes(indexes: Sequence[Index], head: nn.Module, store: NeighborBank) -> None:
+    """Put all rows of a bank into indexes that are empty and hold rows of their own."""
+    count = len(store)
+    some = torch.linspace(0, count - 1, min(count, 2 * _STEP), dtype=torch.float64).long()
+    for index, span in zip(indexes, _spans(head, store.dim), strict=True):
+        if is_bank(index) or not count:
+            continue
+        if isinstance(index, FaissIndex):
+            index.train(part_of(store.vectors_at(some), *span))
+        for start in range(0, count, _STEP):
+            part = torch.arange(start, min(start + _STEP, count))
+            index.add(store.keys[part], part_of(store.vectors_at(part), *span))
+
+
+def load_near(
+    name: str, folder: Path, head: nn.Module, store: NeighborBank, classes: int | None, tolerance: float
+) -> NearBank:
+    """What :meth:`NearBank.save` wrote.
+
+    The bank is what counts: an index that has other rows than it, as a database that was changed and whose model was
+    not saved, is made again.
+    """
+    indexes: list[Index] = []
+    spans = _spans(head, store.dim)
+    if (folder / FOLDER).is_dir():
+        for number, span in enumerate(spans):
+            indexes.append(load_index(folder / FOLDER / str(number), bank=bank_part(store, *span)))
+    latest = store.keys[-_LATEST:].numpy()
+    if not indexes or any(len(index) != len(store) or not index.has(latest).all() for index in indexes):
+        for index in indexes:
+            index.close()
+        indexes = start_indexes(name, head, store, tolerance)
+        fill_indexes(indexes, head, store)
+    return NearBank(head, store, indexes, classes, tolerance, _load_cells(folder / CELLS, head))
+
+
+def is_bank(index: Index) -> bool:
+    """Whether an index searches the bank itself, and so holds no rows of its own."""
+    return bool(getattr(index, "shared", False))
+
+
+def _load_cells(path: Path, head: nn.Module) -> list[Cells] | None:
+    if not path.is_file():
+        return None
+    state = load_file(path)
+    taken: Callable[[int], dict[str, Tensor]] = lambda i: {  # noqa: E731
+        name.partition(".")[2]: value for name, value in state.items() if name.partition(".")[0] == str(i)
+    }
+    return [Cells(own.similarity, taken(i)) for i, own in enumerate(_heads(head))]
+
+
+def _heads(head: nn.Module) -> list[NONA]:
+    heads = list(head.heads) if isinstance(head, Members) else [head]
+    for own in heads:
+        if not isinstance(own, NONA):
+            raise ValueError(f"index: expected None for a head that looks at no bank, got {type(own).__name__}")
+    return heads  # type: ignore[return-value]
+
+
+def _spans(head: nn.Module, dim: int) -> list[tuple[int, int]]:
+    """The columns that each member reads."""
+    count = len(head.heads) if isinstance(head, Members) else 1
+    width = dim // count
+    return [(i * width, (i + 1) * width) for i in range(count)]
+
+
+def _merged(weights: list[Tensor], positions: list[Tensor], top: int) -> tuple[Tensor, Tensor]:
+    """The highest of the mean of the members' weights, by bank row: ``[b, top]`` each."""
+    share, where = torch.cat(weights, dim=1) / len(weights), torch.cat(positions, dim=1)
+    made = torch.zeros(len(share), top, dtype=share.dtype), torch.full((len(share), top), -1)
+    for row in range(len(share)):
+        known = where[row] >= 0
+        rows, slot = torch.unique(where[row][known], return_inverse=True)
+        total = share.new_zeros(len(rows)).index_add_(0, slot, share[row][known])
+        best = total.topk(min(top, len(rows)))
+        made[0][row, : len(best.values)], made[1][row, : len(best.values)] = best.values, rows[best.indices]
+    return made

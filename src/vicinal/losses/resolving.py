@@ -1,0 +1,53 @@
+"""Which loss a name stands for, which relation fits the labels, and what losses and miners declare."""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from vicinal.core import entries, entry
+from vicinal.relation import label_distance, same_class, shared_labels
+
+Relation = Callable[[Tensor, Tensor], Tensor]
+Loss = Callable[..., Tensor]
+
+
+def resolve_loss(loss: str | Loss) -> tuple[Loss, frozenset[str]]:
+    """The pair loss of that name or itself, and what it declares about itself.
+
+    >>> resolve_loss("supcon")[0].__name__
+    'supcon'
+    """
+    if isinstance(loss, str):
+        found = entry("pair_loss", loss.strip().lower().replace("-", "_"))
+        return found.make, found.facts
+    if not callable(loss):
+        raise TypeError(f"loss: expected a name or a function of scores and relation, got {loss!r}")
+    facts = [known.facts for known in entries("pair_loss") if known.make is loss]
+    return loss, facts[0] if facts else frozenset()
+
+
+def relation_of(labels: Tensor, facts: frozenset[str]) -> Relation:
+    """The relation that fits the labels: classes ``[b]``, several labels ``[b, C]``, or numbers for such losses.
+
+    Raises:
+        TypeError: for numbers where classes are needed; equality of floating numbers would relate nothing.
+    """
+    if "number-relation" in facts:
+        return label_distance
+    if labels.is_floating_point():
+        raise TypeError(
+            "labels: expected classes (whole numbers), got "
+            f"{labels.dtype}; for labels that are numbers use a loss such as 'rank_n_contrast', or give "
+            "relation=lambda a, b: label_distance(a, b, kernel='gaussian')"
+        )
+    return same_class if labels.ndim == 1 else shared_labels
+
+
+def miner_facts(miner: Loss | None) -> frozenset[str]:
+    """What a registered miner, or one with settings (``functools.partial``), declares about itself."""
+    made = getattr(miner, "func", miner)
+    settings = getattr(miner, "keywords", {})
+    if any(isinstance(value, Tensor) for value in settings.values()):
+        return frozenset()
+    found = [known.facts for known in entries("miner") if known.make is made]
+    return found[0] if found else frozenset()
