@@ -100,7 +100,7 @@ def _scores(outcome: FitOutcome, dense: Any) -> dict[str, dict[str, float]]:
 
 
 def _lines(outcome: FitOutcome, count: int = 5) -> list[str]:
-    """Held-out words spread over the ratings: in each part the one whose first neighbor says most, of those with three."""
+    """Held-out words spread over the ratings, in each part the one whose first neighbor says most beside two others."""
     table, split = outcome.opened.table, outcome.split
     part = table.select(split.test)
     explained = outcome.model.explain(part.frame[["word"]], 3, ids=part.ids)
