@@ -96,11 +96,11 @@ def _standing(column: Tensor, kind: Tensor, columns: int) -> Tensor:
     return (column >= 0) & (first[kind] == rows)
 
 
-def _chosen(column: Tensor, kind: Tensor, columns: int) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
-    """Rows and columns that the loss looks at, and what they share among themselves."""
+def _chosen(column: Tensor, kind: Tensor, columns: int) -> tuple[Tensor, Tensor, tuple[Tensor]]:
+    """Rows and columns that the loss looks at, and which of these columns is the own one of each row."""
     rows = _standing(column, kind, columns).nonzero()[:, 0]
     among, own = torch.unique(column[rows], return_inverse=True)
-    return rows, among, (own, torch.arange(len(rows), device=rows.device))
+    return rows, among, (own,)
 
 
 @pair_loss(
@@ -130,8 +130,11 @@ def n_pairs(pairs: Pairs, *, temperature: float = 1.0) -> Part:
     """
     check_between("temperature", temperature, 0, math.inf)
     logits = pairs.scores / temperature
-    column, kind = pairs.shared
     columns = logits.shape[1]
+    if len(pairs.shared) == 1:  # rows and columns are chosen already, and all stand
+        own = logits.gather(1, pairs.shared[0][:, None])[:, 0] if columns else logits.sum(-1)
+        return row_terms(pairs.log_sum_exp_all(logits) - own, torch.ones_like(own, dtype=torch.bool))
+    column, kind = pairs.shared
     stands = _standing(column, kind, max(columns, len(kind)))
     used = logits.new_zeros(columns + 1).index_fill(0, torch.where(stands, column, columns), 1.0)[:-1]
     block = slice(pairs.start, pairs.start + len(logits))

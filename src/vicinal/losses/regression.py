@@ -1,6 +1,7 @@
 """Losses for labels that are numbers; the relation is the negative distance of labels, <= 0."""
 
 import math
+from typing import Any
 
 import numpy
 import torch
@@ -36,9 +37,50 @@ def rank_n_contrast(pairs: Pairs, *, temperature: float = 2.0) -> Part:
     if not logits.shape[1]:
         return pairs.terms(logits, pairs.weight)
     near, order = sort_rows(pairs.relation)  # the farthest first
-    logits, weight = logits.gather(1, order), pairs.weight.gather(1, order)
+    weight = pairs.weight.gather(1, order)
     last = _last_of_equals(near)  # ties are contrasted too
+    if not pairs.counting and not torch.compiler.is_compiling() and _narrow(logits):
+        total: Tensor = _Contrasts.apply(logits, weight, order, last)  # type: ignore[no-untyped-call]
+        number = weight.sum(-1)
+        return Part(total, number, number)
+    logits = logits.gather(1, order)
     return pairs.terms(_log_sums(logits, weight, last) - logits, weight)
+
+
+def _lowest(dtype: torch.dtype) -> float:
+    """A logit below the largest of its row that is still not lost beside it."""
+    return -60.0 if dtype == torch.float32 else -600.0
+
+
+def _narrow(logits: Tensor) -> bool:
+    """Whether no term of a row is lost beside its largest one."""
+    logits = logits.detach()
+    return bool((logits.amin(-1) - logits.amax(-1) > _lowest(logits.dtype)).all())
+
+
+class _Contrasts(torch.autograd.Function):
+    """The sum of the terms of each row, with its slope taken on the way."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, weight: Tensor, order: Tensor, last: Tensor | None) -> Tensor:
+        top = logits.amax(-1, keepdim=True)
+        logits = logits.gather(1, order).sub_(top)
+        share = logits.exp().mul_(weight)
+        mass = share.cumsum(-1)
+        mass = mass if last is None else mass.gather(1, last)
+        mass.clamp_(min=torch.finfo(mass.dtype).tiny)
+        if ctx.needs_input_grad[0]:
+            pull = weight / mass
+            pull = pull if last is None else torch.zeros_like(pull).scatter_add_(1, last, pull)
+            slope = share.mul_(pull.flip(-1).cumsum(-1).flip(-1)).sub_(weight)
+            ctx.save_for_backward(torch.empty_like(slope).scatter_(1, order, slope))
+        return row_products(mass.log_().sub_(logits), weight)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        (slope,) = ctx.saved_tensors
+        return slope * slopes[0][:, None], None, None, None
 
 
 def _last_of_equals(rising: Tensor) -> Tensor | None:
@@ -54,14 +96,11 @@ def _last_of_equals(rising: Tensor) -> Tensor | None:
 
 
 def _last_by_numpy(differs: Tensor) -> Tensor:
-    """As :func:`_last_of_equals`, from where neighbors differ: accumulated backwards in place, without copies."""
-    columns = differs.shape[1] + 1
-    ends = torch.full((len(differs), columns), columns - 1, dtype=torch.int32)
-    place = torch.arange(columns - 1, dtype=torch.int32)
-    ends[:, :-1] = torch.where(differs, place, ends[:, :-1])
-    backwards = ends.numpy()[:, ::-1]
-    numpy.minimum.accumulate(backwards, axis=1, out=backwards)
-    return ends.long()
+    """As :func:`_last_of_equals`, from where neighbors differ: each place where one ends, as often as it has equals."""
+    rows, columns = len(differs), differs.shape[1] + 1
+    ends = numpy.flatnonzero(torch.nn.functional.pad(differs, (0, 1), value=True).numpy())
+    last = torch.from_numpy(numpy.repeat(ends, numpy.diff(ends, prepend=-1))).view(rows, columns)
+    return last.sub_(torch.arange(0, rows * columns, columns)[:, None])
 
 
 def _log_sums(logits: Tensor, weight: Tensor, last: Tensor | None) -> Tensor:
@@ -70,8 +109,9 @@ def _log_sums(logits: Tensor, weight: Tensor, last: Tensor | None) -> Tensor:
     shown = logits.detach() + hidden
     top = shown.amax(-1, keepdim=True)
     lowest = (logits.detach() - hidden - top).amin(-1)
-    range_ = -60.0 if logits.dtype == torch.float32 else -600.0
-    if not torch.compiler.is_compiling() and bool((lowest > range_).all()):  # no term is lost beside the largest
+    if not torch.compiler.is_compiling() and bool(
+        (lowest > _lowest(logits.dtype)).all()
+    ):  # no term is lost beside the largest
         mass = ((logits - top).clamp(max=0.0).exp() * weight).cumsum(-1)
         mass = mass if last is None else mass.gather(1, last)
         return mass.clamp(min=torch.finfo(mass.dtype).tiny).log() + top

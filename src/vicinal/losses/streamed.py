@@ -177,21 +177,34 @@ def _in_blocks(stream: Stream, score: Score, sides: list[Tensor]) -> Tensor:
 
 def _of_chosen(stream: Stream, score: Score, queries: Tensor, columns: Tensor) -> Tensor:
     """The loss of the rows and columns that it chooses, so that no other scores are made."""
-    of, slices = stream.of, parts(len(queries), stream.size)
-    if stream.loss.chosen is None:
-        raise ValueError(f"loss: expected one that chooses rows and columns, got {stream.loss.__name__}")
-    made = [stream.across(of.relation(part), part) for part in slices]  # it does not look at scores
-    rows, among, shared = stream.loss.chosen(*(torch.cat(each) for each in zip(*made, strict=True)), len(columns))
-    weight = None
-    if of.weight is not None:
-        within = [rows[(rows >= part.start) & (rows < part.stop)] - part.start for part in slices]
-        weight = torch.cat([of.weight(part)[kept][:, among] for part, kept in zip(slices, within, strict=True)])
-    scores = score(queries[rows], columns[among])
-    pairs = Pairs(scores, torch.ones_like(scores), weight, clean=True, masks=of.masks)
+    rows, among, shared, weight = _choice(stream, len(queries), len(columns))
+    scores = score(queries.index_select(0, rows), columns.index_select(0, among))
+    pairs = Pairs(scores, torch.ones_like(scores), weight, clean=True, masks=stream.of.masks)
     pairs.shared, pairs.counting = shared, stream.reduction == "mean_nonzero"
     found = stream.loss.of_pairs(pairs, **stream.hyper)
+    if stream.reduction != "none":
+        return reduce_parts(found, stream.reduction)
     empty = scores.new_zeros(len(queries))
     return stream.reduced(tuple(empty.index_add(0, rows, value) for each in found for value in each))
+
+
+def _choice(stream: Stream, rows: int, columns: int) -> tuple[Tensor, Tensor, tuple[Tensor, ...], Tensor | None]:
+    """Which rows and columns a loss chooses, what they share among themselves, and their weight."""
+    of, slices = stream.of, parts(rows, stream.size)
+    choose, across = stream.loss.chosen, stream.loss.across
+    if choose is None or across is None:
+        raise ValueError(f"loss: expected one that chooses rows and columns, got {stream.loss.__name__}")
+    if len(slices) == 1:
+        pairs = stream.pairs(of.relation(slices[0]), slices[0])  # it does not look at scores
+        kept, among, shared = choose(*across(pairs, **stream.hyper), columns)
+        return kept, among, shared, None if pairs.full else pairs.weight[kept[:, None], among]
+    made = [stream.across(of.relation(part), part) for part in slices]
+    kept, among, shared = choose(*(torch.cat(each) for each in zip(*made, strict=True)), columns)
+    if of.weight is None:
+        return kept, among, shared, None
+    within = [kept[(kept >= part.start) & (kept < part.stop)] - part.start for part in slices]
+    weight = [of.weight(part)[which][:, among] for part, which in zip(slices, within, strict=True)]
+    return kept, among, shared, torch.cat(weight)
 
 
 def checkpointed_loss(stream: Stream) -> Tensor:

@@ -145,7 +145,7 @@ def log_det(pairs: Pairs, *, ridge: float = 0.5, offset: float = 0.0, form: DetF
     used = counted.any(-1) | counted.any(0)
     diagonal = torch.where(used, pairs.given.diagonal() + offset, 1.0) + ridge
     apart = pairs.weight * (pairs.scores + offset)
-    value = _log_volume(apart * pairs.relation, diagonal)
+    value = _log_volume_of_classes(apart, pairs.relation, diagonal)
     if form == "correlation":
         value = value - _log_volume(apart, diagonal)
     active = counted.any(-1)
@@ -153,28 +153,70 @@ def log_det(pairs: Pairs, *, ridge: float = 0.5, offset: float = 0.0, form: DetF
 
 
 class _LogDet(torch.autograd.Function):
-    """By Cholesky's factor where the matrix is positive definite, in half of the time that elimination takes."""
+    """Summed over matrices; by Cholesky's factor where they are positive definite, in half the time of elimination."""
 
     @staticmethod
-    def forward(ctx: Any, matrix: Tensor) -> Tensor:
-        factor, failed = torch.linalg.cholesky_ex(matrix)
-        ctx.definite = not bool(failed)
+    def forward(ctx: Any, apart: Tensor, diagonal: Tensor) -> Tensor:
+        matrix = (apart + apart.mT).mul_(0.5)
+        matrix.diagonal(dim1=-2, dim2=-1).copy_(diagonal)
+        factor, failed = torch.linalg.cholesky_ex(matrix.mT)
+        ctx.definite = not bool(failed.any())
         ctx.save_for_backward(factor if ctx.definite else matrix)
-        volume: Tensor = 2 * factor.diagonal().log().sum()
+        volume: Tensor = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum()
         if not ctx.definite:
-            volume = torch.linalg.slogdet(matrix).logabsdet
+            volume = torch.linalg.slogdet(matrix).logabsdet.sum()
         return volume
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> Tensor:
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor]:
         (kept,) = ctx.saved_tensors
-        inverse: Tensor = torch.cholesky_inverse(kept) if ctx.definite else torch.linalg.inv_ex(kept).inverse
-        return slopes[0] * inverse
+        inverse = torch.cholesky_inverse(kept) if ctx.definite else torch.linalg.inv_ex(kept).inverse
+        slope: Tensor = inverse.mT.mul_(slopes[0])  # it is symmetric, and stored by columns
+        own = slope.diagonal(dim1=-2, dim2=-1)
+        of_diagonal = own.clone()
+        own.zero_()
+        return slope, of_diagonal
+
+
+def _members(relation: Tensor) -> Tensor | None:
+    """Rows of each class ``[K, m]``, len(relation) beyond them; None for no relation of classes, or one of few."""
+    size = len(relation)
+    if torch.compiler.is_compiling() or not size:
+        return None
+    related = relation.detach().clone().fill_diagonal_(1.0)
+    falling = torch.arange(size, 0, -1, dtype=related.dtype, device=related.device)
+    first = (related.sign() * falling).amax(-1)  # names the class
+    if not torch.equal((1 - (first[:, None] - first).abs_()).clamp_(min=0), related):
+        return None
+    _, kind, count = torch.unique(first, return_inverse=True, return_counts=True)
+    widest = int(count.max())
+    if 4 * len(count) * widest**2 > size**2:
+        return None
+    order = kind.argsort(stable=True)
+    kind = kind[order]
+    nth = torch.arange(size, device=kind.device) - (count.cumsum(0) - count)[kind]
+    member: Tensor = kind.new_full((len(count), widest), size).index_put_((kind, nth), order)
+    return member
+
+
+def _log_volume_of_classes(apart: Tensor, relation: Tensor, diagonal: Tensor) -> Tensor:
+    """:func:`_log_volume` of ``apart * relation``, class by class where the relation is that of small classes."""
+    member = _members(relation)
+    if member is None:
+        return _log_volume(apart * relation, diagonal)
+    size = len(apart)
+    real = member < size
+    row = member.clamp(max=size - 1)
+    place = (row[:, :, None] * size + row[:, None]).reshape(-1)
+    both = real[:, :, None] & real[:, None]
+    blocks = torch.where(both, apart.reshape(-1).index_select(0, place).reshape(both.shape), 0.0)
+    return _log_volume(blocks, torch.where(real, diagonal[row], 1.0))
 
 
 def _log_volume(apart: Tensor, diagonal: Tensor) -> Tensor:
-    """The log of the absolute determinant of the symmetric part of ``apart`` with another diagonal."""
-    matrix = ((apart + apart.T) / 2).diagonal_scatter(diagonal)
+    """The log of the absolute determinant of the symmetric part of ``apart [..., n, n]`` with another diagonal."""
     if torch.compiler.is_compiling():
+        matrix = ((apart + apart.mT) / 2).diagonal_scatter(diagonal, dim1=-2, dim2=-1)
         return cast(Tensor, torch.linalg.slogdet(matrix).logabsdet)
-    return cast(Tensor, _LogDet.apply(matrix))  # type: ignore[no-untyped-call]
+    return cast(Tensor, _LogDet.apply(apart, diagonal))  # type: ignore[no-untyped-call]
