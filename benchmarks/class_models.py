@@ -1,5 +1,6 @@
 """Class heads on an embedding: how each is trained, and the probabilities that it gives."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
@@ -14,7 +15,7 @@ from vicinal.masks import SoftStep
 BATCH, RATE, PATIENCE = 128, 1e-3, 8
 
 
-class ClassHead(nn.Module):
+class ClassHead(nn.Module, ABC):
     """A loss of embeddings and classes, and probabilities from queries and a labelled bank."""
 
     def __init__(self, classes: int, dim: int) -> None:
@@ -25,9 +26,9 @@ class ClassHead(nn.Module):
         """Log-loss of a batch that is its own bank."""
         return F.nll_loss(self.chances(rows, rows, labels).clamp(min=1e-9).log(), labels)
 
+    @abstractmethod
     def chances(self, queries: Tensor, bank: Tensor, labels: Tensor) -> Tensor:
         """Probabilities ``[b, C]`` of embeddings."""
-        raise NotImplementedError
 
 
 class Softmax(ClassHead):

@@ -77,14 +77,15 @@ def nca(pairs: Pairs, *, temperature: float = 1.0) -> Part:
 
 def _first_pairs(pairs: Pairs, **_: float) -> tuple[Tensor, Tensor]:
     """Of each row ``[b]`` the first column that counts as related, or -1, and the first that is related at all."""
-    relation, positive = pairs.relation, pairs.positive
-    columns = positive.shape[1]
+    relation = pairs.relation
+    columns = relation.shape[1]
     if not columns:
-        return positive.sum(-1).long() - 1, positive.sum(-1).long()
-    if not pairs.masks:
-        relation, positive = relation.sign(), positive.sign()
-    falling = torch.arange(columns, 0, -1, dtype=positive.dtype, device=positive.device)
-    first, of_relation = (columns - (each * falling).amax(-1).long() for each in (positive, relation))
+        return relation.sum(-1).long() - 1, relation.sum(-1).long()
+    falling = torch.arange(columns, 0, -1, dtype=relation.dtype, device=relation.device)
+    ranked = (relation if pairs.masks else relation.sign()) * falling
+    of_relation = first = columns - ranked.amax(-1).long()
+    if not pairs.full:
+        first = columns - (ranked * (pairs.weight if pairs.masks else pairs.weight.sign())).amax(-1).long()
     return torch.where(first < columns, first, -1), of_relation.clamp(max=columns - 1)
 
 

@@ -12,7 +12,7 @@ from vicinal.losses.logsums import softplus
 from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, row_products, row_terms
 from vicinal.losses.positives import each_positive, first_positives, most_positives
-from vicinal.losses.sorting import sort_rows
+from vicinal.losses.sorting import mean_ranks, sort_rows
 
 Weighting = Literal["equal", "softmax"]
 
@@ -165,13 +165,7 @@ def _in_one_graph(pairs: Pairs, worth: Tensor, temperature: float) -> Tensor:
 def _worth(scores: Tensor, counted: Tensor, cut: int | None) -> Tensor:
     """1 / rank of each column that counts, ``[b, N]``; 0 beyond ``cut`` and where a column does not count."""
     ordered, column = sort_rows(torch.where(counted, -scores, torch.inf))
-    rank = torch.arange(1, scores.shape[1] + 1, dtype=scores.dtype, device=scores.device).expand_as(scores)
-    change = ordered[:, 1:] != ordered[:, :-1]
-    if torch.compiler.is_compiling() or not bool(change.all()):
-        edge = change.new_ones(len(change), 1)
-        first = torch.where(torch.cat([edge, change], dim=1), rank, 0.0).cummax(dim=-1).values  # of those tied with it
-        last = torch.where(torch.cat([change, edge], dim=1), rank, torch.inf).flip(-1).cummin(dim=-1).values.flip(-1)
-        rank = (first + last) / 2
+    rank = mean_ranks(ordered)
     worth = 1 / rank
     if cut is not None:
         worth = torch.where(rank <= cut, worth, 0.0)

@@ -33,9 +33,9 @@ class _GapHistograms(torch.autograd.Function):
         for part in _parts(scores):
             for nth in range(column.shape[1]):
                 edge, share = _bin(scores[part], column[part, nth, None], span, bins)
-                each, empty = weight[part, nth, None], every.new_zeros(len(edge), bins)
-                every[part] += each * empty.scatter_add(1, edge, negative[part])
-                upper[part] += each * empty.scatter_add_(1, edge, share.mul_(negative[part]))
+                each, against = weight[part, nth, None], negative[part]
+                for sums, found in zip((every, upper), _sums(edge, against, share.mul_(against), bins), strict=True):
+                    sums[part] += each * found
         counts = torch.nn.functional.pad(every - upper, (0, 1)) + torch.nn.functional.pad(upper, (1, 0))
         number = torch.arange(bins, dtype=scores.dtype, device=scores.device)
         return counts, (number * every + upper) / rise - span * every
@@ -69,6 +69,15 @@ def _bin(scores: Tensor, own: Tensor, span: float, bins: int) -> tuple[Tensor, T
     place = (scores - scores.gather(1, own)).add_(span).mul_(bins / (2 * span)).clamp_(0, bins)
     edge = place.floor().clamp_(max=bins - 1)
     return edge.long(), place.sub_(edge)
+
+
+def _sums(edge: Tensor, one: Tensor, other: Tensor, bins: int) -> tuple[Tensor, Tensor]:
+    """Sums of two matrices by bin, ``[b, bins]`` each; on a CPU both are scattered at once, as complex numbers."""
+    empty = one.new_zeros(len(edge), bins)
+    if edge.device.type != "cpu":
+        return empty.scatter_add(1, edge, one), empty.scatter_add(1, edge, other)
+    both = torch.complex(empty, empty).scatter_add_(1, edge, torch.complex(one, other))
+    return both.real, both.imag
 
 
 def _in_one_graph(pairs: Pairs, span: float, bins: int) -> tuple[Tensor, Tensor, Tensor]:

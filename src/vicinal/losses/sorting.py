@@ -1,5 +1,6 @@
 """Sums over the columns above a threshold, for many thresholds of a row at once, by sorting the row."""
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -24,6 +25,42 @@ def sort_rows(values: Tensor) -> tuple[Tensor, Tensor]:
     keys.numpy().sort(axis=-1)
     order = keys & 0xFFFFFFFF
     return values.gather(-1, order), order
+
+
+def mean_ranks(rising: Tensor) -> Tensor:
+    """Ranks of the values of each row, which rise, from 1 on; equal ones have the mean of theirs.
+
+    >>> mean_ranks(torch.tensor([[0.5, 0.5, 2.0]]))
+    tensor([[1.5000, 1.5000, 3.0000]])
+    """
+    columns = rising.shape[-1]
+    rank = torch.arange(1, columns + 1, dtype=rising.dtype, device=rising.device).expand_as(rising)
+    change = rising[:, 1:] != rising[:, :-1]
+    if not torch.compiler.is_compiling():
+        if rising.device.type == "cpu":
+            return _by_ties(change, rank)
+        if bool(change.all()):
+            return rank
+    edge = change.new_ones(len(change), 1)
+    first = torch.where(torch.cat([edge, change], dim=1), rank, 0.0).cummax(dim=-1).values
+    last = torch.where(torch.cat([change, edge], dim=1), rank, torch.inf).flip(-1).cummin(dim=-1).values.flip(-1)
+    return (first + last) / 2
+
+
+def _by_ties(change: Tensor, rank: Tensor) -> Tensor:
+    """As :func:`mean_ranks`, from where neighbors differ: ``rank`` changed only where they do not, which are few."""
+    row, place = numpy.divmod(numpy.flatnonzero(~change.numpy()), change.shape[1])
+    tied = row * rank.shape[1] + place  # equal to the next one
+    if not len(tied):
+        return rank
+    starts = numpy.diff(tied, prepend=-2) != 1
+    run = starts.cumsum() - 1
+    low, high = place[starts], place[numpy.append(starts[1:], True)] + 1
+    mean = torch.from_numpy((low + high) / 2 + 1)[torch.from_numpy(run)].to(rank.dtype)
+    made, where = rank.clone(), torch.from_numpy(tied)
+    made.view(-1)[where] = mean
+    made.view(-1)[where + 1] = mean
+    return made
 
 
 def above(scores: Tensor, weight: Tensor, thresholds: Tensor, *, equal: bool = False) -> tuple[Tensor, Tensor]:

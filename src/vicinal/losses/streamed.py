@@ -194,11 +194,17 @@ def _choice(stream: Stream, rows: int, columns: int) -> tuple[Tensor, Tensor, tu
     choose, across = stream.loss.chosen, stream.loss.across
     if choose is None or across is None:
         raise ValueError(f"loss: expected one that chooses rows and columns, got {stream.loss.__name__}")
+
+    def block(part: slice) -> Pairs:
+        relation = of.relation(part)  # stands for the scores too, at which nobody looks
+        weight = None if of.weight is None else of.weight(part)
+        return Pairs(relation, relation, weight, clean=True, masks=of.masks)
+
     if len(slices) == 1:
-        pairs = stream.pairs(of.relation(slices[0]), slices[0])  # it does not look at scores
+        pairs = block(slices[0])
         kept, among, shared = choose(*across(pairs, **stream.hyper), columns)
         return kept, among, shared, None if pairs.full else pairs.weight[kept[:, None], among]
-    made = [stream.across(of.relation(part), part) for part in slices]
+    made = [across(block(part), **stream.hyper) for part in slices]
     kept, among, shared = choose(*(torch.cat(each) for each in zip(*made, strict=True)), columns)
     if of.weight is None:
         return kept, among, shared, None
