@@ -1,7 +1,6 @@
 """Level-set boosting: predictions whose every level is right on average, for every group that a learner can see."""
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -183,7 +182,6 @@ def multicalibration_error(
     groups: ArrayLike,
     *,
     levels: int | None = 10,
-    transform: Callable[[Floats], Floats] | None = None,
 ) -> Floats:
     r"""For each group function h: $\sum_v P(f = v)\, |E[h(x)(y - v) \mid f = v]|$; the error of a model is the largest.
 
@@ -193,7 +191,6 @@ def multicalibration_error(
         groups: ``[n, G]``, a column for each h, for instance 0/1 membership; a column of ones gives plain calibration.
         levels: predictions are rounded to this many + 1 values between their least and largest; None: they are
             levels already.
-        transform: applied to the mean residuals before they are averaged, instead of the absolute value.
 
     Returns:
         ``[G]``.
@@ -211,5 +208,4 @@ def multicalibration_error(
     count = np.bincount(level)
     sums = np.stack([np.bincount(level, column * (truth - values)) for column in members.T], axis=1)
     means = sums / count[:, None]
-    size = np.abs(means) if transform is None else transform(means)
-    return np.asarray((count[:, None] * size).sum(0) / len(values), dtype=np.float64)
+    return np.asarray((count[:, None] * np.abs(means)).sum(0) / len(values), dtype=np.float64)

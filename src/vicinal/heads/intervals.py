@@ -1,10 +1,9 @@
 """Intervals from the distribution of neighbor labels, made to cover by split conformal calibration."""
 
-import math
-
 import torch
 from torch import Tensor
 
+from vicinal.calibration import conformal_quantile
 from vicinal.core import check_between, check_labels
 
 
@@ -51,12 +50,4 @@ def conformal_margin(misses: Tensor, coverage: float) -> float:
     >>> conformal_margin(torch.arange(1.0, 20.0), 0.9)
     18.0
     """
-    check_between("coverage", coverage, 0, 1)
-    count = misses.numel()
-    rank = math.ceil((count + 1) * coverage - 1e-9)
-    if rank > count:
-        raise ValueError(
-            f"coverage: expected at most {count / (count + 1):.3f} with {count} calibration rows, got {coverage}; "
-            "hold out more validation rows or ask for less"
-        )
-    return float(misses.sort().values[rank - 1])
+    return conformal_quantile(misses.detach().cpu().numpy(), coverage)
