@@ -1,7 +1,7 @@
 """The index of an estimator's bank: made with it, kept in step with it, and saved beside it."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -187,19 +187,20 @@ def is_bank(index: Index) -> bool:
 def _load_cells(path: Path, head: nn.Module) -> list[Cells] | None:
     if not path.is_file():
         return None
-    state = load_file(path)
-    taken: Callable[[int], dict[str, Tensor]] = lambda i: {  # noqa: E731
-        name.partition(".")[2]: value for name, value in state.items() if name.partition(".")[0] == str(i)
-    }
-    return [Cells(own.similarity, taken(i)) for i, own in enumerate(_heads(head))]
+    parts: dict[str, dict[str, Tensor]] = {}
+    for name, value in load_file(path).items():
+        member, _, what = name.partition(".")
+        parts.setdefault(member, {})[what] = value
+    return [Cells(own.similarity, parts.get(str(i), {})) for i, own in enumerate(_heads(head))]
 
 
 def _heads(head: nn.Module) -> list[NONA]:
-    heads = list(head.heads) if isinstance(head, Members) else [head]
-    for own in heads:
+    found: list[NONA] = []
+    for own in head.heads if isinstance(head, Members) else [head]:
         if not isinstance(own, NONA):
             raise ValueError(f"index: expected None for a head that looks at no bank, got {type(own).__name__}")
-    return heads  # type: ignore[return-value]
+        found.append(own)
+    return found
 
 
 def _spans(head: nn.Module, dim: int) -> list[tuple[int, int]]:
