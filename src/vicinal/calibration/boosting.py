@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import clone
-from sklearn.linear_model import Ridge
 
 from vicinal.calibration.checks import Floats, check_matrix, check_vector
 from vicinal.core import check_between, check_integer
@@ -63,6 +61,8 @@ class LevelSetBoosting:
         low: float | None = None,
         high: float | None = None,
     ) -> None:
+        from sklearn.linear_model import Ridge  # here, so that importing heads stays light
+
         self.learner = Ridge(alpha=1e-8) if learner is None else learner
         self.levels, self.rounds = check_integer("levels", levels), check_integer("rounds", rounds, 0)
         check_between("rate", rate, 0, 1, closed=True)
@@ -150,6 +150,8 @@ class LevelSetBoosting:
         )
 
     def _copy(self) -> Any:
+        from sklearn.base import clone
+
         return clone(self.learner) if hasattr(self.learner, "get_params") else copy.deepcopy(self.learner)
 
     def _level(self, values: Floats) -> Any:
