@@ -144,6 +144,7 @@ def our_loss(entry, compiled: bool, miner=None) -> Callable[[int], Step]:
             criterion = EmbeddingLoss(entry.name, similarity="l2" if entry.name in L2 else "cosine", miner=miner)
             labels = labels.sin() if numbered(entry) else labels
         if compiled:
+            torch._dynamo.reset()  # criteria share their code, of which it compiles but a few
             criterion = torch.compile(criterion, dynamic=False, fullgraph=True)
         return training(batch, criterion, labels)
 
@@ -170,7 +171,10 @@ def our_miner(entry, compiled: bool) -> Callable[[int], Step]:
             others = ~torch.eye(batch, dtype=torch.bool)
             return entry.make(scores, labels[:, None] == labels, others, **settings)
 
-        return torch.compile(mined, dynamic=False) if compiled else mined
+        if compiled:
+            torch._dynamo.reset()  # what all miners share would count as compiled anew for each, up to a limit
+            return torch.compile(mined, dynamic=False, fullgraph=True)
+        return mined
 
     return make
 

@@ -6,13 +6,18 @@ import torch.distributed
 
 from processes import run_processes
 from vicinal.core import entries, entry, gather_rows, sum_over_processes
-from vicinal.losses import AdaptiveHeadsLoss, CrossBatchBank, EmbeddingLoss, MixedLoss
+from vicinal.losses import AdaptiveHeadsLoss, CrossBatchBank, EmbeddingLoss, MixedLoss, ProxyLoss
 
 NAMES = [
     (entry.name, "number-relation" in entry.facts)
     for entry in entries("pair_loss")
     if not {"proxies", "proxy-rows"} & entry.facts
 ]
+
+AGAINST_PROXIES = [entry.name for entry in entries("pair_loss") if "square" not in entry.facts]
+"""All that take other columns than their rows."""
+
+LABELS_AND_REDUCTIONS = [(False, "mean"), (True, "sum"), (False, "none")]
 
 
 def batch(number):
@@ -59,6 +64,22 @@ def train(name, numbers, part, processes):
     return [*kept, {} if bank is None else bank.state_dict()]
 
 
+def against_proxies(name, several, part, processes, **settings):
+    """Loss against proxies, and the gradients of a linear encoder and of the proxies in data-parallel training."""
+    weight = torch.linspace(-1, 1, 24, dtype=torch.float64).reshape(6, 4).requires_grad_()
+    torch.manual_seed(5)
+    loss = ProxyLoss(name, 3, 4, per_class=2, **settings).double()
+    x, labels = batch(0)
+    if several:
+        labels = torch.stack([labels == 0, labels == 1, labels != 0], 1).long()
+    value = loss(x[part] @ weight, labels[part])
+    slopes = torch.autograd.grad(value.sum(), [weight, loss.proxies])
+    if processes > 1:
+        for slope in slopes:
+            torch.distributed.all_reduce(slope)
+    return [value.detach(), *(slope / processes for slope in slopes)]
+
+
 def gathered(rank):
     """Rows, sums and their gradients, of parts of 5 and 7 rows, and of 0 and 12."""
     found = {}
@@ -77,6 +98,13 @@ def work(rank):
     for split in (6, 5):
         part = slice(0, split) if rank == 0 else slice(split, None)
         results[str(split)] = {name: train(name, numbers, part, 2) for name, numbers in NAMES}
+        results[f"proxies {split}"] = {
+            f"{name} {several} {way}": against_proxies(name, several, part, 2, gather=True, reduction=way)
+            for name in AGAINST_PROXIES
+            for several, way in LABELS_AND_REDUCTIONS
+        }
+        apart = against_proxies("proxy_anchor", False, part, 2)
+        results[f"apart {split}"] = {"proxy_anchor": apart, "arcface": against_proxies("arcface", False, part, 2)}
     return results
 
 
@@ -104,3 +132,21 @@ def test_two_processes_are_one(results, name, numbers):
         for split in ("6", "5"):
             torch.testing.assert_close(result[split][name], want, rtol=1e-9, atol=1e-12)
     assert all(torch.equal(value, results[1]["6"][name][-1][key]) for key, value in results[0]["6"][name][-1].items())
+
+
+@pytest.mark.parametrize(("several", "way"), LABELS_AND_REDUCTIONS)
+@pytest.mark.parametrize("name", AGAINST_PROXIES)
+def test_two_processes_with_proxies_are_one(results, name, several, way):
+    want = against_proxies(name, several, slice(None), 1, reduction=way)
+    for result in results:
+        for split in ("6", "5"):
+            got = result[f"proxies {split}"][f"{name} {several} {way}"]
+            torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-12)
+
+
+def test_which_losses_need_rows_of_all_processes(results):
+    """Gradients of equal parts alone average to those of the whole for a mean over rows, and for no other loss."""
+    for name, split, same in [("arcface", "6", True), ("arcface", "5", False), ("proxy_anchor", "6", False)]:
+        want = against_proxies(name, False, slice(None), 1)[1:]
+        got = results[0][f"apart {split}"][name][1:]
+        assert all(torch.allclose(one, other, rtol=1e-9) for one, other in zip(got, want, strict=True)) == same

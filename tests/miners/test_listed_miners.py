@@ -8,6 +8,7 @@ import torch
 
 from references import mining
 from vicinal import miners
+from vicinal.miners.whiskers import whisker_ends
 
 
 def problem(seed, b=9):
@@ -53,6 +54,19 @@ def test_whiskers_keep_all_or_the_middle_half_and_both_triangles_alike():
     assert torch.equal(both, both.T)
     once = miners.whiskers(s, r, w.triu(), reach=0.4)
     torch.testing.assert_close(once, both.triu())
+
+
+@pytest.mark.parametrize("misleading", [False, True])
+def test_ends_are_those_of_sorted_values_even_where_the_sample_misleads(misleading):
+    g = torch.Generator().manual_seed(0)
+    values, among = torch.randn(60, 60, generator=g, dtype=torch.float64), torch.rand(60, 60, generator=g) < 0.8
+    if misleading:  # every third value is looked at first
+        values.view(-1)[::3] = 100.0
+        values[0, :1] = -100.0
+    ordered = values[among].sort().values
+    first, third = (ordered[part * len(ordered) // 4] for part in (1, 3))
+    low, high = whisker_ends(values, among, 1.5)
+    torch.testing.assert_close((low, high), (first - 1.5 * (third - first), third + 1.5 * (third - first)))
 
 
 def test_wider_margins_keep_fewer_pairs_and_all_related_ones():

@@ -1,5 +1,6 @@
 """One test per promise of the miners, run over every registered one."""
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from references import mining
 from vicinal import miners
 from vicinal.core import entries
-from vicinal.miners import selection
+from vicinal.losses import EmbeddingLoss
+from vicinal.miners import histograms, selection
 
 GOLDEN = Path(__file__).parents[1] / "golden/retrieval/miners.npz"
 MINERS = entries("miner")
@@ -336,6 +338,29 @@ def test_uniform_histogram_is_flat():
         np.testing.assert_array_equal(drawn, np.minimum(counts, limit))
 
 
+def test_uniform_histogram_draws_again_if_too_few_numbers_were_low(monkeypatch):
+    draw, seen = histograms._likely, []
+
+    def unlucky(*given):
+        seen.append(given)
+        return draw(*given)[:, :3] if len(seen) % 2 else draw(*given)
+
+    monkeypatch.setattr(histograms, "_likely", unlucky)
+    test_uniform_histogram_is_flat()
+    assert len(seen) == 4
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_picked_are_the_first_of_a_stable_sort(seed):
+    g = torch.Generator().manual_seed(seed)
+    preference, among = torch.randint(0, 4, (30, 9), generator=g).float(), torch.rand(30, 9, generator=g) < 0.7
+    count = torch.randint(0, 12, (30,), generator=g)
+    got = selection.picked(preference, among, count)
+    for row, kept, number, found in zip(preference.numpy(), among.numpy(), count.tolist(), got, strict=True):
+        order = [column for column in np.argsort(-row, kind="stable") if kept[column]][:number]
+        assert sorted(order) == found.nonzero()[:, 0].tolist()
+
+
 def test_no_miner_builds_a_cube():
     """A batch of 1500 holds 2 million pairs; a tensor of triplets would hold 3 billion."""
     g = torch.Generator().manual_seed(2)
@@ -350,13 +375,27 @@ def test_no_miner_builds_a_cube():
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own, while it traces
 @each_miner
 def test_compiles_to_one_graph(miner):
-    """But for those whose shapes depend on what the scores are: they still run in a compiled program."""
     torch._dynamo.reset()
-    whole = miner.name not in ("angular", "uniform_histogram", "whiskers")
     s, r, w = problem(6)
     settings = {k: v for k, v in settings_of(miner, s).items() if k != "generator"}
-    compiled = torch.compile(lambda *given: miner.make(*given, **settings), backend="eager", fullgraph=whole)
+    compiled = torch.compile(lambda *given: miner.make(*given, **settings), backend="eager", fullgraph=True)
     torch.manual_seed(0)
     got = compiled(s, r, w)
     torch.manual_seed(0)
     torch.testing.assert_close(got, miner.make(s, r, w, **settings))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own, while it traces
+@each_miner
+def test_compiles_to_one_graph_with_a_loss(miner):
+    torch._dynamo.reset()
+    g = torch.Generator().manual_seed(0)
+    rows, labels = torch.randn(12, 4, generator=g), torch.arange(6).repeat_interleave(2)
+    settings = {k: v for k, v in settings_of(miner, torch.randn(12, 12, generator=g)).items() if k != "generator"}
+    criterion = EmbeddingLoss("triplet", miner=functools.partial(miner.make, **settings))
+    compiled = torch.compile(criterion, backend="eager", fullgraph=True)
+    torch.manual_seed(0)
+    got = compiled(rows, labels)
+    torch.manual_seed(0)
+    torch.testing.assert_close(got, criterion(rows, labels))

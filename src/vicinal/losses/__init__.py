@@ -66,7 +66,7 @@ from vicinal.losses.structured import (
     multi_similarity,
     tuplet_margin,
 )
-from vicinal.losses.submodular import facility_location, graph_cut, log_det
+from vicinal.losses.submodular import facility_location, graph_cut
 from vicinal.losses.temperatures import AdaptiveHeadsLoss, PairTemperature, amcl
 from vicinal.losses.terms import NEGATIVE_DISTANCES, LossText, Term, read_loss
 from vicinal.losses.thresholds import tcm
@@ -82,6 +82,7 @@ from vicinal.losses.uses import (
 )
 from vicinal.losses.validity import REFUSED, check_link, check_scaling, scaling_of_transform
 from vicinal.losses.vicreg import vicreg
+from vicinal.losses.volumes import log_det
 
 __all__ = [
     "FORMS",

@@ -10,8 +10,9 @@ from vicinal.core import check_between, check_integer, check_number
 from vicinal.losses.angles import falling_cosine, multiplied_cosine
 from vicinal.losses.contract import PML, pair_loss
 from vicinal.losses.logsums import softplus
-from vicinal.losses.pairs import Pairs, cross_entropy
+from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, row_terms, some
+from vicinal.losses.targets import scaled_at, softmax_terms
 
 _COLUMNS = ("row-separable", "proxies")
 
@@ -48,7 +49,7 @@ def normalized_softmax(pairs: Pairs, *, temperature: float = 0.05) -> Part:
     tensor(1.0986)
     """
     check_between("temperature", temperature, 0, math.inf)
-    return cross_entropy(pairs.scores / temperature, pairs)
+    return softmax_terms(pairs.scores, pairs, 1 / temperature)
 
 
 @pair_loss("cosface", *_COLUMNS, "soft-relation", paper="arXiv:1801.09414", verified=PML)
@@ -67,7 +68,9 @@ def cosface(pairs: Pairs, *, margin: float = 0.35, scale: float = 64.0) -> Part:
     """
     check_between("margin", margin, 0, math.inf, closed=True)
     check_between("scale", scale, 0, math.inf)
-    return cross_entropy(scale * torch.add(pairs.scores, pairs.relation, alpha=-margin), pairs)
+    if pairs.column is None:
+        return softmax_terms(torch.add(pairs.scores, pairs.relation, alpha=-margin), pairs, scale)
+    return softmax_terms(pairs.scores, pairs, scale, lambda own: own - margin)
 
 
 @pair_loss("arcface", *_COLUMNS, "soft-relation", "cosine-scores", paper="arXiv:1801.07698", verified=PML)
@@ -89,18 +92,25 @@ def arcface(pairs: Pairs, *, margin: float = 28.6, scale: float = 64.0) -> Part:
     check_between("margin", margin, 0, 180, closed=True)
     check_between("scale", scale, 0, math.inf)
     angle = math.radians(margin)
-    return cross_entropy(scale * where_related(pairs, lambda own: falling_cosine(own, angle)), pairs)
+    change = lambda own: falling_cosine(own, angle)  # noqa: E731
+    if pairs.column is None:
+        return softmax_terms(where_related(pairs, change), pairs, scale)
+    return softmax_terms(pairs.scores, pairs, scale, change)
 
 
 def _multiplied(pairs: Pairs, margin: int, scale: float, lengths: Tensor | None) -> Part:
     check_integer("margin", margin)
     check_between("scale", scale, 0, math.inf)
-    logits = scale * where_related(pairs, lambda own: multiplied_cosine(own, margin))
+    change = lambda own: multiplied_cosine(own, margin)  # noqa: E731
+    if pairs.column is None:
+        logits = scale * where_related(pairs, change)
+    else:
+        logits = scaled_at(pairs.scores, pairs.column, scale, change)
     if lengths is None:
-        return cross_entropy(logits, pairs)
+        return softmax_terms(logits, pairs)
     if lengths.shape not in (pairs.scores.shape, (len(pairs.scores), 1)):
         raise ValueError(f"lengths: expected {tuple(pairs.scores.shape)}, got {tuple(lengths.shape)}")
-    return cross_entropy(logits * lengths.to(logits.dtype), pairs)
+    return softmax_terms(logits * lengths.to(logits.dtype), pairs)
 
 
 @pair_loss(

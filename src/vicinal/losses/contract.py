@@ -36,6 +36,7 @@ class PairLoss(Protocol):
     single: bool
     complete: bool
     chosen: Callable[..., tuple[Tensor, Tensor, tuple[Tensor, ...]]] | None
+    of_classes: Callable[..., Part | None] | None
 
     def __call__(
         self, scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, reduction: str = "mean", **hyper: Any
@@ -51,6 +52,7 @@ def pair_loss(
     across: Callable[..., tuple[Tensor, ...]] | None = None,
     complete: bool = False,
     chosen: Callable[..., tuple[Tensor, Tensor, tuple[Tensor, ...]]] | None = None,
+    of_classes: Callable[..., Part | None] | None = None,
 ) -> Callable[[Callable[..., Any]], PairLoss]:
     """Make and register a pair loss of a function ``(pairs, **hyper) -> Part`` or a tuple of parts.
 
@@ -64,6 +66,8 @@ def pair_loss(
         complete: the loss needs no more than what is shared.
         chosen: of a loss that looks at few rows and columns, which (``across`` then looks at no scores): of what is
             shared and the number of columns, both and what they share among themselves.
+        of_classes: of a loss that a batch with classes gives without all its scores, ``(similarity, rows [b, d],
+            classes [b], **hyper) -> Part``, or None where it does not.
     """
 
     def make(function: Callable[..., Any]) -> PairLoss:
@@ -86,13 +90,15 @@ def pair_loss(
             pairs.counting = reduction == "mean_nonzero"
             return reduce_parts(of_pairs(pairs, **hyper), reduction)
 
+        for each in cast(tuple[Any, ...], (of_pairs, terms, loss)):  # torch.compile tells them apart by code alone
+            each.__code__ = each.__code__.replace(co_name=name)
         given = list(inspect.signature(loss, follow_wrapped=False).parameters.values())[:-1]
         own = list(inspect.signature(function).parameters.values())[1:]
         loss.__doc__ = (function.__doc__ or "").replace("pairs: scores, relation and weight.", _ARGUMENTS)
         loss.__dict__["__signature__"] = inspect.Signature([*given, *own], return_annotation=Tensor)
         single = inspect.signature(function).return_annotation is Part
         facts_ = {"across": across, "single": single, "complete": complete, "chosen": chosen}
-        loss.__dict__.update(terms=terms, of_pairs=of_pairs, **facts_)
+        loss.__dict__.update(terms=terms, of_pairs=of_pairs, of_classes=of_classes, **facts_)
         return cast(PairLoss, register("pair_loss", name, *facts, paper=paper, verified=verified)(loss))
 
     return make

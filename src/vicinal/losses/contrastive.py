@@ -5,6 +5,7 @@ from torch import Tensor
 
 from vicinal.core import check_between, check_number
 from vicinal.losses.contract import PML, pair_loss
+from vicinal.losses.logsums import hinge
 from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, row_products, row_terms, some
 
@@ -28,8 +29,8 @@ def contrastive(pairs: Pairs, *, pos_margin: float = 1.0, neg_margin: float = 0.
     check_number("pos_margin", pos_margin)
     check_number("neg_margin", neg_margin)
     return (
-        pairs.related_terms(lambda own, *_: (pos_margin - own).relu()),
-        pairs.terms((pairs.scores - neg_margin).relu(), pairs.negative),
+        pairs.related_terms(lambda own, *_: hinge(pos_margin - own)),
+        pairs.terms(hinge(pairs.scores - neg_margin), pairs.negative),
     )
 
 
@@ -51,8 +52,8 @@ def margin(pairs: Pairs, *, margin: float = 0.2, boundary: float | Tensor = 0.3)
     tensor(0.1000)
     """
     check_between("margin", margin, 0, float("inf"), closed=True)
-    related = pairs.related_terms(lambda own, *_: (boundary + margin - own).relu())
-    unrelated = pairs.terms((pairs.scores - boundary + margin).relu(), pairs.negative)
+    related = pairs.related_terms(lambda own, *_: hinge(boundary + margin - own))
+    unrelated = pairs.terms(hinge(pairs.scores - boundary + margin), pairs.negative)
     each = zip(related, unrelated, strict=True)
     return Part(*(one * unrelated.number + other * related.number for one, other in each))
 
@@ -90,8 +91,8 @@ def intra_pair_variance(pairs: Pairs, *, pos_eps: float = 0.01, neg_eps: float =
     check_between("neg_eps", neg_eps, 0, float("inf"), closed=True)
     high, low = _means(*pairs.shared)
     return (
-        pairs.related_terms(lambda own, *_: ((1 - pos_eps) * high - own).relu().square()),
-        pairs.terms((pairs.scores - (1 + neg_eps) * low).relu().square(), pairs.negative),
+        pairs.related_terms(lambda own, *_: hinge((1 - pos_eps) * high - own).square()),
+        pairs.terms(hinge(pairs.scores - (1 + neg_eps) * low).square(), pairs.negative),
     )
 
 
@@ -137,7 +138,7 @@ def ranked_list(
 
 def _hard_mean(gap: Tensor, weight: Tensor, temperature: float, smoothing: float) -> Tensor:
     """Mean ``[b]`` of the gaps above 0, weighted by e^(temperature * gap), stable for any gap."""
-    hard = gap.relu()
+    hard = hinge(gap)
     counted = weight * gap.detach().sign().relu_()
     if smoothing or not temperature:  # an absolute amount beside the sum, so it cannot be rescaled by its largest term
         mass = counted * (temperature * hard).exp() if temperature else counted

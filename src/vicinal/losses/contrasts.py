@@ -3,13 +3,15 @@
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vicinal.core import check_between
 from vicinal.losses.contract import PML, pair_loss
 from vicinal.losses.logsums import softplus
 from vicinal.losses.pairs import Pairs, cross_entropy
 from vicinal.losses.parts import Part, row_terms, some
+from vicinal.losses.scaling import plain
+from vicinal.losses.targets import target_entropy
 
 _ROWS = ("row-separable", "soft-relation", "score-shift-invariant")
 
@@ -104,6 +106,26 @@ def _chosen(column: Tensor, kind: Tensor, columns: int) -> tuple[Tensor, Tensor,
     return rows, among, (own,)
 
 
+def _of_classes(similarity: nn.Module, rows: Tensor, classes: Tensor, *, temperature: float = 1.0) -> Part | None:
+    """The loss of the first two rows of each class that has two; a compiled graph has no shapes that data decide."""
+    if torch.compiler.is_compiling():
+        return None
+    check_between("temperature", temperature, 0, math.inf)
+    ordered, order = classes.sort(stable=True)
+    again = ordered[1:] == ordered[:-1]
+    place = (again & ~nn.functional.pad(again[:-1], (1, 0))[: len(again)]).nonzero()[:, 0]
+    row, number = order[place], len(place)
+    both = rows.index_select(0, torch.cat([row, order[place + 1]]))
+    score, both, _ = plain(similarity, both, both)
+    empty = both.new_zeros(len(rows))
+    if not number:
+        return Part(rows[:, :0].sum(-1).to(empty.dtype), empty, empty)  # it still has a gradient, of 0
+    one, other = both.view(2, number, both.shape[1]).unbind(0)
+    value = target_entropy(score(one, other), torch.arange(number, device=rows.device)[:, None], 1 / temperature)
+    total = empty.index_add(0, row, value)
+    return Part(total, empty.index_fill(0, row, 1.0), (total != 0).to(total.dtype))
+
+
 @pair_loss(
     "n_pairs",
     "order-dependent",
@@ -112,6 +134,7 @@ def _chosen(column: Tensor, kind: Tensor, columns: int) -> tuple[Tensor, Tensor,
     verified=PML,
     across=_first_pairs,
     chosen=_chosen,
+    of_classes=_of_classes,
 )
 def n_pairs(pairs: Pairs, *, temperature: float = 1.0) -> Part:
     r"""Softmax of one pair for each class against the other columns of such pairs.

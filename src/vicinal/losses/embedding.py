@@ -1,5 +1,6 @@
 """The one module that turns a pair loss into a criterion of embeddings and labels."""
 
+import functools
 from typing import Any, cast
 
 import torch
@@ -176,18 +177,22 @@ class EmbeddingLoss(nn.Module):
         """Rows of a block; all of them where a gradient of more than embeddings is wanted, or all is compiled."""
         if self.rows is not None:
             return self.rows
-        tuned = [*self.similarity.parameters(), *(each for each in self.hyper.values() if isinstance(each, Tensor))]
-        if torch.compiler.is_compiling() or not self._separable() or _tuned([*tuned, relation]):
+        if torch.compiler.is_compiling() or not self._separable() or _tuned([*self._tensors(), relation]):
             return max(1, len(queries.vectors))
         twice = getattr(self.loss, "across", None) is not None or not getattr(self.loss, "single", True)
         return block_rows(len(queries.vectors), len(columns.vectors), queries.vectors.device, twice=twice)
 
+    def _tensors(self) -> list[Tensor]:
+        """What may be tuned beside the embeddings."""
+        return [*self.similarity.parameters(), *(each for each in self.hyper.values() if isinstance(each, Tensor))]
+
     def _in_blocks(self, queries: Rows, columns: Rows, *, distinct: bool) -> Tensor:
         of = self._columns(queries, columns, distinct=distinct)
-        size = self._block_rows(queries, columns, of.relation(slice(0, 1)) if self.relation else queries.labels)
-        tuned = [*self.similarity.parameters(), *(each for each in self.hyper.values() if isinstance(each, Tensor))]
-        make = checkpointed_loss if size < len(queries.vectors) and _tuned(tuned) else streamed_loss
         loss, sides = cast(PairLoss, self.loss), (queries.vectors, columns.vectors)
+        size = len(queries.vectors)
+        if of.classes is None or loss.of_classes is None:
+            size = self._block_rows(queries, columns, of.relation(slice(0, 1)) if self.relation else queries.labels)
+        make = checkpointed_loss if size < len(queries.vectors) and _tuned(self._tensors()) else streamed_loss
         return make(Stream(loss, self.similarity, *sides, of, size, self.reduction, self.hyper))
 
     def _columns(self, queries: Rows, columns: Rows, *, distinct: bool) -> Columns:
@@ -197,8 +202,8 @@ class EmbeddingLoss(nn.Module):
         relate = self.relation or relation_of(queries.labels, self.facts)
         known = relate is same_class
         if known and not torch.compiler.is_compiling():
-            own, of_columns = coded(queries.labels, columns.labels)
-            relation = lambda part: equal_codes(own[part], of_columns, like.dtype)  # noqa: E731
+            codes = functools.cache(lambda: coded(queries.labels, columns.labels))
+            relation = lambda part: equal_codes(codes()[0][part], codes()[1], like.dtype)  # noqa: E731
         else:
             relation = lambda part: relate(queries.labels[part], columns.labels).to(like.dtype)  # noqa: E731
         weight = None
@@ -213,7 +218,8 @@ class EmbeddingLoss(nn.Module):
                 return made if groups is None or of_groups is None else made * (groups[part, None] != of_groups)
 
         masks = known and (self.miner is None or bool(miner_facts(self.miner)))  # registered ones keep or drop a pair
-        return Columns(relation, weight, masks, self.miner)
+        square = known and distinct and columns is queries and self.miner is None
+        return Columns(relation, weight, masks, self.miner, classes=queries.labels if square else None)
 
     def extra_repr(self) -> str:
         """Settings, for ``repr``."""

@@ -3,13 +3,16 @@
 import math
 
 import torch
+from torch import Tensor
 
 from vicinal.core import check_between, check_integer, check_number
 from vicinal.losses.contract import pair_loss
 from vicinal.losses.logsums import log_sum_exp, softplus
 from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, pair_terms, row_products, row_terms
-from vicinal.masks import soft_topk_logs
+from vicinal.losses.positives import related_columns
+from vicinal.losses.sloped import sloped
+from vicinal.masks.soft_topk import soft_topk_share, soft_topk_shift
 
 PAPER = "arXiv:2310.10636"
 CODE = "values of the paper's code, value and gradient in float64"
@@ -93,11 +96,30 @@ def soft_topk(pairs: Pairs, *, k: int | None = None, alpha: float = 2.0) -> Part
     tensor(0.6931)
     """
     check_between("alpha", alpha, 0, math.inf)
-    related = pairs.positive > 0
-    if k is None:
-        count = related.sum(-1, keepdim=True)
-    else:
-        count = torch.full_like(pairs.scores[:, :1], check_integer("k", k)) if pairs.scores.shape[1] else related
-    chosen = torch.where(related, soft_topk_logs(pairs.scores, pairs.weight > 0, count, alpha), 0.0)
-    mass = pairs.positive.sum(-1)
-    return row_terms(-row_products(chosen, pairs.positive) / torch.where(mass > 0, mass, 1.0), mass > 0)
+    weight = None if pairs.full else pairs.weight
+    return _soft_topk(pairs.scores, pairs.positive, weight, 0 if k is None else check_integer("k", k), float(alpha))
+
+
+@sloped("soft_topk")
+def _soft_topk(
+    scores: Tensor,
+    positive: Tensor,
+    weight: Tensor | None,
+    k: int,
+    alpha: float,
+    wanted: bool,  # noqa: FBT001
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    mass = positive.sum(-1)
+    if not scores.numel():
+        return *row_terms(mass.clone(), mass > 0), scores[:, : scores.shape[1] * wanted].clone()
+    related, column = related_columns(positive)
+    kept = torch.ones_like(scores, dtype=torch.bool) if weight is None else weight > 0
+    count = torch.full_like(mass, k) if k else (related > 0).sum(-1).to(mass.dtype)
+    logits = soft_topk_shift(scores, kept, count[:, None], alpha).add(scores).mul_(alpha)
+    related /= torch.where((mass > 0) & (count < kept.sum(-1)), mass, torch.inf)[:, None]  # else all are chosen
+    own = logits.gather(1, column)
+    slope = scores[:, :0].clone()
+    if wanted:
+        pull = related * alpha * own.neg().sigmoid_()
+        slope = soft_topk_share(logits, kept).mul_(pull.sum(-1, keepdim=True)).scatter_add_(1, column, -pull)
+    return *row_terms(row_products(related, softplus(-own)), mass > 0), slope

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
@@ -19,6 +20,27 @@ def first_positives(positive: Tensor) -> tuple[Tensor, Tensor]:
     """Weights and columns ``[b, P]`` of the related columns of each row, packed to the left; weights 0 beyond them."""
     found = positive.topk(min(max(1, most_positives(positive)), positive.shape[1]), dim=-1)
     return found.values, found.indices
+
+
+def related_columns(positive: Tensor) -> tuple[Tensor, Tensor]:
+    """As :func:`first_positives`, without gradient and in any order; several times quicker on a CPU.
+
+    >>> related_columns(torch.tensor([[0.0, 1.0, 0.5], [0.0, 0.0, 0.0]]))
+    (tensor([[1.0000, 0.5000],
+            [0.0000, 0.0000]]), tensor([[1, 2],
+            [0, 0]]))
+    """
+    if positive.device.type != "cpu" or not positive.numel():
+        return first_positives(positive.detach())
+    values = positive.detach().numpy()
+    place = numpy.flatnonzero(values > 0)
+    row, found = numpy.divmod(place, values.shape[1])
+    number = numpy.bincount(row, minlength=len(values))
+    nth = numpy.arange(len(place)) - (number.cumsum() - number)[row]
+    column = numpy.zeros((len(values), max(1, int(number.max()))), numpy.int64)
+    weight = numpy.zeros(column.shape, values.dtype)
+    column[row, nth], weight[row, nth] = found, values[row, found]
+    return torch.from_numpy(weight), torch.from_numpy(column)
 
 
 def each_positive(

@@ -9,6 +9,7 @@ from vicinal.core import check_between, check_choice, check_integer, check_matri
 from vicinal.losses.contract import NUMPY, pair_loss
 from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, pair_terms, row_terms
+from vicinal.miners.selection import one_node
 from vicinal.relation import other_rows, same_class
 from vicinal.similarity import NegativeSquaredL2
 
@@ -105,16 +106,18 @@ def icnn(
     powers = {"ratio_power": ratio_power, "spread_power": spread_power, "share_power": share_power}
     for name, power in powers.items():
         check_between(name, power, 0, float("inf"), closed=True)
-    distance = (best - pairs.scores).clamp(min=0)
     kept = pairs.weight > 0
-    near = pairs.weight * _nearest(pairs.scores, kept, k)
-    same, other = near * pairs.relation, near - near * pairs.relation
-    mass, of_same, of_other = near.sum(-1), same.sum(-1), other.sum(-1)
-    to_same, to_other = _ratio((same * distance).sum(-1), of_same), _ratio((other * distance).sum(-1), of_other)
+    column, found = _nearest(pairs.scores, kept, k)  # [b, K]
+    distance = (best - pairs.scores.gather(1, column)).clamp(min=0)
+    near = torch.where(found, pairs.weight.gather(1, column), 0.0)
+    same = near * pairs.relation.gather(1, column)
+    mass, of_same = near.sum(-1), same.sum(-1)
+    of_other = (near - same).sum(-1)
+    to_same, to_other = _ratio((same * distance).sum(-1), of_same), _ratio(((near - same) * distance).sum(-1), of_other)
     both = to_same + to_other
     ratio = torch.where(both > 0, to_other / torch.where(both > 0, both, 1.0), 0.5)
     ratio = torch.where(of_other > 0, torch.where(of_same > 0, ratio, 0.0), torch.where(of_same > 0, 1.0, ratio))
-    spread = _evenness(distance, kept, near, mass)
+    spread = _evenness(distance, near, mass, (best - _lowest(pairs.scores, kept)).clamp(min=0))
     share = _ratio(of_same, mass).detach()
     value = 1 - _power(ratio, ratio_power) * _power(spread, spread_power) * _power(share, share_power)
     return row_terms(value, mass > 0)
@@ -132,21 +135,51 @@ def _power(base: Tensor, exponent: float) -> Tensor:
     return torch.where(positive, torch.where(positive, base, 1.0) ** exponent, 0.0**exponent)
 
 
-def _nearest(scores: Tensor, kept: Tensor, k: int) -> Tensor:
-    """Boolean ``[b, N]``: the k highest scores of each row of those kept, and those tied with the k-th."""
+def _nearest(scores: Tensor, kept: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Columns ``[b, K]`` of the k highest scores of each row of those kept and of those tied with the k-th.
+
+    A row with fewer such columns has others as well, so which of them are is the second of the two.
+    """
+    column = _columns(scores.detach(), kept, k)
+    found = torch.where(kept.gather(1, column), scores.detach().gather(1, column), -torch.inf)
+    near = found > -torch.inf
+    return column, near & (found >= found[:, k - 1 : k]) if k < scores.shape[1] else near
+
+
+def _some_columns(scores: Tensor, kept: Tensor, k: int) -> Tensor:
+    number = scores.shape[1] if k >= scores.shape[1] else torch.library.get_ctx().new_dynamic_size(min=k)
+    return scores.new_empty((len(scores), number), dtype=torch.int64)
+
+
+@one_node("nearest_columns", _some_columns)
+def _columns(scores: Tensor, kept: Tensor, k: int) -> Tensor:
+    ranked = torch.where(kept, scores, -torch.inf)
+    if k >= scores.shape[1]:
+        return ranked.topk(scores.shape[1], dim=-1).indices
+    found = ranked.topk(k + 1, dim=-1)
+    last = found.values[:, k - 1 : k]
+    if bool(((last == found.values[:, k:]) & (last > -torch.inf)).any()):
+        most = int((kept & (ranked >= last) & (last > -torch.inf)).sum(-1).max())
+        return ranked.topk(max(k, most), dim=-1).indices
+    return found.indices[:, :k].contiguous()
+
+
+def _lowest(scores: Tensor, kept: Tensor) -> Tensor:
+    """Lowest score of each row of those kept, ``[b]``, inf where there is none; equal ones share the gradient."""
     if scores.shape[1] == 0:
-        return kept
-    ranked = torch.where(kept, scores.detach(), -torch.inf)
-    return kept & (ranked >= ranked.topk(min(k, scores.shape[1]), dim=-1).values[:, -1:])
+        return scores.new_full((len(scores),), torch.inf)
+    if scores.shape[1] > 1 and not torch.compiler.is_compiling():
+        low = torch.where(kept, scores.detach(), torch.inf).topk(2, dim=-1, largest=False)
+        if not bool((low.values[:, 0] == low.values[:, 1]).any()):
+            return scores.gather(1, low.indices[:, :1])[:, 0]
+    return torch.where(kept, scores, torch.inf).amin(-1)
 
 
-def _evenness(distance: Tensor, kept: Tensor, near: Tensor, mass: Tensor) -> Tensor:
-    """1 - 4 Var / D_max^2 of the distances ``near``, D_max of those ``kept``; no variance is above a quarter of it."""
-    if distance.shape[1] == 0:
-        return mass
+def _evenness(distance: Tensor, near: Tensor, mass: Tensor, farthest: Tensor) -> Tensor:
+    """1 - 4 Var / D_max^2 of the distances ``near``; no variance is above a quarter of the square of the farthest."""
     mean = _ratio((near * distance).sum(-1), mass)
     variance = _ratio((near * (distance - mean[:, None]).square()).sum(-1), mass)
-    most = torch.where(kept, distance, 0.0).amax(-1).square() / 4
+    most = farthest.square() / 4
     return torch.where(most > 0, 1 - variance / torch.where(most > 0, most, 1.0), 1.0).clamp(0.0, 1.0)
 
 

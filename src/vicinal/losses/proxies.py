@@ -7,13 +7,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer, check_matrices
+from vicinal.core import check_integer, check_matrices, gather_rows
 from vicinal.losses.checks import check_reduction
 from vicinal.losses.contract import PairLoss
 from vicinal.losses.resolving import Loss, resolve_loss
 from vicinal.losses.rowwise import block_rows
+from vicinal.losses.scaling import by_products
 from vicinal.losses.streamed import Columns, Stream, equal_codes, streamed_loss
-from vicinal.losses.unified import batch_negatives
+from vicinal.losses.unified import batch_negatives, negatives_in_blocks
 from vicinal.similarity import resolve_similarity
 
 
@@ -28,6 +29,10 @@ class ProxyLoss(nn.Module):
         similarity: a registered name or a module ``sim(queries, bank) -> scores``.
         normalize: scale embeddings and proxies to length 1 first.
         reduction: "mean", "sum", "none" or "mean_nonzero".
+        gather: train with the batches of all processes as one, in the order of their ranks: value and gradient are
+            those of one process with the whole batch. Data-parallel training averages the gradients of the processes,
+            which comes to the same without it for a mean over rows and parts of equal size; it takes ``gather`` where
+            a proxy looks at the whole batch ("proxy_anchor", "unpg"), parts differ in size, or the loss is a sum.
         hyper: settings of the loss.
 
     Attributes:
@@ -48,6 +53,7 @@ class ProxyLoss(nn.Module):
         similarity: str | nn.Module = "cosine",
         normalize: bool = False,
         reduction: str = "mean",
+        gather: bool = False,
         **hyper: Any,
     ) -> None:
         super().__init__()
@@ -58,6 +64,7 @@ class ProxyLoss(nn.Module):
         )
         self.similarity = resolve_similarity(similarity)
         self.normalize, self.reduction, self.hyper = normalize, check_reduction(reduction), hyper
+        self.gather = gather
         self.proxies = nn.Parameter(torch.randn(num_classes * per_class, check_integer("dim", dim)) / math.sqrt(dim))
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
@@ -68,37 +75,55 @@ class ProxyLoss(nn.Module):
             labels: classes 0 to C - 1 as whole numbers ``[b]``, or 0/1 (or shares) of several classes ``[b, C]``.
 
         Returns:
-            A number; for the reduction "none" ``[b]``, or one a proxy for losses whose rows are proxies.
+            A number; for the reduction "none" ``[b]`` (of all processes with ``gather``), or one a proxy for losses
+            whose rows are proxies.
         """
         proxies: Tensor = self.proxies
         check_matrices(embeddings, proxies)
+        if self.gather:
+            embeddings, labels = gather_rows(embeddings), gather_rows(labels)
+        relation, column = self._relation(embeddings, labels), self._column(labels)
         hyper = dict(self.hyper)
-        if "embedding-lengths" in self.facts:
-            hyper["lengths"] = self._lengths(embeddings)
         if "proxy-groups" in self.facts:
             hyper["per_class"] = self.per_class
+        lengths = self._lengths(embeddings)
         if self.normalize:
             embeddings, proxies = (nn.functional.normalize(each, dim=-1) for each in (embeddings, proxies))
-        relation = self._relation(embeddings, labels)
+        rows, columns = (proxies, embeddings) if "proxy-rows" in self.facts else (embeddings, proxies)
+        size = self._block_rows(rows, columns)
+        given: tuple[Tensor, ...] = lengths
+        settings: Callable[..., dict[str, Tensor]] = _lengths_of
         if "batch-scores" in self.facts:
-            hyper["negatives"] = batch_negatives(self.similarity(embeddings, embeddings), _shared(labels))
-        rows, columns = embeddings, proxies
-        if "proxy-rows" in self.facts:
-            rows, columns = proxies, embeddings
+            given, settings = (self._negatives(embeddings, labels, hyper, size),), _negatives_of
         if "of_pairs" not in getattr(self.loss, "__dict__", {}):
-            every = relation(slice(0, len(rows)))
-            return self.loss(self.similarity(rows, columns), every, reduction=self.reduction, **hyper)
-        of = Columns(relation, None, masks=labels.ndim == 1)
-        size, loss = self._block_rows(rows, columns, hyper), cast(PairLoss, self.loss)
-        return streamed_loss(Stream(loss, self.similarity, rows, columns, of, size, self.reduction, hyper))
+            every = slice(0, len(rows))
+            further = {"reduction": self.reduction, **hyper, **settings(every, *given)}
+            return self.loss(self.similarity(rows, columns), relation(every), **further)
+        of = Columns(relation, None, masks=labels.ndim == 1, column=column)
+        loss = cast(PairLoss, self.loss)
+        stream = Stream(loss, self.similarity, rows, columns, of, size, self.reduction, hyper, given, settings)
+        return streamed_loss(stream)
 
-    def _block_rows(self, rows: Tensor, columns: Tensor, hyper: dict[str, Any]) -> int:
+    def _block_rows(self, rows: Tensor, columns: Tensor) -> int:
         """Rows of a block; all of them where settings are tensors, or a similarity is learned."""
-        tuned = any(each.requires_grad for each in self.similarity.parameters())
         apart = "row-separable" in self.facts or getattr(self.loss, "across", None) is not None
-        if tuned or not apart or torch.compiler.is_compiling() or any(isinstance(v, Tensor) for v in hyper.values()):
+        if not apart or self._tuned() or torch.compiler.is_compiling():
             return max(1, len(rows))
         return block_rows(len(rows), len(columns), rows.device)
+
+    def _tuned(self) -> bool:
+        tuned = any(each.requires_grad for each in self.similarity.parameters())
+        return tuned or any(isinstance(each, Tensor) for each in self.hyper.values())
+
+    def _negatives(self, rows: Tensor, labels: Tensor, hyper: dict[str, Any], size: int) -> Tensor:
+        """Scores of the unrelated pairs of the batch; of a large one a score that weighs as much."""
+        held = block_rows(len(rows), len(rows), rows.device)
+        dense = torch.compiler.is_compiling() and not by_products(self.similarity)
+        if dense or self._tuned() or min(held, size) >= len(rows):
+            return batch_negatives(self.similarity(rows, rows), _shared(labels))
+        made = negatives_in_blocks(self.similarity, rows, labels, size=held, **hyper)
+        hyper["reach"] = math.inf  # the whiskers were heeded already
+        return made
 
     def _relation(self, embeddings: Tensor, labels: Tensor) -> Callable[[slice], Tensor]:
         """Rows of the relation: of embeddings with proxies, or of proxies with embeddings where these are the rows."""
@@ -121,19 +146,36 @@ class ProxyLoss(nn.Module):
         column = labels[:, None].long() * self.per_class + torch.arange(self.per_class, device=labels.device)
         return lambda part: like.new_zeros(len(column[part]), len(self.proxies)).scatter_(1, column[part], 1.0)
 
-    def _lengths(self, embeddings: Tensor) -> Tensor:
-        """``[b, 1]`` lengths of the embeddings, or ``[b, C]`` times those of the proxies where the loss wants both."""
+    def _column(self, labels: Tensor) -> Callable[[slice], Tensor] | None:
+        """Of rows of the relation the one related column, ``[r, 1]``, where each has one."""
+        if labels.ndim > 1 or self.per_class > 1 or "proxy-rows" in self.facts:
+            return None
+        column = labels[:, None].long()
+        return lambda part: column[part]
+
+    def _lengths(self, embeddings: Tensor) -> tuple[Tensor, ...]:
+        """``[b, 1]`` lengths of the embeddings, and ``[1, C]`` of the proxies, as far as the loss wants them."""
+        if "embedding-lengths" not in self.facts:
+            return ()
         wide = torch.promote_types(embeddings.dtype, torch.float32)
         lengths: Tensor = torch.linalg.vector_norm(embeddings.to(wide), dim=-1, keepdim=True)
         if "proxy-lengths" not in self.facts:
-            return lengths
-        of_proxies: Tensor = torch.linalg.vector_norm(self.proxies.to(wide), dim=-1)
-        return lengths * of_proxies
+            return (lengths,)
+        return lengths, torch.linalg.vector_norm(self.proxies.to(wide), dim=-1)[None]
 
     def extra_repr(self) -> str:
         """Settings, for ``repr``."""
         name = getattr(self.loss, "__name__", type(self.loss).__name__)
         return f"{name}, num_classes={self.num_classes}, per_class={self.per_class}"
+
+
+def _lengths_of(part: slice, *lengths: Tensor) -> dict[str, Tensor]:
+    """Setting of a block of rows: lengths of its embeddings, times those of the proxies if these are given."""
+    return {"lengths": math.prod(lengths[1:], start=lengths[0][part])} if lengths else {}
+
+
+def _negatives_of(_: slice, negatives: Tensor) -> dict[str, Tensor]:
+    return {"negatives": negatives}
 
 
 def _shared(labels: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Losses of ranks and of distributions of scores: average precision, positives above negatives, histograms."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from vicinal.core import check_between, check_choice, check_integer, check_numbe
 from vicinal.losses.contract import PML, pair_loss
 from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, row_products, row_terms
-from vicinal.losses.positives import each_positive
+from vicinal.losses.positives import each_positive, first_positives
 
 _RANKS = ("row-separable", "soft-relation", "score-shift-invariant")
 
@@ -167,17 +167,60 @@ def pnp(
     for name, value in (("temperature", temperature), ("alpha", alpha), ("b", b)):
         check_between(name, value, 0, float("inf"))
 
-    def terms(own: Tensor, scores: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
-        ahead = (torch.sigmoid((scores - own) / temperature) * negative).sum(-1)
-        cost = {
+    def cost(ahead: Tensor) -> Tensor:
+        return {
             "O": lambda: ahead,
             "Ds": lambda: ahead.log1p(),
             "Dq": lambda: 1 - (1 + ahead) ** -alpha,
             "Iu": lambda: (1 + ahead) * ahead.log1p(),
             "Ib": lambda: (b * ahead - (b * ahead).log1p()) / b**2,
         }[variant]()
-        return cost, torch.ones_like(cost)
 
-    weight, cost, _ = each_positive(terms, pairs.scores, pairs.positive, pairs.negative)
+    if torch.compiler.is_compiling() or pairs.negative.requires_grad:
+
+        def terms(own: Tensor, scores: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
+            sums = _sums_ahead(scores, own, negative, temperature)
+            return sums, sums
+
+        weight, ahead, _ = each_positive(terms, pairs.scores, pairs.positive, pairs.negative)
+    else:
+        weight, column = first_positives(pairs.positive)
+        ahead = _Ahead.apply(pairs.scores, pairs.negative, column, temperature)  # type: ignore[no-untyped-call]
     mass = weight.sum(-1)
-    return row_terms((weight * cost).sum(-1) / torch.where(mass > 0, mass, 1.0), mass > 0)
+    return row_terms((weight * cost(ahead)).sum(-1) / torch.where(mass > 0, mass, 1.0), mass > 0)
+
+
+def _sums_ahead(scores: Tensor, own: Tensor, negative: Tensor, temperature: float) -> Tensor:
+    return (torch.sigmoid((scores - own) / temperature) * negative).sum(-1)
+
+
+class _Ahead(torch.autograd.Function):
+    """How many unrelated columns are ahead of each related one, smoothly; one related column of each row at a time."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, negative: Tensor, column: Tensor, temperature: float) -> Tensor:
+        ctx.save_for_backward(scores, negative, column)
+        ctx.temperature = temperature
+        own, share = scores.gather(1, column), torch.empty_like(scores)
+        sums = torch.empty_like(own)
+        for nth, each in enumerate(own.unbind(1)):
+            torch.sub(scores, each[:, None], out=share).div_(temperature).sigmoid_()
+            sums[:, nth] = row_products(share, negative)
+        return sums
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+        scores, negative, column = ctx.saved_tensors
+        own = scores.gather(1, column)
+        if torch.is_grad_enabled():  # a gradient of the gradient is wanted
+            sums = _sums_ahead(scores[:, None, :], own[:, :, None], negative[:, None, :], ctx.temperature)
+            return torch.autograd.grad(sums, scores, slope, create_graph=True)[0], None, None, None
+        of_scores, share, rest = torch.zeros_like(scores), torch.empty_like(scores), torch.empty_like(scores)
+        of_own = torch.empty_like(own)
+        for nth, each in enumerate(own.unbind(1)):
+            torch.sub(scores, each[:, None], out=share).div_(ctx.temperature).sigmoid_()
+            torch.mul(share, share, out=rest)
+            share.sub_(rest).mul_(negative).mul_(slope[:, nth, None] / ctx.temperature)
+            of_scores += share
+            of_own[:, nth] = -share.sum(-1)
+        return of_scores.scatter_add_(1, column, of_own), None, None, None

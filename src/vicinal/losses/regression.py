@@ -1,7 +1,7 @@
 """Losses for labels that are numbers; the relation is the negative distance of labels, <= 0."""
 
 import math
-from typing import Any
+from collections.abc import Callable
 
 import numpy
 import torch
@@ -11,6 +11,7 @@ from vicinal.core import check_between, check_number
 from vicinal.losses.contract import NUMPY, pair_loss
 from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, row_products, row_terms, some
+from vicinal.losses.sloped import sloped
 from vicinal.losses.sorting import sort_rows
 
 _ROWS = ("row-separable", "number-relation")
@@ -33,18 +34,32 @@ def rank_n_contrast(pairs: Pairs, *, temperature: float = 2.0) -> Part:
     tensor([0.6931])
     """
     check_between("temperature", temperature, 0, math.inf)
-    logits = pairs.scores / temperature
-    if not logits.shape[1]:
-        return pairs.terms(logits, pairs.weight)
-    near, order = sort_rows(pairs.relation)  # the farthest first
-    weight = pairs.weight.gather(1, order)
-    last = _last_of_equals(near)  # ties are contrasted too
-    if not pairs.counting and not torch.compiler.is_compiling() and _narrow(logits):
-        total: Tensor = _Contrasts.apply(logits, weight, order, last)  # type: ignore[no-untyped-call]
-        number = weight.sum(-1)
-        return Part(total, number, number)
-    logits = logits.gather(1, order)
-    return pairs.terms(_log_sums(logits, weight, last) - logits, weight)
+    weight = None if pairs.full else pairs.weight
+    return _contrasts(pairs.scores, pairs.relation, weight, float(temperature), pairs.counting)
+
+
+@sloped("contrasts")
+def _contrasts(
+    scores: Tensor,
+    relation: Tensor,
+    weight: Tensor | None,
+    temperature: float,
+    counting: bool,  # noqa: FBT001
+    wanted: bool,  # noqa: FBT001
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    weight = torch.ones_like(scores) if weight is None else weight
+    number = weight.sum(-1)
+    if not scores.numel():
+        return number, number.clone(), number.clone(), scores[:, : scores.shape[1] * wanted].clone()
+    near, order = sort_rows(relation)  # the farthest first
+    logits, weight = (scores / temperature).gather(1, order), weight.gather(1, order)
+    logits -= logits.amax(-1, keepdim=True)
+    summed = _summed if bool((logits.amin(-1) > _lowest(logits.dtype)).all()) else _log_summed
+    terms, slope = summed(logits, weight, _Equals(near), wanted=wanted)  # ties are contrasted too
+    nonzero = row_products((terms != 0).to(weight.dtype), weight) if counting else number.clone()
+    if wanted:
+        slope = torch.empty_like(slope).scatter_(1, order, slope.sub_(weight).div_(temperature))
+    return row_products(terms, weight), number, nonzero, slope
 
 
 def _lowest(dtype: torch.dtype) -> float:
@@ -52,74 +67,58 @@ def _lowest(dtype: torch.dtype) -> float:
     return -60.0 if dtype == torch.float32 else -600.0
 
 
-def _narrow(logits: Tensor) -> bool:
-    """Whether no term of a row is lost beside its largest one."""
-    logits = logits.detach()
-    return bool((logits.amin(-1) - logits.amax(-1) > _lowest(logits.dtype)).all())
+class _Equals:
+    """Runs of equal values in rows that rise, ``[b, N]``."""
+
+    def __init__(self, rising: Tensor) -> None:
+        ends = torch.ones_like(rising, dtype=torch.bool)
+        if rising.device.type == "cpu":  # half the time that it takes otherwise
+            values, made = rising.numpy(), ends.numpy()
+            numpy.not_equal(values[:, 1:], values[:, :-1], out=made[:, :-1])
+            self.ends = torch.from_numpy(numpy.flatnonzero(made))
+        else:
+            torch.ne(rising[:, 1:], rising[:, :-1], out=ends[:, :-1])
+            self.ends = ends.view(-1).nonzero()[:, 0]
+        self.none = len(self.ends) == rising.numel()
+        self.number = self.ends.diff(prepend=self.ends.new_full((1,), -1))
+
+    def last(self, values: Tensor) -> Tensor:
+        """For each place the value at the last one equal to it."""
+        return values if self.none else self._spread(values, self.ends)
+
+    def first(self, values: Tensor) -> Tensor:
+        """For each place the value at the first one equal to it."""
+        return values if self.none else self._spread(values, self.ends - self.number + 1)
+
+    def _spread(self, values: Tensor, place: Tensor) -> Tensor:
+        found = values.reshape(-1).index_select(0, place)
+        if values.device.type == "cpu":
+            return torch.from_numpy(numpy.repeat(found.numpy(), self.number.numpy())).view_as(values)
+        return found.repeat_interleave(self.number, output_size=values.numel()).view_as(values)
 
 
-class _Contrasts(torch.autograd.Function):
-    """The sum of the terms of each row, with its slope taken on the way."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, weight: Tensor, order: Tensor, last: Tensor | None) -> Tensor:
-        top = logits.amax(-1, keepdim=True)
-        logits = logits.gather(1, order).sub_(top)
-        share = logits.exp().mul_(weight)
-        mass = share.cumsum(-1)
-        mass = mass if last is None else mass.gather(1, last)
-        mass.clamp_(min=torch.finfo(mass.dtype).tiny)
-        if ctx.needs_input_grad[0]:
-            pull = weight / mass
-            pull = pull if last is None else torch.zeros_like(pull).scatter_add_(1, last, pull)
-            slope = share.mul_(pull.flip(-1).cumsum(-1).flip(-1)).sub_(weight)
-            ctx.save_for_backward(torch.empty_like(slope).scatter_(1, order, slope))
-        return row_products(mass.log_().sub_(logits), weight)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        (slope,) = ctx.saved_tensors
-        return slope * slopes[0][:, None], None, None, None
+def _summed(logits: Tensor, weight: Tensor, equals: _Equals, *, wanted: bool) -> tuple[Tensor, Tensor]:
+    """Terms of sorted columns, and what their logits add to all terms of the row; none is lost beside the largest."""
+    share = logits.exp().mul_(weight)
+    mass = equals.last(share.cumsum(-1)).clamp_(min=torch.finfo(share.dtype).tiny)
+    slope = share.mul_(equals.first(_from_the_end(weight / mass, Tensor.cumsum))) if wanted else share[:, :0].clone()
+    return mass.log_().sub_(logits), slope
 
 
-def _last_of_equals(rising: Tensor) -> Tensor | None:
-    """Place of the last value equal to each of a row, ``[b, N]``; None if all differ."""
-    differs = rising[:, 1:] != rising[:, :-1]
-    if not torch.compiler.is_compiling() and bool(differs.all()):
-        return None
-    if rising.device.type == "cpu" and not torch.compiler.is_compiling():
-        return _last_by_numpy(differs)
-    place = torch.arange(rising.shape[1], device=rising.device)
-    ends = torch.where(torch.nn.functional.pad(differs, (0, 1), value=True), place, rising.shape[1])
-    return ends.flip(-1).cummin(-1).values.flip(-1)
+def _log_summed(logits: Tensor, weight: Tensor, equals: _Equals, *, wanted: bool) -> tuple[Tensor, Tensor]:
+    """As :func:`_summed`, for any logits, from logarithms throughout; where none counts, the term is 0."""
+    kept, nothing = weight > 0, torch.finfo(logits.dtype).min / 4
+    bias = torch.where(kept, torch.where(kept, weight, 1.0).log(), nothing)
+    sums = equals.last((logits + bias).logcumsumexp(-1))
+    slope = logits[:, :0].clone()
+    if wanted:
+        pull = equals.first(_from_the_end(torch.where(kept, bias - sums, nothing), Tensor.logcumsumexp))
+        slope = torch.where(kept, logits + bias + pull, nothing).exp()
+    return torch.where(kept, sums - logits, 0.0), slope
 
 
-def _last_by_numpy(differs: Tensor) -> Tensor:
-    """As :func:`_last_of_equals`, from where neighbors differ: each place where one ends, as often as it has equals."""
-    rows, columns = len(differs), differs.shape[1] + 1
-    ends = numpy.flatnonzero(torch.nn.functional.pad(differs, (0, 1), value=True).numpy())
-    last = torch.from_numpy(numpy.repeat(ends, numpy.diff(ends, prepend=-1))).view(rows, columns)
-    return last.sub_(torch.arange(0, rows * columns, columns)[:, None])
-
-
-def _log_sums(logits: Tensor, weight: Tensor, last: Tensor | None) -> Tensor:
-    r"""$\log \sum_k w_k e^{x_k}$ over the columns up to ``last`` (or each itself); where none counts, any number."""
-    hidden = (weight.sign() - 1) * 1e30
-    shown = logits.detach() + hidden
-    top = shown.amax(-1, keepdim=True)
-    lowest = (logits.detach() - hidden - top).amin(-1)
-    if not torch.compiler.is_compiling() and bool(
-        (lowest > _lowest(logits.dtype)).all()
-    ):  # no term is lost beside the largest
-        mass = ((logits - top).clamp(max=0.0).exp() * weight).cumsum(-1)
-        mass = mass if last is None else mass.gather(1, last)
-        return mass.clamp(min=torch.finfo(mass.dtype).tiny).log() + top
-    kept = weight > 0
-    nothing = torch.finfo(logits.dtype).min / 4
-    sums = torch.where(kept, logits + torch.where(kept, weight, 1.0).log(), nothing).logcumsumexp(-1)
-    sums = sums if last is None else sums.gather(1, last)
-    return torch.where(kept, sums, logits)
+def _from_the_end(values: Tensor, sums: Callable[[Tensor, int], Tensor]) -> Tensor:
+    return sums(values.flip(-1), -1).flip(-1)
 
 
 @pair_loss("label_contrast", *_ROWS, "score-shift-invariant", paper="arXiv:2106.08808", verified=NUMPY)

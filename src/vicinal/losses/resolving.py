@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from vicinal.core import entries, entry
@@ -45,9 +46,14 @@ def relation_of(labels: Tensor, facts: frozenset[str]) -> Relation:
 
 def miner_facts(miner: Loss | None) -> frozenset[str]:
     """What a registered miner, or one with settings (``functools.partial``), declares about itself."""
-    made = getattr(miner, "func", miner)
     settings = getattr(miner, "keywords", {})
     if any(isinstance(value, Tensor) for value in settings.values()):
         return frozenset()
-    found = [known.facts for known in entries("miner") if known.make is made]
+    facts: frozenset[str] = _miner_facts(getattr(miner, "func", miner))
+    return facts
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _miner_facts(miner: Loss | None) -> frozenset[str]:
+    found = [known.facts for known in entries("miner") if known.make is miner]
     return found[0] if found else frozenset()

@@ -1,7 +1,8 @@
 """Losses of dense retrieval: the hardest columns of a row (NGAME), and pairs weighed by their ranks (ADORE)."""
 
 import math
-from typing import Any, Literal, get_args
+from collections.abc import Callable
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -11,7 +12,8 @@ from vicinal.losses.contract import pair_loss
 from vicinal.losses.logsums import softplus
 from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, row_products, row_terms
-from vicinal.losses.positives import each_positive, first_positives, most_positives
+from vicinal.losses.positives import most_positives, related_columns
+from vicinal.losses.sloped import sloped
 from vicinal.losses.sorting import mean_ranks, sort_rows
 
 Weighting = Literal["equal", "softmax"]
@@ -110,63 +112,70 @@ def adore(pairs: Pairs, *, cut: int | None = None, temperature: float = 1.0) -> 
     if cut is not None:
         check_integer("cut", cut)
     check_between("temperature", temperature, 0, math.inf)
-    scores = pairs.scores
-    if scores.shape[1] == 0:
-        return pairs.terms(scores, pairs.weight)
-    worth = _worth(scores.detach(), pairs.weight > 0, cut)
-    mass = pairs.positive.sum(-1) * pairs.negative.sum(-1)
-    if torch.compiler.is_compiling():
-        total = _in_one_graph(pairs, worth, temperature)
-    else:
-        weight, column = first_positives(pairs.positive)
-        total = _OrderCosts.apply(scores, worth, pairs.negative, column, weight, temperature)  # type: ignore[no-untyped-call]
-    return row_terms(total / torch.where(mass > 0, mass, 1.0), mass > 0)
+    weight = None if pairs.full else pairs.weight
+    return _order_costs(pairs.scores, pairs.positive, weight, cut or 0, float(temperature))
 
 
-class _OrderCosts(torch.autograd.Function):
-    """Sum over the triplets of each row, one related column after the other, with its slope taken on the way."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, scores: Tensor, worth: Tensor, negative: Tensor, column: Tensor, weight: Tensor, temperature: float
-    ) -> Tensor:
-        total, slope = scores.new_zeros(len(scores)), torch.zeros_like(scores)
-        for nth in range(column.shape[1]):
-            own, each = column[:, nth, None], weight[:, nth, None]
-            gap = (scores - scores.gather(1, own)).div_(temperature)
-            cost = (worth - worth.gather(1, own)).abs_().mul_(negative).mul_(each)
-            total += row_products(cost, softplus(gap))
-            if ctx.needs_input_grad[0]:
-                rise = cost.mul_(gap.sigmoid_())
-                slope += rise
-                slope.scatter_add_(1, own, -rise.sum(-1, keepdim=True))
-        ctx.save_for_backward(slope.div_(temperature))
-        return total
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        (slope,) = ctx.saved_tensors
-        return slope * slopes[0][:, None], None, None, None, None, None
-
-
-def _in_one_graph(pairs: Pairs, worth: Tensor, temperature: float) -> Tensor:
-    """As :class:`_OrderCosts`, all triplets at once: a loop over related columns would need their number."""
-
-    def terms(own: Tensor, scores: Tensor, worth: Tensor, against: Tensor) -> tuple[Tensor, Tensor]:
-        mine = torch.where(scores == own, worth, 0.0).amax(-1, keepdim=True)  # columns that are tied are worth the same
-        cost = (mine - worth).abs().detach() * softplus((scores - own) / temperature)
-        return (against * cost).sum(-1), against.sum(-1).expand(own.shape[:2])
-
-    weight, value, _ = each_positive(terms, pairs.scores, pairs.positive, worth, pairs.negative)
-    return (weight * value).sum(-1)
+@sloped("order_costs")
+def _order_costs(
+    scores: Tensor,
+    positive: Tensor,
+    weight: Tensor | None,
+    cut: int,
+    temperature: float,
+    wanted: bool,  # noqa: FBT001
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """One related column after the other, with the slope taken on the way."""
+    total, slope = scores.new_zeros(len(scores)), torch.zeros_like(scores[:, : scores.shape[1] * wanted])
+    negative = 1 - positive if weight is None else weight - positive
+    mass = positive.sum(-1) * negative.sum(-1)
+    if not scores.numel():
+        return total, *row_terms(total, mass > 0)[1:], slope
+    worth = _worth(scores, weight, cut)
+    share, column = related_columns(positive)
+    share /= torch.where(mass > 0, mass, torch.inf)[:, None]
+    costs = _Costs(scores / temperature)
+    for nth in range(column.shape[1]):
+        own = column[:, nth, None]
+        weights = (worth - worth.gather(1, own)).abs_().mul_(negative).mul_(share[:, nth, None])
+        cost, rise = costs.above(own)
+        total += row_products(weights, cost)
+        if wanted:
+            weights *= rise()
+            slope += weights
+            slope.scatter_add_(1, own, -weights.sum(-1, keepdim=True))
+    return *row_terms(total, mass > 0), slope.div_(temperature)
 
 
-def _worth(scores: Tensor, counted: Tensor, cut: int | None) -> Tensor:
-    """1 / rank of each column that counts, ``[b, N]``; 0 beyond ``cut`` and where a column does not count."""
-    ordered, column = sort_rows(torch.where(counted, -scores, torch.inf))
+class _Costs:
+    """log(1 + e^x) and its slope for what each logit of a row is above one of them.
+
+    Logits that are not far apart share one exp; of others it would overflow.
+    """
+
+    def __init__(self, logits: Tensor) -> None:
+        high, low = logits.amax(-1, keepdim=True), logits.amin(-1, keepdim=True)
+        self.logits, self.near = logits, bool((high - low < 60).all())
+        if self.near:
+            self.ratios = (logits - (high + low) / 2).exp_()
+
+    def above(self, own: Tensor) -> tuple[Tensor, Callable[[], Tensor]]:
+        """Of the columns ``own [b, 1]``; the slope is computed when it is asked for."""
+        if self.near:
+            ratio = self.ratios / self.ratios.gather(1, own)
+            return ratio.log1p(), lambda: ratio.div_(ratio + 1)
+        gap = self.logits - self.logits.gather(1, own)
+        return softplus(gap), gap.sigmoid_
+
+
+def _worth(scores: Tensor, weight: Tensor | None, cut: int) -> Tensor:
+    """1 / rank of each column that counts, ``[b, N]``, 0 beyond ``cut``; of no meaning for one that does not."""
+    falling = -scores
+    if weight is not None:
+        falling.masked_fill_(weight <= 0, torch.inf)
+    ordered, column = sort_rows(falling)
     rank = mean_ranks(ordered)
     worth = 1 / rank
-    if cut is not None:
-        worth = torch.where(rank <= cut, worth, 0.0)
-    return torch.where(counted, torch.empty_like(scores).scatter_(1, column, worth), 0.0)
+    if cut:
+        worth.masked_fill_(rank > cut, 0.0)
+    return falling.scatter_(1, column, worth)

@@ -2,6 +2,7 @@
 
 import numpy
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 _LOW = 0x7FFFFFFF
@@ -16,14 +17,19 @@ def sort_rows(values: Tensor) -> tuple[Tensor, Tensor]:
     (tensor([[-1.0000,  0.2500,  0.5000]]), tensor([[1, 2, 0]]))
     """
     values = values.detach()
-    if values.dtype != torch.float32 or values.device.type != "cpu" or torch.compiler.is_compiling():
+    if values.dtype != torch.float32 or values.device.type != "cpu":
         found = values.sort(dim=-1, stable=True)
         return found.values, found.indices
-    bits = values.contiguous().view(torch.int32)
-    rising = (bits ^ ((bits >> 31) & _LOW)).long()  # negative floats fall as their bits rise
-    keys = rising.mul_(1 << 32).add_(torch.arange(values.shape[-1]))
-    keys.numpy().sort(axis=-1)
-    order = keys & 0xFFFFFFFF
+    bits = values.contiguous().numpy().view(numpy.int32)
+    rising = numpy.right_shift(bits, 31)
+    rising &= _LOW
+    rising ^= bits  # negative floats fall as their bits rise
+    keys = rising.astype(numpy.int64)
+    keys <<= 32
+    keys |= numpy.arange(values.shape[-1])
+    keys.sort(axis=-1)
+    keys &= 0xFFFFFFFF
+    order = torch.from_numpy(keys)
     return values.gather(-1, order), order
 
 
@@ -35,24 +41,25 @@ def mean_ranks(rising: Tensor) -> Tensor:
     """
     columns = rising.shape[-1]
     rank = torch.arange(1, columns + 1, dtype=rising.dtype, device=rising.device).expand_as(rising)
+    if rising.device.type == "cpu":
+        ordered = rising.numpy()
+        return _by_ties(ordered[:, 1:] == ordered[:, :-1], rank)
     change = rising[:, 1:] != rising[:, :-1]
-    if not torch.compiler.is_compiling():
-        if rising.device.type == "cpu":
-            return _by_ties(change, rank)
-        if bool(change.all()):
-            return rank
+    if bool(change.all()):
+        return rank
     edge = change.new_ones(len(change), 1)
     first = torch.where(torch.cat([edge, change], dim=1), rank, 0.0).cummax(dim=-1).values
     last = torch.where(torch.cat([change, edge], dim=1), rank, torch.inf).flip(-1).cummin(dim=-1).values.flip(-1)
     return (first + last) / 2
 
 
-def _by_ties(change: Tensor, rank: Tensor) -> Tensor:
-    """As :func:`mean_ranks`, from where neighbors differ: ``rank`` changed only where they do not, which are few."""
-    row, place = numpy.divmod(numpy.flatnonzero(~change.numpy()), change.shape[1])
-    tied = row * rank.shape[1] + place  # equal to the next one
-    if not len(tied):
+def _by_ties(equal: NDArray[numpy.bool_], rank: Tensor) -> Tensor:
+    """As :func:`mean_ranks`, from where neighbors are equal: ``rank`` changed only there, which are few places."""
+    found = numpy.flatnonzero(equal)
+    if not len(found):
         return rank
+    row, place = numpy.divmod(found, equal.shape[1])
+    tied = row * rank.shape[1] + place  # equal to the next one
     starts = numpy.diff(tied, prepend=-2) != 1
     run = starts.cumsum() - 1
     low, high = place[starts], place[numpy.append(starts[1:], True)] + 1

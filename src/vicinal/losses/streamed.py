@@ -11,9 +11,8 @@ from torch.utils.checkpoint import checkpoint
 from vicinal.losses.contract import PairLoss
 from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, reduce_parts
-from vicinal.losses.rowwise import Score, inner_products, parts, recomputed, sum_at_once
-from vicinal.similarity import Cosine, Dot
-from vicinal.similarity.products import directions
+from vicinal.losses.rowwise import Score, parts, recomputed, sum_at_once
+from vicinal.losses.scaling import plain
 
 Matrix = Callable[[slice], Tensor]
 
@@ -26,12 +25,16 @@ class Columns(NamedTuple):
         weight: likewise, or None: all count.
         masks: whether both are 0 or 1 throughout.
         miner: ``(scores, relation, weight) -> weight``, or None.
+        column: of a slice of the rows, the one related column of each, ``[r, 1]``; None: there may be other numbers.
+        classes: ``[b]``, where the columns are the rows, those of a class are related and all count but itself.
     """
 
     relation: Matrix
     weight: Matrix | None
     masks: bool
     miner: Callable[..., Tensor] | None = None
+    column: Matrix | None = None
+    classes: Tensor | None = None
 
 
 def coded(labels: Tensor, bank_labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,19 +73,6 @@ def others(rows: int, columns: int, start: int, like: Tensor) -> Tensor:
     return weight
 
 
-def plain(similarity: nn.Module, queries: Tensor, columns: Tensor) -> tuple[Score, Tensor, Tensor]:
-    """The similarity as a function of vectors that are scaled already, and these, in float32 or wider."""
-    dtype = torch.promote_types(torch.promote_types(queries.dtype, columns.dtype), torch.float32)
-    same = queries is columns
-    queries, columns = queries.to(dtype), columns.to(dtype)
-    if type(similarity) is Dot and not similarity.scaled:
-        return inner_products, queries, columns
-    if type(similarity) is not Cosine:
-        return similarity, queries, columns
-    unit = directions(queries)
-    return inner_products, unit, unit if same else directions(columns)
-
-
 @dataclass(frozen=True)
 class Stream:
     """A pair loss of embeddings, and how it is gone through.
@@ -96,6 +86,8 @@ class Stream:
         size: rows of a block.
         reduction: "mean", "sum", "none" or "mean_nonzero".
         hyper: settings of the loss.
+        given: tensors that further settings are made of, which may pass gradients.
+        settings: of a slice of the rows and of what is given, further settings of the loss.
     """
 
     loss: PairLoss
@@ -106,25 +98,39 @@ class Stream:
     size: int
     reduction: str
     hyper: dict[str, Any]
+    given: tuple[Tensor, ...] = ()
+    settings: Callable[..., dict[str, Any]] = lambda *_: {}
 
     def pairs(self, scores: Tensor, part: slice, shared: tuple[Tensor, ...] = ()) -> Pairs:
         """What the loss sees of a block of rows."""
-        relation = self.of.relation(part)
-        weight = None if self.of.weight is None else self.of.weight(part)
+        relation: Tensor | Matrix = self._within(self.of.relation, part)
+        weight: Tensor | Matrix | None = None if self.of.weight is None else self._within(self.of.weight, part)
         if self.of.miner is not None:
+            relation, weight = self.of.relation(part), None if self.of.weight is None else self.of.weight(part)
             weight = self.of.miner(scores.detach(), relation, weight)
         made = Pairs(scores, relation, weight, clean=True, masks=self.of.masks)
         made.start, made.shared, made.counting = part.start, shared, self.reduction == "mean_nonzero"
+        made.column = None if self.of.column is None else self.of.column(part)
         return made
 
-    def values(self, scores: Tensor, part: slice, *shared: Tensor) -> tuple[Tensor, ...]:
-        """Totals and numbers of a block, of one part after the other."""
-        found = self.loss.of_pairs(self.pairs(scores, part, shared), **self.hyper)
-        return tuple(value for each in found for value in each)
+    @staticmethod
+    def _within(matrix: Matrix, part: slice) -> Matrix:
+        return lambda rows: matrix(slice(part.start + rows.start, part.start + rows.stop))
 
-    def across(self, scores: Tensor, part: slice) -> tuple[Tensor, ...]:
+    def parts(self, scores: Tensor, part: slice, *tensors: Tensor) -> tuple[Part, ...]:
+        """Terms of a block, given what settings are made of and then what is shared."""
+        given, shared = tensors[: len(self.given)], tensors[len(self.given) :]
+        return self.loss.of_pairs(self.pairs(scores, part, shared), **self.hyper, **self.settings(part, *given))
+
+    def values(self, scores: Tensor, part: slice, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Totals and numbers of a block, of one part after the other."""
+        return tuple(value for each in self.parts(scores, part, *tensors) for value in each)
+
+    def across(self, scores: Tensor, part: slice, *given: Tensor) -> tuple[Tensor, ...]:
         """What a block adds to what all rows say together; nothing of most losses."""
-        return () if self.loss.across is None else self.loss.across(self.pairs(scores, part), **self.hyper)
+        if self.loss.across is None:
+            return ()
+        return self.loss.across(self.pairs(scores, part), **self.hyper, **self.settings(part, *given))
 
     def reduced(self, values: tuple[Tensor, ...]) -> Tensor:
         """The loss, of the values of all rows."""
@@ -138,24 +144,21 @@ def streamed_loss(stream: Stream) -> Tensor:
     loss whose rows depend on one another, what all rows say together (``across``) is computed first.
     """
     with torch.autocast(stream.queries.device.type, enabled=False):
+        if stream.loss.of_classes is not None and stream.of.classes is not None:
+            found = stream.loss.of_classes(stream.similarity, stream.queries, stream.of.classes, **stream.hyper)
+            if found is not None:
+                return reduce_parts((found,), stream.reduction)
         score, *sides = plain(stream.similarity, stream.queries, stream.columns)
         if stream.loss.chosen is not None and stream.of.miner is None and not torch.compiler.is_compiling():
             return _of_chosen(stream, score, sides[0], sides[1])
         if stream.size >= len(stream.queries):
-            return _whole(stream, score(sides[0], sides[1]))
+            whole = slice(0, len(stream.queries))
+            return reduce_parts(stream.parts(score(sides[0], sides[1]), whole, *stream.given), stream.reduction)
         return _in_blocks(stream, score, sides)
 
 
-def _whole(stream: Stream, scores: Tensor) -> Tensor:
-    if stream.of.miner is None:
-        made = Pairs(scores, stream.of.relation, stream.of.weight, clean=True, masks=stream.of.masks)
-        made.counting = stream.reduction == "mean_nonzero"
-    else:
-        made = stream.pairs(scores, slice(0, len(scores)))
-    return reduce_parts(stream.loss.of_pairs(made, **stream.hyper), stream.reduction)
-
-
 def _in_blocks(stream: Stream, score: Score, sides: list[Tensor]) -> Tensor:
+    sides = [*sides, *stream.given]
     shared: tuple[Tensor, ...] = ()
     if stream.loss.across is not None:
         shared = recomputed(score, stream.across, stream.size, *sides)

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from vicinal.core import check_between, check_number
 from vicinal.losses.contract import PML, pair_loss
+from vicinal.losses.logsums import hinge
 from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, row_products
 
@@ -57,4 +58,4 @@ def _violations(pairs: Pairs, excess: Tensor, weight: Tensor, factor: float) -> 
     """The pairs whose excess is at least 0."""
     number = row_products((excess >= 0).to(weight.dtype), weight)
     nonzero = row_products((factor * excess > 0).to(weight.dtype), weight) if pairs.counting else number
-    return Part(factor * row_products(excess.relu(), weight), number, nonzero)
+    return Part(factor * row_products(hinge(excess), weight), number, nonzero)

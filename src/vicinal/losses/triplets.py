@@ -11,8 +11,9 @@ from vicinal.losses.contract import PML, pair_loss
 from vicinal.losses.logsums import hidden, log_sum, softplus
 from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, row_products
-from vicinal.losses.positives import each_positive, first_positives, most_positives
+from vicinal.losses.positives import each_positive, first_positives, related_columns
 from vicinal.losses.rowwise import block_rows, parts
+from vicinal.losses.sloped import sloped
 from vicinal.losses.sorting import above
 
 _FEW = 12
@@ -53,65 +54,74 @@ def triplet(
     check_choice("triplets", triplets, ("all", "hard", "semi-hard", "batch-hard"))
     if triplets == "batch-hard":
         return _batch_hard(pairs, margin, smooth=smooth)
-    few = not torch.compiler.is_compiling() and most_positives(pairs.positive) <= _FEW
-    if few and triplets == "all" and not (smooth or swap):
-        return _one_by_one(pairs, margin)
-    if smooth or swap or few:
-        return _in_blocks(pairs, margin, triplets, smooth=smooth, swap=swap)
-    return _by_sorting(pairs, margin, triplets)
+    if not (smooth or swap):
+        return _hinges(pairs.scores, pairs.positive, None if pairs.full else pairs.weight, margin, triplets)
+    return _in_blocks(pairs, margin, triplets, smooth=smooth, swap=swap)
 
 
-class _Hinges(torch.autograd.Function):
-    """Sums of the hinges of each row and of the weights of those above 0, one related column after the other.
-
-    The slope is taken on the way.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, scores: Tensor, negative: Tensor, column: Tensor, weight: Tensor, margin: float
-    ) -> tuple[Tensor, Tensor]:
-        slope, number = torch.zeros_like(scores), torch.zeros_like(weight)
-        total = scores.new_zeros(len(scores))
-        for nth in range(column.shape[1]):
-            own, each = column[:, nth, None], weight[:, nth]
-            gap = (scores - (scores.gather(1, own) - margin)).relu_()
-            total += each * row_products(gap, negative)
-            above = gap.sign_().mul_(negative)
-            number[:, nth] = each * above.sum(-1)
-            slope.addcmul_(above, each[:, None])
-        ctx.save_for_backward(slope.scatter_add_(1, column, -number))
-        counted = number.sum(-1)
-        ctx.mark_non_differentiable(counted)
-        return total, counted
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        (slope,) = ctx.saved_tensors
-        return slope * slopes[0][:, None], None, None, None, None
+@sloped("hinges")
+def _hinges(
+    scores: Tensor,
+    positive: Tensor,
+    weight: Tensor | None,
+    margin: float,
+    triplets: str,
+    wanted: bool,  # noqa: FBT001
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    negative = 1 - positive if weight is None else weight - positive
+    related, column = related_columns(positive)
+    if column.shape[1] <= _FEW:
+        return _one_by_one(scores, negative, related, column, margin, triplets, wanted=wanted)
+    return _by_sorting(scores, positive, negative, margin, triplets, wanted=wanted)
 
 
-def _one_by_one(pairs: Pairs, margin: float) -> Part:
-    weight, column = first_positives(pairs.positive)
-    total, nonzero = _Hinges.apply(pairs.scores, pairs.negative, column, weight, margin)  # type: ignore[no-untyped-call]
-    return Part(total, weight.sum(-1) * pairs.negative.sum(-1), nonzero)
-
-
-def _by_sorting(pairs: Pairs, margin: float, triplets: str) -> Part:
-    scores = pairs.scores - pairs.scores.detach().mean(-1, keepdim=True)  # keeps digits; changes nothing
-    mass, total = above(scores, pairs.negative, scores - margin)  # [b, N], of the columns above each threshold
-    count, nonzero = pairs.negative.sum(-1, keepdim=True), mass
+def _one_by_one(
+    scores: Tensor, negative: Tensor, weight: Tensor, column: Tensor, margin: float, triplets: str, *, wanted: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """One related column after the other."""
+    nonzero, slope = torch.zeros_like(weight), torch.zeros_like(scores[:, : scores.shape[1] * wanted])
+    total, number = scores.new_zeros(len(scores)), weight.sum(-1) * negative.sum(-1)
     if triplets != "all":
-        harder, harder_total = above(scores, pairs.negative, scores, equal=True)
+        number.zero_()
+    for nth in range(column.shape[1]):
+        own, each, against = column[:, nth, None], weight[:, nth], negative
+        mine = scores.gather(1, own)
+        if triplets != "all":
+            against = torch.where(_chosen(mine, scores, margin, triplets), negative, 0.0)
+            number += each * against.sum(-1)
+        gap = (scores - (mine - margin)).relu_()
+        total += each * row_products(gap, against)
+        above = gap.sign_().mul_(against)
+        nonzero[:, nth] = each * above.sum(-1)
+        if wanted:
+            slope.addcmul_(above, each[:, None])
+    if wanted:
+        slope.scatter_add_(1, column, -nonzero)
+    return total, number, nonzero.sum(-1), slope
+
+
+def _by_sorting(
+    scores: Tensor, positive: Tensor, negative: Tensor, margin: float, triplets: str, *, wanted: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """From sums over the unrelated columns above each related one, and over the related ones below each unrelated."""
+    scores = scores - scores.mean(-1, keepdim=True)  # keeps digits; changes nothing
+    low = scores - margin
+    mass, total = above(scores, negative, low)  # [b, N], of the columns above each threshold
+    against = above(-low, positive, -scores)[0] if wanted and triplets != "hard" else 0.0
+    number, nonzero = negative.sum(-1, keepdim=True), mass
+    if triplets != "all":
+        harder, of_harder = above(scores, negative, scores, equal=True)
+        below = above(-scores, positive, -scores, equal=True)[0] if wanted else 0.0
         if triplets == "hard":
-            count, nonzero, total = harder, harder if margin > 0 else mass, harder_total
-            mass = harder
+            number, nonzero, total = harder, harder if margin > 0 else mass, of_harder
+            mass, against = harder, below
         else:
-            mass, total = mass - harder, total - harder_total
-            count = nonzero = mass
-    terms = total - (scores - margin) * mass
-    return Part(*((pairs.positive * each).sum(-1) for each in (terms, count, nonzero)))
+            mass, total, against = mass - harder, total - of_harder, against - below
+            number = nonzero = mass
+    terms = total - low * mass
+    slope = negative * against - positive * mass if wanted else scores[:, :0].clone()
+    total, number, nonzero = ((positive * each).sum(-1) for each in (terms, number, nonzero))
+    return total, number, nonzero, slope
 
 
 def _chosen(own: Tensor, other: Tensor, margin: float, triplets: str) -> Tensor:

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vicinal.core import check_between
 from vicinal.losses.angles import falling_cosine
@@ -13,8 +13,12 @@ from vicinal.losses.contract import pair_loss
 from vicinal.losses.logsums import log_sum_exp
 from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, row_products, row_terms
+from vicinal.losses.targets import scaled_at, softmax_terms
+from vicinal.losses.whisker_mass import whisker_mass
 from vicinal.miners import within_whiskers
 from vicinal.miners.whiskers import check_reach, whisker_ends
+
+SCALE, REACH = 64.0, 1.5
 
 
 @pair_loss(
@@ -30,9 +34,9 @@ def unpg(
     pairs: Pairs,
     *,
     margin: float = 0.35,
-    scale: float = 64.0,
+    scale: float = SCALE,
     angle: float = 0.0,
-    reach: float = 1.5,
+    reach: float = REACH,
     negatives: Tensor | None = None,
 ) -> Part:
     r"""Softmax against proxies with a margin, and the unrelated pairs of the batch in every row's denominator.
@@ -61,14 +65,29 @@ def unpg(
     check_between("scale", scale, 0, math.inf)
     check_between("angle", angle, 0, 180, closed=True)
     length = check_reach(reach)
-    scores = where_related(pairs, lambda own: falling_cosine(own, math.radians(angle))) if angle else pairs.scores
-    logits = scale * torch.add(scores, pairs.relation, alpha=-margin)
+    if pairs.column is None:
+        scores = where_related(pairs, lambda own: falling_cosine(own, math.radians(angle))) if angle else pairs.scores
+        logits = scale * torch.add(scores, pairs.relation, alpha=-margin)
+    else:
+        logits = scaled_at(pairs.scores, pairs.column, scale, lambda own: _with_margin(own, angle, margin))
+    own = softmax_terms(logits, pairs)
+    if negatives is None:
+        return own
+    active = own.number > 0
+    crowd = _log_sum(negatives.to(logits.dtype), length, scale)
+    return row_terms(torch.logaddexp(own.total, crowd - _wanted(logits, pairs)), active)
+
+
+def _with_margin(own: Tensor, angle: float, margin: float) -> Tensor:
+    return (falling_cosine(own, math.radians(angle)) if angle else own) - margin
+
+
+def _wanted(logits: Tensor, pairs: Pairs) -> Tensor:
+    """The mean logit of the related columns, ``[b]``; 0 of none."""
+    if pairs.column is not None:
+        return logits.gather(1, pairs.column)[:, 0]
     mass = pairs.positive.sum(-1)
-    wanted = row_products(logits, pairs.positive) / torch.where(mass > 0, mass, 1.0)
-    every = torch.where(mass > 0, pairs.log_sum_exp_all(logits), 0.0)
-    if negatives is not None:
-        every = torch.logaddexp(every, _log_sum(negatives.to(logits.dtype), length, scale))
-    return row_terms(every - wanted, mass > 0)
+    return row_products(logits, pairs.positive) / torch.where(mass > 0, mass, 1.0)
 
 
 class _LogSumWithin(torch.autograd.Function):
@@ -102,6 +121,34 @@ def _log_sum(values: Tensor, reach: float, scale: float) -> Tensor:
     ends = (-far, far) if math.isinf(reach) else whisker_ends(values.detach(), among, reach)
     result: Tensor = _LogSumWithin.apply(values, *ends, scale)  # type: ignore[no-untyped-call]
     return result
+
+
+def negatives_in_blocks(
+    similarity: nn.Module,
+    rows: Tensor,
+    labels: Tensor,
+    *,
+    size: int,
+    scale: float = SCALE,
+    reach: float = REACH,
+    **_: float,
+) -> Tensor:
+    """One score that weighs as much in :func:`unpg` as all of :func:`batch_negatives` within the whiskers do.
+
+    Args:
+        similarity: without parameters that are learned.
+        rows: ``[b, d]``.
+        labels: ``[b]`` or ``[b, C]``.
+        size: so many rows of scores are made at a time, so that no matrix of all is held.
+        scale: see :func:`unpg`.
+        reach: likewise.
+
+    >>> from vicinal.similarity import Cosine
+    >>> negatives_in_blocks(Cosine(), torch.eye(2), torch.arange(2), size=1)
+    tensor([0.])
+    """
+    check_between("scale", scale, 0, math.inf)
+    return whisker_mass(similarity, rows, labels, size=size, scale=scale, reach=check_reach(reach))[None] / scale
 
 
 def batch_negatives(scores: Tensor, related: Tensor) -> Tensor:

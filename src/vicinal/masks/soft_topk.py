@@ -18,7 +18,7 @@ class _LogSoftTopK(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, kept: Tensor, count: Tensor, alpha: float) -> Tensor:
-        logits = alpha * (scores + _shift(scores, kept, count, alpha))
+        logits = alpha * (scores + soft_topk_shift(scores, kept, count, alpha))
         partial = (count > 0) & (count < kept.sum(-1, keepdim=True))  # else all or none are chosen, whatever they are
         ctx.alpha = alpha
         ctx.save_for_backward(logits, kept & partial)
@@ -29,19 +29,24 @@ class _LogSoftTopK(torch.autograd.Function):
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None, None]:
         logits, kept = ctx.saved_tensors
         own = torch.where(kept, ctx.alpha * torch.sigmoid(-logits) * torch.where(kept, slopes[0], 0.0), 0.0)
-        # the share of each column in a change of the shift, v / sum(v) for v = m (1 - m); in logs it never vanishes
-        logs = torch.where(kept, logsigmoid(logits) + logsigmoid(-logits), -torch.inf)
-        some = kept.any(-1, keepdim=True)
-        share = torch.where(some, torch.where(some, logs, 0.0).softmax(-1), 0.0)
-        return own - share * own.sum(-1, keepdim=True), None, None, None
+        return own - soft_topk_share(logits, kept) * own.sum(-1, keepdim=True), None, None, None
 
 
-def _highest(scores: Tensor, kept: Tensor, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The ``count [b, 1]`` highest scores of each row and their columns, ``[b, K]``, and which of them there are."""
-    ranked, width = scores.masked_fill(~kept, -torch.inf), scores.shape[1]
+def soft_topk_share(logits: Tensor, kept: Tensor) -> Tensor:
+    """Share of each column in a change of the shift, v / sum(v) for v = m (1 - m), ``[b, N]``; 0 where none is kept."""
+    far = logits.abs().masked_fill_(~kept, torch.inf)
+    nearest = far.amin(-1, keepdim=True).clamp(max=torch.finfo(far.dtype).max)
+    share = (nearest - far).exp_()  # v = e^-|x| sigmoid(|x|)^2, of the largest of the row; it never vanishes for all
+    share *= far.sigmoid_().square_()
+    return share.div_(share.sum(-1, keepdim=True).clamp_(min=0.1))
+
+
+def _highest(ranked: Tensor, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The ``count [b, 1]`` highest of each row and their columns, ``[b, K]``, and which of them there are."""
+    width = ranked.shape[1]
     most = width if torch.compiler.is_compiling() else max(1, min(width, int(count.max()) + 1))
     values, columns = ranked.topk(most, dim=-1)
-    return values, columns, (torch.arange(most, device=scores.device) < count) & (values > -torch.inf)
+    return values, columns, (torch.arange(most, device=ranked.device) < count) & (values > -torch.inf)
 
 
 def _middle(values: Tensor, count: Tensor) -> Tensor:
@@ -51,7 +56,7 @@ def _middle(values: Tensor, count: Tensor) -> Tensor:
     return torch.where(below > -torch.inf, above / 2 + below / 2, 0.0)
 
 
-def _shift(scores: Tensor, kept: Tensor, count: Tensor, alpha: float) -> Tensor:
+def soft_topk_shift(scores: Tensor, kept: Tensor, count: Tensor, alpha: float) -> Tensor:
     """Shift t ``[b, 1]`` with sum of sigmoid(alpha (s + t)) = count over the columns that are kept.
 
     What the others have above 0, A, must be what the highest columns lack of 1, B. Near a hard choice both are tiny,
@@ -59,17 +64,17 @@ def _shift(scores: Tensor, kept: Tensor, count: Tensor, alpha: float) -> Tensor:
     and 2 alpha at any shift, so Newton's steps are few. A gap wider than 60 / alpha is narrowed to that on both sides
     alike, which scales A and B by one number, to the 13th digit.
     """
-    values, columns, there = _highest(scores, kept, count)
+    ranked = scores.masked_fill(~kept, -torch.inf)
+    values, columns, there = _highest(ranked, count)
     middle = _middle(values, count)
-    rest = torch.where(kept, alpha * (scores - middle), -torch.inf).scatter(  # logits, <= 0
-        -1, columns, torch.where(there, -torch.inf, alpha * (values - middle))
-    )
+    rest = ranked.sub_(middle).mul_(alpha)  # logits, <= 0 when those of the highest are out
+    rest.scatter_(-1, columns, torch.where(there, -torch.inf, alpha * (values - middle)))
     top = torch.where(there, alpha * (middle - values), -torch.inf)  # likewise, of what is lacking
     widest = torch.finfo(scores.dtype).max
     narrow = (torch.maximum(rest.amax(-1, keepdim=True), top.amax(-1, keepdim=True)).clamp(min=-widest) + 30).clamp(
         max=0
     )
-    rest, top = rest - narrow, top - narrow
+    rest, top = rest.sub_(narrow), top - narrow
 
     def gap(shift: Tensor) -> tuple[Tensor, Tensor]:
         excess, slope = torch.zeros_like(shift), torch.full_like(shift, 2.0)

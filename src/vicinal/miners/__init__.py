@@ -3,8 +3,9 @@
 from vicinal.miners.adaptive import adaptive_margin
 from vicinal.miners.angles import angular
 from vicinal.miners.blocking import bucket_pairs, nearest
+from vicinal.miners.histograms import uniform_histogram
 from vicinal.miners.pairs import guided, multi_similarity, pair_margin, topk_hard
-from vicinal.miners.sampled import distance_weighted, uniform_histogram
+from vicinal.miners.sampled import distance_weighted
 from vicinal.miners.triplets import hard, semihard, triplet_margin
 from vicinal.miners.whiskers import whiskers, within_whiskers
 

@@ -5,12 +5,20 @@ from torch import Tensor
 
 from vicinal.core import check_between, check_choice, check_integer, register
 from vicinal.miners.pairs import _references
-from vicinal.miners.selection import kept_weight, measured
+from vicinal.miners.selection import by_rows, kept_weight, measured
 from vicinal.ranks import split_pairs
 
 
-@register("miner", "adaptive_margin", "permutation-invariant", paper="arXiv:2506.07438", verified="numpy in float64")
+@register(
+    "miner",
+    "adaptive_margin",
+    "permutation-invariant",
+    "row-separable",
+    paper="arXiv:2506.07438",
+    verified="numpy in float64",
+)
 @torch.no_grad()
+@by_rows
 def adaptive_margin(
     scores: Tensor,
     relation: Tensor,

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vicinal.core import check_between, check_choice, register
 from vicinal.miners.sampled import Scale, squared_distance
-from vicinal.miners.selection import kept_weight, measured, row_blocks
+from vicinal.miners.selection import kept_dtype, kept_weight, measured, one_node, row_blocks
 from vicinal.ranks import check_relation, split_pairs
 
 
@@ -55,28 +55,40 @@ def angular(
     check_relation(scores, relation, weight)
     if scores.shape[0] != scores.shape[1]:
         raise ValueError(f"scores: expected a square matrix of one batch against itself, got {tuple(scores.shape)}")
-    given, made = measured(scores), None
+    return _weights(scores, relation, weight, scale, bound)
+
+
+@one_node(
+    "angular", lambda scores, relation, weight, *_: scores.new_empty(scores.shape, dtype=kept_dtype(scores, weight))
+)
+def _weights(scores: Tensor, relation: Tensor, weight: Tensor | None, scale: str, bound: float) -> Tensor:
+    """The weight of the pairs that were chosen, by blocks of rows."""
+    made, given = torch.empty(scores.shape, dtype=kept_dtype(scores, weight), device=scores.device), measured(scores)
     for part in row_blocks(scores):
         cut = (scores[part], relation[part], None if weight is None else weight[part])
-        one = kept_weight(cut[0], cut[2], _open(given, part, *split_pairs(*cut), scale, bound))
-        made = one.new_empty(scores.shape) if made is None else made
-        made[part] = one
-    return kept_weight(scores, weight, scores > 0) if made is None else made
+        made[part] = kept_weight(cut[0], cut[2], _open(given, part, *split_pairs(*cut), scale, bound))
+    return made
 
 
 def _open(scores: Tensor, part: slice, related: Tensor, unrelated: Tensor, scale: str, bound: float) -> Tensor:
-    """Pairs of a block of rows that were chosen, from one related column of each row after the other."""
-    chosen = torch.zeros_like(related)
+    """Pairs of a block of rows that were chosen, from one related column of each row after the other.
+
+    Comparisons give numbers, which is quicker than booleans.
+    """
     most = int(related.sum(dim=1).max()) if related.numel() else 0
     if not most:
-        return chosen
+        return torch.zeros_like(related)
     rows = squared_distance(scores[part], scale)
     counts, columns = related.to(rows.dtype).topk(most, dim=1)
+    base = rows.gather(1, columns)  # [r, P]
+    most_open = torch.where(counts > 0, base, -torch.inf)
+    rows = torch.where(unrelated, rows.div_(2), torch.inf)  # no angle is open at another column
+    chosen, found = torch.zeros_like(rows), torch.zeros_like(base)
+    near = torch.empty_like(rows)
     for nth in range(most):
-        p = columns[:, nth, None]
-        base = rows.gather(1, p)  # [r, 1]
-        height = (rows + squared_distance(scores[p[:, 0]], scale)).div_(2).sub_(base / 4)
-        found = (height.mul_(bound) < base) & unrelated & (counts[:, nth, None] > 0)
-        chosen |= found
-        chosen.scatter_(1, p, chosen.gather(1, p) | found.any(dim=1, keepdim=True))
-    return chosen
+        height = squared_distance(scores.index_select(0, columns[:, nth]), scale)
+        torch.add(rows, height, alpha=0.5, out=near).sub_(base[:, nth, None] / 4).mul_(bound)
+        torch.lt(near, most_open[:, nth, None], out=height)
+        torch.maximum(chosen, height, out=chosen)
+        found[:, nth] = height.amax(dim=1)
+    return chosen.scatter_(1, columns, chosen.gather(1, columns).maximum(found)).bool()

@@ -6,12 +6,20 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_integer, check_number, register
-from vicinal.miners.selection import kept_weight, measured
+from vicinal.miners.selection import by_rows, kept_weight, measured
 from vicinal.ranks import check_relation
 
 
-@register("miner", "nearest", "permutation-invariant", paper="arXiv:2401.18064", verified="numpy in float64")
+@register(
+    "miner",
+    "nearest",
+    "permutation-invariant",
+    "row-separable",
+    paper="arXiv:2401.18064",
+    verified="numpy in float64",
+)
 @torch.no_grad()
+@by_rows
 def nearest(
     scores: Tensor,
     relation: Tensor,

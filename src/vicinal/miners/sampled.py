@@ -1,14 +1,13 @@
-"""Miners that draw pairs at random so that all scores are seen."""
+"""The miner that draws pairs at random so that all distances are seen."""
 
 import math
-from collections.abc import Callable
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_choice, check_integer, register
-from vicinal.miners.selection import by_rows, kept_weight, measured, picked, row_blocks
+from vicinal.miners.selection import by_rows, kept_dtype, kept_weight, measured, one_node, picked, some
 from vicinal.ranks import check_relation, split_pairs
 
 Scale = Literal["cosine", "l2", "squared_l2"]
@@ -17,7 +16,7 @@ Scale = Literal["cosine", "l2", "squared_l2"]
 def squared_distance(scores: Tensor, scale: str) -> Tensor:
     """Squared distances of directions from their scores: cosine, or negative (squared) Euclidean distances."""
     if scale == "cosine":
-        return (2 - 2 * scores).clamp(min=0)
+        return scores.mul(-2).add_(2).clamp_(min=0)
     return scores.square() if scale == "l2" else -scores
 
 
@@ -43,7 +42,6 @@ def log_density(distance: Tensor, dim: int) -> Tensor:
     verified="numpy in float64",
 )
 @torch.no_grad()
-@by_rows
 def distance_weighted(
     scores: Tensor,
     relation: Tensor,
@@ -84,119 +82,54 @@ def distance_weighted(
     near = check_between("cutoff", cutoff, 0, 2)
     far = check_between("farthest", farthest, near, math.inf)
     check_choice("scale", scale, get_args(Scale))
-    related, unrelated = split_pairs(scores, relation, weight)
-    distance = squared_distance(measured(scores), scale).clamp(min=0).sqrt()
-    preference = -log_density(distance.clamp(min=near), width)
-    within = unrelated & (distance <= far)
-    allowed = torch.where(within.any(dim=1, keepdim=True), within, unrelated)
-    noise = torch.rand(scores.shape, generator=generator, device=scores.device, dtype=distance.dtype)
-    tiny = torch.finfo(noise.dtype).tiny
-    gumbel = -(-noise.clamp(min=tiny).log()).clamp(min=tiny).log()
-    number = (
-        related.sum(dim=1)
-        if draws is None
-        else torch.full_like(related[:, :1].sum(dim=1), check_integer("draws", draws))
-    )
-    return kept_weight(scores, weight, related | picked(preference + gumbel, allowed, number))
-
-
-@register(
-    "miner",
-    "uniform_histogram",
-    "random",
-    verified="numpy in float64",
-)
-@torch.no_grad()
-def uniform_histogram(
-    scores: Tensor,
-    relation: Tensor,
-    weight: Tensor | None = None,
-    *,
-    bins: int = 100,
-    positives: int = 10,
-    negatives: int = 10,
-    generator: torch.Generator | None = None,
-) -> Tensor:
-    """Draws pairs of the whole batch so that the histogram of their scores is as flat as it can be.
-
-    The range of the scores of related pairs is cut into ``bins`` equal bins and at most ``positives`` pairs of each are
-    drawn; the same for unrelated pairs.
-
-    Args:
-        scores: ``[b, N]``.
-        relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
-        bins: how many bins, >= 1.
-        positives: related pairs of a bin, >= 1.
-        negatives: unrelated pairs of a bin, >= 1.
-        generator: source of random numbers on the device of the scores.
-
-    Returns:
-        ``[b, N]``: ``weight`` where a pair was drawn, else 0.
-
-    >>> uniform_histogram(torch.tensor([[0.9, 0.8, 0.1, 0.2]]), torch.tensor([[1, 1, 0, 0]]), bins=2)
-    tensor([[1., 1., 1., 1.]])
-    """
-    number = check_integer("bins", bins)
-    limits = check_integer("positives", positives), check_integer("negatives", negatives)
+    number = None if draws is None else check_integer("draws", draws)
     check_relation(scores, relation, weight)
-    chosen = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)
-    for which, limit in enumerate(limits):
-
-        def side(part: slice, which: int = which) -> tuple[Tensor, Tensor]:
-            """Places in the block and scores of the pairs of one side."""
-            among = split_pairs(scores[part], relation[part], None if weight is None else weight[part])[which]
-            place = among.reshape(-1).nonzero()[:, 0]
-            return place, measured(scores[part]).reshape(-1)[place]
-
-        chosen.view(-1)[_flat(scores, side, number, limit, generator)] = True
-    return kept_weight(scores, weight, chosen)
+    if generator is None:
+        return _node(scores, relation, weight, width, scale, near, far, number)
+    return _drawn(scores, relation, weight, width, scale, near, far, number, generator=generator)
 
 
-def _flat(
-    scores: Tensor,
-    side: Callable[[slice], tuple[Tensor, Tensor]],
-    bins: int,
-    limit: int,
-    generator: torch.Generator | None,
-) -> Tensor:
-    """Places in the matrix of at most ``limit`` random pairs of each bin, gone through by blocks of rows."""
-    blocks = row_blocks(scores)
-    ends = [values.aminmax() for _, values in map(side, blocks) if len(values)]
-    if not ends:
-        return torch.zeros(0, dtype=torch.int64, device=scores.device)
-    low, high = torch.stack([end.min for end in ends]).min(), torch.stack([end.max for end in ends]).max()
-    step = torch.where(high > low, high - low, torch.ones_like(high))
-
-    def binned(values: Tensor) -> Tensor:
-        return ((values - low) / step * bins).long().clamp(max=bins - 1)
-
-    counts = torch.stack([binned(side(part)[1]).bincount(minlength=bins) for part in blocks]).sum(0)
-    share = (4 * limit + 16) / counts.clamp(min=1)  # lower numbers than this hold the limit lowest but by a rare chance
-    for likely in (share, torch.full_like(share, 2.0)):
-        place, which, drawn = _drawn(scores, side, binned, likely, generator)
-        if not bool((which.bincount(minlength=bins) < counts.clamp(max=limit)).any()):
-            break
-    kept = which.bincount(minlength=bins)
-    shuffled = drawn.argsort()
-    order = shuffled[which[shuffled].argsort(stable=True)]  # by bin, at random within it
-    nth = torch.arange(len(order), device=order.device) - (kept.cumsum(0) - kept)[which[order]]
-    return place[order[nth < limit]]
-
-
+@by_rows
 def _drawn(
     scores: Tensor,
-    side: Callable[[slice], tuple[Tensor, Tensor]],
-    binned: Callable[[Tensor], Tensor],
-    likely: Tensor,
-    generator: torch.Generator | None,
-) -> tuple[Tensor, ...]:
-    """Places, bins and random numbers of the pairs whose number is below what is likely for their bin."""
-    found = []
-    for part in row_blocks(scores):
-        place, values = side(part)
-        noise = torch.rand(len(place), generator=generator, device=scores.device)
-        which = binned(values)
-        kept = (noise < likely[which]).nonzero()[:, 0]
-        found.append((place[kept] + part.start * scores.shape[1], which[kept], noise[kept]))
-    return tuple(torch.cat(each) for each in zip(*found, strict=True))
+    relation: Tensor,
+    weight: Tensor | None,
+    width: int,
+    scale: str,
+    near: float,
+    far: float,
+    draws: int | None,
+    *,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    related, unrelated = split_pairs(scores, relation, weight)
+    distance = squared_distance(measured(scores), scale).clamp_(min=0).sqrt_()
+    within = unrelated & (distance <= far)
+    allowed = unrelated & (within | ~some(within))
+    preference = log_density(distance.clamp_(min=near), width).neg_()
+    noise = torch.rand(scores.shape, generator=generator, device=scores.device, dtype=distance.dtype)
+    tiny = torch.finfo(noise.dtype).tiny
+    gumbel = noise.clamp_(min=tiny).log_().neg_().clamp_(min=tiny).log_().neg_()
+    number = related.sum(dim=1)
+    if draws is not None:
+        number.fill_(draws)
+    return kept_weight(scores, weight, related | picked(preference.add_(gumbel), allowed, number))
+
+
+@one_node(
+    "distance_weighted",
+    lambda scores, relation, weight, *_: scores.new_empty(scores.shape, dtype=kept_dtype(scores, weight)),
+    random=True,
+)
+def _node(
+    scores: Tensor,
+    relation: Tensor,
+    weight: Tensor | None,
+    width: int,
+    scale: str,
+    near: float,
+    far: float,
+    draws: int | None,
+) -> Tensor:
+    """By torch's own random numbers: a node of a graph takes no generator."""
+    return _drawn(scores, relation, weight, width, scale, near, far, draws)

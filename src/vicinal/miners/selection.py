@@ -10,18 +10,19 @@ from torch import Tensor
 from vicinal.ranks import check_relation
 
 Miner = TypeVar("Miner", bound=Callable[..., Tensor])
+Made = TypeVar("Made", bound=Callable[..., Tensor])
 
-_HELD = 1 << 18
+_HELD = 1 << 17
 """Pairs of a block of rows on a CPU: what is made of them stays in the caches of a core."""
 
 _WIDE = 1 << 24
 """The same on an accelerator, which has to be kept busy."""
 
 
-def row_blocks(scores: Tensor) -> list[slice]:
-    """Slices of rows, so many at a time as a core or an accelerator likes best."""
+def row_blocks(scores: Tensor, share: int = 1) -> list[slice]:
+    """Slices of rows, so many at a time as a core or an accelerator likes best, or only a ``share`` of them."""
     held = _HELD if scores.device.type == "cpu" else _WIDE
-    size = max(16, held // max(1, scores.shape[1]))
+    size = max(16, held // share // max(1, scores.shape[1]))
     return [slice(start, start + size) for start in range(0, len(scores), size)]
 
 
@@ -29,27 +30,68 @@ def by_rows(mine: Miner) -> Miner:
     """A miner that looks at each row alone, a block of rows at a time; matrices among its settings are cut too."""
 
     @functools.wraps(mine)
-    def blocked(scores: Tensor, relation: Tensor, weight: Tensor | None = None, **hyper: Any) -> Tensor:
+    def blocked(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *given: Any, **hyper: Any) -> Tensor:
         check_relation(scores, relation, weight)
         blocks = row_blocks(scores)
         if len(blocks) < 2 or torch.compiler.is_compiling():
-            return mine(scores, relation, weight, **hyper)
+            return mine(scores, relation, weight, *given, **hyper)
         made: list[Tensor] = []
         for part in blocks:
             cut = {k: v[part] if isinstance(v, Tensor) and v.shape == scores.shape else v for k, v in hyper.items()}
-            one = mine(scores[part], relation[part], None if weight is None else weight[part], **cut)
+            one = mine(scores[part], relation[part], None if weight is None else weight[part], *given, **cut)
             if not made:
                 made.append(one.new_empty(scores.shape))
             made[0][part] = one
         return made[0]
 
-    return cast(Miner, blocked)
+    return cast(Miner, _named(blocked, mine.__name__))
+
+
+def _named(function: Any, name: str) -> Any:
+    """The function with a code of its own: torch.compile counts what it makes of a code up to a limit."""
+    function.__code__ = function.__code__.replace(co_name=name)
+    return function
+
+
+def one_node(name: str, like: Callable[..., Tensor], *, random: bool = False) -> Callable[[Made], Made]:
+    """Steps that depend on what the scores are, as one node of a compiled graph, whose shapes are fixed.
+
+    Args:
+        name: of the node.
+        like: of the same arguments, an empty tensor of the shape and dtype of the result.
+        random: the steps draw numbers, so that two nodes of the same arguments are not one.
+
+    What is decorated takes tensors and numbers by position, is annotated, and changes none of them.
+    """
+
+    def make(steps: Made) -> Made:
+        place = f"vicinal::{name}"
+        tags = (torch.Tag.nondeterministic_seeded,) if random else ()
+        torch.library.define(place, torch.library.infer_schema(steps, mutates_args=()), tags=tags)
+        torch.library.impl(place, "default", steps)
+        torch.library.register_fake(place, like)
+        node = getattr(torch.ops.vicinal, name)
+
+        @functools.wraps(steps)
+        def run(*given: Any) -> Tensor:
+            return cast(Tensor, (node if torch.compiler.is_compiling() else steps)(*given))
+
+        return cast(Made, _named(run, name))
+
+    return make
 
 
 def measured(scores: Tensor) -> Tensor:
     """``scores`` without gradient, in float32 or float64."""
     kept = scores.detach()
     return kept if kept.dtype in (torch.float32, torch.float64) else kept.float()
+
+
+def some(among: Tensor) -> Tensor:
+    """Rows with a pair ``among`` them, ``[b, 1]``; of bytes this is quicker than of booleans."""
+    if among.shape[1] == 0:
+        return among.any(dim=1, keepdim=True)
+    return among.view(torch.uint8).amax(dim=1, keepdim=True).view(torch.bool)
 
 
 def highest(scores: Tensor, among: Tensor) -> Tensor:
@@ -70,12 +112,17 @@ def kept_weight(scores: Tensor, weight: Tensor | None, chosen: Tensor) -> Tensor
     >>> kept_weight(torch.zeros(1, 2), None, torch.tensor([[True, False]]))
     tensor([[1., 0.]])
     """
+    dtype = kept_dtype(scores, weight)
     if weight is None:
-        return chosen.to(scores.dtype)
+        return chosen.to(dtype)
     if weight.dtype == torch.bool:
-        return chosen.logical_and(weight).to(scores.dtype)
-    dtype = weight.dtype if weight.is_floating_point() else scores.dtype
+        return chosen.logical_and(weight).to(dtype)
     return torch.where(chosen, weight.detach().to(dtype), 0.0)
+
+
+def kept_dtype(scores: Tensor, weight: Tensor | None) -> torch.dtype:
+    """The dtype of a miner's result."""
+    return weight.dtype if weight is not None and weight.is_floating_point() else scores.dtype
 
 
 def picked(preference: Tensor, among: Tensor, count: Tensor) -> Tensor:
@@ -83,13 +130,24 @@ def picked(preference: Tensor, among: Tensor, count: Tensor) -> Tensor:
 
     Of pairs tied at the last place those of lower column index are taken.
     """
+    return _picked(preference, among, count)
+
+
+@one_node("picked", lambda preference, among, count: torch.empty_like(among))
+def _picked(preference: Tensor, among: Tensor, count: Tensor) -> Tensor:
     columns = among.shape[1]
-    most = columns if torch.compiler.is_compiling() else min(int(count.max()) if len(count) else 0, columns)
+    most = min(int(count.max()) if len(count) else 0, columns)
+    chosen = torch.zeros_like(among)
     if most == 0:
-        return torch.zeros_like(among)
-    kept = torch.where(among, preference, -torch.inf)
-    top = kept.topk(most, dim=1).values
-    last = top.gather(1, (count.clamp(max=most) - 1).clamp(min=0)[:, None])  # [b, 1]
-    above, tied = among & (kept > last), among & (kept == last)
-    left = (count - above.sum(dim=1))[:, None]
-    return (above | (tied & (tied.cumsum(dim=1) <= left))) & (count > 0)[:, None]
+        return chosen
+    for part in row_blocks(preference):
+        rows, number = among[part], count[part, None]
+        kept = torch.where(rows, preference[part], -torch.inf)
+        last = kept.topk(most, dim=1).values.gather(1, (number.clamp(max=most) - 1).clamp(min=0))  # [b, 1]
+        found = rows & (kept >= last) & (number > 0)
+        if bool((found.sum(dim=1, keepdim=True) > number).any()):
+            tied = rows & (kept == last)
+            above = found & ~tied
+            found &= above | (tied.cumsum(dim=1) <= number - above.sum(dim=1, keepdim=True))
+        chosen[part] = found
+    return chosen

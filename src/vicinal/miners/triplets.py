@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_choice, register
-from vicinal.miners.selection import by_rows, highest, kept_weight, lowest, measured
+from vicinal.miners.selection import by_rows, highest, kept_weight, lowest, measured, one_node, row_blocks, some
 from vicinal.ranks import split_pairs
 
 Kind = Literal["hard", "semihard", "violating", "easy"]
@@ -72,7 +72,7 @@ def hard(
         )
     related, unrelated = split_pairs(scores, relation, weight)
     kept = measured(scores)
-    both = related.any(dim=1, keepdim=True) & unrelated.any(dim=1, keepdim=True)
+    both = some(related) & some(unrelated)
     if positive != "semihard":
         first = _extreme(kept, related, positive, low=True)
         limit = lowest(kept, first)  # the score of the chosen related pair
@@ -81,7 +81,7 @@ def hard(
     else:
         second = _extreme(kept, unrelated, negative, low=False)
         first = _extreme(kept, related & (kept > highest(kept, second)), "hard", low=True)
-    both = both & first.any(dim=1, keepdim=True) & second.any(dim=1, keepdim=True)
+    both = both & some(first) & some(second)
     return kept_weight(scores, weight, (first | second) & both)
 
 
@@ -161,29 +161,43 @@ def triplet_margin(
     else:
         m = 0.0 if kind == "hard" else m
         chosen = (related & (s - highest(s, unrelated) <= m)) | (unrelated & (lowest(s, related) - s <= m))
-    both = related.any(dim=1, keepdim=True) & unrelated.any(dim=1, keepdim=True)
-    return kept_weight(scores, weight, chosen & both)
+        chosen = chosen & some(related) & some(unrelated)
+    return kept_weight(scores, weight, chosen)
 
 
+@one_node("semihard", lambda scores, related, unrelated, margin: torch.empty_like(related))
 def _semihard(scores: Tensor, related: Tensor, unrelated: Tensor, margin: float) -> Tensor:
     """Pairs with a partner on the other side: the unrelated one lower, by at most ``margin``."""
-    compiled = torch.compiler.is_compiling()  # a loop would need the number of related pairs
-    most = 0 if compiled or not len(related) else int(related.sum(dim=1).max())
-    if compiled or most > _FEW:
-        below = _next_below(scores, unrelated)  # [b, N] the highest unrelated score under each score
-        above = -_next_below(-scores, related)  # the lowest related score over each score
-        return (related & (scores - below <= margin)) | (unrelated & (above - scores <= margin))
     chosen = torch.zeros_like(related)
+    most = int(related.sum(dim=1).max()) if related.numel() else 0
     if not most:
         return chosen
-    others = torch.where(unrelated, scores, torch.nan)  # a comparison with nan fails
-    limits = torch.where(related, scores, -torch.inf).topk(most, dim=1).values  # [b, P]
-    for nth in range(most):  # the related scores of each row one after the other
-        limit = limits[:, nth, None]
-        partners = (others < limit).logical_and_(limit - others <= margin)
-        chosen |= partners
-        chosen |= (scores == limit).logical_and_(related).logical_and_(partners.any(dim=1, keepdim=True))
+    for part in row_blocks(scores):
+        rows = scores[part], related[part], unrelated[part]
+        chosen[part] = _partners(*rows, margin, most) if most <= _FEW else _neighbors(*rows, margin)
     return chosen
+
+
+def _partners(scores: Tensor, related: Tensor, unrelated: Tensor, margin: float, most: int) -> Tensor:
+    """By the related scores of each row, one after the other; comparisons give numbers, which is quicker."""
+    others = torch.where(unrelated, scores, torch.nan)  # a comparison with nan fails
+    limits, columns = torch.where(related, scores, -torch.inf).topk(most, dim=1)  # [b, P]
+    chosen, found = torch.zeros_like(scores), torch.zeros_like(limits)
+    gap, near = torch.empty_like(scores), torch.empty_like(scores)
+    for nth in range(most):
+        torch.sub(limits[:, nth, None], others, out=gap)
+        torch.le(gap, margin, out=near)
+        near.mul_(gap.gt_(0))
+        torch.maximum(chosen, near, out=chosen)
+        found[:, nth] = near.amax(dim=1)
+    return chosen.scatter_(1, columns, chosen.gather(1, columns).maximum(found)).bool()
+
+
+def _neighbors(scores: Tensor, related: Tensor, unrelated: Tensor, margin: float) -> Tensor:
+    """By sorting both sides of each row."""
+    below = _next_below(scores, unrelated)  # [b, N] the highest unrelated score under each score
+    above = -_next_below(-scores, related)  # the lowest related score over each score
+    return (related & (scores - below <= margin)) | (unrelated & (above - scores <= margin))
 
 
 def _next_below(scores: Tensor, among: Tensor) -> Tensor:

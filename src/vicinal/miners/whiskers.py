@@ -2,17 +2,16 @@
 
 import math
 import numbers
-from typing import cast
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from vicinal.core import register
-from vicinal.miners.selection import kept_weight, measured, row_blocks
-from vicinal.ranks import check_relation, split_pairs
+from vicinal.miners.selection import kept_dtype, kept_weight, measured, one_node, row_blocks
+from vicinal.ranks import Pairs, check_relation, split_pairs
 
-_SAMPLE = 1 << 14
-"""Values that are sorted to see about where the quartiles are."""
+Among = Callable[[slice], Tensor]
 
 
 def check_reach(reach: object) -> float:
@@ -31,7 +30,11 @@ def whisker_ends(values: Tensor, among: Tensor, reach: float) -> tuple[Tensor, T
     The quartiles are the sorted values at the places ``int(n / 4)`` and ``int(3 n / 4)`` of n, counted from 0, so
     values that all come twice (both triangles of a symmetric matrix) give the same whiskers as once.
     """
-    first, third = _quartiles(values, among)
+    return _ends(_quartiles(values, among), reach)
+
+
+def _ends(quartiles: Tensor, reach: float) -> tuple[Tensor, Tensor]:
+    first, third = quartiles.unbind()
     spread = reach * (third - first)
     return first - spread, third + spread
 
@@ -44,47 +47,59 @@ def within_whiskers(values: Tensor, among: Tensor, reach: float) -> Tensor:
     return among & (values >= low) & (values <= high)
 
 
-def _quartiles(values: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
+@one_node("quartiles", lambda values, among: values.new_empty(2))
+def _quartiles(values: Tensor, among: Tensor) -> Tensor:
     """The values at the two places; 0 if there are none."""
-    if torch.compiler.is_compiling():  # shapes stay fixed
-        ordered = torch.where(among, values, torch.inf).flatten().sort().values
-        number = among.sum()
-        places = torch.stack([part * number // 4 for part in (1, 3)]).clamp(max=len(ordered) - 1)
-        first, third = ordered.index_select(0, places).unbind()
-        return torch.where(number > 0, first, 0.0), torch.where(number > 0, third, 0.0)
     if values.ndim != 2:
         values, among = values.reshape(1, -1), among.reshape(1, -1)
-    total = int(among.count_nonzero())
-    if not total:
-        return values.new_zeros(()), values.new_zeros(())
-    step = max(1, values.numel() // _SAMPLE) | 1
-    few = values.reshape(-1)[::step][among.reshape(-1)[::step]].sort().values
-    first, third = (_placed(values, among, place, few, place / total) for place in (total // 4, 3 * total // 4))
-    return first, third
+    return _quartiles_of(values.detach(), lambda part: among[part])
 
 
-def _placed(values: Tensor, among: Tensor, place: int, few: Tensor, share: float) -> Tensor:
-    """The value at a place in the order of those ``among``.
+def _quartiles_of(values: Tensor, among: Among) -> Tensor:
+    """Likewise, of ``values [b, N]`` and a function that gives the rows of a slice of ``among``.
 
-    A sorted sample tells about where it is; of all values only those between two of the sample are then looked at. If
-    the sample is a bad one, all are.
+    A sorted sample tells about where they are; of all values only those between two of the sample are then looked at.
+    If the sample is a bad one, all are.
     """
-    low, high = values.new_tensor(-torch.inf), values.new_tensor(torch.inf)
-    if len(few) < values.numel():
-        near, width = share * len(few), 3 * math.sqrt(len(few)) / 2 + 1
-        low = few[int(near - width)] if near - width >= 0 else low
-        high = few[int(near + width)] if near + width < len(few) else high
-    below, between = 0, []
+    step = math.isqrt(values.numel()) // 16 | 1  # odd, so that columns take turns
+    total, sample = 0, []
     for part in row_blocks(values):
-        block = values[part]
-        lower = block < low
-        kept = (block <= high).logical_and_(among[part])
-        below += int(lower.logical_and_(kept).count_nonzero())
-        between.append(block[kept.logical_xor_(lower)])
-    found = torch.cat(between)
-    if not below <= place < below + len(found):
-        below, found = 0, values[among]
-    return found.kthvalue(place - below + 1).values
+        kept = among(part)
+        total += int(kept.count_nonzero())
+        sample.append(values[part].reshape(-1)[::step][kept.reshape(-1)[::step]])
+    few = torch.cat([*sample, values.new_empty(0)]).sort().values
+    places = [total // 4, 3 * total // 4]
+    if not total:
+        return values.new_zeros(2)
+    if step == 1:
+        return few[places]
+    found = []
+    limits = [_about(few, place / total) for place in places]
+    for place, (below, between) in zip(places, _between(values, among, limits), strict=True):
+        if not below <= place < below + len(between):
+            below, between = 0, torch.cat([values[part][among(part)] for part in row_blocks(values)])
+        found.append(between.kthvalue(place - below + 1).values)
+    return torch.stack(found)
+
+
+def _about(few: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """Two of a sorted sample between which a place is likely to be, or -inf, inf."""
+    near, width = share * len(few), 3 * math.sqrt(len(few)) / 2 + 1
+    low = few[int(near - width)] if near - width >= 0 else few.new_tensor(-torch.inf)
+    return low, few[int(near + width)] if near + width < len(few) else few.new_tensor(torch.inf)
+
+
+def _between(values: Tensor, among: Among, limits: list[tuple[Tensor, Tensor]]) -> list[tuple[int, Tensor]]:
+    """For each two limits how many values are below, and those that are between."""
+    below, between = [0] * len(limits), [[values.new_empty(0)] for _ in limits]
+    for part in row_blocks(values):
+        block, kept = values[part], among(part)
+        for nth, (low, high) in enumerate(limits):
+            lower = (block < low).logical_and_(kept)
+            below[nth] += int(lower.count_nonzero())
+            inside = (block <= high).logical_and_(kept).logical_xor_(lower).reshape(-1).nonzero()[:, 0]
+            between[nth].append(block.reshape(-1).index_select(0, inside))
+    return [(number, torch.cat(found)) for number, found in zip(below, between, strict=True)]
 
 
 @register("miner", "whiskers", "permutation-invariant", paper="arXiv:2203.11593", verified="values of the paper's code")
@@ -109,21 +124,23 @@ def whiskers(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, 
     """
     length = check_reach(reach)
     check_relation(scores, relation, weight)
-    given = measured(scores)
-    if torch.compiler.is_compiling() or math.isinf(length) or not scores.numel():
-        related, unrelated = split_pairs(scores, relation, weight)
-        return kept_weight(scores, weight, related | within_whiskers(given, unrelated, length))
-    cuts = [
-        (part, (scores[part], relation[part], None if weight is None else weight[part])) for part in row_blocks(scores)
-    ]
-    unrelated = torch.empty(scores.shape, dtype=torch.bool, device=scores.device)
-    for part, cut in cuts:
-        unrelated[part] = split_pairs(*cut).unrelated
-    low, high = whisker_ends(given, unrelated, length)
-    made = None
-    for part, cut in cuts:
-        usual = (given[part] >= low).logical_and_(given[part] <= high)
-        one = kept_weight(cut[0], cut[2], usual.logical_and_(unrelated[part]).logical_or_(split_pairs(*cut).related))
-        made = one.new_empty(scores.shape) if made is None else made
-        made[part] = one
-    return cast(Tensor, made)
+    return _weights(scores, relation, weight, length)
+
+
+@one_node(
+    "whiskers", lambda scores, relation, weight, _: scores.new_empty(scores.shape, dtype=kept_dtype(scores, weight))
+)
+def _weights(scores: Tensor, relation: Tensor, weight: Tensor | None, reach: float) -> Tensor:
+    """The weight of the pairs that were kept, by blocks of rows."""
+    made, given = torch.empty(scores.shape, dtype=kept_dtype(scores, weight), device=scores.device), measured(scores)
+
+    def sides(part: slice) -> Pairs:
+        return split_pairs(scores[part], relation[part], None if weight is None else weight[part])
+
+    ends = None if math.isinf(reach) else _ends(_quartiles_of(given, lambda part: sides(part).unrelated), reach)
+    for part in row_blocks(scores):
+        related, kept = sides(part)
+        if ends is not None:
+            kept = kept.logical_and_((given[part] >= ends[0]).logical_and_(given[part] <= ends[1]))
+        made[part] = kept_weight(scores[part], None if weight is None else weight[part], kept.logical_or_(related))
+    return made

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from vicinal.core import check_scores
@@ -45,8 +46,12 @@ def split_pairs(scores: Tensor, relation: Tensor, weight: Tensor | None = None) 
     tensor([[False,  True, False]])
     """
     check_relation(scores, relation, weight)
-    related = relation > 0
+    related = _above_0(relation)
     if weight is None:
         return Pairs(related, ~related)
-    counted = weight > 0
+    counted = _above_0(weight)
     return Pairs(related & counted, ~related & counted)
+
+
+def _above_0(matrix: Tensor) -> Tensor:
+    return matrix if matrix.dtype == torch.bool else matrix > 0

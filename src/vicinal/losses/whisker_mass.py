@@ -1,0 +1,224 @@
+"""The log-mass of the unrelated pairs of a batch within the whiskers, with scores that are made a block at a time."""
+
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from vicinal.losses.nodes import node_of_slope
+from vicinal.losses.rowwise import Score, inner_products, parts
+from vicinal.losses.scaling import plain
+from vicinal.losses.streamed import coded, equal_codes
+
+_SIDE, _APART = 32, 128
+"""Scores of so many rows with as many others tell about where the quartiles are, once for so many rows of the batch."""
+
+_WIDTH = 2.0
+"""Over the root of their number: the share of all scores to either side among which a quartile is looked for."""
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Scores of the unrelated pairs of rows, each pair once.
+
+    Attributes:
+        score: of rows with rows.
+        rows: ``[b, d]``, without history.
+        codes: ``[b]``, equal for related rows, or ``[b, C]``, numbers of at least 0 with a class in common.
+        size: rows of a block.
+    """
+
+    score: Score
+    rows: Tensor
+    codes: Tensor
+    size: int
+
+    def related(self, one: Any, other: Any) -> Tensor:
+        """1 or 0, of the rows at two slices or indices."""
+        if self.codes.ndim == 1:
+            return equal_codes(self.codes[one], self.codes[other], self.rows.dtype)
+        return (self.codes[one] @ self.codes[other].T > 0).to(self.rows.dtype)
+
+    def blocks(self, *, leaves: bool = False) -> Iterator[tuple[slice, Tensor, Tensor, list[Tensor]]]:
+        """A slice of rows; their scores with all rows from it on; these, least where none counts; and their leaves."""
+        for part in parts(len(self.rows), self.size):
+            behind = slice(part.start, None)
+            sides = [self.rows[part].detach(), self.rows[behind].detach()]
+            with torch.set_grad_enabled(leaves and self.score is not inner_products):
+                scores = self.score(*(side.requires_grad_(torch.is_grad_enabled()) for side in sides))
+            counted = torch.add(scores.detach(), self.related(part, behind), alpha=_least(scores))
+            own = counted[:, : len(counted)]
+            own.masked_fill_(torch.ones_like(own, dtype=torch.bool).tril_(), _least(scores))
+            yield part, scores, counted, sides
+
+    def sample(self) -> Tensor:
+        """Some of the scores that count, sorted."""
+        b, found = len(self.rows), []
+        place = torch.arange(_SIDE, device=self.rows.device) * max(1, b // _SIDE)
+        for turn in range(1 + b // _APART):
+            one, other = (place + 3 * turn) % b, (place + 5 * turn + b // 2) % b
+            scores = self.score(self.rows[one], self.rows[other])
+            found.append(scores[self.related(one, other) == 0])
+        return torch.cat(found).sort().values
+
+    def mass(self, scale: float, reach: float, *, sloped: bool) -> tuple[Tensor, Tensor]:
+        """Log of the sum of e^(scale * score) within the whiskers, and its slope by the rows."""
+        finite = bool(self.rows.isfinite().all())
+        ends = self.whiskers(reach) if finite and not math.isinf(reach) else None
+        if not finite or (ends is not None and not bool(ends[0] <= ends[1])):  # nothing is known of such scores
+            return self.rows.new_tensor(torch.nan), torch.full_like(self.rows, torch.nan)
+        slope = torch.zeros_like(self.rows)
+        top, total = -math.inf, self.rows.new_zeros(())
+        for part, scores, share, sides in self.blocks(leaves=sloped):
+            most = _keep_between(share, ends)
+            if most > top:  # all that was summed before becomes smaller
+                shrunk = math.exp(scale * (top - most))
+                top, total, slope = most, total * shrunk, slope.mul_(shrunk)
+            if math.isfinite(most):
+                total = total + share.sub_(top).mul_(scale).exp_().sum()
+                if sloped:
+                    _add_slopes(slope, scores, share, sides, part)
+        slope.mul_(scale / torch.where(total > 0, total, 1.0))
+        return total.log() + (scale * top if math.isfinite(top) else 0.0), slope
+
+    def whiskers(self, reach: float) -> tuple[Tensor, Tensor]:
+        """The lowest and the highest score within ``reach`` boxes of the quartiles."""
+        first, third = self.quartiles()
+        spread = reach * (third - first)
+        return first - spread, third + spread
+
+    def quartiles(self) -> list[Tensor]:
+        """The sorted scores at the places ``int(n / 4)`` and ``int(3 n / 4)``; 0 if there are none, NaN if infinite."""
+        few = self.sample()
+        if not self.number:
+            return [few.new_zeros(())] * 2
+        ends = [_about(few, share) for share in (0.25, 0.75)]
+        for _ in range(1 + 2 * len(ends)):
+            found = list(zip((self.number // 4, 3 * self.number // 4), *self._counted(ends), strict=True))
+            if all(less <= place < less + len(values) for place, less, values in found):
+                return [values.kthvalue(place - less + 1).values for place, less, values in found]
+            for nth, (place, less, values) in enumerate(found):  # the sample was a bad one
+                if place < less:
+                    ends[nth] = _least(few) / 2, ends[nth][0]
+                elif place >= less + len(values):
+                    ends[nth] = ends[nth][1], -_least(few) / 2
+        return [few.new_tensor(torch.nan)] * 2
+
+    def _counted(self, ends: list[tuple[float, float]]) -> tuple[list[int], list[Tensor]]:
+        """How many scores are below each of two pairs of ends, and those between them.
+
+        On a CPU the arithmetic takes a fraction of the time of comparisons. What is near either middle is found at
+        once, with a little more on account of rounding.
+        """
+        middles, reach = [(low + high) / 2 for low, high in ends], max(high - low for low, high in ends) / 2
+        center, apart = sum(middles) / 2, (middles[1] - middles[0]) / 2
+        reach += 8 * torch.finfo(self.rows.dtype).eps * (reach + abs(apart) + abs(center))
+        out, near = -self.number, []
+        below = [0] * len(ends)
+        for _, _, counted, _ in self.blocks():
+            out += counted.numel()
+            for nth, (low, _) in enumerate(ends):
+                below[nth] -= int(counted.sub(low).sign_().clamp_(max=0).sum())
+            inside = counted.sub(center).abs_().sub_(apart).abs_() <= reach
+            near.append(counted.reshape(-1)[inside.reshape(-1)])
+        found = torch.cat(near)
+        return [each - out for each in below], [found[(found >= low) & (found <= high)] for low, high in ends]
+
+    @functools.cached_property
+    def number(self) -> int:
+        """How many pairs count."""
+        b = len(self.rows)
+        if self.codes.ndim == 1:
+            classes = torch.unique(self.codes, return_counts=True)[1]
+            return (b * b - int(classes.square().sum())) // 2
+        return sum(int((counted > _least(counted)).count_nonzero()) for _, _, counted, _ in self.blocks())
+
+
+def _least(like: Tensor) -> float:
+    """Added to the score of a pair that does not count."""
+    return -torch.finfo(like.dtype).max
+
+
+def _about(few: Tensor, share: float) -> tuple[float, float]:
+    """Two values, by a sorted sample, between which that share of all will end."""
+    near, width = share * len(few), _WIDTH * math.sqrt(len(few)) + 1
+    low = float(few[int(near - width)]) if near - width >= 0 else _least(few) / 2
+    return low, float(few[int(near + width)]) if near + width < len(few) else -_least(few) / 2
+
+
+class _LogMass(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, batch: "_Batch", scale: float, reach: float) -> Tensor:
+        value, slope = batch.mass(scale, reach, sloped=ctx.needs_input_grad[0])
+        ctx.save_for_backward(slope)
+        return value
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None, None]:
+        (slope,) = ctx.saved_tensors
+        return slope * slopes[0], None, None, None
+
+
+def _keep_between(scores: Tensor, ends: tuple[Tensor, Tensor] | None) -> float:
+    """In place: -inf beyond the ends; the largest left. A threshold takes a tenth of the time of a comparison."""
+    low, high = ends or (scores.new_tensor(_least(scores) / 2), scores.new_tensor(torch.inf))
+    below = float(torch.nextafter(low, low - torch.inf))
+    if float(scores.amax()) > high:
+        above = float(torch.nextafter(-high, -high - torch.inf))
+        torch.threshold_(scores.neg_(), above, torch.inf).neg_()
+    return float(torch.threshold_(scores, below, -torch.inf).amax())
+
+
+def _add_slopes(slopes: Tensor, scores: Tensor, share: Tensor, sides: list[Tensor], part: slice) -> None:
+    """Add what a block of rows and those behind have to rise by."""
+    if scores.requires_grad:
+        made = torch.autograd.grad(scores, sides, share)
+        slopes[part] += made[0]
+        slopes[part.start :] += made[1]
+        return
+    slopes[part].addmm_(share, sides[1])
+    slopes[part.start :].addmm_(share.T, sides[0])
+
+
+def whisker_mass(
+    similarity: nn.Module, rows: Tensor, labels: Tensor, *, size: int, scale: float, reach: float
+) -> Tensor:
+    r"""$\log \sum e^{\gamma s}$ over the unrelated pairs of rows whose scores s lie within the whiskers; -inf of none.
+
+    Args:
+        similarity: without parameters that are learned; in a compiled graph one by inner products.
+        rows: ``[b, d]``.
+        labels: classes ``[b]``, or numbers of at least 0 of several classes ``[b, C]``: related with one in common.
+        size: rows of a block.
+        scale: $\gamma > 0$.
+        reach: length of the whiskers in boxes; see :func:`vicinal.miners.whiskers`.
+
+    Returns:
+        A number that can be differentiated once.
+
+    >>> from vicinal.similarity import Cosine
+    >>> whisker_mass(Cosine(), torch.eye(3), torch.tensor([0, 1, 2]), size=1, scale=5.0, reach=1.5)
+    tensor(1.0986)
+    """
+    with torch.autocast(rows.device.type, enabled=False):
+        score, given, _ = plain(similarity, rows, rows)
+        if torch.compiler.is_compiling():
+            return _NODE(given, labels, size, scale, reach)[0]  # of inner products alone
+        batch = _Batch(score, given.detach(), _codes(labels, given), size)
+        return cast(Tensor, _LogMass.apply(given, batch, scale, reach))  # type: ignore[no-untyped-call]
+
+
+def _codes(labels: Tensor, like: Tensor) -> Tensor:
+    return coded(labels, labels)[0] if labels.ndim == 1 else labels.to(like.dtype)
+
+
+def _mass(rows: Tensor, labels: Tensor, size: int, scale: float, reach: float) -> tuple[Tensor, Tensor]:
+    return _Batch(inner_products, rows, _codes(labels, rows), size).mass(scale, reach, sloped=True)
+
+
+_NODE = node_of_slope("whisker_mass", _mass)

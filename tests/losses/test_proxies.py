@@ -1,0 +1,236 @@
+"""Losses against proxies, and those that classes give without all scores, are the same by all their ways."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from references.memory import LargestTensor
+from vicinal import losses
+from vicinal.core import entries
+from vicinal.losses import EmbeddingLoss, ProxyLoss, proxies, rowwise, whisker_mass
+from vicinal.losses.scaling import plain
+from vicinal.losses.whisker_mass import whisker_mass as mass
+from vicinal.similarity import Cosine, NegativeSquaredL2, resolve_similarity
+
+WITH_PROXIES = [entry for entry in entries("pair_loss") if {"proxies", "proxy-rows"} & entry.facts]
+named = pytest.mark.parametrize("entry", WITH_PROXIES, ids=lambda entry: entry.name)
+
+
+def batch(seed=0, b=24, d=6, classes=5):
+    g = torch.Generator().manual_seed(seed)
+    return torch.randn(b, d, generator=g, dtype=torch.float64), torch.randint(0, classes, (b,), generator=g)
+
+
+def criterion(entry, classes=5, d=6, **settings):
+    torch.manual_seed(3)
+    per_class = 2 if "proxy-groups" in entry.facts else 1
+    return ProxyLoss(entry.name, classes, d, per_class=per_class, **settings).double()
+
+
+def slopes(loss, x, labels):
+    """Value and gradients of the embeddings and of the proxies."""
+    leaf = x.clone().requires_grad_()
+    value = loss(leaf, labels)
+    value.square().sum().backward()
+    return value.detach(), leaf.grad, loss.proxies.grad
+
+
+@named
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none", "mean_nonzero"])
+def test_classes_are_what_shares_of_one_class_are(entry, reduction):
+    x, labels = batch()
+    shares = torch.nn.functional.one_hot(labels, 5)
+    made = [slopes(criterion(entry, reduction=reduction), x, given) for given in (labels, shares)]
+    torch.testing.assert_close(made[1], made[0], rtol=1e-9, atol=1e-12)
+
+
+@named
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none", "mean_nonzero"])
+@pytest.mark.parametrize("several", [False, True])
+def test_blocks_are_the_whole(entry, reduction, several, monkeypatch):
+    x, labels = batch()
+    if several:
+        labels = (torch.rand(24, 5, generator=torch.Generator().manual_seed(1)) < 0.3).long()
+    whole = slopes(criterion(entry, reduction=reduction), x, labels)
+    for module in (proxies, rowwise):
+        monkeypatch.setattr(module, "block_rows", lambda rows, *_, **__: min(rows, 7))
+    torch.testing.assert_close(slopes(criterion(entry, reduction=reduction), x, labels), whole, rtol=1e-9, atol=1e-12)
+
+
+@named
+def test_no_matrix_of_all_scores_is_made(entry):
+    b, classes = 2100, 300
+    x, labels = batch(b=b, d=4, classes=classes)
+    with LargestTensor() as largest:
+        slopes(criterion(entry, classes, 4), x, labels)
+    assert largest.largest <= rowwise.BLOCK < b * classes
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own, while it traces
+@named
+@pytest.mark.parametrize("size", [7, 24])
+def test_proxies_compile_to_one_graph(entry, size, monkeypatch):
+    torch._dynamo.reset()
+    monkeypatch.setattr(proxies, "block_rows", lambda rows, *_, **__: min(rows, size))
+    x, labels = batch()
+    loss = criterion(entry)
+    made = slopes(torch.compile(criterion(entry), backend="eager", fullgraph=True), x, labels)
+    torch.testing.assert_close(made, slopes(loss, x, labels), rtol=1e-9, atol=1e-12)
+
+
+# --- the pairs of a batch in the denominator of unpg --------------------------------------------------------------
+
+
+def dense_mass(similarity, rows, labels, scale, reach):
+    """The same by a matrix of all scores and a sorted list."""
+    related = labels[:, None] == labels if labels.ndim == 1 else labels @ labels.T > 0
+    values = losses.batch_negatives(similarity(rows, rows), related)
+    values = values[values > -math.inf]
+    ordered = values.sort().values
+    if not len(values):
+        return values.sum() - math.inf
+    first, third = (ordered[part * len(values) // 4].detach() for part in (1, 3))
+    spread = reach * (third - first)
+    kept = (values >= first - spread) & (values <= third + spread)
+    return (scale * values[kept if math.isfinite(reach) else slice(None)]).logsumexp(0)
+
+
+def assert_same_mass(similarity, x, labels, size, scale, reach):
+    leaves = [x.clone().requires_grad_() for _ in range(2)]
+    got = mass(similarity, leaves[0], labels, size=size, scale=scale, reach=reach)
+    want = dense_mass(similarity, leaves[1], labels, scale, reach)
+    torch.testing.assert_close(got, want)
+    if want > -math.inf:
+        want.backward()
+        got.backward()
+        torch.testing.assert_close(leaves[0].grad, leaves[1].grad)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "squared_l2"])
+@pytest.mark.parametrize("reach", [0.0, 0.5, 1.5, math.inf])
+def test_mass_within_whiskers(similarity, reach):
+    made = resolve_similarity(similarity)
+    for b, size, scale in itertools.product((2, 5, 40, 150), (1, 7, 200), (0.1, 64.0)):
+        x, labels = batch(b, b, classes=3)
+        shares = (torch.rand(b, 5, generator=torch.Generator().manual_seed(b)) < 0.2).double()
+        for given in (labels, shares, torch.zeros_like(labels)):
+            assert_same_mass(made, x, given, size, scale, reach)
+
+
+@pytest.mark.parametrize("few", [[], [-9.0, -8.0], [8.0, 9.0], [-9.0, 0.0, 0.01, 9.0], [0.5] * 400])
+def test_quartiles_are_found_with_a_bad_sample(few, monkeypatch):
+    x, labels = batch(b=50)
+    monkeypatch.setattr(whisker_mass._Batch, "sample", lambda _: torch.tensor(few, dtype=torch.float64))
+    assert_same_mass(Cosine(), x, labels, 9, 5.0, 0.5)
+
+
+def test_mass_of_equal_scores_and_of_scores_that_rise_from_block_to_block():
+    x, labels = batch(b=40)
+    assert_same_mass(Cosine(), torch.ones_like(x), labels, 9, 5.0, 1.5)
+    growing = x.abs() * torch.logspace(-2, 2, 40, dtype=torch.float64)[:, None]
+    assert_same_mass(resolve_similarity("dot"), growing, labels, 3, 2.0, math.inf)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_mass_is_finite(dtype):
+    x, labels = batch(b=40)
+    for similarity, size in itertools.product((Cosine(), NegativeSquaredL2()), (1e-4, 1e4)):
+        leaf = (x * size).to(dtype).requires_grad_()
+        value = mass(similarity, leaf, labels, size=7, scale=64.0, reach=1.5)
+        value.backward()
+        assert value.dtype == torch.float32
+        assert value.isfinite()
+        assert leaf.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, 1e300])
+def test_mass_of_scores_that_are_not_finite_is_no_number(wrong):
+    x, labels = batch(b=40)
+    x[3:30] = wrong
+    leaf = x.requires_grad_()
+    value = mass(resolve_similarity("dot"), leaf, labels, size=7, scale=2.0, reach=1.5)
+    value.backward()
+    assert not value.isfinite()
+    assert not leaf.grad.isfinite().all()
+
+
+@named
+def test_blocks_in_half_precision(entry, monkeypatch):
+    x, labels = batch()
+    whole = criterion(entry).float()(x.float(), labels)
+    monkeypatch.setattr(proxies, "block_rows", lambda rows, *_, **__: min(rows, 7))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        value = criterion(entry).float()(x.float(), labels)
+    assert value.dtype == torch.float32
+    torch.testing.assert_close(value, whole)
+
+
+# --- losses that a batch with classes gives without all its scores ------------------------------------------------
+
+
+OF_CLASSES = [entry for entry in entries("pair_loss") if getattr(entry.make, "of_classes", None)]
+SETTINGS = {
+    "n_pairs": [{}, {"temperature": 0.1}],
+    "log_det": [{"form": form, "offset": offset} for form in ("correlation", "information") for offset in (0.0, 1.0)],
+}
+
+
+@pytest.mark.parametrize("entry", OF_CLASSES, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "scaled_dot", "squared_l2"])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none", "mean_nonzero"])
+def test_a_loss_of_classes_is_that_of_all_scores(entry, similarity, reduction):
+    made = resolve_similarity(similarity)
+    sizes = [(1, 3, 1), (2, 3, 1), (12, 3, 1), (12, 20, 4), (30, 4, 3), (30, 4, 40), (40, 3, 2)]
+    sizes += [] if similarity == "squared_l2" else [(0, 3, 1)]  # of no rows that similarity has no gradient
+    for (b, d, classes), settings in itertools.product(sizes, SETTINGS[entry.name]):
+        x, labels = batch(b, b, d, classes)
+        leaves = [x.clone().requires_grad_() for _ in range(2)]
+        got = EmbeddingLoss(entry.name, similarity=similarity, reduction=reduction, **settings)(leaves[0], labels)
+        relation, weight = (labels[:, None] == labels).double(), 1 - torch.eye(b, dtype=torch.float64)
+        want = entry.make(made(leaves[1], leaves[1]), relation, weight, reduction=reduction, **settings)
+        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-10)
+        got.square().sum().backward()
+        want.square().sum().backward()
+        torch.testing.assert_close(leaves[0].grad, leaves[1].grad, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("entry", OF_CLASSES, ids=lambda entry: entry.name)
+def test_a_loss_of_classes_makes_no_matrix_of_scores(entry):
+    x, labels = batch(b=1200, d=8, classes=300)
+    with LargestTensor() as largest:
+        EmbeddingLoss(entry.name)(x.requires_grad_(), labels).backward()
+    assert largest.largest <= 300 * 300 < 1200**2
+
+
+@pytest.mark.parametrize("entry", OF_CLASSES, ids=lambda entry: entry.name)
+def test_ids_groups_and_shares_of_classes_go_by_all_scores(entry):
+    x, labels = batch(b=12)
+    loss, rows = EmbeddingLoss(entry.name), torch.arange(12)
+    usual = loss(x, labels)
+    torch.testing.assert_close(loss(x, labels, ids=rows), usual)
+    torch.testing.assert_close(loss(x, labels, groups=rows), usual)
+    torch.testing.assert_close(loss(x, torch.nn.functional.one_hot(labels, 5)), usual)
+    two = labels[:, None] == labels
+    scores, others = Cosine()(x, x), 1 - torch.eye(12, dtype=torch.float64)
+    want = entry.make(scores, two.double(), others * (rows[:, None] // 2 != rows // 2))
+    torch.testing.assert_close(loss(x, labels, groups=rows // 2), want)
+
+
+# --- directions ---------------------------------------------------------------------------------------------------
+
+
+def test_directions_have_first_and_second_gradients_and_zero_rows_none():
+    x = batch(b=4, d=3)[0].requires_grad_()
+    assert torch.autograd.gradcheck(lambda rows: plain(Cosine(), rows, rows)[1], (x,))
+    assert torch.autograd.gradgradcheck(lambda rows: plain(Cosine(), rows, rows)[1], (x,))
+    sizes = torch.tensor([[0.0], [1e-200], [1.0], [1e200]], dtype=torch.float64)
+    leaf = (x.detach() * sizes).requires_grad_()
+    unit = plain(Cosine(), leaf, leaf)[1]
+    unit[:, 0].sum().backward()
+    torch.testing.assert_close(unit.norm(dim=1), (sizes[:, 0] > 0).double())
+    want = torch.autograd.grad(plain(Cosine(), x, x)[1][:, 0].sum(), x)[0]
+    torch.testing.assert_close(leaf.grad[1:] * sizes[1:], want[1:])
+    assert (leaf.grad[0] == 0).all()

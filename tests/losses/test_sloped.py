@@ -1,0 +1,115 @@
+"""Losses that take their slope on the way: alone, in blocks, and as a node of a compiled graph."""
+
+import pytest
+import torch
+
+from vicinal import losses
+from vicinal.losses import EmbeddingLoss, sloped, triplets
+from vicinal.losses.parts import Part
+
+NAMES = ("triplet", "adore", "rank_n_contrast", "soft_topk")
+traced = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
+
+
+def batch(name, rows=7, columns=9):
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.randn(rows, columns, dtype=torch.float64, generator=generator)
+    relation = torch.rand(rows, columns, dtype=torch.float64, generator=generator).mul(4).floor() / 4
+    weight = (torch.rand(rows, columns, dtype=torch.float64, generator=generator) < 0.8).double()
+    return scores, -relation if name == "rank_n_contrast" else relation * (relation > 0.3), weight
+
+
+def value_and_slope(loss, scores, *given):
+    leaf = scores.clone().requires_grad_()
+    value = loss(leaf, *given)
+    return value.detach(), *torch.autograd.grad(value.sum(), leaf)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("reduction", ["none", "mean_nonzero"])
+def test_blocks_of_rows_change_nothing(name, reduction, monkeypatch):
+    scores, relation, weight = batch(name, rows=70)
+    loss = lambda *given: getattr(losses, name)(*given, reduction=reduction)  # noqa: E731
+    whole = value_and_slope(loss, scores, relation, weight)
+    monkeypatch.setattr(sloped, "_HELD", 1)
+    torch.testing.assert_close(value_and_slope(loss, scores, relation, weight), whole)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_weight_is_a_weight_of_one(name):
+    scores, relation, weight = batch(name)
+    loss = getattr(losses, name)
+    found = value_and_slope(loss, scores, relation)
+    torch.testing.assert_close(found, value_and_slope(loss, scores, relation, torch.ones_like(weight)))
+
+
+@pytest.mark.parametrize("name", ["adore", "rank_n_contrast", "soft_topk"])
+@pytest.mark.parametrize("factor", [1.0, 900.0])
+def test_gradient_of_scores_far_apart(name, factor):
+    scores, relation, weight = batch(name)
+    settings = {"alpha": 2.0 / factor} if name == "soft_topk" else {}
+    loss = getattr(losses, name)
+    assert torch.autograd.gradcheck(
+        lambda s: loss(factor * s, relation, weight, **settings), (scores.requires_grad_(),)
+    )
+
+
+@pytest.mark.parametrize("name", ["adore", "rank_n_contrast"])
+def test_logits_near_and_far_agree(name):
+    scores, relation, weight = batch(name)
+    far = torch.cat([scores, torch.linspace(-2000, 2000, 9, dtype=torch.float64)[None]])  # one row far for all
+    relation, weight = (torch.cat([each, each[:1]]) for each in (relation, weight))
+    loss = lambda *given: getattr(losses, name)(*given, reduction="none")  # noqa: E731
+    alone = value_and_slope(loss, scores, relation[:-1], weight[:-1])
+    beside = value_and_slope(loss, far, relation, weight)
+    torch.testing.assert_close([each[:-1] for each in beside], list(alone), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_relation_that_needs_a_gradient_is_refused(name):
+    scores, relation, weight = batch(name)
+    with pytest.raises(ValueError, match="relation, weight: expected none that needs a gradient"):
+        getattr(losses, name)(scores, relation.requires_grad_(), weight)
+    with torch.no_grad():
+        getattr(losses, name)(scores, relation, weight)
+
+
+@traced
+@pytest.mark.parametrize("few", [0, 12])
+@pytest.mark.parametrize("kind", ["all", "hard", "semi-hard"])
+def test_triplets_compiled(kind, few, monkeypatch):
+    torch._dynamo.reset()
+    monkeypatch.setattr(triplets, "_FEW", few)
+    given = batch("triplet")
+    loss = lambda *given: losses.triplet(*given, triplets=kind)  # noqa: E731
+    made = torch.compile(loss, backend="eager", fullgraph=True)
+    torch.testing.assert_close(value_and_slope(made, *given), value_and_slope(loss, *given))
+
+
+@traced
+@pytest.mark.parametrize("names", [("supcon", "triplet"), ("multi_similarity", "contrastive"), ("adore", "soft_topk")])
+def test_compiled_criteria_are_told_apart(names):
+    """All pair losses are made by one function; a compiled graph of one once served another of the same facts."""
+    torch._dynamo.reset()
+    generator = torch.Generator().manual_seed(0)
+    x, labels = torch.randn(12, 5, generator=generator), torch.arange(12) // 3
+    for name in names:
+        loss = EmbeddingLoss(name)
+        made = torch.compile(loss, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(value_and_slope(made, x, labels), value_and_slope(loss, x, labels))
+
+
+@traced
+def test_a_node_may_be_defined_again():
+    for factor in (2.0, 3.0):
+
+        @sloped.sloped("test_again")
+        def again(scores: torch.Tensor, wanted: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+            ones = scores.new_ones(len(scores))
+            return factor * scores.sum(-1), ones, ones.clone(), torch.full_like(scores[:, : 3 * wanted], factor)  # noqa: B023
+
+        torch._dynamo.reset()
+        for made in (again, torch.compile(again, backend="eager", fullgraph=True)):
+            assert isinstance(made(torch.ones(2, 3)), Part)
+            value, slope = value_and_slope(lambda s, made=made: made(s).total, torch.ones(2, 3))
+            assert (value.tolist(), slope.tolist()) == ([3 * factor] * 2, [[factor] * 3] * 2)
