@@ -17,7 +17,7 @@ from trainer import Fitted, Stream, fit
 from vicinal.data import make_splits
 
 ROWS, SPLITS, MEMBERS = 2000, 10, 2
-NEIGHBORS = Recipe(final_tanh=False, dropouts=(0.4,), batch=128, together=True)
+NEIGHBORS = Recipe(simplex="entmax15", final_tanh=False, dropouts=(0.2,), batch=128, together=True)
 DENSE = NEIGHBORS.but(dense=1.0, nona=0.0, stop="dense", bias_at_mean=True)
 FIELDS = ("experiment", "set", "split", "method", "covered", "width", "score", "q1", "q2", "q3", "q4", "error", "rows")
 

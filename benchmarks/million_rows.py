@@ -120,7 +120,7 @@ def fit(clock: Clock, rows: int, dim: int) -> Any:
 
 
 def compare_indexes(rows: int, dim: int, only: Sequence[str] = ()) -> pd.DataFrame:
-    """Indexes over embeddings of a fitted model: time, recall@32 against exact search, bounds of three heads."""
+    """Indexes over embeddings of a fitted model: time, recall@32 against exact search, bounds of four heads."""
     import torch
 
     from vicinal.estimators import NeighborRegressor
@@ -140,7 +140,12 @@ def compare_indexes(rows: int, dim: int, only: Sequence[str] = ()) -> pd.DataFra
         raise SystemExit("expected one head")
     queries = torch.from_numpy(model.embed(rows_of(QUERIES, 9)[0]))
     exact = open_index("exact", dim=dim, bank=store).search(queries.float(), 32)
-    heads = {"s2, softmax": head, "top-32": NONA("l2", TopK(32)), "entmax15": NONA("l2", None, "entmax15")}
+    heads = {
+        "s2, softmax": NONA("l2", head.mask, "softmax"),
+        "s2, entmax15": NONA("l2", head.mask, "entmax15"),
+        "top-32": NONA("l2", TopK(32)),
+        "no mask, entmax15": NONA("l2", None, "entmax15"),
+    }
     wanted = {name: one(queries, store.vectors, store.labels).detach() for name, one in heads.items()}
     cells, lines = Cells.of(store, head.similarity), []
     with tempfile.TemporaryDirectory() as aside:
@@ -181,7 +186,7 @@ def compare_indexes(rows: int, dim: int, only: Sequence[str] = ()) -> pd.DataFra
                     }
                 )
             index.close()
-            print(pd.DataFrame(lines[-6:]).to_string(index=False), file=sys.stderr)
+            print(pd.DataFrame(lines[-2 * len(heads) :]).to_string(index=False), file=sys.stderr)
     return pd.DataFrame(lines)
 
 

@@ -18,7 +18,7 @@ from trainer import Stream
 
 from vicinal.heads import conformal_margin
 
-METHODS = {"tuned": ("dense", "dense x8", "nona x8", "ridge"), "default": ("neighbors x8", "default")}
+METHODS = {"tuned": ("dense", "dense x8", "nona x8", "ridge"), "default": ("neighbors x8", "blend")}
 
 
 def measured(stored, method: str, truth: tuple[np.ndarray, np.ndarray], coverage: float) -> tuple[float, float]:

@@ -28,8 +28,26 @@ ALONE = GOOD.but(dense=0.0, stop="nona")
 FREE = ALONE.but(final_tanh=False)
 BEST = FREE.but(dropouts=(0.4,))
 AIDED = GOOD.but(dense=0.2, stop="nona")
+PLAIN = FREE.but(together=True)
+ENTMAX = PLAIN.but(simplex="entmax15")
 VARIANTS = {
     "dense": GOOD.but(nona=0.0, stop="dense"),
+    "default": PLAIN,
+    "default, squared L2": PLAIN.but(similarity="squared_l2"),
+    "default, sparsemax": PLAIN.but(simplex="sparsemax"),
+    "default, entmax": ENTMAX,
+    "default, entmax, no mask": ENTMAX.but(mask=None),
+    "default, entmax, batch 512": ENTMAX.but(batch=512),
+    "default, entmax, batch 256": ENTMAX.but(batch=256),
+    "default, entmax, patience 20": ENTMAX.but(patience=20),
+    "default, entmax, CRPS": ENTMAX.but(nona=0.0, crps=1.0),
+    "default, entmax, dropout 0.4": ENTMAX.but(dropouts=(0.4,)),
+    "default, entmax, decay 0.1": ENTMAX.but(decays=(0.1,)),
+    "default, entmax, rate 3e-3": ENTMAX.but(rates=(3e-3,)),
+    "default, entmax, wide": ENTMAX.but(sizes=(400, 50)),
+    "default, entmax, squared L2": ENTMAX.but(similarity="squared_l2"),
+    "default, entmax, scaled dot": ENTMAX.but(similarity="scaled_dot"),
+    "default, entmax + 0.2 dense": ENTMAX.but(dense=0.2, bias_at_mean=True),
     "nona": ALONE,
     "nona, no final tanh": ALONE.but(final_tanh=False),
     "nona, no final tanh, dropout 0.4": FREE.but(dropouts=(0.4,)),

@@ -1,9 +1,10 @@
 """The tuned recipe: every head gets the same random search on validation, in each split by itself.
 
-Twelve draws for each head, the same for both: three of (widths, batch, final tanh), four each of (learning rate,
-dropout, weight decay). The draw with the lowest validation error is trained again as eight members; "dense" and "nona"
-are the first of these, "x8" their mean, "+knn" k-NN on the embeddings of the first. A dense bias starts at the mean
-label. Beside them: ridge, gradient boosting and k-NN on the frozen vectors, each with settings chosen on validation.
+Twelve draws for each head, the same for both: three of (widths, batch, final tanh, and for neighbors the simplex map),
+four each of (learning rate, dropout, weight decay). The draw with the lowest validation error is trained again as eight
+members; "dense" and "nona" are the first of these, "x8" their mean, "+knn" k-NN on the embeddings of the first. A dense
+bias starts at the mean label. Beside them: ridge, gradient boosting and k-NN on the frozen vectors, each with settings
+chosen on validation.
 
     python benchmarks/nona/tuned.py --cache runs/nona --out benchmarks/results/nona-tuned.csv --store runs/nona-tuned
 """
@@ -39,9 +40,9 @@ def drawn(recipe: Recipe, seed: int) -> list[Recipe]:
         rates = tuple(float(rate) for rate in 10 ** generator.uniform(-3.5, -2, DRAWS))
         dropouts = tuple(float(share) for share in generator.uniform(0, 0.6, DRAWS))
         decays = tuple(float(decay) for decay in generator.choice([0.0, 0.01, 0.1], DRAWS))
-        made.append(
-            recipe.but(sizes=sizes, batch=batch, final_tanh=tanh, rates=rates, dropouts=dropouts, decays=decays)
-        )
+        simplex = ("softmax", "entmax15")[generator.integers(2)]
+        shape = recipe.but(sizes=sizes, batch=batch, final_tanh=tanh, simplex=simplex)
+        made.append(shape.but(rates=rates, dropouts=dropouts, decays=decays))
     return made
 
 
@@ -98,7 +99,8 @@ def heads(kept: Kept, x: torch.Tensor, stream: Stream, head: str, recipe: Recipe
         both = [readouts(chosen, own, space[i], space[0], stream.labels[stream.train]) for i in (1, 2)]
         parts.append([(one[1] if head == "dense" else one[0]).double().numpy() for one in both])
     means = [np.mean([part[i] for part in parts], axis=0) for i in (0, 1)]
-    settings = {name: getattr(chosen, name) for name in ("sizes", "batch", "final_tanh", "rates", "dropouts", "decays")}
+    drawn_ones = ("sizes", "batch", "final_tanh", "simplex", "rates", "dropouts", "decays")
+    settings = {name: getattr(chosen, name) for name in drawn_ones}
     kept.add(f"{head} x8", *means, seconds, settings)
     train, validation = (stream.labels[rows].double().numpy() for rows in (stream.train, stream.validation))
     bank, held, queries = (space.numpy() for space in spaces[0])

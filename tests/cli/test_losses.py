@@ -75,6 +75,7 @@ def names_for(sheet):
         return {**classes, "embeddings": torch.randn(96, 8, generator=generator), "dataset": list(range(96))}
     if "numbers" in sheet.labels:
         names["labels"] = torch.arange(12) / 3
+    names["weights"] = (1 - torch.eye(12)) / 11
     shape = (5, 3) if "scores" in sheet.labels else (5,)
     for name in ("prediction", "target", "chosen", "rejected"):
         names[name] = torch.randn(shape, generator=generator)

@@ -40,7 +40,7 @@ def compare(
     similarity: o.Similarity = "l2",
     mask: o.Mask = "s2",
     mask_parameters: o.MaskParameters = "pointwise",
-    simplex: o.Simplex = "softmax",
+    simplex: o.Simplex = "auto",
     loss: o.Loss = None,
     hidden: o.Hidden = "200,25",
     members: o.Members = 8,

@@ -62,7 +62,12 @@ Mask: TypeAlias = Annotated[
 MaskParameters: TypeAlias = Annotated[
     str, typer.Option(help="Of s1 and s2: pointwise or global.", rich_help_panel=_LEARN)
 ]
-Simplex: TypeAlias = Annotated[str, typer.Option(help="softmax, sparsemax or entmax15.", rich_help_panel=_LEARN)]
+Simplex: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="softmax, sparsemax or entmax15; auto: entmax15 for numbers, softmax for classes.", rich_help_panel=_LEARN
+    ),
+]
 Loss: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -166,7 +171,7 @@ def estimator_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
         "encoders": parse_encoders(given["encoder"]),
         "similarity": check_method("--similarity", "similarity", given["similarity"]),
         "mask": parse_mask(given["mask"]),
-        "simplex": check_method("--simplex", "simplex", given["simplex"]),
+        "simplex": check_method("--simplex", "simplex", given["simplex"], also=("auto",)),
         "hidden": parse_sizes(given["hidden"]),
         "max_epochs": given["epochs"],
         "progress": shows_bar(quiet=given["quiet"]),
@@ -212,8 +217,8 @@ def parse_mask(text: str) -> str | None:
     return None if text == "none" else text
 
 
-def check_method(option: str, kind: str, name: str) -> str:
-    """``name`` if it is a registered method of ``kind``."""
+def check_method(option: str, kind: str, name: str, also: tuple[str, ...] = ()) -> str:
+    """``name`` if it is a registered method of ``kind``, or one of the words that may stand for one."""
     from vicinal.core import check_choice, entries
 
-    return check_choice(option, name, [found.name for found in entries(kind)])
+    return check_choice(option, name, [*also, *(found.name for found in entries(kind))])

@@ -14,7 +14,14 @@ from torch import Tensor
 
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
 from vicinal.estimators.bank import Bank, Ids, as_ids, check_unique
-from vicinal.estimators.building import check_loss, make_added, make_criterion, make_network, training_settings
+from vicinal.estimators.building import (
+    check_loss,
+    make_added,
+    make_criterion,
+    make_network,
+    make_targets,
+    training_settings,
+)
 from vicinal.estimators.filling import embedded, fill_bank
 from vicinal.estimators.indexing import NearBank, fill_indexes, load_near, start_indexes, storage_of
 from vicinal.estimators.inputs import HeldOut, as_frame, check_rows, hold_out, kinds_of
@@ -45,7 +52,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         mask: str | None = "s2",
         mask_parameters: str = "pointwise",
         mask_extent: str = "admissible",
-        simplex: str = "softmax",
+        simplex: str = "auto",
         loss: Any = None,
         n_neighbors: int = 5,
         index: str | None = None,
@@ -132,7 +139,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         frame = as_frame(self, x, reset=True)
         labels = self._fit_labels(y, len(frame))
         check_rows(len(frame))
-        check_loss(self.loss, "classes" if hasattr(self, "classes_") else "numbers")
+        check_loss(self.loss, "classes" if hasattr(self, "classes_") else "numbers", self.head)
         own_ids = as_ids("ids", range(len(frame)) if ids is None else ids, len(frame))
         check_unique(own_ids)
         own_groups = None if groups is None else as_ids("groups", groups, len(frame))
@@ -159,14 +166,13 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         tolerance = self.index_tolerance
         indexes = [] if self.index is None else start_indexes(self.index, network.head, stores[0], tolerance)
         codes = None if groups is None else torch.from_numpy(np.unique(groups, return_inverse=True)[1].astype(np.int64))
+        label_range, classes = getattr(self, "label_range_", None), getattr(self, "classes_", None)
+        criterion = make_criterion(settings, label_range)
+        targets = make_targets(criterion, scaled, torch.from_numpy(held.train))
         parts = []
         for positions in (held.train, held.validation):
             rows = torch.from_numpy(positions)
-            parts.append(
-                Rows(RowSubset(inputs, rows), scaled[rows].float(), rows, None if codes is None else codes[rows])
-            )
-        label_range, classes = getattr(self, "label_range_", None), getattr(self, "classes_", None)
-        criterion = make_criterion(settings, label_range)
+            parts.append(Rows(RowSubset(inputs, rows), targets[rows], rows, None if codes is None else codes[rows]))
         added = make_added(settings, label_range, None if classes is None else len(classes))
         self.history_ = train(network, parts[0], parts[1], training_settings(settings, seed), criterion, added)
         network.projector.double()

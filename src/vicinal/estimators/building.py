@@ -9,7 +9,7 @@ from torch import nn
 from vicinal.core import check_choice, check_integer, check_number, entries, entry
 from vicinal.encoders import MemberProjectors
 from vicinal.heads import NONA, Dense, Members
-from vicinal.losses import EmbeddingLoss, LossFromPML, LossText, ProxyLoss, check_label_kind, parse, read_loss
+from vicinal.losses import CRPS, EmbeddingLoss, LossFromPML, LossText, ProxyLoss, check_label_kind, parse, read_loss
 from vicinal.masks import SoftStep, TopK
 from vicinal.training import AddedLosses, NeighborNetwork, TrainingSettings
 
@@ -43,7 +43,10 @@ def make_head(settings: dict[str, Any], dim: int, start: torch.Tensor) -> nn.Mod
 
 def _one_head(settings: dict[str, Any], dim: int, start: torch.Tensor) -> nn.Module:
     if settings["head"] == "nona":
-        head: nn.Module = NONA(settings["similarity"], make_mask(settings, dim), settings["simplex"])
+        simplex = settings["simplex"]
+        if simplex == "auto":
+            simplex = "entmax15" if start.ndim == 0 else "softmax"
+        head: nn.Module = NONA(settings["similarity"], make_mask(settings, dim), simplex)
         return head
     if start.ndim == 0:
         return Dense(dim, bias=start)
@@ -80,14 +83,23 @@ def make_criterion(settings: dict[str, Any], label_range: tuple[float, float] | 
         return None
     if not isinstance(loss, nn.Module):
         raise TypeError(f"loss: expected None, text such as 'matching:sigmoid', or a module, got {loss!r}")
+    if isinstance(loss, CRPS):
+        return copy.deepcopy(loss)
     return loss if label_range is None else InLabelUnits(copy.deepcopy(loss), *label_range)
+
+
+def make_targets(criterion: nn.Module | None, scaled: torch.Tensor, train: torch.Tensor) -> torch.Tensor:
+    """What training sees in place of labels: their steps ``[n, K]`` for CRPS, whose knots are training labels."""
+    if not isinstance(criterion, CRPS):
+        return scaled.float()
+    return criterion.fit(scaled[train].float()).steps(scaled.float())
 
 
 def _is_of_embeddings(loss: Any) -> bool:
     return isinstance(loss, EmbeddingLoss | ProxyLoss | LossFromPML)
 
 
-def check_loss(loss: Any, kind: str) -> None:
+def check_loss(loss: Any, kind: str, head: str = "nona") -> None:
     """Check, before anything is trained, that ``loss`` exists and takes labels that are "numbers" or "classes".
 
     Raises:
@@ -99,7 +111,9 @@ def check_loss(loss: Any, kind: str) -> None:
         for term in written.terms:
             check_label_kind(term.name, entry("pair_loss", term.name).facts, kind)
         if written.main is not None:
-            parse(written.main)
+            _check_distribution(parse(written.main), kind, head, alone=not written.terms)
+    elif isinstance(loss, CRPS):
+        _check_distribution(loss, kind, head, alone=True)
     elif isinstance(loss, LossFromPML):
         check_label_kind(type(loss.loss).__name__, (), kind)
     elif isinstance(loss, EmbeddingLoss | ProxyLoss):
@@ -107,6 +121,17 @@ def check_loss(loss: Any, kind: str) -> None:
             check_label_kind(getattr(loss.loss, "__name__", "a function"), loss.facts, kind)
     elif not (loss is None or isinstance(loss, nn.Module)):
         raise TypeError(f"loss: expected None, text such as 'supcon' or 'matching:sigmoid', or a module, got {loss!r}")
+
+
+def _check_distribution(loss: nn.Module, kind: str, head: str, *, alone: bool) -> None:
+    if not isinstance(loss, CRPS):
+        return
+    if kind != "numbers":
+        raise ValueError("loss: expected one for classes, got crps, which is for numbers")
+    if head != "nona":
+        raise ValueError(f"loss: expected a head of neighbors for crps, got head={head!r}; it has no distribution")
+    if not alone:
+        raise ValueError("loss: expected crps alone, got losses of embeddings added to it; leave one out")
 
 
 def predicts_by_default(loss: Any) -> bool:

@@ -47,9 +47,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         mask: "s2" or "s1" (SoftStep), "topk" (keeps ``n_neighbors``), or None.
         mask_parameters: "pointwise" or "global", see :class:`vicinal.masks.SoftStep`.
         mask_extent: "admissible" or "all".
-        simplex: "softmax", "sparsemax" or "entmax15".
+        simplex: "softmax", "sparsemax" or "entmax15"; "auto" is entmax15 for numbers, so that most rows have no weight
+            at all, and softmax for classes, so that no class is ruled out.
         loss: what is trained and stopped by: None (squared error; log-loss for classes), text such as
-            "matching:sigmoid(scale=2,shift=0.7)" (see :func:`vicinal.losses.parse`), or a module
+            "matching:sigmoid(scale=2,shift=0.7)" (see :func:`vicinal.losses.parse`), "crps" (numbers: the whole
+            distribution of neighbor labels, see :class:`vicinal.losses.CRPS`), or a module
             ``loss(prediction, label)``. It sees labels in their own units; probabilities and one-hot labels of classes.
             Losses of the embeddings are added to it: "0.5*supcon(temperature=.1)", several with ``+`` between them
             (see :func:`vicinal.losses.read_loss`), or a :class:`vicinal.losses.EmbeddingLoss`. They act in training

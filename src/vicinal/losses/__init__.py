@@ -20,6 +20,7 @@ from vicinal.losses.classes import (
 from vicinal.losses.contract import PairLoss, pair_loss
 from vicinal.losses.contrastive import contrastive, intra_pair_variance, margin, ranked_list
 from vicinal.losses.contrasts import n_pairs, nca, nt_xent, supcon
+from vicinal.losses.distribution import CRPS
 from vicinal.losses.embedding import EmbeddingLoss
 from vicinal.losses.explaining import BatchReport, explain_batch
 from vicinal.losses.focal import focal_nt_xent
@@ -85,6 +86,7 @@ from vicinal.losses.vicreg import vicreg
 from vicinal.losses.volumes import log_det
 
 __all__ = [
+    "CRPS",
     "FORMS",
     "NEGATIVE_DISTANCES",
     "REFUSED",
