@@ -139,3 +139,15 @@ def test_the_density_integrates_to_one_and_its_regions_cover() -> None:
     assert abs(covered - 0.9) < 0.05
     assert all(any(b < 0 for a, b in row) and any(a > 0 for a, b in row) for row in regions)
     assert max(sum(b - a for a, b in row) for row in regions) < 6  # the gap between the modes is left out
+
+
+def test_a_density_region_is_never_empty_where_labels_pile_up_between_points():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 10, 300) / 9.0  # of digits, which lie between the points of the grid
+    truth = labels[rng.integers(0, 300, 200)]
+    weights = (labels[None] == truth[:, None]).astype(float)
+    weights /= weights.sum(1, keepdims=True)
+    regions = DensityIntervals(0.9, points=64).fit(weights[:100], labels, truth[:100])
+    assert regions.threshold >= 0
+    pieces = regions.predict(weights[100:], labels)
+    assert all(any(a <= y <= b for a, b in row) for y, row in zip(truth[100:], pieces, strict=True))

@@ -69,8 +69,10 @@ class DensityIntervals:
         own = check_vector("truth", truth, size=len(np.asarray(weights)))
         if self.width is None:
             self.width = max(0.9 * float(targets.std()) * len(targets) ** -0.2, 1e-12)
-        mode = self._on_grid(weights, targets)[1].max(1)
         height = neighbor_density(weights, targets, own[:, None], width=self.width)[:, 0]
+        mode = np.maximum(
+            self._on_grid(weights, targets)[1].max(1), height
+        )  # a peak may lie between points of the grid
         self.threshold = conformal_quantile(1 - height / mode, self.coverage)
         return self
 
