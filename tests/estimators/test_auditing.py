@@ -100,6 +100,18 @@ def test_classes_get_sets_and_suspects(tmp_path: Path) -> None:
     assert found.classes == ["down", "up"]
 
 
+@pytest.mark.parametrize(("classes", "told"), [(True, "sets of classes that cover 90%"), (False, "intervals that cover 90%, 95%")])
+def test_what_could_not_be_calibrated_is_said(tmp_path: Path, classes: bool, told: str) -> None:
+    frame = table(52)  # 6 or 7 rows are held out
+    if classes:
+        frame = frame.assign(y=np.where(frame.a > frame.b, "up", "down"))
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    fit_table(TableJob(tmp_path / "rows.csv", "y", id="key", parameters=QUICK), tmp_path / "model")
+    found = audit_table(tmp_path / "model", tmp_path / "rows.csv", say=print)
+    assert not found.class_sets
+    assert [note for note in found.notes if "too few for" in note and told in note]
+
+
 def test_the_command_writes_page_and_json(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "audit.html"
     assert run(["evaluate", str(folder / "model"), str(folder / "rows.csv"), "--out", str(out), "--quiet"]) == 0

@@ -33,6 +33,10 @@ from vicinal.report import AuditRecord, Hub, Part, Suspect
 Say = Callable[[str], None]
 Array = np.ndarray[Any, Any]
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+"""Coverage of intervals that is looked at."""
+
+SETS = 0.9
+"""Coverage of sets of classes."""
 
 
 def audit_table(
@@ -94,7 +98,7 @@ def audit_table(
         truth=fresh.target,
         classes=[] if classes is None else [str(name) for name in classes],
         served=seen.served,
-        notes=[f"{len(table.dropped)} rows were left out: {table.dropped[0].reason}."] if table.dropped else [],
+        notes=_notes(model, table),
         versions={"vicinal": vicinal.__version__, "torch": torch.__version__, "python": platform.python_version()},
     )
 
@@ -118,17 +122,36 @@ def _along_target(model: BankedEstimator, errors: Array, fresh: Table) -> list[A
 
 def _coverage(model: BankedEstimator, fresh: Table) -> list[Mapping[str, Any]]:
     bounds: dict[float, Array] = {}
-    count = len(model.calibration_)
     groups = fresh.groups if model.bank_.groups is not None else None
     for level in LEVELS:
-        if count and np.ceil((count + 1) * level - 1e-9) <= count:
+        if _enough(model, level):
             bounds[level] = model.predict_interval(fresh.frame, level, groups=groups)
     return list(coverage_curve(fresh.target, bounds)) if bounds else []
 
 
+def _enough(model: BankedEstimator, level: float) -> bool:
+    """Whether so many rows were held out that their scores have a quantile for this coverage."""
+    count = len(model.calibration_)
+    return bool(count and np.ceil((count + 1) * level - 1e-9) <= count)
+
+
+def _notes(model: BankedEstimator, table: Table) -> list[str]:
+    """What a reader should know: rows that were left out, and what could not be calibrated."""
+    notes = [f"{len(table.dropped)} rows were left out: {table.dropped[0].reason}."] if table.dropped else []
+    what, levels = ("intervals", LEVELS) if getattr(model, "classes_", None) is None else ("sets of classes", (SETS,))
+    short = [f"{level:.0%}" for level in levels if not _enough(model, level)]
+    if short:
+        held = len(model.calibration_)
+        notes.append(
+            f"{held} rows are held out for calibration: too few for {what} that cover {', '.join(short)}, which "
+            "are not shown. Fit with more rows, or a larger validation_fraction."
+        )
+    return notes
+
+
 def _class_sets(model: BankedEstimator, predicted: Array, truth: Array) -> dict[str, dict[str, float]]:
     held: Bank = model.calibration_
-    if not len(held):
+    if not _enough(model, SETS):
         return {}
     identity = model.bank_.identity(held.ids, held.groups)
     shares = model._head_predict(held.vectors.double(), identity).double().numpy()
@@ -137,10 +160,7 @@ def _class_sets(model: BankedEstimator, predicted: Array, truth: Array) -> dict[
     right = np.array([places.get(label, 0) for label in truth.tolist()])
     sets = {}
     for method in ("lac", "aps", "raps"):
-        try:
-            fitted = ConformalClasses(method, coverage=0.9, seed=0).fit(shares, held.labels.long().numpy())
-        except ValueError:  # too few rows held out for this coverage
-            return {}
+        fitted = ConformalClasses(method, coverage=SETS, seed=0).fit(shares, held.labels.long().numpy())
         found = fitted.predict(predicted)
         sets[method] = {
             "covered": float(found[np.arange(len(found)), right].mean()),
