@@ -1,0 +1,222 @@
+"""Euclidean distances of all pairs, exact for data with a large common offset and for pairs near to one another.
+
+Distances and their squares have a gradient written by hand, since autograd would go through many matrices of scores.
+In a compiled graph they are one node: which pairs have lost digits depends on the data.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+CLOSE = 1e-2
+"""A squared distance below this share of the squared norms has lost digits and is computed again from differences."""
+
+_BLOCK = 1 << 18
+"""Elements of differences held at a time while close pairs are computed again."""
+
+_HELD = 1 << 16
+"""Scores of a block on a CPU that is searched for close pairs, so that it stays in the caches of a core."""
+
+_TAGS: dict[str, Any] = {"tags": (torch.Tag.cudagraph_unsafe,)} if hasattr(torch.Tag, "cudagraph_unsafe") else {}
+
+
+class Close(NamedTuple):
+    """Pairs ``[p]`` that are near to one another, and their distances, as they are measured."""
+
+    rows: Tensor
+    columns: Tensor
+    distances: Tensor
+
+
+def paired_distances(queries: Tensor, bank: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Squared distances ``[p]`` of the named pairs, from differences, a block of pairs at a time."""
+    step = max(1, _BLOCK // max(1, queries.shape[1]))
+    blocks = [
+        (queries[rows[start : start + step]] - bank[columns[start : start + step]]).square().sum(dim=-1)
+        for start in range(0, len(rows), step)
+    ]
+    return torch.cat(blocks) if blocks else queries.new_zeros(0)
+
+
+def _centered(queries: Tensor, bank: Tensor) -> tuple[Tensor, Tensor]:
+    center = bank.mean(dim=0)
+    q = queries - center
+    return q, q if bank is queries else bank - center
+
+
+def _norms(rows: Tensor) -> Tensor:
+    return rows.square().sum(dim=-1)
+
+
+def _close(distances: Tensor, of_queries: Tensor, of_bank: Tensor, *, rooted: bool) -> tuple[Tensor, Tensor]:
+    """Rows and columns of distances whose square is at most the share ``CLOSE`` of the squared norms."""
+    of_queries, of_bank = CLOSE * of_queries[:, None], CLOSE * of_bank
+    columns, on_cpu = distances.shape[1], distances.device.type == "cpu"
+    step = max(1, _HELD // columns) if on_cpu else len(distances)
+    found = []
+    for start in range(0, len(distances), step):
+        part = distances[start : start + step]
+        near = (part.square() if rooted else part) <= of_queries[start : start + step] + of_bank
+        # numpy takes a fifth of the time to find a few among many
+        places = torch.from_numpy(np.flatnonzero(near.numpy())) if on_cpu else near.flatten().nonzero()[:, 0]
+        found.append(places + start * columns)
+    places = torch.cat(found)
+    return places // columns, places % columns
+
+
+def _measure(queries: Tensor, bank: Tensor, *, rooted: bool) -> tuple[Tensor, Close]:
+    """Distances ``[b, N]``, squared unless ``rooted``, and the close pairs."""
+    with torch.autocast(queries.device.type, enabled=False):
+        q, x = _centered(queries, bank)
+        of_queries, of_bank = _norms(q), _norms(x)
+        made = of_queries[:, None] + of_bank
+        made.addmm_(q, x.T, alpha=-2)
+        rows, columns = _close(made, of_queries, of_bank, rooted=False)
+        exact = paired_distances(queries, bank, rows, columns)
+        made[rows, columns] = exact
+        return (made.sqrt_(), Close(rows, columns, exact.sqrt_())) if rooted else (made, Close(rows, columns, exact))
+
+
+def _pull(
+    slope: Tensor, queries: Tensor, bank: Tensor, roots: Tensor | None, close: Close, wanted: tuple[bool, ...]
+) -> list[Tensor | None]:
+    """Gradients of both sides, as ``wanted``, given the slope of squared distances, or of their ``roots``."""
+    with torch.autocast(queries.device.type, enabled=False):
+        q, x = _centered(queries, bank)
+        weight = 2 * slope if roots is None else slope / roots  # by which a pair's difference is multiplied, [b, N]
+        apart = close.distances.nonzero()[:, 0]  # coincident rows, mostly a row and itself, do not pull
+        rows, columns = close.rows[apart], close.columns[apart]
+        near = weight[rows, columns][:, None]
+        weight[close.rows, close.columns] = 0.0
+        of_queries = torch.addmm(weight.sum(1)[:, None] * q, weight, x, alpha=-1) if wanted[0] else None
+        of_bank = torch.addmm(weight.sum(0)[:, None] * x, weight.T, q, alpha=-1) if wanted[1] else None
+        step = max(1, _BLOCK // max(1, queries.shape[1]))
+        for part in (slice(start, start + step) for start in range(0, len(near), step)):
+            difference = near[part] * (queries[rows[part]] - bank[columns[part]])
+            if of_queries is not None:
+                of_queries.index_put_((rows[part],), difference, accumulate=True)
+            if of_bank is not None:
+                of_bank.index_put_((columns[part],), -difference, accumulate=True)
+    return [of_queries, of_bank]
+
+
+def _formula(queries: Tensor, bank: Tensor, *, rooted: bool) -> Tensor:
+    """As :func:`_measure`, by steps that can be differentiated twice."""
+    center = bank.detach().mean(dim=0)
+    q, x = queries - center, bank - center
+    norms = q.square().sum(dim=-1)[:, None] + x.square().sum(dim=-1)  # [b, N]
+    squared = norms - 2 * (q @ x.T)  # [b, N]
+    rows, columns = (squared.detach() <= CLOSE * norms.detach()).nonzero(as_tuple=True)
+    squared = squared.index_put((rows, columns), paired_distances(queries, bank, rows, columns))
+    apart = squared > 0
+    return torch.where(apart, torch.where(apart, squared, 1.0).sqrt(), 0.0) if rooted else squared
+
+
+class _Distances(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, bank: Tensor, rooted: bool) -> Tensor:  # noqa: FBT001
+        made, close = _measure(queries, bank, rooted=rooted)
+        ctx.save_for_backward(queries, bank, made if rooted else None, *close)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        queries, bank, roots, *close = ctx.saved_tensors
+        wanted = ctx.needs_input_grad[:2]
+        if not torch.is_grad_enabled():
+            return *_pull(slopes[0], queries, bank, roots, Close(*close), wanted), None
+        sides = queries.view_as(queries), bank.view_as(bank)  # told apart where queries are the bank
+        leaves = [side for side, want in zip(sides, wanted, strict=True) if want]
+        with torch.autocast(queries.device.type, enabled=False):
+            value = _formula(*sides, rooted=roots is not None)
+            made = iter(torch.autograd.grad(value, leaves, slopes[0], create_graph=True))
+        return *(next(made) if want else None for want in wanted), None
+
+
+def _node(queries: Tensor, bank: Tensor, rooted: bool) -> Tensor:  # noqa: FBT001
+    return _measure(queries, bank, rooted=rooted)[0]
+
+
+def _pull_node(
+    slope: Tensor,
+    queries: Tensor,
+    bank: Tensor,
+    distances: Tensor,
+    rooted: bool,  # noqa: FBT001
+    wanted: list[bool],
+) -> list[Tensor]:
+    with torch.autocast(queries.device.type, enabled=False):
+        q, x = _centered(queries, bank)
+        places = _close(distances, _norms(q), _norms(x), rooted=rooted)
+    close = Close(*places, distances[places])
+    made = _pull(slope, queries, bank, distances if rooted else None, close, tuple(wanted))
+    return [each for each in made if each is not None]
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    queries, bank, ctx.rooted = inputs
+    ctx.save_for_backward(queries, bank, output)
+
+
+def _back(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+    wanted = list(ctx.needs_input_grad[:2])
+    made = iter(_compiled_pull(slope, *ctx.saved_tensors, ctx.rooted, wanted))
+    return *(next(made) if want else None for want in wanted), None
+
+
+_compiled = torch.library.custom_op("vicinal::distances", _node, mutates_args=(), **_TAGS)
+_compiled.register_fake(lambda queries, bank, rooted: queries.new_empty(queries.shape[0], bank.shape[0]))
+_compiled.register_autograd(_back, setup_context=_keep)
+_compiled_pull = torch.library.custom_op(
+    "vicinal::distances_pull",
+    _pull_node,
+    mutates_args=(),
+    schema="(Tensor slope, Tensor queries, Tensor bank, Tensor distances, bool rooted, bool[] wanted) -> Tensor[]",
+    **_TAGS,
+)
+_compiled_pull.register_fake(
+    lambda slope, queries, bank, distances, rooted, wanted: [
+        side.new_empty(side.shape) for side, want in zip((queries, bank), wanted, strict=True) if want
+    ]
+)
+
+
+def distances(queries: Tensor, bank: Tensor, *, rooted: bool = True) -> Tensor:
+    r"""$\|q_i - x_j\|$, or the squares of that: see :func:`squared_distances`.
+
+    The gradient at coincident rows is 0, where a plain square root gives NaN.
+
+    >>> distances(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    tensor([[5., 0.]])
+    """
+    if bank.shape[0] == 0 or queries.shape[0] == 0:
+        return queries.new_zeros(queries.shape[0], bank.shape[0])
+    if torch.compiler.is_compiling():
+        made: Tensor = _compiled(queries, bank, rooted)
+    else:
+        made = _Distances.apply(queries, bank, rooted)  # type: ignore[no-untyped-call]
+    return made
+
+
+def squared_distances(queries: Tensor, bank: Tensor) -> Tensor:
+    r"""$\|q_i - x_j\|^2$ by one matrix product, without its two losses of digits.
+
+    The expansion $\|q\|^2 + \|x\|^2 - 2 q \cdot x$ is useless for data with a large common offset, so the mean of the
+    bank is subtracted from both sides first. What then still cancels are pairs much nearer to one another than to the
+    center; these are computed again from their differences, so coincident rows are at distance exactly 0.
+
+    The gradient is of the same two kinds, and can be differentiated again, though not in a compiled graph.
+
+    Args:
+        queries: ``[b, d]``.
+        bank: ``[N, d]``.
+
+    Returns:
+        ``[b, N]``, >= 0.
+
+    >>> squared_distances(torch.tensor([[3000.0, 3000.0]]), torch.tensor([[3000.0, 3000.0], [3001.0, 3000.5]]))
+    tensor([[0.0000, 1.2500]])
+    """
+    return distances(queries, bank, rooted=False)
