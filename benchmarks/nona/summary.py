@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from plots import change_plot, difference_plot
+from scipy.stats import wilcoxon
 
 from vicinal.evaluation import Run, Summary, significance, summarize
 
@@ -33,15 +34,17 @@ def read(path: Path, recipe: str) -> list[Run]:
 
 
 def complete(runs: list[Run], methods: tuple[str, ...], most: int = 10) -> list[Run]:
-    """Runs of the sets on which every method has all splits; of fewer splits if that gives twice as many sets."""
+    """Runs of the sets on which every method has all splits; of fewer splits if that gives half as many sets again."""
     done = {(run.dataset, run.method, run.split) for run in runs}
     sets = dict.fromkeys(run.dataset for run in runs)
 
     def whole(splits):
         return {name for name in sets if all((name, m, s) in done for m in methods for s in range(splits))}
 
-    splits = next((n for n in (3, 5) if n < most and len(whole(n)) >= max(2 * len(whole(most)), 1)), most)
-    kept = whole(splits)
+    found = {n: whole(n) for n in dict.fromkeys((most, 5, 3)) if n <= most}
+    largest = max(len(kept) for kept in found.values())
+    splits = next((n for n, kept in found.items() if kept and largest < 1.5 * len(kept)), most)
+    kept = found.get(splits, set())
     return [run for run in runs if run.dataset in kept and run.method in methods and run.split < splits]
 
 
@@ -130,8 +133,11 @@ def of_default(given: argparse.Namespace) -> dict[str, str]:
     runs = complete([*tuned, *default], (*SINGLE, *methods), given.splits)
     if not runs:
         return {}
-    lines = [f"{number_of_splits(runs)} splits; changes of the mean error:", ""]
-    lines += ["| | median | worst | by set, % |", "|---|---|---|---|"]
+    lines = [
+        f"{number_of_splits(runs)} splits; changes of the mean error, and Wilcoxon's test of them over sets:",
+        "",
+    ]
+    lines += ["| | median | worst | p over sets | by set, % |", "|---|---|---|---|---|"]
     drawn = {}
     for label, method, others in (
         ("neighbors x8 (the default) against the best single", "neighbors x8", SINGLE),
@@ -142,7 +148,10 @@ def of_default(given: argparse.Namespace) -> dict[str, str]:
     ):
         values = against_best(runs, method, others)
         shown = ", ".join(f"{name} {value:+.1f}" for name, value in sorted(values.items(), key=lambda one: one[1]))
-        lines.append(f"| {label} | {np.median(list(values.values())):+.1f} | {max(values.values()):+.1f} | {shown} |")
+        logs = np.log1p(np.array(list(values.values())) / 100)
+        chance = f"{wilcoxon(logs).pvalue:.2g}" if len(logs) > 5 else "-"
+        middle = np.median(list(values.values()))
+        lines.append(f"| {label} | {middle:+.1f} | {max(values.values()):+.1f} | {chance} | {shown} |")
         if others == SINGLE:
             drawn[method] = values
     change_plot(drawn, given.images / "nona-default.png", "Against the best single method of each set")
