@@ -100,7 +100,9 @@ def test_classes_get_sets_and_suspects(tmp_path: Path) -> None:
     assert found.classes == ["down", "up"]
 
 
-@pytest.mark.parametrize(("classes", "told"), [(True, "sets of classes that cover 90%"), (False, "intervals that cover 90%, 95%")])
+@pytest.mark.parametrize(
+    ("classes", "told"), [(True, "sets of classes that cover 90%"), (False, "intervals that cover 90%, 95%")]
+)
 def test_what_could_not_be_calibrated_is_said(tmp_path: Path, classes: bool, told: str) -> None:
     frame = table(52)  # 6 or 7 rows are held out
     if classes:
