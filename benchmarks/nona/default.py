@@ -2,7 +2,8 @@
 
 Eight members of the neighbor head (entmax, no final tanh, dropout 0.2, batches of 128, Adam at 1e-3, stopped together):
 those of ``vicinal fit``; and their blend with two simple methods on the frozen vectors, ridge regression and k-NN:
-weights of at least 0 that sum to 1, fitted by least squares on the validation rows.
+weights of at least 0 that sum to 1, fitted by least squares on the validation rows. And eight dense members with the
+same settings, whose bias starts at the mean label.
 
     python benchmarks/nona/default.py --cache runs/nona --out benchmarks/results/nona-default.csv --store runs/nona
 """
@@ -23,25 +24,29 @@ from tuned import Kept, parts_of
 from vicinal.evaluation import blend_weights, knn_grid, ridge_baseline
 
 DEFAULT = Recipe(simplex="entmax15", final_tanh=False, dropouts=(0.2,), batch=128, together=True)
+DENSE = DEFAULT.but(dense=1.0, nona=0.0, stop="dense", bias_at_mean=True)
 MEMBERS = 8
 
 
-def neighbors(x: torch.Tensor, stream: Stream, recipe: Recipe, members: int) -> tuple[np.ndarray, np.ndarray, int]:
+def predicted(x: torch.Tensor, stream: Stream, recipe: Recipe, members: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Predictions of validation and test rows by the mean of the members, and the epochs it took."""
+    which = 1 if recipe.stop == "dense" else 0
     fitted = fit(x, [stream], recipe, members)
     made = []
     for member in range(members):
         own = {name: value[member] for name, value in fitted.parameters.items()}
         fixed = fitted.parameters, fitted.running, recipe, member
         bank, *queries = (embed_rows(*fixed, x[rows]) for rows in parts_of(stream))
-        made.append([readouts(recipe, own, q, bank, stream.labels[stream.train])[0].double().numpy() for q in queries])
+        made.append(
+            [readouts(recipe, own, q, bank, stream.labels[stream.train])[which].double().numpy() for q in queries]
+        )
     means = [np.mean([one[part] for one in made], axis=0) for part in (0, 1)]
     return means[0], means[1], int(fitted.epochs.max())
 
 
 def run(kept: Kept, features: np.ndarray, x: torch.Tensor, stream: Stream) -> None:
     started = time.process_time()
-    validation, test, epochs = neighbors(x, stream, DEFAULT, MEMBERS)
+    validation, test, epochs = predicted(x, stream, DEFAULT, MEMBERS)
     kept.add("neighbors x8", validation, test, time.process_time() - started, {"epochs": epochs})
     train, held, tested = (features[rows.numpy()] for rows in parts_of(stream))
     goal, truth = (stream.labels[rows].double().numpy() for rows in (stream.train, stream.validation))
@@ -72,7 +77,11 @@ def main() -> None:
             kept = Kept(results, given.store, name, stream, "default")
             if not kept.has("blend"):
                 run(kept, data.features, x, stream)
-                print(f"{name}, split {split.seed}", flush=True)
+            if not kept.has("dense x8, same settings"):
+                started = time.process_time()
+                validation, test, epochs = predicted(x, stream, DENSE, MEMBERS)
+                kept.add("dense x8, same settings", validation, test, time.process_time() - started, {"epochs": epochs})
+            print(f"{name}, split {split.seed}", flush=True)
 
 
 if __name__ == "__main__":

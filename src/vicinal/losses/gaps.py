@@ -51,7 +51,9 @@ def _taken(sums: Tensor, place: Tensor) -> Tensor:
     return sums.gather(1, place.flatten(1)).view(place.shape)
 
 
-def _of_block(scores: Tensor, negative: Tensor, positive: Tensor, span: float, bins: int) -> tuple[Histogram, Sorted]:
+def _of_block(
+    scores: Tensor, negative: Tensor, positive: Tensor, span: float, bins: int, *, counting: bool
+) -> tuple[Histogram, Sorted]:
     weight, column = related_columns(positive)
     own = scores.gather(1, column)
     rising, order = sort_rows(scores)
@@ -68,10 +70,13 @@ def _of_block(scores: Tensor, negative: Tensor, positive: Tensor, span: float, b
     counts[..., -1] += over
     gaps[..., 0] -= span * under
     gaps[..., -1] += span * over
-    same = _taken(mass, torch.searchsorted(rising, own, right=True)) - _taken(mass, torch.searchsorted(rising, own))
-    found = (counts, gaps, (mass[:, -1:] - same)[..., None])
-    counts, gaps, nonzero = ((weight[..., None] * each).sum(1).to(scores.dtype) for each in found)
-    return (counts, gaps, nonzero[:, 0]), (order, among, weight, column, place, number.to(scores.dtype))
+    apart = mass[:, -1:].expand_as(own)
+    if counting:
+        ends = [_taken(mass, torch.searchsorted(rising, own, right=right)) for right in (True, False)]
+        apart = apart - (ends[0] - ends[1])
+    counts, gaps = ((weight[..., None] * each).sum(1).to(scores.dtype) for each in (counts, gaps))
+    nonzero = (weight * apart).sum(1).to(scores.dtype)
+    return (counts, gaps, nonzero), (order, among, weight, column, place, number.to(scores.dtype))
 
 
 def _slope_of_block(of_bin: Tensor, sorted_: Sorted, out: Tensor) -> None:
@@ -84,8 +89,13 @@ def _slope_of_block(of_bin: Tensor, sorted_: Sorted, out: Tensor) -> None:
     out.scatter_add_(1, column, -(each * number).sum(-1))
 
 
-def _histograms(scores: Tensor, negative: Tensor, positive: Tensor, span: float, bins: int) -> Histogram:
-    made = [_of_block(scores[part], negative[part], positive[part], span, bins)[0] for part in _slices(scores)]
+def _histograms(
+    scores: Tensor, negative: Tensor, positive: Tensor, span: float, bins: int, *, counting: bool
+) -> Histogram:
+    made = [
+        _of_block(scores[part], negative[part], positive[part], span, bins, counting=counting)[0]
+        for part in _slices(scores)
+    ]
     return _joined(made, scores, bins)
 
 
@@ -104,7 +114,7 @@ def _slopes(of_bin: Tensor, scores: Tensor, negative: Tensor, positive: Tensor, 
     """As :func:`_slope_of_block`, of all rows, which are sorted again."""
     slope = torch.zeros_like(scores)
     for part in _slices(scores):
-        own = _of_block(scores[part], negative[part], positive[part], span, bins)[1]
+        own = _of_block(scores[part], negative[part], positive[part], span, bins, counting=False)[1]
         _slope_of_block(of_bin[part], own, slope[part])
     return slope
 
@@ -114,12 +124,12 @@ class _GapHistograms(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, scores: Tensor, negative: Tensor, positive: Tensor, span: float, bins: int
+        ctx: Any, scores: Tensor, negative: Tensor, positive: Tensor, span: float, bins: int, *counting: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
         made = []
         kept: list[Tensor] = []
         for part in _slices(scores):
-            found, own = _of_block(scores[part], negative[part], positive[part], span, bins)
+            found, own = _of_block(scores[part], negative[part], positive[part], span, bins, counting=counting[0])
             made.append(found)
             kept += own if ctx.needs_input_grad[0] else ()
         ctx.save_for_backward(*kept)
@@ -136,14 +146,14 @@ class _GapHistograms(torch.autograd.Function):
         for at, part in enumerate(ctx.slices):
             order, among, weight, column, place, number = ctx.saved_tensors[6 * at : 6 * at + 6]
             _slope_of_block(of_bin[part], (order, among, weight, column, place, number), slope[part])
-        return slope, None, None, None, None
+        return slope, None, None, None, None, None
 
 
 def _of_bin(slopes: tuple[Tensor, ...], span: float, bins: int) -> Tensor:
     return slopes[0].diff(dim=-1) * (bins / (2 * span)) + slopes[1]
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Histogram) -> None:
+def _keep(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Histogram) -> None:
     ctx.save_for_backward(*inputs[:3])
     ctx.span, ctx.bins = inputs[3:]
     ctx.mark_non_differentiable(output[2])
@@ -155,13 +165,15 @@ def _back(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
 
 
 _node = torch.library.custom_op("vicinal::gap_histograms", _histograms, mutates_args=())
-_node.register_fake(lambda scores, negative, positive, span, bins: _like(scores.new_empty, scores, bins))
+_node.register_fake(lambda scores, negative, positive, span, bins, *, counting: _like(scores.new_empty, scores, bins))
 _node.register_autograd(_back, setup_context=_keep)
 _slope_node = torch.library.custom_op("vicinal::gap_slopes", _slopes, mutates_args=())
 _slope_node.register_fake(lambda of_bin, scores, *_: torch.empty_like(scores))
 
 
-def gap_histograms(scores: Tensor, negative: Tensor, positive: Tensor, span: float, bins: int) -> Histogram:
+def gap_histograms(
+    scores: Tensor, negative: Tensor, positive: Tensor, span: float, bins: int, *, counting: bool = True
+) -> Histogram:
     r"""Of each row, over its pairs of a related column p and another n: the gaps $s_n - s_p$, clamped to the span.
 
     Each gap is shared between the two edges around it, by nearness; its sum goes to the bin that it lies in. A row is
@@ -173,13 +185,14 @@ def gap_histograms(scores: Tensor, negative: Tensor, positive: Tensor, span: flo
         positive: weights of p ``[b, N]``, >= 0.
         span: > 0.
         bins: number of bins between -span and span.
+        counting: whether gaps that are 0 are told apart from others in the third; else it counts all.
 
     >>> counts, gaps, nonzero = gap_histograms(torch.tensor([[1.0, 0.0]]), *torch.eye(2)[[1, 0], None], 2.0, 4)
     >>> counts, gaps, nonzero  # one gap, of -1: at the second of five edges
     (tensor([[0., 1., 0., 0., 0.]]), tensor([[ 0., -1.,  0.,  0.]]), tensor([1.]))
     """
     if torch.compiler.is_compiling():
-        counts, gaps, nonzero = _node(scores, negative, positive, span, bins)
+        counts, gaps, nonzero = _node(scores, negative, positive, span, bins, counting=counting)
         return counts, gaps, nonzero
-    found: Histogram = _GapHistograms.apply(scores, negative, positive, span, bins)  # type: ignore[no-untyped-call]
+    found: Histogram = _GapHistograms.apply(scores, negative, positive, span, bins, counting)  # type: ignore[no-untyped-call]
     return found

@@ -16,7 +16,7 @@ def _of_rows(pairs: Pairs, *, span: float = 2.0, bins: int = 10, **_: Any) -> tu
     """Of each row the counts of its gaps by edge ``[b, bins + 1]``, their sums by bin, and how many are not 0."""
     check_between("span", span, 0, float("inf"))
     check_integer("bins", bins, 2)
-    return gap_histograms(pairs.scores, pairs.negative, pairs.positive, float(span), bins)
+    return gap_histograms(pairs.scores, pairs.negative, pairs.positive, float(span), bins, counting=pairs.counting)
 
 
 @pair_loss(
