@@ -7,6 +7,7 @@ from torch import Tensor
 
 from vicinal.core import check_between, check_choice, check_integer, check_matrices, check_number
 from vicinal.losses.contract import NUMPY, pair_loss
+from vicinal.losses.logsums import hinge
 from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, pair_terms, row_terms
 from vicinal.miners.selection import one_node
@@ -44,7 +45,7 @@ def proto_triplet(pairs: Pairs, *, margin: float = 1.0, wrong: Literal["nearest"
             return pair_terms(pairs.scores, counted)
         hardest = torch.where(unrelated, pairs.scores, -torch.inf).amax(-1, keepdim=True)
         hardest = torch.where(some, hardest, 0.0)
-        return pair_terms((hardest - pairs.scores + margin).relu(), counted)
+        return pair_terms(hinge(hardest - pairs.scores + margin), counted)
     return pair_terms(_mean_gaps(pairs.scores, pairs.negative, margin), counted)
 
 

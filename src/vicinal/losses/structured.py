@@ -8,7 +8,7 @@ from torch import Tensor
 from vicinal.core import check_between, check_number
 from vicinal.losses.angles import shifted_cosine
 from vicinal.losses.contract import PML, pair_loss
-from vicinal.losses.logsums import log_sum_exp, softplus
+from vicinal.losses.logsums import hinge, log_sum_exp, softplus
 from vicinal.losses.pairs import Pairs, Spread
 from vicinal.losses.parts import Part, row_terms, some
 
@@ -57,7 +57,7 @@ def lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> Part:
         against = torch.logaddexp(  # of two -inf it would be -inf with a gradient that is not finite
             torch.where(some, one, 0.0), torch.where(some, other, 0.0)
         )
-        return torch.where(some, (against - own + margin).relu().square() / 2, 0.0)
+        return torch.where(some, hinge(against - own + margin).square() / 2, 0.0)
 
     return pairs.related_terms(terms)
 
