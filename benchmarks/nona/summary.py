@@ -129,7 +129,7 @@ def of_default(given: argparse.Namespace) -> dict[str, str]:
     """The default against the best single method of each set, and the neighbors alone against dense members."""
     tuned = read(given.results / "nona-tuned.csv", "tuned")
     default = read(given.results / "nona-default.csv", "default")
-    methods = ("dense x8", "nona x8", "neighbors x8", "blend")
+    methods = ("dense x8", "nona x8", "dense x8, same settings", "neighbors x8", "blend")
     runs = complete([*tuned, *default], (*SINGLE, *methods), given.splits)
     if not runs:
         return {}
@@ -144,6 +144,7 @@ def of_default(given: argparse.Namespace) -> dict[str, str]:
         ("blend against the best single", "blend", SINGLE),
         ("dense x8 against the best single", "dense x8", SINGLE),
         ("neighbors x8 against dense x8", "neighbors x8", ("dense x8",)),
+        ("neighbors x8 against dense x8, same settings", "neighbors x8", ("dense x8, same settings",)),
         ("nona x8 against dense x8", "nona x8", ("dense x8",)),
     ):
         values = against_best(runs, method, others)
