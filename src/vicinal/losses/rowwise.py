@@ -5,7 +5,6 @@ A block of rows stays in the caches of a processor between the many steps of a f
 :func:`recomputed` keeps nothing and computes a block again in the backward pass.
 """
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -26,13 +25,6 @@ WIDE_BLOCK = 1 << 24
 
 TWICE = 8
 """So many times larger may a matrix be that is not cut where each block would have to be computed several times."""
-
-_now = threading.local()
-
-
-def replaying() -> bool:
-    """Whether a block is computed again for its gradient alone, so that nobody looks at its values."""
-    return getattr(_now, "replaying", False)
 
 
 def block_rows(rows: int, columns: int, device: torch.device, *, twice: bool = False) -> int:
@@ -147,18 +139,14 @@ class _Recomputed(torch.autograd.Function):
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         sides = _Sides(ctx.saved_tensors, ctx.needs_input_grad[3:])
         starts = [0] * len(slopes)
-        _now.replaying = True
-        try:
-            for part, lengths in zip(parts(len(sides.queries), ctx.size), ctx.lengths, strict=True):
-                kept, leaves = sides.values(ctx.score, ctx.values, part)
-                outer = [
-                    (each, slope[start : start + length])
-                    for each, slope, start, length in zip(kept, slopes, starts, lengths, strict=True)
-                ]
-                starts = [start + length for start, length in zip(starts, lengths, strict=True)]
-                sides.back(outer, leaves, part)
-        finally:
-            _now.replaying = False
+        for part, lengths in zip(parts(len(sides.queries), ctx.size), ctx.lengths, strict=True):
+            kept, leaves = sides.values(ctx.score, ctx.values, part)
+            outer = [
+                (each, slope[start : start + length])
+                for each, slope, start, length in zip(kept, slopes, starts, lengths, strict=True)
+            ]
+            starts = [start + length for start, length in zip(starts, lengths, strict=True)]
+            sides.back(outer, leaves, part)
         return (None, None, None, *sides.slopes)
 
 
