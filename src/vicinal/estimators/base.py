@@ -161,7 +161,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         scaled = self._scaled(labels, labels[torch.from_numpy(held.train)])
         settings = self.get_params(deep=False)
         network = make_network(settings, encoder, encoder.dim, self._start(scaled[torch.from_numpy(held.train)]))
-        width = int(network.projector.dim)  # type: ignore[arg-type]
+        width = int(self.hidden[-1]) * int(self.members)
         stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
         tolerance = self.index_tolerance
         indexes = [] if self.index is None else start_indexes(self.index, network.head, stores[0], tolerance)

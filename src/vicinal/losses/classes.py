@@ -1,5 +1,6 @@
 """Losses against learned vectors of classes, as columns or as rows."""
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -91,8 +92,7 @@ def arcface(pairs: Pairs, *, margin: float = 28.6, scale: float = 64.0) -> Part:
     """
     check_between("margin", margin, 0, 180, closed=True)
     check_between("scale", scale, 0, math.inf)
-    angle = math.radians(margin)
-    change = lambda own: falling_cosine(own, angle)  # noqa: E731
+    change = functools.partial(falling_cosine, margin=math.radians(margin))
     if pairs.column is None:
         return softmax_terms(where_related(pairs, change), pairs, scale)
     return softmax_terms(pairs.scores, pairs, scale, change)
@@ -101,7 +101,7 @@ def arcface(pairs: Pairs, *, margin: float = 28.6, scale: float = 64.0) -> Part:
 def _multiplied(pairs: Pairs, margin: int, scale: float, lengths: Tensor | None) -> Part:
     check_integer("margin", margin)
     check_between("scale", scale, 0, math.inf)
-    change = lambda own: multiplied_cosine(own, margin)  # noqa: E731
+    change = functools.partial(multiplied_cosine, times=margin)
     if pairs.column is None:
         logits = scale * where_related(pairs, change)
     else:

@@ -203,9 +203,14 @@ class EmbeddingLoss(nn.Module):
         known = relate is same_class
         if known and not torch.compiler.is_compiling():
             codes = functools.cache(lambda: coded(queries.labels, columns.labels))
-            relation = lambda part: equal_codes(codes()[0][part], codes()[1], like.dtype)  # noqa: E731
+
+            def relation(part: slice) -> Tensor:
+                return equal_codes(codes()[0][part], codes()[1], like.dtype)
         else:
-            relation = lambda part: relate(queries.labels[part], columns.labels).to(like.dtype)  # noqa: E731
+
+            def relation(part: slice) -> Tensor:
+                return relate(queries.labels[part], columns.labels).to(like.dtype)
+
         weight = None
         if queries.ids is not None and columns.ids is not None:
             ids, of_ids = queries.ids, columns.ids
