@@ -38,7 +38,7 @@ class Softmax(ClassHead):
         super().__init__(classes, dim)
         self.head = Dense(dim, classes, activation="softmax")
 
-    def chances(self, queries, bank, labels):  # noqa: D102
+    def chances(self, queries, bank, labels):
         return self.head(queries, bank, labels)
 
 
@@ -49,7 +49,7 @@ class Neighbors(ClassHead):
         super().__init__(classes, dim)
         self.head = NONA("l2", SoftStep(dim))
 
-    def chances(self, queries, bank, labels):  # noqa: D102
+    def chances(self, queries, bank, labels):
         ids = torch.arange(len(bank)) if queries is bank else None
         return self.head(queries, bank, F.one_hot(labels, self.classes).to(bank), query_ids=ids, bank_ids=ids)
 
@@ -61,7 +61,7 @@ class Equiangular(ClassHead):
         super().__init__(classes, dim)
         self.head = EquiangularHead(classes, dim)
 
-    def chances(self, queries, bank, labels):  # noqa: D102
+    def chances(self, queries, bank, labels):
         return self.head(queries).softmax(1)
 
 
@@ -72,10 +72,10 @@ class ClassMeans(ClassHead):
         super().__init__(classes, dim)
         self.criterion = ProxyLoss("normalized_softmax", classes, dim)
 
-    def loss(self, rows, labels):  # noqa: D102
+    def loss(self, rows, labels):
         return self.criterion(rows, labels)
 
-    def chances(self, queries, bank, labels):  # noqa: D102
+    def chances(self, queries, bank, labels):
         head = NearestClassMean(self.classes, self.dim)
         head.add(bank, labels)
         return head(queries)

@@ -8,18 +8,14 @@ same settings, whose bias starts at the mean label.
     python benchmarks/nona/default.py --cache runs/nona --out benchmarks/results/nona-default.csv --store runs/nona
 """
 
-import argparse
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
 from attention import readouts
 from members import Recipe, embed_rows
-from results import Results
-from sets import SETS, load
 from trainer import Stream, fit
-from tuned import Kept, parts_of
+from tuned import Kept, each_split, parts_of
 
 from vicinal.evaluation import blend_weights, knn_grid, ridge_baseline
 
@@ -59,29 +55,14 @@ def run(kept: Kept, features: np.ndarray, x: torch.Tensor, stream: Stream) -> No
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--store", type=Path, required=True)
-    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
-    parser.add_argument("--splits", type=int, default=10)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
-    results = Results(given.out)
-    for name in given.sets:
-        data = load(name, given.cache)
-        x = torch.from_numpy(data.features)
-        for split in data.splits(given.splits):
-            stream = Stream.of(split, data.labels, data.groups, split.seed)
-            kept = Kept(results, given.store, name, stream, "default")
-            if not kept.has("blend"):
-                run(kept, data.features, x, stream)
-            if not kept.has("dense x8, same settings"):
-                started = time.process_time()
-                validation, test, epochs = predicted(x, stream, DENSE, MEMBERS)
-                kept.add("dense x8, same settings", validation, test, time.process_time() - started, {"epochs": epochs})
-            print(f"{name}, split {split.seed}", flush=True)
+    for kept, features, stream in each_split(__doc__, "default"):
+        x = torch.from_numpy(features)
+        if not kept.has("blend"):
+            run(kept, features, x, stream)
+        if not kept.has("dense x8, same settings"):
+            started = time.process_time()
+            validation, test, epochs = predicted(x, stream, DENSE, MEMBERS)
+            kept.add("dense x8, same settings", validation, test, time.process_time() - started, {"epochs": epochs})
 
 
 if __name__ == "__main__":

@@ -137,8 +137,9 @@ def baselines(kept: Kept, features: np.ndarray, stream: Stream) -> None:
     kept.add("boosting", guess[:cut], guess[cut:], time.process_time() - started, setting)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def each_split(description: str, recipe: str):
+    """What a script is asked for: for each set and split its :class:`Kept`, features and :class:`Stream`."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--store", type=Path, required=True)
@@ -150,16 +151,19 @@ def main() -> None:
     results = Results(given.out)
     for name in given.sets:
         data = load(name, given.cache)
-        x = torch.from_numpy(data.features)
         for split in data.splits(given.splits):
             stream = Stream.of(split, data.labels, data.groups, split.seed)
-            kept = Kept(results, given.store, name, stream, "tuned")
-            if not kept.has("boosting"):
-                baselines(kept, data.features, stream)
-            for head, recipe in HEADS.items():
-                if not kept.has(head):
-                    heads(kept, x, stream, head, recipe)
+            yield Kept(results, given.store, name, stream, recipe), data.features, stream
             print(f"{name}, split {split.seed}", flush=True)
+
+
+def main() -> None:
+    for kept, features, stream in each_split(__doc__, "tuned"):
+        if not kept.has("boosting"):
+            baselines(kept, features, stream)
+        for head, recipe in HEADS.items():
+            if not kept.has(head):
+                heads(kept, torch.from_numpy(features), stream, head, recipe)
 
 
 if __name__ == "__main__":
