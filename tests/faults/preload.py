@@ -1,0 +1,20 @@
+"""What the warm process of the fault suite has imported before the first case: see ``faults.warm``."""
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"  # a thread pool does not survive a fork
+os.environ.setdefault("MPLBACKEND", "agg")
+
+import lightning  # noqa: F401
+import matplotlib.pyplot  # noqa: F401
+import PIL.Image  # noqa: F401
+import pyarrow
+import sklearn.linear_model  # noqa: F401
+import torch
+
+import vicinal.cli
+import vicinal.estimators  # noqa: F401
+
+torch.set_num_threads(1)
+pyarrow.set_cpu_count(1)
+pyarrow.set_io_thread_count(1)
