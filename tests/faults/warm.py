@@ -57,7 +57,7 @@ def end(process, folder, seconds=SECONDS):
     if process.exitcode is None:
         process.kill()
         process.join()
-    told = {
+    printed = {
         name: Path(folder, name).read_text(errors="replace") for name in ("out", "err") if Path(folder, name).exists()
     }
     grown = Path(folder, "grown")
