@@ -1,0 +1,312 @@
+"""The structure of the source: counts of it, and the rules that ``make lint`` checks.
+
+    python scripts/house.py                       # counts
+    python scripts/house.py --check               # the rules; exit code 1 and one line for each fault
+    python scripts/house.py --json before.json    # counts as JSON
+    python scripts/house.py --compare before.json # a table, before and now
+
+Rules: files of a package import one another without a circle (imports for types and inside functions count); nothing
+reads another object's underscore attribute or imports another file's underscore name; names say what a thing is; a
+package binds no public name beside its ``__all__``, and has a page in ``docs/api``.
+"""
+
+import argparse
+import ast
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+BANNED = frozenset(
+    {
+        "answering",
+        "asked",
+        "filling",
+        "found",
+        "given",
+        "held",
+        "hush",
+        "kept",
+        "looking",
+        "made",
+        "own",
+        "pulling",
+        "say",
+        "standing",
+        "told",
+        "wanted",
+    }
+)
+"""Words that are no names of results, arguments, functions or files: say what the thing is."""
+
+SELVES = frozenset({"self", "cls"})
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file."""
+
+    name: str
+    path: Path
+    text: str
+    tree: ast.Module
+
+    @property
+    def package(self) -> str:
+        """``vicinal.heads`` of ``vicinal.heads.nona`` and of ``vicinal.heads`` itself."""
+        return self.name if self.path.name == "__init__.py" else self.name.rpartition(".")[0]
+
+    @property
+    def room(self) -> str:
+        """The first folder below the root, or "(top)"."""
+        parts = self.name.split(".")
+        return parts[1] if len(parts) > 2 or (self.path.name == "__init__.py" and len(parts) > 1) else "(top)"
+
+
+def read_modules(source: Path) -> dict[str, Module]:
+    """All files below ``source``, the folder of the package, by the names they are imported by."""
+    modules = {}
+    for path in sorted(source.rglob("*.py")):
+        parts = (source.name, *path.relative_to(source).with_suffix("").parts)
+        name = ".".join(parts).removesuffix(".__init__")
+        text = path.read_text(encoding="utf-8")
+        modules[name] = Module(name, path, text, ast.parse(text))
+    return modules
+
+
+def imports(module: Module) -> Iterator[tuple[int, str, str | None]]:
+    """Line, module and imported name (None for a module as a whole) of each import, wherever it stands."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((node.lineno, node.module, alias.name) for alias in node.names)
+
+
+def arrows(modules: dict[str, Module]) -> dict[str, set[str]]:
+    """Which modules each module imports, among ``modules``."""
+    graph: dict[str, set[str]] = {name: set() for name in modules}
+    for name, module in modules.items():
+        for _, target, imported in imports(module):
+            inner = f"{target}.{imported}"
+            graph[name] |= {
+                each for each in (inner if inner in modules else target,) if each in modules and each != name
+            }
+    return graph
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Groups of files that import one another in a circle (Tarjan's strongly connected components)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    groups = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for target in sorted(graph[name]):
+            if target not in index:
+                visit(target)
+            if target in stack:
+                low[name] = min(low[name], low[target])
+        if low[name] == index[name]:
+            start = stack.index(name)
+            group = sorted(stack[start:])
+            del stack[start:]
+            if len(group) > 1:
+                groups.append(group)
+
+    sys.setrecursionlimit(10_000)
+    for name in graph:
+        if name not in index:
+            visit(name)
+    return groups
+
+
+def is_private(name: str) -> bool:
+    """Whether a name begins with one underscore."""
+    return name.startswith("_") and not name.startswith("__") and name != "_"
+
+
+def private_reaches(module: Module) -> Iterator[tuple[int, str]]:
+    """Line and text of each underscore attribute of another object, and of each import of an underscore name."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr):
+            base = node.value
+            is_super = isinstance(base, ast.Call) and isinstance(base.func, ast.Name) and base.func.id == "super"
+            if not (isinstance(base, ast.Name) and base.id in SELVES) and not is_super:
+                yield node.lineno, ast.unparse(node)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if is_private(alias.name):
+                    yield node.lineno, f"from {node.module} import {alias.name}"
+
+
+def defined_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of everything that is given a name: variables, attributes, arguments, functions, classes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.attr
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, node.name
+
+
+def exported(module: Module) -> list[str] | None:
+    """``__all__`` of a package, or None."""
+    for node in module.tree.body:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+            value = node.value  # type: ignore[union-attr]
+            names = [each.value for each in ast.walk(value) if isinstance(each, ast.Constant)] if value else []
+            return [name for name in names if isinstance(name, str)]
+    return None
+
+
+def bound_names(module: Module) -> set[str]:
+    """Public names that the top level of a file binds."""
+    names: set[str] = set()
+    for node in module.tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+    return {name for name in names if not name.startswith("_")}
+
+
+def faults(modules: dict[str, Module], pages: Path) -> Iterator[str]:
+    """One line for each place that breaks a rule."""
+    graph = arrows(modules)
+    for group in circles({name: {to for to in targets} for name, targets in graph.items()}):
+        yield f"circle: {' <-> '.join(group)}; put what they share below them, or the story in one file"
+    for module in modules.values():
+        for line, text in private_reaches(module):
+            yield f"{module.path}:{line}: private: {text} is another's; give it a public name or a method"
+        for line, name in defined_names(module.tree):
+            if name.lstrip("_").lower() in BANNED:
+                yield f"{module.path}:{line}: name: {name!r} does not say what it is"
+        if module.path.stem.lower() in BANNED:
+            yield f"{module.path}: name: {module.path.stem!r} does not say what is in it"
+    yield from _package_faults(modules, pages)
+
+
+def _package_faults(modules: dict[str, Module], pages: Path) -> Iterator[str]:
+    documented = "\n".join(path.read_text(encoding="utf-8") for path in sorted(pages.glob("*.md")))
+    for module in modules.values():
+        if module.path.name != "__init__.py" or module.name.count(".") == 0:
+            continue
+        names = exported(module)
+        if names is None:
+            yield f"{module.path}: exports: expected __all__, got none"
+            continue
+        for name in sorted(bound_names(module) - set(names)):
+            yield f"{module.path}: exports: {name!r} is public and not in __all__"
+        if f"::: {module.name}\n" not in documented + "\n":
+            yield f"{module.path}: documentation: expected a page of docs/api with '::: {module.name}', got none"
+
+
+def count_lines(modules: dict[str, Module]) -> Counter[str]:
+    """Lines by kind: code, docstring, comment, blank."""
+    lines: Counter[str] = Counter()
+    for module in modules.values():
+        kinds = [
+            "blank" if not line.strip() else "comment" if line.strip().startswith("#") else "code"
+            for line in module.text.splitlines()
+        ]
+        for node in ast.walk(module.tree):
+            documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            if documented and ast.get_docstring(node, clean=False) is not None:
+                first = node.body[0]
+                for number in range(first.lineno - 1, first.end_lineno or first.lineno):
+                    kinds[number] = "docstring"
+        lines.update(kinds)
+    return lines
+
+
+def measure(modules: dict[str, Module]) -> dict[str, int | dict[str, int]]:
+    """The counts of the house."""
+    graph, lines = arrows(modules), count_lines(modules)
+    inside = {name: {to for to in targets if modules[to].room == modules[name].room} for name, targets in graph.items()}
+    rooms = sorted({module.room for module in modules.values()})
+    return {
+        "files": len(modules),
+        "lines": sum(lines.values()),
+        "lines of code": lines["code"],
+        "lines of docstrings": lines["docstring"],
+        "import circles": len(circles(graph)),
+        "private reaches": sum(len(list(private_reaches(module))) for module in modules.values()),
+        "public names": sum(len(exported(module) or []) for module in modules.values() if module.name.count(".") == 1),
+        "banned names": sum(
+            name.lstrip("_").lower() in BANNED for module in modules.values() for _, name in defined_names(module.tree)
+        ),
+        "files per package": {room: sum(m.room == room for m in modules.values()) for room in rooms},
+        "imports between files of a package": {
+            room: sum(
+                len({to for to in inside[name] if modules[to].path.name != "__init__.py"})
+                for name, m in modules.items()
+                if m.room == room and m.path.name != "__init__.py"
+            )
+            for room in rooms
+        },
+    }
+
+
+def compare(before: dict[str, int | dict[str, int]], now: dict[str, int | dict[str, int]]) -> str:
+    """A Markdown table of the counts, before and now."""
+    rows = ["| | before | now |", "| --- | --- | --- |"]
+    for name, value in now.items():
+        if not isinstance(value, dict):
+            rows.append(f"| {name} | {before.get(name, 0):,} | {value:,} |")
+    files, links = "files per package", "imports between files of a package"
+    rows += [
+        "",
+        "| package | files before | files now | imports between them before | now |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    tables = {key: (before.get(key, {}), now[key]) for key in (files, links)}
+    for room in sorted({*tables[files][0], *tables[files][1]}):  # type: ignore[misc]
+        cells = [str(table.get(room, "")) for key in (files, links) for table in tables[key]]  # type: ignore[union-attr]
+        rows.append(f"| `{room}` | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def main() -> int:
+    """Print what was asked for; gives the exit code."""
+    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    options.add_argument("--source", type=Path, default=PROJECT / "src" / "vicinal")
+    options.add_argument("--pages", type=Path, default=PROJECT / "docs" / "api")
+    options.add_argument("--check", action="store_true", help="check the rules")
+    options.add_argument("--json", type=Path, help="write the counts to this file")
+    options.add_argument("--compare", type=Path, help="print a table of the counts in this file and those of now")
+    arguments = options.parse_args()
+    modules = read_modules(arguments.source)
+    if arguments.check:
+        lines = list(faults(modules, arguments.pages))
+        print(*lines, sep="\n" if lines else "")
+        return 1 if lines else 0
+    counts = measure(modules)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
+    elif arguments.compare:
+        print(compare(json.loads(arguments.compare.read_text(encoding="utf-8")), counts))
+    else:
+        print(json.dumps(counts, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
