@@ -84,6 +84,24 @@ def typed_text(column: pd.Series, missing: Collection[str] = WRITTEN_MISSING) ->
     return numbers if exact else numbers.astype(np.float64).reindex(column.index)
 
 
+def exact_text(column: pd.Series) -> pd.Series:
+    """A column of ids or groups, each cell as it is written whatever the others are, so that it is one id everywhere.
+
+    Args:
+        column: ``[n]`` of str, "" where a cell is empty.
+
+    Returns:
+        texts ``[n]``, missing where ``typed_text`` says so; int64 if every one is the plain form of a whole number.
+
+    >>> exact_text(pd.Series(["1", "2"])).tolist(), exact_text(pd.Series(["1", "1e3", "+4", "NA"])).tolist()
+    ([1, 2], ['1', '1e3', '+4', nan])
+    """
+    typed = typed_text(column)
+    if pd.api.types.is_integer_dtype(typed.dtype) and bool((column.str.strip() == typed.astype(str)).all()):
+        return typed
+    return column.mask(typed.isna(), np.nan)
+
+
 def tidy_features(frame: pd.DataFrame, numbers: Collection[str] = ()) -> pd.DataFrame:
     """``frame`` with columns of numbers in which some cells are spelled-out gaps ("n/a", "-") made numbers.
 

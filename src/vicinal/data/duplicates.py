@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from vicinal.core.identity import canonical_ids
 from vicinal.data.splits import Split
 from vicinal.data.table import Table
 
@@ -120,7 +121,7 @@ def group_copies(duplicates: Duplicates, groups: NDArray[Any] | None = None) -> 
     """Groups ``[n]`` for ``make_splits`` that hold all copies of a row together, and whole ``groups [n]`` if given."""
     if groups is None:
         return duplicates.content
-    named = np.unique(groups, return_inverse=True)[1]
+    named = np.unique(canonical_ids("groups", groups), return_inverse=True)[1]
     n, contents = len(named), int(duplicates.content.max()) + 1
     ends = (duplicates.content, contents + named)  # a graph of contents and groups; each row is an edge
     size = contents + int(named.max()) + 1

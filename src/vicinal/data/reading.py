@@ -13,10 +13,10 @@ import pyarrow
 import pyarrow.parquet
 
 from vicinal.core import nearest
-from vicinal.data.cells import typed_text
+from vicinal.data.cells import exact_text, typed_text
 
 
-def read_table(path: str | Path, *, text: Collection[str] = ()) -> pd.DataFrame:
+def read_table(path: str | Path, *, text: Collection[str] = (), ids: Collection[str] = ()) -> pd.DataFrame:
     """The table in the file at ``path``, its rows labelled 1, 2, ... (the header is not counted).
 
     In csv and tsv a column is read as numbers only if all its cells are (see ``typed_text``); an empty cell is
@@ -26,6 +26,8 @@ def read_table(path: str | Path, *, text: Collection[str] = ()) -> pd.DataFrame:
         path: a file that ends in .csv, .tsv, .parquet or .jsonl.
         text: columns that csv and tsv leave as texts even if all their cells are numbers (those that a fitted model
             takes for texts or categories: a title "1984", a code "12").
+        ids: columns of ids and groups, of which csv and tsv keep each cell as it is written ("1e3", "+1"), so that it
+            is the same id in a file whose other cells are words.
 
     Raises:
         ValueError: for a file that is missing, of another format, torn, or with two columns of one name; the
@@ -41,7 +43,7 @@ def read_table(path: str | Path, *, text: Collection[str] = ()) -> pd.DataFrame:
         raise ValueError(
             f"{path.name}: expected a file that ends in {', '.join(READERS)}, got {path.suffix or 'no ending'!r}"
         )
-    frame = reader(path, text)
+    frame = reader(path, text, ids)
     frame.columns = pd.Index([str(name).strip() for name in frame.columns], dtype=object)
     twice = [name for name, count in Counter(frame.columns).items() if count > 1]
     if twice:
@@ -50,15 +52,15 @@ def read_table(path: str | Path, *, text: Collection[str] = ()) -> pd.DataFrame:
     return frame
 
 
-def _read_comma(path: Path, text: Collection[str]) -> pd.DataFrame:
-    return _read_delimited(path, ",", text)
+def _read_comma(path: Path, text: Collection[str], ids: Collection[str]) -> pd.DataFrame:
+    return _read_delimited(path, ",", text, ids)
 
 
-def _read_tab(path: Path, text: Collection[str]) -> pd.DataFrame:
-    return _read_delimited(path, "\t", text)
+def _read_tab(path: Path, text: Collection[str], ids: Collection[str]) -> pd.DataFrame:
+    return _read_delimited(path, "\t", text, ids)
 
 
-def _read_delimited(path: Path, separator: str, text: Collection[str]) -> pd.DataFrame:
+def _read_delimited(path: Path, separator: str, text: Collection[str], ids: Collection[str]) -> pd.DataFrame:
     """Every cell as text first, then each column as what all its cells are."""
     try:
         with warnings.catch_warnings():
@@ -78,14 +80,18 @@ def _read_delimited(path: Path, separator: str, text: Collection[str]) -> pd.Dat
         raise ValueError(f"{path.name}: expected as many cells in each row as in the header, got: {detail}") from None
     frame.columns = pd.Index([str(cell).strip() or str(name) for cell, name in zip(header, frame.columns, strict=True)])
     columns = [
-        column.mask(column.str.strip() == "", np.nan) if name in text else typed_text(column)
+        exact_text(column)
+        if name in ids
+        else column.mask(column.str.strip() == "", np.nan)
+        if name in text
+        else typed_text(column)
         for name, column in frame.items()
     ]
     typed: pd.DataFrame = pd.concat(columns, axis="columns")
     return typed
 
 
-def _read_parquet(path: Path, _: Collection[str]) -> pd.DataFrame:
+def _read_parquet(path: Path, *_: Collection[str]) -> pd.DataFrame:
     try:
         table = pyarrow.parquet.read_table(path)
     except (pyarrow.ArrowException, OSError) as error:
@@ -95,7 +101,7 @@ def _read_parquet(path: Path, _: Collection[str]) -> pd.DataFrame:
     return frame.drop(columns=[name for name in frame.columns if str(name).startswith("__index_level_")])
 
 
-def _read_lines(path: Path, _: Collection[str]) -> pd.DataFrame:
+def _read_lines(path: Path, *_: Collection[str]) -> pd.DataFrame:
     rows = []
     try:
         for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1):
@@ -118,7 +124,7 @@ def _read_lines(path: Path, _: Collection[str]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-READERS: dict[str, Callable[[Path, Collection[str]], pd.DataFrame]] = {
+READERS: dict[str, Callable[[Path, Collection[str], Collection[str]], pd.DataFrame]] = {
     ".csv": _read_comma,
     ".tsv": _read_tab,
     ".parquet": _read_parquet,

@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from vicinal.core import nearest
+from vicinal.core.identity import as_texts, canonical_ids, differ, first_repeat
 from vicinal.data.cells import missing_cells, tidy_features
 from vicinal.data.target import Task, read_target
 
@@ -216,26 +217,32 @@ def _read_ids(frame: pd.DataFrame, identity: str | None) -> NDArray[Any]:
         return np.arange(len(frame), dtype=np.int64)
     column = frame[identity]
     _refuse_missing(column, "an id")
-    if pd.api.types.is_integer_dtype(column.dtype):
-        ids: NDArray[Any] = column.to_numpy(dtype=np.int64)
-    else:
-        ids = column.astype(str).str.strip().to_numpy(dtype=object).astype(str)
+    ids = canonical_ids(f"column {identity}", column, labels=column.index)
     again = pd.Series(ids).duplicated()
     if again.any():
-        place = int(np.argmax(again))
-        first = int(np.argmax(ids == ids[place]))
+        _refuse_repeated(column, ids, int(again.sum()))
+    return ids if ids.dtype == np.int64 else ids.astype(str)
+
+
+def _refuse_repeated(column: pd.Series, ids: NDArray[Any], count: int) -> NoReturn:
+    first, place = first_repeat(ids)
+    instead = f"if rows of one id belong together, say --group {column.name} instead"
+    cells, rows = column.iloc[[first, place]].tolist(), column.index[[first, place]].tolist()
+    if differ(*cells):
         raise ValueError(
-            f"row {frame.index[place]}, column {identity}: expected ids that are all different, got {ids[place]!s} "
-            f"again (first in row {frame.index[first]}; {int(again.sum())} such rows); if rows of one id belong "
-            f"together, say --group {identity} instead"
+            f"id: expected ids that are all different in column {column.name}, got {cells[0]!r} in row {rows[0]} and "
+            f"{cells[1]!r} in row {rows[1]}, which are one id; {instead}"
         )
-    return ids
+    raise ValueError(
+        f"row {rows[1]}, column {column.name}: expected ids that are all different, got {ids[place]!s} again (first "
+        f"in row {rows[0]}; {count} such rows); {instead}"
+    )
 
 
 def _read_groups(column: pd.Series) -> NDArray[np.str_]:
     """Group names ``[rows]``."""
     _refuse_missing(column, "a group")
-    return column.astype(str).str.strip().to_numpy(dtype=object).astype(str)
+    return as_texts(canonical_ids(f"column {column.name}", column, labels=column.index)).astype(str)
 
 
 def _refuse_missing(column: pd.Series, wanted: str) -> None:

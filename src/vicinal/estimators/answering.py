@@ -1,5 +1,6 @@
 """Predictions of a saved model for the rows of a table, with neighbors and intervals."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from vicinal.core import nearest
+from vicinal.core.identity import IdentityWarning
 from vicinal.data import read_table, tidy_features
 from vicinal.estimators.explain import Explanation
 from vicinal.estimators.neighborhood import BankedEstimator
@@ -78,35 +80,46 @@ def predict_table(
     """Predict the rows of ``source`` with the model saved in ``folder``.
 
     If the model was fitted with a column of ids or groups and the table has it, a row is never predicted from the bank
-    row of its own id or group. Columns that the model does not read are passed over.
+    row of its own id or group, whatever the type of the column; if the table has it not, that is said. Columns that the
+    model does not read are passed over.
 
     Args:
         folder: of the model.
         source: file of the table, or the table itself.
         explain: how many neighbors to show for each row.
         coverage: of intervals, or None for none.
-        say: told what was passed over.
+        say: told what was passed over, and which ids or groups are missing.
 
     Raises:
         ValueError: if the model cannot be loaded, a column is missing, or a cell cannot be used.
     """
     model = load_model(folder)
-    words = [name for name, kind in model.kinds_.items() if kind in ("text", "category")]
-    frame = read_table(source, text=words) if isinstance(source, Path) else source
-    if isinstance(source, Path):
-        model.root = source.resolve().parent
-    frame = frame.rename(columns=str)
+    frame = read_rows(model, source)
     features = features_of(model, frame, say)
     ids, groups = (_identity(model, frame, name) for name in ("id", "group"))
-    if model.bank_.groups is None:
+    if model.bank_.store.group_codes is None:
         groups = None
+    _say_unknown(model, ids, groups, say)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentityWarning)  # it was said
+        return _answers(model, frame, features, {"ids": ids, "groups": groups}, explain, coverage)
+
+
+def _answers(
+    model: BankedEstimator,
+    frame: pd.DataFrame,
+    features: pd.DataFrame,
+    identity: dict[str, list[Any] | None],
+    explain: int,
+    coverage: float | None,
+) -> Answers:
     classes = getattr(model, "classes_", None)
     columns: dict[str, list[Any]] = {}
     if classes is None:
-        values, error = model.predict(features, ids=ids, groups=groups, return_error=True)
+        values, error = model.predict(features, **identity, return_error=True)
         columns["prediction"] = values.tolist()
     else:
-        chances, error = model.predict_proba(features, ids=ids, groups=groups, return_error=True)
+        chances, error = model.predict_proba(features, **identity, return_error=True)
         columns["prediction"] = classes[chances.argmax(axis=1)].tolist()
         columns |= {f"probability_{name}": chances[:, place].tolist() for place, name in enumerate(classes)}
     if model.index is not None:
@@ -114,10 +127,22 @@ def predict_table(
     if coverage is not None:
         if classes is not None:
             raise ValueError("interval: expected a model that predicts numbers, got one that predicts classes")
-        bounds = model.predict_interval(features, coverage, ids=ids, groups=groups)
+        bounds = model.predict_interval(features, coverage, **identity)
         columns |= {"low": bounds[:, 0].tolist(), "high": bounds[:, 1].tolist()}
-    explanations = model.explain(features, explain, ids=ids, groups=groups) if explain else []
-    return Answers(frame.index.tolist() if ids is None else list(ids), columns, explanations)
+    explanations = model.explain(features, explain, **identity) if explain else []
+    ids = identity["ids"]
+    return Answers(frame.index.tolist() if ids is None else ids, columns, explanations)
+
+
+def read_rows(model: BankedEstimator, source: Path | pd.DataFrame) -> pd.DataFrame:
+    """The table of ``source``, with cells as ``model`` takes them; a file's folder becomes the root of its paths."""
+    if isinstance(source, Path):
+        words = [name for name, kind in model.kinds_.items() if kind in ("text", "category")]
+        known = [model.notes_.get(role) for role in ("id", "group")]
+        exact = [name for name in known if name is not None and name not in model.kinds_]
+        model.root = source.resolve().parent
+        source = read_table(source, text=words, ids=exact)
+    return source.rename(columns=str)
 
 
 def features_of(model: BankedEstimator, frame: pd.DataFrame, say: Say) -> pd.DataFrame:
@@ -133,6 +158,21 @@ def features_of(model: BankedEstimator, frame: pd.DataFrame, say: Say) -> pd.Dat
     if extra:
         say(f"passed over {len(extra)} columns that the model does not read: {', '.join(extra[:8])}")
     return tidy_features(frame[wanted], numbers=[name for name in wanted if model.kinds_.get(name) == "number"])
+
+
+def _say_unknown(model: BankedEstimator, ids: list[Any] | None, groups: list[Any] | None, say: Say) -> None:
+    """Say that the model was fitted with ids or groups that the table has not, so that a row may meet its own label."""
+    if not model.network_.head.uses_bank:
+        return
+    grouped = model.bank_.store.group_codes is not None
+    for role, expected, given, risk in (
+        ("id", model.notes_.get("id") is not None, ids, "a row that is in the bank is predicted from itself too"),
+        ("group", grouped, groups, "a row may be predicted from rows of its own group"),
+    ):
+        if expected and given is None:
+            column = model.notes_.get(role)
+            wanted = f"the {role}s that the model was fitted with" if column is None else f"the column {column!r}"
+            say(f"{role}: expected {wanted}, got none, so {risk}")
 
 
 def _identity(model: BankedEstimator, frame: pd.DataFrame, role: str) -> list[Any] | None:

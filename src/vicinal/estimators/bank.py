@@ -1,6 +1,6 @@
 """The bank: labelled rows with identity, which a neighbor model predicts from."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,47 +18,17 @@ _SHOWN = 10_000
 """Ids among which the nearest to one that is not there is looked for."""
 
 
-def as_ids(name: str, values: Iterable[Any], rows: int) -> Ids:
-    """Ids or groups of ``rows`` rows as int64, or as strings if any is not a whole number.
-
-    Raises:
-        ValueError: if one is missing or their number is wrong.
-    """
-    if isinstance(values, range):
-        values = np.arange(values.start, values.stop, values.step)
-    whole = isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.ndim == 1
-    series = pd.Series(values if whole else list(values), dtype=None if whole else object)
-    if len(series) != rows:
-        raise ValueError(f"{name}: expected {rows}, one a row, got {len(series)}")
-    if whole:
-        return series.to_numpy(dtype=np.int64)
-    if series.isna().any():
-        raise ValueError(f"{name}: expected one for every row, got none in row {int(series.isna().argmax())}")
-    if all(isinstance(value, int | np.integer) and not isinstance(value, bool) for value in series):
-        return series.astype("int64").to_numpy()
-    return series.astype(str).to_numpy(dtype=object)
-
-
-def check_unique(ids: Ids) -> None:
-    """Raise ValueError naming an id that stands twice."""
-    repeated = pd.Series(ids).duplicated()
-    if repeated.any():
-        first = ids[int(repeated.argmax())].item() if ids.dtype == np.int64 else ids[int(repeated.argmax())]
-        count = int((pd.Series(ids) == first).sum())
-        raise ValueError(f"ids: expected each id once, got {first!r} {count} times")
-
-
 class Bank:
     """Rows that can be attended to, in the words of the estimators, over a :class:`vicinal.index.NeighborBank`.
 
     Adding and removing changes it. Removing moves the last rows into the holes, so positions change, ids do not.
 
     Args:
-        ids: ``[N]`` int64 or str, each once.
+        ids: ``[N]``, each once; compared as :mod:`vicinal.core.identity` says, as are all ids and groups.
         vectors: embeddings ``[N, d]``; kept in float32.
         labels: ``[N]``: numbers, or positions of classes; kept in float64.
         rows: the table's columns of these rows, for explanations.
-        groups: ``[N]`` int64 or str, or None.
+        groups: ``[N]`` or None.
 
     Attributes:
         store: what holds the rows.
@@ -116,13 +86,12 @@ class Bank:
         """Numbers that stand for ``ids`` inside this bank: positions, and -1 for None and ids that it has not."""
         if ids is None:
             return None
-        found = torch.full((len(ids),), -1)
         if np.asarray(ids).dtype != object:
-            return self.store.positions(ids) if len(self) else found
+            return self.store.positions(ids)
+        keys = torch.full((len(ids),), -1)
         known = np.flatnonzero([value is not None for value in ids])
-        if len(self) and len(known):
-            found[torch.from_numpy(known)] = self.store.positions([ids[i] for i in known])
-        return found
+        keys[torch.from_numpy(known)] = self.store.positions([ids[i] for i in known])
+        return keys
 
     def codes_of(self, groups: Ids | None) -> Tensor | None:
         """Numbers that stand for ``groups`` inside this bank, and others or -1 for groups that it has not."""
@@ -140,10 +109,9 @@ class Bank:
             "bank_groups": None if query_groups is None else self.store.group_codes,
         }
 
-    def missing(self, ids: Sequence[Any]) -> list[Any]:
-        """Those of ``ids`` that the bank has not."""
-        found = self.keys_of(np.array([*ids, None], dtype=object))
-        return [] if found is None else [ids[i] for i in (found[:-1] < 0).nonzero()[:, 0].tolist()]
+    def has(self, ids: Iterable[Any]) -> Ids:
+        """Which of ``ids`` are in the bank: ``[n]``."""
+        return self.store.positions(ids).numpy() >= 0
 
     def take(self, positions: Ids) -> Self:
         """A bank of its own of the rows at ``positions``, in that order."""
@@ -174,23 +142,21 @@ class Bank:
         self.store.add(ids, vectors, labels.double(), groups=groups, rows=rows)
         return self.store.keys[before:].clone()
 
-    def remove(self, ids: Iterable[Any]) -> Tensor:
-        """Take out the rows of these ids; ids that the bank has not are passed over.
+    def remove(self, ids: Ids) -> Tensor:
+        """Take out the rows of these ids, each there once; ids that the bank has not are passed over.
 
         Returns:
             the keys ``[n]`` that stood for them.
         """
-        listed = list(dict.fromkeys(ids))
-        lost = set(self.missing(listed))
-        gone = [value for value in listed if value not in lost]
-        keys = self.store.keys[self.store.positions(gone)].clone() if gone else torch.zeros(0, dtype=torch.int64)
-        self.store.remove(gone)
+        there = ids[self.has(ids)]
+        keys = self.store.keys[self.store.positions(there)]
+        self.store.remove(there)
         return keys
 
 
-def check_known(bank: Bank, others: Bank, ids: Sequence[Any]) -> None:
+def check_known(bank: Bank, others: Bank, ids: Ids) -> None:
     """Raise ValueError if one of ``ids`` is in neither bank, with the nearest that is."""
-    lost = [value for value in bank.missing(ids) if value in set(others.missing(ids))]
+    lost = ids[~(bank.has(ids) | others.has(ids))].tolist()
     if lost:
         hint = nearest(str(lost[0]), map(str, bank.ids[:_SHOWN].tolist()))
         raise ValueError(f"ids: expected ids of rows that the model was given, got {lost[0]!r}{hint}")

@@ -1,5 +1,6 @@
 """What the neighbor estimators share: parameters, fitting, and the head on embedded queries."""
 
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -12,8 +13,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from vicinal.core.identity import IdentityWarning, canonical_ids
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
-from vicinal.estimators.bank import Bank, Ids, as_ids, check_unique
+from vicinal.estimators.bank import Bank, Ids
 from vicinal.estimators.building import (
     check_loss,
     make_added,
@@ -30,6 +32,13 @@ from vicinal.training import NeighborNetwork, Rows, RowSubset, TrainingHistory, 
 
 SCORES = 1 << 22
 """Scores or weights held at a time while many queries are looked up, explained or calibrated."""
+
+
+LONE_GROUPS = (
+    "groups: expected some rows to share one, got another for every row, so nothing is kept together; "
+    "give what rows have in common (a patient, a house), or leave groups out"
+)
+"""What is said of groups such as a copy of the ids."""
 
 
 class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -140,9 +149,10 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         labels = self._fit_labels(y, len(frame))
         check_rows(len(frame))
         check_loss(self.loss, "classes" if hasattr(self, "classes_") else "numbers", self.head)
-        own_ids = as_ids("ids", range(len(frame)) if ids is None else ids, len(frame))
-        check_unique(own_ids)
-        own_groups = None if groups is None else as_ids("groups", groups, len(frame))
+        own_ids = canonical_ids("ids", range(len(frame)) if ids is None else ids, len(frame), distinct=True)
+        own_groups = None if groups is None else canonical_ids("groups", groups, len(frame))
+        if own_groups is not None and len(set(own_groups.tolist())) == len(frame):
+            warnings.warn(LONE_GROUPS, IdentityWarning, stacklevel=3)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         classes = labels if hasattr(self, "classes_") else None
         held = hold_out(len(frame), validation, self.validation_fraction, own_groups, classes, seed)
@@ -224,17 +234,27 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         """Embeddings of the rows ``[n, d]``, float64."""
         return self._embed(X)[1].numpy()
 
-    def _asked(self, rows: int, ids: Any, groups: Any) -> dict[str, Any]:
+    def _identity_of(self, rows: int, ids: Any, groups: Any) -> dict[str, Any]:
         """Ids and groups of queries, checked."""
-        own_ids = None if ids is None else as_ids("ids", ids, rows)
-        own_groups = None if groups is None else as_ids("groups", groups, rows)
-        if own_groups is not None and self.bank_.store.group_codes is None:
+        if groups is not None and self.bank_.store.group_codes is None:
             raise ValueError("groups: expected none, as the model was fitted without groups, got some")
-        return {"ids": own_ids, "groups": own_groups}
+        given = {"ids": ids, "groups": groups}
+        return {name: None if values is None else canonical_ids(name, values, rows) for name, values in given.items()}
 
-    def _answer(self, queries: Tensor, ids: Any, groups: Any) -> tuple[Tensor, Tensor]:
+    def _asked(self, rows: int, ids: Any, groups: Any) -> dict[str, Any]:
+        """The same for a prediction; the caller of the public method that calls this is warned of missing groups."""
+        asked = self._identity_of(rows, ids, groups)
+        if groups is None and self.bank_.store.group_codes is not None and self.network_.head.uses_bank:
+            warnings.warn(
+                "groups: expected those of the rows, as the model was fitted with groups, got none, so a row may be "
+                "predicted from its own group; give groups=, with new names for rows of new groups",
+                IdentityWarning,
+                stacklevel=3,
+            )
+        return asked
+
+    def _answer(self, queries: Tensor, asked: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
         """Predictions ``[b]`` or ``[b, K]``, and ``[b]`` how far each may be from that over the whole bank."""
-        asked = self._asked(len(queries), ids, groups)
         near = self._near()
         if near is not None:
             found = near.predict(queries, **asked)

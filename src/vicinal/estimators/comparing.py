@@ -13,7 +13,7 @@ from vicinal.core import check_choice, check_integer
 from vicinal.data import Split, load_splits, make_splits, save_splits, table_fingerprint
 from vicinal.estimators.measuring import knn_of_embeddings, predict_test, score
 from vicinal.estimators.neighborhood import BankedEstimator
-from vicinal.estimators.opening import OpenTable, TableJob, fit_split, make_estimator, open_table
+from vicinal.estimators.opening import OpenTable, TableJob, fit_split, groups_sentence, make_estimator, open_table
 from vicinal.evaluation import PRIMARY, Run, RunStore, Significance, Summary, run_protocol, significance, summarize
 from vicinal.report import CompareRecord
 
@@ -71,6 +71,8 @@ def compare_tables(
     store = RunStore(out / "runs.json", _settings(jobs[0]))
     runs: list[Run] = []
     for job, table in zip(jobs, opened, strict=True):
+        if lone := groups_sentence(table.table):
+            say(f"{table.table.name}: {lone}")
         told = _told_splits(job, table, splits, out)
         runs += run_protocol(
             _methods(job, table, heads, out),

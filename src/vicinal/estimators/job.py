@@ -17,7 +17,7 @@ from vicinal.data import Split, duplicates_across, find_duplicates, make_splits,
 from vicinal.estimators.building import predicts_by_default
 from vicinal.estimators.measuring import Measured, measure
 from vicinal.estimators.neighborhood import BankedEstimator
-from vicinal.estimators.opening import OpenTable, TableJob, fit_split, make_estimator, open_table
+from vicinal.estimators.opening import OpenTable, TableJob, fit_split, groups_sentence, make_estimator, open_table
 from vicinal.estimators.panels import mask_curves, neighbor_panels
 from vicinal.estimators.resuming import resumable
 from vicinal.estimators.saving import CONFIG, write_model
@@ -59,8 +59,9 @@ def fit_table(job: TableJob, out: Path | None = None, say: Say = lambda line: No
     table = opened.table
     split = make_splits(table, number=1, seed=job.seed, test=job.test, validation=job.validation)[0]
     leak = duplicates_across(split, find_duplicates(table, opened.kinds))
-    if leak.sentence:
-        say(leak.sentence)
+    for sentence in (groups_sentence(table), leak.sentence):
+        if sentence:
+            say(sentence)
     with resumable(out, _fingerprint(job, opened)) as checkpoints:
         if checkpoints.resumed:
             say("taking up the run that was interrupted")

@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal.heads import NONA, Members, neighbor_range, streamed_quantiles
+from vicinal.heads import NONA, Members, admissible, neighbor_range, streamed_quantiles
 from vicinal.heads.member_streams import member_quantiles, member_top_weights
 from vicinal.index import ExactIndex
-from vicinal.index.pairs import pair_score
+from vicinal.index.pairs import PairScore, pair_score
 
 if TYPE_CHECKING:
     from vicinal.estimators.neighborhood import BankedEstimator
@@ -97,41 +96,60 @@ def label_range(
     return both[:, 0], both[:, 1]
 
 
-def nearest_rows(model: "BankedEstimator", queries: Tensor, k: int, own: Tensor | None) -> tuple[Any, Any]:
-    """Negated scores ``[n, k]``, rising, and positions ``[n, k]`` of the nearest bank rows; not that at ``own [n]``."""
-    bank, similarity = model.bank_, model._similarity()
-    score = pair_score(similarity)
-    if score is None or len(bank) < LARGE:
-        return _nearest_of_all(model, queries, k, own)
-    index = ExactIndex(bank.store.dim, similarity, bank=bank.store)
-    distances, positions = [], []
+def nearest_rows(model: "BankedEstimator", queries: Tensor, k: int, asked: dict[str, Any]) -> tuple[Any, Any]:
+    """Negated scores ``[n, k]``, rising, and positions ``[n, k]`` of the nearest bank rows of other ids and groups.
+
+    Raises:
+        ValueError: if a query has fewer than k such rows.
+    """
+    score = pair_score(model._similarity())
+    if score is None or len(model.bank_) < LARGE:
+        scores, places = _nearest_of_all(model, queries, k, asked)
+    else:
+        scores, places = _nearest_by_index(model, queries, k, asked, score)
+    short = (places < 0).any(dim=1)
+    if bool(short.any()):
+        row = int(short.nonzero()[0])
+        most = int((places[row] >= 0).sum())
+        raise ValueError(
+            f"n_neighbors: expected at most {most}, the rows of other ids and groups of row {row}, got {k}"
+        )
+    return -scores.numpy(), places.numpy()
+
+
+def _nearest_by_index(
+    model: "BankedEstimator", queries: Tensor, k: int, asked: dict[str, Any], score: PairScore
+) -> tuple[Tensor, Tensor]:
+    """Scores and positions ``[n, k]``, best first; -1 where there are no more rows that a query may see."""
+    store = model.bank_.store
+    index = ExactIndex(store.dim, model._similarity(), bank=store)
+    found = []
     for start in range(0, len(queries), _QUERIES):
-        part = queries[start : start + _QUERIES]
-        hidden = None if own is None else bank.store.keys[own[start : start + _QUERIES]]
-        at = bank.store.positions_of_keys(index.search(part.float(), k, exclude=hidden).ids)
+        part, own = queries[start : start + _QUERIES], _part(asked, start, _QUERIES)
+        hidden = store.hidden_keys(**own) if any(value is not None for value in own.values()) else None
+        at = store.positions_of_keys(index.search(part.float(), k, exclude=hidden).ids)
         lines = torch.arange(len(part)).repeat_interleave(k)
-        rows = bank.store.vectors_at(at.clamp(min=0).flatten()).double()
+        rows = store.vectors_at(at.clamp(min=0).flatten()).double()
         scores = score(part.double()[lines], rows).reshape(at.shape).masked_fill(at < 0, -torch.inf)
-        order = scores.sort(dim=1, descending=True, stable=True)
-        distances.append(-order.values.numpy())
-        positions.append(at.gather(1, order.indices).numpy())
-    return np.concatenate(distances), np.concatenate(positions)
+        best = scores.sort(dim=1, descending=True, stable=True)
+        found.append((best.values, at.gather(1, best.indices)))
+    return torch.cat([scores for scores, _ in found]), torch.cat([places for _, places in found])
 
 
-def _nearest_of_all(model: "BankedEstimator", queries: Tensor, k: int, own: Tensor | None) -> tuple[Any, Any]:
-    distances, positions, similarity = [], [], model._similarity()
-    start = 0
-    with torch.no_grad():
-        for part, _ in model._blocks(queries, {}):
-            scores = similarity(part, model.bank_.vectors)
-            if own is not None:
-                rows = torch.arange(len(part))
-                scores[rows, own[start + rows]] = -torch.inf
-            top = scores.topk(k, dim=-1)
-            distances.append(-top.values.numpy())
-            positions.append(top.indices.numpy())
-            start += len(part)
-    return np.concatenate(distances), np.concatenate(positions)
+def _nearest_of_all(model: "BankedEstimator", queries: Tensor, k: int, asked: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """The same from all scores."""
+    bank, similarity = model.bank_, model._similarity()
+    found = []
+    for part, own in model._blocks(queries, bank.identity(**asked)):
+        with torch.no_grad():
+            scores = similarity(part, bank.vectors)
+        allowed = admissible((len(part), len(bank)), **own)
+        if allowed is not None:
+            scores = scores.masked_fill(~allowed, -torch.inf)
+        best = scores.topk(k, dim=-1)
+        seen = torch.ones_like(best.indices, dtype=torch.bool) if allowed is None else allowed.gather(1, best.indices)
+        found.append((best.values, best.indices.masked_fill(~seen, -1)))
+    return torch.cat([scores for scores, _ in found]), torch.cat([places for _, places in found])
 
 
 def _part(asked: dict[str, Any], start: int, size: int) -> dict[str, Any]:

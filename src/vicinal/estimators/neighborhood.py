@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.utils.validation import check_is_fitted
 
 from vicinal.core import check_integer
-from vicinal.estimators.bank import Ids, as_ids, check_known
+from vicinal.core.identity import canonical_ids, shown
+from vicinal.estimators.bank import Ids, check_known
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.explain import Explanation, explain_rows
 from vicinal.estimators.looking import attended, nearest_rows
@@ -44,6 +46,9 @@ class BankedEstimator(NeighborEstimator):
         X: Any = None,
         n_neighbors: int | None = None,
         return_distance: bool = True,  # noqa: FBT001, FBT002
+        *,
+        ids: Any = None,
+        groups: Any = None,
     ) -> Any:
         """The nearest bank rows of each row, as scikit-learn's neighbors estimators give them.
 
@@ -51,19 +56,28 @@ class BankedEstimator(NeighborEstimator):
             X: rows; None: the bank's own rows, none of which is its own neighbor.
             n_neighbors: how many; None: the parameter of that name.
             return_distance: give distances too.
+            ids: ids of the rows of X; a row gets no bank row of its own id.
+            groups: groups of the rows, nor one of its group. With neither, whatever is near is given.
 
         Returns:
             distances ``[n, k]`` (negated scores, ascending) and ids ``[n, k]``; only ids without ``return_distance``.
             With default ids these are positions in the X of ``fit``.
+
+        Raises:
+            ValueError: if a row has fewer than ``n_neighbors`` bank rows of other ids and groups.
         """
         check_is_fitted(self, "bank_")
-        own = X is None
         k = check_integer("n_neighbors", self.n_neighbors if n_neighbors is None else n_neighbors)
-        most = len(self.bank_) - int(own)
-        if k > most:
-            raise ValueError(f"n_neighbors: expected at most {most}, the rows of the bank, got {k}")
-        queries = self.bank_.vectors.double() if own else self._embed(X)[1]
-        distances, positions = nearest_rows(self, queries, k, torch.arange(len(queries)) if own else None)
+        if X is None:
+            if ids is not None:
+                raise ValueError("ids: expected none without X, as the rows are those of the bank, got some")
+            queries, ids = self.bank_.vectors.double(), self.bank_.ids
+        else:
+            queries = self._embed(X)[1]
+        if k > len(self.bank_):
+            raise ValueError(f"n_neighbors: expected at most {len(self.bank_)}, the rows of the bank, got {k}")
+        asked = self._identity_of(len(queries), ids, groups)
+        distances, positions = nearest_rows(self, queries, k, asked)
         found = self.bank_.ids[positions]
         return (distances, found) if return_distance else found
 
@@ -102,7 +116,8 @@ class BankedEstimator(NeighborEstimator):
         Args:
             X: rows.
             y: their labels; a class must be one the model was fitted with.
-            ids: their ids, none of them in the bank. None: whole numbers above the highest in use.
+            ids: their ids, none of them known to the model; one that was held out has to be forgotten first. None:
+                whole numbers above the highest in use.
             groups: their groups, if and only if the model was fitted with groups.
 
         Returns:
@@ -115,15 +130,21 @@ class BankedEstimator(NeighborEstimator):
             if used.dtype != np.int64:
                 raise ValueError("ids: expected one for each row, as the model was fitted with ids, got none")
             ids = range(int(used.max()) + 1, int(used.max()) + 1 + len(frame))
-        new_ids = as_ids("ids", ids, len(frame))
-        new_groups = None if groups is None else as_ids("groups", groups, len(frame))
+        new_ids = canonical_ids("ids", ids, len(frame), distinct=True)
+        new_groups = None if groups is None else canonical_ids("groups", groups, len(frame))
+        held_out = new_ids[self.calibration_.has(new_ids)]
+        if len(held_out):
+            raise ValueError(
+                f"ids: expected ids of new rows, got {shown(held_out)}, held out for intervals, which would be wrong "
+                "if the row were in the bank too; forget it first, or give it another id"
+            )
         near = self._near()
         keys = self.bank_.add(new_ids, vectors, torch.from_numpy(labels.astype(np.float64)), frame, new_groups)
         if near is not None:
             try:
                 near.add(keys, vectors)
             except BaseException:
-                self.bank_.remove(new_ids.tolist())
+                self.bank_.remove(new_ids)
                 raise
         return self
 
@@ -142,10 +163,9 @@ class BankedEstimator(NeighborEstimator):
             ValueError: for an id that no row has, or if no bank row would be left.
         """
         check_is_fitted(self, "bank_")
-        gone = [value.item() if isinstance(value, np.generic) else value for value in ids]
+        gone = np.asarray(pd.unique(canonical_ids("ids", ids)))
         check_known(self.bank_, self.calibration_, gone)
-        left = len(self.bank_) - (len(set(gone)) - len(self.bank_.missing(list(dict.fromkeys(gone)))))
-        if left == 0:
+        if self.bank_.has(gone).sum() == len(self.bank_):
             raise ValueError("ids: expected to leave at least one row in the bank, got all of them")
         near = self._near()
         keys = self.bank_.remove(gone)

@@ -117,8 +117,9 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         Args:
             X: DataFrame with columns of any kind, or a finite numeric matrix ``[n, p]``; n >= 10.
             y: finite numbers ``[n]``, not all equal.
-            ids: whole numbers or strings ``[n]``, each once; None: 0 to n - 1.
-            groups: ``[n]``; a row never learns or predicts from a row of its own group.
+            ids: ``[n]``, each once; None: 0 to n - 1. Compared by what they say, whatever their type: 1, 1.0 and "1"
+                are one id (see :mod:`vicinal.core.identity`).
+            groups: ``[n]``, compared likewise; a row never learns or predicts from a row of its own group.
             validation: positions of the rows to hold out; None: ``validation_fraction`` of them, by ``random_state``.
 
         Returns:
@@ -137,12 +138,13 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         Args:
             X: rows.
             ids: their ids, if some of them may be in the bank: a row is never predicted from itself.
-            groups: their groups: nor from a row of its group.
+            groups: their groups: nor from a row of its group. A model that was fitted with groups warns if they are
+                not given.
             return_error: give, too, how far each may be from the prediction over the whole bank ``[n]``: 0 without an
                 index; for an approximate index it supposes that the index found the best rows.
         """
         _, queries = self._embed(X)
-        prediction, error = self._answer(queries, ids, groups)
+        prediction, error = self._answer(queries, self._asked(len(queries), ids, groups))
         values = self._in_label_units(prediction).numpy()
         return (values, error.numpy()) if return_error else values
 
@@ -181,7 +183,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
 
     def _range(self, queries: Tensor, asked: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor]:
         """Uncalibrated range of each query."""
-        prediction = self._in_label_units(self._answer(queries, **asked)[0])
+        prediction = self._in_label_units(self._answer(queries, asked)[0])
         if not self.network_.head.uses_bank:
             return prediction, prediction
         low, high = label_range(self, queries, asked, coverage)
@@ -234,7 +236,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator):  # type: ignore[misc
     def predict_proba(self, X: Any, *, ids: Any = None, groups: Any = None, return_error: bool = False) -> Any:
         """Probability of each class ``[n, K]``, rows sum to 1; see :meth:`NeighborRegressor.predict`."""
         _, queries = self._embed(X)
-        found, error = self._answer(queries, ids, groups)
+        found, error = self._answer(queries, self._asked(len(queries), ids, groups))
         found = found.double()
         probabilities = (found / found.sum(dim=-1, keepdim=True)).numpy()
         return (probabilities, error.numpy()) if return_error else probabilities

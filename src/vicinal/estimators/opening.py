@@ -1,5 +1,6 @@
 """What to learn from which table: reading it, telling its columns apart, and fitting on the rows of a split."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,8 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from vicinal.core.identity import IdentityWarning
 from vicinal.data import Split, Table, prepare_table, read_table
 from vicinal.encoders import ColumnKind, Kind, infer_kinds
+from vicinal.estimators.base import LONE_GROUPS
 from vicinal.estimators.neighborhood import BankedEstimator
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 
@@ -71,7 +74,7 @@ def open_table(job: TableJob) -> OpenTable:
     if isinstance(job.source, pd.DataFrame):
         frame, root, name = job.source, None, job.name or "table"
     else:
-        frame, root = read_table(job.source), job.source.resolve().parent
+        frame, root = read_table(job.source, ids=_exact_columns(job)), job.source.resolve().parent
         name = job.name or job.source.stem
     table = prepare_table(
         frame,
@@ -91,6 +94,18 @@ def open_table(job: TableJob) -> OpenTable:
     return OpenTable(table, columns)
 
 
+def _exact_columns(job: TableJob) -> list[str]:
+    """Columns of ids and groups, unless they are learned from too."""
+    return [name for name in (job.id, job.group) if name is not None and name not in (job.use or ())]
+
+
+def groups_sentence(table: Table) -> str:
+    """What is wrong with groups of which each holds one row, as a copy of the ids does; "" if there is nothing."""
+    if table.groups is None or len(set(table.groups.tolist())) < len(table):
+        return ""
+    return LONE_GROUPS
+
+
 def make_estimator(opened: OpenTable, job: TableJob) -> BankedEstimator:
     """The estimator for the task of the table, with the job's parameters."""
     made = NeighborRegressor if opened.table.task == "regression" else NeighborClassifier
@@ -104,5 +119,7 @@ def fit_split(model: BankedEstimator, opened: OpenTable, split: Split) -> Banked
     part = opened.table.select(rows)
     held = np.arange(len(split.train), len(rows))
     frame = part.frame[list(opened.kinds)]
-    fitted: BankedEstimator = model.fit(frame, part.target, ids=part.ids, groups=part.groups, validation=held)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentityWarning)  # the job says what groups_sentence gives
+        fitted: BankedEstimator = model.fit(frame, part.target, ids=part.ids, groups=part.groups, validation=held)
     return fitted

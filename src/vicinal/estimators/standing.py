@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from vicinal.calibration import neighbor_spread
-from vicinal.data import read_table
 from vicinal.data.table import Table, prepare_table
-from vicinal.estimators.answering import features_of
+from vicinal.estimators.answering import features_of, read_rows
 from vicinal.estimators.neighborhood import BankedEstimator
 from vicinal.report import Part
 
@@ -25,13 +24,10 @@ FIRST = 10
 
 def labelled_rows(model: BankedEstimator, source: Path | pd.DataFrame, say: Say) -> Table:
     """The rows of ``source`` with the model's columns and target."""
-    words = [name for name, kind in model.kinds_.items() if kind in ("text", "category")]
-    frame = (read_table(source, text=words) if isinstance(source, Path) else source).rename(columns=str)
+    frame = read_rows(model, source)
     target = model.notes_.get("target")
     if target is None:
         raise ValueError("model: expected one of `vicinal fit`, which knows its target, got one saved from Python")
-    if isinstance(source, Path):
-        model.root = source.resolve().parent
     features = features_of(model, frame, say)
     known = {role: model.notes_.get(role) for role in ("id", "group")}
     for name in (target, *known.values()):

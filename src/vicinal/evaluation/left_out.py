@@ -9,12 +9,14 @@ from scipy import sparse
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GroupKFold, KFold
 
+from vicinal.core.identity import IdsLike, canonical_ids
+
 Floats = NDArray[np.float64]
 STRENGTHS = tuple(10.0 ** np.arange(-1, 6))
 
 
 def left_out_predictions(
-    features: Any, targets: ArrayLike, *, strengths: Sequence[float] = STRENGTHS, groups: ArrayLike | None = None
+    features: Any, targets: ArrayLike, *, strengths: Sequence[float] = STRENGTHS, groups: IdsLike | None = None
 ) -> Floats:
     r"""Predictions of each row by a ridge regression on the other rows.
 
@@ -64,12 +66,12 @@ def _in_closed_form(features: Floats, columns: Floats, strengths: Sequence[float
     return found
 
 
-def _in_folds(features: Any, columns: Floats, strengths: Sequence[float], groups: ArrayLike | None) -> Floats:
+def _in_folds(features: Any, columns: Floats, strengths: Sequence[float], groups: IdsLike | None) -> Floats:
     rows = features.tocsr() if sparse.issparse(features) else _standardized(np.asarray(features, dtype=np.float64))
     if groups is None:
         folds = list(KFold(min(10, len(columns)), shuffle=True, random_state=0).split(columns))
     else:
-        named = np.unique(np.asarray(groups), return_inverse=True)[1]
+        named = np.unique(canonical_ids("groups", groups), return_inverse=True)[1]
         folds = list(GroupKFold(min(10, int(named.max()) + 1)).split(columns, groups=named))
     best, found = np.inf, columns
     for strength in strengths:

@@ -1,7 +1,15 @@
 """Which bank rows a query may attend to: identity decides, never position or equality of vectors."""
 
+import warnings
+from weakref import WeakSet
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from vicinal.core.identity import IdentityWarning
+
+_WARNED: WeakSet[nn.Module] = WeakSet()
+"""Heads that have warned that queries are their own bank."""
 
 
 def _check_pair(name: str, of_queries: Tensor | None, of_bank: Tensor | None, shape: tuple[int, int]) -> None:
@@ -90,3 +98,54 @@ def check_some(allowed: Tensor | None, rows: int) -> None:
             f"bank: expected a row of another id and group for every query, got none for query {first}; "
             "give it a larger bank, or leave that query out"
         )
+
+
+def warn_of_own_bank(
+    head: nn.Module, queries: Tensor, bank: Tensor, *identity: Tensor | None, stacklevel: int = 3
+) -> None:
+    """Warn, once a head, that queries are rows of their own bank and neither ids nor groups say so.
+
+    Args:
+        head: who is asked.
+        queries: ``[b, d]``.
+        bank: ``[N, d]``.
+        identity: ids and groups of either, as far as they are given.
+        stacklevel: of the line that is warned of, as :func:`warnings.warn` counts.
+    """
+    if torch.compiler.is_compiling() or head in _WARNED or any(given is not None for given in identity):
+        return
+    if shares_rows(queries, bank):
+        _WARNED.update(head.modules())
+        warnings.warn(
+            "query_ids: expected ids where queries are rows of their own bank, got none, so each is predicted from its "
+            "own label; give query_ids= and bank_ids=, for a batch against itself torch.arange(len(bank)) as both",
+            IdentityWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def shares_rows(queries: Tensor, bank: Tensor) -> bool:
+    """Whether a row of ``queries [b, d]`` and one of ``bank [N, d]`` are the same memory: one tensor, or views of one.
+
+    >>> rows = torch.randn(10, 3)
+    >>> shares_rows(rows[2:4], rows), shares_rows(rows[:5], rows[5:]), shares_rows(rows[::2], rows[1::2])
+    (True, False, False)
+    """
+    if queries is bank:
+        return len(bank) > 0
+    if queries.dtype != bank.dtype or (queries.shape[1] > 1 and queries.stride(1) != bank.stride(1)):
+        return False
+    try:
+        starts = _row_starts(queries), _row_starts(bank)
+    except RuntimeError:  # tensors without memory, as those that torch traces with
+        return False
+    first, other = starts
+    apart = not (len(first) and len(other)) or first[0] == 0 or first[-1] < other[0] or other[-1] < first[0]
+    return not apart and any(start in other for start in first)
+
+
+def _row_starts(rows: Tensor) -> range:
+    """Where in memory each of ``rows [n, d]`` begins; one place if they are all one."""
+    step = rows.stride(0) * rows.element_size()
+    count = min(len(rows), 1) if step == 0 else len(rows)
+    return range(rows.data_ptr(), rows.data_ptr() + count * max(step, 1), max(step, 1))

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_integer, check_labels, check_matrices, register
-from vicinal.heads.admissible import admissible, check_some
+from vicinal.heads.admissible import admissible, check_some, warn_of_own_bank
 from vicinal.heads.prepared import PreparedBank
 from vicinal.heads.streaming import can_stream, streamed_prediction
 from vicinal.heads.strongest import streamed_top_weights
@@ -35,8 +35,9 @@ class NONA(nn.Module):
             :func:`vicinal.heads.streamed_prediction`). None: predictions of ``STREAMED`` scores or more are streamed
             in blocks that stay in cache, smaller ones are not, nor those of a mask or simplex map of your own.
 
-    A query attends neither to a bank row of its own id nor to one of its own group. The prediction lies in the convex
-    hull of the labels, so it needs no clipping.
+    A query attends neither to a bank row of its own id nor to one of its own group. Given a batch as its own bank
+    without either, a head warns once (:class:`vicinal.core.identity.IdentityWarning`). The prediction lies in the
+    convex hull of the labels, so it needs no clipping.
 
     >>> head = NONA()
     >>> bank, labels = torch.tensor([[0.0], [1.0], [9.0]]), torch.tensor([0.0, 1.0, 5.0])
@@ -105,6 +106,7 @@ class NONA(nn.Module):
             ValueError: if a query has no admissible bank row, or shapes do not agree.
         """
         check_matrices(queries, bank)
+        warn_of_own_bank(self, queries, bank, query_ids, query_groups)
         shape = (queries.shape[0], bank.shape[0])
         allowed = admissible(shape, query_ids, bank_ids, query_groups, bank_groups)
         check_some(allowed, bank.shape[0])
@@ -152,6 +154,7 @@ class NONA(nn.Module):
             "bank_groups": bank_groups,
         }
         check_matrices(queries, bank)
+        warn_of_own_bank(self, queries, bank, query_ids, query_groups, stacklevel=4)
         k = min(check_integer("k", k), bank.shape[0])
         if self._streams(queries, bank):
             return streamed_top_weights(
@@ -190,6 +193,7 @@ class NONA(nn.Module):
         """
         check_matrices(queries, bank)
         check_labels(labels, bank.shape[0])
+        warn_of_own_bank(self, queries, bank, query_ids, query_groups, stacklevel=5)
         if self._streams(queries, bank):
             return streamed_prediction(
                 queries,

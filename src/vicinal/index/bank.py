@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from torch import Tensor
 
+from vicinal.core.identity import canonical_ids, shown
 from vicinal.index.base import check_vectors
 from vicinal.index.coding import encode_all
-from vicinal.index.forms import Form, checked_groups, checked_labels, checked_rows, form_of
-from vicinal.index.identity import Array, check_distinct, shown
-from vicinal.index.names import Names, as_names
+from vicinal.index.forms import Form, as_kind, checked_groups, checked_labels, checked_rows, form_of
+from vicinal.index.identity import Array
+from vicinal.index.names import Names
 from vicinal.index.payload import Payload
 from vicinal.index.rows import BankRows
 
@@ -71,7 +72,9 @@ class NeighborBank(BankRows):
             TypeError: for vectors or labels that are not floating.
             ValueError: for an id that is given twice or in the bank already, a wrong shape, NaN or infinity.
         """
-        names = as_names("ids", ids)
+        names = canonical_ids("ids", ids, distinct=True)
+        if self._form is not None:
+            names = as_kind("ids", names, self._form.ids)
         made = check_vectors("vectors", vectors, self.dim, len(names))
         cells = self._checked(labels, groups, len(names))
         if rows is not None:
@@ -81,7 +84,7 @@ class NeighborBank(BankRows):
             return
         form = form_of(names, cells, rows)
         if self._form is not None:
-            self._form.check_same(form, names[0])
+            self._form.check_same(form)
         columns = self._vector_columns(made)
         self._start(form)
         columns["keys"] = self._keys_for(names)
@@ -98,7 +101,7 @@ class NeighborBank(BankRows):
         Raises:
             ValueError: for an id that is given twice or is not in the bank; nothing is removed then.
         """
-        places = self._found(as_names("ids", ids))
+        places = self._found(canonical_ids("ids", ids, distinct=True))
         if len(places) == 0:
             return
         gone = self._columns.take("keys", places)
@@ -124,7 +127,7 @@ class NeighborBank(BankRows):
         Raises:
             ValueError: for an id that is given twice or is not in the bank, or as :meth:`add`; nothing is changed then.
         """
-        names = as_names("ids", ids)
+        names = canonical_ids("ids", ids, distinct=True)
         places = self._found(names)
         for name, value in (("labels", labels), ("groups", groups), ("rows", rows)):
             if value is not None and len(places) and not self._has(name):
@@ -216,15 +219,13 @@ class NeighborBank(BankRows):
         return cells
 
     def _found(self, names: Array) -> Array:
-        """Positions of ids that must be there, each once."""
+        """Positions of ids that must be there."""
         places = self._where().of(self._known_keys(names))
         if (places < 0).any():
             raise ValueError(f"ids: expected ids that the bank has, got {shown(names[places < 0])}, which it has not")
-        check_distinct(names)
         return places
 
     def _check_new(self, names: Array) -> None:
-        check_distinct(names)
         if names.dtype == np.int64 and len(names) and names.min() < 0:
             raise ValueError(f"ids: expected whole numbers of at least 0, got {int(names.min())}")
         there = self._where().has(self._known_keys(names))
@@ -241,12 +242,10 @@ class NeighborBank(BankRows):
         self._payload = Payload() if form.rows else None
 
     def _keys_for(self, names: Array) -> Array:
-        strings = self._id_names
-        return names if strings is None else strings.numbers(names.astype(str).astype(object), add=True)
+        return names if self._id_names is None else self._id_names.numbers(names, add=True)
 
     def _group_codes(self, groups: Array) -> Array:
-        strings = self._group_names
-        return groups if strings is None else strings.numbers(groups.astype(str).astype(object), add=True)
+        return groups if self._group_names is None else self._group_names.numbers(groups, add=True)
 
     def _vector_columns(self, vectors: Tensor) -> dict[str, Array]:
         """Vectors as the columns that keep them."""

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 import vicinal
 from vicinal.core.folders import check_sums, read_sums, recover, sha256, staged_folder
+from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.index.columns import Columns
 from vicinal.index.forms import Form
 from vicinal.index.identity import Array
@@ -191,11 +192,14 @@ def take_names(bank: "NeighborBank", config: SavedBank, tensors: dict[str, Array
     """Give a bank its strings, and ``tensors`` the numbers of its groups."""
     form = config.form
     if form is not None and form.ids == "strings":
-        bank._id_names = Names(names.get("id", []), tensors["keys"].tolist() if config.rows else (), config.following)
+        ids = as_texts(canonical_ids(f"{NAMES}: id", names.get("id", []), distinct=True)).tolist()
+        bank._id_names = Names(ids, tensors["keys"].tolist() if config.rows else (), config.following)
     if form is not None and form.groups == "strings":
         bank._group_names = Names()
         if config.rows:
-            tensors["groups"] = bank._group_names.numbers(np.array(names["group"], dtype=object), add=True)
+            tensors["groups"] = bank._group_names.numbers(
+                as_texts(canonical_ids(f"{NAMES}: group", names["group"])), add=True
+            )
 
 
 def _cells_reader(folder: Path, *, verify: bool) -> "Callable[[], pd.DataFrame]":

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_integer
-from vicinal.index.identity import check_distinct, shown, whole_ids
+from vicinal.core.identity import check_distinct, shown, whole_ids
 from vicinal.index.pairs import similarity_name
 from vicinal.similarity import resolve_similarity
 

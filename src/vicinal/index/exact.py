@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import register
+from vicinal.core.identity import shown, whole_ids
 from vicinal.index.bank import NeighborBank
 from vicinal.index.base import Hits, Index
-from vicinal.index.identity import Array, shown, whole_ids
+from vicinal.index.identity import Array
 from vicinal.index.index_files import opened, sealed
 from vicinal.index.scanning import BLOCK, scan
 from vicinal.similarity.factors import factors

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_labels
+from vicinal.core.identity import as_texts, canonical_ids, whole_values
 from vicinal.index.identity import Array
-from vicinal.index.names import as_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,14 +29,12 @@ class Form(NamedTuple):
     labels: tuple[str, int] | None
     rows: bool
 
-    def check_same(self, other: "Form", first: object) -> None:
-        """Raise ValueError unless rows of the form ``other``, the first of id ``first``, may stand beside ours."""
+    def check_same(self, other: "Form") -> None:
+        """Raise ValueError unless rows of the form ``other`` may stand beside ours."""
         for name in ("labels", "groups", "rows"):
             if bool(getattr(self, name)) != bool(getattr(other, name)):
                 has, got = ("some", "none") if getattr(self, name) else ("none", "some")
                 raise ValueError(f"{name}: expected {has}, as the rows of the bank have {has}, got {got}")
-        if self.ids == "whole numbers" != other.ids:
-            raise ValueError(f"ids: expected whole numbers as the bank has them, got {first!r}")
 
 
 def form_of(names: Array, cells: dict[str, Array], rows: "pd.DataFrame | None") -> Form:
@@ -67,14 +65,18 @@ def checked_labels(labels: Tensor | Array, rows: int, form: Form | None) -> Arra
 
 def checked_groups(groups: object, rows: int, form: Form | None) -> Array:
     """``groups`` of ``rows`` rows, as numbers or strings as a bank of this form has them."""
-    made = as_names("groups", groups, rows)  # type: ignore[arg-type]
-    if form is None or form.groups is None or rows == 0:
-        return made
-    if form.groups == "strings":
-        return made.astype(str).astype(object)
-    if made.dtype != np.int64:
-        raise ValueError(f"groups: expected whole numbers as the bank has them, got {made[0]!r}")
-    return made
+    given = canonical_ids("groups", groups, rows)  # type: ignore[arg-type]
+    return given if form is None or form.groups is None or rows == 0 else as_kind("groups", given, form.groups)
+
+
+def as_kind(name: str, ids: Array, kind: str) -> Array:
+    """Canonical ``ids`` as the whole numbers or the strings that a bank has."""
+    if kind == "strings":
+        return as_texts(ids)
+    numbers, whole = whole_values(ids)
+    if not whole.all():
+        raise ValueError(f"{name}: expected whole numbers as the bank has them, got {ids[int(whole.argmin())]!r}")
+    return numbers
 
 
 def checked_rows(rows: "pd.DataFrame", count: int, columns: list[object] | None) -> None:

@@ -1,54 +1,10 @@
-"""Ids of rows: their forms, and where the row of an id stands."""
+"""Where the row of each key stands."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 Array = np.ndarray[Any, Any]
-
-
-def whole_ids(name: str, ids: Tensor | Array | Iterable[int]) -> Array:
-    """``ids`` as int64 ``[n]``, whole numbers of at least 0.
-
-    >>> whole_ids("ids", range(3))
-    array([0, 1, 2])
-    """
-    if isinstance(ids, Tensor):
-        ids = ids.detach().cpu().numpy()
-    elif not isinstance(ids, np.ndarray):
-        listed = list(ids)
-        ids = np.asarray(listed) if listed else np.zeros(0, dtype=np.int64)
-    if ids.ndim != 1:
-        raise ValueError(f"{name}: expected a list of ids [n], got shape {ids.shape}")
-    if ids.dtype.kind not in "iu":
-        raise TypeError(f"{name}: expected whole numbers, got {ids.dtype}")
-    made = ids.astype(np.int64)
-    if len(made) and made.min() < 0:
-        raise ValueError(f"{name}: expected whole numbers of at least 0, got {int(made.min())}")
-    return made
-
-
-def check_distinct(ids: Array) -> Array:
-    """``ids`` if each is there once.
-
-    >>> check_distinct(np.array([4, 7, 4]))
-    Traceback (most recent call last):
-    ValueError: ids: expected each id once, got 4 twice or more
-    """
-    if len(ids) > 1:
-        ranked = np.sort(ids)
-        again = ranked[1:] == ranked[:-1]
-        if again.any():
-            raise ValueError(f"ids: expected each id once, got {shown(ranked[1:][again])} twice or more")
-    return ids
-
-
-def shown(ids: Array) -> str:
-    """The first of ``ids`` as an error names it, and how many others there are."""
-    first = ids[0].item() if isinstance(ids[0], np.generic) else ids[0]
-    return f"{first!r}" if len(ids) == 1 else f"{first!r} and {len(ids) - 1} more"
 
 
 class Places:

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_choice, check_integer
+from vicinal.core.identity import as_texts, canonical_ids, whole_values
 from vicinal.index.coding import STORAGES, decode
 from vicinal.index.columns import Columns
 from vicinal.index.forms import Form
 from vicinal.index.identity import Array, Places
-from vicinal.index.names import Names, as_names
+from vicinal.index.names import Names
 from vicinal.index.payload import Payload
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class BankRows:
 
     def positions(self, ids: Any) -> Tensor:
         """Where the rows of ``ids`` stand now: ``[n]``, -1 for ids that the bank has not."""
-        return torch.from_numpy(self._where().of(self._known_keys(as_names("ids", ids))))
+        return torch.from_numpy(self._where().of(self._known_keys(canonical_ids("ids", ids))))
 
     def positions_of_keys(self, keys: Tensor) -> Tensor:
         """Where the rows of ``keys`` stand now, in the shape of ``keys``; -1 for keys that the bank has not."""
@@ -100,12 +101,13 @@ class BankRows:
         return numbers.copy() if self._id_names is None else self._id_names.names(numbers)
 
     def codes_of_groups(self, groups: Any) -> Tensor:
-        """Numbers ``[n]`` that stand for ``groups``; -1 for strings that the bank has not."""
-        names = as_names("groups", groups)
-        strings = self._group_names
-        if strings is None:
-            return torch.from_numpy(names if names.dtype == np.int64 else np.full(len(names), -1))
-        return torch.from_numpy(strings.numbers(names.astype(str).astype(object)))
+        """Numbers ``[n]`` that stand for ``groups``; for those that the bank has not, numbers that no row has."""
+        given = canonical_ids("groups", groups)
+        if self._group_names is not None:
+            return torch.from_numpy(self._group_names.numbers(as_texts(given)))
+        numbers, whole = whole_values(given)
+        absent = -1 if whole.all() or self.group_codes is None else _absent(self.group_codes.numpy())
+        return torch.from_numpy(np.where(whole, numbers, absent))
 
     def hidden_keys(self, ids: Any = None, groups: Any = None) -> Tensor:
         """The keys of the rows that queries of these ids and groups may not see: ``exclude`` of a search.
@@ -119,7 +121,7 @@ class BankRows:
         """
         found: list[Tensor] = []
         if ids is not None:
-            keys = torch.from_numpy(self._known_keys(as_names("ids", ids)))
+            keys = torch.from_numpy(self._known_keys(canonical_ids("ids", ids)))
             found.append(keys.where(self.positions_of_keys(keys) >= 0, -1)[:, None])
         codes = self.group_codes
         if groups is not None and codes is not None:
@@ -207,8 +209,14 @@ class BankRows:
     def _known_keys(self, names: Array) -> Array:
         """The keys ``[n]`` of ids, -1 for those that the bank has not."""
         if self._id_names is None:
-            return names if names.dtype == np.int64 else np.full(len(names), -1, dtype=np.int64)
-        return self._id_names.numbers(names.astype(str).astype(object))
+            numbers, whole = whole_values(names)
+            return np.where(whole, numbers, -1)
+        return self._id_names.numbers(as_texts(names))
+
+
+def _absent(codes: Array) -> int:
+    """A number that is none of ``codes``."""
+    return int(np.setdiff1d(np.arange(-1, len(codes)), codes)[0])
 
 
 def _members(keys: Tensor, codes: Tensor, wanted: Tensor) -> Tensor:
