@@ -117,6 +117,22 @@ def test_every_row_stands_where_the_split_put_it(fitted, name, tmp_path, capsys)
     assert found["scores"]["mse"] == pytest.approx(told["mse"], rel=1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["int64", "float64", "Int16", "object"])
+def test_without_ids_rows_are_known_by_place_and_content_of_any_type(dtype, tmp_path, capsys):
+    frame = table().drop(columns=["key", "pair"]).assign(a=np.arange(ROWS) // 2)
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    options = [option for option in FIT if option not in ("--id", "key")]
+    assert run(["fit", str(tmp_path / "d.csv"), *options, "--out", str(tmp_path / "m")]) == 0
+    frame.astype({"a": dtype}).to_parquet(tmp_path / "d.parquet")
+    split = json.loads((tmp_path / "m/splits.json").read_text())["splits"][0]
+    found = program(capsys, "evaluate", tmp_path / "m", tmp_path / "d.parquet", "--json")
+    assert found["rows"] == {
+        "bank": len(split["train"]),
+        "held out": len(split["validation"]),
+        "new": len(split["test"]),
+    }
+
+
 def test_ids_and_groups_that_a_table_has_not_are_told(fitted, tmp_path, capsys):
     model, frame = fitted
     of_ids = "id: expected the column 'key', got none, so a row that is in the bank is predicted from itself"

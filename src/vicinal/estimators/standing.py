@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from vicinal.calibration import neighbor_spread
+from vicinal.data.cells import as_numbers
 from vicinal.data.table import Table, prepare_table
 from vicinal.estimators.answering import features_of, read_rows
 from vicinal.estimators.neighborhood import BankedEstimator
@@ -50,15 +51,23 @@ def labelled_rows(model: BankedEstimator, source: Path | pd.DataFrame, say: Say)
 def parts_of(model: BankedEstimator, table: Table) -> list[Part]:
     """Where each row stands: its id is in the bank, or held out, and its content is the same there."""
     found: list[Part] = ["new"] * len(table)
-    names = list(model.kinds_)
-    own = table.frame[names].astype(str).to_numpy()
+    own = _contents(model, table.frame)
     for part, bank in (("bank", model.bank_), ("held out", model.calibration_)):
         places = bank.keys_of(table.ids)
-        there = bank.rows[names].astype(str).to_numpy()
+        there = _contents(model, bank.rows)
         for row, place in enumerate([] if places is None else places.tolist()):
             if place >= 0 and (model.notes_.get("id") is not None or (own[row] == there[place]).all()):
                 found[row] = part  # type: ignore[call-overload]
     return found
+
+
+def _contents(model: BankedEstimator, frame: pd.DataFrame) -> Array:
+    """The cells that the model reads as texts ``[n, columns]``, numbers by their value: 3 and 3.0 are alike."""
+    texts = [
+        (as_numbers(frame[name]) if kind == "number" else frame[name]).astype(str)
+        for name, kind in model.kinds_.items()
+    ]
+    return np.column_stack(texts).astype(object)
 
 
 @dataclass(frozen=True)
