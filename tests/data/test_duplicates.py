@@ -110,6 +110,12 @@ def test_copies_join_the_groups_that_hold_them():
     assert len(set(joined)) == 2 + len(FILLER)
 
 
+def test_groups_of_several_types_are_joined():
+    table = table_of(t=["a", "b", "c", "d", *FILLER])
+    joined = group_copies(find_duplicates(table, {"t": "text"}), [1, "1", 1.0, "01", *FILLER])
+    assert joined[0] == joined[1] == joined[2] != joined[3]
+
+
 def test_fingerprint_tells_contents_apart():
     table = table_of(t=["a", "b", *FILLER, "c", "d"], v=[[float(i), 1.0] for i in range(12)])
     same = table_of(t=["a", "b", *FILLER, "c", "d"], v=[np.array([i, 1.0]) for i in range(12)])

@@ -42,6 +42,20 @@ def test_columns_can_be_kept_as_text(tmp_path):
     assert frame["year"].tolist() == [1949, 1950]
 
 
+def test_cells_of_ids_stay_as_they_are_written(tmp_path):
+    """Beside a word, or beside numbers: what a cell says does not depend on the others."""
+    cells = ["1e3", "+1", "007", "1.0", "-0", "9007199254740993.5", "true"]
+    alone = [read_table(write(tmp_path, f"id,x\n{cell},1\n2,2\n"), ids=["id"])["id"].iloc[0] for cell in cells]
+    beside = read_table(write(tmp_path, "id,x\n" + "".join(f"{cell},1\n" for cell in ["word", *cells])), ids=["id"])
+    assert alone == beside["id"].tolist()[1:] == cells
+    whole = read_table(write(tmp_path, "id,g,x\n1, -4,1\n20,3,2\n"), ids=["id", "g"])
+    assert whole["id"].tolist() == [1, 20]
+    assert whole["g"].tolist() == [-4, 3]
+    gaps = read_table(write(tmp_path, "id,g,x\n1,NA,1\nNA,,2\n3,b,3\n"), ids=["id", "g"])
+    assert gaps["id"].isna().tolist() == [False, True, False]
+    assert gaps["g"].isna().tolist() == [False, True, False], "NA among words is a word"
+
+
 def test_exact_long_integers_are_integers(tmp_path):
     column = read_table(write(tmp_path, "id\n9007199254740993\n9007199254740994\n"))["id"]
     assert column.tolist() == [9007199254740993, 9007199254740994]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from references.identity import FORMS
 from vicinal.data import load_splits, make_splits, prepare_table, save_splits
 
 
@@ -46,6 +47,18 @@ def test_no_group_is_in_two_parts(sizes, seed):
     assert all(sets)
     assert len(sets[0] | sets[1] | sets[2]) == sum(map(len, sets))
     assert sum(map(len, parts(split))) == len(groups)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_group_is_in_two_parts_whatever_its_type(form):
+    """Each group comes in two types; what is split is what is split of whole numbers."""
+    numbers = np.random.default_rng(0).permutation(np.arange(60) // 4)
+    given = list(FORMS[form](numbers.tolist()))
+    mixed = [given[row] if row % 2 else int(numbers[row]) for row in range(60)]
+    for groups in (given, mixed):
+        for split in make_splits(60, number=3, groups=groups):
+            together = [set(numbers[part]) for part in parts(split)]
+            assert len(set.union(*together)) == sum(map(len, together))
 
 
 def test_a_group_of_most_rows_is_trained_on():

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from references.identity import FORMS
 from vicinal.data import Dropped, prepare_table, read_table
 
 
@@ -43,6 +44,22 @@ def test_select_keeps_rows_together():
     assert (part.ids.tolist(), part.rows.tolist(), part.groups.tolist()) == ([6, 3], [6, 3], ["c", "c"])
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_ids_and_groups_are_read_in_every_form(form):
+    cells = list(FORMS[form](list(range(12))))
+    frame = houses(sku=pd.Series(cells, index=range(1, 13)), street=pd.Series(cells[:4] * 3, index=range(1, 13)))
+    table = prepare_table(frame, "price", id="sku", group="street")
+    assert table.ids.astype(str).tolist() == [str(i) for i in range(12)]
+    assert table.groups.tolist() == ["0", "1", "2", "3"] * 3
+
+
+def test_days_are_one_group_whatever_stands_beside_them():
+    days = pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"] * 3)
+    later = days[:-1].append(pd.DatetimeIndex(["2024-01-04 12:00"]))
+    tables = [prepare_table(houses(day=day), "price", group="day") for day in (days, later, days.strftime("%Y-%m-%d"))]
+    assert tables[0].groups[:-1].tolist() == tables[1].groups[:-1].tolist() == tables[2].groups[:-1].tolist()
+
+
 def test_ids_without_a_column_are_whole_numbers():
     assert prepare_table(houses().set_index(pd.Index(list("abcdefghijkl"))), "price").ids.tolist() == list(range(12))
     assert prepare_table(houses().set_index(pd.Index([0] * 12)), "price").ids.tolist() == list(range(12))
@@ -76,6 +93,21 @@ BAD = {
         houses(sku=["a", "b", "c", "b", *range(8)]),
         {"id": "sku"},
         r"^row 4, column sku: expected ids that are all different, got b again \(first in row 2; 1 such rows\); if",
+    ),
+    "ids that are one": (
+        houses(sku=[7, "a", "7", *range(20, 29)]),
+        {"id": "sku"},
+        r"^id: expected ids that are all different in column sku, got 7 in row 1 and '7' in row 3, which are one",
+    ),
+    "ids that are one among floats": (
+        houses(sku=["x", 3, 2.5, 3.0, *range(20, 28)]),
+        {"id": "sku"},
+        r"^id: expected .* in column sku, got 3 in row 2 and 3.0 in row 4, which are one id; if rows of one id",
+    ),
+    "ids too large for floats": (
+        houses(sku=[float(2**53), *map(float, range(11))]),
+        {"id": "sku"},
+        r"^column sku: expected floats below 9007199254740992, .* got 9007199254740992 in row 1; give",
     ),
     "missing id": (
         houses(sku=["a", None, *range(10)]),

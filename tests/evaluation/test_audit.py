@@ -98,6 +98,11 @@ def test_sparse_and_grouped_rows_are_predicted_in_folds() -> None:
     labels = np.repeat(rng.normal(size=60), 2)
     alone = np.abs(left_out_predictions(twins, labels, strengths=[0.1]) - labels).mean()  # sees the twin
     assert alone < 0.5 * np.abs(left_out_predictions(twins, labels, strengths=[0.1], groups=groups) - labels).mean()
+    mixed = [group if row % 2 else str(group) for row, group in enumerate(groups.tolist())]
+    np.testing.assert_array_equal(
+        left_out_predictions(twins, labels, strengths=[0.1], groups=mixed),
+        left_out_predictions(twins, labels, strengths=[0.1], groups=list(map(str, groups))),
+    )
 
 
 def test_planted_wrong_labels_come_first() -> None:

@@ -78,7 +78,7 @@ def make_splits(
         groups = data.groups if groups is None else groups
         if stratify is None and data.task == "classification":
             stratify = data.target
-    grouping = None if groups is None else canonical_ids("groups", _rowwise("groups", groups, rows))
+    grouping = None if groups is None else _rowwise("groups", canonical_ids("groups", groups), rows)
     strata = None if stratify is None else _rowwise("stratify", stratify, rows)
     if grouping is not None:
         check_groups(grouping)
