@@ -2,9 +2,12 @@
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 from vicinal.core import entries
-from vicinal.heads import NONA, admissible
+from vicinal.core.identity import IdentityWarning
+from vicinal.heads import NONA, Dense, Members, admissible
+from vicinal.heads.admissible import shares_rows
 from vicinal.masks import SoftStep, TopK
 
 DIM = 3
@@ -106,7 +109,7 @@ def test_identity_counts_and_not_equality_of_vectors(name):
 @each_head
 def test_without_ids_a_row_sees_itself(name):
     rows, _, _ = data()
-    weights = made(name).weights(rows, rows)
+    weights = made(name).weights(rows.clone(), rows)
     assert (weights.diagonal() > 0).any()
 
 
@@ -221,3 +224,89 @@ def test_a_query_without_neighbors_is_named():
             query_groups=groups,
             bank_groups=torch.full((4,), 2),
         )
+
+
+class TwoMembers(Members):
+    """Two members, each NONA."""
+
+    def __init__(self):
+        super().__init__([NONA(), NONA()])
+
+
+OWN_BANK = {
+    "forward": lambda head, rows, bank, **keys: head(rows, bank, torch.ones(len(bank)), **keys),
+    "weights": lambda head, rows, bank, **keys: head.weights(rows, bank, **keys),
+    "top_weights": lambda head, rows, bank, **keys: head.top_weights(rows, bank, 2, **keys),
+}
+SHARING = {
+    "the same tensor": lambda rows: (rows, rows),
+    "a view of all": lambda rows: (rows.view(len(rows), -1), rows),
+    "detached": lambda rows: (rows.detach(), rows),
+    "the first half": lambda rows: (rows[:4], rows),
+    "the last row": lambda rows: (rows, rows[-1:]),
+    "every other row": lambda rows: (rows[::2], rows),
+    "overlapping halves": lambda rows: (rows[:5], rows[4:]),
+    "threes and twos": lambda rows: (rows[::3], rows[::2]),
+    "an expanded row": lambda rows: (rows[3:4].expand(6, -1), rows),
+    "shared with numpy": lambda rows: (torch.from_numpy(rows.numpy()), rows),
+}
+APART = {
+    "a copy": lambda rows: (rows.clone(), rows),
+    "two halves": lambda rows: (rows[:4], rows[4:]),
+    "even and odd rows": lambda rows: (rows[::2], rows[1::2]),
+    "other columns": lambda rows: (rows[:, :2], rows[:, 2:]),
+    "another dtype": lambda rows: (rows.double(), rows),
+    "no queries": lambda rows: (rows[:0], rows),
+    "of every other row the rest": lambda rows: (rows[1::4], rows[::2]),
+}
+KINDS = {"nona": NONA, "streamed": lambda: NONA(chunk_size=3), "members": TwoMembers}
+
+
+@pytest.mark.parametrize("call", OWN_BANK)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sharing", SHARING)
+def test_a_batch_that_is_its_own_bank_without_ids_is_warned_of_once(sharing, kind, call):
+    queries, bank = SHARING[sharing](torch.randn(8, 4))
+    head = KINDS[kind]()
+    sentence = r"^query_ids: expected ids where queries are rows of their own bank, got none, .*; give query_ids="
+    with pytest.warns(IdentityWarning, match=sentence) as seen:
+        OWN_BANK[call](head, queries, bank)
+    assert len(seen) == 1
+    assert seen[0].filename == __file__
+    for name in (call, "weights"):  # warnings are errors in these tests
+        OWN_BANK[name](head, queries, bank)
+
+
+@pytest.mark.parametrize("call", OWN_BANK)
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_rows_or_identities_are_not_warned_of(kind, call):
+    """Warnings are errors in these tests."""
+    rows, ids = torch.randn(8, 4), torch.arange(8)
+    for apart in APART.values():
+        queries, bank = apart(rows)
+        if queries.shape[1] % 2 == 0:
+            OWN_BANK[call](KINDS[kind](), queries, bank)
+    for sharing in SHARING.values():
+        queries, bank = sharing(rows)
+        for name in ("ids", "groups"):
+            keys = {f"query_{name}": ids[: len(queries)], f"bank_{name}": ids[: len(bank)] + len(rows)}
+            OWN_BANK[call](KINDS[kind](), queries, bank, **keys)
+
+
+def test_rows_without_memory_are_not_warned_of():
+    """Tensors that torch traces with; a compiled head does not ask."""
+    with FakeTensorMode() as mode:
+        rows = mode.from_tensor(torch.randn(8, 4))
+        assert not shares_rows(rows[:2], rows)
+    meta = torch.zeros(8, 4, device="meta")
+    assert not shares_rows(meta[:2], meta)
+    traced = torch.fx.experimental.proxy_tensor.make_fx(lambda x: shares_rows(x[:2], x) or x, tracing_mode="fake")
+    assert traced(torch.randn(8, 4)) is not None
+    compiled = torch.compile(NONA(), backend="eager", fullgraph=True)
+    rows, labels = torch.randn(8, 4), torch.randn(8)
+    torch.testing.assert_close(compiled(rows, rows, labels), NONA()(rows.clone(), rows, labels))
+
+
+def test_the_dense_head_has_no_bank_to_warn_of():
+    rows = torch.randn(8, 4)
+    Members([Dense(2), Dense(2)])(rows, rows, torch.ones(8))

@@ -19,6 +19,8 @@ decided what one id is:
 import datetime
 import numbers
 import re
+import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -34,12 +36,21 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 _WHOLE_FLOAT = re.compile(r"(0|-?[1-9][0-9]*|-0)\.0")
 _MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?")
 _BOOLS = {"True": "True", "true": "True", "TRUE": "True", "False": "False", "false": "False", "FALSE": "False"}
+_PACKAGES = ("vicinal", "torch", "sklearn")
 _ENDS = (".0", *_BOOLS)
 """How texts end that may not be in canonical form yet; moments are known by their colon."""
 
 
 class IdentityWarning(UserWarning):
     """A row may meet its own label, or that of its group, because the caller did not say who it is."""
+
+
+def warn_of_identity(sentence: str) -> None:
+    """Warn of the line that called us from outside: not from here, torch or scikit-learn."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PACKAGES:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(sentence, IdentityWarning, stacklevel=level)
 
 
 def canonical_ids(

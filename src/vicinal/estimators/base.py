@@ -1,6 +1,5 @@
 """What the neighbor estimators share: parameters, fitting, and the head on embedded queries."""
 
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from vicinal.core.identity import IdentityWarning, canonical_ids
+from vicinal.core.identity import canonical_ids, warn_of_identity
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
 from vicinal.estimators.bank import Bank, Ids
 from vicinal.estimators.building import (
@@ -152,7 +151,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         own_ids = canonical_ids("ids", range(len(frame)) if ids is None else ids, len(frame), distinct=True)
         own_groups = None if groups is None else canonical_ids("groups", groups, len(frame))
         if own_groups is not None and len(set(own_groups.tolist())) == len(frame):
-            warnings.warn(LONE_GROUPS, IdentityWarning, stacklevel=3)
+            warn_of_identity(LONE_GROUPS)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         classes = labels if hasattr(self, "classes_") else None
         held = hold_out(len(frame), validation, self.validation_fraction, own_groups, classes, seed)
@@ -242,14 +241,12 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         return {name: None if values is None else canonical_ids(name, values, rows) for name, values in given.items()}
 
     def _asked(self, rows: int, ids: Any, groups: Any) -> dict[str, Any]:
-        """The same for a prediction; the caller of the public method that calls this is warned of missing groups."""
+        """The same for a prediction, with a warning of missing groups."""
         asked = self._identity_of(rows, ids, groups)
         if groups is None and self.bank_.store.group_codes is not None and self.network_.head.uses_bank:
-            warnings.warn(
+            warn_of_identity(
                 "groups: expected those of the rows, as the model was fitted with groups, got none, so a row may be "
-                "predicted from its own group; give groups=, with new names for rows of new groups",
-                IdentityWarning,
-                stacklevel=3,
+                "predicted from its own group; give groups=, with new names for rows of new groups"
             )
         return asked
 

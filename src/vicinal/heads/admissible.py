@@ -1,12 +1,11 @@
 """Which bank rows a query may attend to: identity decides, never position or equality of vectors."""
 
-import warnings
 from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
 
-from vicinal.core.identity import IdentityWarning
+from vicinal.core.identity import warn_of_identity
 
 _WARNED: WeakSet[nn.Module] = WeakSet()
 """Heads that have warned that queries are their own bank."""
@@ -100,9 +99,7 @@ def check_some(allowed: Tensor | None, rows: int) -> None:
         )
 
 
-def warn_of_own_bank(
-    head: nn.Module, queries: Tensor, bank: Tensor, *identity: Tensor | None, stacklevel: int = 3
-) -> None:
+def warn_of_own_bank(head: nn.Module, queries: Tensor, bank: Tensor, *identity: Tensor | None) -> None:
     """Warn, once a head, that queries are rows of their own bank and neither ids nor groups say so.
 
     Args:
@@ -110,17 +107,14 @@ def warn_of_own_bank(
         queries: ``[b, d]``.
         bank: ``[N, d]``.
         identity: ids and groups of either, as far as they are given.
-        stacklevel: of the line that is warned of, as :func:`warnings.warn` counts.
     """
     if torch.compiler.is_compiling() or head in _WARNED or any(given is not None for given in identity):
         return
     if shares_rows(queries, bank):
         _WARNED.update(head.modules())
-        warnings.warn(
+        warn_of_identity(
             "query_ids: expected ids where queries are rows of their own bank, got none, so each is predicted from its "
-            "own label; give query_ids= and bank_ids=, for a batch against itself torch.arange(len(bank)) as both",
-            IdentityWarning,
-            stacklevel=stacklevel,
+            "own label; give query_ids= and bank_ids=, for a batch against itself torch.arange(len(bank)) as both"
         )
 
 
@@ -135,12 +129,10 @@ def shares_rows(queries: Tensor, bank: Tensor) -> bool:
         return len(bank) > 0
     if queries.dtype != bank.dtype or (queries.shape[1] > 1 and queries.stride(1) != bank.stride(1)):
         return False
-    try:
-        starts = _row_starts(queries), _row_starts(bank)
-    except RuntimeError:  # tensors without memory, as those that torch traces with
-        return False
-    first, other = starts
-    apart = not (len(first) and len(other)) or first[0] == 0 or first[-1] < other[0] or other[-1] < first[0]
+    if any(type(rows) not in (Tensor, nn.Parameter) or rows.is_meta for rows in (queries, bank)):
+        return False  # without memory of their own, as those that torch traces with
+    first, other = _row_starts(queries), _row_starts(bank)
+    apart = not (len(first) and len(other)) or first[-1] < other[0] or other[-1] < first[0]
     return not apart and any(start in other for start in first)
 
 

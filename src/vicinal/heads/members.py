@@ -56,12 +56,10 @@ class Members(nn.Module):
             )
         return embeddings.chunk(len(self.heads), dim=1)
 
-    def _warn_of_own_bank(
-        self, queries: Tensor, bank: Tensor, identity: dict[str, Tensor | None], stacklevel: int
-    ) -> None:
+    def _warn_of_own_bank(self, queries: Tensor, bank: Tensor, identity: dict[str, Tensor | None]) -> None:
         """Once for all members, which see views of the same rows."""
         if self.uses_bank:
-            warn_of_own_bank(self, queries, bank, *identity.values(), stacklevel=stacklevel)
+            warn_of_own_bank(self, queries, bank, *identity.values())
 
     def each(self, queries: Tensor, bank: Tensor, labels: Tensor, **identity: Tensor | None) -> Tensor:
         """Prediction of each member, along the last dimension: ``[b, M]``, or ``[b, T, M]``.
@@ -72,18 +70,17 @@ class Members(nn.Module):
             labels: as the heads take them.
             identity: ids and groups, as the heads take them.
         """
-        self._warn_of_own_bank(queries, bank, identity, 4)
+        self._warn_of_own_bank(queries, bank, identity)
         parts = zip(self.heads, self._parts(queries, "queries"), self._parts(bank, "bank"), strict=True)
         return torch.stack([head(own, rows, labels, **identity) for head, own, rows in parts], dim=-1)
 
     def forward(self, queries: Tensor, bank: Tensor, labels: Tensor, **identity: Tensor | None) -> Tensor:
         """Mean of the members' predictions, ``[b]`` or ``[b, T]``: see :meth:`each`."""
-        self._warn_of_own_bank(queries, bank, identity, 6)
         return self.each(queries, bank, labels, **identity).mean(dim=-1)
 
     def weights(self, queries: Tensor, bank: Tensor, **identity: Tensor | None) -> Tensor:
         """Mean of the members' weights ``[b, N]``, rows sum to 1: see :meth:`NONA.weights`."""
-        self._warn_of_own_bank(queries, bank, identity, 4)
+        self._warn_of_own_bank(queries, bank, identity)
         parts = zip(self.heads, self._parts(queries, "queries"), self._parts(bank, "bank"), strict=True)
         total = torch.zeros((), dtype=queries.dtype, device=queries.device)
         for head, own, rows in parts:  # one at a time: a row of weights may be long

@@ -154,7 +154,7 @@ class NONA(nn.Module):
             "bank_groups": bank_groups,
         }
         check_matrices(queries, bank)
-        warn_of_own_bank(self, queries, bank, query_ids, query_groups, stacklevel=4)
+        warn_of_own_bank(self, queries, bank, query_ids, query_groups)
         k = min(check_integer("k", k), bank.shape[0])
         if self._streams(queries, bank):
             return streamed_top_weights(
@@ -193,7 +193,7 @@ class NONA(nn.Module):
         """
         check_matrices(queries, bank)
         check_labels(labels, bank.shape[0])
-        warn_of_own_bank(self, queries, bank, query_ids, query_groups, stacklevel=5)
+        warn_of_own_bank(self, queries, bank, query_ids, query_groups)
         if self._streams(queries, bank):
             return streamed_prediction(
                 queries,
