@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from references import mining
 from vicinal import miners
+from vicinal.blockwise import block_policy
 from vicinal.core import entries
 from vicinal.losses import EmbeddingLoss
 from vicinal.miners import histograms, selection
@@ -103,11 +104,11 @@ def test_keeps_what_it_declares(miner, seed, tied):
 
 
 @each_miner
-def test_blocks_of_rows_give_the_same(miner, monkeypatch):
+def test_blocks_of_rows_give_the_same(miner):
     s, r, w = problem(4, b=40)
     want = call(miner, s, r, w)
-    monkeypatch.setattr(selection, "_HELD", 100)
-    torch.testing.assert_close(call(miner, s, r, w), want)
+    with block_policy(sort_entries=100):
+        torch.testing.assert_close(call(miner, s, r, w), want)
     if "row-separable" in miner.facts and "random" not in miner.facts:
         settings = settings_of(miner, s)
         part = slice(10, 30)

@@ -11,6 +11,7 @@ from vicinal.core import KINDS, entries
 
 PACKAGES = [
     "core",
+    "blockwise",
     "similarity",
     "masks",
     "relation",

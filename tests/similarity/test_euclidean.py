@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from vicinal.blockwise import block_policy
 from vicinal.similarity import NegativeL2, NegativeSquaredL2, euclidean
 from vicinal.similarity.euclidean import distances, squared_distances
 
@@ -117,12 +118,11 @@ def test_only_the_side_that_needs_a_gradient_is_computed(wanted, rooted):
 
 
 @rooted
-def test_blocks_change_nothing(rooted, monkeypatch):
+def test_blocks_change_nothing(rooted):
     given = data("clusters")
     whole = value_and_slopes(measured(rooted), *given)
-    monkeypatch.setattr(euclidean, "_HELD", 1)
-    monkeypatch.setattr(euclidean, "_BLOCK", 1)
-    torch.testing.assert_close(value_and_slopes(measured(rooted), *given), whole, rtol=1e-12, atol=1e-12)
+    with block_policy(scan_entries=1, pair_entries=1):
+        torch.testing.assert_close(value_and_slopes(measured(rooted), *given), whole, rtol=1e-12, atol=1e-12)
 
 
 @rooted
@@ -198,11 +198,13 @@ def test_operators_keep_their_contract(rooted):
     q, x, slope = data("clusters")
     x = x.T.contiguous().T  # rows that are no rows of memory
     checks = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
-    torch.library.opcheck(euclidean._compiled, (q.requires_grad_(), x.requires_grad_(), rooted), test_utils=checks)
+    torch.library.opcheck(
+        torch.ops.vicinal.distances.default, (q.requires_grad_(), x.requires_grad_(), rooted), test_utils=checks
+    )
     made = distances(q, x, rooted=rooted).detach()
     for wanted in ([True, True], [False, True]):
         given = (slope, q.detach(), x.detach(), made, rooted, wanted)
-        torch.library.opcheck(euclidean._compiled_pull, given, test_utils=checks)
+        torch.library.opcheck(ops.distances_pull.default, given, test_utils=checks)
 
 
 @traced

@@ -5,12 +5,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from vicinal.blockwise import opaque_op
 from vicinal.core import check_between, check_choice, check_integer, check_matrices, check_number
 from vicinal.losses.contract import NUMPY, pair_loss
 from vicinal.losses.logsums import hinge
 from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, pair_terms, row_terms
-from vicinal.miners.selection import one_node
 from vicinal.relation import other_rows, same_class
 from vicinal.similarity import NegativeSquaredL2
 
@@ -152,7 +152,7 @@ def _some_columns(scores: Tensor, kept: Tensor, k: int) -> Tensor:
     return scores.new_empty((len(scores), number), dtype=torch.int64)
 
 
-@one_node("nearest_columns", _some_columns)
+@opaque_op("nearest_columns", _some_columns)
 def _columns(scores: Tensor, kept: Tensor, k: int) -> Tensor:
     ranked = torch.where(kept, scores, -torch.inf)
     if k >= scores.shape[1]:

@@ -6,9 +6,10 @@ from typing import get_args
 import torch
 from torch import Tensor
 
+from vicinal.blockwise import opaque_op
 from vicinal.core import check_between, check_choice, register
 from vicinal.miners.sampled import Scale, squared_distance
-from vicinal.miners.selection import kept_dtype, kept_weight, measured, one_node, row_blocks
+from vicinal.miners.selection import kept_dtype, kept_weight, measured, row_blocks
 from vicinal.ranks import check_relation, split_pairs
 
 
@@ -58,7 +59,7 @@ def angular(
     return _weights(scores, relation, weight, scale, bound)
 
 
-@one_node(
+@opaque_op(
     "angular", lambda scores, relation, weight, *_: scores.new_empty(scores.shape, dtype=kept_dtype(scores, weight))
 )
 def _weights(scores: Tensor, relation: Tensor, weight: Tensor | None, scale: str, bound: float) -> Tensor:

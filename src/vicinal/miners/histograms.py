@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from vicinal.blockwise import opaque_op
 from vicinal.core import check_integer, register
-from vicinal.miners.selection import kept_dtype, measured, one_node, row_blocks
+from vicinal.miners.selection import kept_dtype, measured, row_blocks
 from vicinal.ranks import check_relation, split_pairs
 
 _FEW = 1 << 20
@@ -62,7 +63,7 @@ def uniform_histogram(
     return _weights(scores, relation, weight, number, limits, generator)
 
 
-@one_node(
+@opaque_op(
     "uniform_histogram",
     lambda scores, relation, weight, *_: scores.new_empty(scores.shape, dtype=kept_dtype(scores, weight)),
     random=True,

@@ -6,8 +6,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from vicinal.blockwise import opaque_op
 from vicinal.core import check_between, check_choice, check_integer, register
-from vicinal.miners.selection import by_rows, kept_dtype, kept_weight, measured, one_node, picked, some
+from vicinal.miners.selection import by_rows, kept_dtype, kept_weight, measured, picked, some
 from vicinal.ranks import check_relation, split_pairs
 
 Scale = Literal["cosine", "l2", "squared_l2"]
@@ -116,7 +117,7 @@ def _drawn(
     return kept_weight(scores, weight, related | picked(preference.add_(gumbel), allowed, number))
 
 
-@one_node(
+@opaque_op(
     "distance_weighted",
     lambda scores, relation, weight, *_: scores.new_empty(scores.shape, dtype=kept_dtype(scores, weight)),
     random=True,

@@ -7,23 +7,17 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
+from vicinal.blockwise import block_rows, opaque_op, policy, row_slices
 from vicinal.ranks import check_relation
 
 Miner = TypeVar("Miner", bound=Callable[..., Tensor])
-Made = TypeVar("Made", bound=Callable[..., Tensor])
-
-_HELD = 1 << 17
-"""Pairs of a block of rows on a CPU: what is made of them stays in the caches of a core."""
-
-_WIDE = 1 << 24
-"""The same on an accelerator, which has to be kept busy."""
 
 
 def row_blocks(scores: Tensor, share: int = 1) -> list[slice]:
     """Slices of rows, so many at a time as a core or an accelerator likes best, or only a ``share`` of them."""
-    held = _HELD if scores.device.type == "cpu" else _WIDE
-    size = max(16, held // share // max(1, scores.shape[1]))
-    return [slice(start, start + size) for start in range(0, len(scores), size)]
+    rows, columns = scores.shape
+    size = block_rows(rows, columns * share, scores.device, entries=policy().sort_entries, least=16)
+    return row_slices(rows, size)
 
 
 def by_rows(mine: Miner) -> Miner:
@@ -44,41 +38,7 @@ def by_rows(mine: Miner) -> Miner:
             made[0][part] = one
         return made[0]
 
-    return cast(Miner, _named(blocked, mine.__name__))
-
-
-def _named(function: Any, name: str) -> Any:
-    """The function with a code of its own: torch.compile counts what it makes of a code up to a limit."""
-    function.__code__ = function.__code__.replace(co_name=name)
-    return function
-
-
-def one_node(name: str, like: Callable[..., Tensor], *, random: bool = False) -> Callable[[Made], Made]:
-    """Steps that depend on what the scores are, as one node of a compiled graph, whose shapes are fixed.
-
-    Args:
-        name: of the node.
-        like: of the same arguments, an empty tensor of the shape and dtype of the result.
-        random: the steps draw numbers, so that two nodes of the same arguments are not one.
-
-    What is decorated takes tensors and numbers by position, is annotated, and changes none of them.
-    """
-
-    def make(steps: Made) -> Made:
-        place = f"vicinal::{name}"
-        tags = (torch.Tag.nondeterministic_seeded,) if random else ()
-        torch.library.define(place, torch.library.infer_schema(steps, mutates_args=()), tags=tags)
-        torch.library.impl(place, "default", steps)
-        torch.library.register_fake(place, like)
-        node = getattr(torch.ops.vicinal, name)
-
-        @functools.wraps(steps)
-        def run(*given: Any) -> Tensor:
-            return cast(Tensor, (node if torch.compiler.is_compiling() else steps)(*given))
-
-        return cast(Made, _named(run, name))
-
-    return make
+    return cast(Miner, blocked)
 
 
 def measured(scores: Tensor) -> Tensor:
@@ -133,7 +93,7 @@ def picked(preference: Tensor, among: Tensor, count: Tensor) -> Tensor:
     return _picked(preference, among, count)
 
 
-@one_node("picked", lambda preference, among, count: torch.empty_like(among))
+@opaque_op("picked", lambda preference, among, count: torch.empty_like(among))
 def _picked(preference: Tensor, among: Tensor, count: Tensor) -> Tensor:
     columns = among.shape[1]
     most = min(int(count.max()) if len(count) else 0, columns)

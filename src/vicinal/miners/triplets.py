@@ -9,8 +9,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from vicinal.blockwise import opaque_op
 from vicinal.core import check_between, check_choice, register
-from vicinal.miners.selection import by_rows, highest, kept_weight, lowest, measured, one_node, row_blocks, some
+from vicinal.miners.selection import by_rows, highest, kept_weight, lowest, measured, row_blocks, some
 from vicinal.ranks import split_pairs
 
 Kind = Literal["hard", "semihard", "violating", "easy"]
@@ -165,7 +166,7 @@ def triplet_margin(
     return kept_weight(scores, weight, chosen)
 
 
-@one_node("semihard", lambda scores, related, unrelated, margin: torch.empty_like(related))
+@opaque_op("semihard", lambda scores, related, unrelated, margin: torch.empty_like(related))
 def _semihard(scores: Tensor, related: Tensor, unrelated: Tensor, margin: float) -> Tensor:
     """Pairs with a partner on the other side: the unrelated one lower, by at most ``margin``."""
     chosen = torch.zeros_like(related)

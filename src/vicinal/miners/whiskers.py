@@ -7,8 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from vicinal.blockwise import opaque_op
 from vicinal.core import register
-from vicinal.miners.selection import kept_dtype, kept_weight, measured, one_node, row_blocks
+from vicinal.miners.selection import kept_dtype, kept_weight, measured, row_blocks
 from vicinal.ranks import Pairs, check_relation, split_pairs
 
 Among = Callable[[slice], Tensor]
@@ -47,7 +48,7 @@ def within_whiskers(values: Tensor, among: Tensor, reach: float) -> Tensor:
     return among & (values >= low) & (values <= high)
 
 
-@one_node("quartiles", lambda values, among: values.new_empty(2))
+@opaque_op("quartiles", lambda values, among: values.new_empty(2))
 def _quartiles(values: Tensor, among: Tensor) -> Tensor:
     """The values at the two places; 0 if there are none."""
     if values.ndim != 2:
@@ -127,7 +128,7 @@ def whiskers(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, 
     return _weights(scores, relation, weight, length)
 
 
-@one_node(
+@opaque_op(
     "whiskers", lambda scores, relation, weight, _: scores.new_empty(scores.shape, dtype=kept_dtype(scores, weight))
 )
 def _weights(scores: Tensor, relation: Tensor, weight: Tensor | None, reach: float) -> Tensor:

@@ -10,16 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vicinal.blockwise import custom_op, policy, row_slices
+
 CLOSE = 1e-2
 """A squared distance below this share of the squared norms has lost digits and is computed again from differences."""
-
-_BLOCK = 1 << 18
-"""Elements of differences held at a time while close pairs are computed again."""
-
-_HELD = 1 << 16
-"""Scores of a block on a CPU that is searched for close pairs, so that it stays in the caches of a core."""
-
-_TAGS: dict[str, Any] = {"tags": (torch.Tag.cudagraph_unsafe,)} if hasattr(torch.Tag, "cudagraph_unsafe") else {}
 
 
 class Close(NamedTuple):
@@ -32,12 +26,13 @@ class Close(NamedTuple):
 
 def paired_distances(queries: Tensor, bank: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """Squared distances ``[p]`` of the named pairs, from differences, a block of pairs at a time."""
-    step = max(1, _BLOCK // max(1, queries.shape[1]))
-    blocks = [
-        (queries[rows[start : start + step]] - bank[columns[start : start + step]]).square().sum(dim=-1)
-        for start in range(0, len(rows), step)
-    ]
-    return torch.cat(blocks) if blocks else queries.new_zeros(0)
+    blocks = [(queries[rows[part]] - bank[columns[part]]).square().sum(dim=-1) for part in _pair_slices(rows, queries)]
+    return torch.cat(blocks)
+
+
+def _pair_slices(pairs: Tensor, vectors: Tensor) -> list[slice]:
+    """Slices of ``pairs [p]``, as many as have their vectors computed with at a time."""
+    return row_slices(len(pairs), max(1, policy().pair_entries // max(1, vectors.shape[1])))
 
 
 def _centered(queries: Tensor, bank: Tensor) -> tuple[Tensor, Tensor]:
@@ -54,16 +49,15 @@ def _close(distances: Tensor, of_queries: Tensor, of_bank: Tensor, *, rooted: bo
     """Rows and columns of distances whose square is at most the share ``CLOSE`` of the squared norms."""
     of_queries, of_bank = CLOSE * of_queries[:, None], CLOSE * of_bank
     columns, on_cpu = distances.shape[1], distances.device.type == "cpu"
-    step = max(1, _HELD // columns) if on_cpu else len(distances)
-    found = []
-    for start in range(0, len(distances), step):
-        part = distances[start : start + step]
-        near = (part.square() if rooted else part) <= of_queries[start : start + step] + of_bank
+    positions = []
+    for part in row_slices(len(distances), max(1, policy().scan_entries // columns) if on_cpu else len(distances)):
+        block = distances[part]  # [r, N]
+        near = (block.square() if rooted else block) <= of_queries[part] + of_bank
         # numpy takes a fifth of the time to find a few among many
-        places = torch.from_numpy(np.flatnonzero(near.numpy())) if on_cpu else near.flatten().nonzero()[:, 0]
-        found.append(places + start * columns)
-    places = torch.cat(found)
-    return places // columns, places % columns
+        flat = torch.from_numpy(np.flatnonzero(near.numpy())) if on_cpu else near.flatten().nonzero()[:, 0]
+        positions.append(flat + part.start * columns)
+    pairs = torch.cat(positions)
+    return pairs // columns, pairs % columns
 
 
 def _measure(queries: Tensor, bank: Tensor, *, rooted: bool) -> tuple[Tensor, Close]:
@@ -92,8 +86,7 @@ def _pull(
         weight[close.rows, close.columns] = 0.0
         of_queries = torch.addmm(weight.sum(1)[:, None] * q, weight, x, alpha=-1) if wanted[0] else None
         of_bank = torch.addmm(weight.sum(0)[:, None] * x, weight.T, q, alpha=-1) if wanted[1] else None
-        step = max(1, _BLOCK // max(1, queries.shape[1]))
-        for part in (slice(start, start + step) for start in range(0, len(near), step)):
+        for part in _pair_slices(rows, queries):
             difference = near[part] * (queries[rows[part]] - bank[columns[part]])
             if of_queries is not None:
                 of_queries.index_put_((rows[part],), difference, accumulate=True)
@@ -162,24 +155,23 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _back(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
     wanted = list(ctx.needs_input_grad[:2])
-    made = iter(_compiled_pull(slope, *ctx.saved_tensors, ctx.rooted, wanted))
+    made = iter(_PULL_OP(slope, *ctx.saved_tensors, ctx.rooted, wanted))
     return *(next(made) if want else None for want in wanted), None
 
 
-_compiled = torch.library.custom_op("vicinal::distances", _node, mutates_args=(), **_TAGS)
-_compiled.register_fake(lambda queries, bank, rooted: queries.new_empty(queries.shape[0], bank.shape[0]))
-_compiled.register_autograd(_back, setup_context=_keep)
-_compiled_pull = torch.library.custom_op(
-    "vicinal::distances_pull",
+_PULL_OP = custom_op(
+    "distances_pull",
     _pull_node,
-    mutates_args=(),
-    schema="(Tensor slope, Tensor queries, Tensor bank, Tensor distances, bool rooted, bool[] wanted) -> Tensor[]",
-    **_TAGS,
-)
-_compiled_pull.register_fake(
     lambda slope, queries, bank, distances, rooted, wanted: [
         side.new_empty(side.shape) for side, want in zip((queries, bank), wanted, strict=True) if want
-    ]
+    ],
+)
+_DISTANCES_OP = custom_op(
+    "distances",
+    _node,
+    lambda queries, bank, rooted: queries.new_empty(queries.shape[0], bank.shape[0]),
+    save=_keep,
+    backward=_back,
 )
 
 
@@ -194,7 +186,7 @@ def distances(queries: Tensor, bank: Tensor, *, rooted: bool = True) -> Tensor:
     if bank.shape[0] == 0 or queries.shape[0] == 0:
         return queries.new_zeros(queries.shape[0], bank.shape[0])
     if torch.compiler.is_compiling():
-        made: Tensor = _compiled(queries, bank, rooted)
+        made: Tensor = _DISTANCES_OP(queries, bank, rooted)
     else:
         made = _Distances.apply(queries, bank, rooted)  # type: ignore[no-untyped-call]
     return made

@@ -1,0 +1,126 @@
+"""How large a block is: the one policy, which every computation by blocks asks.
+
+A block of rows that stays in the caches of a core between the steps of a formula is computed faster than a whole
+matrix; an accelerator wants large blocks instead; and where neither matters, a block bounds memory. Results do not
+depend on any of these sizes beyond rounding.
+
+    rows = block_rows(len(scores), scores.shape[1], scores.device)
+    for part in row_slices(len(scores), rows):
+        ...
+
+Tests that want many small blocks write ``with block_policy(block_entries=64): ...``.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import torch
+
+
+@dataclass(frozen=True)
+class BlockPolicy:
+    """Sizes of blocks, in entries (numbers of a matrix) or rows.
+
+    Attributes:
+        scan_entries: entries that are compared and searched at a time on a CPU.
+        sort_entries: scores of a block on a CPU that is sorted, or passes through many steps that make new tensors:
+            of larger ones the memory that a step frees is given back to the system, and asked for again.
+        block_entries: scores of a block of a formula on a CPU.
+        device_entries: scores of a block on an accelerator, which has to be kept busy.
+        attention_entries: scores of a tile of queries against a block of the bank on a CPU.
+        query_rows: queries of a tile on a CPU.
+        device_query_rows: the same on an accelerator.
+        streamed_entries: scores from which on attention is computed by blocks; it is faster from there, and smaller.
+        pair_entries: numbers of the vectors of single pairs that are computed from their differences at a time.
+        memory_entries: numbers held at a time where only memory matters.
+        bank_rows: bank rows that are read or compared at a time.
+        bfloat16_rows: bank rows of a block in bfloat16.
+        ball_rows: bank rows that share a ball of bounds.
+    """
+
+    scan_entries: int = 1 << 16
+    sort_entries: int = 1 << 17
+    block_entries: int = 1 << 18
+    device_entries: int = 1 << 24
+    attention_entries: int = 1 << 19
+    query_rows: int = 256
+    device_query_rows: int = 4096
+    streamed_entries: int = 1 << 18
+    pair_entries: int = 1 << 18
+    memory_entries: int = 1 << 22
+    bank_rows: int = 1 << 14
+    bfloat16_rows: int = 8192
+    ball_rows: int = 128
+
+
+_IN_FORCE = [BlockPolicy()]
+"""The last one is in force, in all threads: a backward pass may run in another one than the forward pass."""
+
+
+def policy() -> BlockPolicy:
+    """The policy in force."""
+    return _IN_FORCE[-1]
+
+
+@contextmanager
+def block_policy(**changes: int) -> Iterator[BlockPolicy]:
+    """The policy in force with these ``changes``, as long as the block lasts; for tests and measurements.
+
+    >>> with block_policy(block_entries=64):
+    ...     block_rows(100, 2, torch.device("cpu"))
+    32
+    """
+    _IN_FORCE.append(replace(policy(), **changes))
+    try:
+        yield policy()
+    finally:
+        _IN_FORCE.pop()
+
+
+def row_slices(rows: int, size: int) -> list[slice]:
+    """Slices of ``size`` rows; one empty slice for no rows, so that what is made of the blocks can be joined.
+
+    >>> row_slices(5, 2)
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    return [slice(start, min(rows, start + size)) for start in range(0, max(rows, 1), size)]
+
+
+def block_rows(
+    rows: int, columns: int, device: torch.device, *, entries: int | None = None, uncut: int = 1, least: int = 32
+) -> int:
+    """Rows of a block of a matrix ``[rows, columns]``.
+
+    Args:
+        rows: of the matrix.
+        columns: of the matrix.
+        device: where it is computed.
+        entries: of a block on a CPU; None: ``block_entries`` of the policy.
+        uncut: so many times larger than a block may a matrix be that is not cut.
+        least: rows of a block, unless there are fewer.
+
+    >>> block_rows(256, 256, torch.device("cpu")), block_rows(4096, 4096, torch.device("cpu"))
+    (256, 64)
+    """
+    if device.type != "cpu":
+        entries = policy().device_entries
+    elif entries is None:
+        entries = policy().block_entries
+    if rows * columns <= entries * uncut:
+        return max(1, rows)
+    return min(rows, max(least, entries // columns))
+
+
+def attention_sizes(queries: int, dim: int, device: torch.device, *, tracked: bool = False) -> tuple[int, int]:
+    """Bank rows of a block and queries of a tile whose scores and vectors stay in cache; fewer if a gradient follows.
+
+    >>> attention_sizes(1000, 16, torch.device("cpu"))
+    (2048, 256)
+    """
+    sizes = policy()
+    on_cpu = device.type == "cpu"
+    entries = sizes.attention_entries if on_cpu else sizes.device_entries
+    entries //= 2 if tracked else 1
+    tile = max(1, min(queries, sizes.query_rows if on_cpu else sizes.device_query_rows))
+    return max(256, min(entries // tile, entries // max(1, dim))), tile
