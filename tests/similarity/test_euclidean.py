@@ -198,9 +198,9 @@ def test_operators_keep_their_contract(rooted):
     q, x, slope = data("clusters")
     x = x.T.contiguous().T  # rows that are no rows of memory
     checks = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
-    torch.library.opcheck(
-        torch.ops.vicinal.distances.default, (q.requires_grad_(), x.requires_grad_(), rooted), test_utils=checks
-    )
+    ops = torch.ops.vicinal
+    sides = (q.requires_grad_(), x.requires_grad_())
+    torch.library.opcheck(ops.distances.default, (*sides, rooted), test_utils=checks)
     made = distances(q, x, rooted=rooted).detach()
     for wanted in ([True, True], [False, True]):
         given = (slope, q.detach(), x.detach(), made, rooted, wanted)
