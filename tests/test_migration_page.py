@@ -12,7 +12,7 @@ import vicinal.losses
 from vicinal import miners
 from vicinal.core import entries
 from vicinal.losses import EmbeddingLoss, MinerForPML, ProxyLoss
-from vicinal.losses.indices import weight_of_indices
+from vicinal.losses.pml import weight_of_indices
 from vicinal.similarity import resolve_similarity
 
 PAGE = Path(__file__).parents[1] / "docs" / "from-pytorch-metric-learning.md"

@@ -1,5 +1,7 @@
 """The registry is the source of truth, so it must refuse what would make it lie."""
 
+import inspect
+
 import pytest
 import torch
 
@@ -26,6 +28,18 @@ def test_each_method_says_against_what_it_was_verified(method):
 def test_each_method_is_documented_by_one_sentence_first(method):
     assert len(method.summary) > 20
     assert method.summary == method.make.__doc__.strip().splitlines()[0]
+
+
+@pytest.mark.parametrize("kind", ["pair_loss", "loss", "miner", "sampler"])
+def test_what_is_learned_by_names_its_family(kind):
+    assert [method.name for method in entries(kind) if not method.family] == []
+
+
+def test_each_pair_loss_tells_its_formula_in_a_paragraph_of_its_own():
+    for method in entries("pair_loss"):
+        assert "$" not in method.summary, method.name
+        assert "$" in method.formula, method.name
+        assert method.formula in inspect.getdoc(method.make), method.name
 
 
 @each_method

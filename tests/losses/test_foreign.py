@@ -19,7 +19,7 @@ from vicinal.losses import (
     ProxyLoss,
     miner_from_pml,
 )
-from vicinal.losses.indices import class_codes
+from vicinal.losses.pml import class_codes
 from vicinal.relation import other_rows, same_class
 
 with warnings.catch_warnings():
@@ -209,7 +209,7 @@ def test_our_miner_gives_their_pairs(theirs, ours):
     weight = miner_from_pml(theirs)(
         embeddings() @ embeddings().T, same_class(LABELS, LABELS), other_rows(torch.arange(24), torch.arange(24))
     )
-    from vicinal.losses.indices import weight_of_indices
+    from vicinal.losses.pml import weight_of_indices
 
     torch.testing.assert_close(weight_of_indices(found, 24, 24).double(), weight)
     assert losses.ContrastiveLoss()(embeddings(), LABELS, found).isfinite()

@@ -5,6 +5,7 @@ list of facts: a misspelt fact is refused at registration instead of skipping it
 """
 
 import importlib
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -95,6 +96,9 @@ class Entry:
         name: how users name it.
         make: the function or class.
         facts: what it declares about itself, out of ``FACTS``.
+        family: which methods it is like, or "".
+        summary: the first line of its docstring.
+        formula: the second paragraph of its docstring where that holds a formula, else "".
         paper: where it comes from, or "".
         verified: against what its values were checked, or "".
     """
@@ -103,19 +107,19 @@ class Entry:
     name: str
     make: Callable[..., Any]
     facts: frozenset[str]
+    family: str = ""
+    summary: str = ""
+    formula: str = ""
     paper: str = ""
     verified: str = ""
-
-    @property
-    def summary(self) -> str:
-        """First sentence of the docstring."""
-        return (self.make.__doc__ or "").strip().split("\n", 1)[0]
 
 
 _entries: dict[tuple[str, str], Entry] = {}
 
 
-def register(kind: str, name: str, *facts: str, paper: str = "", verified: str = "") -> Callable[[Made], Made]:
+def register(
+    kind: str, name: str, *facts: str, family: str = "", paper: str = "", verified: str = ""
+) -> Callable[[Made], Made]:
     """Register what is decorated under ``kind`` and ``name`` with its ``facts``.
 
     Raises:
@@ -128,10 +132,18 @@ def register(kind: str, name: str, *facts: str, paper: str = "", verified: str =
     def add(made: Made) -> Made:
         if (kind, name) in _entries:
             raise ValueError(f"name: expected a new name for a {kind}, got {name!r}, which is registered already")
-        _entries[kind, name] = Entry(kind, name, made, frozenset(facts), paper, verified)
+        summary, formula = _summary_and_formula(inspect.getdoc(made) or "")
+        _entries[kind, name] = Entry(kind, name, made, frozenset(facts), family, summary, formula, paper, verified)
         return made
 
     return add
+
+
+def _summary_and_formula(docstring: str) -> tuple[str, str]:
+    """The first line, and the second paragraph if it holds a formula."""
+    first, second, *_ = [*docstring.split("\n\n"), "", ""]
+    is_formula = "$" in second and not second.startswith(("Args:", "Returns:", "Raises:", "Attributes:", ">>>"))
+    return first.partition("\n")[0], second if is_formula else ""
 
 
 def entries(kind: str) -> tuple[Entry, ...]:

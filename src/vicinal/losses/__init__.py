@@ -6,7 +6,6 @@ criteria of embeddings and labels out of them.
 """
 
 from vicinal.losses.bank import CrossBatchBank
-from vicinal.losses.blocks import block_contrast, sharpened
 from vicinal.losses.bregman import bregman
 from vicinal.losses.classes import (
     arcface,
@@ -18,48 +17,73 @@ from vicinal.losses.classes import (
     sphereface,
 )
 from vicinal.losses.contract import PairLoss, pair_loss
-from vicinal.losses.contrastive import contrastive, intra_pair_variance, margin, ranked_list
-from vicinal.losses.contrasts import n_pairs, nca, nt_xent, supcon
-from vicinal.losses.distribution import CRPS
-from vicinal.losses.embedding import EmbeddingLoss
-from vicinal.losses.explaining import BatchReport, explain_batch
-from vicinal.losses.focal import focal_nt_xent
-from vicinal.losses.for_pml import LossForPML, MinerForPML
-from vicinal.losses.from_pml import LossFromPML, miner_from_pml
-from vicinal.losses.groups import soft_triple, subcenter_arcface
-from vicinal.losses.hashing import nlsh
-from vicinal.losses.labels import check_label_kind, label_kind, losses_for
-from vicinal.losses.many_labels import decoupled_softmax, pair_cross_entropy, soft_topk, summed_softmax
-from vicinal.losses.matching import CompositeSigmoidMatchingLoss, DecomposedMatchingLoss, MatchingLoss
-from vicinal.losses.matching_classes import CompositeSoftmaxMatchingLoss, PotentialMatchingLoss, SoftmaxMatchingLoss
-from vicinal.losses.metrix import (
+from vicinal.losses.contrastive import (
     FORMS,
     PairForm,
     binomial_deviance_form,
+    contrastive,
     contrastive_form,
+    intra_pair_variance,
+    margin,
     metrix,
     multi_similarity_form,
     nca_form,
+    nlsh,
     proxy_anchor_form,
+    ranked_list,
+    tcm,
 )
-from vicinal.losses.mixed import MixedLoss
+from vicinal.losses.crps import CRPS
+from vicinal.losses.embedding import EmbeddingLoss
+from vicinal.losses.explaining import BatchReport, explain_batch
+from vicinal.losses.groups import soft_triple, subcenter_arcface
+from vicinal.losses.matching import CompositeSigmoidMatchingLoss, DecomposedMatchingLoss, MatchingLoss
+from vicinal.losses.matching_classes import CompositeSoftmaxMatchingLoss, PotentialMatchingLoss, SoftmaxMatchingLoss
+from vicinal.losses.mixed import AdaptiveHeadsLoss, MixedLoss, PairTemperature
 from vicinal.losses.pairs import Pairs
-from vicinal.losses.parse import parse
 from vicinal.losses.parts import Part, reduce_parts
+from vicinal.losses.pml import LossForPML, LossFromPML, MinerForPML, miner_from_pml
 from vicinal.losses.prototypes import icnn, icnn_score, proto_triplet
 from vicinal.losses.proxies import ProxyLoss
-from vicinal.losses.ranking import fast_ap, histogram, pnp, smooth_ap
+from vicinal.losses.ranking import adore, fast_ap, histogram, pnp, smooth_ap, soft_topk
 from vicinal.losses.regression import label_contrast, log_ratio, rank_n_contrast
-from vicinal.losses.regularizers import energy_confusion, temperature_penalty, zero_mean
+from vicinal.losses.regularizers import (
+    block_contrast,
+    energy_confusion,
+    sharpened,
+    temperature_penalty,
+    vicreg,
+    zero_mean,
+)
 from vicinal.losses.relatives import (
     CompositeSigmoidCrossEntropy,
     CompositeSoftmaxCrossEntropy,
     ProximalMatchingLoss,
     ReweightedSquaredLoss,
 )
-from vicinal.losses.retrieval import adore, ngame
 from vicinal.losses.reweighting import loss_weights
 from vicinal.losses.soft_margin import DynamicSoftMargin, dynamic_soft_margin
+from vicinal.losses.softmax import (
+    amcl,
+    decoupled_softmax,
+    focal_nt_xent,
+    n_pairs,
+    nca,
+    nt_xent,
+    pair_cross_entropy,
+    summed_softmax,
+    supcon,
+)
+from vicinal.losses.spec import (
+    NEGATIVE_DISTANCES,
+    LossText,
+    Term,
+    check_label_kind,
+    label_kind,
+    losses_for,
+    parse,
+    read_loss,
+)
 from vicinal.losses.structured import (
     circle,
     generalized_lifted_structure,
@@ -68,10 +92,7 @@ from vicinal.losses.structured import (
     tuplet_margin,
 )
 from vicinal.losses.submodular import facility_location, graph_cut
-from vicinal.losses.temperatures import AdaptiveHeadsLoss, PairTemperature, amcl
-from vicinal.losses.terms import NEGATIVE_DISTANCES, LossText, Term, read_loss
-from vicinal.losses.thresholds import tcm
-from vicinal.losses.triplets import angular, triplet
+from vicinal.losses.triplets import angular, ngame, triplet
 from vicinal.losses.unified import batch_negatives, unpg
 from vicinal.losses.uses import (
     DistillationMatchingLoss,
@@ -82,7 +103,6 @@ from vicinal.losses.uses import (
     PreferenceMatchingLoss,
 )
 from vicinal.losses.validity import REFUSED, check_link, check_scaling, scaling_of_transform
-from vicinal.losses.vicreg import vicreg
 from vicinal.losses.volumes import log_det
 
 __all__ = [

@@ -13,7 +13,7 @@ from vicinal.losses.contract import PML, pair_loss
 from vicinal.losses.logsums import softplus
 from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, row_terms, some
-from vicinal.losses.targets import scaled_at, softmax_terms
+from vicinal.losses.softmax import scaled_at, softmax_terms
 
 _COLUMNS = ("row-separable", "proxies")
 
@@ -36,7 +36,7 @@ def where_related(pairs: Pairs, change: Callable[[Tensor], Tensor]) -> Tensor:
     return scores.index_put(place, relation[place] * (change(own) - own), accumulate=True)
 
 
-@pair_loss("normalized_softmax", *_COLUMNS, "soft-relation", paper="arXiv:1704.06369", verified=PML)
+@pair_loss("normalized_softmax", *_COLUMNS, "soft-relation", family="proxies", paper="arXiv:1704.06369", verified=PML)
 def normalized_softmax(pairs: Pairs, *, temperature: float = 0.05) -> Part:
     r"""Softmax against proxies of length 1.
 
@@ -53,7 +53,7 @@ def normalized_softmax(pairs: Pairs, *, temperature: float = 0.05) -> Part:
     return softmax_terms(pairs.scores, pairs, 1 / temperature)
 
 
-@pair_loss("cosface", *_COLUMNS, "soft-relation", paper="arXiv:1801.09414", verified=PML)
+@pair_loss("cosface", *_COLUMNS, "soft-relation", family="proxies", paper="arXiv:1801.09414", verified=PML)
 def cosface(pairs: Pairs, *, margin: float = 0.35, scale: float = 64.0) -> Part:
     r"""Softmax against proxies, with a margin taken off the cosine of the related one.
 
@@ -74,7 +74,9 @@ def cosface(pairs: Pairs, *, margin: float = 0.35, scale: float = 64.0) -> Part:
     return softmax_terms(pairs.scores, pairs, scale, lambda own: own - margin)
 
 
-@pair_loss("arcface", *_COLUMNS, "soft-relation", "cosine-scores", paper="arXiv:1801.07698", verified=PML)
+@pair_loss(
+    "arcface", *_COLUMNS, "soft-relation", "cosine-scores", family="proxies", paper="arXiv:1801.07698", verified=PML
+)
 def arcface(pairs: Pairs, *, margin: float = 28.6, scale: float = 64.0) -> Part:
     r"""Softmax against proxies, with a margin added to the angle of the related one.
 
@@ -119,6 +121,7 @@ def _multiplied(pairs: Pairs, margin: int, scale: float, lengths: Tensor | None)
     "soft-relation",
     "cosine-scores",
     "embedding-lengths",
+    family="proxies",
     paper="arXiv:1704.08063",
     verified=PML,
 )
@@ -148,6 +151,7 @@ def sphereface(pairs: Pairs, *, margin: int = 4, scale: float = 1.0, lengths: Te
     "cosine-scores",
     "embedding-lengths",
     "proxy-lengths",
+    family="proxies",
     paper="arXiv:1612.02295",
     verified=PML,
 )
@@ -168,7 +172,7 @@ def large_margin_softmax(pairs: Pairs, *, margin: int = 4, scale: float = 1.0, l
     return _multiplied(pairs, margin, scale, lengths)
 
 
-@pair_loss("proxy_nca", *_COLUMNS, "soft-relation", paper="arXiv:1703.07464", verified=PML)
+@pair_loss("proxy_nca", *_COLUMNS, "soft-relation", family="proxies", paper="arXiv:1703.07464", verified=PML)
 def proxy_nca(pairs: Pairs, *, temperature: float = 1.0) -> Part:
     r"""The softmax mass that a row gives to the proxies of its class.
 
@@ -188,7 +192,15 @@ def proxy_nca(pairs: Pairs, *, temperature: float = 1.0) -> Part:
     return row_terms(torch.where(related, every, 0.0) - torch.where(related, mass, 0.0), related)
 
 
-@pair_loss("proxy_anchor", "row-separable", "soft-relation", "proxy-rows", paper="arXiv:2003.13911", verified=PML)
+@pair_loss(
+    "proxy_anchor",
+    "row-separable",
+    "soft-relation",
+    "proxy-rows",
+    family="proxies",
+    paper="arXiv:2003.13911",
+    verified=PML,
+)
 def proxy_anchor(pairs: Pairs, *, margin: float = 0.1, alpha: float = 32.0) -> tuple[Part, Part]:
     r"""Each proxy near the related rows of the batch and far from the others, the hardest first.
 

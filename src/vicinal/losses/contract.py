@@ -19,6 +19,7 @@ from vicinal.losses.parts import Part, reduce_parts
 
 PML = "pytorch-metric-learning 2.9.0, value and gradient in float64"
 NUMPY = "numpy in float64"
+PAPER_CODE = "values of the paper's code, value and gradient in float64"
 
 _ARGUMENTS = """scores: ``[b, N]``, higher = more alike.
         relation: ``[b, N]``, how truly related.
@@ -47,6 +48,7 @@ class PairLoss(Protocol):
 def pair_loss(
     name: str,
     *facts: str,
+    family: str,
     paper: str,
     verified: str,
     across: Callable[..., tuple[Tensor, ...]] | None = None,
@@ -59,6 +61,7 @@ def pair_loss(
     Args:
         name: how users name it.
         facts: what it declares.
+        family: which losses it is like, as ``vicinal losses`` shows it.
         paper: where it comes from.
         verified: against what.
         across: of a loss whose rows depend on one another, ``(pairs, **hyper) -> tensors [1, ...] or [b, ...]``: what
@@ -99,6 +102,6 @@ def pair_loss(
         single = inspect.signature(function).return_annotation is Part
         facts_ = {"across": across, "single": single, "complete": complete, "chosen": chosen}
         loss.__dict__.update(terms=terms, of_pairs=of_pairs, of_classes=of_classes, **facts_)
-        return cast(PairLoss, register("pair_loss", name, *facts, paper=paper, verified=verified)(loss))
+        return cast(PairLoss, register("pair_loss", name, *facts, family=family, paper=paper, verified=verified)(loss))
 
     return make

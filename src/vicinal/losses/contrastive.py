@@ -1,16 +1,28 @@
-"""Losses of single pairs: related pairs above one score, unrelated pairs below another."""
+"""Losses of pairs, each by itself: related pairs above one score, unrelated pairs below another."""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_number
-from vicinal.losses.contract import PML, pair_loss
-from vicinal.losses.logsums import hinge
+from vicinal.core import check_between, check_choice, check_number
+from vicinal.losses.contract import NUMPY, PML, pair_loss
+from vicinal.losses.logsums import hinge, log_sum_exp, softplus
 from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, row_products, row_terms, some
 
 
-@pair_loss("contrastive", "row-separable", "soft-relation", paper="Hadsell et al., CVPR 2006", verified=PML)
+@pair_loss(
+    "contrastive",
+    "row-separable",
+    "soft-relation",
+    family="single pairs",
+    paper="Hadsell et al., CVPR 2006",
+    verified=PML,
+)
 def contrastive(pairs: Pairs, *, pos_margin: float = 1.0, neg_margin: float = 0.0) -> tuple[Part, Part]:
     r"""Related pairs above one score, unrelated pairs below another.
 
@@ -34,7 +46,7 @@ def contrastive(pairs: Pairs, *, pos_margin: float = 1.0, neg_margin: float = 0.
     )
 
 
-@pair_loss("margin", "row-separable", "soft-relation", paper="arXiv:1706.07567", verified=PML)
+@pair_loss("margin", "row-separable", "soft-relation", family="single pairs", paper="arXiv:1706.07567", verified=PML)
 def margin(pairs: Pairs, *, margin: float = 0.2, boundary: float | Tensor = 0.3) -> Part:
     r"""Related pairs above a boundary and unrelated ones below it, by a margin; the boundary may be learned.
 
@@ -70,7 +82,14 @@ def _means(sums: Tensor, numbers: Tensor) -> Tensor:
     return sums.sum(0) / torch.where(total > 0, total, 1.0)
 
 
-@pair_loss("intra_pair_variance", "soft-relation", paper="Yu and Tao, ICCV 2019", verified=PML, across=_sums)
+@pair_loss(
+    "intra_pair_variance",
+    "soft-relation",
+    family="single pairs",
+    paper="Yu and Tao, ICCV 2019",
+    verified=PML,
+    across=_sums,
+)
 def intra_pair_variance(pairs: Pairs, *, pos_eps: float = 0.01, neg_eps: float = 0.01) -> tuple[Part, Part]:
     r"""Related pairs alike in score, and unrelated pairs alike in theirs.
 
@@ -96,7 +115,9 @@ def intra_pair_variance(pairs: Pairs, *, pos_eps: float = 0.01, neg_eps: float =
     )
 
 
-@pair_loss("ranked_list", "row-separable", "soft-relation", paper="arXiv:1903.03238", verified=PML)
+@pair_loss(
+    "ranked_list", "row-separable", "soft-relation", family="single pairs", paper="arXiv:1903.03238", verified=PML
+)
 def ranked_list(
     pairs: Pairs,
     *,
@@ -148,3 +169,219 @@ def _hard_mean(gap: Tensor, weight: Tensor, temperature: float, smoothing: float
     mass = counted * (temperature * (hard - top)).clamp(max=0.0).exp()
     total = mass.sum(-1)
     return row_products(mass, hard) / torch.where(total > 0, total, 1.0)
+
+
+@pair_loss("tcm", "row-separable", "soft-relation", family="single pairs", paper="arXiv:2307.04047", verified=PML)
+def tcm(
+    pairs: Pairs,
+    *,
+    pos_margin: float = 0.9,
+    neg_margin: float = 0.5,
+    pos_factor: float = 1.0,
+    neg_factor: float = 1.0,
+) -> tuple[Part, Part]:
+    r"""Threshold-consistent margins: hard related pairs above one score, hard unrelated ones below another.
+
+    $\lambda_+ (m_+ - s_{ij})$ for related pairs with $s_{ij} \le m_+$ plus $\lambda_- (s_{ij} - m_-)$ for unrelated
+    ones with $s_{ij} \ge m_-$, each with a mean of its own.
+
+    The means are over the pairs that violate their margin only, also where the violation is 0. It is made to be added
+    to another loss, so that one threshold fits all classes; :func:`vicinal.metrics.opis` measures whether it does.
+    The defaults are those of cosine scores.
+
+    Args:
+        pairs: scores, relation and weight.
+        pos_margin: $m_+$.
+        neg_margin: $m_-$; a warning says so if it is above $m_+$.
+        pos_factor: $\lambda_+ \ge 0$; 0 switches the related pairs off.
+        neg_factor: $\lambda_- \ge 0$.
+
+    >>> import torch
+    >>> tcm(torch.tensor([[0.5, 0.95, 0.6, 0.1]]), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
+    tensor(0.5000)
+    """
+    if check_number("neg_margin", neg_margin) > check_number("pos_margin", pos_margin):
+        warnings.warn(
+            f"neg_margin: expected at most pos_margin = {pos_margin:g}, got {neg_margin:g}; pairs between them are "
+            "hard whether related or not",
+            stacklevel=4,
+        )
+    for name, factor in (("pos_factor", pos_factor), ("neg_factor", neg_factor)):
+        check_between(name, factor, 0, float("inf"), closed=True)
+    return (
+        _violations(pairs, pos_margin - pairs.scores, pairs.positive, pos_factor),
+        _violations(pairs, pairs.scores - neg_margin, pairs.negative, neg_factor),
+    )
+
+
+def _violations(pairs: Pairs, excess: Tensor, weight: Tensor, factor: float) -> Part:
+    """The pairs whose excess is at least 0."""
+    number = row_products((excess >= 0).to(weight.dtype), weight)
+    nonzero = row_products((factor * excess > 0).to(weight.dtype), weight) if pairs.counting else number
+    return Part(factor * row_products(hinge(excess), weight), number, nonzero)
+
+
+@pair_loss("nlsh", "row-separable", "soft-relation", family="single pairs", paper="arXiv:2401.18064", verified=NUMPY)
+def nlsh(pairs: Pairs, *, radius: float = 0.5, factor: float = 2.0) -> tuple[Part, Part]:
+    r"""Related pairs within a radius, unrelated ones beyond a multiple of it (neural locality-sensitive hashing).
+
+    $[D_{ip} - R]_+$ for related and $[cR - D_{in}]_+$ for unrelated pairs, with $D = -s$, the distance.
+
+    The paper's loss of a triplet, $\max(R, D_{ip}) - \min(cR, D_{in})$, is the sum of the two plus the constant
+    $R(1 - c)$, its least value; without it 0 is the least. Made for negative distances, such as those of hash outputs.
+    Where all related pairs are within R and all unrelated ones beyond cR, :func:`vicinal.miners.bucket_pairs` and the
+    nearest neighbors find the related pairs.
+
+    Args:
+        pairs: scores, relation and weight.
+        radius: R > 0, in units of the distance.
+        factor: c >= 1; between R and cR neither side is pulled.
+
+    >>> import torch
+    >>> nlsh(torch.tensor([[-0.75, -0.75]]), torch.tensor([[1.0, 0.0]]))
+    tensor(0.5000)
+    """
+    check_between("radius", radius, 0, math.inf)
+    check_between("factor", factor, 1, math.inf, closed=True)
+    near = pairs.terms((-pairs.scores - radius).relu(), pairs.positive)
+    return near, pairs.terms((factor * radius + pairs.scores).relu(), pairs.negative)
+
+
+Transform = Callable[[Tensor], Tensor]
+
+
+def _same(values: Tensor) -> Tensor:
+    return values
+
+
+class PairForm(NamedTuple):
+    r"""A member of the family $\tau(\sigma_+(\sum_p \rho_+(s_{ap})) + \sigma_-(\sum_n \rho_-(s_{an})))$.
+
+    Attributes:
+        related: $\rho_+$ of scores ``[b, N]``, or $\log \rho_+$ with ``logs``.
+        unrelated: $\rho_-$, likewise.
+        finish_related: $\sigma_+$ of the sums ``[b]``, or of their logarithms with ``logs``.
+        finish_unrelated: $\sigma_-$, likewise.
+        logs: the sums are of exponentials and are kept as logarithms.
+        both: a row without related or without unrelated columns is left out; else the missing side adds nothing.
+        finish: $\tau$ of what a row adds up to, ``[b]``.
+    """
+
+    related: Transform
+    unrelated: Transform
+    finish_related: Transform = _same
+    finish_unrelated: Transform = _same
+    logs: bool = False
+    both: bool = False
+    finish: Transform = _same
+
+
+def contrastive_form(pos_margin: float = 1.0, neg_margin: float = 0.0) -> PairForm:
+    r"""$\rho_+ = [m_+ - s]_+$ and $\rho_- = [s - m_-]_+$, added up: contrastive.
+
+    >>> metrix(torch.tensor([[0.5, 0.25]]), torch.tensor([[1.0, 0.0]]), form=contrastive_form())
+    tensor(0.7500)
+    """
+    above, below = check_number("pos_margin", pos_margin), check_number("neg_margin", neg_margin)
+    return PairForm(lambda scores: (above - scores).relu(), lambda scores: (scores - below).relu())
+
+
+def multi_similarity_form(alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> PairForm:
+    r"""$\frac1\alpha \log(1 + \sum_p e^{-\alpha(s-m)}) + \frac1\beta \log(1 + \sum_n e^{\beta(s-m)})$.
+
+    >>> same = metrix(torch.tensor([[0.5, 0.25]]), torch.tensor([[1.0, 0.0]]), form=multi_similarity_form())
+    >>> bool(same == metrix(torch.tensor([[0.5, 0.25]]), torch.tensor([[1.0, 0.0]])))
+    True
+    """
+    form = binomial_deviance_form(alpha, beta, base)
+    return form._replace(
+        finish_related=lambda logs: softplus(logs) / alpha, finish_unrelated=lambda logs: softplus(logs) / beta
+    )
+
+
+def binomial_deviance_form(alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> PairForm:
+    r"""$\log(1 + \sum_p e^{-\alpha(s-m)}) + \log(1 + \sum_n e^{\beta(s-m)})$: binomial deviance.
+
+    >>> metrix(torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 0.0]]), form=binomial_deviance_form())
+    tensor(1.3863)
+    """
+    check_between("alpha", alpha, 0, math.inf)
+    check_between("beta", beta, 0, math.inf)
+    check_number("base", base)
+    return PairForm(
+        lambda scores: -alpha * (scores - base), lambda scores: beta * (scores - base), softplus, softplus, logs=True
+    )
+
+
+def proxy_anchor_form(margin: float = 0.1, alpha: float = 32.0) -> PairForm:
+    r"""$\log(1 + \sum_p e^{-\alpha(s-m)}) + \log(1 + \sum_n e^{\alpha(s+m)})$, with proxies as rows: proxy anchor.
+
+    >>> metrix(torch.tensor([[0.1, -0.1]]), torch.tensor([[1.0, 0.0]]), form=proxy_anchor_form())
+    tensor(1.3863)
+    """
+    check_number("margin", margin)
+    check_between("alpha", alpha, 0, math.inf)
+    return PairForm(
+        lambda scores: -alpha * (scores - margin),
+        lambda scores: alpha * (scores + margin),
+        softplus,
+        softplus,
+        logs=True,
+    )
+
+
+def nca_form(temperature: float = 1.0) -> PairForm:
+    r"""$-\log \sum_p e^{s/\tau} + \log \sum_n e^{s/\tau}$: NCA against the unrelated columns only.
+
+    It has no lower bound: use it with bounded scores.
+
+    >>> metrix(torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 0.0]]), form=nca_form())
+    tensor(0.)
+    """
+    check_between("temperature", temperature, 0, math.inf)
+    return PairForm(
+        lambda scores: scores / temperature, lambda scores: scores / temperature, torch.neg, _same, logs=True, both=True
+    )
+
+
+FORMS: dict[str, Callable[[], PairForm]] = {
+    "binomial_deviance": binomial_deviance_form,
+    "contrastive": contrastive_form,
+    "multi_similarity": multi_similarity_form,
+    "nca": nca_form,
+    "proxy_anchor": proxy_anchor_form,
+}
+"""The members of the family that have a name, with their defaults."""
+
+
+@pair_loss("metrix", "row-separable", "soft-relation", family="whole rows", paper="arXiv:2106.04990", verified=NUMPY)
+def metrix(pairs: Pairs, *, form: str | PairForm = "multi_similarity") -> Part:
+    r"""Many pair losses in one form, for mixed columns that are partly related.
+
+    $\tau(\sigma_+(\sum_j t_{aj} \rho_+(s_{aj})) + \sigma_-(\sum_j (1 - t_{aj}) \rho_-(s_{aj})))$, t the relation.
+
+    A mixed row $\lambda x_i + (1-\lambda) x_j$ has the relation $\lambda r_{ai} + (1-\lambda) r_{aj}$, whether inputs,
+    features or embeddings were mixed: see :class:`vicinal.mixing.Mixture` and :class:`MixedLoss`. With relations 0 and
+    1 only it is the member itself.
+
+    Args:
+        pairs: scores, relation and weight.
+        form: "binomial_deviance", "contrastive", "multi_similarity", "nca", "proxy_anchor", or a :class:`PairForm`.
+
+    >>> metrix(torch.tensor([[0.5, 0.5]]), torch.tensor([[0.25, 0.75]]), form="nca")
+    tensor(0.)
+    """
+    if isinstance(form, str):
+        form = FORMS[check_choice("form", form, FORMS)]()
+    elif not isinstance(form, PairForm):
+        raise TypeError(f"form: expected a name or a PairForm, got {form!r}")
+    sides = []
+    for values, weight, finish in (
+        (form.related(pairs.scores), pairs.positive, form.finish_related),
+        (form.unrelated(pairs.scores), pairs.negative, form.finish_unrelated),
+    ):
+        there = (weight > 0).any(-1)
+        total = log_sum_exp(values, weight) if form.logs else row_products(values, weight)
+        sides.append((torch.where(there, finish(torch.where(there, total, 0.0)), 0.0), there))
+    (related, some), (unrelated, others) = sides
+    return row_terms(form.finish(related + unrelated), some & others if form.both else some | others)

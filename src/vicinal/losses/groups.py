@@ -52,13 +52,14 @@ def _classes(pairs: Pairs, per_class: int, temperature: float | None) -> Pairs:
     "proxies",
     "cosine-scores",
     "proxy-groups",
+    family="several proxies",
     paper="Deng et al., ECCV 2020",
     verified=PML,
 )
 def subcenter_arcface(pairs: Pairs, *, margin: float = 28.6, scale: float = 64.0, per_class: int = 1) -> Part:
     r"""Softmax against the nearest of several proxies a class, with a margin added to its angle.
 
-    As :func:`arcface`, with the nearest of several proxies a class.
+    As :func:`arcface`, with $\cos\theta_{ic} = \max_k s_{ick}$ over the proxies k of a class.
 
     Args:
         pairs: scores, relation and weight.
@@ -77,7 +78,15 @@ def subcenter_arcface(pairs: Pairs, *, margin: float = 28.6, scale: float = 64.0
     return cross_entropy(scale * where_related(classes, lambda own: falling_cosine(own, angle)), classes)
 
 
-@pair_loss("soft_triple", "row-separable", "proxies", "proxy-groups", paper="arXiv:1909.05235", verified=PML)
+@pair_loss(
+    "soft_triple",
+    "row-separable",
+    "proxies",
+    "proxy-groups",
+    family="several proxies",
+    paper="arXiv:1909.05235",
+    verified=PML,
+)
 def soft_triple(
     pairs: Pairs,
     *,

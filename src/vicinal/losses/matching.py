@@ -16,7 +16,7 @@ PAPER = "Selective Matching Losses, arXiv:2506.04446"
 GOLDEN = "mpmath, 40 digits"
 
 
-@register("loss", "matching", "elementwise", "convex", paper=PAPER, verified=GOLDEN)
+@register("loss", "matching", "elementwise", "convex", family="matching", paper=PAPER, verified=GOLDEN)
 class MatchingLoss(nn.Module):
     r"""$H(\hat s)-H(s)-(\hat s-s)\,h(s)$ for each score, where H is the primitive of the link h.
 
@@ -81,7 +81,7 @@ def _somewhere_inside(domain: Domain) -> float:
     return (low + high) / 2 if low < high else domain[0] + 1 if low > 0 else domain[1] - 1
 
 
-@register("loss", "composite_sigmoid", "elementwise", "convex", paper=PAPER, verified=GOLDEN)
+@register("loss", "composite_sigmoid", "elementwise", "convex", family="matching", paper=PAPER, verified=GOLDEN)
 class CompositeSigmoidMatchingLoss(MatchingLoss):
     r"""Matching loss of $h=q\,\sigma(Q/\gamma)$: selective, for two classes, whose score is that of one of them.
 
@@ -110,7 +110,7 @@ class CompositeSigmoidMatchingLoss(MatchingLoss):
         return cls(scaling_of_transform(transform, gamma, classes=False), gamma, reduction=reduction)
 
 
-@register("loss", "decomposed", "multi-class", "convex", paper=PAPER, verified=GOLDEN)
+@register("loss", "decomposed", "multi-class", "convex", family="matching", paper=PAPER, verified=GOLDEN)
 class DecomposedMatchingLoss(MatchingLoss):
     """The scalar matching loss summed over the classes of a row: the only way to sensitivity at low norms there.
 

@@ -13,7 +13,7 @@ from vicinal.losses.potentials import Learned, Rows
 from vicinal.losses.validity import Domain, Verdict, check_scaling, scaling_of_transform
 
 
-@register("loss", "composite_softmax", "multi-class", "convex", paper=PAPER, verified=GOLDEN)
+@register("loss", "composite_softmax", "multi-class", "convex", family="matching", paper=PAPER, verified=GOLDEN)
 class CompositeSoftmaxMatchingLoss(nn.Module):
     r"""Matching loss of $h_k=q(z_k)\,p_k$, $p=\mathrm{softmax}(Q/\gamma)$: selective by score and by rank of the class.
 
@@ -82,7 +82,15 @@ class CompositeSoftmaxMatchingLoss(nn.Module):
         )
 
 
-@register("loss", "softmax", "multi-class", "convex", paper=PAPER, verified="the composite loss of a constant scaling")
+@register(
+    "loss",
+    "softmax",
+    "multi-class",
+    "convex",
+    family="matching",
+    paper=PAPER,
+    verified="the composite loss of a constant scaling",
+)
 class SoftmaxMatchingLoss(CompositeSoftmaxMatchingLoss):
     r"""Matching loss of the plain softmax $h_k=p_k\propto e^{a(z_k-c)/\gamma}$: KL divergence of class probabilities.
 
@@ -116,7 +124,14 @@ class SoftmaxMatchingLoss(CompositeSoftmaxMatchingLoss):
 
 
 @register(
-    "loss", "potential", "multi-class", "convex", "learned", paper="arXiv:2310.14344", verified="its released code"
+    "loss",
+    "potential",
+    "multi-class",
+    "convex",
+    "learned",
+    family="matching",
+    paper="arXiv:2310.14344",
+    verified="its released code",
 )
 class PotentialMatchingLoss(nn.Module):
     """The Bregman divergence of a learned convex potential of several scores at once.

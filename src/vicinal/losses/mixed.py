@@ -1,11 +1,12 @@
 """A criterion that also sees mixed rows."""
 
+import math
 from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_choice, check_integer
+from vicinal.core import check_between, check_choice, check_integer, check_matrices
 from vicinal.losses.embedding import EmbeddingLoss
 from vicinal.losses.resolving import relation_of
 from vicinal.losses.sides import Rows
@@ -150,3 +151,117 @@ class MixedLoss(nn.Module):
     def extra_repr(self) -> str:
         """Settings, for ``repr``."""
         return f"factor={self.factor:g}, kind={self.kind!r}, per_row={self.per_row}, alpha={self.alpha:g}"
+
+
+class PairTemperature(nn.Module):
+    r"""A learned temperature for each pair, $\tau_{ij} = lo + (hi - lo)\, \sigma(\phi(z_i, z_j))$, the same both ways.
+
+    $\phi(x, y) = \frac12 (Ax \cdot By + Bx \cdot Ay) + c$ is symmetric and needs two matrix products, so any block of
+    columns can be computed alone.
+
+    Args:
+        dim: width of the embeddings.
+        rank: rows of A and B.
+        low: lo > 0, the least temperature; the paper's 1e-5 lets single pairs rule the loss.
+        high: hi > lo.
+        start: the temperature of all pairs before training, between ``low`` and ``high``.
+
+    >>> PairTemperature(2)(torch.zeros(1, 2), torch.zeros(3, 2)).detach()
+    tensor([[0.2000, 0.2000, 0.2000]])
+    """
+
+    def __init__(self, dim: int, *, rank: int = 8, low: float = 0.05, high: float = 2.0, start: float = 0.2) -> None:
+        super().__init__()
+        check_integer("dim", dim)
+        self.low = check_between("low", low, 0, math.inf)
+        self.high = check_between("high", high, low, math.inf)
+        share = (check_between("start", start, low, high) - low) / (high - low)
+        self.left = nn.Linear(dim, check_integer("rank", rank), bias=False)
+        self.right = nn.Linear(dim, rank, bias=False)
+        self.level = nn.Parameter(torch.tensor(math.log(share / (1 - share))))
+
+    def forward(self, queries: Tensor, bank: Tensor) -> Tensor:
+        """Temperatures ``[b, N]`` of ``queries [b, dim]`` with ``bank [N, dim]``."""
+        check_matrices(queries, bank)
+        one, other = self.left(queries) @ self.right(bank).T, self.right(queries) @ self.left(bank).T
+        return self.low + (self.high - self.low) * torch.sigmoid((one + other) / 2 + self.level)
+
+    def extra_repr(self) -> str:
+        """Settings, for ``repr``."""
+        return f"low={self.low:g}, high={self.high:g}"
+
+
+class AdaptiveHeadsLoss(nn.Module):
+    r"""Contrast in several learned views of the embeddings, with a temperature for each pair: :func:`amcl` of heads.
+
+    $\frac1H \sum_h \mathrm{amcl}(s^h, \tau^h)$ with cosines $s^h_{ij}$ of the h-th projections. The projections and
+    the temperatures are parameters: pass them to the optimizer. For retrieval use the embeddings, not the projections.
+
+    Args:
+        dim: width of the embeddings.
+        width: width of the projections; None: ``dim``.
+        heads: H >= 1.
+        rank: see :class:`PairTemperature`.
+        low: least temperature, > 0.
+        high: largest temperature.
+        factor: $\beta \ge 0$, of the penalty on the temperatures.
+        criterion: an :class:`EmbeddingLoss` of "amcl", for its relation, miner or reduction; None: the defaults.
+
+    >>> criterion = AdaptiveHeadsLoss(4, heads=2)
+    >>> criterion(torch.eye(4), torch.tensor([0, 0, 1, 1])).shape
+    torch.Size([])
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        width: int | None = None,
+        *,
+        heads: int = 3,
+        rank: int = 8,
+        low: float = 0.05,
+        high: float = 2.0,
+        factor: float = 0.1,
+        criterion: EmbeddingLoss | None = None,
+    ) -> None:
+        super().__init__()
+        self.criterion = EmbeddingLoss("amcl") if criterion is None else criterion
+        if getattr(self.criterion.loss, "__name__", "") != "amcl" or self.criterion.bank is not None:
+            raise ValueError("criterion: expected EmbeddingLoss('amcl', ...) without a bank")
+        self.width = check_integer("dim", dim) if width is None else check_integer("width", width)
+        self.factor = check_between("factor", factor, 0, math.inf, closed=True)
+        number = check_integer("heads", heads)
+        self.projections = nn.ModuleList(
+            nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, self.width)) for _ in range(number)
+        )
+        start = min(0.2, (low + high) / 2) if low < 0.2 else (low + high) / 2
+        self.temperatures = nn.ModuleList(
+            PairTemperature(self.width, rank=rank, low=low, high=high, start=start) for _ in range(number)
+        )
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        bank: Tensor | None = None,
+        bank_labels: Tensor | None = None,
+        *,
+        ids: Tensor | None = None,
+        bank_ids: Tensor | None = None,
+    ) -> Tensor:
+        """The loss; see :meth:`EmbeddingLoss.forward`."""
+        queries, columns = self.criterion.sides(embeddings, labels, bank, bank_labels, ids=ids, bank_ids=bank_ids)
+        values = []
+        for project, temperature in zip(self.projections, self.temperatures, strict=True):
+            rows = queries._replace(vectors=project(queries.vectors))
+            others = rows if columns is queries else columns._replace(vectors=project(columns.vectors))
+            values.append(
+                self.criterion.loss(
+                    *self.criterion.pairs(rows, others),
+                    reduction=self.criterion.reduction,
+                    temperature=temperature(rows.vectors, others.vectors),
+                    dim=self.width,
+                    factor=self.factor,
+                )
+            )
+        return torch.stack(values).mean(dim=0)

@@ -17,7 +17,7 @@ from vicinal.similarity import NegativeSquaredL2
 PAPER = "arXiv:2305.09062"
 
 
-@pair_loss("proto_triplet", "row-separable", "score-shift-invariant", paper=PAPER, verified=NUMPY)
+@pair_loss("proto_triplet", "row-separable", "score-shift-invariant", family="triplets", paper=PAPER, verified=NUMPY)
 def proto_triplet(pairs: Pairs, *, margin: float = 1.0, wrong: Literal["nearest", "all"] = "nearest") -> Part:
     r"""The prototype of a row's own class above the nearest other prototype by a margin.
 
@@ -66,7 +66,7 @@ def _mean_gaps(scores: Tensor, negative: Tensor, margin: float) -> Tensor:
     return total - mass * (scores - margin)
 
 
-@pair_loss("icnn", "row-separable", paper=PAPER, verified=NUMPY)
+@pair_loss("icnn", "row-separable", family="sets", paper=PAPER, verified=NUMPY)
 def icnn(
     pairs: Pairs,
     *,

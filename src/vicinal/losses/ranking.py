@@ -1,15 +1,21 @@
 """Losses of ranks and of distributions of scores: average precision, positives above negatives, histograms."""
 
+import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_choice, check_integer, check_number
-from vicinal.losses.contract import PML, pair_loss
+from vicinal.losses.contract import PAPER_CODE, PML, pair_loss
+from vicinal.losses.logsums import softplus
 from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, row_products, row_terms
-from vicinal.losses.positives import each_positive, first_positives
+from vicinal.losses.positives import each_positive, first_positives, related_columns
+from vicinal.losses.sloped import sloped
+from vicinal.losses.sorting import mean_ranks, sort_rows
+from vicinal.masks.soft_topk import soft_topk_share, soft_topk_shift
 
 _RANKS = ("row-separable", "soft-relation", "score-shift-invariant")
 
@@ -46,7 +52,7 @@ def _check_bins(bins: int, low: float, high: float) -> None:
     check_between("high", high, low, float("inf"))
 
 
-@pair_loss("fast_ap", "row-separable", "soft-relation", paper="Cakir et al., CVPR 2019", verified=PML)
+@pair_loss("fast_ap", "row-separable", "soft-relation", family="ranks", paper="Cakir et al., CVPR 2019", verified=PML)
 def fast_ap(pairs: Pairs, *, bins: int = 10, low: float = -1.0, high: float = 1.0) -> Part:
     r"""Average precision of a row from histograms of its scores.
 
@@ -73,11 +79,11 @@ def fast_ap(pairs: Pairs, *, bins: int = 10, low: float = -1.0, high: float = 1.
     return row_terms(1 - (related * precision).sum(-1) / torch.where(mass > 0, mass, 1.0), mass > 0)
 
 
-@pair_loss("histogram", "soft-relation", paper="arXiv:1611.00822", verified=PML, across=_of_batch)
+@pair_loss("histogram", "soft-relation", family="ranks", paper="arXiv:1611.00822", verified=PML, across=_of_batch)
 def histogram(pairs: Pairs, *, bins: int = 100, low: float = -1.0, high: float = 1.0) -> Part:
     r"""Chance that an unrelated pair scores higher than a related one, from histograms of the batch.
 
-    Chance that an unrelated pair scores higher than a related one, from histograms of the whole batch.
+    $\sum_l h^-_l \sum_{k \le l} h^+_k$ with the histograms of unrelated and of related pairs, each summing to 1.
 
     Args:
         pairs: scores, relation and weight.
@@ -104,7 +110,13 @@ def histogram(pairs: Pairs, *, bins: int = 100, low: float = -1.0, high: float =
 
 
 @pair_loss(
-    "smooth_ap", "row-separable", "soft-relation", "score-shift-invariant", paper="arXiv:2007.12163", verified=PML
+    "smooth_ap",
+    "row-separable",
+    "soft-relation",
+    "score-shift-invariant",
+    family="ranks",
+    paper="arXiv:2007.12163",
+    verified=PML,
 )
 def smooth_ap(pairs: Pairs, *, temperature: float = 0.01) -> Part:
     r"""Average precision of a row with smooth ranks.
@@ -137,7 +149,7 @@ def _rest(pairs: Pairs, own: Tensor) -> Tensor:
     return torch.where(own > 0, pairs.negative.gather(1, column), 0.0)
 
 
-@pair_loss("pnp", *_RANKS, paper="arXiv:2102.04640", verified=PML)
+@pair_loss("pnp", *_RANKS, family="ranks", paper="arXiv:2102.04640", verified=PML)
 def pnp(
     pairs: Pairs,
     *,
@@ -224,3 +236,155 @@ class _Ahead(torch.autograd.Function):
             of_scores += share
             of_own[:, nth] = -share.sum(-1)
         return of_scores.scatter_add_(1, column, of_own), None, None, None
+
+
+@pair_loss(
+    "soft_topk",
+    "row-separable",
+    "soft-relation",
+    "score-shift-invariant",
+    family="ranks",
+    paper="arXiv:2310.10636",
+    verified=PAPER_CODE,
+)
+def soft_topk(pairs: Pairs, *, k: int | None = None, alpha: float = 2.0) -> Part:
+    r"""Related columns among a smooth choice of the k highest scores.
+
+    $-\frac{1}{\sum_j r_{ij}} \sum_j r_{ij} \log m_{ij}$ with the values $m$ of :func:`vicinal.masks.soft_topk`.
+
+    Args:
+        pairs: scores, relation and weight.
+        k: how many columns are chosen; None: as many as the row has related ones. A row with no more columns than
+            that has them all, and loss 0.
+        alpha: > 0, sharpness of the choice; 2 to 10 for scores of some units.
+
+    >>> soft_topk(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
+    tensor(0.6931)
+    """
+    check_between("alpha", alpha, 0, math.inf)
+    weight = None if pairs.full else pairs.weight
+    return _soft_topk(pairs.scores, pairs.positive, weight, 0 if k is None else check_integer("k", k), float(alpha))
+
+
+@sloped("soft_topk")
+def _soft_topk(
+    scores: Tensor,
+    positive: Tensor,
+    weight: Tensor | None,
+    k: int,
+    alpha: float,
+    wanted: bool,  # noqa: FBT001
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    mass = positive.sum(-1)
+    if not scores.numel():
+        return *row_terms(mass.clone(), mass > 0), scores[:, : scores.shape[1] * wanted].clone()
+    related, column = related_columns(positive)
+    kept = torch.ones_like(scores, dtype=torch.bool) if weight is None else weight > 0
+    count = torch.full_like(mass, k) if k else (related > 0).sum(-1).to(mass.dtype)
+    logits = soft_topk_shift(scores, kept, count[:, None], alpha).add(scores).mul_(alpha)
+    related /= torch.where((mass > 0) & (count < kept.sum(-1)), mass, torch.inf)[:, None]  # else all are chosen
+    own = logits.gather(1, column)
+    slope = scores[:, :0].clone()
+    if wanted:
+        pull = related * alpha * own.neg().sigmoid_()
+        slope = soft_topk_share(logits, kept).mul_(pull.sum(-1, keepdim=True)).scatter_add_(1, column, -pull)
+    return *row_terms(row_products(related, softplus(-own)), mass > 0), slope
+
+
+@pair_loss(
+    "adore",
+    "row-separable",
+    "soft-relation",
+    "score-shift-invariant",
+    family="ranks",
+    paper="arXiv:2104.08051",
+    verified="released code, value and gradient in float64",
+)
+def adore(pairs: Pairs, *, cut: int | None = None, temperature: float = 1.0) -> Part:
+    r"""Each related column above each unrelated one, weighed by what their order is worth in reciprocal rank.
+
+    The mean over related p and unrelated n of a row of $|1/r_p - 1/r_n| \log(1 + e^{(s_{in} - s_{ip})/\tau})$.
+
+    The ranks r are those of the scores in the row, 1 = highest, the mean rank for ties, and pass no gradient; beyond
+    ``cut`` 1/r counts as 0. The columns may be other things for each row, such as what an index finds for it now: see
+    :func:`vicinal.samplers.with_relevant`. The static negatives of the same paper (STAR), which
+    :func:`vicinal.samplers.draw_negatives` draws, are trained with ``triplet(margin=0, smooth=True)`` beside the batch.
+
+    Args:
+        pairs: scores, relation and weight.
+        cut: rank from which on order is worth nothing, >= 1; None: no such rank.
+        temperature: divides the scores, > 0.
+
+    >>> adore(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]))
+    tensor(0.6566)
+    """
+    if cut is not None:
+        check_integer("cut", cut)
+    check_between("temperature", temperature, 0, math.inf)
+    weight = None if pairs.full else pairs.weight
+    return _order_costs(pairs.scores, pairs.positive, weight, cut or 0, float(temperature))
+
+
+@sloped("order_costs")
+def _order_costs(
+    scores: Tensor,
+    positive: Tensor,
+    weight: Tensor | None,
+    cut: int,
+    temperature: float,
+    wanted: bool,  # noqa: FBT001
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """One related column after the other, with the slope taken on the way."""
+    total, slope = scores.new_zeros(len(scores)), torch.zeros_like(scores[:, : scores.shape[1] * wanted])
+    negative = 1 - positive if weight is None else weight - positive
+    mass = positive.sum(-1) * negative.sum(-1)
+    if not scores.numel():
+        return total, *row_terms(total, mass > 0)[1:], slope
+    worth = _worth(scores, weight, cut)
+    share, column = related_columns(positive)
+    share /= torch.where(mass > 0, mass, torch.inf)[:, None]
+    costs = _Costs(scores / temperature)
+    for nth in range(column.shape[1]):
+        own = column[:, nth, None]
+        weights = (worth - worth.gather(1, own)).abs_().mul_(negative).mul_(share[:, nth, None])
+        cost, rise = costs.above(own)
+        total += row_products(weights, cost)
+        if wanted:
+            weights *= rise()
+            slope += weights
+            slope.scatter_add_(1, own, -weights.sum(-1, keepdim=True))
+    return *row_terms(total, mass > 0), slope.div_(temperature)
+
+
+class _Costs:
+    """log(1 + e^x) and its slope for what each logit of a row is above one of them.
+
+    Logits that are not far apart share one exp; of others it would overflow.
+    """
+
+    def __init__(self, logits: Tensor) -> None:
+        high, low = logits.amax(-1, keepdim=True), logits.amin(-1, keepdim=True)
+        self.logits, self.near = logits, bool((high - low < 60).all())
+        if self.near:
+            self.ratios = (logits - (high + low) / 2).exp_()
+
+    def above(self, own: Tensor) -> tuple[Tensor, Callable[[], Tensor]]:
+        """Of the columns ``own [b, 1]``; the slope is computed when it is asked for."""
+        if self.near:
+            ratio = self.ratios / self.ratios.gather(1, own)
+            return ratio.log1p(), lambda: ratio.div_(ratio + 1)
+        gap = self.logits - self.logits.gather(1, own)
+        return softplus(gap), gap.sigmoid_
+
+
+def _worth(scores: Tensor, weight: Tensor | None, cut: int) -> Tensor:
+    """1 / rank of each column that counts, ``[b, N]``, 0 beyond ``cut``; of no meaning for one that does not."""
+    falling = -scores
+    if weight is not None:
+        falling.masked_fill_(weight <= 0, torch.inf)
+    ordered, column = sort_rows(falling)
+    rank = mean_ranks(ordered)
+    worth = 1 / rank
+    if cut:
+        worth.masked_fill_(rank > cut, 0.0)
+    return falling.scatter_(1, column, worth)

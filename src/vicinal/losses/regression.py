@@ -17,7 +17,14 @@ from vicinal.losses.sorting import sort_rows
 _ROWS = ("row-separable", "number-relation")
 
 
-@pair_loss("rank_n_contrast", *_ROWS, "score-shift-invariant", paper="arXiv:2210.01189", verified=NUMPY)
+@pair_loss(
+    "rank_n_contrast",
+    *_ROWS,
+    "score-shift-invariant",
+    family="label distance",
+    paper="arXiv:2210.01189",
+    verified=NUMPY,
+)
 def rank_n_contrast(pairs: Pairs, *, temperature: float = 2.0) -> Part:
     r"""Each column in a softmax against those whose labels, numbers, are at least as far.
 
@@ -121,7 +128,9 @@ def _from_the_end(values: Tensor, sums: Callable[[Tensor, int], Tensor]) -> Tens
     return sums(values.flip(-1), -1).flip(-1)
 
 
-@pair_loss("label_contrast", *_ROWS, "score-shift-invariant", paper="arXiv:2106.08808", verified=NUMPY)
+@pair_loss(
+    "label_contrast", *_ROWS, "score-shift-invariant", family="label distance", paper="arXiv:2106.08808", verified=NUMPY
+)
 def label_contrast(pairs: Pairs, *, temperature: float = 0.1, bandwidth: float = 1.0) -> Part:
     r"""Softmax over a row against targets that fall with the distance of labels that are numbers.
 
@@ -148,7 +157,7 @@ def label_contrast(pairs: Pairs, *, temperature: float = 0.1, bandwidth: float =
     return row_terms(every - row_products(target, logits), kept)
 
 
-@pair_loss("log_ratio", *_ROWS, paper="arXiv:1904.00667", verified=NUMPY)
+@pair_loss("log_ratio", *_ROWS, family="label distance", paper="arXiv:1904.00667", verified=NUMPY)
 def log_ratio(pairs: Pairs, *, best: float = 0.0, eps: float = 1e-6) -> Part:
     r"""Ratios of distances of embeddings equal to ratios of distances of labels that are numbers.
 

@@ -12,7 +12,15 @@ from vicinal.losses.matching import PAPER
 from vicinal.losses.validity import check_link, check_scaling
 
 
-@register("loss", "reweighted_squares", "elementwise", "convex", paper=PAPER, verified="numpy in float64")
+@register(
+    "loss",
+    "reweighted_squares",
+    "elementwise",
+    "convex",
+    family="baselines of matching",
+    paper=PAPER,
+    verified="numpy in float64",
+)
 class ReweightedSquaredLoss(nn.Module):
     r"""$\tfrac12h'(s)(\hat s-s)^2$ (E.1): as sensitive as the matching loss close to the target, symmetric far from it.
 
@@ -40,7 +48,14 @@ class ReweightedSquaredLoss(nn.Module):
         return reduce(values, weight, None, self.reduction)
 
 
-@register("loss", "composite_sigmoid_ce", "elementwise", paper=PAPER, verified="numpy in float64")
+@register(
+    "loss",
+    "composite_sigmoid_ce",
+    "elementwise",
+    family="baselines of matching",
+    paper=PAPER,
+    verified="numpy in float64",
+)
 class CompositeSigmoidCrossEntropy(nn.Module):
     r"""Cross-entropy of $\sigma(Q(\hat s)/\gamma)$ against $\sigma(Q(s)/\gamma)$ (E.3); not convex in general.
 
@@ -69,7 +84,14 @@ class CompositeSigmoidCrossEntropy(nn.Module):
         return reduce(values, weight, None, self.reduction)
 
 
-@register("loss", "composite_softmax_ce", "multi-class", paper=PAPER, verified="numpy in float64")
+@register(
+    "loss",
+    "composite_softmax_ce",
+    "multi-class",
+    family="baselines of matching",
+    paper=PAPER,
+    verified="numpy in float64",
+)
 class CompositeSoftmaxCrossEntropy(nn.Module):
     r"""Cross-entropy of $\mathrm{softmax}(Q(\hat s)/\gamma)$ against $\mathrm{softmax}(Q(s)/\gamma)$ (E.5).
 
@@ -105,7 +127,14 @@ class CompositeSoftmaxCrossEntropy(nn.Module):
         return reduce(values, weight, None if valid is None else valid.any(-1), self.reduction)
 
 
-@register("loss", "proximal_matching", "elementwise", paper="arXiv:2310.14344", verified="released code")
+@register(
+    "loss",
+    "proximal_matching",
+    "elementwise",
+    family="baselines of matching",
+    paper="arXiv:2310.14344",
+    verified="released code",
+)
 class ProximalMatchingLoss(nn.Module):
     r"""$1-e^{-|\hat s-s|^2/\sigma^2}$ over the last dimension: bounded, and for small sigma it seeks the mode.
 

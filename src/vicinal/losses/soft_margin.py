@@ -23,6 +23,7 @@ def _of_rows(pairs: Pairs, *, span: float = 2.0, bins: int = 10, **_: Any) -> tu
     "dynamic_soft_margin",
     "score-shift-invariant",
     "soft-relation",
+    family="triplets",
     paper="Zhang and Rusinkiewicz, ICCV 2019",
     verified=PML,
     across=_of_rows,

@@ -28,6 +28,7 @@ def _joined(sums: Tensor) -> Tensor:
     "lifted_structure",
     "soft-relation",
     "score-shift-invariant",
+    family="whole rows",
     paper="arXiv:1511.06452",
     verified=PML,
     across=_of_columns,
@@ -62,7 +63,14 @@ def lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> Part:
     return pairs.related_terms(terms)
 
 
-@pair_loss("generalized_lifted_structure", "row-separable", "soft-relation", paper="arXiv:1703.07737", verified=PML)
+@pair_loss(
+    "generalized_lifted_structure",
+    "row-separable",
+    "soft-relation",
+    family="whole rows",
+    paper="arXiv:1703.07737",
+    verified=PML,
+)
 def generalized_lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> Part:
     r"""The least similar related column above the most similar unrelated one, both softly.
 
@@ -85,7 +93,9 @@ def _or_zero(values: Tensor) -> Tensor:
     return torch.where(values > -torch.inf, values, 0.0)
 
 
-@pair_loss("multi_similarity", "row-separable", "soft-relation", paper="arXiv:1904.06627", verified=PML)
+@pair_loss(
+    "multi_similarity", "row-separable", "soft-relation", family="whole rows", paper="arXiv:1904.06627", verified=PML
+)
 def multi_similarity(pairs: Pairs, *, alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> Part:
     r"""The least similar related and the most similar unrelated columns of a row, each softly.
 
@@ -109,7 +119,15 @@ def multi_similarity(pairs: Pairs, *, alpha: float = 2.0, beta: float = 50.0, ba
     return row_terms(related + unrelated, some(pairs.weight))
 
 
-@pair_loss("circle", "row-separable", "soft-relation", "stopped-gradient", paper="arXiv:2002.10857", verified=PML)
+@pair_loss(
+    "circle",
+    "row-separable",
+    "soft-relation",
+    "stopped-gradient",
+    family="whole rows",
+    paper="arXiv:2002.10857",
+    verified=PML,
+)
 def circle(pairs: Pairs, *, margin: float = 0.4, scale: float = 80.0) -> Part:
     r"""Related pairs up, unrelated pairs down, each the more strongly the further it has to go.
 
@@ -135,7 +153,13 @@ def circle(pairs: Pairs, *, margin: float = 0.4, scale: float = 80.0) -> Part:
 
 
 @pair_loss(
-    "tuplet_margin", "row-separable", "soft-relation", "cosine-scores", paper="Yu and Tao, ICCV 2019", verified=PML
+    "tuplet_margin",
+    "row-separable",
+    "soft-relation",
+    "cosine-scores",
+    family="whole rows",
+    paper="Yu and Tao, ICCV 2019",
+    verified=PML,
 )
 def tuplet_margin(pairs: Pairs, *, margin: float = 5.73, scale: float = 64.0) -> Part:
     r"""Each related column above all unrelated ones of its row, with a slack of angle.

@@ -18,7 +18,7 @@ PAPER = "arXiv:2310.00165"
 VERIFIED = "released code up to its constants and masked zeros, value and gradient in float64"
 
 
-@pair_loss("facility_location", "row-separable", "soft-relation", paper=PAPER, verified=VERIFIED)
+@pair_loss("facility_location", "row-separable", "soft-relation", family="sets", paper=PAPER, verified=VERIFIED)
 def facility_location(pairs: Pairs, *, temperature: float = 1.0, sets: Sets = "rest") -> Part:
     r"""How well what is unrelated to a row represents it: the softly most similar unrelated column, to be low.
 
@@ -68,7 +68,7 @@ def _over_classes(logits: Tensor, pairs: Pairs) -> Tensor:
     return torch.where(some, torch.where(some, total, 1.0).log() + top, 0.0).sum(-1)
 
 
-@pair_loss("graph_cut", "row-separable", "soft-relation", paper=PAPER, verified=VERIFIED)
+@pair_loss("graph_cut", "row-separable", "soft-relation", family="sets", paper=PAPER, verified=VERIFIED)
 def graph_cut(pairs: Pairs, *, balance: float = 0.5, form: CutForm = "information") -> Part:
     r"""Similarity across classes, which should be low, against similarity within them.
 

@@ -1,17 +1,17 @@
 """Losses of a row, a related and an unrelated column."""
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_choice
+from vicinal.core import check_between, check_choice, check_integer, check_number
 from vicinal.losses.contract import PML, pair_loss
 from vicinal.losses.logsums import hidden, log_sum, softplus
 from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, row_products
-from vicinal.losses.positives import each_positive, first_positives, related_columns
+from vicinal.losses.positives import each_positive, first_positives, most_positives, related_columns
 from vicinal.losses.rowwise import block_rows, parts
 from vicinal.losses.sloped import sloped
 from vicinal.losses.sorting import above
@@ -22,7 +22,15 @@ _FEW = 12
 Triplets = Literal["all", "hard", "semi-hard", "batch-hard"]
 
 
-@pair_loss("triplet", "row-separable", "soft-relation", "score-shift-invariant", paper="arXiv:1503.03832", verified=PML)
+@pair_loss(
+    "triplet",
+    "row-separable",
+    "soft-relation",
+    "score-shift-invariant",
+    family="triplets",
+    paper="arXiv:1503.03832",
+    verified=PML,
+)
 def triplet(
     pairs: Pairs,
     *,
@@ -194,7 +202,9 @@ def _corner(scores: Tensor, part: slice, other: Tensor, bias: Tensor, factor: fl
     return (scores[part] + scores[other]).mul_(factor).add_(bias)
 
 
-@pair_loss("angular", "square", "cosine-scores", "soft-relation", paper="arXiv:1708.01682", verified=PML)
+@pair_loss(
+    "angular", "square", "cosine-scores", "soft-relation", family="triplets", paper="arXiv:1708.01682", verified=PML
+)
 def angular(pairs: Pairs, *, alpha: float = 40.0) -> Part:
     r"""Triangles of a row, a related and an unrelated column with a bounded angle at the unrelated corner.
 
@@ -244,3 +254,71 @@ def _related_columns(pairs: Pairs) -> tuple[Tensor, Tensor]:
     most = max(weight.shape[1] for weight, _ in found)
     padded = [torch.nn.functional.pad(each, (0, most - each.shape[1])) for pair in found for each in pair]
     return torch.cat(padded[::2]), torch.cat(padded[1::2])
+
+
+Weighting = Literal["equal", "softmax"]
+
+
+@pair_loss(
+    "ngame",
+    "row-separable",
+    "soft-relation",
+    family="triplets",
+    paper="arXiv:2207.04452",
+    verified="released code, value and gradient in float64, but for its softmax over k and its ties",
+)
+def ngame(
+    pairs: Pairs, *, margin: float = 0.3, k: int = 3, weighting: Weighting = "equal", temperature: float = 0.1
+) -> Part:
+    r"""Each related column above the few hardest unrelated ones of its row, by a margin.
+
+    $[s_{in} - s_{ip} + m]_+$ for each related column p and each of the k most similar unrelated columns n of row i.
+
+    "softmax" instead has one term for each related column, the mean over the k with weights
+    $\mathrm{softmax}_n(s_{in}/\tau)$, in which a column whose margin holds has 0 for its score. Columns tied at the
+    k-th place share it equally. A row with fewer unrelated columns uses those it has. Known but not chosen related
+    columns are to have weight 0. For the batches of this method see :class:`vicinal.samplers.ClusterBatches`.
+
+    Args:
+        pairs: scores, relation and weight.
+        margin: in units of score.
+        k: unrelated columns of a row, >= 1.
+        weighting: "equal" or "softmax".
+        temperature: > 0, of the softmax of the weights.
+
+    >>> ngame(torch.tensor([[0.5, 0.4, 0.1]]), torch.tensor([[1.0, 0.0, 0.0]]), k=2)
+    tensor(0.1000)
+    """
+    check_number("margin", margin)
+    check_integer("k", k)
+    check_choice("weighting", weighting, get_args(Weighting))
+    check_between("temperature", temperature, 0, math.inf)
+    if pairs.scores.shape[1] == 0:
+        return pairs.terms(pairs.scores, pairs.weight)
+    against, share = _hardest(pairs, min(k, pairs.scores.shape[1]))  # [b, k] each
+    related, column = pairs.positive.topk(min(max(1, most_positives(pairs.positive)), pairs.scores.shape[1]), dim=-1)
+    own = pairs.scores.gather(1, column)  # [b, P]
+    terms = (against[:, None] - own[..., None] + margin).relu()  # [b, P, k]
+    if weighting == "equal":
+        return pairs.terms(terms.flatten(1), (related[..., None] * share[:, None]).flatten(1))
+    logits = torch.where(terms > 0, against[:, None] / temperature, 0.0)
+    top = torch.where(share[:, None] > 0, logits.detach(), -torch.inf).amax(-1, keepdim=True)
+    mass = share[:, None] * torch.where(share[:, None] > 0, logits - top, 0.0).exp()
+    total = mass.sum(-1)  # [b, P]
+    value = (mass * terms).sum(-1) / torch.where(total > 0, total, 1.0)
+    return pairs.terms(value, related * (total > 0))
+
+
+def _hardest(pairs: Pairs, k: int) -> tuple[Tensor, Tensor]:
+    """Scores and weights ``[b, k]`` of the k most similar unrelated columns; weight 0 where there are fewer."""
+    unrelated = pairs.negative > 0
+    top = torch.where(unrelated, pairs.scores, -torch.inf).topk(k, dim=-1)
+    found = top.values > -torch.inf
+    last = torch.where(found, top.values, torch.inf).amin(-1, keepdim=True).detach()
+    tied = unrelated & (pairs.scores == last)
+    number = tied.sum(-1, keepdim=True).clamp(min=1)
+    level = torch.where(tied, pairs.scores, 0.0).sum(-1, keepdim=True) / number  # its slope is shared by all tied
+    share = torch.where(tied, pairs.negative, 0.0).sum(-1, keepdim=True) / number
+    above = top.values > last
+    scores = torch.where(above, top.values, torch.where(found, level, 0.0))
+    return scores, torch.where(above, pairs.negative.gather(1, top.indices), torch.where(found, share, 0.0))

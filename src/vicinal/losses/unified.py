@@ -13,7 +13,7 @@ from vicinal.losses.contract import pair_loss
 from vicinal.losses.logsums import log_sum_exp
 from vicinal.losses.pairs import Pairs
 from vicinal.losses.parts import Part, row_products, row_terms
-from vicinal.losses.targets import scaled_at, softmax_terms
+from vicinal.losses.softmax import scaled_at, softmax_terms
 from vicinal.losses.whisker_mass import whisker_mass
 from vicinal.miners import within_whiskers
 from vicinal.miners.whiskers import check_reach, whisker_ends
@@ -27,6 +27,7 @@ SCALE, REACH = 64.0, 1.5
     "soft-relation",
     "proxies",
     "batch-scores",
+    family="proxies",
     paper="arXiv:2203.11593",
     verified="values of the paper's code, value and gradient in float64",
 )

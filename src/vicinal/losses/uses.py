@@ -15,7 +15,7 @@ from vicinal.losses.validity import check_link
 VERIFIED = "the plain matching loss"
 
 
-@register("loss", "pointwise", "multi-class", "convex", paper=PAPER, verified=VERIFIED)
+@register("loss", "pointwise", "multi-class", "convex", family="matching, by use", paper=PAPER, verified=VERIFIED)
 class PointwiseRankingLoss(DecomposedMatchingLoss):
     """Each item of a list against its own target score; when the score itself is read, not only the order.
 
@@ -45,7 +45,7 @@ class PointwiseRankingLoss(DecomposedMatchingLoss):
         return reduce(values.sum(-1) / count, weight, valid.any(-1), self.reduce_rows_by)
 
 
-@register("loss", "pairwise", "multi-class", "convex", paper=PAPER, verified=VERIFIED)
+@register("loss", "pairwise", "multi-class", "convex", family="matching, by use", paper=PAPER, verified=VERIFIED)
 class PairwiseRankingLoss(nn.Module):
     """The matching loss on score differences within a list; when only differences count, not the level.
 
@@ -102,7 +102,7 @@ def check_odd(link: Curve) -> Curve:
     return link
 
 
-@register("loss", "listwise", "multi-class", "convex", paper=PAPER, verified=VERIFIED)
+@register("loss", "listwise", "multi-class", "convex", family="matching, by use", paper=PAPER, verified=VERIFIED)
 class ListwiseRankingLoss(CompositeSoftmaxMatchingLoss):
     """The composite softmax loss over the items of a list; when the top of the list matters most.
 
@@ -119,7 +119,7 @@ class ListwiseRankingLoss(CompositeSoftmaxMatchingLoss):
         super().__init__(Exp() if scaling is None else scaling, gamma, reduction=reduction)
 
 
-@register("loss", "distillation", "multi-class", "convex", paper=PAPER, verified=VERIFIED)
+@register("loss", "distillation", "multi-class", "convex", family="matching, by use", paper=PAPER, verified=VERIFIED)
 class DistillationMatchingLoss(CompositeSoftmaxMatchingLoss):
     """A student's class scores against a teacher's, where the teacher's low scores are noise and are clipped.
 
@@ -150,7 +150,7 @@ class DistillationMatchingLoss(CompositeSoftmaxMatchingLoss):
         super().__init__(SmeLUGrad(softness, shift=floor) if scaling is None else scaling, gamma, reduction=reduction)
 
 
-@register("loss", "dwell_time", "elementwise", "convex", paper=PAPER, verified=VERIFIED)
+@register("loss", "dwell_time", "elementwise", "convex", family="matching, by use", paper=PAPER, verified=VERIFIED)
 class DwellTimeMatchingLoss(MatchingLoss):
     """For times spent, amounts or ratings where the high ones matter, with a cap so that outliers do not rule.
 
@@ -174,7 +174,7 @@ class DwellTimeMatchingLoss(MatchingLoss):
         super().__init__(Exp(rate, 0.0, 1 / rate).cap(low, cap), reduction=reduction)
 
 
-@register("loss", "preference", "elementwise", "convex", paper=PAPER, verified=VERIFIED)
+@register("loss", "preference", "elementwise", "convex", family="matching, by use", paper=PAPER, verified=VERIFIED)
 class PreferenceMatchingLoss(nn.Module):
     r"""Preference pairs for alignment: the implicit reward difference against a wanted one.
 

@@ -102,7 +102,14 @@ _NODE = node_of_slope("volumes", _volumes)
 
 
 @pair_loss(
-    "log_det", "square", "soft-relation", "cosine-scores", paper=PAPER, verified=VERIFIED, of_classes=_of_classes
+    "log_det",
+    "square",
+    "soft-relation",
+    "cosine-scores",
+    family="sets",
+    paper=PAPER,
+    verified=VERIFIED,
+    of_classes=_of_classes,
 )
 def log_det(pairs: Pairs, *, ridge: float = 0.5, offset: float = 0.0, form: Form = "correlation") -> Part:
     r"""Volume that the classes span one by one beyond the volume that they span together.

@@ -14,6 +14,7 @@ from vicinal.ranks import split_pairs
     "adaptive_margin",
     "permutation-invariant",
     "row-separable",
+    family="single pairs",
     paper="arXiv:2506.07438",
     verified="numpy in float64",
 )

@@ -18,6 +18,7 @@ from vicinal.ranks import check_relation, split_pairs
     "angular",
     "permutation-invariant",
     "square",
+    family="triplets",
     paper="arXiv:1708.01682",
     verified="numpy in float64; pytorch-metric-learning (stored values)",
 )

@@ -15,6 +15,7 @@ from vicinal.ranks import check_relation
     "nearest",
     "permutation-invariant",
     "row-separable",
+    family="single pairs",
     paper="arXiv:2401.18064",
     verified="numpy in float64",
 )

@@ -22,6 +22,7 @@ _BITS = 24
     "miner",
     "uniform_histogram",
     "random",
+    family="single pairs",
     verified="numpy in float64",
 )
 @torch.no_grad()

@@ -14,7 +14,15 @@ _FACTS = ("permutation-invariant", "row-separable")
 _PML = "numpy in float64; pytorch-metric-learning (stored values)"
 
 
-@register("miner", "multi_similarity", *_FACTS, "score-shift-invariant", paper="arXiv:1904.06627", verified=_PML)
+@register(
+    "miner",
+    "multi_similarity",
+    *_FACTS,
+    "score-shift-invariant",
+    family="single pairs",
+    paper="arXiv:1904.06627",
+    verified=_PML,
+)
 @torch.no_grad()
 @by_rows
 def multi_similarity(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, epsilon: float = 0.1) -> Tensor:
@@ -41,7 +49,7 @@ def multi_similarity(scores: Tensor, relation: Tensor, weight: Tensor | None = N
     return kept_weight(scores, weight, chosen)
 
 
-@register("miner", "pair_margin", *_FACTS, verified=_PML)
+@register("miner", "pair_margin", *_FACTS, family="single pairs", verified=_PML)
 @torch.no_grad()
 @by_rows
 def pair_margin(
@@ -86,7 +94,7 @@ def _suspect(scores: Tensor, reference: Tensor, margin: float, relative: float |
     return suspect | (scores > reference - relative * reference.abs())
 
 
-@register("miner", "topk_hard", *_FACTS, paper="arXiv:2407.15831", verified="numpy in float64")
+@register("miner", "topk_hard", *_FACTS, family="single pairs", paper="arXiv:2407.15831", verified="numpy in float64")
 @torch.no_grad()
 @by_rows
 def topk_hard(
@@ -140,7 +148,7 @@ def topk_hard(
     return kept_weight(scores, weight, related | kept)
 
 
-@register("miner", "guided", *_FACTS, paper="arXiv:2402.16829", verified="numpy in float64")
+@register("miner", "guided", *_FACTS, family="single pairs", paper="arXiv:2402.16829", verified="numpy in float64")
 @torch.no_grad()
 @by_rows
 def guided(

@@ -39,6 +39,7 @@ def log_density(distance: Tensor, dim: int) -> Tensor:
     "permutation-invariant",
     "row-separable",
     "random",
+    family="single pairs",
     paper="arXiv:1706.07567",
     verified="numpy in float64",
 )

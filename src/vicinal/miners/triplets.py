@@ -29,6 +29,7 @@ _PML = "numpy in float64; pytorch-metric-learning (stored values)"
     "permutation-invariant",
     "row-separable",
     "score-shift-invariant",
+    family="triplets",
     paper="arXiv:1703.07737",
     verified=_PML,
 )
@@ -101,6 +102,7 @@ def _extreme(scores: Tensor, among: Tensor, choice: str, *, low: bool) -> Tensor
     "permutation-invariant",
     "row-separable",
     "score-shift-invariant",
+    family="triplets",
     paper="arXiv:1503.03832",
     verified=_PML,
 )
@@ -123,7 +125,15 @@ def semihard(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, 
     return triplet_margin(scores, relation, weight, margin=margin, kind="semihard")
 
 
-@register("miner", "triplet_margin", "permutation-invariant", "row-separable", "score-shift-invariant", verified=_PML)
+@register(
+    "miner",
+    "triplet_margin",
+    "permutation-invariant",
+    "row-separable",
+    "score-shift-invariant",
+    family="triplets",
+    verified=_PML,
+)
 @torch.no_grad()
 @by_rows
 def triplet_margin(

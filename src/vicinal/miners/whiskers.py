@@ -103,7 +103,14 @@ def _between(values: Tensor, among: Among, limits: list[tuple[Tensor, Tensor]]) 
     return [(number, torch.cat(found)) for number, found in zip(below, between, strict=True)]
 
 
-@register("miner", "whiskers", "permutation-invariant", paper="arXiv:2203.11593", verified="values of the paper's code")
+@register(
+    "miner",
+    "whiskers",
+    "permutation-invariant",
+    family="single pairs",
+    paper="arXiv:2203.11593",
+    verified="values of the paper's code",
+)
 @torch.no_grad()
 def whiskers(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, reach: float = 1.5) -> Tensor:
     r"""Unrelated pairs of usual score: $q_1 - r (q_3 - q_1) \le s_{an} \le q_3 + r (q_3 - q_1)$.

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vicinal.core import Entry, entries, nearest
-from vicinal.losses.settings import own_settings
+from vicinal.losses.spec import own_settings
 from vicinal.report.loss_examples import command_example, python_example
 from vicinal.report.plain import plain
 
@@ -30,19 +30,6 @@ LABELS = {
 }
 """What labels a method may take."""
 
-_FAMILIES = {
-    "losses.contrasts": "softmax over a row",
-    "losses.contrastive": "single pairs",
-    "losses.structured": "whole rows",
-    "losses.classes": "proxies",
-    "losses.groups": "several proxies",
-    "losses.regression": "label distance",
-    "losses.ranking": "ranks",
-    "losses.uses": "matching, by use",
-    "losses.relatives": "relatives of matching",
-    "samplers.spread": "groups and strata",
-    "samplers.classes": "classes",
-}
 _REGISTERED = {"pairs": "pair_loss", "proxies": "pair_loss", "predictions": "loss", "miners": "miner"}
 _HIDDEN = ("labels", "parents", "groups", "targets", "embeddings", "seed", "processes", "process", "reduction")
 _ARGUMENT = re.compile(r"^ {4,8}(\w+): (.*)")
@@ -125,18 +112,17 @@ def _has_proxies(entry: Entry) -> bool:
 
 def _sheet(kind: str, entry: Entry) -> MethodSheet:
     about, arguments = _read(inspect.getdoc(entry.make) or "")
-    summary, *more = (plain(paragraph) for paragraph in about)
+    more = about[2 if entry.formula else 1 :]
     settings = tuple(
         (name, _shown(default), arguments.get(name, "")) for name, default in _settings(kind, entry).items()
     )
-    formula = more[0] if more and "$" in about[1] else ""
     return MethodSheet(
         name=entry.name,
         kind=kind,
-        family=_family(entry),
-        summary=summary,
-        formula=formula,
-        more=tuple(more[1:] if formula else more),
+        family=entry.family,
+        summary=plain(about[0]),
+        formula=plain(entry.formula),
+        more=tuple(map(plain, more)),
         labels=_labels(kind, entry),
         settings=settings,
         paper=entry.paper,
@@ -172,11 +158,6 @@ def _settings(kind: str, entry: Entry) -> dict[str, Any]:
 
 def _shown(default: Any) -> str:
     return "needed" if default is inspect.Parameter.empty else repr(default)
-
-
-def _family(entry: Entry) -> str:
-    module = entry.make.__module__.removeprefix("vicinal.")
-    return _FAMILIES.get(module, module.rpartition(".")[2].replace("_", " "))
 
 
 def _labels(kind: str, entry: Entry) -> tuple[str, ...]:

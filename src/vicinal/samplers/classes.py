@@ -8,7 +8,9 @@ from vicinal.core import check_integer, register
 from vicinal.samplers.base import BatchSampler, Rows, as_labels, deal, joined, members, pieces
 
 
-@register("sampler", "classes", "class-labels", "random", verified="counts and coverage, for random labels")
+@register(
+    "sampler", "classes", "class-labels", "random", family="classes", verified="counts and coverage, for random labels"
+)
 class ClassBatches(BatchSampler):
     """Batches of ``classes`` different classes with ``per_class`` rows each.
 
@@ -59,7 +61,14 @@ class ClassBatches(BatchSampler):
         return [joined(batch, random) for batch in dealt]
 
 
-@register("sampler", "hierarchical", "class-labels", "random", verified="counts and coverage, for random labels")
+@register(
+    "sampler",
+    "hierarchical",
+    "class-labels",
+    "random",
+    family="classes",
+    verified="counts and coverage, for random labels",
+)
 class HierarchicalBatches(BatchSampler):
     """Batches whose classes come from few super-classes, so that unrelated rows are hard to tell apart.
 

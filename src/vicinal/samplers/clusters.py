@@ -92,6 +92,7 @@ def balanced_clusters(embeddings: Any, size: int, random: np.random.Generator | 
     "sampler",
     "clusters",
     "random",
+    family="clusters",
     paper="arXiv:2207.04452",
     verified="splits of the authors' code (stored values); sizes and coverage",
 )

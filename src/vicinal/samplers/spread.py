@@ -8,7 +8,14 @@ from vicinal.core import check_integer, register
 from vicinal.samplers.base import BatchSampler, as_labels, deal, joined, members, pieces
 
 
-@register("sampler", "groups", "group-labels", "random", verified="counts and coverage, for random groups")
+@register(
+    "sampler",
+    "groups",
+    "group-labels",
+    "random",
+    family="groups and strata",
+    verified="counts and coverage, for random groups",
+)
 class GroupBatches(BatchSampler):
     """Batches with at most ``per_group`` rows of a group.
 
@@ -55,7 +62,14 @@ class GroupBatches(BatchSampler):
         return [joined(batch, random) for batch in dealt]
 
 
-@register("sampler", "strata", "number-labels", "random", verified="counts and coverage, for random targets")
+@register(
+    "sampler",
+    "strata",
+    "number-labels",
+    "random",
+    family="groups and strata",
+    verified="counts and coverage, for random targets",
+)
 class StratumBatches(BatchSampler):
     """Batches that each hold low, middle and high targets: for labels that are numbers.
 

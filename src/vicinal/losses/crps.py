@@ -14,6 +14,7 @@ from vicinal.losses.checks import check_reduction, reduce
     "crps",
     "number-labels",
     "convex",
+    family="distribution",
     paper="Gneiting & Raftery (2007), Strictly Proper Scoring Rules",
     verified="the sum over pairs of labels, in float64",
 )
