@@ -1,10 +1,6 @@
 """Promises of the saved form: it comes back exactly, whole or not at all, and says what is wrong with it."""
 
 import json
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -150,27 +146,73 @@ def test_a_kill_between_the_renames_is_mended(regressor, folder, data):
     assert_same(load_model(folder).predict(data[0]), regressor.predict(data[0]))
 
 
-KILLED = """
-import sys
-sys.path.insert(0, {tests!r})
-from vicinal.estimators import load_model, save_model
-model = load_model({folder!r})
-print("ready", flush=True)
-while True:
-    save_model(model, {folder!r})
-"""
+def test_a_folder_of_another_program_is_not_a_model(regressor, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "bert", "architectures": ["BertModel"]}')
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"^out: expected a new or empty folder"):
+        save_model(regressor, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "tokenizer.json"]
+    model = NeighborRegressor.load(save(regressor, tmp_path / "m"))
+    with pytest.raises(ValueError, match=r"^out: expected a new or empty folder, or a bank folder"):
+        model.bank_.store.save(tmp_path / "m")
 
 
-@pytest.mark.slow
-def test_kill_in_the_middle_of_a_save_leaves_a_model(regressor, folder, data):
-    code = KILLED.format(tests=str(Path(__file__).parents[1]), folder=str(folder))
-    rng = np.random.default_rng(0)
-    for _ in range(6):
-        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
-            assert process.stdout.readline() == b"ready\n"
-            time.sleep(rng.uniform(0.01, 0.3))
-            process.kill()
-        assert_same(load_model(folder).predict(data[0]), regressor.predict(data[0]))
+def save(model, folder):
+    save_model(model, folder)
+    return folder
+
+
+def test_files_of_the_user_and_symbolic_links_outlive_a_save(regressor, data, folder):
+    (folder / "notes.txt").write_text("mine")
+    (folder / "held" / "why.txt").write_text("mine")
+    (folder.parent / "latest").symlink_to(folder)
+    for place in (folder, folder.parent / "latest", folder.parent / "latest"):
+        save_model(regressor, place)
+        assert_same(load_model(place).predict(data[0]), regressor.predict(data[0]))
+    assert (folder.parent / "latest").is_symlink()
+    assert (folder / "notes.txt").read_text() == (folder / "held" / "why.txt").read_text() == "mine"
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["latest", "model"]
+
+
+@pytest.mark.parametrize("index", [None, "exact:int8", "faiss:Flat"])
+def test_a_loaded_model_stays_what_it_was_when_its_folder_is_replaced(data, tmp_path, index):
+    if index is not None and "faiss" in index:
+        pytest.importorskip("faiss", reason="faiss is an optional package")
+    frame, price = data
+    model = NeighborRegressor(index=index, **QUICK).fit(frame, price)
+    other = NeighborRegressor(index=index, random_state=1, **QUICK).fit(frame.iloc[:60], price[:60])
+    loaded = load_model(save(model, tmp_path / "m"))
+    save_model(other, tmp_path / "m")
+    assert_same(loaded.predict(frame), model.predict(frame))
+    assert str(loaded.explain(frame[:3], 3)) == str(model.explain(frame[:3], 3))
+    assert_same(load_model(tmp_path / "m").predict(frame), other.predict(frame))
+    save_model(loaded, tmp_path / "again")
+    assert_same(load_model(tmp_path / "again").predict(frame), model.predict(frame))
+
+
+def test_a_model_and_its_index_are_read_from_one_folder(regressor, classifier, data, folder, monkeypatch):
+    from vicinal.estimators import saving
+
+    first = saving._read_config
+    turns = []
+
+    def read(path):
+        config = first(path)
+        if not turns:  # another process replaces the model between two of its files
+            save_model(classifier, folder)
+        turns.append(config.task)
+        return config
+
+    monkeypatch.setattr(saving, "_read_config", read)
+    assert load_model(folder).predict(data[0]).tolist() == classifier.predict(data[0]).tolist()
+    assert turns == ["regression", "classification"]
+
+
+def test_a_loaded_model_can_be_copied_with_its_rows(folder, data):
+    import copy
+
+    model = copy.deepcopy(load_model(folder))
+    assert str(model.explain(data[0][:3], 3)) == str(load_model(folder).explain(data[0][:3], 3))
 
 
 def test_parameters_without_a_name_are_refused(data, tmp_path):

@@ -1,16 +1,208 @@
-"""Files that are replaced whole or not at all."""
+"""Files that are replaced whole or not at all: the staging place, the lock, and the calls that this rests on."""
 
 import contextlib
+import ctypes
+import errno
+import functools
 import os
-from collections.abc import Iterator
+import re
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+_WAIT = 600.0
+"""Seconds that one process waits for another that puts its result in the same place, which takes milliseconds."""
+
+
+class FileLayer:
+    """The calls on files whose order decides what a crash leaves behind.
+
+    Files are written by whoever writes them; all that makes them last, or moves or removes them, goes through
+    :data:`layer`, so that a test can record the calls and stop after each of them.
+    """
+
+    def make_folder(self, path: Path) -> None:
+        """Make an empty folder."""
+        path.mkdir()
+
+    def sync(self, path: Path) -> None:
+        """Wait until what a file holds, or which names a folder holds, is on the disk."""
+        if os.name == "nt" and path.is_dir():
+            return  # a folder cannot be opened there
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give ``source`` the name ``target``; a file of that name is replaced in the same moment."""
+        source.replace(target)
+
+    def exchange(self, one: Path, other: Path) -> None:
+        """Let two names change places, in one moment.
+
+        Raises:
+            OSError: where the system or the file system cannot do that.
+        """
+        call = _system_exchange()
+        if call is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), str(one))
+        if call(os.fsencode(one), os.fsencode(other)) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), str(one))
+
+    def link(self, source: Path, target: Path) -> None:
+        """A second name for a file, or a copy where the file system has no second names."""
+        try:
+            os.link(source, target, follow_symlinks=False)
+        except (OSError, NotImplementedError):
+            shutil.copy2(source, target, follow_symlinks=False)
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file."""
+        path.unlink()
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove an empty folder."""
+        path.rmdir()
+
+
+layer = FileLayer()
+"""What all of the library goes through."""
+
+
+@functools.cache
+def _system_exchange() -> Callable[[bytes, bytes], int] | None:
+    """The system's call that lets two names change places, or None."""
+    here, swap = (-100, 2) if sys.platform == "linux" else (-2, 2)  # AT_FDCWD; RENAME_EXCHANGE or RENAME_SWAP
+    name = {"linux": "renameat2", "darwin": "renameatx_np"}.get(sys.platform)
+    call = None if name is None else getattr(ctypes.CDLL(None, use_errno=True), name, None)
+    return None if call is None else lambda one, other: int(call(here, one, here, other, swap))
+
+
+def resolved(path: str | os.PathLike[str]) -> Path:
+    """The whole path of what is to be written: a symbolic link is followed, so that it stays and its target changes.
+
+    Raises:
+        ValueError: for links that lead in a circle.
+    """
+    found = Path(os.path.realpath(path))
+    if found.is_symlink():
+        raise ValueError(f"out: expected a path, got {path}, a symbolic link that leads to itself")
+    return found
+
+
+def make_parents(path: Path) -> None:
+    """Make the folders above ``path`` that are not there, each on the disk before the next."""
+    missing = [folder for folder in path.parents if not folder.is_dir()]
+    for folder in reversed(missing):
+        with contextlib.suppress(FileExistsError):  # another process made it
+            layer.make_folder(folder)
+        layer.sync(folder.parent)
+
+
+@contextlib.contextmanager
+def locked(target: Path) -> Iterator[None]:
+    """Hold the lock of those who put something in the place of ``target``, for the moment that this takes.
+
+    The lock is a file ``.NAME.lock`` beside it, gone afterwards; one that a killed process left is free.
+
+    Raises:
+        ValueError: if another process keeps it.
+        OSError: if there is no writing beside ``target``.
+    """
+    lock = FileLock(target.with_name(f".{target.name}.lock"), timeout=_WAIT, poll_interval=0.005)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise ValueError(
+            f"out: expected {target} to be free within {_WAIT:g} s, got a process that keeps {lock.lock_file}; stop it"
+        ) from None
+    except PermissionError as refused:
+        raise PermissionError(refused.errno, refused.strerror, str(target.parent)) from None
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # while it is held: who waits for a file that is gone starts again
+            os.unlink(lock.lock_file)
+        lock.release()
+
+
+def hold(path: Path) -> FileLock | None:
+    """The lock ``path``, held until it is released or the process ends; None if a living process holds it."""
+    lock = FileLock(path, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        return None
+    return lock
+
+
+_LOCK, _STAGE = "lock", "new"
+
+
+@contextlib.contextmanager
+def staging(target: Path, rescue: Callable[[Path], None] = lambda stage: None) -> Iterator[Path]:
+    """An empty folder beside ``target`` to make its successor in, gone when the block ends.
+
+    It is the folder ``new`` in ``.NAME.TOKEN.part``, with a token that nobody else has. Beside it lies a file ``lock``
+    that is locked as long as this process lives; what processes left that were killed is removed.
+
+    Args:
+        target: what is to be made or replaced, in a folder that is there.
+        rescue: called with each folder ``new`` that a killed process left, before it is removed.
+    """
+    with locked(target):
+        for work in leftovers(target):
+            abandoned = hold(work / _LOCK)
+            if abandoned is not None:
+                rescue(work / _STAGE)
+                _remove_work(work, abandoned)
+        work = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
+        layer.make_folder(work)
+        alive = FileLock(work / _LOCK)
+        alive.acquire()
+    try:
+        layer.make_folder(work / _STAGE)
+        yield work / _STAGE
+    finally:
+        _remove_work(work, alive)
+
+
+def leftovers(target: Path) -> list[Path]:
+    """The folders that :func:`staging` made for ``target`` and that are there still."""
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}\.part")
+    return [path for path in target.parent.iterdir() if pattern.fullmatch(path.name) and path.is_dir()]
+
+
+def _remove_work(work: Path, lock: FileLock) -> None:
+    remove_tree(work / _STAGE)
+    lock.release()  # some systems remove no file that is locked
+    remove_tree(work)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a file, or a folder with all that it holds; what cannot be removed stays."""
+    with contextlib.suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            for inner in path.iterdir():
+                remove_tree(inner)
+            layer.remove_folder(path)
+        else:
+            layer.unlink(path)
 
 
 @contextlib.contextmanager
 def replaced_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A path beside ``path`` to write to; it takes the place of ``path`` when the block ends without an error.
 
-    A reader, and the next start after a kill, sees the old file or the new one, never a part. Missing folders are made.
+    A reader, and the next start after a kill or a power cut, sees the old file or the new one, never a part. Missing
+    folders are made; a symbolic link stays, and what it points to is replaced.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -19,19 +211,16 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     ...     (Path(folder) / "runs.csv").read_text()
     'a,b'
     """
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
+    target = resolved(path)
+    make_parents(target)
+    with staging(target) as stage:
+        aside = stage / target.name
         yield aside
-        handle = os.open(aside, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        aside.replace(target)
-    finally:
-        aside.unlink(missing_ok=True)
+        if target.is_file():
+            shutil.copymode(target, aside)
+        layer.sync(aside)
+        layer.rename(aside, target)
+        layer.sync(target.parent)
 
 
 def replace_text(path: str | os.PathLike[str], text: str) -> Path:

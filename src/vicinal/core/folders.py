@@ -1,14 +1,32 @@
-"""Folders that are written whole or not at all, with checksums."""
+"""Folders that are written whole or not at all, with checksums, and read as they were at one moment."""
 
 import contextlib
+import errno
+import filecmp
 import hashlib
 import os
+import re
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
+
+from vicinal.core import files
 
 SUMS = "SHA256SUMS"
 """One line a file, in the form that the program ``sha256sum -c`` reads."""
+
+MARKERS = {"model": "config.json", "index": "index.json", "bank": "bank.json"}
+"""Our kinds of folders, with the file of settings that names the format. A model is a bank, too, an index may be."""
+
+_CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
+_HEAD = 4096
+"""Bytes of a folder's settings in which its format is looked for; we write it first."""
+_EAGER, _SECONDS = 5, 60.0
+"""How often a folder is read without a lock that is replaced meanwhile, and how long at most where no lock can be."""
+
+Read = TypeVar("Read")
 
 
 def sha256(path: Path) -> str:
@@ -17,82 +35,235 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def recover(target: Path) -> None:
-    """Put back the previous folder if a writer was killed between taking it away and putting the new one there."""
-    previous = _aside(target, "previous")
-    if previous.is_dir() and not target.exists():
-        previous.rename(target)
+# Writing.
 
 
 @contextlib.contextmanager
-def staged_folder(target: Path, marker: str, what: str = "model") -> Iterator[Path]:
+def staged_folder(target: Path, what: str = "model") -> Iterator[Path]:
     """A new folder beside ``target`` that takes its place when the block ends without an error.
 
-    Whatever ends the block early, a kill included, ``target`` is as it was before (see :func:`recover`).
+    Whatever ends the block early, a kill or a power cut included, ``target`` is as it was before. Several processes
+    may do this at once: each folder is whole, and the last one stays. What a killed process left is cleared away.
+
+    Of the folder that is replaced, files that are not ours (its ``SHA256SUMS`` does not list them) go into the new
+    one; where that has a file of the same name, with a ``~`` behind theirs. A symbolic link stays, and what it points
+    to is replaced.
 
     Args:
         target: the folder to make or to replace.
-        marker: a file that says that a folder was written by us; another folder that is not empty is refused.
-        what: the thing that such a folder holds, as errors name it.
+        what: which of :data:`MARKERS` it holds; a folder that is not empty and holds something else is refused.
 
     Raises:
         ValueError: if ``target`` is a file, or a folder with other things in it.
         OSError: if it cannot be written.
     """
-    recover(target)
-    check_replaceable(target, marker, what)
-    stage = _aside(target, "new")
-    shutil.rmtree(stage, ignore_errors=True)
-    stage.mkdir(parents=True)
-    try:
+    check_replaceable(target, what)
+    target = files.resolved(target)
+    files.make_parents(target)
+    _recover(target)
+    with files.staging(target, lambda stage: _keep_theirs(stage, target)) as stage:
         yield stage
         _seal(stage)
-        _replace(target, stage)
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
+        with files.locked(target):
+            check_replaceable(target, what)
+            _keep_theirs(target, stage)
+            _swap(target, stage)
+            _keep_theirs(stage, target)  # what came meanwhile
+        _remove(stage)
 
 
-def check_replaceable(target: Path, marker: str, what: str = "model") -> None:
+def check_replaceable(target: Path, what: str = "model") -> None:
     """Raise unless ``target`` can be made or replaced: it is absent, empty or ours, and we may write there."""
+    given, target = target, files.resolved(target)
     if target.exists() and not target.is_dir():
-        raise ValueError(f"out: expected a folder, got the file {target}")
-    if target.is_dir() and any(target.iterdir()) and not (target / marker).is_file():
+        raise ValueError(f"out: expected a folder, got the file {given}")
+    if read_whole(target, lambda place: place.is_dir() and any(place.iterdir()) and kind_of(place) != what):
         article = "an" if what[0] in "aeiou" else "a"
         raise ValueError(
-            f"out: expected a new or empty folder, or {article} {what} folder to replace, got {target}, "
+            f"out: expected a new or empty folder, or {article} {what} folder to replace, got {given}, "
             "which holds other files"
         )
-    above = next(folder for folder in (target, *target.absolute().parents) if folder.is_dir())
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise ValueError(f"out: expected a folder that can be written to, got {target}; {above} is read-only for you")
+    if os.path.ismount(target):
+        raise ValueError(f"out: expected a folder that can be renamed, got {given}, a mount point; give one below it")
+    above = next(folder for folder in target.parents if folder.is_dir())
+    for folder in (target, above) if target.is_dir() else (above,):
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise ValueError(
+                f"out: expected a folder that can be written to, got {given}; {folder} is read-only for you"
+            )
 
 
-def _aside(target: Path, word: str) -> Path:
-    target = target.absolute()
-    return target.with_name(f".{target.name}.{word}")
+def kind_of(folder: Path) -> str | None:
+    """Which of :data:`MARKERS` a folder holds; None for one that is not ours, whatever its files are called."""
+    if not (folder / SUMS).is_file():
+        return None
+    for what, marker in MARKERS.items():
+        if (folder / marker).is_file():
+            with (folder / marker).open("rb") as stream:
+                named = re.search(rf'"format"\s*:\s*"vicinal-{what}"'.encode(), stream.read(_HEAD))
+            if named is not None:
+                return what
+    return None
+
+
+def _previous(target: Path) -> Path:
+    """Where the folder waits that is being replaced, on systems where two names cannot change places."""
+    return target.with_name(f".{target.name}.previous")
+
+
+def _recover(target: Path) -> None:
+    """Put back, or clear away, what was left by a writer that was killed between two renames."""
+    with files.locked(target):
+        previous = _previous(target)
+        if previous.is_dir() and target.exists():
+            _keep_theirs(previous, target)
+            _remove(previous)
+        elif previous.is_dir():
+            files.layer.rename(previous, target)
+            files.layer.sync(target.parent)
+
+
+def _keep_theirs(old: Path, new: Path) -> None:
+    """Put the files of ``old`` that are not ours into ``new``, too; under a free name where there is another file."""
+    if not (old / SUMS).is_file() or not new.is_dir():  # it was never whole, so nobody else knew of it
+        return
+    ours = {SUMS, *read_sums(old)}
+    touched: set[Path] = set()
+    for path in sorted(old.rglob("*")):
+        name = path.relative_to(old).as_posix()
+        theirs = path.is_symlink() or not path.is_dir()
+        if name in ours or not (theirs or not any(path.iterdir())):
+            continue
+        place = new / name
+        while os.path.lexists(place) and not _same(path, place):
+            place = place.with_name(f"{place.name}~")
+        if os.path.lexists(place):
+            continue
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if theirs:
+            files.layer.link(path, place)
+        else:
+            files.layer.make_folder(place)
+        touched.update(folder for folder in place.parents if folder == new or new in folder.parents)
+    for folder in sorted(touched, reverse=True):
+        files.layer.sync(folder)
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two paths are one file, or a copy of it."""
+    if one.is_symlink() or other.is_symlink():
+        return one.is_symlink() and other.is_symlink() and os.readlink(one) == os.readlink(other)
+    if one.is_dir() or other.is_dir():
+        return one.is_dir() and other.is_dir()
+    return os.path.samefile(one, other) or (one.is_file() and filecmp.cmp(one, other, shallow=False))
 
 
 def _seal(stage: Path) -> None:
-    """Write the checksums and see to it that everything is on disk."""
-    files = sorted(path for path in stage.rglob("*") if path.is_file())
-    lines = [f"{sha256(path)}  {path.relative_to(stage).as_posix()}\n" for path in files]
-    (stage / SUMS).write_text("".join(lines), encoding="utf-8")
-    for path in (*files, stage / SUMS, stage):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-        handle = os.open(path, os.O_RDONLY)
+    """Write the checksums, last of all, and see to it that everything is on disk."""
+    inside = sorted(stage.rglob("*"))
+    names = [path for path in inside if path.is_file()]
+    lines = [f"{sha256(path)}  {path.relative_to(stage).as_posix()}\n" for path in names]
+    sums = stage / f"{SUMS}.part"  # a stage that has its checksums is whole
+    sums.write_text("".join(lines), encoding="utf-8")
+    mode = stage.stat().st_mode & 0o666  # as the user's mask has it
+    for path in (*names, sums):
+        path.chmod(mode)
+        files.layer.sync(path)
+    files.layer.rename(sums, stage / SUMS)
+    for path in (*(path for path in reversed(inside) if path.is_dir()), stage):
+        files.layer.sync(path)
+
+
+def _swap(target: Path, stage: Path) -> None:
+    """Let ``stage`` and ``target`` change places, if there is a ``target``."""
+    old = None
+    if not target.is_dir():
+        files.layer.rename(stage, target)
+    else:
+        shutil.copymode(target, stage)
         try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+            files.layer.exchange(stage, target)
+        except OSError as cannot:
+            if cannot.errno not in _CANNOT_EXCHANGE:
+                raise
+            old = _previous(target)
+            files.layer.rename(target, old)
+            files.layer.rename(stage, target)
+    files.layer.sync(target.parent)
+    if old is not None:
+        files.layer.rename(old, stage)
 
 
-def _replace(target: Path, stage: Path) -> None:
-    previous = _aside(target, "previous")
-    shutil.rmtree(previous, ignore_errors=True)
-    if target.exists():
-        target.rename(previous)
-    stage.rename(target)
-    shutil.rmtree(previous, ignore_errors=True)
+def _remove(folder: Path) -> None:
+    """Remove a folder of ours; its checksums first, so that what is left of it after a kill is taken for no folder."""
+    files.remove_tree(folder / SUMS)
+    files.remove_tree(folder)
+
+
+# Reading.
+
+
+def read_whole(folder: Path, read: Callable[[Path], Read]) -> Read:
+    """What ``read`` makes of a folder that others may replace meanwhile: of the old one or the new one, never of both.
+
+    ``read`` is called again if the folder was replaced while it read. It must open all that it needs before it ends;
+    what is open or mapped by then stays as it is. Nothing is written, so the file system may be read-only.
+
+    Args:
+        folder: as :func:`staged_folder` writes it.
+        read: called with the folder to read, which may be the one that is just being replaced.
+
+    Raises:
+        ValueError: as ``read`` does for a folder that nobody replaces, or if it is replaced without end.
+    """
+    begun, tries = time.monotonic(), 0
+    while time.monotonic() - begun < _SECONDS:
+        tries += 1
+        with contextlib.ExitStack() as stack:
+            if tries > _EAGER:  # writers do not let us through
+                with contextlib.suppress(OSError):  # we may not lock here
+                    stack.enter_context(files.locked(files.resolved(folder)))
+            place = _standing(folder)
+            version = stack.enter_context(_pinned(place))
+            try:
+                found = read(place)
+            except Exception:  # whatever it is, it says nothing about a folder that went away under it
+                if _version(_standing(folder)) == version:
+                    raise
+            else:
+                if _version(_standing(folder)) == version:
+                    return found
+    raise ValueError(f"{folder}: expected a folder that stays while it is read, got one that is replaced all the time")
+
+
+def _standing(folder: Path) -> Path:
+    """The folder, or what waits in its stead while it is replaced."""
+    previous = _previous(files.resolved(folder))
+    return previous if not folder.exists() and previous.is_dir() else folder
+
+
+def _version(place: Path) -> tuple[int, int] | None:
+    """What tells a folder from its successor of the same name; None if it is not there."""
+    try:
+        found = place.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+@contextlib.contextmanager
+def _pinned(place: Path) -> Iterator[tuple[int, int] | None]:
+    """The version of a folder, whose number no other folder is given meanwhile."""
+    try:
+        handle = os.open(place, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    except OSError:  # it is not there, or folders cannot be opened here
+        yield _version(place)
+        return
+    try:
+        found = os.fstat(handle)
+        yield found.st_dev, found.st_ino
+    finally:
+        os.close(handle)
 
 
 def read_sums(folder: Path, what: str = "model") -> dict[str, str]:

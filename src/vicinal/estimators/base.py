@@ -24,7 +24,7 @@ from vicinal.estimators.building import (
     training_settings,
 )
 from vicinal.estimators.filling import embedded, fill_bank
-from vicinal.estimators.indexing import NearBank, fill_indexes, load_near, start_indexes, storage_of
+from vicinal.estimators.indexing import NearBank, SavedNear, fill_indexes, load_near, start_indexes, storage_of
 from vicinal.estimators.inputs import HeldOut, as_frame, check_rows, hold_out, kinds_of
 from vicinal.index import NeighborBank
 from vicinal.training import NeighborNetwork, Rows, RowSubset, TrainingHistory, train
@@ -50,7 +50,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     kinds_: dict[str, Kind]
     notes_: dict[str, Any]
     _near_head: NearBank | None = None
-    _near_folder: Path | None = None
+    _near_saved: SavedNear | None = None
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         for positions, part, store in zip((held.train, held.validation), parts, stores, strict=True):
             fill_bank(store, network, part.inputs, labels, frame, ids, groups, positions)
         self.bank_, self.calibration_ = (Bank.over(store) for store in stores)
-        self._near_head, self._near_folder = None, None
+        self._near_head, self._near_saved = None, None
         if indexes:
             fill_indexes(indexes, network.head, stores[0])
             self._near_head = NearBank(network.head, stores[0], indexes, self._class_count(), tolerance)
@@ -201,11 +201,11 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _near(self) -> NearBank | None:
         """The head over its index, or None without; that of a saved model is opened when it is first asked for."""
-        if self._near_folder is not None and self.index is not None:
+        if self._near_saved is not None and self.index is not None:
             store, classes = self.bank_.store, self._class_count()
             head, tolerance = self.network_.head, self.index_tolerance
-            self._near_head = load_near(self.index, self._near_folder, head, store, classes, tolerance)
-            self._near_folder = None
+            self._near_head = load_near(self.index, self._near_saved, head, store, classes, tolerance)
+            self._near_saved = None
         return self._near_head
 
     def _prepare(self, encoder: TableEncoder, frame: pd.DataFrame) -> TableInputs:

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from vicinal.core import check_between
+from vicinal.core.folders import read_sums, read_whole
 from vicinal.heads import NONA, ApproximateNONA, Approximation, Members
 from vicinal.heads.approximate_cells import Cells
 from vicinal.heads.streaming import can_stream
@@ -157,26 +159,44 @@ def fill_indexes(indexes: Sequence[Index], head: nn.Module, store: NeighborBank)
             index.add(store.keys[part], part_of(store.vectors_at(part), *span))
 
 
+@dataclass(frozen=True)
+class SavedNear:
+    """An index that was saved and has not been opened yet.
+
+    Attributes:
+        folder: of the model.
+        sums: the checksums that it had when the model was loaded; another model may be there by now.
+    """
+
+    folder: Path
+    sums: dict[str, str]
+
+
 def load_near(
-    name: str, folder: Path, head: nn.Module, store: NeighborBank, classes: int | None, tolerance: float
+    name: str, saved: SavedNear, head: nn.Module, store: NeighborBank, classes: int | None, tolerance: float
 ) -> NearBank:
     """What :meth:`NearBank.save` wrote.
 
     The bank is what counts: an index that has other rows than it, as a database that was changed and whose model was
-    not saved, is made again.
+    not saved, is made again; so is one whose folder was replaced.
     """
-    indexes: list[Index] = []
     spans = _spans(head, store.dim)
-    if (folder / FOLDER).is_dir():
-        for number, span in enumerate(spans):
-            indexes.append(load_index(folder / FOLDER / str(number), bank=bank_part(store, *span)))
+
+    def read(folder: Path) -> tuple[list[Index], list[Cells] | None]:
+        if not folder.is_dir() or read_sums(folder) != saved.sums:
+            return [], None
+        parts = [bank_part(store, *span) for span in spans] if (folder / FOLDER).is_dir() else []
+        indexes = [load_index(folder / FOLDER / str(number), bank=part) for number, part in enumerate(parts)]
+        return indexes, _load_cells(folder / CELLS, head)
+
+    indexes, cells = read_whole(saved.folder, read)
     latest = store.keys[-_LATEST:].numpy()
     if not indexes or any(len(index) != len(store) or not index.has(latest).all() for index in indexes):
         for index in indexes:
             index.close()
         indexes = start_indexes(name, head, store, tolerance)
         fill_indexes(indexes, head, store)
-    return NearBank(head, store, indexes, classes, tolerance, _load_cells(folder / CELLS, head))
+    return NearBank(head, store, indexes, classes, tolerance, cells)
 
 
 def is_bank(index: Index) -> bool:

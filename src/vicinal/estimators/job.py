@@ -20,7 +20,7 @@ from vicinal.estimators.neighborhood import BankedEstimator
 from vicinal.estimators.opening import OpenTable, TableJob, fit_split, groups_sentence, make_estimator, open_table
 from vicinal.estimators.panels import mask_curves, neighbor_panels
 from vicinal.estimators.resuming import resumable
-from vicinal.estimators.saving import CONFIG, write_model
+from vicinal.estimators.saving import write_model
 from vicinal.report import FitRecord, write_card, write_page
 
 Say = Callable[[str], None]
@@ -54,7 +54,7 @@ def fit_table(job: TableJob, out: Path | None = None, say: Say = lambda line: No
     """
     started = time.perf_counter()
     if out is not None:
-        check_replaceable(out, CONFIG)
+        check_replaceable(out)
     opened = open_table(job)
     table = opened.table
     split = make_splits(table, number=1, seed=job.seed, test=job.test, validation=job.validation)[0]
@@ -133,7 +133,7 @@ def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
 
 def _write(out: Path, model: BankedEstimator, record: FitRecord, split: Split, job: TableJob) -> None:
     notes = {"name": record.name, "target": job.target, "id": job.id, "group": job.group, "scores": dict(record.scores)}
-    with staged_folder(out, CONFIG) as stage:
+    with staged_folder(out) as stage:
         write_model(model, stage, notes)
         save_splits(stage / "splits.json", [split])
         write_page(record, stage / "report.html")

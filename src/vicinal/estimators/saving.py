@@ -13,20 +13,20 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import vicinal
-from vicinal.core.folders import check_sums, recover, staged_folder
+from vicinal.core.folders import MARKERS, check_sums, read_sums, read_whole, staged_folder
 from vicinal.encoders import Kind, TableEncoder
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.building import make_network
+from vicinal.estimators.indexing import SavedNear
 from vicinal.estimators.neighborhood import BankedEstimator
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
-from vicinal.index.bank_files import CONFIG as BANK
 from vicinal.index.bank_files import ROWS, write_bank
 from vicinal.training import TrainingHistory
 
 VERSION = 2
 """Version of the folder's layout; folders of other versions are refused."""
 
-CONFIG, MODEL, HELD = "config.json", "model.safetensors", "held"
+CONFIG, MODEL, HELD = MARKERS["model"], "model.safetensors", "held"
 _VERIFIED = 1 << 26
 """Bytes of a bank up to which all of it is checked when it is loaded."""
 _LOCAL = ("root", "cache_dir", "checkpoint_dir", "progress", "logger")
@@ -66,7 +66,7 @@ def save_model(model: BankedEstimator, folder: str | Path, notes: dict[str, Any]
         folder: new, empty, or of an earlier model.
         notes: see :func:`write_model`; None: those that the model was loaded with.
     """
-    with staged_folder(Path(folder), CONFIG) as stage:
+    with staged_folder(Path(folder)) as stage:
         write_model(model, stage, getattr(model, "notes_", {}) if notes is None else notes)
 
 
@@ -86,7 +86,7 @@ def write_model(model: BankedEstimator, stage: Path, notes: dict[str, Any] | Non
     (stage / CONFIG).write_text(_config(model, notes or {}).model_dump_json(indent=1) + "\n", encoding="utf-8")
     save_file(_weights(model), stage / MODEL)
     write_bank(model.bank_.store, stage, _shown_rows(model, model.bank_))
-    with staged_folder(stage / HELD, BANK, "bank") as held:
+    with staged_folder(stage / HELD, "bank") as held:
         write_bank(model.calibration_.store, held, _shown_rows(model, model.calibration_))
     near = model._near()
     if near is not None:
@@ -106,8 +106,12 @@ def load_model(folder: str | Path, *, verify: bool = False) -> BankedEstimator:
     Raises:
         ValueError: if the folder is not a model, was torn or edited, or is of a newer version; it says which file.
     """
-    folder = Path(folder)
-    recover(folder)
+    model, sums = read_whole(Path(folder), lambda place: (_load(place, verify=verify), read_sums(place)))
+    model._near_head, model._near_saved = None, None if model.index is None else SavedNear(Path(folder), sums)
+    return model
+
+
+def _load(folder: Path, *, verify: bool) -> BankedEstimator:
     if not folder.is_dir():
         raise ValueError(f"model: expected a model folder, got {folder}, which is not there")
     check_sums(folder, (CONFIG, MODEL))
@@ -134,7 +138,6 @@ def load_model(folder: str | Path, *, verify: bool = False) -> BankedEstimator:
     _load_weights(network, load_file(folder / MODEL))
     model.network_ = network.eval()
     model.bank_, model.calibration_ = (_load_bank(part, verify=verify) for part in (folder, folder / HELD))
-    model._near_head, model._near_folder = None, None if model.index is None else folder
     return model
 
 

@@ -1,16 +1,17 @@
 """The saved form of a bank: a folder of JSON, safetensors and parquet, with checksums, read by mapping."""
 
 import hashlib
+import io
 import json
-from collections.abc import Callable
+import mmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 import vicinal
-from vicinal.core.folders import check_sums, read_sums, recover, sha256, staged_folder
+from vicinal.core.folders import MARKERS, check_sums, read_sums, read_whole, staged_folder
 from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.index.columns import Columns
 from vicinal.index.forms import Form
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 VERSION = 1
 """Version of the folder's layout; a folder of a later version is refused."""
 
-CONFIG, ROWS, NAMES, CELLS = "bank.json", "bank.safetensors", "names.parquet", "rows.parquet"
+CONFIG, ROWS, NAMES, CELLS = MARKERS["bank"], "bank.safetensors", "names.parquet", "rows.parquet"
 _STORED = ("keys", "groups", "vectors", "codes", "scale", "residual", "labels")
 _RUN = 1 << 16
 """Rows that are written at a time."""
@@ -67,7 +68,7 @@ class SavedBank(BaseModel):
 
 def save_bank(bank: "NeighborBank", folder: Path) -> None:
     """Write a bank as a folder of its own; see :func:`write_bank`."""
-    with staged_folder(folder, CONFIG, "bank") as stage:
+    with staged_folder(folder, "bank") as stage:
         write_bank(bank, stage)
 
 
@@ -111,7 +112,10 @@ def config_of(bank: "NeighborBank", header: str) -> SavedBank:
 
 def load_bank(kind: type[Kept], folder: Path, *, verify: bool) -> Kept:
     """See :meth:`vicinal.index.NeighborBank.load`."""
-    recover(folder)
+    return read_whole(folder, lambda place: _load_bank(kind, place, verify=verify))
+
+
+def _load_bank(kind: type[Kept], folder: Path, *, verify: bool) -> Kept:
     if not folder.is_dir():
         raise ValueError(f"bank: expected a bank folder, got {folder}, which is not there")
     check_sums(folder, (CONFIG,), "bank")
@@ -130,7 +134,7 @@ def load_bank(kind: type[Kept], folder: Path, *, verify: bool) -> Kept:
     take_names(bank, config, tensors, _read_names(folder, config))
     if config.form.rows:
         tensors["cells"] = np.arange(config.rows)
-        read = _cells_reader(folder, verify=verify) if config.rows else None
+        read = _saved_table(folder, verify=verify) if config.rows else None
         bank._payload = Payload(config.columns, read, config.rows)
     bank._columns = Columns(tensors)
     return bank
@@ -202,25 +206,50 @@ def take_names(bank: "NeighborBank", config: SavedBank, tensors: dict[str, Array
             )
 
 
-def _cells_reader(folder: Path, *, verify: bool) -> "Callable[[], pd.DataFrame]":
-    """Reads the table when it is asked for, if the file is still the one that was there when the bank was opened."""
-    wanted = read_sums(folder, "bank").get(CELLS)
-    if verify:
-        check_sums(folder, (CELLS,), "bank")
-    if not (folder / CELLS).is_file():
-        raise ValueError(f"{CELLS}: expected this file in {folder}, got none; save the bank again")
+class SavedTable:
+    """The table of a bank's rows, read and checked when it is first asked for.
 
-    def read() -> "pd.DataFrame":
+    The file is mapped when the bank is opened, so that it is the one of that moment, whatever the folder holds later.
+
+    Args:
+        path: of the file.
+        digest: its checksum.
+    """
+
+    def __init__(self, path: Path, digest: str | None) -> None:
+        self.path, self.digest = path, digest
+        self._content: mmap.mmap | bytes
+        with path.open("rb") as file:
+            self._content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_content": bytes(self._content)}
+
+    def __call__(self) -> "pd.DataFrame":
+        """The table.
+
+        Raises:
+            ValueError: if the file was edited after the bank was opened.
+        """
         import pandas as pd
 
-        if not (folder / CELLS).is_file() or sha256(folder / CELLS) != wanted:
+        content = self._content
+        cut = isinstance(content, mmap.mmap) and content.size() < len(content)  # to read on would end the process
+        if cut or hashlib.sha256(content).hexdigest() != self.digest:
             raise ValueError(
-                f"{CELLS}: expected the file that {folder} had when the bank was opened, got another; it was torn, "
-                "edited or replaced, so open the bank again"
+                f"{CELLS}: expected the file that {self.path.parent} had when the bank was opened, got another; it was "
+                "torn or edited, so open the bank again"
             )
-        return pd.read_parquet(folder / CELLS)
+        return pd.read_parquet(io.BytesIO(content))
 
-    return read
+
+def _saved_table(folder: Path, *, verify: bool) -> SavedTable:
+    """The table in a folder."""
+    if verify:
+        check_sums(folder, (CELLS,), "bank")
+    if not (folder / CELLS).is_file() or not (folder / CELLS).stat().st_size:
+        raise ValueError(f"{CELLS}: expected this file in {folder}, got none; save the bank again")
+    return SavedTable(folder / CELLS, read_sums(folder, "bank").get(CELLS))
 
 
 def _header_sum(path: Path) -> str:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import register
+from vicinal.core.folders import read_whole
 from vicinal.core.identity import shown, whole_ids
 from vicinal.index.bank import NeighborBank
 from vicinal.index.base import Hits, Index
@@ -122,8 +123,7 @@ class ExactIndex(Index):
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """See :meth:`Index.load`; rows are mapped as :meth:`vicinal.index.NeighborBank.load` maps them."""
-        config = opened(Path(folder), "exact")
-        bank = NeighborBank.load(folder)
+        config, bank = read_whole(Path(folder), lambda place: (opened(place, "exact"), NeighborBank.load(place)))
         made = cls(config.dim, config.similarity, bank=bank)
         made.shared = False
         return made

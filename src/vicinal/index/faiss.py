@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_integer, register
+from vicinal.core.folders import read_whole
 from vicinal.index.bank import NeighborBank
 from vicinal.index.base import Array, Hits, Index, check_vectors, ordered
 from vicinal.index.columns import Columns
@@ -151,7 +152,10 @@ class FaissIndex(Index):
     @classmethod
     def load(cls, folder: str | Path, *, bank: NeighborBank | None = None) -> Self:
         """See :meth:`Index.load`; ``bank`` as for a new index."""
-        folder = Path(folder)
+        return read_whole(Path(folder), lambda place: cls._loaded(place, bank))
+
+    @classmethod
+    def _loaded(cls, folder: Path, bank: NeighborBank | None) -> Self:
         config = opened(folder, "faiss", (_DATA, _STATE))
         made = cls(config.dim, config.similarity, bank=bank, **config.settings)
         made._index = made._faiss.read_index(str(folder / _DATA))

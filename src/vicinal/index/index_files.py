@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 import vicinal
-from vicinal.core.folders import check_sums, recover, staged_folder
+from vicinal.core.folders import MARKERS, check_sums, staged_folder
 from vicinal.index.bank_files import read_settings
 from vicinal.index.pairs import similarity_name
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 VERSION = 1
 """Version of the folder's layout; a folder of a later version is refused."""
 
-CONFIG = "index.json"
+CONFIG = MARKERS["index"]
 
 
 class SavedIndex(BaseModel):
@@ -46,7 +46,7 @@ def sealed(index: "Index", folder: Path, kind: str, **settings: Any) -> Iterator
     name = similarity_name(index.similarity)
     if name is None:
         raise ValueError(f"similarity: expected one with a name, to be saved, got {index.similarity!r}")
-    with staged_folder(folder, CONFIG, "index") as stage:
+    with staged_folder(folder, "index") as stage:
         yield stage
         config = SavedIndex(
             version=VERSION,
@@ -61,8 +61,10 @@ def sealed(index: "Index", folder: Path, kind: str, **settings: Any) -> Iterator
 
 
 def opened(folder: Path, kind: str | None = None, names: tuple[str, ...] = ()) -> SavedIndex:
-    """The settings of a saved index, and that of its files ``names`` none is missing, torn or edited."""
-    recover(folder)
+    """The settings of a saved index, and that of its files ``names`` none is missing, torn or edited.
+
+    Called by what :func:`vicinal.core.folders.read_whole` calls.
+    """
     if not folder.is_dir():
         raise ValueError(f"index: expected an index folder, got {folder}, which is not there")
     check_sums(folder, (CONFIG,), "index")

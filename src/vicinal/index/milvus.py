@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_choice, register
+from vicinal.core.folders import read_whole
 from vicinal.index.bank import NeighborBank
 from vicinal.index.base import Array, Hits, Index, ordered
 from vicinal.index.foreign import as_float32, foreign
@@ -191,7 +192,7 @@ class MilvusIndex(Index):
         Raises:
             ValueError: if the folder is not whole, or the collection is not there any more.
         """
-        config = opened(Path(folder), "milvus")
+        config = read_whole(Path(folder), lambda place: opened(place, "milvus"))
         settings = {**config.settings, **({} if uri is None else {"uri": uri})}
         if "://" not in settings["uri"] and not Path(settings["uri"]).exists():
             raise ValueError(f"uri: expected the database {settings['uri']}, got none; give load() its place as uri")

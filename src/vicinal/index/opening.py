@@ -6,6 +6,7 @@ from typing import Any
 from torch import nn
 
 from vicinal.core import check_choice, entries, entry
+from vicinal.core.folders import read_whole
 from vicinal.index.base import Index
 from vicinal.index.index_files import opened
 
@@ -61,7 +62,11 @@ def load_index(folder: str | Path, **settings: Any) -> Index:
     Raises:
         ValueError: naming the file that is missing, torn, edited or of a newer version.
     """
-    kind = opened(Path(folder)).kind
+    return read_whole(Path(folder), lambda place: _load_index(place, settings))
+
+
+def _load_index(folder: Path, settings: dict[str, Any]) -> Index:
+    kind = opened(folder).kind
     check_choice("index", kind, [found.name for found in entries("index")])
     index = entry("index", kind).make.load(folder, **settings)  # type: ignore[attr-defined]
     if not isinstance(index, Index):
