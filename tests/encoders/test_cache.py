@@ -49,6 +49,15 @@ def test_nothing_is_left_half_written(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_killed_process_left_is_cleared(tmp_path):
+    left = tmp_path / f".e1-abc.safetensors.{'0' * 16}.part"
+    (left / "new").mkdir(parents=True)
+    (left / "new" / "e1-abc.safetensors").write_bytes(b"half")
+    filled(tmp_path)
+    assert not left.exists()
+    assert len(list(tmp_path.iterdir())) == 3
+
+
 def test_memory_is_bounded():
     cache = EmbeddingCache(most=2)
     cache.put("e", KEYS, VALUES)

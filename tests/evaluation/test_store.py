@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pandas as pd
 import pytest
@@ -84,6 +85,26 @@ def test_two_processes_do_not_lose_each_others_runs(tmp_path):
     assert sorted(stored.split for stored in RunStore(tmp_path / "runs.json", {}).runs) == [0, 1, 2]
 
 
+def test_no_run_is_lost_where_another_process_adds_between_reading_and_writing(tmp_path, monkeypatch):
+    from vicinal.evaluation import store as module
+
+    one, other = RunStore(tmp_path / "runs.json", {}), RunStore(tmp_path / "runs.json", {})
+    write, threads = module.replace_text, []
+
+    def write_late(path, text):
+        if not threads:
+            threads.append(threading.Thread(target=other.add, args=([run(1)],)))
+            threads[0].start()
+            threads[0].join(0.2)  # it has to wait for us
+        return write(path, text)
+
+    monkeypatch.setattr(module, "replace_text", write_late)
+    one.add([run(0)])
+    threads[0].join()
+    assert sorted(stored.split for stored in RunStore(tmp_path / "runs.json", {}).runs) == [0, 1]
+    assert [path.name for path in tmp_path.iterdir()] == ["runs.json"]
+
+
 def test_an_unwritable_folder_is_refused_before_any_fit(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(
@@ -124,7 +145,7 @@ CHILD = """
                 self.file.write(text[: len(text) // 2]); self.file.flush(); kill()
         from pathlib import Path
         opened = Path.open
-        Path.open = lambda at, *a, **k: Torn(opened(at, *a, **k)) if at.suffix == ".part" else opened(at, *a, **k)
+        Path.open = lambda at, *a, **k: Torn(opened(at, *a, **k)) if at.parent.name == "new" else opened(at, *a, **k)
     else:
         setattr(os, point, kill)
     store.add([Run("houses", 1, 8, "nona", {"mse": 0.4}, 1.5, "abc", (68, 12, 20))])

@@ -107,16 +107,20 @@ def make_parents(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(target: Path) -> Iterator[None]:
-    """Hold the lock of those who put something in the place of ``target``, for the moment that this takes.
+def locked(target: Path, word: str = "lock") -> Iterator[None]:
+    """Hold a lock of ``target`` for a moment.
 
-    The lock is a file ``.NAME.lock`` beside it, gone afterwards; one that a killed process left is free.
+    It is a file ``.NAME.lock`` beside it, gone afterwards; one that a killed process left is free.
+
+    Args:
+        target: what is changed.
+        word: which lock: "lock" of those who put something in its place, "update" of those who read it before.
 
     Raises:
         ValueError: if another process keeps it.
         OSError: if there is no writing beside ``target``.
     """
-    lock = FileLock(target.with_name(f".{target.name}.lock"), timeout=_WAIT, poll_interval=0.005)
+    lock = FileLock(target.with_name(f".{target.name}.{word}"), timeout=_WAIT, poll_interval=0.005)
     try:
         lock.acquire()
     except Timeout:
@@ -143,6 +147,7 @@ def hold(path: Path) -> FileLock | None:
     return lock
 
 
+_PART = re.compile(r"\.(.+)\.[0-9a-f]{16}\.part", re.DOTALL)
 _LOCK, _STAGE = "lock", "new"
 
 
@@ -158,11 +163,7 @@ def staging(target: Path, rescue: Callable[[Path], None] = lambda stage: None) -
         rescue: called with each folder ``new`` that a killed process left, before it is removed.
     """
     with locked(target):
-        for work in leftovers(target):
-            abandoned = hold(work / _LOCK)
-            if abandoned is not None:
-                rescue(work / _STAGE)
-                _remove_work(work, abandoned)
+        _clear(target, rescue)
         work = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
         layer.make_folder(work)
         alive = FileLock(work / _LOCK)
@@ -174,10 +175,23 @@ def staging(target: Path, rescue: Callable[[Path], None] = lambda stage: None) -
         _remove_work(work, alive)
 
 
-def leftovers(target: Path) -> list[Path]:
-    """The folders that :func:`staging` made for ``target`` and that are there still."""
-    pattern = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}\.part")
-    return [path for path in target.parent.iterdir() if pattern.fullmatch(path.name) and path.is_dir()]
+def clear(folder: Path) -> None:
+    """Remove what killed processes left in ``folder`` while they wrote files of whatever name there."""
+    for name in {found[1] for path in folder.iterdir() if (found := _PART.fullmatch(path.name))}:
+        with contextlib.suppress(OSError), locked(folder / name):  # nothing can be removed that is only for reading
+            _clear(folder / name)
+
+
+def _clear(target: Path, rescue: Callable[[Path], None] = lambda stage: None) -> None:
+    """Remove what killed processes left that wrote ``target``, whose lock is held."""
+    for work in list(target.parent.iterdir()):
+        found = _PART.fullmatch(work.name)
+        if found is None or found[1] != target.name or not work.is_dir():
+            continue
+        abandoned = hold(work / _LOCK)
+        if abandoned is not None:
+            rescue(work / _STAGE)
+            _remove_work(work, abandoned)
 
 
 def _remove_work(work: Path, lock: FileLock) -> None:

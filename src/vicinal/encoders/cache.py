@@ -2,8 +2,6 @@
 
 import contextlib
 import hashlib
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +10,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from vicinal.core import check_integer
+from vicinal.core import check_integer, replaced_file
+from vicinal.core.files import clear
 
 
 def content_key(content: bytes) -> str:
@@ -47,6 +46,7 @@ class EmbeddingCache:
                 self.folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise ValueError(f"folder: expected a folder that can be written, got {error}") from error
+            clear(self.folder)
 
     def __len__(self) -> int:
         return sum(map(len, self._known.values()))
@@ -80,13 +80,8 @@ class EmbeddingCache:
         packed = torch.frombuffer(bytearray.fromhex("".join(keys)), dtype=torch.uint8).reshape(len(keys), 32)
         tensors = {"keys": packed, "values": values.contiguous()}
         target = folder / f"{identity[:32]}-{_checksum(tensors)[:32]}.safetensors"
-        handle, aside = tempfile.mkstemp(prefix=".", suffix=".part", dir=folder)
-        os.close(handle)
-        try:
+        with replaced_file(target) as aside:
             save_file(tensors, aside, {"identity": identity, "checksum": _checksum(tensors)})
-            Path(aside).replace(target)
-        finally:
-            Path(aside).unlink(missing_ok=True)
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> str:

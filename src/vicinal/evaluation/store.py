@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from vicinal.core import replace_text
+from vicinal.core.files import locked, resolved
 
 VERSION = 1
 
@@ -84,17 +85,21 @@ class RunStore:
         return self._runs.get((dataset, split, method))
 
     def add(self, runs: Iterable[Run]) -> None:
-        """Add ``runs`` (or replace those of the same data set, split and method) and write the file."""
-        self._reload()  # keep what another process has added meanwhile
-        for run in runs:
-            self._runs[run.dataset, run.split, run.method] = run
-        stored = {
-            "version": VERSION,
-            "settings": self.settings,
-            "datasets": self._datasets,
-            "runs": [_run_to_json(run) for run in self._runs.values()],
-        }
-        replace_text(self.path, json.dumps(stored, indent=1, allow_nan=False))
+        """Add ``runs`` (or replace those of the same data set, split and method) and write the file.
+
+        Several processes may add to one file.
+        """
+        with locked(resolved(self.path), "update"):
+            self._reload()  # keep what another process has added meanwhile
+            for run in runs:
+                self._runs[run.dataset, run.split, run.method] = run
+            stored = {
+                "version": VERSION,
+                "settings": self.settings,
+                "datasets": self._datasets,
+                "runs": [_run_to_json(run) for run in self._runs.values()],
+            }
+            replace_text(self.path, json.dumps(stored, indent=1, allow_nan=False))
 
     def frame(self) -> pd.DataFrame:
         """One row for each run: dataset, split, seed, method, a column for each metric, seconds, row counts."""
