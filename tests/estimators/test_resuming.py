@@ -1,42 +1,113 @@
-"""The working folder of a run: what is kept, and what is not left behind."""
+"""The working folder of a run: one run at a time, what is kept, and what is not left behind."""
+
+import subprocess
+import sys
 
 import pytest
 
-from vicinal.estimators.resuming import resumable
+from vicinal.estimators.resuming import working_folder
 
 
 def test_it_goes_when_the_run_ends_well(tmp_path):
-    with resumable(tmp_path / "m", "a") as work:
+    with working_folder(tmp_path / "new" / "m") as work:
+        assert not work.take_up("a")
         assert work.folder.is_dir()
-        assert not work.resumed
-    assert not list(tmp_path.iterdir())
+    assert not list((tmp_path / "new").iterdir())
 
 
-def test_an_error_before_training_leaves_nothing(tmp_path):
-    with pytest.raises(ValueError, match="bad cell"), resumable(tmp_path / "m", "a"):
-        raise ValueError("bad cell")
-    assert not list(tmp_path.iterdir())
+def stop(stopped, out, *, made=()):
+    with working_folder(out) as work:
+        work.take_up("a")
+        for name in made:
+            (work.folder / name).mkdir()
+        raise stopped
 
 
 def train_then(stopped, out):
-    with resumable(out, "a") as work:
+    with working_folder(out) as work:
+        work.take_up("a")
         (work.folder / "last.ckpt").write_bytes(b"epochs")
         raise stopped
+
+
+@pytest.mark.parametrize("stopped", [ValueError("bad cell"), KeyboardInterrupt()])
+def test_what_ends_before_training_leaves_nothing(tmp_path, stopped):
+    with pytest.raises(type(stopped)):
+        stop(stopped, tmp_path / "m")
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_that_were_embedded_are_kept_when_the_user_stops(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        stop(KeyboardInterrupt(), tmp_path / "m", made=["cache"])
+    assert (tmp_path / ".m.fit" / "cache").is_dir()
 
 
 @pytest.mark.parametrize("stopped", [OSError("disk full"), KeyboardInterrupt()])
 def test_what_was_trained_is_kept_and_taken_up_by_the_same_run_only(tmp_path, stopped):
     with pytest.raises(type(stopped)):
         train_then(stopped, tmp_path / "m")
-    with resumable(tmp_path / "m", "a") as work:
-        assert work.resumed
+    with pytest.raises(ValueError, match="bad table"), working_folder(tmp_path / "m"):
+        raise ValueError("bad table")  # before it is known which run this is
+    with working_folder(tmp_path / "m") as work:
+        assert work.take_up("a")
     with pytest.raises(type(stopped)):
         train_then(stopped, tmp_path / "m")
-    with resumable(tmp_path / "m", "other settings") as work:
-        assert not work.resumed
+    with working_folder(tmp_path / "m") as work:
+        assert not work.take_up("other settings")
         assert not (work.folder / "last.ckpt").exists()
 
 
+def test_a_run_elsewhere_is_another_run(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train_then(KeyboardInterrupt(), tmp_path / "m")
+    (tmp_path / ".m.fit").rename(tmp_path / ".n.fit")
+    with working_folder(tmp_path / "n") as work:
+        assert not work.take_up("a")
+
+
 def test_without_a_folder_nothing_is_made():
-    with resumable(None, "a") as work:
+    with working_folder(None) as work:
         assert work.folder is None
+        assert not work.take_up("a")
+
+
+def test_a_second_run_says_so_and_stops(tmp_path):
+    code = f"""
+from pathlib import Path
+from vicinal.estimators.resuming import working_folder
+with working_folder(Path({str(tmp_path / "m")!r})) as work:
+    work.take_up("a")
+    print("fitting", flush=True)
+    input()
+"""
+    (tmp_path / "link").symlink_to("m")
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+        assert first.stdout.readline() == b"fitting\n"
+        for out in ("m", "link"):
+            with (
+                pytest.raises(
+                    ValueError,
+                    match=rf"^out: expected a folder that no other run writes, got .*{out}, which process {first.pid} "
+                    r"fits; wait for it, stop it, or choose another --out$",
+                ),
+                working_folder(tmp_path / out),
+            ):
+                pass
+        assert (tmp_path / ".m.fit" / "run.sha256").is_file()
+        first.kill()
+    with working_folder(tmp_path / "m") as work:  # a killed run holds nobody up
+        assert not work.take_up("b")
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+
+def test_of_processes_that_train_as_one_the_first_looks_after_the_folder(tmp_path, monkeypatch):
+    with working_folder(tmp_path / "m") as first:
+        first.take_up("a")
+        (first.folder / "last.ckpt").write_bytes(b"epochs")
+        monkeypatch.setenv("RANK", "1")
+        with working_folder(tmp_path / "m") as second:
+            assert second.folder == first.folder
+            assert second.take_up("a")
+            assert not second.take_up("b")
+        assert (first.folder / "last.ckpt").is_file()

@@ -19,7 +19,7 @@ from vicinal.estimators.measuring import Measured, measure
 from vicinal.estimators.neighborhood import BankedEstimator
 from vicinal.estimators.opening import OpenTable, TableJob, fit_split, groups_sentence, make_estimator, open_table
 from vicinal.estimators.panels import mask_curves, neighbor_panels
-from vicinal.estimators.resuming import resumable
+from vicinal.estimators.resuming import CACHE, working_folder
 from vicinal.estimators.saving import write_model
 from vicinal.report import FitRecord, write_card, write_page
 
@@ -55,18 +55,17 @@ def fit_table(job: TableJob, out: Path | None = None, say: Say = lambda line: No
     started = time.perf_counter()
     if out is not None:
         check_replaceable(out)
-    opened = open_table(job)
-    table = opened.table
-    split = make_splits(table, number=1, seed=job.seed, test=job.test, validation=job.validation)[0]
-    leak = duplicates_across(split, find_duplicates(table, opened.kinds))
-    for sentence in (groups_sentence(table), leak.sentence):
-        if sentence:
-            say(sentence)
-    with resumable(out, _fingerprint(job, opened)) as checkpoints:
-        if checkpoints.resumed:
+    with working_folder(out) as work:
+        opened = open_table(job)
+        split = make_splits(opened.table, number=1, seed=job.seed, test=job.test, validation=job.validation)[0]
+        leak = duplicates_across(split, find_duplicates(opened.table, opened.kinds))
+        for sentence in (groups_sentence(opened.table), leak.sentence):
+            if sentence:
+                say(sentence)
+        if work.take_up(_fingerprint(job, opened)):
             say("taking up the run that was interrupted")
-        cache = None if checkpoints.folder is None else checkpoints.folder / "cache"
-        settings = {"cache_dir": cache, **job.parameters, "checkpoint_dir": checkpoints.folder}
+        cache = None if work.folder is None else work.folder / CACHE
+        settings = {"cache_dir": cache, **job.parameters, "checkpoint_dir": work.folder}
         model = make_estimator(opened, replace(job, parameters=settings))
         fit_split(model, opened, split)
         say("measuring on the test rows")

@@ -1,52 +1,91 @@
-"""The working folder of a run: kept when the run is killed, taken up by the same run, gone when it ends well."""
+"""The working folder of a run: one run at a time; kept when it is killed, and gone when it ends well."""
 
 import contextlib
 import hashlib
-import shutil
+import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-_FINGERPRINT = "run.sha256"
+from vicinal.core.files import hold, make_parents, remove_tree, resolved
+
+_FINGERPRINT, _LOCK, _OWNER = "run.sha256", "lock", "process"
+CHECKPOINT, CACHE = "last.ckpt", "cache"
 
 
-@dataclass(frozen=True)
 class WorkingFolder:
-    """Where checkpoints of a run go (None: nowhere), and whether an earlier one is taken up."""
+    """Where checkpoints of a run go.
 
-    folder: Path | None
-    resumed: bool
+    Args:
+        folder: the folder; None: nowhere.
+        shared: whether another process looks after it.
+    """
+
+    def __init__(self, folder: Path | None, *, shared: bool = False) -> None:
+        self.folder, self.shared = folder, shared
+
+    def take_up(self, fingerprint: str) -> bool:
+        """Whether there is a run of this ``fingerprint`` to go on with; what another run left is removed.
+
+        Args:
+            fingerprint: all that the result depends on.
+        """
+        if self.folder is None:
+            return False
+        mark = self.folder / _FINGERPRINT
+        digest = hashlib.sha256(f"{self.folder}\n{fingerprint}".encode()).hexdigest()  # checkpoints name their place
+        if mark.is_file() and mark.read_text(encoding="ascii").strip() == digest:
+            return (self.folder / CHECKPOINT).is_file()
+        if not self.shared:
+            for path in self.folder.iterdir():
+                if path.name not in (_LOCK, _OWNER):
+                    remove_tree(path)
+            mark.write_text(digest + "\n", encoding="ascii")
+        return False
 
 
 @contextlib.contextmanager
-def resumable(out: Path | None, fingerprint: str) -> Iterator[WorkingFolder]:
-    """A folder ``.NAME.fit`` beside ``out`` for the checkpoints of one run.
+def working_folder(out: Path | None) -> Iterator[WorkingFolder]:
+    """A folder ``.NAME.fit`` beside ``out`` for the checkpoints of one run, locked until the run ends.
 
-    If it is there from a run of the same ``fingerprint`` (data, settings, versions), that run is taken up; one of
-    another run is emptied. It is removed when the block ends without an error, and kept if the user stops the run, the
-    process is killed, or an error (a full disk, say) comes after training has begun.
+    It is removed when the block ends without an error, and kept if the user stops the run, the process is killed, or
+    an error (a full disk, say) comes after training has begun.
 
     Args:
         out: what the run makes; None: no folder is made.
-        fingerprint: all that the result depends on.
+
+    Raises:
+        ValueError: if another process fits ``out``.
     """
     if out is None:
-        yield WorkingFolder(None, resumed=False)
+        yield WorkingFolder(None)
         return
-    folder = out.absolute().with_name(f".{out.name}.fit")
-    digest = hashlib.sha256(fingerprint.encode()).hexdigest()
-    mark = folder / _FINGERPRINT
-    same = mark.is_file() and mark.read_text(encoding="ascii").strip() == digest
-    checkpoint = folder / "last.ckpt"
-    resumed = same and checkpoint.is_file()
-    if not same:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        mark.write_text(digest + "\n", encoding="ascii")
+    target = resolved(out)
+    folder = target.with_name(f".{target.name}.fit")
+    if os.environ.get("RANK", "0") != "0":  # of processes that train as one, the first looks after the folder
+        yield WorkingFolder(folder, shared=True)
+        return
+    make_parents(folder / _LOCK)
+    lock = hold(folder / _LOCK)
+    if lock is None:
+        raise ValueError(
+            f"out: expected a folder that no other run writes, got {out}, which process {_owner(folder)} fits; wait "
+            "for it, stop it, or choose another --out"
+        )
+    (folder / _OWNER).write_text(f"{os.getpid()}\n", encoding="ascii")
+    keep: tuple[str, ...] = ()
     try:
-        yield WorkingFolder(folder, resumed)
-    except Exception:
-        if not checkpoint.is_file():
-            shutil.rmtree(folder, ignore_errors=True)
+        yield WorkingFolder(folder)
+    except BaseException as wrong:
+        keep = (CHECKPOINT,) if isinstance(wrong, Exception) else (CHECKPOINT, CACHE)
         raise
-    shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        if not any((folder / name).exists() for name in keep):
+            remove_tree(folder)
+        lock.release()
+
+
+def _owner(folder: Path) -> str:
+    try:
+        return (folder / _OWNER).read_text(encoding="ascii").strip()
+    except FileNotFoundError:  # it has just begun, or just ended
+        return "(unknown)"
