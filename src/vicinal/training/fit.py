@@ -1,6 +1,5 @@
 """One training run: Lightning's trainer with early stopping, the best checkpoint restored, and resuming."""
 
-import logging
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,19 +9,18 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, RichProgressBar
+from lightning.pytorch.callbacks import EarlyStopping, RichProgressBar
 from torch import nn
 
 from vicinal.encoders import PretrainedEncoder, TableEncoder
 from vicinal.training.added import AddedLosses
+from vicinal.training.checkpoints import BEST, LAST, WholeCheckpoints, checkpoints, last_checkpoint
 from vicinal.training.module import NeighborModule
 from vicinal.training.network import NeighborNetwork
 from vicinal.training.processes import Processes, SpawnedOrStarted, errors_of_processes, processes_of, share_weights
 from vicinal.training.quiet import quiet
 from vicinal.training.rows import Rows, loader
 from vicinal.training.settings import TrainingSettings, make_logger
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -78,9 +76,10 @@ def train(
 ) -> TrainingHistory:
     """Train ``network`` in place, to the weights with the lowest validation error.
 
-    A run with ``settings.folder`` set leaves a checkpoint there after each epoch and takes up from it if it is called
-    again with the same rows and settings (the caller sees to that). Validation rows are read after each epoch; no
-    other row is.
+    A run with ``settings.folder`` set leaves a checkpoint there after each epoch and goes on from it if it is called
+    again with the same rows and settings (the caller sees to that); an epoch that was not finished starts anew. On one
+    thread the weights are then, bit by bit, those of a run that was never stopped. Validation rows are read after each
+    epoch; no other row is.
 
     Args:
         network: what is trained; comes back in evaluation mode, on the CPU.
@@ -109,22 +108,22 @@ def train(
         torch.manual_seed(settings.seed)
         network.train()  # Lightning keeps the mode it finds
         module = NeighborModule(network, train_rows, settings, criterion, added)
-        record, checkpoint = _Record(history), _checkpoint(folder)
-        trainer = _trainer(settings, processes, folder, [record, checkpoint])
+        record = _Record(history)
+        trainer = _trainer(settings, processes, folder, [record, *checkpoints(folder)])
         loaders = (
             loader(train_rows, settings.batch_size, settings.seed, processes.count),
             loader(validation_rows, 256, None, processes.count),
         )
         try:
             with errors_of_processes():
-                trainer.fit(module, *loaders, ckpt_path=_last_checkpoint(folder), weights_only=True)
+                trainer.fit(module, *loaders, ckpt_path=last_checkpoint(folder), weights_only=True)
         except SystemExit as stopped:  # what Lightning makes of Ctrl-C
             raise KeyboardInterrupt from stopped
         if processes.count > 1 and not processes.started:
-            record.take(folder / "last.ckpt")
+            record.take(folder / LAST)
         module.cpu()
         if trainer.is_global_zero:  # others may not see the folder
-            best = torch.load(checkpoint.best_model_path, map_location="cpu", weights_only=True)
+            best = torch.load(folder / BEST, map_location="cpu", weights_only=True)
             module.load_state_dict(best["state_dict"], strict=False)
             history.best_epoch = int(best["epoch"])
         if processes.started:
@@ -133,20 +132,8 @@ def train(
     return history
 
 
-def _checkpoint(folder: Path) -> ModelCheckpoint:
-    """Keeps the best weights and the last state in ``folder``; only the first of several processes writes."""
-    return ModelCheckpoint(
-        dirpath=folder,
-        filename="best",
-        monitor="validation_error",
-        save_last=True,
-        enable_version_counter=False,
-        save_on_train_epoch_end=True,
-    )
-
-
 def _trainer(settings: TrainingSettings, processes: Processes, folder: Path, callbacks: list[Callback]) -> Trainer:
-    """Lightning's trainer for ``settings``, with early stopping after the recorder and the checkpoint."""
+    """Lightning's trainer for ``settings``, with early stopping; it calls the checkpoints last."""
     stop = EarlyStopping("validation_error", patience=settings.patience, check_finite=True)
     bar = [RichProgressBar(console_kwargs={"stderr": True})] if settings.progress else []
     return Trainer(
@@ -159,25 +146,12 @@ def _trainer(settings: TrainingSettings, processes: Processes, folder: Path, cal
         max_epochs=settings.max_epochs,
         logger=make_logger(settings, folder),
         callbacks=[*callbacks, stop, *bar],
+        plugins=[] if settings.folder is None else [WholeCheckpoints()],
         enable_progress_bar=settings.progress,
         enable_model_summary=False,
         num_sanity_val_steps=0,
         log_every_n_steps=1,
     )
-
-
-def _last_checkpoint(folder: Path) -> Path | None:
-    """The checkpoint to take up from, if there is one that can be read; a torn one is set aside and said."""
-    last = folder / "last.ckpt"
-    if not last.is_file():
-        return None
-    try:
-        torch.load(last, map_location="cpu", weights_only=True)
-    except Exception as torn:  # whatever the reason it cannot be read, the run starts anew
-        _logger.warning("%s cannot be read (%s); training starts from the beginning", last.name, torn)
-        last.unlink(missing_ok=True)
-        return None
-    return last
 
 
 @contextmanager

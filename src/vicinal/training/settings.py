@@ -27,7 +27,7 @@ class TrainingSettings:
         encoder_learning_rate: of Adam, for pretrained encoders that are tuned.
         weight_decay: decoupled (AdamW), >= 0.
         patience: epochs without a better validation error before training stops, >= 1.
-        seed: of the order of rows; with dropout 0 a resumed run equals one that was never interrupted.
+        seed: of the order of rows and of dropout.
         precision: as Lightning names it: "32-true", "bf16-mixed", "16-mixed", "64-true".
         accelerator: as Lightning names it: "auto", "cpu", "gpu", "mps".
         devices: how many processes train together, each on a device of its own (on the CPU: a process). A step has

@@ -1,0 +1,177 @@
+"""Checkpoints of a training run: the best weights, and all that the next epoch depends on."""
+
+import logging
+import os
+import random
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.fabric.plugins import TorchCheckpointIO
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import nn
+
+from vicinal.core import process_count, process_rank, replaced_file
+
+_logger = logging.getLogger(__name__)
+
+BEST, LAST = "best.ckpt", "last.ckpt"
+_STATES, _STOPPED = "random_states", "stopped"
+
+Generator = torch.Generator | np.random.Generator | random.Random
+
+
+class WholeCheckpoints(TorchCheckpointIO):
+    """Writes checkpoints whole or not at all."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        """Write ``checkpoint`` to ``path``."""
+        with replaced_file(path) as aside:
+            super().save_checkpoint(checkpoint, aside, storage_options)
+
+
+class GoOn(Callback):
+    """Keeps in the checkpoints what Lightning does not: random-number states, and whether training had ended.
+
+    Weights, optimizer, scaler of mixed precision, early stopping and the number of the epoch are kept by Lightning; the
+    order of rows follows from seed and epoch. With these a run that goes on after an epoch is, on one thread, bit by
+    bit the run that was never stopped.
+    """
+
+    def __init__(self) -> None:
+        self.stopped = False
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Add the states of all processes."""
+        states: list[Any] = [random_states(pl_module)]
+        if process_count() > 1:
+            states *= process_count()
+            torch.distributed.all_gather_object(states, random_states(pl_module))
+        checkpoint[_STATES], checkpoint[_STOPPED] = states, bool(trainer.should_stop)
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Take them up."""
+        states = checkpoint[_STATES]
+        set_random_states(pl_module, states[process_rank() % len(states)])
+        self.stopped = checkpoint[_STOPPED]
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Train no further if training had ended."""
+        trainer.should_stop = trainer.should_stop or self.stopped
+
+
+def checkpoints(folder: Path) -> list[Callback]:
+    """Callbacks that keep the best weights and the last state in ``folder``, after each epoch."""
+    return [
+        GoOn(),
+        _checkpoint(folder, BEST, monitor="validation_error"),
+        _checkpoint(folder, LAST),  # comes last, so that it knows of the best
+    ]
+
+
+def _checkpoint(folder: Path, name: str, monitor: str | None = None) -> ModelCheckpoint:
+    return ModelCheckpoint(
+        dirpath=folder,
+        filename=Path(name).stem,
+        monitor=monitor,
+        enable_version_counter=False,
+        save_on_train_epoch_end=True,
+    )
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The checkpoint to go on from, if there is one that can be read; what cannot is removed and said."""
+    if not (folder / LAST).is_file():
+        return None
+    for name in (LAST, BEST):
+        try:
+            found = torch.load(folder / name, map_location="cpu", weights_only=True)
+            if not {_STATES, _STOPPED} <= found.keys():
+                raise ValueError("it is of an older version")
+            homes = {state["dirpath"] for state in found["callbacks"].values() if "dirpath" in state}
+            if homes != {os.path.realpath(folder)}:  # Lightning would forget which epoch was the best
+                raise ValueError("it was made in another folder")
+        except Exception as wrong:  # whatever the reason it cannot be read, the run starts anew
+            _logger.warning("%s cannot be read (%s); training starts from the beginning", name, wrong)
+            (folder / LAST).unlink(missing_ok=True)
+            return None
+    return folder / LAST
+
+
+def random_states(module: nn.Module) -> dict[str, Any]:
+    """The states of Python's, numpy's and torch's random numbers, and of the generators that ``module`` holds.
+
+    >>> before = random_states(nn.Identity())
+    >>> drawn = random.random(), np.random.rand(), torch.rand(())
+    >>> set_random_states(nn.Identity(), before)
+    >>> drawn == (random.random(), np.random.rand(), torch.rand(()))
+    True
+    """
+    states = {
+        "python": _plain(random.getstate()),
+        "numpy": _plain(np.random.get_state(legacy=False)),  # noqa: NPY002  # what a user's loss may draw from
+        "torch": torch.get_rng_state(),
+        "held": [_state_of(generator) for generator in _generators(module)],
+    }
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state_all()
+    if torch.backends.mps.is_available():
+        states["mps"] = torch.mps.get_rng_state()
+    return states
+
+
+def set_random_states(module: nn.Module, states: dict[str, Any]) -> None:
+    """Go back to what :func:`random_states` gave."""
+    random.setstate(_tuples(states["python"]))
+    np.random.set_state(states["numpy"])  # noqa: NPY002
+    torch.set_rng_state(states["torch"])
+    for generator, state in zip(_generators(module), states["held"], strict=True):
+        _set_state_of(generator, state)
+    if "cuda" in states and torch.cuda.device_count() == len(states["cuda"]):
+        torch.cuda.set_rng_state_all(states["cuda"])
+    if "mps" in states and torch.backends.mps.is_available():
+        torch.mps.set_rng_state(states["mps"])
+
+
+def _generators(module: nn.Module) -> Iterator[Generator]:
+    """Generators that modules have as attributes, or among the settings that they keep."""
+    for part in module.modules():
+        for value in vars(part).values():
+            inner = value.keywords if isinstance(value, partial) else value
+            for found in inner.values() if isinstance(inner, dict) else (inner,):
+                if isinstance(found, Generator):
+                    yield found
+
+
+def _state_of(generator: Generator) -> Any:
+    if isinstance(generator, torch.Generator):
+        return generator.get_state()
+    if isinstance(generator, np.random.Generator):
+        return _plain(generator.bit_generator.state)
+    return _plain(generator.getstate())
+
+
+def _set_state_of(generator: Generator, state: Any) -> None:
+    if isinstance(generator, torch.Generator):
+        generator.set_state(state)
+    elif isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = state
+    else:
+        generator.setstate(_tuples(state))
+
+
+def _plain(state: Any) -> Any:
+    """A state as lists, dictionaries and numbers, which a checkpoint can hold."""
+    if isinstance(state, dict):
+        return {name: _plain(value) for name, value in state.items()}
+    if isinstance(state, np.ndarray):
+        return state.tolist()
+    return [_plain(value) for value in state] if isinstance(state, tuple) else state
+
+
+def _tuples(state: Any) -> Any:
+    return tuple(_tuples(value) for value in state) if isinstance(state, list) else state
