@@ -15,7 +15,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import nn
 
-from vicinal.core import process_count, process_rank, replaced_file
+from vicinal.core import replaced_file
 
 _logger = logging.getLogger(__name__)
 
@@ -48,15 +48,15 @@ class GoOn(Callback):
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Add the states of all processes."""
         states: list[Any] = [random_states(pl_module)]
-        if process_count() > 1:
-            states *= process_count()
+        if trainer.world_size > 1:
+            states *= trainer.world_size
             torch.distributed.all_gather_object(states, random_states(pl_module))
         checkpoint[_STATES], checkpoint[_STOPPED] = states, bool(trainer.should_stop)
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """Take them up."""
         states = checkpoint[_STATES]
-        set_random_states(pl_module, states[process_rank() % len(states)])
+        set_random_states(pl_module, states[trainer.global_rank % len(states)])
         self.stopped = checkpoint[_STOPPED]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
