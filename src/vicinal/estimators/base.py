@@ -200,7 +200,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         return None if classes is None else len(classes)
 
     def _near(self) -> NearBank | None:
-        """The head over its index, or None without; that of a saved model is opened when it is first asked for."""
+        """The head over its index, or None without; a saved one in a database is opened when it is first asked for."""
         if self._near_saved is not None and self.index is not None:
             store, classes = self.bank_.store, self._class_count()
             head, tolerance = self.network_.head, self.index_tolerance

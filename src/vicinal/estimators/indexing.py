@@ -178,7 +178,7 @@ def load_near(
     """What :meth:`NearBank.save` wrote.
 
     The bank is what counts: an index that has other rows than it, as a database that was changed and whose model was
-    not saved, is made again; so is one whose folder was replaced.
+    not saved, is made again; so is one in a database whose folder was replaced.
     """
     spans = _spans(head, store.dim)
 

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import vicinal
+from vicinal.core import entry
 from vicinal.core.folders import MARKERS, check_sums, read_sums, read_whole, staged_folder
 from vicinal.encoders import Kind, TableEncoder
 from vicinal.estimators.bank import Bank
@@ -106,9 +107,24 @@ def load_model(folder: str | Path, *, verify: bool = False) -> BankedEstimator:
     Raises:
         ValueError: if the folder is not a model, was torn or edited, or is of a newer version; it says which file.
     """
-    model, sums = read_whole(Path(folder), lambda place: (_load(place, verify=verify), read_sums(place)))
-    model._near_head, model._near_saved = None, None if model.index is None else SavedNear(Path(folder), sums)
+    model, sums = read_whole(Path(folder), lambda place: _load_with_index(place, verify=verify))
+    if model.index is not None and _in_database(model.index):
+        model._near_saved = SavedNear(Path(folder), sums)
     return model
+
+
+def _load_with_index(folder: Path, *, verify: bool) -> tuple[BankedEstimator, dict[str, str]]:
+    """The model with the checksums of its folder; an index in files is read at once, as they may be replaced."""
+    model, sums = _load(folder, verify=verify), read_sums(folder)
+    if model.index is not None and not _in_database(model.index):
+        model._near_saved = SavedNear(folder, sums)
+        model._near()
+    return model, sums
+
+
+def _in_database(index: str) -> bool:
+    """Whether an index lies elsewhere, where no connection is made before it is asked."""
+    return "persistent" in entry("index", index.partition(":")[0]).facts
 
 
 def _load(folder: Path, *, verify: bool) -> BankedEstimator:
