@@ -1,5 +1,6 @@
 """The fault suite's own promises: a case is seen as it is."""
 
+import sys
 import time
 
 import pytest
@@ -15,6 +16,10 @@ def sleep(seconds):
     time.sleep(seconds)
 
 
+def imported():
+    return 0 if "faults.preload" in sys.modules and "vicinal.estimators" in sys.modules else 3
+
+
 def fail():
     raise RuntimeError("as a defect would")
 
@@ -27,6 +32,10 @@ def test_a_command_and_its_sentence(tmp_path):
     assert outcome.code == 0
     assert "sigmoid" in outcome.out
     check_promise(outcome)
+
+
+def test_cases_find_the_library_imported(tmp_path):
+    assert run_case(tmp_path / "case", imported).code == 0
 
 
 def test_a_defect_is_seen(tmp_path):

@@ -4,6 +4,7 @@ The warm process is the server of multiprocessing's "forkserver": it has the lib
 fork and not an import. A case is a function of a module under ``tests``; what it prints and how it ends is its outcome.
 """
 
+import functools
 import hashlib
 import multiprocessing
 import os
@@ -45,9 +46,29 @@ class Outcome:
 def start(folder, work, *args, memory=MEMORY):
     """A running case: ``work(*args)`` in a child of the warm process; see :func:`end`."""
     Path(folder).mkdir(parents=True, exist_ok=True)
+    _warm_up()
     process = _WARM.Process(target=_case, args=(str(folder), memory, work, args))
     process.start()
     return process
+
+
+@functools.cache
+def _warm_up():
+    """Start the warm process and wait for its imports, so that no case is charged with them.
+
+    It finds ``faults.preload`` by PYTHONPATH only: a forkserver of Python 3.11 passes over the ``sys.path`` that it is
+    given, and over preloads that it cannot import.
+    """
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    try:
+        process = _WARM.Process(target=bool)
+        process.start()
+    finally:
+        del os.environ["PYTHONPATH"]
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
+    process.join()
 
 
 def end(process, folder, seconds=SECONDS):
