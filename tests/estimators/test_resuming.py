@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from vicinal.core import files
+from vicinal.core.files import FileLayer
 from vicinal.estimators.resuming import working_folder
 
 
@@ -12,7 +14,7 @@ def test_it_goes_when_the_run_ends_well(tmp_path):
     with working_folder(tmp_path / "new" / "m") as work:
         assert not work.take_up("a")
         assert work.folder.is_dir()
-    assert not list((tmp_path / "new").iterdir())
+    assert not list(tmp_path.iterdir())
 
 
 def stop(stopped, out, *, made=()):
@@ -33,7 +35,7 @@ def train_then(stopped, out):
 @pytest.mark.parametrize("stopped", [ValueError("bad cell"), KeyboardInterrupt()])
 def test_what_ends_before_training_leaves_nothing(tmp_path, stopped):
     with pytest.raises(type(stopped)):
-        stop(stopped, tmp_path / "m")
+        stop(stopped, tmp_path / "new" / "folders" / "m")
     assert not list(tmp_path.iterdir())
 
 
@@ -99,6 +101,20 @@ with working_folder(Path({str(tmp_path / "m")!r})) as work:
     with working_folder(tmp_path / "m") as work:  # a killed run holds nobody up
         assert not work.take_up("b")
     assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+
+def test_the_lock_goes_last_so_that_the_next_run_keeps_its_files(tmp_path, monkeypatch):
+    class Next(FileLayer):
+        def unlink(self, path):
+            super().unlink(path)
+            if path.name == "lock":  # the next run begins in this moment
+                (path.parent / "process").write_text("next")
+
+    monkeypatch.setattr(files, "layer", Next())
+    with working_folder(tmp_path / "m") as work:
+        work.take_up("a")
+    assert [path.name for path in (tmp_path / ".m.fit").iterdir()] == ["process"]
+    assert (tmp_path / ".m.fit" / "process").read_text() == "next"
 
 
 def test_of_processes_that_train_as_one_the_first_looks_after_the_folder(tmp_path, monkeypatch):

@@ -138,7 +138,11 @@ def locked(target: Path, word: str = "lock") -> Iterator[None]:
 
 
 def hold(path: Path) -> FileLock | None:
-    """The lock ``path``, held until it is released or the process ends; None if a living process holds it."""
+    """The lock ``path``, held until it is released or the process ends; None if a living process holds it.
+
+    Raises:
+        FileNotFoundError: if its folder is not there, or not any more.
+    """
     lock = FileLock(path, timeout=0)
     try:
         lock.acquire()
@@ -188,7 +192,10 @@ def _clear(target: Path, rescue: Callable[[Path], None] = lambda stage: None) ->
         found = _PART.fullmatch(work.name)
         if found is None or found[1] != target.name or not work.is_dir():
             continue
-        abandoned = hold(work / _LOCK)
+        try:
+            abandoned = hold(work / _LOCK)
+        except FileNotFoundError:  # its process lives, and has just removed it
+            continue
         if abandoned is not None:
             rescue(work / _STAGE)
             _remove_work(work, abandoned)

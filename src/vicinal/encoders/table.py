@@ -19,6 +19,9 @@ from vicinal.encoders.naming import encoder_from_config
 
 Progress = Callable[[int, int], None]
 
+_PUT = 16
+"""Batches whose embeddings go into the cache together: what a kill may cost, against many small files."""
+
 
 @dataclass(frozen=True)
 class TableInputs:
@@ -223,14 +226,18 @@ def _embedded(
     home = next(part.parameters()).device
     part.to(device).eval()
     try:
-        for done, rows in enumerate(torch.split(todo, batch_size) if len(todo) else ()):
-            with torch.no_grad():
-                values = part(to_device(inputs.select(rows), device)).cpu()
-            found = [keys[row] for row in rows.tolist()]
+        done = 0
+        for some in torch.split(todo, _PUT * batch_size) if len(todo) else ():
+            blocks = []
+            for rows in torch.split(some, batch_size):
+                with torch.no_grad():
+                    blocks.append(part(to_device(inputs.select(rows), device)).cpu())
+                done += len(rows)
+                if progress is not None:
+                    progress(done, len(todo))
+            found, values = [keys[row] for row in some.tolist()], torch.cat(blocks)
             store.put(identity, found, values)
             known.update(zip(found, values.unbind(), strict=True))
-            if progress is not None:
-                progress(min((done + 1) * batch_size, len(todo)), len(todo))
     finally:
         part.to(home)
     return EmbeddedInputs(torch.stack([known[key] for key in keys]) if keys else torch.zeros(0, part.dim))

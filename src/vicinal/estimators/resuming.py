@@ -6,7 +6,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from vicinal.core.files import hold, make_parents, remove_tree, resolved
+from filelock import FileLock
+
+from vicinal.core import files
 
 _FINGERPRINT, _LOCK, _OWNER = "run.sha256", "lock", "process"
 CHECKPOINT, CACHE = "last.ckpt", "cache"
@@ -36,9 +38,7 @@ class WorkingFolder:
         if mark.is_file() and mark.read_text(encoding="ascii").strip() == digest:
             return (self.folder / CHECKPOINT).is_file()
         if not self.shared:
-            for path in self.folder.iterdir():
-                if path.name not in (_LOCK, _OWNER):
-                    remove_tree(path)
+            _empty(self.folder, (_LOCK, _OWNER))
             mark.write_text(digest + "\n", encoding="ascii")
         return False
 
@@ -59,13 +59,13 @@ def working_folder(out: Path | None) -> Iterator[WorkingFolder]:
     if out is None:
         yield WorkingFolder(None)
         return
-    target = resolved(out)
+    target = files.resolved(out)
     folder = target.with_name(f".{target.name}.fit")
     if os.environ.get("RANK", "0") != "0":  # of processes that train as one, the first looks after the folder
         yield WorkingFolder(folder, shared=True)
         return
-    make_parents(folder / _LOCK)
-    lock = hold(folder / _LOCK)
+    made = [above for above in folder.parents if not above.is_dir()]
+    lock = _locked(folder)
     if lock is None:
         raise ValueError(
             f"out: expected a folder that no other run writes, got {out}, which process {_owner(folder)} fits; wait "
@@ -80,8 +80,26 @@ def working_folder(out: Path | None) -> Iterator[WorkingFolder]:
         raise
     finally:
         if not any((folder / name).exists() for name in keep):
-            remove_tree(folder)
+            _empty(folder, (_LOCK,))  # the lock goes last: whoever makes a new one finds nothing of ours
+            files.remove_tree(folder)
+            with contextlib.suppress(OSError):  # somebody has put something there
+                for above in made:
+                    files.layer.remove_folder(above)
         lock.release()
+
+
+def _empty(folder: Path, names: tuple[str, ...]) -> None:
+    """Remove all but the files ``names``."""
+    for path in folder.iterdir():
+        if path.name not in names:
+            files.remove_tree(path)
+
+
+def _locked(folder: Path) -> FileLock | None:
+    while True:
+        files.make_parents(folder / _LOCK)
+        with contextlib.suppress(FileNotFoundError):  # another run has just ended, and its folder is gone
+            return files.hold(folder / _LOCK)
 
 
 def _owner(folder: Path) -> str:
