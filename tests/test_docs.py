@@ -15,6 +15,7 @@ from PIL import Image
 from vicinal.cli import run
 from vicinal.cli.app import app
 from vicinal.estimators import NeighborRegressor, save_model
+from vicinal.estimators.resuming import working_folder
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -189,6 +190,14 @@ def test_sentences_on_wrong_input_are_those_of_the_guide(case, media, monkeypatc
     frame.to_csv("houses.csv", index=False)
     target = [] if "--target" in options else ["--target", "price"]
     check_told(case, said(["fit", "houses.csv", *target, *options], capsys), media)
+
+
+def test_the_sentence_on_a_second_run_is_that_of_the_guide(media, monkeypatch, capsys):
+    monkeypatch.chdir(media)
+    good().to_csv("houses.csv", index=False)
+    with working_folder(Path("house-model")):
+        sentence = said(["fit", "houses.csv", "--target", "price", "--out", "house-model"], capsys)
+    check_told("a folder that another run fits", sentence, media)
 
 
 def test_sentences_on_wrong_models_are_those_of_the_guide(media, monkeypatch, capsys):
