@@ -161,17 +161,19 @@ def test_a_folder_without_checksums_is_not_replaced_as_nobody_knows_what_is_ours
     assert names(tmp_path / "m") == ["config.json", "part", "weights"]
 
 
+def save_while_others_come(folder):
+    with staged_folder(folder) as stage:
+        (stage / "config.json").write_text('{"format": "vicinal-model"}')
+        folder.mkdir(exist_ok=True)
+        (folder / "thesis.txt").write_text("theirs")
+
+
 @pytest.mark.parametrize("there", [False, True])
 def test_a_folder_of_others_that_comes_while_we_write_is_refused(tmp_path, there):
     if there:
         (tmp_path / "m").mkdir()
-    with (
-        pytest.raises(ValueError, match=r"^out: expected a new or empty folder, or a model folder to replace"),
-        staged_folder(tmp_path / "m") as stage,
-    ):
-        (stage / "config.json").write_text('{"format": "vicinal-model"}')
-        (tmp_path / "m").mkdir(exist_ok=True)
-        (tmp_path / "m" / "thesis.txt").write_text("theirs")
+    with pytest.raises(ValueError, match=r"^out: expected a new or empty folder, or a model folder to replace"):
+        save_while_others_come(tmp_path / "m")
     assert names(tmp_path / "m") == ["thesis.txt"]
     assert names(tmp_path) == ["m"]
 
@@ -305,6 +307,42 @@ def test_a_crash_at_any_moment_leaves_the_old_or_the_new(tmp_path, monkeypatch, 
                 assert not [path for path in (crashed / "m").iterdir() if path.name.endswith("~")], what
             shutil.rmtree(crashed)
     assert seen == {before, after}
+    disk.close()
+
+
+def test_after_a_power_cut_what_was_written_into_new_folders_is_there(tmp_path, monkeypatch):
+    root, crashed = tmp_path / "root", tmp_path / "crashed"
+    root.mkdir()
+    disk = Disk(root)
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "layer", disk)
+        save(root / "models" / "today" / "m", "new")
+        replace_text(root / "tables" / "today" / "a.csv", "new")
+        disk.note("returned")
+    for _, tree in crashes(disk.steps[-1]):
+        write_tree(tree, root.stat().st_ino, crashed)
+        assert load(crashed / "models" / "today" / "m") == (crashed / "tables" / "today" / "a.csv").read_text() == "new"
+        shutil.rmtree(crashed)
+    disk.close()
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_a_file_that_the_user_removes_after_a_kill_does_not_come_back(tmp_path, monkeypatch, exchange):
+    root = tmp_path / "root"
+    root.mkdir()
+    prepare(root)
+    disk = Disk(root, exchange=exchange)
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "layer", disk)
+        replace_folder(root)
+    first = next(i for i, step in enumerate(disk.steps) if step.call[0] == "unlink" and step.call[1].endswith(SUMS))
+    for number, step in enumerate(disk.steps[first:]):  # killed while the old folder is being removed
+        crashed = tmp_path / f"crashed {number}"
+        write_tree(step.live, root.stat().st_ino, crashed)
+        (crashed / "m" / "notes.txt").unlink()
+        save(crashed / "m", "newer")
+        assert names(crashed / "m") == [SUMS, "config.json", "part", "weights"]
+    assert disk.calls().index("unlink") == first
     disk.close()
 
 

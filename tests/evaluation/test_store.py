@@ -105,6 +105,18 @@ def test_no_run_is_lost_where_another_process_adds_between_reading_and_writing(t
     assert [path.name for path in tmp_path.iterdir()] == ["runs.json"]
 
 
+def test_what_a_killed_process_left_is_cleared_by_the_next_that_has_nothing_to_add(tmp_path):
+    store = RunStore(tmp_path / "runs.json", {})
+    store.add([run(0)])
+    left = tmp_path / ".runs.json.0123456789abcdef.part"
+    (left / "new").mkdir(parents=True)
+    (left / "new" / "runs.json").write_text("half")
+    for name in (".runs.json.lock", ".runs.json.update", f"{left.name}/lock"):
+        (tmp_path / name).touch()
+    assert [stored.split for stored in RunStore(tmp_path / "runs.json", {}).runs] == [0]
+    assert [path.name for path in tmp_path.iterdir()] == ["runs.json"]
+
+
 def test_an_unwritable_folder_is_refused_before_any_fit(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(

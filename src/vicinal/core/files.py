@@ -179,11 +179,17 @@ def staging(target: Path, rescue: Callable[[Path], None] = lambda stage: None) -
         _remove_work(work, alive)
 
 
+def clear_target(target: Path) -> None:
+    """Remove what killed processes left that wrote the file ``target``."""
+    with locked(target):
+        _clear(target)
+
+
 def clear(folder: Path) -> None:
     """Remove what killed processes left in ``folder`` while they wrote files of whatever name there."""
     for name in {found[1] for path in folder.iterdir() if (found := _PART.fullmatch(path.name))}:
-        with contextlib.suppress(OSError), locked(folder / name):  # nothing can be removed that is only for reading
-            _clear(folder / name)
+        with contextlib.suppress(OSError):  # nothing can be removed that is only for reading
+            clear_target(folder / name)
 
 
 def _clear(target: Path, rescue: Callable[[Path], None] = lambda stage: None) -> None:

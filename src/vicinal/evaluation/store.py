@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from vicinal.core import replace_text
-from vicinal.core.files import locked, resolved
+from vicinal.core.files import clear_target, locked, resolved
 
 VERSION = 1
 
@@ -63,6 +63,8 @@ class RunStore:
         self._datasets: dict[str, Json] = {}
         self._runs: dict[tuple[str, int, str], Run] = {}
         _check_writable(self.path.parent)
+        with locked(resolved(self.path), "update"):
+            clear_target(resolved(self.path))
         self._reload()
 
     @property
