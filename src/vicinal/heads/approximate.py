@@ -15,6 +15,7 @@ from vicinal.heads.streaming import can_stream, simplex_name
 from vicinal.index import Index, NeighborBank
 from vicinal.index.pairs import pair_score
 from vicinal.masks import SoftStep, TopK
+from vicinal.similarity.base import resolution_of
 
 _NUMBERS = 1 << 22
 """Numbers of fetched vectors that are held at a time."""
@@ -188,8 +189,10 @@ class ApproximateNONA:
         last = self.cells.reached(last, wide, searched) if self.proven else last
         ends = self._ends(wide, hidden, lowest, complete)
         beyond = self._beyond(wide, last, lowest, there, hidden, complete)
-        rounding = 4 * torch.finfo(torch.promote_types(queries.dtype, torch.float32)).eps
-        weighed = weigh_fetched(self.head.mask, self.simplex, wide, scores, beyond, ends, rounding)
+        eps = torch.finfo(torch.promote_types(queries.dtype, torch.float32)).eps  # the head computes in that dtype
+        longest = torch.tensor(self.cells.longest, dtype=wide.dtype)
+        resolution = resolution_of(self.head.similarity, wide, longest)._replace(eps=eps)
+        weighed = weigh_fetched(self.head.mask, self.simplex, wide, scores, beyond, ends, resolution)
         labels = self.bank.labels_at(positions[there])
         made.put(part, weighed.weights, weighed.left_out, positions, there, labels)
 

@@ -23,7 +23,10 @@ from torch import Tensor, nn
 
 from vicinal.heads.approximate_cells import Ends
 from vicinal.heads.maps import Simplex
-from vicinal.masks import SoftStep, TopK, log_s1, log_s2
+from vicinal.heads.relative import tied
+from vicinal.masks import SoftStep, TopK, log_s1, log_s2, unit_scores
+from vicinal.masks.unit import RowRange
+from vicinal.similarity.resolution import Resolution
 
 _PASSES = 100
 
@@ -56,7 +59,7 @@ def weigh_fetched(
     scores: Tensor,
     groups: tuple[Beyond, ...],
     ends: Ends | None,
-    rounding: float,
+    resolution: Resolution,
 ) -> Weighed:
     """Weights of fetched rows, and the least of the bounds that the ``groups``, each a full account, give.
 
@@ -67,10 +70,10 @@ def weigh_fetched(
         scores: ``[r, k]`` float64, -inf where there is no row; each query has one.
         groups: ways to account for all other rows.
         ends: of the lowest score, for SoftStep.
-        rounding: unit roundoff by which SoftStep tells flat rows.
+        resolution: of the scores, as the head has it.
     """
     best = scores.amax(dim=1, keepdim=True)
-    masked = [_masked(mask, queries, scores, best, beyond, ends, rounding) for beyond in groups]
+    masked = [_masked(mask, queries, scores, best, beyond, ends, resolution) for beyond in groups]
     found = masked[0][0]
     chosen = found.high
     if isinstance(mask, SoftStep):
@@ -91,34 +94,31 @@ def _masked(
     best: Tensor,
     beyond: Beyond,
     ends: Ends | None,
-    rounding: float,
+    resolution: Resolution,
 ) -> tuple[Spread, Tensor]:
     """Masked relative scores of the fetched rows, and the highest that those beyond may have."""
     others = torch.where(beyond.counts > 0, beyond.scores, -torch.inf)
+    top = best - tied(resolution.of(best))
+    relative, outside = (torch.minimum(values, top) - top for values in (scores, others))
     if isinstance(mask, TopK):
         k = min(mask.k, scores.shape[1])
         kth = scores.topk(k, dim=1).values[:, -1:]
         passed = torch.maximum(kth, others.amax(dim=1, keepdim=True))
-        kept = scores.masked_fill(scores < kth, -torch.inf) - best
-        surely = scores.masked_fill(scores < passed, -torch.inf) - best
-        return Spread(surely, kept), others.masked_fill(others < kth, -torch.inf) - best
+        last, surely_last = (score - resolution.of(score, best) for score in (kth, passed))
+        kept = relative.masked_fill(scores < last, -torch.inf)
+        surely = relative.masked_fill(scores < surely_last, -torch.inf)
+        return Spread(surely, kept), outside.masked_fill(others < last, -torch.inf)
     if not isinstance(mask, SoftStep) or ends is None:
-        return Spread(scores - best, scores - best), others - best
-    low, high = ends.low[:, None], ends.high[:, None]
-    near = rounding * torch.maximum(low.abs(), best.abs())
+        return Spread(relative, relative), outside
     logs = []
-    for values, end, flat in ((scores, high, 0.0), (scores, low, near), (others, low, near)):
-        unit = _unit(values, best, end, flat)
-        logs.append(values - best + _log_step(mask, queries, unit))
+    for values, above, end in (
+        (scores, relative, ends.high),
+        (scores, relative, ends.low),
+        (others, outside, ends.low),
+    ):
+        unit = unit_scores(values, RowRange(end[:, None], best), resolution, inset=mask.inset)
+        logs.append(above + _log_step(mask, queries, unit))
     return Spread(logs[0], logs[1]), logs[2]
-
-
-def _unit(values: Tensor, best: Tensor, end: Tensor, flat: Tensor | float) -> Tensor:
-    """Unit scores for the lowest score ``end [r, 1]``; 1 where the gap to the best is at most ``flat``."""
-    gap, width = best - values, best - end
-    unit = 1 - gap / torch.where(width > 0, width, 1.0)
-    unit = torch.where(width > 0, unit, 0.0)
-    return torch.where(gap <= flat, 1.0, unit.clamp(0, 1))
 
 
 def _log_step(mask: SoftStep, queries: Tensor, unit: Tensor) -> Tensor:

@@ -14,13 +14,17 @@ from vicinal.heads.hidden import Hidden, HiddenEntries
 from vicinal.heads.maps import Simplex, exp_, find_threshold, slope, weigh
 from vicinal.heads.nearest import Nearest, check_reached, nearest
 from vicinal.heads.pruning import Pruner
-from vicinal.heads.relative import Leads, Relative
+from vicinal.heads.relative import Leads, Relative, tied
 from vicinal.heads.sums import Sums as Sums
 from vicinal.masks import SoftStep, TopK
 from vicinal.masks.steps import step_rows
 
 _NARROW = 1e-3
 """Least b - a of S1 for which a range may be off by a few roundings."""
+
+
+_TIED = 4
+"""Rows beyond the k-th that are looked for, as some may be tied with it."""
 
 
 class Attention:
@@ -48,6 +52,7 @@ class Attention:
         self.costs, self.hidden, self.mask, self.simplex, self.tracked = costs, hidden, mask, simplex, tracked
         self.combine = combine
         self.range: Range | None = None
+        self.zone: Tensor | None = None
         self.relative: Relative | None = None
         self.threshold: Tensor | None = None
         self.pruner: Pruner | None = None
@@ -56,7 +61,9 @@ class Attention:
     def predict(self, labels: Tensor, numbers: Tensor | None) -> Tensor:
         """Weighted mean of ``labels [N, T]``, ``[b, T]`` in float64; ``numbers [b, 4]`` are those of a SoftStep."""
         if self.mask is None and self.simplex == "softmax":
-            return self._online(labels)
+            prediction = self._online(labels)
+            if prediction is not None:
+                return prediction
         if isinstance(self.mask, TopK) and not self.tracked and self.combine.alone:
             prediction = self._kept(labels)
             if prediction is not None:
@@ -92,7 +99,9 @@ class Attention:
         if not self.compiled or entries is not None or product.pairs is not None or self.threshold is not None:
             return False
         first, short = (at, None) if isinstance(at, Tensor) else (at.first[rows], at.short)
-        bare = isinstance(at, Tensor) or (at.limit is None and (at.step is None or short is not None))
+        bare = isinstance(at, Tensor) or (
+            at.limit is None and at.highest is None and (at.step is None or short is not None)
+        )
         if not bare or not can_fuse(short, labels):
             return False
         short = None if short is None else short.at(rows)
@@ -112,16 +121,14 @@ class Attention:
     def _kept(self, labels: Tensor) -> Tensor | None:
         """Top-k in one pass, from the rows that were found; None if more rows than those tie with the k-th."""
         k = self.mask.k if isinstance(self.mask, TopK) else 0
-        found = self._coarse_nearest(k + 1) or nearest(self.costs, self.hidden, k + 1, self.pruner)
-        check_reached(found.values[:, 0])
-        if found.values.shape[1] > k:
-            beyond = found.values[:, k]
-            if bool(((beyond == found.values[:, k - 1]) & beyond.isfinite()).any()):
-                self.pruner = None
-                return None
-        values, positions = found.values[:, :k], found.positions[:, :k]
-        near = self.costs.finish_rows(values[:, :1])
-        self.relative = Relative(near, near, limit=values[:, -1:])
+        width = k + _TIED
+        found = self._coarse_nearest(width) or nearest(self.costs, self.hidden, width, self.pruner)
+        values, positions = found
+        self.relative = self._of_nearest(values[:, :k])
+        limit, last = self.relative.limit, values[:, -1:]
+        if limit is not None and width < len(self.costs.bank) and bool(((last <= limit) & last.isfinite()).any()):
+            self.pruner = None
+            return None
         rows = slice(0, len(values))
         if self.simplex != "softmax":
             self.threshold = find_threshold(
@@ -162,8 +169,20 @@ class Attention:
         scores = self.relative.scores(self._leads_of(values), self.costs.scratch)
         return scores.masked_fill_(values == torch.inf, -torch.inf)
 
-    def _online(self, labels: Tensor) -> Tensor:
-        """Softmax without a mask: one pass, rescaled whenever a nearer row is met."""
+    def _of_nearest(self, values: Tensor) -> Relative:
+        """What is known of each row under top-k, from the products ``[b, k]`` of its nearest rows.
+
+        Rows that cannot be told from the k-th are kept, too.
+        """
+        check_reached(values[:, 0])
+        near, last = self.costs.finish_rows(values[:, :1]), self.costs.finish_rows(values[:, -1:])
+        resolution = self.costs.resolution()
+        limit = last + resolution.of(near, last)
+        limit = limit.square() if self.costs.rooted else limit
+        return Relative(near, near, tied(resolution.of(near)), limit=limit)
+
+    def _online(self, labels: Tensor) -> Tensor | None:
+        """Softmax without a mask: one pass, rescaled whenever a nearer row is met; None where rounding would tell."""
         best = self.costs.queries.new_full((len(self.costs.queries), 1), torch.inf)
         self.sums = Sums.zeros(best, len(best), labels.shape[1])
         for block in self.costs.blocks():
@@ -190,15 +209,14 @@ class Attention:
                 self.sums.add(rows, exp_(lead), part)
         best = self.combine.online(best, self.sums)
         check_reached(best[:, 0])
-        self.relative = Relative(best, best)
-        return self.sums.mean()
+        ties = tied(self.costs.resolution().of(best))
+        self.relative = Relative(best, best, ties)
+        return None if bool((ties > 0).any()) else self.sums.mean()
 
     def _first_pass(self, numbers: Tensor | None) -> Relative:
         if isinstance(self.mask, TopK):
-            values = self.combine.nearest(nearest(self.costs, self.hidden, self.mask.k).values, self.mask.k)
-            check_reached(values[:, 0])
-            near = self.costs.finish_rows(values[:, :1])
-            return Relative(near, near, limit=values[:, -1:])
+            found = nearest(self.costs, self.hidden, self.mask.k)
+            return self._of_nearest(self.combine.nearest(found.values, self.mask.k))
         step = isinstance(self.mask, SoftStep)
         count_hidden = isinstance(self.mask, SoftStep) and self.mask.extent == "all" and bool(self.hidden.keys)
         self.range = self._coarse_range(numbers) if step else None
@@ -213,9 +231,13 @@ class Attention:
         self.combine.range(self.range)
         check_reached(self.range.near.value)
         near, first = self.column(self.range.near), self.column(self.range.first)
+        resolution = self.costs.resolution()
+        ties = tied(resolution.of(near))
         if not isinstance(self.mask, SoftStep) or self.range.far is None or numbers is None:
-            return Relative(near, first)
-        return Relative(near, first, step_rows(self.mask, numbers, near, first, self.column(self.range.far)))
+            return Relative(near, first, ties)
+        far = self.column(self.range.far)
+        self.zone = resolution.of(first, far)
+        return Relative(near, first, ties, step_rows(self.mask, numbers, near, first, far, self.zone))
 
     def _coarse_nearest(self, k: int) -> Nearest | None:
         """The k nearest rows by way of bfloat16, if that is possible."""

@@ -44,6 +44,10 @@ class Combine:
         """The sum of each of the ``values``."""
         return list(values)
 
+    def most(self, value: Tensor) -> Tensor:
+        """The largest of a ``value`` of each process."""
+        return value
+
     def mean(self, gradient: Tensor) -> Tensor:
         """Mean of a gradient."""
         return gradient

@@ -8,8 +8,10 @@ from torch import Tensor, nn
 
 from vicinal.heads.combining import ALONE, Combine
 from vicinal.masks.scratch import Scratch
+from vicinal.similarity.base import resolution_of
 from vicinal.similarity.distances import paired_distances
 from vicinal.similarity.factors import factors, squared_of_bank
+from vicinal.similarity.resolution import Resolution, lengths
 
 if TYPE_CHECKING:
     from vicinal.heads.prepared import PreparedBank
@@ -74,6 +76,7 @@ class Costs:
         local: center each block at its own mean: a little slower, but in a bank whose near rows stand together few
             pairs are left that lose digits.
         inverse: ``[r, B]``, of the root that :meth:`finish` has taken last; None before, and if costs are no roots.
+        longest: length of the longest bank row that was met so far, where the resolution of costs depends on it.
     """
 
     def __init__(
@@ -95,19 +98,39 @@ class Costs:
         self.scratch = Scratch()
         self.local = False
         self.inverse: Tensor | None = None
+        self.combine = combine
+        self.longest = self.queries.new_zeros(())
+        self._measured = 0
         self._apart: set[tuple[int, int]] = set()
         self.rooted = self.factors is not None and self.factors.rooted
         self.center = self.queries.new_zeros(queries.shape[1])
         usable = prepared is not None and prepared.features is not None and prepared.features.dtype == self.dtype
         self.prepared = prepared if usable else None
         if self.prepared is not None:
-            self.center = self.prepared.center
+            self.center, self.longest = self.prepared.center, self.prepared.longest
+            self._measured = len(bank)
         if self.factors is not None:
-            if self.factors.cancels and self.prepared is None:
+            if self.centered and self.prepared is None:
                 self.center = combine.center(_sample(bank, self.dtype))
             self.features = self.factors.of_queries(self.queries, self.center)
             if self.factors.cancels:
                 self.slack = self.factors.slack_of_queries(self.features)
+
+    @property
+    def centered(self) -> bool:
+        """Whether bank rows are moved to the center before anything is computed from them."""
+        return self.factors is not None and (self.factors.cancels or self.factors.shifts)
+
+    def resolution(self) -> Resolution:
+        """By how much costs must differ to be told apart; after a pass over the bank."""
+        longest = self.longest
+        if self.factors is not None and self.factors.shifts:
+            longest = self.combine.most(longest)
+        return resolution_of(self.similarity, self.queries, longest)
+
+    def moved(self, rows: Tensor) -> Tensor:
+        """Bank ``rows [n, d]`` as a similarity is to be given them so that it agrees with products."""
+        return rows - self.center if self.factors is not None and self.factors.shifts else rows
 
     def tiles(self) -> list[slice]:
         """The queries in tiles."""
@@ -125,7 +148,9 @@ class Costs:
             return Block(start, stop, rows, self.prepared.features[start:stop], slack, None)
         center = rows.mean(dim=0) if self.local else self.center
         if not self.factors.cancels:
-            return Block(start, stop, rows, self.factors.of_bank(rows, center), 0.0, None)
+            if self.factors.shifts and stop > self._measured:
+                self._measured, self.longest = stop, torch.maximum(self.longest, lengths(rows).amax())
+            return Block(start, stop, rows, self.factors.of_bank(self.moved(rows), center), 0.0, None)
         features = self.scratch.empty(len(rows), rows.shape[1] + 2, rows, 11)
         slack = self.factors.slack_of_norms(squared_of_bank(rows, center, features))
         return Block(start, stop, rows, features, slack, center if self.local else None)

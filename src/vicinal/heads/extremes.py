@@ -11,7 +11,6 @@ from vicinal.heads.costs import Block, Costs, Product, Rows
 from vicinal.heads.gradients import CostGradients
 from vicinal.heads.hidden import Hidden, HiddenEntries
 from vicinal.heads.pruning import Pruner
-from vicinal.similarity.distances import CLOSE
 
 _HELD = 1 << 16
 """Entries that are held before positions and counts are brought up to them."""
@@ -106,17 +105,10 @@ def scan(
 
 
 def coarse_range(found: Ends, costs: Costs, *, tracked: bool) -> Range:
-    """The same range from ends that were found in bfloat16 first and computed from differences.
-
-    The second pass computes costs from products, which round otherwise, and S2 falls steeply to 0 at the farthest
-    row: the far end is drawn in by as much as the two may differ, so that this row surely is beyond it.
-    """
+    """The same range from ends that were found in bfloat16 first and computed from differences."""
     near, far = (Extreme(costs.queries, sign, tracked=tracked) for sign in (1, -1))
     for end, value, position, count in zip((near, far), *found, strict=True):
         end.value, end.position, end.count = value, position, count
-    if costs.slack is not None:
-        rounding = 4 * torch.finfo(costs.dtype).eps * costs.features.shape[1] ** 0.5
-        far.value = torch.maximum(near.value, far.value - rounding * (far.value + costs.slack / CLOSE))
     return Range(near, near, far)
 
 

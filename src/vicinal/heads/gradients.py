@@ -93,7 +93,8 @@ class CostGradients:
         for start in range(0, len(rows), _PAIRS):
             some = slice(start, start + _PAIRS)
             q, at = rows[some], positions[some]
-            leaves = [self.costs.queries[q].detach(), self.costs.bank[at].to(self.costs.dtype).detach()]
+            rows_at = self.costs.moved(self.costs.bank[at].to(self.costs.dtype))
+            leaves = [self.costs.queries[q].detach(), rows_at.detach()]
             with torch.enable_grad():
                 leaves = [leaf.requires_grad_() for leaf in leaves]
                 scores = self.costs.similarity(*leaves).diagonal()

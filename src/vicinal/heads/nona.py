@@ -6,10 +6,15 @@ from torch import Tensor, nn
 from vicinal.core import check_integer, check_labels, check_matrices, register
 from vicinal.heads.admissible import admissible, check_some, warn_of_own_bank
 from vicinal.heads.prepared import PreparedBank
+from vicinal.heads.relative import settled
 from vicinal.heads.streaming import can_stream, streamed_prediction
 from vicinal.heads.strongest import streamed_top_weights
+from vicinal.masks import SoftStep, TopK
 from vicinal.masks.simplex import SimplexMap, resolve_simplex
 from vicinal.similarity import resolve_similarity
+from vicinal.similarity.base import resolution_of
+from vicinal.similarity.factors import factors, relative_scores
+from vicinal.similarity.resolution import Resolution, lengths
 
 STREAMED = 1 << 18
 """Scores from which on a prediction is streamed: from there it is faster than the dense form, and smaller."""
@@ -110,13 +115,26 @@ class NONA(nn.Module):
         shape = (queries.shape[0], bank.shape[0])
         allowed = admissible(shape, query_ids, bank_ids, query_groups, bank_groups)
         check_some(allowed, bank.shape[0])
-        scores: Tensor = self.similarity(queries, bank)  # [b, N]
+        scores, resolution = self._scores(queries, bank)
+        masked = settled(scores, resolution, allowed) if self.can_stream else scores
         if self.mask is not None:
             weight = None if allowed is None else allowed.to(scores.dtype)
-            scores = scores + self.mask(scores, queries, weight)
+            known = (resolution,) if isinstance(self.mask, SoftStep | TopK) else ()
+            masked = masked + self.mask(scores, queries, weight, *known)
         if allowed is not None:
-            scores = scores.masked_fill(~allowed, -torch.inf)
-        return self.simplex(scores)
+            masked = masked.masked_fill(~allowed, -torch.inf)
+        return self.simplex(masked)
+
+    def _scores(self, queries: Tensor, bank: Tensor) -> tuple[Tensor, Resolution]:
+        """Scores ``[b, N]``, less some number for each query where that changes no weight, and their resolution."""
+        scores: Tensor = (
+            relative_scores(self.similarity, queries, bank) if self.can_stream else self.similarity(queries, bank)
+        )
+        found = factors(self.similarity)
+        longest = scores.new_zeros(())
+        if found is not None and found.shifts and len(bank):
+            longest = lengths(bank.to(scores.dtype)).amax()
+        return scores, resolution_of(self.similarity, queries.detach().to(scores.dtype), longest)
 
     @torch.no_grad()
     def top_weights(

@@ -8,6 +8,7 @@ from vicinal.heads.coarse import CoarseBank, has_bfloat16
 from vicinal.heads.costs import sampled_center
 from vicinal.similarity import resolve_similarity
 from vicinal.similarity.factors import factors, squared_of_bank
+from vicinal.similarity.resolution import lengths
 
 
 class PreparedBank:
@@ -42,6 +43,7 @@ class PreparedBank:
         self._version = None if bank.is_inference() else bank._version
         dtype = torch.promote_types(bank.dtype, torch.float32)
         self.center = self.bank.new_zeros(bank.shape[1], dtype=dtype)
+        self.longest = self.center.new_zeros(())
         self.features: Tensor | None = None
         self.norms: Tensor | None = None
         self.coarse: CoarseBank | None = None
@@ -50,10 +52,14 @@ class PreparedBank:
             return
         with torch.no_grad():
             rows = self.bank.to(dtype)
+            if len(rows) and (found.cancels or found.shifts):
+                self.center = sampled_center(self.bank, dtype)
             if not found.cancels:
-                self.features = found.of_bank(rows, self.center)
+                moved = rows - self.center if found.shifts else rows
+                self.features = found.of_bank(moved, self.center)
+                if found.shifts and len(rows):
+                    self.longest = lengths(rows).amax()
                 return
-            self.center = sampled_center(self.bank, dtype) if len(rows) else self.center
             self.features = rows.new_empty(len(rows), rows.shape[1] + 2)
             self.norms = squared_of_bank(rows, self.center, self.features)
             if coarse and has_bfloat16() and dtype == torch.float32 and rows.device.type == "cpu" and len(rows):

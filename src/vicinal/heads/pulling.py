@@ -161,15 +161,15 @@ def _pull_rows(
     attention: Attention, relative: Relative, numbers: Tensor, of_rows: _RowGradients, gradients: CostGradients
 ) -> Tensor | None:
     """From the row numbers to the numbers of the mask, and to the bank rows that stand for the range of each row."""
-    found = attention.range
-    if found is None or found.far is None or relative.step is None or not isinstance(attention.mask, SoftStep):
+    found, zone = attention.range, attention.zone
+    if found is None or found.far is None or zone is None or not isinstance(attention.mask, SoftStep):
         return None
     extremes = (found.near, found.first, found.far)
     leaves = [attention.column(extreme) for extreme in extremes] + [numbers.to(attention.costs.dtype).detach()]
     with torch.enable_grad():
         leaves = [leaf.requires_grad_() for leaf in leaves]
         near, first, far, wide = leaves
-        step = step_rows(attention.mask, wide, near, first, far)
+        step = step_rows(attention.mask, wide, near, first, far, zone)
         outputs = [step.width, *(value for value in step.rows if isinstance(value, Tensor))]
         outputs = [value for value in outputs]
     grads = torch.autograd.grad(outputs, leaves, [of_rows.width, *of_rows.numbers], allow_unused=True)

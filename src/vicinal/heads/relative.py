@@ -11,6 +11,30 @@ from vicinal.heads.maps import Simplex, exp_
 from vicinal.masks.scratch import Scratch
 from vicinal.masks.steps import Step, reach
 from vicinal.masks.weighing import Weigher, weigher
+from vicinal.similarity.resolution import Resolution
+
+TELLING = 1e-2
+"""Resolution of scores from which on those that cannot be told from the best count as equal to it.
+
+A weight is off by this share of itself at most where they do not.
+"""
+
+
+def tied(zone: Tensor) -> Tensor:
+    """By how much a score may be below the best and count as equal to it, from the resolution ``[b, 1]``."""
+    return torch.where(zone > TELLING, zone, 0.0)
+
+
+def settled(scores: Tensor, resolution: Resolution, allowed: Tensor | None) -> Tensor:
+    """Scores ``[b, N]`` with those that cannot be told from the best admissible one lowered to be equal.
+
+    The gradient is that of the scores as they are.
+    """
+    if scores.numel() == 0:
+        return scores
+    counted = scores.detach() if allowed is None else scores.detach().masked_fill(~allowed, -torch.inf)
+    best = counted.amax(dim=1, keepdim=True)
+    return scores - (counted - best + tied(resolution.of(best))).clamp(min=0.0)
 
 
 class Relative:
@@ -19,18 +43,24 @@ class Relative:
     Args:
         near: ``[b, 1]``, lowest cost of an admissible row.
         first: ``[b, 1]``, lowest cost of a counted row.
+        ties: ``[b, 1]``, by how much a cost may be above ``near`` and count as equal to it.
         step: row part of a SoftStep, or None.
         limit: ``[b, 1]``, highest product (see :class:`vicinal.heads.costs.Product`) that is kept, or None.
     """
 
-    def __init__(self, near: Tensor, first: Tensor, step: Step | None = None, limit: Tensor | None = None) -> None:
+    def __init__(
+        self, near: Tensor, first: Tensor, ties: Tensor, step: Step | None = None, limit: Tensor | None = None
+    ) -> None:
         self.first, self.step, self.limit = first, step, limit
+        self.highest: Tensor | None = first - near - ties if bool((ties > 0).any()) else None  # lead of the best rows
         self.shift: Tensor | None = None
         self.short: Weigher | None = None
+        lead = first - near
+        shift = -lead if self.highest is None else -self.highest
         if step is not None:
-            lead = first - near
-            shift = -(lead + step.rows.log((lead / step.width).clamp(min=-1.0), Scratch()))
-            self.shift = shift if bool((shift != 0).any()) else None
+            shift = shift - step.rows.log((lead / step.width).clamp(min=-1.0), Scratch())
+        self.shift = shift if bool((shift != 0).any()) else None
+        if step is not None and self.highest is None:
             self.short = weigher(step, self.shift)
 
     def reach(self, simplex: Simplex) -> Tensor:
@@ -67,11 +97,16 @@ class Relative:
     def scores(self, found: "Leads", scratch: Scratch) -> Tensor:
         """Masked scores ``[r, B]`` minus the best of their row: <= 0, -inf where not admissible; over the leads."""
         scores = found.lead
+        logs = None
         if self.step is not None:
             step, drop = self.drops(found, scratch)
-            scores += step.rows.log(drop, scratch)
-            if self.shift is not None:
-                scores += self.shift[found.rows]
+            logs = step.rows.log(drop, scratch)
+        if self.highest is not None:
+            torch.minimum(scores, self.highest[found.rows], out=scores)
+        if logs is not None:
+            scores += logs
+        if self.shift is not None:
+            scores += self.shift[found.rows]
         return found.hide(scores, -torch.inf)
 
     def masses(self, found: "Leads", scratch: Scratch) -> Tensor:

@@ -114,6 +114,12 @@ class OverProcesses(Combine):
         parts = torch.split(joined, [value.numel() for value in values])
         return [part.view_as(value) for part, value in zip(parts, values, strict=True)]
 
+    def most(self, value: Tensor) -> Tensor:
+        """The largest over processes."""
+        largest = value.clone()
+        self._reduce(largest, dist.ReduceOp.MAX)
+        return largest
+
     def mean(self, gradient: Tensor) -> Tensor:
         """Mean over processes."""
         total = gradient.clone(memory_format=torch.contiguous_format)

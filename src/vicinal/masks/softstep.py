@@ -9,6 +9,7 @@ from torch.nn.functional import logsigmoid, sigmoid
 
 from vicinal.core import check_between, check_choice, check_integer, check_scores, register
 from vicinal.masks.unit import row_range, unit_scores
+from vicinal.similarity.resolution import Resolution
 
 Family = Literal["s1", "s2"]
 Parameters = Literal["pointwise", "global"]
@@ -149,13 +150,16 @@ class SoftStep(nn.Module):
         with torch.autocast(queries.device.type, enabled=False):
             return shape_from_logits(queries.to(dtype) @ weight.to(dtype).T + bias.to(dtype), self.eps)
 
-    def forward(self, scores: Tensor, queries: Tensor, weight: Tensor | None = None) -> Tensor:
+    def forward(
+        self, scores: Tensor, queries: Tensor, weight: Tensor | None = None, resolution: Resolution | None = None
+    ) -> Tensor:
         """Log mask to add to the scores.
 
         Args:
             scores: ``[b, N]``.
             queries: ``[b, dim]``.
             weight: ``[b, N]``; a bank row of weight 0 may not be attended to. None: all may.
+            resolution: by how much scores must differ to be told apart; None: by eight last digits.
 
         Returns:
             ``[b, N]``, <= 0, may be -inf; at least one admissible row of each query keeps a finite value.
@@ -168,7 +172,7 @@ class SoftStep(nn.Module):
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         admissible = None if weight is None else weight > 0
         span = row_range(scores, admissible if self.extent == "admissible" else None)
-        unit = unit_scores(scores, span)
+        unit = unit_scores(scores, span, resolution, inset=self.inset)
         shape = self.shape(queries)
         if self.family == "s2":
             return self._keep_one(log_s2(unit, shape), admissible)
@@ -190,6 +194,11 @@ class SoftStep(nn.Module):
         if self.family == "s2":
             return log_s2(grid, shape).exp()
         return log_s1(grid, shape, torch.ones_like(grid[:, :1]), self.eps, self.floor).exp()
+
+    @property
+    def inset(self) -> bool:
+        """Whether rows that cannot be told from the farthest are rejected with it: S2 is too steep for one alone."""
+        return self.family == "s2"
 
     @property
     def floor(self) -> float:

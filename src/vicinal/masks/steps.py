@@ -13,6 +13,7 @@ from torch.nn.functional import logsigmoid
 
 from vicinal.masks.scratch import Scratch
 from vicinal.masks.softstep import SoftStep
+from vicinal.masks.unit import unit_width
 
 _LEAST = 1e-30
 
@@ -112,7 +113,7 @@ def reach(step: "Step", first: Tensor) -> Tensor:
 
 
 class Step(NamedTuple):
-    """All row numbers of a SoftStep: ``drop = (first - cost) / width``, then ``rows``.
+    """All row numbers of a SoftStep: ``drop = (first - cost) / width``, kept in [-1, 0], then ``rows``.
 
     ``width [b, 1]`` is infinite for a row that is flat or that must be left alone.
     """
@@ -128,7 +129,7 @@ class Step(NamedTuple):
         return Step(self.width[rows], S1Rows(low[rows], width[rows], t[rows], eps, floor))
 
 
-def step_rows(mask: SoftStep, numbers: Tensor, near: Tensor, first: Tensor, far: Tensor) -> Step:
+def step_rows(mask: SoftStep, numbers: Tensor, near: Tensor, first: Tensor, far: Tensor, zone: Tensor) -> Step:
     """The row part of ``mask``, differentiable.
 
     Args:
@@ -137,11 +138,9 @@ def step_rows(mask: SoftStep, numbers: Tensor, near: Tensor, first: Tensor, far:
         near: ``[b, 1]``, lowest cost (negated score) of an admissible row.
         first: ``[b, 1]``, lowest cost of a counted row.
         far: ``[b, 1]``, highest cost of a counted row.
+        zone: ``[b, 1]``, by how much costs must differ to be told apart.
     """
-    width = far - first
-    rounding = 4 * torch.finfo(first.dtype).eps * torch.maximum(first.abs(), far.abs())
-    flat = width.detach() <= rounding.detach().clamp(min=torch.finfo(first.dtype).tiny)
-    width = torch.where(flat, torch.inf, width)
+    width = unit_width(far - first, zone, inset=mask.inset)
     top = ((first - near) / width + 1).clamp(0.0, 1.0)  # highest admissible unit score
     a0, b0, t, odds = (numbers[:, i : i + 1] for i in range(4))
     if mask.family == "s2":

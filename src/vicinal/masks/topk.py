@@ -4,6 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_integer, check_scores, register
+from vicinal.masks.unit import told_apart
+from vicinal.similarity.resolution import Resolution
 
 
 @register(
@@ -18,7 +20,8 @@ from vicinal.core import check_integer, check_scores, register
 class TopK(nn.Module):
     """Log mask 0 for the ``k`` highest admissible scores of each query and -inf for the rest.
 
-    Rows tied with the k-th are all kept, so the result does not depend on the order of the bank.
+    Rows tied with the k-th are all kept, so the result does not depend on the order of the bank; scores that differ by
+    no more than their rounding are tied.
 
     Args:
         k: how many to keep, >= 1; a bank with fewer rows is kept whole.
@@ -31,7 +34,9 @@ class TopK(nn.Module):
         super().__init__()
         self.k = check_integer("k", k)
 
-    def forward(self, scores: Tensor, queries: Tensor, weight: Tensor | None = None) -> Tensor:
+    def forward(
+        self, scores: Tensor, queries: Tensor, weight: Tensor | None = None, resolution: Resolution | None = None
+    ) -> Tensor:
         """Log mask to add to the scores: see :meth:`SoftStep.forward`; ``queries`` is not used."""
         check_scores(scores, weight)
         if scores.shape[1] == 0:
@@ -39,7 +44,8 @@ class TopK(nn.Module):
         kept = scores.detach()
         if weight is not None:
             kept = torch.where(weight > 0, kept, -torch.inf)
-        lowest = kept.topk(min(self.k, scores.shape[1]), dim=-1).values[:, -1:]  # [b, 1]
+        best = kept.topk(min(self.k, scores.shape[1]), dim=-1).values  # [b, k]
+        lowest = best[:, -1:] - told_apart(kept, resolution).of(best[:, -1:], best[:, :1])  # [b, 1]
         return torch.zeros_like(kept).masked_fill(kept < lowest, -torch.inf)
 
     def extra_repr(self) -> str:

@@ -5,6 +5,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from vicinal.similarity.resolution import UNKNOWN, Resolution
+
+FADE = 32.0
+"""How many resolutions a row's range is to exceed before it is taken as it is."""
+
 
 class RowRange(NamedTuple):
     """Lowest and highest score of each row, ``[b, 1]`` each, over the rows of the bank that were asked for."""
@@ -26,18 +31,43 @@ def row_range(scores: Tensor, counted: Tensor | None = None) -> RowRange:
     return RowRange(torch.where(some, low, 0.0), torch.where(some, high, 0.0))
 
 
-def unit_scores(scores: Tensor, span: RowRange) -> Tensor:
+def unit_width(width: Tensor, zone: Tensor, *, inset: bool = False) -> Tensor:
+    r"""What gaps to the highest score are divided by, from the width ``[b, 1]`` of each row's range.
+
+    The width $w$ itself, as long as it is some 32 times the resolution $r$; below $(32 r)^2 / (w - r)$, which goes to
+    infinity for a row that is flat to within its resolution. With ``inset`` the range ends one resolution above the
+    lowest score.
+    """
+    zone = zone.detach()
+    left = width - zone
+    flat = left.detach() <= 0
+    safe = torch.where(flat, 1.0, left)
+    return torch.where(flat, torch.inf, torch.maximum(safe if inset else width, (FADE * zone) * (FADE * zone / safe)))
+
+
+def unit_scores(scores: Tensor, span: RowRange, resolution: Resolution | None = None, *, inset: bool = False) -> Tensor:
     r"""$n_{ij} = 1 - (\max_j s_{ij} - s_{ij}) / (\max_j s_{ij} - \min_j s_{ij})$, kept in [0, 1].
 
-    A row whose range is within the rounding of its scores is flat: all of it is 1, so that a step mask cannot hide
-    the whole row. Gradients flow through the range too.
+    A row that is flat to within its resolution is 1 throughout, so that a step mask cannot hide the whole row, and one
+    that is nearly so is nearly 1 (see :func:`unit_width`). Gradients flow through the range too.
+
+    Args:
+        scores: ``[b, N]``.
+        span: the range of each row.
+        resolution: of the scores; None: eight last digits of the largest.
+        inset: scores that cannot be told from the lowest have unit score 0 as it has. For masks that are steep there,
+            which would else reject one of equal rows and keep the others, as rounding has it.
 
     >>> unit_scores(torch.tensor([[-2.0, -1.0, 0.0]]), RowRange(torch.tensor([[-2.0]]), torch.tensor([[0.0]])))
     tensor([[0.0000, 0.5000, 1.0000]])
     """
     low, high = span
-    width = high - low  # [b, 1]
-    rounding = 4 * torch.finfo(scores.dtype).eps * torch.maximum(low.abs(), high.abs())
-    flat = width.detach() <= rounding.detach().clamp(min=torch.finfo(scores.dtype).tiny)
-    unit = 1 - (high - scores) / torch.where(flat, 1.0, width)
-    return torch.where(flat, 1.0, unit.clamp(0.0, 1.0))
+    width = unit_width(high - low, told_apart(scores, resolution).of(low, high), inset=inset)
+    flat = width == torch.inf
+    unit = 1 - ((high - scores) / torch.where(flat, 1.0, width)).clamp(0.0, 1.0)
+    return torch.where(flat, 1.0, unit)
+
+
+def told_apart(scores: Tensor, resolution: Resolution | None) -> Resolution:
+    """The ``resolution``, or one for ``scores`` of which nothing else is known."""
+    return Resolution(0.0, 0.0, UNKNOWN, torch.finfo(scores.dtype).eps) if resolution is None else resolution

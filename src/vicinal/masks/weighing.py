@@ -31,7 +31,7 @@ class S2Weigher(NamedTuple):
     r"""S2 by $z = x/b - 1$ in [-1, 0], which is ``lead * scale + offset`` clamped: $\ln S_2 = -c z \ln(1 + z)$.
 
     Attributes:
-        scale: ``[b, 1]``, 1 / (b width), rounded so that z of the farthest row, whose mass is 0, is exactly -1.
+        scale: ``[b, 1]``, 1 / (b width).
         offset: ``[b, 1]``, 1 / b - 1.
         power: ``[b, 1]``, -c = -b t / (1 - t), in powers of 2.
         ratio: ``[b, 1]``, t / (1 - t) / width.
@@ -154,12 +154,9 @@ def weigher(step: Step, shift: Tensor | None) -> Weigher | None:
     rows = step.rows
     if isinstance(rows, S2Rows):
         inverse = 1 / rows.b
-        scale = inverse / step.width
-        for _ in range(2):
-            low = torch.isfinite(step.width) & (scale * step.width < inverse)
-            scale = torch.where(low, torch.nextafter(scale, torch.full_like(scale, torch.inf)), scale)
         powers = None if shift is None else _LOG2E * shift
-        return S2Weigher(scale, inverse - 1, -_LOG2E * rows.odds * rows.b, rows.odds / step.width, powers)
+        power = -_LOG2E * rows.odds * rows.b
+        return S2Weigher(inverse / step.width, inverse - 1, power, rows.odds / step.width, powers)
     if shift is not None or rows.floor > 0:
         return None
     offset = ((1 - rows.low) + rows.eps) / rows.width

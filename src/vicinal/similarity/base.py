@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_matrices, make
+from vicinal.similarity.resolution import UNKNOWN, Resolution
 
 
 class Similarity(nn.Module):
@@ -36,6 +37,23 @@ class Similarity(nn.Module):
     def score(self, queries: Tensor, bank: Tensor) -> Tensor:
         """Scores ``[b, N]`` of checked matrices of one dtype."""
         raise TypeError(f"similarity: expected a class that defines score(), got {type(self).__name__}")
+
+    def resolution(self, queries: Tensor, longest: Tensor) -> Resolution:
+        """By how much scores of a query must differ to be told apart; a subclass that knows its terms says more.
+
+        Args:
+            queries: ``[b, d]``, in the dtype that scores are computed in.
+            longest: a number, the length of the longest bank row.
+        """
+        del longest
+        return Resolution(0.0, 0.0, UNKNOWN, torch.finfo(queries.dtype).eps)
+
+
+def resolution_of(similarity: nn.Module, queries: Tensor, longest: Tensor) -> Resolution:
+    """The resolution of any similarity: see :meth:`Similarity.resolution`."""
+    if isinstance(similarity, Similarity):
+        return similarity.resolution(queries, longest)
+    return Similarity.resolution(Similarity(), queries, longest)
 
 
 def resolve_similarity(similarity: str | nn.Module) -> nn.Module:

@@ -9,6 +9,7 @@ from vicinal.similarity.euclidean import CLOSE as CLOSE
 from vicinal.similarity.euclidean import distances
 from vicinal.similarity.euclidean import paired_distances as paired_distances
 from vicinal.similarity.euclidean import squared_distances as squared_distances
+from vicinal.similarity.resolution import INPUTS, SUMS, Resolution, lengths
 
 
 @register(
@@ -32,6 +33,12 @@ class NegativeL2(Similarity):
         """See :meth:`Similarity.forward`."""
         return -distances(queries, bank)
 
+    def resolution(self, queries: Tensor, longest: Tensor) -> Resolution:
+        """See :meth:`Similarity.resolution`."""
+        del longest
+        root = queries.shape[1] ** 0.5
+        return Resolution(INPUTS / root * lengths(queries), 0.0, SUMS * root, torch.finfo(queries.dtype).eps)
+
 
 @register("similarity", "squared_l2", "common-shift-invariant", "rotation-invariant", verified="numpy in float64")
 class NegativeSquaredL2(Similarity):
@@ -44,6 +51,13 @@ class NegativeSquaredL2(Similarity):
     def score(self, queries: Tensor, bank: Tensor) -> Tensor:
         """See :meth:`Similarity.forward`."""
         return -squared_distances(queries, bank)
+
+    def resolution(self, queries: Tensor, longest: Tensor) -> Resolution:
+        """See :meth:`Similarity.resolution`."""
+        del longest
+        root = queries.shape[1] ** 0.5
+        rooted = 2 * INPUTS / root * lengths(queries)
+        return Resolution(0.0, rooted, 2 * SUMS * root, torch.finfo(queries.dtype).eps)
 
 
 @register(
@@ -63,3 +77,9 @@ class NegativeL1(Similarity):
     def score(self, queries: Tensor, bank: Tensor) -> Tensor:
         """See :meth:`Similarity.forward`."""
         return -torch.cdist(queries, bank, p=1.0)
+
+    def resolution(self, queries: Tensor, longest: Tensor) -> Resolution:
+        """See :meth:`Similarity.resolution`."""
+        del longest
+        share = SUMS * queries.shape[1] ** 0.5
+        return Resolution(INPUTS * lengths(queries), 0.0, share, torch.finfo(queries.dtype).eps)

@@ -23,6 +23,8 @@ class Factors(NamedTuple):
         cancels: the inner product is a squared distance, which loses digits for rows much nearer to one another than
             to the center; where it is at most ``CLOSE`` times the sum of the squared norms it has to be computed
             again from the difference. The last column of $\phi$ and the one at ``d`` of $\psi$ are those norms.
+        shifts: bank rows that all move by one vector change the costs of a query by one number, which weights do not
+            depend on; moved to the center they keep more digits, and $\psi$ is given the moved rows.
         pull_bank: gradient ``[N, d]`` of rows from that of $\psi$ ``[N, e]``; None: by autograd.
     """
 
@@ -30,6 +32,7 @@ class Factors(NamedTuple):
     of_bank: RowMap
     rooted: bool = False
     cancels: bool = False
+    shifts: bool = False
     pull_bank: PullMap | None = None
 
     def slack_of_queries(self, features: Tensor) -> Tensor:
@@ -94,6 +97,25 @@ def factors(similarity: nn.Module) -> Factors | None:
         return Factors(
             lambda rows, center: -rows / (rows.shape[1] if scaled else 1),
             lambda rows, center: rows,
+            shifts=True,
             pull_bank=_pull_rows,
         )
     return None
+
+
+def relative_scores(similarity: nn.Module, queries: Tensor, bank: Tensor) -> Tensor:
+    """Scores ``[b, N]`` less some number for each query, which differ from one another more exactly for it.
+
+    That is all that weights which sum to 1 depend on. Inner products with rows that have a large vector in common lose
+    the digits in which they differ.
+
+    >>> from vicinal.similarity.products import Dot
+    >>> relative_scores(Dot(), torch.ones(1, 1), torch.tensor([[1e8], [1e8 + 16]]))
+    tensor([[-8.,  8.]])
+    """
+    found = factors(similarity)
+    if found is not None and found.shifts:
+        bank = bank.to(torch.promote_types(torch.promote_types(queries.dtype, bank.dtype), torch.float32))
+        bank = bank - bank.detach().mean(dim=0)
+    scores: Tensor = similarity(queries, bank)
+    return scores

@@ -6,6 +6,7 @@ from torch import Tensor
 from vicinal.core import check_between, register
 from vicinal.similarity.base import Similarity
 from vicinal.similarity.distances import squared_distances
+from vicinal.similarity.resolution import INPUTS, SUMS, Resolution, lengths
 
 
 @register(
@@ -53,6 +54,13 @@ class NegativeSNR(Similarity):
         else:
             variance = variance.clamp(min=self.eps)
         return 0.0 - squared_distances(signal, other) / (width * variance)
+
+    def resolution(self, queries: Tensor, longest: Tensor) -> Resolution:
+        """See :meth:`Similarity.resolution`."""
+        del longest
+        width, eps = queries.shape[1], torch.finfo(queries.dtype).eps
+        signal = lengths(queries - queries.mean(dim=1, keepdim=True)).clamp(min=(width * max(self.eps, eps**4)) ** 0.5)
+        return Resolution(0.0, 2 * INPUTS / width**0.5 * lengths(queries) / signal, 2 * SUMS * width**0.5, eps)
 
     def extra_repr(self) -> str:
         """Settings, for ``repr``."""

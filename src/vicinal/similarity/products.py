@@ -5,6 +5,7 @@ from torch import Tensor
 
 from vicinal.core import register
 from vicinal.similarity.base import Similarity
+from vicinal.similarity.resolution import INPUTS, SUMS, Resolution, lengths
 
 
 def directions(rows: Tensor) -> Tensor:
@@ -36,6 +37,12 @@ class Cosine(Similarity):
         """See :meth:`Similarity.forward`."""
         return directions(queries) @ directions(bank).T
 
+    def resolution(self, queries: Tensor, longest: Tensor) -> Resolution:
+        """See :meth:`Similarity.resolution`."""
+        del longest
+        root = queries.shape[1] ** 0.5
+        return Resolution(INPUTS / root + SUMS * root, 0.0, 0.0, torch.finfo(queries.dtype).eps)
+
 
 @register("similarity", "dot", "rotation-invariant", verified="numpy in float64")
 class Dot(Similarity):
@@ -56,6 +63,12 @@ class Dot(Similarity):
         """See :meth:`Similarity.forward`."""
         scores = queries @ bank.T
         return scores / queries.shape[1] if self.scaled else scores
+
+    def resolution(self, queries: Tensor, longest: Tensor) -> Resolution:
+        """See :meth:`Similarity.resolution`."""
+        root = queries.shape[1] ** 0.5
+        largest = lengths(queries) * longest / (queries.shape[1] if self.scaled else 1)
+        return Resolution((INPUTS / root + SUMS * root) * largest, 0.0, 0.0, torch.finfo(queries.dtype).eps)
 
     def extra_repr(self) -> str:
         """Settings, for ``repr``."""

@@ -1,0 +1,55 @@
+r"""Which differences between scores mean something: below the resolution of a query's scores there is only rounding.
+
+A score is a sum of d terms, computed in numbers that carry a relative error of $\epsilon$ each. Two sources add up:
+a last digit that is off in each input, which moves a score by $\epsilon$ times the size of a term, $\sqrt d$ times as
+errors have either sign; and the sum itself, off by up to $\sqrt d\,\epsilon$ times its size (Higham and Mary, A new
+approach to probabilistic rounding error analysis, 2019). Equal rows may stand that far apart, since a product of
+matrices adds up in another order at the edge of a block.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+INPUTS = 8.0
+"""Last digits of the inputs that may be off, for the larger of many rows and of two scores."""
+
+SUMS = 4.0
+"""The same of sums."""
+
+UNKNOWN = 8.0
+"""The same of scores of which nothing is known."""
+
+
+class Resolution(NamedTuple):
+    r"""The least difference that tells two scores of a query apart: $r(s) = \epsilon\,(a + b \sqrt{|s|} + c\,|s|)$.
+
+    Attributes:
+        fixed: a, a number or ``[b, 1]``.
+        rooted: b, likewise.
+        share: c.
+        eps: $\epsilon$ of the dtype that is computed in.
+
+    >>> Resolution(0.0, 0.0, 4.0, 2.0**-23).of(torch.tensor([[-1.0]]), torch.tensor([[-8.0]])) * 2**23
+    tensor([[32.]])
+    """
+
+    fixed: Tensor | float
+    rooted: Tensor | float
+    share: float
+    eps: float
+
+    def of(self, *scores: Tensor) -> Tensor:
+        """For the largest in size of these ``scores [b, 1]`` of each query, ``[b, 1]``; infinite ones count as 0."""
+        size = torch.zeros_like(scores[0])
+        for score in scores:
+            found = score.detach().abs()
+            size = torch.maximum(size, torch.where(found < torch.inf, found, 0.0))
+        return self.eps * (self.fixed + self.rooted * size.sqrt() + self.share * size)
+
+
+def lengths(rows: Tensor) -> Tensor:
+    """Lengths ``[n, 1]`` of ``rows [n, d]``, without gradient."""
+    found: Tensor = torch.linalg.vector_norm(rows.detach(), dim=1, keepdim=True)
+    return found
