@@ -1,4 +1,4 @@
-"""Heads on four real data sets: the table of the README.
+"""Heads on four real data sets: the table of docs/results/heads.md.
 
 Prepares houses (frontal photo -> log price), tweets (text -> mean rating of 20 people), spoken digits (sound -> digit
 as a number) and scikit-learn's diabetes, and runs ``vicinal compare`` on all of them with frozen published encoders.

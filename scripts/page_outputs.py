@@ -1,10 +1,12 @@
-"""Writes the outputs shown in a page of the documentation anew.
+"""Writes the outputs shown in a page of the documentation anew, or the figures that sentences name.
 
-Runs the Python blocks of a page in order, and those of its ``vicinal`` commands that read or write files of it, in an
-Runs the Python blocks of a page in order, and those of its ``vicinal`` commands that use files of the page, in an
+For a page: runs its Python blocks in order, and those of its ``vicinal`` commands that use files of the page, in an
 empty folder; what each prints replaces the text block that follows it. A text block that ends in ``...`` keeps its
 number of lines; one with ``...`` elsewhere was shortened by hand and is left alone.
 Run it after a change of defaults:  python scripts/page_outputs.py docs/guide.md
+
+Without a page: writes the figures in sentences (see page_figures.py) of all pages, from benchmarks/results.
+Run it after a benchmark:  python scripts/page_outputs.py
 """
 
 import contextlib
@@ -15,6 +17,8 @@ import shlex
 import sys
 import tempfile
 from pathlib import Path
+
+from page_figures import pages
 
 from vicinal.cli import run
 
@@ -60,7 +64,10 @@ def renewed(page: str, folder: Path) -> str:
 
 
 def main(paths: list[str]) -> None:
-    """Write the outputs of each page."""
+    """Write the outputs of each page; the figures of all if there is none."""
+    if not paths:
+        for place, page in pages().items():
+            place.write_text(page, encoding="utf-8")
     for path in map(Path, paths):
         place = path.resolve()
         page = place.read_text(encoding="utf-8")

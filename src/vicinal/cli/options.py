@@ -54,7 +54,7 @@ Tune: TypeAlias = Annotated[
     str, typer.Option(help="What of pretrained encoders is trained: none, last-N or all.", rich_help_panel=_LEARN)
 ]
 Similarity: TypeAlias = Annotated[
-    str, typer.Option(help="l2, l1, cosine, dot, scaled_dot, squared_l2.", rich_help_panel=_LEARN)
+    str, typer.Option(help="l2, l1, cosine, dot, scaled_dot, snr, squared_l2.", rich_help_panel=_LEARN)
 ]
 Mask: TypeAlias = Annotated[
     str, typer.Option(help="Rejection of far neighbors: s2, s1, topk or none.", rich_help_panel=_LEARN)
@@ -114,7 +114,9 @@ Patience: TypeAlias = Annotated[
     int, typer.Option(help="Epochs without a better validation error before it stops.", rich_help_panel=_TRAIN)
 ]
 Seed: TypeAlias = Annotated[int, typer.Option(help="Of splits and training.", rich_help_panel=_TRAIN)]
-Precision: TypeAlias = Annotated[str, typer.Option(help="32-true, bf16-mixed or 16-mixed.", rich_help_panel=_TRAIN)]
+Precision: TypeAlias = Annotated[
+    str, typer.Option(help="32-true, 64-true, bf16-mixed or 16-mixed.", rich_help_panel=_TRAIN)
+]
 Accelerator: TypeAlias = Annotated[
     str, typer.Option(help="cpu, gpu, mps or auto, as Lightning names them.", rich_help_panel=_TRAIN)
 ]

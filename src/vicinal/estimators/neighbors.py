@@ -81,7 +81,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         weight_decay: decoupled.
         patience: epochs without a better validation error before training stops.
         validation_fraction: share of rows held out for early stopping and for the calibration of intervals.
-        precision: as Lightning names it, "32-true", "bf16-mixed", "16-mixed".
+        precision: as Lightning names it, "32-true", "64-true", "bf16-mixed", "16-mixed".
         accelerator: as Lightning names it, "cpu", "auto", "gpu"; for training.
         devices: how many processes train together, see :class:`vicinal.training.TrainingSettings`.
         logger: None, "csv", "tensorboard", "wandb" or "mlflow".
