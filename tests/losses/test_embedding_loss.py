@@ -30,6 +30,11 @@ def similarity_of(entry):
     return "l2" if "number-relation" in entry.facts else "cosine"
 
 
+def best_of(entry, similarity):
+    """An inner product has no best score, so a loss of distances asks for one."""
+    return {"best": 1.0} if entry.name in ("log_ratio", "icnn") and similarity in ("dot", "scaled_dot") else {}
+
+
 def criterion(entry, **settings):
     return EmbeddingLoss(entry.name, similarity=similarity_of(entry), **settings)
 
@@ -143,9 +148,10 @@ def test_value_and_gradient_are_those_of_the_loss_of_the_scores(entry, similarit
     results = []
     for way in ("function", "whole", "blocks"):
         leaf = x.clone().requires_grad_()
-        loss = EmbeddingLoss(entry.name, similarity=similarity)
+        loss = EmbeddingLoss(entry.name, similarity=similarity, **best_of(entry, similarity))
         if way == "function":
-            value = entry.make(loss.similarity(leaf, leaf), relation_of(entry, labels, labels), 1 - torch.eye(12))
+            scores, relation = loss.similarity(leaf, leaf), relation_of(entry, labels, labels)
+            value = entry.make(scores, relation, 1 - torch.eye(12), **loss.hyper)
         else:
             if way == "blocks":
                 monkeypatch.setattr(rowwise, "block_rows", lambda rows, *_, **__: min(rows, 5))
@@ -234,10 +240,11 @@ def test_a_perfect_batch_has_a_smaller_loss_than_the_same_with_wrong_labels(entr
     if "number-relation" in entry.facts:
         angle = torch.linspace(0, 3, 6)
         x, labels, wrong = torch.stack([angle.cos(), angle.sin()], 1), angle, angle[[3, 0, 5, 1, 4, 2]]
-        hyper = {"best": 1.0} if entry.name == "log_ratio" and similarity in ("cosine", "dot", "scaled_dot") else {}
+        hyper = best_of(entry, similarity)
     else:
         x = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])[[0, 0, 0, 1, 1, 1]]
-        labels, wrong, hyper = torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([0, 1, 0, 1, 0, 1]), {}
+        labels, wrong = torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([0, 1, 0, 1, 0, 1])
+        hyper = best_of(entry, similarity)
     if entry.name == "log_det":  # opposite directions span as little as equal ones, unless they are told apart
         hyper = {"offset": 1.0}
     loss = EmbeddingLoss(entry.name, similarity=similarity, **hyper)
@@ -276,6 +283,8 @@ def test_criteria_refuse_what_does_not_fit():
         (lambda: loss(x, labels, bank_ids=labels), ValueError, "^bank_ids: expected with a bank"),
         (lambda: loss(x, labels, x, labels, ids=labels), ValueError, "^bank_ids: expected with ids"),
         (lambda: loss(x, labels.float()), TypeError, "^labels: expected classes .* use a loss such as"),
+        (lambda: EmbeddingLoss("icnn", similarity="dot"), ValueError, "^best: expected .*got none of Dot"),
+        (lambda: ProxyLoss("icnn", 2, 3, similarity="dot"), ValueError, "^best: expected .*cosine or l2"),
         (lambda: EmbeddingLoss("angular")(x, labels, x[:2], labels[:2]), ValueError, "^scores: expected as many rows"),
         (lambda: ProxyLoss("cosface", 2, 3)(x, labels + 1), ValueError, "^labels: expected classes 0 to 1"),
         (lambda: ProxyLoss("cosface", 1, 3), ValueError, "^num_classes: expected a whole number of at least 2"),

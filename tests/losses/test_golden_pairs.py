@@ -54,7 +54,7 @@ PAIRS = [
     ("fast_ap", losses.fast_ap, "cosine", {}, BOTH, EXACT),
     ("histogram", losses.histogram, "cosine", {"bins": 20}, MEAN, EXACT),
     ("smooth_ap", losses.smooth_ap, "cosine", "smooth_ap", MEAN, EXACT),
-    ("dynamic_soft_margin", losses.dynamic_soft_margin, "unit_l2", {}, MEAN, EXACT),
+    ("dynamic_soft_margin", losses.dynamic_soft_margin, "unit_l2", {"detach": False}, MEAN, EXACT),
     ("pnp_ds", losses.pnp, "cosine", {"variant": "Ds", "temperature": 0.01}, MEAN, EXACT),
 ]
 WITH_SELF = ("smooth_ap", "pnp_ds")  # the reference counts a row as one of its own related columns

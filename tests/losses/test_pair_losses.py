@@ -112,12 +112,26 @@ def test_gradcheck_with_an_empty_row_ties_and_a_column_weighed_out(entry, reduct
 
 def test_few_stop_gradients_and_the_weights_of_circle_are_what_it_stops():
     stopped = {entry.name for entry in ENTRIES if "stopped-gradient" in entry.facts}
-    assert stopped == {"circle", "focal_nt_xent"}  # the latter: see test_set_losses
+    assert stopped == {"circle", "focal_nt_xent", "dynamic_soft_margin"}  # the second: see test_set_losses
     scores = torch.tensor([[0.3, 0.2]], dtype=torch.float64, requires_grad=True)
     losses.circle(scores, torch.tensor([[1.0, 0.0]])).backward()
     pull, push = 80 * (1.4 - 0.3), 80 * (0.2 + 0.4)
     share = 1 / (1 + np.exp(-(push * (0.2 - 0.4) - pull * (0.3 - 0.6))))
     np.testing.assert_allclose(scores.grad, [[-pull * share, push * share]])
+
+
+def test_the_share_of_smaller_gaps_is_a_weight_of_the_dynamic_margin():
+    scores = torch.tensor([[0.5, -0.4, 0.0]], dtype=torch.float64, requires_grad=True)
+    relation = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
+    losses.dynamic_soft_margin(scores, relation).backward()
+    gaps = np.array([-0.9, -0.5])  # each spreads half of the mass over the two edges around it, 0.4 apart
+    place = (gaps + 2) / 0.4
+    low = np.floor(place).astype(int)
+    mass = np.zeros(11)
+    np.add.at(mass, low, (1 - (place - low)) / 2)
+    np.add.at(mass, low + 1, (place - low) / 2)
+    share = mass.cumsum()[low]
+    np.testing.assert_allclose(scores.grad, [[-share.sum() / 2, share[0] / 2, share[1] / 2]], rtol=1e-12)
 
 
 @each
@@ -186,7 +200,9 @@ def test_row_separable_is_declared_by_exactly_those_that_are(entry):
         return
     scores, relation, weight = batch(entry)
     leaf = scores.clone().requires_grad_()
-    jacobian = torch.autograd.functional.jacobian(lambda s: run(entry, s, relation, weight, reduction="none"), leaf)
+    own = {"detach": False} if entry.name == "dynamic_soft_margin" else {}  # a weight of all rows, without gradient
+    made = lambda s: run(entry, s, relation, weight, reduction="none", **own)  # noqa: E731
+    jacobian = torch.autograd.functional.jacobian(made, leaf)
     across = jacobian.abs().sum(-1)
     apart = bool((across[~torch.eye(8, dtype=torch.bool)] == 0).all())
     assert apart == ("row-separable" in entry.facts or "order-dependent" in entry.facts)

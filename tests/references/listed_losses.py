@@ -166,7 +166,10 @@ def proto_triplet(s, r, w, margin=1.0, wrong="nearest"):
     return [part]
 
 
-def icnn(s, r, w, k=5, powers=(1, 1, 1), best=0.0):
+def icnn(s, r, w, k=5, powers=(1, 1, 1), best=None):
+    if best is None:  # a score above 0 is a cosine
+        best = float((s * w > 0).any())
+
     def mean(x, weights):
         return (weights * x).sum() / weights.sum()
 

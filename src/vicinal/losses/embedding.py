@@ -10,7 +10,7 @@ from vicinal.core import check_integer, check_matrices, gather_rows
 from vicinal.losses.bank import CrossBatchBank
 from vicinal.losses.checks import check_reduction
 from vicinal.losses.contract import PairLoss
-from vicinal.losses.resolving import Loss, Relation, miner_facts, relation_of, resolve_loss
+from vicinal.losses.resolving import Loss, Relation, miner_facts, relation_of, resolve_loss, with_best
 from vicinal.losses.rowwise import block_rows
 from vicinal.losses.sides import Rows, check_rows, joined
 from vicinal.losses.streamed import Columns, Stream, checkpointed_loss, coded, equal_codes, others, streamed_loss
@@ -60,7 +60,8 @@ class EmbeddingLoss(nn.Module):
         self.loss, self.facts = resolve_loss(loss)
         self.similarity = resolve_similarity(similarity)
         self.relation, self.miner, self.bank = relation, miner, bank
-        self.normalize, self.reduction, self.hyper = normalize, check_reduction(reduction), hyper
+        self.normalize, self.reduction = normalize, check_reduction(reduction)
+        self.hyper = with_best(self.loss, self.similarity, hyper)
         self.gather = gather
         self.rows = rows if rows is None else check_integer("rows", rows)
         if rows is not None and not self._separable():

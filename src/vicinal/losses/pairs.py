@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vicinal.core import check_scores
+from vicinal.core import check_number, check_scores
 from vicinal.losses.logsums import log_sum_exp
 from vicinal.losses.parts import Part, pair_terms, row_products, row_terms
 
@@ -136,6 +136,13 @@ def prepare(scores: Tensor, relation: Tensor, weight: Tensor | None) -> Pairs:
         raise ValueError(f"relation: expected {tuple(scores.shape)} as the scores, got {tuple(relation.shape)}")
     dtype = torch.promote_types(scores.dtype, torch.float32)
     return Pairs(scores.to(dtype), relation.to(dtype), None if weight is None else weight.to(dtype))
+
+
+def best_score(pairs: Pairs, best: float | None) -> float | Tensor:
+    """``best``, or for None what the scores tell of it: 1 if one is above 0 (cosines), else 0 (negative distances)."""
+    if best is not None:
+        return check_number("best", best)
+    return (pairs.scores * pairs.weight > 0).any().to(pairs.scores.dtype)
 
 
 def cross_entropy(logits: Tensor, pairs: Pairs) -> Part:

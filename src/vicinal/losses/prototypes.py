@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from vicinal.blockwise import opaque_op
-from vicinal.core import check_between, check_choice, check_integer, check_matrices, check_number
+from vicinal.core import check_between, check_choice, check_integer, check_matrices
 from vicinal.losses.contract import NUMPY, pair_loss
 from vicinal.losses.logsums import hinge
-from vicinal.losses.pairs import Pairs
+from vicinal.losses.pairs import Pairs, best_score
 from vicinal.losses.parts import Part, pair_terms, row_terms
 from vicinal.relation import other_rows, same_class
 from vicinal.similarity import NegativeSquaredL2
@@ -74,7 +74,7 @@ def icnn(
     ratio_power: float = 1.0,
     spread_power: float = 1.0,
     share_power: float = 1.0,
-    best: float = 0.0,
+    best: float | None = None,
 ) -> Part:
     r"""Inter and intra class nearest neighbors: the nearest columns related, near and evenly far.
 
@@ -97,19 +97,20 @@ def icnn(
         ratio_power: a >= 0.
         spread_power: b >= 0.
         share_power: c >= 0.
-        best: the score of two equal things: 0 of negative distances, 1 of cosines.
+        best: the score of two equal things: 0 of negative distances, 1 of cosines. None: that of the similarity of
+            the criterion; of bare scores 1 if one of them is above 0, else 0.
 
     >>> icnn(torch.tensor([[-1.0, -3.0, -9.0]]), torch.tensor([[1.0, 0.0, 0.0]]), k=2)
     tensor(0.6435)
     """
     check_integer("k", k)
-    check_number("best", best)
+    top = best_score(pairs, best)
     powers = {"ratio_power": ratio_power, "spread_power": spread_power, "share_power": share_power}
     for name, power in powers.items():
         check_between(name, power, 0, float("inf"), closed=True)
     kept = pairs.weight > 0
     column, found = _nearest(pairs.scores, kept, k)  # [b, K]
-    distance = (best - pairs.scores.gather(1, column)).clamp(min=0)
+    distance = (top - pairs.scores.gather(1, column)).clamp(min=0)
     near = torch.where(found, pairs.weight.gather(1, column), 0.0)
     same = near * pairs.relation.gather(1, column)
     mass, of_same = near.sum(-1), same.sum(-1)
@@ -118,7 +119,7 @@ def icnn(
     both = to_same + to_other
     ratio = torch.where(both > 0, to_other / torch.where(both > 0, both, 1.0), 0.5)
     ratio = torch.where(of_other > 0, torch.where(of_same > 0, ratio, 0.0), torch.where(of_same > 0, 1.0, ratio))
-    spread = _evenness(distance, near, mass, (best - _lowest(pairs.scores, kept)).clamp(min=0))
+    spread = _evenness(distance, near, mass, (top - _lowest(pairs.scores, kept)).clamp(min=0))
     share = _ratio(of_same, mass).detach()
     value = 1 - _power(ratio, ratio_power) * _power(spread, spread_power) * _power(share, share_power)
     return row_terms(value, mass > 0)
@@ -228,5 +229,6 @@ def icnn_score(
         ratio_power=ratio_power,
         spread_power=spread_power,
         share_power=share_power,
+        best=0.0,
     )
     return 1 - value

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from vicinal.core import check_integer, check_matrices, gather_rows
 from vicinal.losses.checks import check_reduction
 from vicinal.losses.contract import PairLoss
-from vicinal.losses.resolving import Loss, resolve_loss
+from vicinal.losses.resolving import Loss, resolve_loss, with_best
 from vicinal.losses.rowwise import block_rows
 from vicinal.losses.scaling import by_products
 from vicinal.losses.streamed import Columns, Stream, equal_codes, streamed_loss
@@ -63,7 +63,8 @@ class ProxyLoss(nn.Module):
             check_integer("per_class", per_class),
         )
         self.similarity = resolve_similarity(similarity)
-        self.normalize, self.reduction, self.hyper = normalize, check_reduction(reduction), hyper
+        self.normalize, self.reduction = normalize, check_reduction(reduction)
+        self.hyper = with_best(self.loss, self.similarity, hyper)
         self.gather = gather
         self.proxies = nn.Parameter(torch.randn(num_classes * per_class, check_integer("dim", dim)) / math.sqrt(dim))
 

@@ -7,9 +7,9 @@ import numpy
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_number
+from vicinal.core import check_between
 from vicinal.losses.contract import NUMPY, pair_loss
-from vicinal.losses.pairs import Pairs
+from vicinal.losses.pairs import Pairs, best_score
 from vicinal.losses.parts import Part, row_products, row_terms, some
 from vicinal.losses.sloped import sloped
 from vicinal.losses.sorting import sort_rows
@@ -158,7 +158,7 @@ def label_contrast(pairs: Pairs, *, temperature: float = 0.1, bandwidth: float =
 
 
 @pair_loss("log_ratio", *_ROWS, family="label distance", paper="arXiv:1904.00667", verified=NUMPY)
-def log_ratio(pairs: Pairs, *, best: float = 0.0, eps: float = 1e-6) -> Part:
+def log_ratio(pairs: Pairs, *, best: float | None = None, eps: float = 1e-6) -> Part:
     r"""Ratios of distances of embeddings equal to ratios of distances of labels that are numbers.
 
     $(\log\frac{D_{ij}}{D_{ik}} - \log\frac{d_{ij}}{d_{ik}})^2$ over pairs j, k of columns: ratios of distances.
@@ -169,15 +169,15 @@ def log_ratio(pairs: Pairs, *, best: float = 0.0, eps: float = 1e-6) -> Part:
 
     Args:
         pairs: scores, relation and weight.
-        best: the score of two equal things: 0 of negative distances, 1 of cosines.
+        best: the score of two equal things: 0 of negative distances, 1 of cosines. None: that of the similarity of
+            the criterion; of bare scores 1 if one of them is above 0, else 0.
         eps: > 0.
 
     >>> log_ratio(torch.tensor([[-1.0, -2.0]]), torch.tensor([[-3.0, -3.0]]))
     tensor(0.4805)
     """
-    check_number("best", best)
     check_between("eps", eps, 0, math.inf)
-    distance = (best - pairs.scores).clamp(min=0) + eps
+    distance = (best_score(pairs, best) - pairs.scores).clamp(min=0) + eps
     ratio = distance.log() - (pairs.relation.abs() + eps).log()
     mass = pairs.weight.sum(-1)
     center = (pairs.weight * ratio).sum(-1) / torch.where(mass > 0, mass, 1.0)

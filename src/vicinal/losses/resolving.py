@@ -1,11 +1,13 @@
 """Which loss a name stands for, which relation fits the labels, and what losses and miners declare."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vicinal.core import entries, entry
+from vicinal.losses.settings import own_settings
 from vicinal.relation import label_distance, same_class, shared_labels
 
 Relation = Callable[[Tensor, Tensor], Tensor]
@@ -25,6 +27,28 @@ def resolve_loss(loss: str | Loss) -> tuple[Loss, frozenset[str]]:
         raise TypeError(f"loss: expected a name or a function of scores and relation, got {loss!r}")
     facts = [known.facts for known in entries("pair_loss") if known.make is loss]
     return loss, facts[0] if facts else frozenset()
+
+
+def with_best(loss: Loss, similarity: nn.Module, hyper: dict[str, Any]) -> dict[str, Any]:
+    """Settings with the ``best`` score of the similarity, for a loss that takes distances from it and was given none.
+
+    Raises:
+        ValueError: for a similarity whose best score differs from row to row, such as an inner product.
+
+    >>> from vicinal.similarity import Cosine
+    >>> with_best(resolve_loss("icnn")[0], Cosine(), {"k": 3})
+    {'k': 3, 'best': 1.0}
+    """
+    if hyper.get("best") is not None or own_settings(loss).get("best", 0.0) is not None:
+        return hyper
+    best = getattr(similarity, "best", None)
+    if best is None:
+        name = getattr(loss, "__name__", type(loss).__name__)
+        raise ValueError(
+            f"best: expected the score of two equal things, from which {name} takes distances, got none of "
+            f"{similarity!r}; give best=..., or a similarity such as cosine or l2"
+        )
+    return {**hyper, "best": best}
 
 
 def relation_of(labels: Tensor, facts: frozenset[str]) -> Relation:

@@ -23,6 +23,7 @@ def _of_rows(pairs: Pairs, *, span: float = 2.0, bins: int = 10, **_: Any) -> tu
     "dynamic_soft_margin",
     "score-shift-invariant",
     "soft-relation",
+    "stopped-gradient",
     family="triplets",
     paper="Zhang and Rusinkiewicz, ICCV 2019",
     verified=PML,
@@ -30,13 +31,20 @@ def _of_rows(pairs: Pairs, *, span: float = 2.0, bins: int = 10, **_: Any) -> tu
     complete=True,
 )
 def dynamic_soft_margin(
-    pairs: Pairs, *, span: float = 2.0, bins: int = 10, history: Tensor | None = None, momentum: float = 0.01
+    pairs: Pairs,
+    *,
+    span: float = 2.0,
+    bins: int = 10,
+    history: Tensor | None = None,
+    momentum: float = 0.01,
+    detach: bool = True,
 ) -> Part:
     r"""Triplets weighted by the share of gaps that are smaller, in place of a margin.
 
     $F(v) v$ for the gap $v = s_{in} - s_{ip}$ of each triplet, F the share of gaps that are smaller, by histogram.
 
-    The hardest triplets count most, and there is no margin to choose. The gradient also flows through F.
+    The hardest triplets count most, and there is no margin to choose. F is a weight and passes no gradient: through
+    it the loss would be lowest where all classes share two opposite places.
 
     Args:
         pairs: scores, relation and weight.
@@ -44,6 +52,8 @@ def dynamic_soft_margin(
         bins: >= 2, of the histogram.
         history: ``[bins + 1]``, a histogram of earlier batches; None: of this batch alone.
         momentum: share of this batch beside the history, between 0 and 1.
+        detach: False lets the gradient flow through F too, as pytorch-metric-learning does; harmless only beside a
+            history, of which a batch is a small part.
 
     >>> dynamic_soft_margin(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
     tensor(-0.5000)
@@ -58,6 +68,8 @@ def dynamic_soft_margin(
             raise ValueError(f"history: expected shape {tuple(batch.shape)}, got {tuple(history.shape)}")
         batch = (1 - momentum) * history.to(batch.dtype) + momentum * batch
         batch = batch / torch.where(mass > 0, batch.sum(), 1.0)
+    if detach:
+        batch = batch.detach()
     return Part((gaps * batch.cumsum(0)[:-1]).sum(-1), counts.detach().sum(-1), nonzero)
 
 
@@ -88,7 +100,13 @@ class DynamicSoftMargin(nn.Module):
         """The loss; in training the histogram is then updated."""
         loss: PairLoss = dynamic_soft_margin
         history = self.history if int(self.batches) else None
-        settings = {"span": self.span, "bins": self.bins, "history": history, "momentum": self.momentum}
+        settings = {
+            "span": self.span,
+            "bins": self.bins,
+            "history": history,
+            "momentum": self.momentum,
+            "detach": False,
+        }
         value = loss(scores, relation, weight, reduction=reduction, **settings)
         if self.training:
             self._update(scores.detach(), relation, weight)

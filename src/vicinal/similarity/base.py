@@ -13,7 +13,12 @@ class Similarity(nn.Module):
     Half-precision inputs are scored in float32 and autocast is switched off inside, so that scores keep the order of
     near neighbors; the result has the dtype that was computed in. Any block of bank rows can be scored alone: the
     columns of the result do not depend on one another beyond rounding.
+
+    Attributes:
+        best: the score of two equal rows, where all rows have the same; None where it depends on the row.
     """
+
+    best: float | None = None
 
     def forward(self, queries: Tensor, bank: Tensor) -> Tensor:
         """Scores of each query against each bank row.

@@ -29,6 +29,8 @@ class NegativeL2(Similarity):
     tensor([[-5., -0.]])
     """
 
+    best = 0.0
+
     def score(self, queries: Tensor, bank: Tensor) -> Tensor:
         """See :meth:`Similarity.forward`."""
         return -distances(queries, bank)
@@ -47,6 +49,8 @@ class NegativeSquaredL2(Similarity):
     >>> NegativeSquaredL2()(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0]]))
     tensor([[-25.]])
     """
+
+    best = 0.0
 
     def score(self, queries: Tensor, bank: Tensor) -> Tensor:
         """See :meth:`Similarity.forward`."""
@@ -73,6 +77,8 @@ class NegativeL1(Similarity):
     >>> NegativeL1()(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, -4.0]]))
     tensor([[-7.]])
     """
+
+    best = 0.0
 
     def score(self, queries: Tensor, bank: Tensor) -> Tensor:
         """See :meth:`Similarity.forward`."""

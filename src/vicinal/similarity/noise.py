@@ -33,6 +33,8 @@ class NegativeSNR(Similarity):
     tensor([[-1.,  0., -1.]])
     """
 
+    best = 0.0
+
     def __init__(self, *, eps: float = 1e-8) -> None:
         super().__init__()
         self.eps = check_between("eps", eps, 0, torch.inf, closed=True)

@@ -33,6 +33,8 @@ class Cosine(Similarity):
     tensor([[1., 0., 0.]])
     """
 
+    best = 1.0
+
     def score(self, queries: Tensor, bank: Tensor) -> Tensor:
         """See :meth:`Similarity.forward`."""
         return directions(queries) @ directions(bank).T
