@@ -107,6 +107,19 @@ def test_rejection_loss_bounds_the_cost_and_has_finite_gradients() -> None:
         rejection_loss(scores, torch.ones(9), cost=0.5)
 
 
+@pytest.mark.parametrize("surrogate", ["logistic", "exponential"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+def test_the_price_of_a_rejection_has_the_digits_of_the_scores(surrogate: str, dtype: torch.dtype) -> None:
+    correct = torch.tensor([True, False])
+    for cost in (0.1, 1 / 3, 0.7, 1e-9):
+        loss = rejection_loss(torch.zeros(2, dtype=dtype), correct, cost=cost, surrogate=surrogate, reduction="none")
+        value = np.log(2) if surrogate == "logistic" else 1.0
+        assert loss.dtype == dtype
+        torch.testing.assert_close(
+            loss, torch.tensor([cost * value, (1 - cost) * value], dtype=dtype), rtol=4 * torch.finfo(dtype).eps, atol=0
+        )
+
+
 def test_selective_curves() -> None:
     errors = np.array([0.0, 1.0, 0.0, 1.0])
     perfect, worst = np.array([4.0, 1.0, 3.0, 2.0]), np.array([1.0, 4.0, 2.0, 3.0])

@@ -79,6 +79,35 @@ def test_zero_scores_never_raise_the_radius_and_bad_ones_are_refused() -> None:
         ScaleFreeOGD(0.9, 0.0)
 
 
+@pytest.mark.parametrize("kind", [ScaleFreeOGD, StronglyAdaptive])
+def test_every_setting_that_is_no_number_of_its_kind_is_refused_also_from_a_stored_state(kind: type) -> None:
+    good = kind().state_dict()
+    bad = {
+        "coverage": [0.0, 1.0, float("nan"), "0.9"],
+        "scale": [0.0, -1.0, float("nan"), float("inf")],
+        "radius": [-1.0, float("nan"), float("inf")],
+        "squares": [-1.0, float("nan"), float("inf")],
+        "lifetime": [0, -3, 2.5, float("nan"), True],
+        "threshold": [-1e-9, float("nan"), float("inf")],
+        "time": [-1, 0.5, float("nan")],
+    }
+    for name in good.keys() - {"experts"}:
+        for value in bad[name]:
+            with pytest.raises((ValueError, TypeError), match=f"^{name}: expected "):
+                kind(**{name: value})
+            with pytest.raises((ValueError, TypeError), match=f"^{name}: expected "):
+                kind().load_state_dict({**good, name: value})
+
+
+def test_a_stored_expert_that_cannot_be_is_refused() -> None:
+    online = StronglyAdaptive()
+    online.update(0.5)
+    state = online.state_dict()
+    for name, value in {"born": 0, "lifetime": 0, "age": -1, "won": float("nan"), "wagered": float("inf")}.items():
+        with pytest.raises(ValueError, match=f"^{name}: expected "):
+            StronglyAdaptive().load_state_dict({**state, "experts": [{**state["experts"][0], name: value}]})
+
+
 def features(x: np.ndarray) -> np.ndarray:
     return np.stack([np.ones_like(x), x, x**2], axis=1)
 
@@ -102,6 +131,59 @@ def test_covariate_shift_is_covered_where_plain_conformal_fails() -> None:
         plain.append((fresh <= conformal_quantile(scores, 0.9)).mean())
     assert np.mean(plain) < 0.83
     assert abs(np.mean(covered) - 0.9) < 0.03
+
+
+def gaps_of_strengths(spread: float, seeds: range) -> dict[float | str, float]:
+    """Root mean square of coverage minus 0.9, of thresholds that are lines where the scores grow exponentially."""
+
+    def lines(x: np.ndarray) -> np.ndarray:
+        return np.stack([np.ones_like(x), x], axis=1)
+
+    gaps: dict[float | str, list[float]] = {}
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        x, shifted = rng.normal(size=300), rng.normal(1.5, spread, size=4000)
+        scores, fresh = (np.abs(rng.normal(size=len(z))) * np.exp(z / 2) for z in (x, shifted))
+        for strength in ("auto", 0.001, 0.01, 0.1, 1.0, 10.0):
+            model = ShiftedQuantile(0.9, strength=strength).fit(lines(x), scores, lines(shifted[:300]))
+            gaps.setdefault(strength, []).append((fresh <= model.predict(lines(shifted))).mean() - 0.9)
+    return {strength: float(np.sqrt(np.mean(np.square(each)))) for strength, each in gaps.items()}
+
+
+@pytest.mark.parametrize("spread", [0.5, 0.9])
+def test_the_chosen_strength_covers_nearly_as_well_as_the_best_one(spread: float) -> None:
+    gaps = gaps_of_strengths(spread, range(12))
+    chosen = gaps.pop("auto")
+    best = min(gaps.values())
+    assert chosen < best + 0.2 * (max(gaps.values()) - best)
+
+
+@pytest.mark.slow
+def test_the_chosen_strength_covers_nearly_as_well_as_the_best_one_over_many_seeds() -> None:
+    gaps = gaps_of_strengths(0.5, range(100, 160))
+    chosen = gaps.pop("auto")
+    assert chosen < min(gaps.values()) + 0.01
+
+
+def test_the_loss_that_is_minimized_is_the_one_that_is_told() -> None:
+    """With the multiple that the docstring names, no other coefficients nearby do better."""
+    rng = np.random.default_rng(0)
+    x, shifted, scores = rng.normal(size=400), rng.normal(0.7, 1, 400), 30 * rng.exponential(size=400)
+    source, target, strength = features(x), features(shifted), 0.2
+    theta = ShiftedQuantile(0.8, strength=strength).fit(source, scores, target).coefficients
+
+    def loss(theta: np.ndarray) -> float:
+        h, gap = source @ theta, scores - source @ theta
+        pinball = np.maximum(0.8 * gap, -0.2 * gap).mean()
+        beta = (target @ theta).mean() / (h**2).mean()
+        return pinball + strength * np.abs(scores).mean() * (
+            beta**2 * (h**2).mean() - 2 * beta * (target @ theta).mean()
+        )
+
+    least = loss(theta)
+    for step in (0.03, 0.1):
+        for direction in rng.normal(size=(30, 3)):
+            assert loss(theta + step * np.abs(theta).max() * direction) > least - 1e-3
 
 
 def test_scaling_scores_scales_thresholds() -> None:

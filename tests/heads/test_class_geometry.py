@@ -112,6 +112,33 @@ def test_bases_that_cannot_be_are_refused_and_short_searches_say_so() -> None:
         EquiangularHead(3, 4)(torch.ones(2, 3))
 
 
+@pytest.mark.parametrize(("classes", "dim"), [(30, 4), (25, 3), (12, 2), (60, 6)])
+@pytest.mark.parametrize("above", [0.0, 0.05, 0.15])
+def test_no_two_classes_share_a_vector_also_where_the_threshold_cannot_be_met(
+    classes: int, dim: int, above: float
+) -> None:
+    """Vectors that have met do not push one another apart any more, so a search could end with equal ones."""
+    threshold = welch_bound(classes, dim) + above
+    basis = equiangular_basis(classes, dim, threshold=threshold)
+    cosines = (basis.vectors.double() @ basis.vectors.double().T).abs().fill_diagonal_(0)
+    assert cosines.max() < 1 - 1e-4
+    assert cosines.max().item() == pytest.approx(basis.largest_cosine, abs=1e-6)
+    assert basis.converged == (basis.largest_cosine <= threshold + 1e-4)
+    usual = equiangular_basis(classes, dim).largest_cosine
+    assert basis.largest_cosine < usual + 0.1
+    if basis.converged:
+        assert EquiangularHead(classes, dim, threshold=threshold).largest_cosine == basis.largest_cosine
+    else:
+        with pytest.raises(ValueError, match=rf"^threshold: expected .*{classes} vectors in {dim} dimensions"):
+            EquiangularHead(classes, dim, threshold=threshold)
+
+
+def test_a_default_threshold_that_cannot_be_met_is_a_warning() -> None:
+    with pytest.warns(UserWarning, match=r"two classes have a cosine of 0\.99.* 90 vectors in 2 dimensions"):
+        head = EquiangularHead(90, 2)
+    assert head.largest_cosine < 1 - 1e-7
+
+
 def test_the_fixed_head_learns_and_gets_no_gradient(generator: torch.Generator) -> None:
     labels = torch.arange(60) % 6
     x = torch.eye(6)[labels] + 0.1 * torch.randn(60, 6, generator=generator)

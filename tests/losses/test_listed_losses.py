@@ -178,6 +178,23 @@ def test_proto_triplet_with_all_wrong_prototypes_equals_numpy(reduction):
             np.testing.assert_allclose(got, reduce(want, reduction), rtol=1e-9)
 
 
+@pytest.mark.parametrize("level", [0.0, 1e3, -1e6, 1e7])
+@pytest.mark.parametrize("spread", [1.0, 30.0, 1e5])
+def test_proto_triplet_keeps_its_digits_at_any_level_of_the_scores(level, spread):
+    """Squared distances to far classes are large; what counts are their differences, which float32 holds."""
+    scores, relation, weight = batch(1)
+    unit = 2.0 ** np.floor(np.log2(max(abs(level), spread) * 2.0**-22))  # so that float32 holds every score
+    scores = ((spread * scores / unit).round() * unit + level).requires_grad_()
+    narrow = scores.detach().float().requires_grad_()
+    assert torch.equal(narrow.double(), scores)
+    for margin in (0.3, 1.0, 0.1 * spread):
+        want = losses.proto_triplet(scores - level, relation, weight, wrong="all", margin=margin, reduction="none")
+        got = losses.proto_triplet(narrow, relation, weight, wrong="all", margin=margin, reduction="none")
+        np.testing.assert_allclose(got.detach(), want.detach(), rtol=2e-6, atol=1e-6 * margin)
+        slopes = (torch.autograd.grad(each.sum(), leaf)[0] for each, leaf in ((got, narrow), (want, scores)))
+        np.testing.assert_allclose(*slopes, rtol=1e-5, atol=1e-6)
+
+
 def test_prototypes_refuse_what_does_not_fit():
     support, labels, _, _ = episode()
     for call, sentence in [

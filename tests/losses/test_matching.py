@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -91,9 +92,41 @@ def test_proper(case):
         assert losses.MatchingLoss(case.curve)(other.expand(40), targets) >= value.detach()
 
 
+@pytest.mark.parametrize("entry", entries("link"), ids=lambda e: e.name)
+def test_bust_is_the_share_of_the_rise_that_a_step_takes(entry):
+    """Definition 1, of the formulas in mpmath."""
+    for own in curves.SETTINGS.get(entry.name, [{}]):
+        link, base = entry.make(**own), curves.FORMULAS[entry.name]
+        low, high = curves.case("", link).scores(2, 3).sort().values.tolist()
+        with mpmath.workdps(30):
+            rise = base(mpmath.mpf(high), **own) - base(mpmath.mpf(low), **own)
+        if rise == 0:
+            with pytest.raises(ValueError, match=r"^link: expected one that rises"):
+                links.bust(link, torch.tensor(low), 0.1, low, high)
+            continue
+        at = torch.linspace(low, high, 6, dtype=torch.float64)
+        shares = []
+        for w, after in zip(at[:-1].tolist(), at[1:].tolist(), strict=True):
+            share = links.bust(link, torch.tensor(w, dtype=torch.float64), after - w, low, high).item()
+            with mpmath.workdps(30):
+                want = (base(mpmath.mpf(w) + (after - w), **own) - base(mpmath.mpf(w), **own)) / rise
+            assert math.isclose(share, want, rel_tol=1e-9, abs_tol=1e-12)
+            shares.append(share)
+        assert math.isclose(sum(shares), 1, rel_tol=1e-9)
+        narrow = at.float()
+        tiny = links.bust(
+            link, narrow, 1e-5, low, high
+        )  # of two values of the link that are equal in all but few digits
+        assert tiny.dtype == torch.float32
+        torch.testing.assert_close(tiny.double(), links.bust(link, narrow.double(), 1e-5, low, high), rtol=1e-6, atol=0)
+        if all(abs(k - w) > 1e-3 for w in at.tolist() for k in curves.KINKS.get(entry.name, ())):
+            limit = links.bust(link, at, 1e-6, low, high) / 1e-6
+            torch.testing.assert_close(limit, links.blust(link, at, low, high), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("name", ["sigmoid", "sinh", "exp", "identity", "arctan"])
-def test_bust_is_what_an_underspecified_fit_does(name):
-    """A model with one free score, fitted to a share of high and the rest of low scores (theorem 1)."""
+def test_bust_is_how_much_more_high_observations_move_an_underspecified_fit(name):
+    """Theorem 1: a model with one free score, fitted to a share of high and the rest of low scores."""
     link = next(e for e in entries("link") if e.name == name).make(scale=1.3, shift=0.2)
     low, high = -1.5, 2.0
 

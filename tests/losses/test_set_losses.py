@@ -74,6 +74,31 @@ def test_facility_location_of_classes_is_the_formula_of_the_paper(seed):
     assert torch.autograd.gradcheck(lambda s: losses.facility_location(s, relation, weight, sets="classes"), (leaf,))
 
 
+def test_facility_location_of_classes_refuses_what_is_no_partition():
+    """Classes are read off the relation, which several labels of a row, or a list of pairs, do not give."""
+    scores = torch.rand(5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    labels = torch.tensor([0, 0, 1, 1, 2])
+    good = (labels[:, None] == labels).double()
+    want = losses.facility_location(scores, good, sets="classes")
+    for diagonal in (0.0, 1.0):  # whether a row is related to itself does not matter
+        good.fill_diagonal_(diagonal)
+        others = 1 - torch.eye(5)
+        value = losses.facility_location(scores, good, others, sets="classes")
+        torch.testing.assert_close(value, losses.facility_location(scores, good + torch.eye(5), others, sets="classes"))
+    assert want.isfinite()
+    for row, column, other in ((1, 2, 1.0), (1, 0, 0.0), (4, 0, 1.0)):
+        one_way, both_ways = good.clone(), good.clone()
+        one_way[row, column] = other
+        both_ways[row, column] = both_ways[column, row] = other
+        for relation in (one_way, both_ways) if other else (one_way,):
+            with pytest.raises(ValueError, match=r"^relation: expected classes.*rows \d and \d"):
+                losses.facility_location(scores, relation, sets="classes")
+            losses.facility_location(scores, relation)
+    several = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1]])
+    with pytest.raises(ValueError, match=r"^relation: expected classes"):
+        losses.EmbeddingLoss("facility_location", sets="classes")(scores, several)
+
+
 def test_facility_location_of_two_classes_knows_no_difference():
     _, _, scores, _, weight = batch()
     labels = torch.tensor([0, 1, 1, 0, 1, 0, 0, 1, 1])

@@ -77,6 +77,34 @@ def test_pruning_keeps_the_expected_gradient() -> None:
     assert total[easy].std() < 60
 
 
+@pytest.mark.parametrize("make", [SlidingLossWindow, UnbiasedPruning])
+def test_asking_for_the_length_changes_nothing(make: type) -> None:
+    """Progress bars and data loaders ask for it in the middle of a pass, when other losses are known already."""
+    losses = np.random.default_rng(0).exponential(size=200)
+
+    def epochs(ask: bool) -> list[list[float]]:
+        sampler = make(200, epochs=40, seed=1)
+        sampler.record(range(200), losses)
+        seen = []
+        for _ in range(3):
+            if ask:
+                wanted = len(sampler)
+            rows = []
+            for place, row in enumerate(sampler):
+                rows.append(row)
+                sampler.record([row], [losses[row] * (1 + place % 7)])
+                if ask and place % 20 == 0:
+                    assert len(sampler) <= 200
+                if make is UnbiasedPruning:
+                    rows.append(float(sampler.weights([row])[0]))
+            if ask:
+                assert wanted == len(rows) // (2 if make is UnbiasedPruning else 1)
+            seen.append(rows)
+        return seen
+
+    assert epochs(ask=True) == epochs(ask=False)
+
+
 def test_bad_input_is_refused() -> None:
     sampler = SlidingLossWindow(50, epochs=4, groups=5)
     with pytest.raises(ValueError, match=r"losses: expected finite numbers, got nan for row 7"):

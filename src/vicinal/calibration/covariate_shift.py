@@ -13,18 +13,24 @@ GRID = (0.001, 0.01, 0.1, 1.0, 10.0)
 class ShiftedQuantile:
     r"""LR-QR: a conformal threshold $h(x) = \phi(x) \cdot \theta$ for rows from another population.
 
-    Minimizes $\mathrm{mean}_{source}\, \rho_{c}(S - h) + \lambda (\beta^2 \mathrm{mean}_{source} h^2 - 2 \beta\,
-    \mathrm{mean}_{target} h)$ over $\theta$ and $\beta$, where $\rho_c$ is the pinball loss at the coverage c. The
-    bracket is $E_{source}(\beta h - r)^2$ up to a constant, since $E_{source}[r h] = E_{target}[h]$: the likelihood
-    ratio r of the two populations directs the fit, but is never estimated. Joshi et al. 2025 (arXiv:2502.13030).
+    Minimizes $\mathrm{mean}_{source}\, \rho_{c}(S - h) + \lambda\, \overline{|S|}\, (\beta^2 \mathrm{mean}_{source} h^2
+    - 2 \beta\, \mathrm{mean}_{target} h)$ over $\theta$ and $\beta$, where $\rho_c$ is the pinball loss at the coverage
+    c and $\overline{|S|}$ the mean size of the scores, which makes $\lambda$ a number without unit. The bracket is
+    $E_{source}(\beta h - r)^2$ up to a constant, since $E_{source}[r h] = E_{target}[h]$: the likelihood ratio r of the
+    two populations directs the fit, but is not estimated for it. Joshi et al. 2025 (arXiv:2502.13030).
+
+    The rows that $\beta h$ weighs are covered exactly, so the coverage of target rows is as good as $\beta h$ is a
+    likelihood ratio and as the features let h follow the scores; features that can do neither leave a gap.
 
     Args:
         coverage: share of target rows with score <= threshold, between 0 and 1.
-        strength: $\lambda$ >= 0; "auto" takes the one of 0.001 .. 10 with the smallest pinball loss, weighted by the
-            fitted $\beta h$ as ratio, on held-out thirds of the calibration rows.
+        strength: $\lambda$ >= 0; "auto" takes the one of 0.001 .. 10 with the smallest pinball loss on held-out thirds
+            of the calibration rows, weighted by the likelihood ratio that the features express best (in the mean
+            square over the source, which needs no labels): one weight for all, so that they can be compared.
         seed: of the thirds.
 
     Attributes (after fit):
+        strength_: the strength that was used.
         coefficients: ``[p]``, theta.
         ratio_scale: beta; beta h(x) is the fitted likelihood ratio.
 
@@ -84,19 +90,25 @@ class ShiftedQuantile:
 
     def _chosen(self, rows: Floats, values: Floats, goal: Floats, base: Floats) -> float:
         folds = np.random.default_rng(self.seed).permutation(len(rows)) % 3
+        weight = _ratio(rows, goal, base)
         losses = []
         for strength in GRID:
-            loss = 0.0
+            height = np.empty(len(rows))
             for fold in range(3):
                 inside, outside = folds != fold, folds == fold
-                theta, beta = _solve(rows[inside], values[inside], goal, base, self.coverage, strength)
-                height = rows[outside] @ theta
-                ratio = np.maximum(beta * height, 0)
-                loss += float(
-                    (_pinball(values[outside] - height, self.coverage) * ratio).mean() / max(ratio.mean(), 1e-12)
-                )
-            losses.append(loss)
+                theta, _ = _solve(rows[inside], values[inside], goal, base, self.coverage, strength)
+                height[outside] = rows[outside] @ theta
+            losses.append(float(weight @ _pinball(values - height, self.coverage)))
         return GRID[int(np.argmin(losses))]
+
+
+def _ratio(rows: Floats, goal: Floats, base: Floats) -> Floats:
+    r"""Likelihood ratio ``[n]`` of ``rows``: of all $\phi \cdot w$ the nearest to it in the mean square, at least 0.
+
+    $E_{source}(\phi \cdot w - r)^2$ is least where $E_{source}[\phi \phi^T]\, w = E_{target}[\phi]$.
+    """
+    weights = np.linalg.lstsq(base.T @ base / len(base), goal.mean(0), rcond=None)[0]
+    return np.asarray(np.maximum(rows @ weights, 0.0), dtype=np.float64)
 
 
 def _pinball(gap: Floats, level: float) -> Floats:

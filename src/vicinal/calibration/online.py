@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from vicinal.core import check_between, check_number
+from vicinal.core import check_between, check_integer, check_number
 
 
 def _pinball(score: float, radius: float, alpha: float) -> float:
@@ -50,6 +50,7 @@ class ScaleFreeOGD:
         check_between("coverage", self.coverage, 0, 1)
         check_between("scale", self.scale, 0, math.inf)
         check_between("radius", self.radius, 0, math.inf, closed=True)
+        check_between("squares", self.squares, 0, math.inf, closed=True)
 
     def update(self, score: float) -> None:
         """Learn from the score that the present radius should have covered."""
@@ -81,6 +82,10 @@ class _Expert:
     won: float = 0.0
     wagered: float = 0.0
 
+    def __post_init__(self) -> None:
+        check_integer("born", self.born), check_integer("lifetime", self.lifetime), check_integer("age", self.age, 0)
+        check_number("won", self.won), check_number("wagered", self.wagered)
+
     @property
     def weight(self) -> float:
         return self.won / self.age * (1 + self.wagered) if self.age else 0.0
@@ -98,7 +103,7 @@ class StronglyAdaptive:
     Args:
         coverage: share of scores that should fall within the radius, between 0 and 1.
         scale: D, the largest score to be expected.
-        lifetime: shortest life of an expert, in steps.
+        lifetime: shortest life of an expert, in steps, at least 1.
         threshold: an expert whose weight is at most this counts as having none. Above 0 by default: whether a
             weight of 1e-17 counts would otherwise hang on rounding.
 
@@ -119,6 +124,9 @@ class StronglyAdaptive:
     def __post_init__(self) -> None:
         check_between("coverage", self.coverage, 0, 1)
         check_between("scale", self.scale, 0, math.inf)
+        check_integer("lifetime", self.lifetime)
+        check_between("threshold", self.threshold, 0, math.inf, closed=True)
+        check_integer("time", self.time, 0)
 
     @property
     def radius(self) -> float:

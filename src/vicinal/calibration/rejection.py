@@ -46,7 +46,7 @@ def rejection_loss(
             "compare predictions with labels (prediction == label)"
         )
     away = torch.where(correct, scores, -scores)
-    price = torch.where(correct, cost, 1 - cost).to(scores)
+    price = torch.where(correct, scores.new_tensor(cost), scores.new_tensor(1 - cost))
     losses = price * (F.softplus(-away) if surrogate == "logistic" else torch.exp(-away))
     return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
 

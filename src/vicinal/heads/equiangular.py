@@ -1,6 +1,7 @@
 """Equiangular basis vectors: fixed class vectors, as far apart as they can be, in place of a learned last layer."""
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -9,10 +10,16 @@ from torch import Tensor, nn
 
 from vicinal.core import check_between, check_integer
 
+_SLACK = 1e-4
+"""By how much the largest |cosine| may exceed a threshold that counts as met."""
+
 
 @dataclass(frozen=True)
 class Basis:
-    """Unit vectors ``[C, d]``, the largest |cosine| between two of them, and whether that met its threshold."""
+    """Unit vectors ``[C, d]``, the largest |cosine| between two of them, and whether that met its threshold.
+
+    Where it did not, they are the best that searches with larger thresholds found.
+    """
 
     vectors: Tensor
     largest_cosine: float
@@ -51,7 +58,7 @@ def equiangular_basis(
         classes: C, at least 2.
         dim: d, at least 2.
         threshold: t in [0, 1); default 0 where C <= d, else 1.6 times the Welch bound plus 0.02.
-        steps: at most so many steps; :attr:`Basis.converged` says whether they sufficed.
+        steps: at most so many steps of a search; :attr:`Basis.converged` says whether the threshold was met.
         rows: vectors whose cosines with all are held at once.
         seed: of the start.
 
@@ -79,9 +86,30 @@ def equiangular_basis(
     if classes <= dim:
         vectors = torch.linalg.qr(start.T).Q.T.contiguous()
     else:
-        vectors = _spread(F.normalize(start, dim=1), threshold, steps, rows)
+        start = F.normalize(start, dim=1)
+        vectors = _spread(start, threshold, steps, rows)
+        if _largest(vectors, rows) > threshold + _SLACK:
+            vectors = _best_spread(start, threshold, max(steps // 5, min(steps, 200)), rows)
     largest = _largest(vectors, rows)
-    return Basis(vectors.float(), largest, largest <= threshold + 1e-4)
+    return Basis(vectors.float(), largest, largest <= threshold + _SLACK)
+
+
+def _best_spread(start: Tensor, low: float, steps: int, rows: int) -> Tensor:
+    """Of searches with thresholds between ``low``, which was not met, and 1 the one whose vectors are farthest apart.
+
+    A search for too small a threshold lets some vectors meet, to the good of the others; they then push one another no
+    more, so what it found is no start for another.
+    """
+    best, least, high = start, _largest(start, rows), 1.0
+    near = (high - low) / 10
+    while high - low > near:
+        middle = (low + high) / 2
+        vectors = _spread(start, middle, steps, rows)
+        largest = _largest(vectors, rows)
+        if largest < least:
+            best, least = vectors, largest
+        low, high = (low, min(middle, least)) if largest <= middle + _SLACK else (middle, high)
+    return best
 
 
 def _spread(vectors: Tensor, threshold: float, steps: int, rows: int) -> Tensor:
@@ -123,6 +151,10 @@ class EquiangularHead(nn.Module):
         temperature: above 0.
         threshold, seed: see :func:`equiangular_basis`.
 
+    Raises:
+        ValueError: for a threshold that is not met. For the default one it is a warning, and the vectors are as far
+            apart as was found.
+
     >>> head = EquiangularHead(4, 8)
     >>> head(torch.randn(2, 8)).shape, sum(p.numel() for p in head.parameters())
     (torch.Size([2, 4]), 0)
@@ -136,6 +168,15 @@ class EquiangularHead(nn.Module):
         super().__init__()
         self.temperature = check_between("temperature", temperature, 0, math.inf)
         found = equiangular_basis(classes, dim, threshold=threshold, seed=seed)
+        if not found.converged:
+            least = math.ceil(1e4 * found.largest_cosine) / 1e4
+            of = f"the least that was found for {classes} vectors in {dim} dimensions"
+            if threshold is not None:
+                raise ValueError(
+                    f"threshold: expected at least {least:.4f}, {of}, got {threshold}; take more dimensions or a "
+                    "larger threshold"
+                )
+            warnings.warn(f"two classes have a cosine of {least:.4f}, {of}; take more dimensions", stacklevel=2)
         self.register_buffer("basis", found.vectors)
         self.largest_cosine = found.largest_cosine
 

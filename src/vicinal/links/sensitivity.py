@@ -29,28 +29,39 @@ def _span(link: Curve, low: float, high: float) -> Tensor:
 
 
 def bust(link: Curve, score: Tensor, step: float, low: float, high: float) -> Tensor:
-    r"""$\frac{h(w+d)-h(w)}{h(S_M)-h(S_m)}$: the share of the link's rise that a step of ``step`` at a score takes.
+    r"""$\frac{h(w+d)-h(w)}{h(S_M)-h(S_m)}$ (definition 1): the share of the link's rise that a step at a score takes.
 
-    In an underspecified model with one free score w, the data at the two ends of the range pull with h(S_M) and
-    h(S_m); the share tells what fraction of high observations moves the fit from w to w + d.
+    The rise is that from the lowest score $S_m$ to the highest $S_M$; steps that together lead from the one to the
+    other have shares that sum to 1. What it is good for (theorem 1): a model that has one score w for all, fitted where
+    a share $\pi$ of the observations is $S_M$ and the others $S_m$, has $h(w) = \pi h(S_M) + (1-\pi)\,h(S_m)$. So the
+    share of the rise is by how much $\pi$ has to grow to move the fit from w to w + d.
 
     Args:
         link: a monotone link.
-        score: any shape.
+        score: w, any shape.
         step: d > 0.
-        low: the lowest observed score.
-        high: the highest observed score.
+        low: S_m, the lowest observed score.
+        high: S_M, the highest observed score.
+
+    Returns:
+        Of the shape and dtype of ``score``; between 0 and 1 where w and w + d lie between the two.
+
+    Raises:
+        ValueError: for a step that is not above 0, or a link that does not rise between ``low`` and ``high``.
 
     >>> from vicinal.links import Identity
     >>> bust(Identity(), torch.tensor([0.0]), 0.5, -1.0, 1.0)
     tensor([0.2500])
     """
     check_between("step", step, 0, float("inf"))
-    return (link(score + step) - link(score)) / _span(link, low, high).to(score)
+    wide = score.double()  # the difference of two values of the link has few digits of a narrower one
+    return ((link(wide + step) - link(wide)) / _span(link, low, high).to(wide)).to(score.dtype)
 
 
 def blust(link: Curve, score: Tensor, low: float, high: float) -> Tensor:
-    r"""$\frac{h'(w)}{h(S_M)-h(S_m)}$: :func:`bust` for an infinitely small step, for each unit of score.
+    r"""$\frac{h'(w)}{h(S_M)-h(S_m)}$: the limit of :func:`bust` over its step, as the step gets small.
+
+    Arguments are those of :func:`bust`.
 
     >>> from vicinal.links import Identity
     >>> blust(Identity(), torch.tensor([0.0]), -1.0, 1.0)

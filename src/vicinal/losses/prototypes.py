@@ -40,9 +40,9 @@ def proto_triplet(pairs: Pairs, *, margin: float = 1.0, wrong: Literal["nearest"
     unrelated = pairs.negative > 0
     some = unrelated.any(-1, keepdim=True)
     counted = torch.where(some, pairs.positive, 0.0)
+    if pairs.scores.shape[1] == 0:
+        return pair_terms(pairs.scores, counted)
     if wrong == "nearest":
-        if pairs.scores.shape[1] == 0:
-            return pair_terms(pairs.scores, counted)
         hardest = torch.where(unrelated, pairs.scores, -torch.inf).amax(-1, keepdim=True)
         hardest = torch.where(some, hardest, 0.0)
         return pair_terms(hinge(hardest - pairs.scores + margin), counted)
@@ -52,8 +52,11 @@ def proto_triplet(pairs: Pairs, *, margin: float = 1.0, wrong: Literal["nearest"
 def _mean_gaps(scores: Tensor, negative: Tensor, margin: float) -> Tensor:
     """Mean over unrelated columns n of [s_n - s_j + m]_+ for each column j, ``[b, N]``, by sorting each row.
 
-    Of the unrelated scores those above s_j - m count: their sum and their number are sums of the end of the row.
+    Of the unrelated scores those above s_j - m count: their sum and their number are sums of the end of the row. All
+    are measured from the highest unrelated score of the row, since sums of large scores would lose their gaps.
     """
+    top = torch.where(negative > 0, scores.detach(), -torch.inf).amax(-1, keepdim=True)
+    scores = scores - torch.where(top > -torch.inf, top, 0.0)
     ordered, order = scores.sort(dim=-1)
     share = negative / negative.sum(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).tiny)
     sorted_share = share.gather(-1, order)

@@ -26,8 +26,8 @@ def facility_location(pairs: Pairs, *, temperature: float = 1.0, sets: Sets = "r
 
     "rest" takes the unrelated columns as one set, as the authors' program does. "classes" sums the soft maximum over
     each other class, $\sum_k \tau\log\sum_{n \in A_k} e^{s_{in}/\tau}$, the formula of the paper; it reads the classes
-    off a relation of the batch against itself. Only unrelated pairs have a gradient, so it is a term to add to a loss
-    that pulls related ones together. A row without unrelated columns is left out.
+    off a relation of the batch against itself, which has to be a partition. Only unrelated pairs have a gradient, so it
+    is a term to add to a loss that pulls related ones together. A row without unrelated columns is left out.
 
     Args:
         pairs: scores, relation and weight.
@@ -35,7 +35,8 @@ def facility_location(pairs: Pairs, *, temperature: float = 1.0, sets: Sets = "r
         sets: "rest", or "classes", which needs the scores of a batch against itself and a relation of classes.
 
     Raises:
-        ValueError: for "classes" with other columns than the rows.
+        ValueError: for "classes" with other columns than the rows, or a relation that is no partition into classes
+            (which is read off its values, so an accelerator waits; a compiled graph does not look).
 
     >>> facility_location(torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
     tensor(0.6931)
@@ -56,8 +57,7 @@ def check_square(scores: Tensor) -> None:
 def _over_classes(logits: Tensor, pairs: Pairs) -> Tensor:
     """The log-sum of each class of unrelated columns, summed over classes, ``[b]``."""
     check_square(logits)
-    own = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
-    first = ((pairs.relation > 0) | own).to(torch.uint8).argmax(-1)  # of its class; names it
+    first = _classes(pairs.relation)
     kind = first.expand(logits.shape)
     counted = pairs.negative > 0
     floor = torch.full_like(logits, -torch.inf)
@@ -66,6 +66,26 @@ def _over_classes(logits: Tensor, pairs: Pairs) -> Tensor:
     total = torch.zeros_like(logits).scatter_add(1, kind, mass)
     some = total > 0
     return torch.where(some, torch.where(some, total, 1.0).log() + top, 0.0).sum(-1)
+
+
+def _classes(relation: Tensor) -> Tensor:
+    """The first row of the class of each row, ``[b]``: rows of one class are related to one another, and to no other.
+
+    Raises:
+        ValueError: naming two rows that share a class by one of them and not by the other.
+    """
+    itself = torch.eye(len(relation), dtype=torch.bool, device=relation.device)
+    related = (relation > 0) | itself
+    first = related.to(torch.uint8).argmax(-1)
+    if not torch.compiler.is_compiling():
+        wrong = related != (first[:, None] == first)
+        if bool(wrong.any()):
+            row, column = (int(place) for place in wrong.nonzero()[0])
+            raise ValueError(
+                "relation: expected classes (rows of one class related to each other and to no others), got rows "
+                f"{row} and {column}, which one row relates and another does not; use sets='rest'"
+            )
+    return first
 
 
 @pair_loss("graph_cut", "row-separable", "soft-relation", family="sets", paper=PAPER, verified=VERIFIED)

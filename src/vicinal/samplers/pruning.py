@@ -77,12 +77,16 @@ class LossSampler(ABC):
         yield from chosen.tolist()
 
     def __len__(self) -> int:
-        """Rows of the next pass."""
-        return len(self.chosen())
+        """Rows of the next pass; asking changes nothing, also in the middle of a pass."""
+        return len(self._draw()[0])
 
-    @abstractmethod
     def chosen(self) -> Rows:
         """Rows of the next pass, in the order of training."""
+        return self._draw()[0]
+
+    @abstractmethod
+    def _draw(self) -> tuple[Rows, NDArray[np.float64] | None]:
+        """Rows of the next pass, and the weights of all rows in it (None: all 1); what is drawn is not remembered."""
 
     def _random(self) -> np.random.Generator:
         return np.random.default_rng([self.seed, self.epoch])
@@ -128,15 +132,14 @@ class SlidingLossWindow(LossSampler):
         first = self.epoch % (self.groups - width + 1)
         return first, first + width - 1
 
-    def chosen(self) -> Rows:
-        """Rows of the next pass, in the order of training."""
+    def _draw(self) -> tuple[Rows, None]:
         random = self._random()
         drawn = random.permutation(self.rows)[: self._kept()]
         first, last = self.span()
         if (first, last) == (0, self.groups - 1):
-            return drawn
+            return drawn, None
         group = loss_groups(self.losses[drawn], self.groups, seed=self.seed)
-        return np.asarray(drawn[(group >= first) & (group <= last)], dtype=np.int64)
+        return np.asarray(drawn[(group >= first) & (group <= last)], dtype=np.int64), None
 
     def _kept(self) -> int:
         return max(round(self.rows * self.keep), 1)
@@ -167,7 +170,8 @@ def loss_groups(losses: ArrayLike, groups: int, *, seed: int = 0) -> Rows:
 class UnbiasedPruning(LossSampler):
     """InfoBatch: of the rows with a loss below the mean, only a share is drawn, and these count more.
 
-    Gradients keep their expectation: a row that was drawn from the easy ones has the weight 1 / ``keep``. Qin et al.,
+    Gradients keep their expectation: a row that was drawn from the easy ones has the weight 1 / ``keep``. The weights
+    are those of the pass that was begun last. Qin et al.,
     *InfoBatch*, ICLR 2024 (arXiv:2303.04947).
 
     >>> sampler = UnbiasedPruning(1000, epochs=8, keep=0.5)
@@ -183,15 +187,18 @@ class UnbiasedPruning(LossSampler):
 
     def chosen(self) -> Rows:
         """Rows of the next pass, in the order of training; :meth:`weights` then belongs to them."""
-        random = self._random()
-        self._weights = np.ones(self.rows)
+        rows, self._weights = self._draw()
+        return rows
+
+    def _draw(self) -> tuple[Rows, NDArray[np.float64]]:
+        random, weights = self._random(), np.ones(self.rows)
         easy = np.flatnonzero(self.losses < self.losses.mean())
         if self.epoch >= self.last_pruned or not len(easy):
-            return random.permutation(self.rows)
+            return random.permutation(self.rows), weights
         kept = random.choice(easy, max(round(len(easy) * self.keep), 1), replace=False)
-        self._weights[kept] = len(easy) / len(kept)
+        weights[kept] = len(easy) / len(kept)
         hard = np.setdiff1d(np.arange(self.rows), easy)
-        return random.permutation(np.concatenate([hard, kept]))
+        return random.permutation(np.concatenate([hard, kept])), weights
 
     def weights(self, indices: ArrayLike) -> NDArray[np.float64]:
         """Factors ``[b]`` for the losses of these rows in the present pass."""
