@@ -1,5 +1,7 @@
 """How every loss behaves as a torch loss, what is refused and how, and the named uses."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -136,6 +138,30 @@ def test_outside_the_domain_is_named():
     torch.testing.assert_close(loss(torch.tensor([0.3, 2.5]), good, valid=valid), torch.tensor(0.0))
     with pytest.raises(ValueError, match=r"^prediction: expected scores in \[0, 4\]"):
         losses.MatchingLoss(links.Cosh(), domain=(0.0, 4.0))(torch.tensor([-0.1]), torch.tensor([1.0]))
+
+
+def test_the_domain_of_a_loss_lies_within_that_of_its_link():
+    good = torch.tensor([0.3, 0.4])
+    loss = losses.MatchingLoss(links.Logit(), domain=(0.0, 0.5))
+    assert loss(good, torch.tensor([0.5, 0.4])).isfinite()
+    with pytest.raises(ValueError, match=r"^target: expected scores in \(0, 0.5\], the domain of the link, got 0;"):
+        loss(good, torch.tensor([0.0, 0.4]))
+    loss = losses.MatchingLoss(links.Log(), domain=(-5.0, 5.0))
+    with pytest.raises(ValueError, match=r"^prediction: expected scores in \(0, 5\]"):
+        loss(-good, good)
+    valid = torch.tensor([True, False])
+    for domain in ((3.0, 3.5), (-9.0, -8.5), (1e-9, 2e-9)):  # what stands for a score left out lies inside
+        inside = torch.tensor([sum(domain) / 2, math.nan], dtype=torch.float64, requires_grad=True)
+        loss = losses.MatchingLoss(links.Logit(1.0, domain[0] - 0.1), domain=domain)
+        value = loss(inside, inside.detach(), valid=valid)
+        assert value == 0
+        assert torch.autograd.grad(value, inside)[0].tolist() == [0, 0]
+    with pytest.raises(ValueError, match=r"^domain: expected low < high inside \(0.0, 1.0\), got \(2.0, 3.0\)"):
+        losses.MatchingLoss(links.Logit(), domain=(2.0, 3.0))
+    poles = links.from_callable(torch.log, (0.0, 4.0), tolerance=1e-2)
+    assert poles.closed == (False, True)
+    with pytest.raises(ValueError, match=r"^target: expected scores in \(0, 4\]"):
+        losses.MatchingLoss(poles)(good, 0 * good)
 
 
 def test_pairwise_does_not_depend_on_order_or_level():

@@ -114,9 +114,7 @@ def test_bust_is_the_share_of_the_rise_that_a_step_takes(entry):
             shares.append(share)
         assert math.isclose(sum(shares), 1, rel_tol=1e-9)
         narrow = at.float()
-        tiny = links.bust(
-            link, narrow, 1e-5, low, high
-        )  # of two values of the link that are equal in all but few digits
+        tiny = links.bust(link, narrow, 1e-5, low, high)
         assert tiny.dtype == torch.float32
         torch.testing.assert_close(tiny.double(), links.bust(link, narrow.double(), 1e-5, low, high), rtol=1e-6, atol=0)
         if all(abs(k - w) > 1e-3 for w in at.tolist() for k in curves.KINKS.get(entry.name, ())):

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.links.base import Curve
+from vicinal.links.ranges import Landmark, Range
 from vicinal.links.settings import Setting, check_setting, number, read
 
 
@@ -64,6 +65,24 @@ class Sum(Curve):
         centers = {c.center for c in self.curves}
         return centers.pop() if len(centers) == 1 else None
 
+    @property
+    def landmarks(self) -> tuple[Landmark, ...]:
+        """Those of all."""
+        return tuple(landmark for curve in self.curves for landmark in curve.landmarks)
+
+    @property
+    def ranges_are_bounds(self) -> bool:
+        """Where those of all are."""
+        return all(curve.ranges_are_bounds for curve in self.curves)
+
+    def value_range(self, low: Tensor, high: Tensor) -> Range:
+        """From the sum of the least values to that of the largest."""
+        return _added([curve.value_range(low, high) for curve in self.curves])
+
+    def slope_range(self, low: Tensor, high: Tensor) -> Range:
+        """From the sum of the least slopes to that of the largest."""
+        return _added([curve.slope_range(low, high) for curve in self.curves])
+
     def forward(self, z: Tensor) -> Tensor:
         """Sum of the values."""
         return torch.stack([curve(z) for curve in self.curves]).sum(0)
@@ -76,11 +95,22 @@ class Sum(Curve):
         """Sum of the slopes."""
         return torch.stack([curve.slope(z) for curve in self.curves]).sum(0)
 
+    def slope_times(self, z: Tensor, step: Tensor) -> Tensor:
+        """Sum of the slopes, times the step."""
+        return torch.stack([curve.slope_times(z, step) for curve in self.curves]).sum(0)
+
     def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
         return torch.stack([curve._divergence(a, b) for curve in self.curves]).sum(0)
 
     def __repr__(self) -> str:
         return f"Sum({' + '.join(map(repr, self.curves))})"
+
+
+def _added(ranges: list[Range]) -> Range:
+    """The sum of ranges, with room for the rounding of large terms that cancel."""
+    low, high = (torch.stack(ends) for ends in zip(*ranges, strict=True))
+    room = 1e-15 * torch.maximum(low.abs(), high.abs()).sum(0)
+    return low.sum(0) - room, high.sum(0) + room
 
 
 class Multiple(Curve):
@@ -113,6 +143,26 @@ class Multiple(Curve):
         """As the curve's."""
         return self.curve.center
 
+    @property
+    def landmarks(self) -> tuple[Landmark, ...]:
+        """As the curve's."""
+        return self.curve.landmarks
+
+    @property
+    def ranges_are_bounds(self) -> bool:
+        """As the curve's."""
+        return self.curve.ranges_are_bounds
+
+    def value_range(self, low: Tensor, high: Tensor) -> Range:
+        """Factor times the curve's."""
+        least, most = self.curve.value_range(low, high)
+        return read(self.factor) * least, read(self.factor) * most
+
+    def slope_range(self, low: Tensor, high: Tensor) -> Range:
+        """Factor times the curve's."""
+        least, most = self.curve.slope_range(low, high)
+        return read(self.factor) * least, read(self.factor) * most
+
     def forward(self, z: Tensor) -> Tensor:
         """Factor times the value."""
         return read(self.factor) * self.curve(z)
@@ -124,6 +174,10 @@ class Multiple(Curve):
     def slope(self, z: Tensor) -> Tensor:
         """Factor times the slope."""
         return read(self.factor) * self.curve.slope(z)
+
+    def slope_times(self, z: Tensor, step: Tensor) -> Tensor:
+        """Factor times slope times step."""
+        return read(self.factor) * self.curve.slope_times(z, step)
 
     def inverse(self, value: Tensor) -> Tensor:
         """The score with this value."""
@@ -138,6 +192,8 @@ class Multiple(Curve):
 
 class Flip(Curve):
     """The mirror image -h(-z) of a curve: rises where it rose, seen from the other side.
+
+    A score of 0 is given to the curve as 0, not as -0, at which slopes have another sign.
 
     Args:
         curve: what is mirrored.
@@ -173,24 +229,47 @@ class Flip(Curve):
         center = self.curve.center
         return None if center is None else 0.0 - center
 
+    @property
+    def landmarks(self) -> tuple[Landmark, ...]:
+        """The curve's, mirrored."""
+        return tuple((0.0 - center, width) for center, width in self.curve.landmarks)
+
+    @property
+    def ranges_are_bounds(self) -> bool:
+        """As the curve's."""
+        return self.curve.ranges_are_bounds
+
+    def value_range(self, low: Tensor, high: Tensor) -> Range:
+        """The curve's over the mirrored cell, turned round."""
+        least, most = self.curve.value_range(0.0 - high, 0.0 - low)
+        return -most, -least
+
+    def slope_range(self, low: Tensor, high: Tensor) -> Range:
+        """The curve's over the mirrored cell."""
+        return self.curve.slope_range(0.0 - high, 0.0 - low)
+
     def forward(self, z: Tensor) -> Tensor:
         """Value -h(-z)."""
-        return -self.curve(-z)
+        return -self.curve(0.0 - z)
 
     def primitive(self, z: Tensor) -> Tensor:
         """Primitive H(-z)."""
-        return self.curve.primitive(-z)
+        return self.curve.primitive(0.0 - z)
 
     def slope(self, z: Tensor) -> Tensor:
         """Slope h'(-z)."""
-        return self.curve.slope(-z)
+        return self.curve.slope(0.0 - z)
+
+    def slope_times(self, z: Tensor, step: Tensor) -> Tensor:
+        """Slope h'(-z) times the step."""
+        return self.curve.slope_times(0.0 - z, step)
 
     def inverse(self, value: Tensor) -> Tensor:
         """The score with this value."""
         return -self.curve.inverse(-value)
 
     def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
-        return self.curve._divergence(-a, -b)
+        return self.curve._divergence(0.0 - a, 0.0 - b)
 
     def __repr__(self) -> str:
         return f"{self.curve!r}.flip()"

@@ -4,10 +4,12 @@ import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Literal
 
+import torch
 from torch import Tensor, nn
 
 from vicinal.links.inverse import numeric_inverse
-from vicinal.links.numerics import Real, widen
+from vicinal.links.numerics import Real, slope_times, widen
+from vicinal.links.ranges import Landmark, Range, sampled_range
 
 if TYPE_CHECKING:
     from vicinal.links.algebra import Flip, Multiple, Sum
@@ -58,6 +60,24 @@ class Curve(nn.Module):
         """The score around which the curve is odd; None where there is none."""
         return 0.0 if self.is_odd else None
 
+    @property
+    def landmarks(self) -> tuple[Landmark, ...]:
+        """Scores around which the curve has its structure, each with the width of it."""
+        return ()
+
+    @property
+    def ranges_are_bounds(self) -> bool:
+        """Whether :meth:`value_range` and :meth:`slope_range` hold for all scores of a cell, not only for some."""
+        return False
+
+    def value_range(self, low: Tensor, high: Tensor) -> Range:
+        """The least and the largest value in each cell from ``low [n]`` to ``high [n]``."""
+        return (self(low), self(high)) if self.is_monotone else sampled_range(self, low, high)
+
+    def slope_range(self, low: Tensor, high: Tensor) -> Range:
+        """The least and the largest slope in each cell from ``low [n]`` to ``high [n]``."""
+        return sampled_range(self.slope, low, high)
+
     @abstractmethod
     def forward(self, z: Tensor) -> Tensor:
         """Value h(z), of the shape of ``z``."""
@@ -75,16 +95,32 @@ class Curve(nn.Module):
         return numeric_inverse(self, value)
 
     def divergence(self, prediction: Tensor, target: Tensor) -> Tensor:
-        """H(prediction) - H(target) - (prediction - target) h(target), elementwise, without cancellation."""
+        """H(prediction) - H(target) - (prediction - target) h(target), elementwise, without cancellation.
+
+        0 for equal scores also where the curve or its slope is infinite.
+        """
         a, b = widen(prediction), widen(target)
         return self._divergence(a, b).to(prediction.dtype)
 
     def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
         return (self.primitive(a) - self.primitive(b) - (a - b) * self(b)).clamp(min=0)
 
+    def rise(self, a: Tensor, b: Tensor) -> Tensor:
+        """h(a) - h(b): 0 for equal scores also at a pole, infinite where both values overflow."""
+        of_a, of_b = self(a), self(b)
+        rise: Tensor = of_a - of_b
+        if self.is_bounded or not bool(rise.sum().isnan()):  # one pass, and seldom another
+            return rise
+        lost = rise.isnan() & of_a.isinf()
+        return torch.where(lost, torch.where(a == b, 0.0, torch.copysign(of_a.detach().abs(), a - b)), rise)
+
+    def slope_times(self, z: Tensor, step: Tensor) -> Tensor:
+        """h'(z) step: 0 for a step of 0 also where the slope is infinite."""
+        return slope_times(self.slope, z, step, self.domain)
+
     def pair(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         """``(divergence(a, b), h(a) - h(b))`` at once; curves that can share work between the two do."""
-        return self.divergence(a, b), self(a) - self(b)
+        return self.divergence(a, b), self.rise(a, b)
 
     def both(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """``(h(z), H(z))`` at once; curves that can share work between the two do."""

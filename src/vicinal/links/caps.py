@@ -1,6 +1,7 @@
 """Caps: a curve inside a range of scores that goes on straight, or flat, outside it."""
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 from vicinal.core import check_choice
 from vicinal.links.base import Curve
 from vicinal.links.numerics import Real
+from vicinal.links.ranges import Landmark, Range
 from vicinal.links.settings import Setting, check_setting, number, read
 
 Tails = Literal["linear", "flat"]
@@ -89,40 +91,79 @@ class Cap(Curve):
         halfway = center is not None and number(self.low) + number(self.high) == 2 * center
         return center if halfway else None
 
+    @property
+    def landmarks(self) -> tuple[Landmark, ...]:
+        """The curve's, and the ends."""
+        ends = [end for end in (number(self.low), number(self.high)) if math.isfinite(end)]
+        return (*self.curve.landmarks, *((end, 1.0) for end in ends))
+
+    @property
+    def ranges_are_bounds(self) -> bool:
+        """As the curve's."""
+        return self.curve.ranges_are_bounds
+
+    def value_range(self, low: Tensor, high: Tensor) -> Range:
+        """Of the curve inside, and of the values at the ends of a cell."""
+        least, most = self._inside_range(self.curve.value_range, low, high)
+        ends = torch.stack([self(low), self(high)])
+        return torch.minimum(least, ends.amin(0)), torch.maximum(most, ends.amax(0))
+
+    def slope_range(self, low: Tensor, high: Tensor) -> Range:
+        """Of the curve inside, and of the tails that a cell meets."""
+        least, most = self._inside_range(self.curve.slope_range, low, high)
+        for _, beyond in (self._split(low), self._split(high)):
+            tail = self._tail_slope(beyond)
+            least = torch.where(beyond != 0, torch.minimum(least, tail), least)
+            most = torch.where(beyond != 0, torch.maximum(most, tail), most)
+        return least, most
+
+    def _inside_range(self, bounds: Callable[[Tensor, Tensor], Range], low: Tensor, high: Tensor) -> Range:
+        """Of the part of each cell that has no tail; from inf to -inf where there is none."""
+        (left, below), (right, above) = self._split(low), self._split(high)
+        outside = (left == right) & (below != 0) & (above != 0)
+        least, most = bounds(left, right)
+        return torch.where(outside, torch.inf, least), torch.where(outside, -torch.inf, most)
+
     def _split(self, z: Tensor) -> tuple[Tensor, Tensor]:
         inside = clip(z, read(self.low), read(self.high))
         return inside, z - inside
 
-    def _tail_slope(self, inside: Tensor) -> Tensor:
-        return self.curve.slope(inside) if self.tails == "linear" else torch.zeros_like(inside)
+    def _tail_slope(self, beyond: Tensor) -> Tensor:
+        """Slope of the tail that a score is on, which is how far it is ``beyond`` an end; 0 on none."""
+        slope = torch.zeros_like(beyond)
+        if self.tails == "flat":
+            return slope
+        for end, on in ((self.low, beyond < 0), (self.high, beyond > 0)):
+            if math.isfinite(number(end)):
+                at = torch.as_tensor(read(end), dtype=beyond.dtype, device=beyond.device)
+                slope = torch.where(on, self.curve.slope(at), slope)
+        return slope
 
     def forward(self, z: Tensor) -> Tensor:
         """Value h(c) + h'(c) (z - c), where c is ``z`` held inside."""
         inside, beyond = self._split(z)
         value: Tensor = self.curve(inside)
-        return value if self.tails == "flat" else value + self.curve.slope(inside) * beyond
+        return value + self._tail_slope(beyond) * beyond
 
     def primitive(self, z: Tensor) -> Tensor:
         """Primitive H(c) + h(c) (z - c) + h'(c) (z - c)^2 / 2."""
         inside, beyond = self._split(z)
-        flat = self.curve.primitive(inside) + self.curve(inside) * beyond
-        return flat if self.tails == "flat" else flat + self.curve.slope(inside) * beyond * beyond / 2
+        return self.curve.primitive(inside) + (self.curve(inside) + self._tail_slope(beyond) * beyond / 2) * beyond
 
     def slope(self, z: Tensor) -> Tensor:
         """The curve's slope at c; 0 outside for flat tails."""
         inside, beyond = self._split(z)
-        slope = self.curve.slope(inside)
-        return slope if self.tails == "linear" else torch.where(beyond == 0, slope, 0.0)
+        return torch.where(beyond == 0, self.curve.slope(inside), self._tail_slope(beyond))
 
     def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
         (in_a, out_a), (in_b, out_b) = self._split(a), self._split(b)
-        inner = self.curve._divergence(in_a, in_b)
-        rise = (self.curve(in_a) - self.curve(in_b)) * out_a
+        rise = self.curve.rise(in_a, in_b)
+        flat = self.curve._divergence(in_a, in_b) + torch.where(out_a == 0, 0.0, rise * out_a)
         if self.tails == "flat":
-            return inner + rise
-        slope_a, slope_b = self._tail_slope(in_a), self._tail_slope(in_b)
-        together = (out_a * out_b > 0) & (in_a == in_b)
-        apart = inner + rise + slope_a * out_a**2 / 2 + slope_b * out_b**2 / 2 - slope_b * out_b * (a - in_b)
+            return flat
+        slope_a, slope_b = self._tail_slope(out_a), self._tail_slope(out_b)
+        together = out_a.sign() * out_b.sign() > 0
+        apart = flat + slope_a * out_a**2 / 2 + slope_b * out_b**2 / 2 - slope_b * out_b * (a - in_b)
         return torch.where(together, slope_b * (a - b) ** 2 / 2, apart)
 
     def extra_repr(self) -> str:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from vicinal.core import check_between
 from vicinal.links.base import Curve
 from vicinal.links.low_norms import sigmoid_divergence
-from vicinal.links.numerics import exp_excess, widen
+from vicinal.links.numerics import exp_excess, score_inside, widen
+from vicinal.links.ranges import Landmark
 
 
 class CompositeSigmoid(Curve):
@@ -40,6 +41,11 @@ class CompositeSigmoid(Curve):
     def closed(self) -> tuple[bool, bool]:
         """As the scaling's."""
         return self.scaling.closed
+
+    @property
+    def landmarks(self) -> tuple[Landmark, ...]:
+        """The scaling's."""
+        return self.scaling.landmarks
 
     def _logit(self, z: Tensor) -> Tensor:
         return self.scaling.primitive(z) / self.gamma
@@ -115,16 +121,9 @@ class CompositeSoftmax(nn.Module):
     def _logits(self, z: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
         if valid is None:
             return self.scaling.primitive(z) / self.gamma, z
-        z = torch.where(valid, z, self._inside())
+        z = torch.where(valid, z, score_inside(self.domain))
         logits = self.scaling.primitive(z) / self.gamma
         return torch.where(valid, logits, -torch.inf), z
-
-    def _inside(self) -> float:
-        """A score inside the domain, for classes that are left out."""
-        low, high = self.domain
-        if math.isfinite(low) and math.isfinite(high):
-            return (low + high) / 2
-        return low + 1 if math.isfinite(low) and low > -1 else high - 1 if math.isfinite(high) and high < 1 else 0.0
 
     def probabilities(self, z: Tensor, valid: Tensor | None = None) -> Tensor:
         """p, ``[..., K]``; rows sum to 1 (with a bias, to less). A row without valid classes is 0."""
@@ -141,8 +140,13 @@ class CompositeSoftmax(nn.Module):
         """The link q p, ``[..., K]``; 0 for classes left out."""
         p = self.probabilities(z, valid)
         wide = widen(z)
-        inside = wide if valid is None else torch.where(valid, wide, self._inside())
+        inside = wide if valid is None else torch.where(valid, wide, score_inside(self.domain))
         return (p * self.scaling(inside)).to(z.dtype)
+
+    def rise(self, a: Tensor, b: Tensor, valid: Tensor | None = None) -> Tensor:
+        """The link at ``a`` less the link at ``b``, ``[..., K]``."""
+        rise: Tensor = self(a, valid) - self(b, valid)
+        return rise
 
     def primitive(self, z: Tensor, valid: Tensor | None = None) -> Tensor:
         """H, ``[...]``; 0 for a row without valid classes."""
@@ -157,11 +161,13 @@ class CompositeSoftmax(nn.Module):
         """The Jacobian of the link at ``z`` times ``direction [..., K]``, without forming it."""
         p = self.probabilities(z, valid)
         wide = widen(z)
-        inside = wide if valid is None else torch.where(valid, wide, self._inside())
+        inside, step = wide, widen(direction)
+        if valid is not None:  # what is left out may be anything
+            inside, step = torch.where(valid, wide, score_inside(self.domain)), torch.where(valid, step, 0.0)
         q = self.scaling(inside)
-        turned = q * direction  # [..., K]
+        turned = q * step  # [..., K]
         spread = turned - (p * turned).sum(-1, keepdim=True)
-        return (p * (self.scaling.slope(inside) * direction + q * spread / self.gamma)).to(z.dtype)
+        return (p * (self.scaling.slope_times(inside, step) + q * spread / self.gamma)).to(z.dtype)
 
     def divergence(self, prediction: Tensor, target: Tensor, valid: Tensor | None = None) -> Tensor:
         r"""$\gamma\,\mathrm{KL}(p_s\|p_{\hat s})+\sum_k p_{s,k}D_Q(\hat s_k,s_k)$, ``[...]``; no term cancels another.
@@ -171,7 +177,8 @@ class CompositeSoftmax(nn.Module):
         """
         a, b = widen(prediction), widen(target)
         if valid is not None:
-            a, b = torch.where(valid, a, self._inside()), torch.where(valid, b, self._inside())
+            inside = score_inside(self.domain)
+            a, b = torch.where(valid, a, inside), torch.where(valid, b, inside)
         p = self.probabilities(b, valid)
         inner = self.scaling._divergence(a, b)  # [..., K]
         step = (inner + (a - b) * self.scaling(b)) / self.gamma  # logits of a - logits of b

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from vicinal.core import check_between
 from vicinal.links.base import Region
-from vicinal.links.numerics import exp_divergence
+from vicinal.links.numerics import entropy_divergence, exp_divergence, sine_deficit
 from vicinal.links.settings import Setting
-from vicinal.links.shaped import Shaped, enlist
+from vicinal.links.shaped import Shaped, enlist, replace_close
 
 
 @enlist("sinh")
@@ -22,6 +22,7 @@ class Sinh(Shaped):
 
     is_odd = True
     region = "high-norms"
+    turns = (0.0,)
 
     def _value(self, x: Tensor) -> Tensor:
         return torch.sinh(x)
@@ -62,6 +63,7 @@ class SignedPower(Shaped):
 
     is_odd = True
     region: Region = "high-norms"
+    turns = (0.0,)
     near = 0.5
 
     def __init__(self, d: float = 2.0, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0) -> None:
@@ -103,9 +105,9 @@ class Logit(Shaped):
     """
 
     region = "high-norms"
+    turns = (0.5,)
     interval = (0.0, 1.0)
     interval_closed = (False, False)
-    near = 0.5
 
     def _value(self, x: Tensor) -> Tensor:
         return x.log() - torch.log1p(-x)
@@ -118,11 +120,14 @@ class Logit(Shaped):
         slope: Tensor = 1 / (x * (1 - x))
         return slope
 
+    def _slope_times(self, x: Tensor, step: Tensor) -> Tensor:
+        return torch.where(step == 0, 0.0, step / x / (1 - x))  # 1 / x overflows for subnormal scores
+
     def _inverse(self, p: Tensor) -> Tensor:
         return torch.sigmoid(p)
 
-    def _reach(self, x: Tensor) -> Tensor:
-        return torch.minimum(x, 1 - x)
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return entropy_divergence(delta, xa, xb) + entropy_divergence(-delta, 1 - xa, 1 - xb)
 
 
 @enlist("arcsin")
@@ -132,14 +137,14 @@ class Arcsin(Shaped):
     is_bounded = True
     is_odd = True
     region = "high-norms"
+    turns = (0.0,)
     interval = (-1.0, 1.0)
-    near = 0.5
 
     def _value(self, x: Tensor) -> Tensor:
         return torch.asin(x)
 
     def _primitive(self, x: Tensor) -> Tensor:
-        return x * torch.asin(x) + ((1 - x) * (1 + x)).clamp(min=0).sqrt()
+        return x * torch.asin(x) + _cosine(1 - x, 1 + x)
 
     def _slope(self, x: Tensor) -> Tensor:
         slope: Tensor = ((1 - x) * (1 + x)).rsqrt()
@@ -148,8 +153,16 @@ class Arcsin(Shaped):
     def _inverse(self, p: Tensor) -> Tensor:
         return torch.where(p.abs() <= math.pi / 2, p.sin(), torch.nan)
 
-    def _reach(self, x: Tensor) -> Tensor:
-        return 1 - x.abs()
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        """With the angles A, B of a = sin A and b = sin B: a (D - sin D) + cos A (1 - cos D), D = A - B."""
+        cos_a = _cosine(1 - xb - delta, 1 + xb + delta)  # of neighbors at an end xa itself is rounded to xb
+        half = torch.atan2(delta, cos_a + _cosine(1 - xb, 1 + xb))  # tan(D/2) = (sin A - sin B) / (cos A + cos B)
+        return xa * sine_deficit(2 * half) + 2 * cos_a * half.sin() ** 2
+
+
+def _cosine(below: Tensor, above: Tensor) -> Tensor:
+    """Of the angle whose sine is ``below`` 1, and ``above`` -1, by so much."""
+    return (below * above).clamp(min=0).sqrt()
 
 
 @enlist("arctanh")
@@ -158,9 +171,9 @@ class Arctanh(Shaped):
 
     is_odd = True
     region = "high-norms"
+    turns = (0.0,)
     interval = (-1.0, 1.0)
     interval_closed = (False, False)
-    near = 0.5
 
     def _value(self, x: Tensor) -> Tensor:
         return (torch.log1p(x) - torch.log1p(-x)) / 2
@@ -176,8 +189,8 @@ class Arctanh(Shaped):
     def _inverse(self, p: Tensor) -> Tensor:
         return p.tanh()
 
-    def _reach(self, x: Tensor) -> Tensor:
-        return 1 - x.abs()
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return (entropy_divergence(delta, 1 + xa, 1 + xb) + entropy_divergence(-delta, 1 - xa, 1 - xb)) / 2
 
 
 @enlist("tan")
@@ -186,6 +199,7 @@ class Tan(Shaped):
 
     is_odd = True
     region = "high-norms"
+    turns = (0.0,)
     interval = (-math.pi / 2, math.pi / 2)
     interval_closed = (False, False)
     near = 0.5
@@ -194,13 +208,16 @@ class Tan(Shaped):
         return torch.tan(x)
 
     def _primitive(self, x: Tensor) -> Tensor:
-        return -torch.log1p(-(torch.sin(x) ** 2)) / 2
+        near = x.abs() < 0.8
+        small = torch.log1p(-(torch.where(near, x, 0.0).sin() ** 2)) / 2
+        return -torch.where(near, small, torch.cos(x).log())
 
     def _slope(self, x: Tensor) -> Tensor:
         return torch.reciprocal(torch.cos(x) ** 2)
 
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        far = (-(torch.cos(xa) / torch.cos(xb)).log() - delta * torch.tan(xb)).clamp(min=0)
+        return replace_close(far, self._slope, delta, xb, self.near * (math.pi / 2 - xb.abs()), near=self.near)
+
     def _inverse(self, p: Tensor) -> Tensor:
         return torch.atan(p)
-
-    def _reach(self, x: Tensor) -> Tensor:
-        return math.pi / 2 - x.abs()

@@ -12,10 +12,13 @@ from vicinal.links.settings import Setting
 from vicinal.links.shaped import Shaped, enlist
 
 
-def ramp_divergence(a: Tensor, b: Tensor, low: Real, high: Real) -> Tensor:
-    """Divergence of the link that is flat below ``low``, rises with slope 1 up to ``high`` and is flat above."""
+def ramp_divergence(delta: Tensor, a: Tensor, b: Tensor, low: Real, high: Real) -> Tensor:
+    """Divergence of the link that is flat below ``low``, rises with slope 1 up to ``high`` and is flat above.
+
+    ``delta`` is a - b, to more digits than the two may have left.
+    """
     inside_a, inside_b = _clip(a, low, high), _clip(b, low, high)
-    rise = inside_a - inside_b
+    rise = torch.where((a == inside_a) & (b == inside_b), delta, inside_a - inside_b)
     return rise * (rise / 2 + (a - inside_a))
 
 
@@ -39,6 +42,7 @@ class HuberGrad(Shaped):
     is_invertible = False
     is_odd = True
     region = "low-norms"
+    turns = (0.0,)
 
     def __init__(
         self, delta: float = 1.0, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0
@@ -57,7 +61,7 @@ class HuberGrad(Shaped):
         return (x.abs() <= self.delta).to(x.dtype)
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return ramp_divergence(xa, xb, -self.delta, self.delta)
+        return ramp_divergence(delta, xa, xb, -self.delta, self.delta)
 
     def _extra(self) -> Iterator[tuple[str, object]]:
         yield "delta", self.delta
@@ -77,6 +81,7 @@ class SmeLUGrad(Shaped):
     is_bounded = True
     is_invertible = False
     region = "low-norms"
+    turns = (0.0,)
 
     def __init__(self, c: float = 1.0, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0) -> None:
         super().__init__(scale, shift, amplitude)
@@ -93,7 +98,7 @@ class SmeLUGrad(Shaped):
         return (x.abs() <= self.c).to(x.dtype) / (2 * self.c)
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-        return ramp_divergence(xa, xb, -self.c, self.c) / (2 * self.c)
+        return ramp_divergence(delta, xa, xb, -self.c, self.c) / (2 * self.c)
 
     def _extra(self) -> Iterator[tuple[str, object]]:
         yield "c", self.c
@@ -106,6 +111,7 @@ class Step(Shaped):
     is_bounded = True
     is_invertible = False
     region = "low-norms"
+    turns = (0.0,)
 
     def _value(self, x: Tensor) -> Tensor:
         return (x > 0).to(x.dtype)
@@ -128,6 +134,7 @@ class Sign(Shaped):
     is_invertible = False
     is_odd = True
     region = "low-norms"
+    turns = (0.0,)
 
     def _value(self, x: Tensor) -> Tensor:
         return torch.sign(x)

@@ -10,6 +10,7 @@ from torch.nn.functional import logsigmoid, softplus
 from vicinal.core import check_integer
 from vicinal.links.base import Curve
 from vicinal.links.low_norms import sigmoid_divergence
+from vicinal.links.ranges import Landmark, Range
 from vicinal.links.settings import Positive, number
 from vicinal.links.shaped import Shaped
 
@@ -61,6 +62,25 @@ class MonotoneNet(Curve):
         """Slope h'(z) > 0."""
         x, scale, weight = self._units(z)
         return self.log_slope.exp() + (weight * scale * torch.sigmoid(x) * torch.sigmoid(-x)).sum(-1)
+
+    @property
+    def landmarks(self) -> tuple[Landmark, ...]:
+        """The steps."""
+        centers, scales = self.steps.detach().tolist(), self.log_scale.detach().exp().tolist()
+        return tuple((center, 1 / scale) for center, scale in zip(centers, scales, strict=True))
+
+    @property
+    def ranges_are_bounds(self) -> bool:
+        """Each step is steepest in its middle."""
+        return True
+
+    def slope_range(self, low: Tensor, high: Tensor) -> Range:
+        """From the sum of the least slopes of all steps to that of the largest."""
+        (left, scale, weight), (right, _, _) = self._units(low), self._units(high)  # [n, units]
+        of_ends = torch.stack([torch.sigmoid(x) * torch.sigmoid(-x) for x in (left, right)])
+        most = torch.where((left < 0) & (right > 0), 0.25, of_ends.amax(0))
+        steep = weight * scale
+        return tuple(self.log_slope.exp() + (steep * part).sum(-1) for part in (of_ends.amin(0), most))  # type: ignore[return-value]
 
     def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
         (xa, scale, weight), (xb, _, _) = self._units(a), self._units(b)

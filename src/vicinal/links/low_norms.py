@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from vicinal.links.numerics import log1p_excess, widen
+from vicinal.links.numerics import log1p_excess, sine_deficit, widen
 from vicinal.links.settings import read
 from vicinal.links.shaped import Shaped, enlist, replace_close
 
@@ -21,6 +21,7 @@ class Identity(Shaped):
 
     is_odd = True
     region = "uniform"
+    turns = (0.0,)
 
     def _value(self, x: Tensor) -> Tensor:
         return x.clone()
@@ -48,6 +49,7 @@ class Sigmoid(Shaped):
 
     is_bounded = True
     region = "low-norms"
+    turns = (0.0,)
 
     def _value(self, x: Tensor) -> Tensor:
         return torch.sigmoid(x)
@@ -102,6 +104,7 @@ class Tanh(Shaped):
     is_bounded = True
     is_odd = True
     region = "low-norms"
+    turns = (0.0,)
 
     def _value(self, x: Tensor) -> Tensor:
         return torch.tanh(x)
@@ -129,6 +132,7 @@ class Arctan(Shaped):
     is_bounded = True
     is_odd = True
     region = "low-norms"
+    turns = (0.0,)
     near = 0.5
 
     def _value(self, x: Tensor) -> Tensor:
@@ -153,6 +157,7 @@ class Arcsinh(Shaped):
 
     is_odd = True
     region = "low-norms"
+    turns = (0.0,)
     near = 0.5
 
     def _value(self, x: Tensor) -> Tensor:
@@ -181,6 +186,7 @@ class SignedLog1p(Shaped):
 
     is_odd = True
     region = "low-norms"
+    turns = (0.0,)
     near = 0.5
 
     def _value(self, x: Tensor) -> Tensor:
@@ -206,8 +212,8 @@ class Sin(Shaped):
     is_bounded = True
     is_odd = True
     region = "low-norms"
+    turns = (0.0,)
     interval = (-math.pi / 2, math.pi / 2)
-    near = 0.5
 
     def _value(self, x: Tensor) -> Tensor:
         return torch.sin(x)
@@ -216,7 +222,11 @@ class Sin(Shaped):
         return 2 * torch.sin(x / 2) ** 2
 
     def _slope(self, x: Tensor) -> Tensor:
-        return torch.cos(x)
+        return torch.cos(x).clamp(min=0)  # pi / 2 is rounded up in some types
 
     def _inverse(self, p: Tensor) -> Tensor:
         return torch.asin(p)
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        value = 2 * self._slope(xb) * (delta / 2).sin() ** 2 - torch.sin(xb) * sine_deficit(delta)
+        return value.clamp(min=0)

@@ -9,7 +9,7 @@ from torch import Tensor
 from vicinal.core import check_between
 from vicinal.links.base import Region
 from vicinal.links.high_norms import signed_safe_power
-from vicinal.links.numerics import exp_divergence, log1p_excess
+from vicinal.links.numerics import entropy_divergence, exp_divergence, log1p_excess
 from vicinal.links.settings import Setting
 from vicinal.links.shaped import Shaped, enlist
 
@@ -23,6 +23,7 @@ class Exp(Shaped):
     """
 
     region = "high-scores"
+    turns = (0.0,)
 
     def _value(self, x: Tensor) -> Tensor:
         return torch.exp(x)
@@ -53,6 +54,7 @@ class AntiExp(Shaped):
     r"""$f(x)=-e^{-x}$, $F=e^{-x}$: the mirror image of :class:`Exp`, sensitive at low scores."""
 
     region = "low-scores"
+    turns = (0.0,)
 
     def _value(self, x: Tensor) -> Tensor:
         return -torch.exp(-x)
@@ -75,9 +77,9 @@ class NegLog1m(Shaped):
     r"""$f(x)=-\ln(1-x)$ for x < 1, $F=(1-x)\ln(1-x)+x$: scores with a ceiling, steeper the nearer to it."""
 
     region = "high-scores"
+    turns = (0.0,)
     interval = (-math.inf, 1.0)
     interval_closed = (True, False)
-    near = 0.5
 
     def _value(self, x: Tensor) -> Tensor:
         return -torch.log1p(-x)
@@ -91,8 +93,8 @@ class NegLog1m(Shaped):
     def _inverse(self, p: Tensor) -> Tensor:
         return -torch.expm1(-p)
 
-    def _reach(self, x: Tensor) -> Tensor:
-        return 1 - x
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return entropy_divergence(-delta, 1 - xa, 1 - xb)
 
 
 @enlist("power")
@@ -107,6 +109,7 @@ class Power(Shaped):
     """
 
     region: Region = "high-scores"
+    turns = (0.0,)
     interval = (0.0, math.inf)
     near = 0.5
 
@@ -122,7 +125,7 @@ class Power(Shaped):
         return x.clamp(min=0) ** (self.d + 1) / (self.d + 1)
 
     def _slope(self, x: Tensor) -> Tensor:
-        return self.d * x.clamp(min=0) ** (self.d - 1)
+        return self.d * x.clamp(min=0).abs() ** (self.d - 1)  # of -0 too, whose power of -1/2 is -inf
 
     def _inverse(self, p: Tensor) -> Tensor:
         return torch.where(p >= 0, p.clamp(min=0) ** (1 / self.d), torch.nan)
@@ -142,9 +145,9 @@ class Log(Shaped):
     """
 
     region = "low-scores"
+    turns = (0.0,)
     interval = (0.0, math.inf)
     interval_closed = (False, True)
-    near = 0.5
 
     def _value(self, x: Tensor) -> Tensor:
         return x.log()
@@ -155,8 +158,11 @@ class Log(Shaped):
     def _slope(self, x: Tensor) -> Tensor:
         return 1 / x
 
+    def _slope_times(self, x: Tensor, step: Tensor) -> Tensor:
+        return torch.where(step == 0, 0.0, step / x)  # 1 / x overflows for subnormal scores
+
     def _inverse(self, p: Tensor) -> Tensor:
         return p.exp()
 
-    def _reach(self, x: Tensor) -> Tensor:
-        return x
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return entropy_divergence(delta, xa, xb)

@@ -12,6 +12,7 @@ from vicinal.links.base import Curve
 from vicinal.links.caps import Cap, Tails, clip
 from vicinal.links.kinked import ramp_divergence
 from vicinal.links.numerics import Real
+from vicinal.links.ranges import Landmark, Range
 from vicinal.links.settings import number
 
 
@@ -68,8 +69,30 @@ class Interpolated(Curve):
         ramps = self._ramps(z)
         return torch.stack([torch.where((z > low) & (z <= high), s, 0.0) for s, _, low, high in ramps]).sum(0)
 
+    @property
+    def landmarks(self) -> tuple[Landmark, ...]:
+        """The knots."""
+        return tuple((knot, 1.0) for knot in self.knots.detach().tolist())
+
+    @property
+    def ranges_are_bounds(self) -> bool:
+        """The lines are known."""
+        return True
+
+    def slope_range(self, low: Tensor, high: Tensor) -> Range:
+        """Of the lines that a cell meets, and 0 where it meets a flat tail."""
+        ramps = self._ramps(low)
+        first, last = ramps[0][2], ramps[-1][3]
+        flat = (low <= first) | (high >= last)
+        least, most = torch.where(flat, 0.0, torch.inf), torch.where(flat, 0.0, -torch.inf)
+        for slope, _, start, end in ramps:
+            met = (low <= end) & (high >= start)
+            least = torch.where(met, torch.minimum(least, slope), least)
+            most = torch.where(met, torch.maximum(most, slope), most)
+        return least.to(low.dtype), most.to(low.dtype)
+
     def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
-        return torch.stack([s * ramp_divergence(a, b, low, high) for s, _, low, high in self._ramps(a)]).sum(0)
+        return torch.stack([s * ramp_divergence(a - b, a, b, low, high) for s, _, low, high in self._ramps(a)]).sum(0)
 
     def extra_repr(self) -> str:
         """Points and tails, for ``repr``."""
@@ -183,6 +206,29 @@ class Joined(Curve):
             inside = (z > number(cap.low)) & (z <= number(cap.high))
             total = total + torch.where(inside, cap.slope(z), 0.0)
         return total
+
+    @property
+    def landmarks(self) -> tuple[Landmark, ...]:
+        """The knots, and those of the pieces."""
+        pieces = [landmark for cap in self._caps() for landmark in cap.landmarks]
+        return (*((knot, 1.0) for knot in self.knots), *pieces)
+
+    @property
+    def ranges_are_bounds(self) -> bool:
+        """Where those of all pieces are."""
+        return all(cap.ranges_are_bounds for cap in self._caps())
+
+    def slope_range(self, low: Tensor, high: Tensor) -> Range:
+        """Of the pieces that a cell meets."""
+        least, most = torch.full_like(low, torch.inf), torch.full_like(low, -torch.inf)
+        for part, start, end in zip(self.parts, [-math.inf, *self.knots], [*self.knots, math.inf], strict=True):
+            met = (low <= end) & (high >= start)
+            lowest, highest = torch.zeros_like(low), torch.zeros_like(low)
+            if isinstance(part, Cap):
+                lowest, highest = part.curve.slope_range(low.clamp(start, end), high.clamp(start, end))
+            least = torch.where(met, torch.minimum(least, lowest), least)
+            most = torch.where(met, torch.maximum(most, highest), most)
+        return least, most
 
     def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
         total = torch.zeros_like(a + b)

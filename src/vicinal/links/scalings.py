@@ -21,6 +21,7 @@ class Cosh(Shaped):
     is_invertible = False
     scaling_only = True
     region = "high-norms"
+    turns = (0.0,)
 
     def _value(self, x: Tensor) -> Tensor:
         return torch.cosh(x)
@@ -51,6 +52,7 @@ class AbsPower(Shaped):
     is_invertible = False
     scaling_only = True
     region = "high-norms"
+    turns = (0.0,)
 
     def __init__(
         self,
@@ -90,6 +92,7 @@ class Constant(Shaped):
     is_invertible = False
     scaling_only = True
     region = "uniform"
+    turns = (0.0,)
 
     def _value(self, x: Tensor) -> Tensor:
         return torch.ones_like(x)

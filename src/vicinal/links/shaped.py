@@ -3,6 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor
 
 from vicinal.core import register
 from vicinal.links.base import Curve
-from vicinal.links.numerics import Real, close_divergence, widen
+from vicinal.links.numerics import Divergence, Real, WithDerivative, close_divergence, slope_times, widen
+from vicinal.links.ranges import Landmark, Range, turning_range
 from vicinal.links.settings import Setting, check_setting, number, read
 
 
@@ -30,6 +32,8 @@ class Shaped(Curve):
     interval: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
     interval_closed: ClassVar[tuple[bool, bool]] = (True, True)
     near: ClassVar[float] = 0.125
+    turns: ClassVar[tuple[float, ...] | None] = None
+    """Where the plain function or its slope turns: between them both are monotone. None: it is not known."""
     scaling_only: ClassVar[bool] = False
 
     def __init__(self, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0) -> None:
@@ -50,6 +54,29 @@ class Shaped(Curve):
         return self.interval_closed
 
     @property
+    def landmarks(self) -> tuple[Landmark, ...]:
+        """Where it turns, or its shift."""
+        scale, shift = number(self.scale), number(self.shift)
+        return tuple((turn / scale + shift, 1 / scale) for turn in self.turns or (0.0,))
+
+    @property
+    def ranges_are_bounds(self) -> bool:
+        """Whether it is known where it turns."""
+        return self.turns is not None
+
+    def value_range(self, low: Tensor, high: Tensor) -> Range:
+        """Of the values at the ends of a cell and at the turns in it."""
+        if self.turns is None:
+            return super().value_range(low, high)
+        return turning_range(self, low, high, [score for score, _ in self.landmarks])
+
+    def slope_range(self, low: Tensor, high: Tensor) -> Range:
+        """Of the slopes at the ends of a cell and at the turns in it."""
+        if self.turns is None:
+            return super().slope_range(low, high)
+        return turning_range(self.slope, low, high, [score for score, _ in self.landmarks])
+
+    @property
     def center(self) -> float | None:
         """The shift, for an odd curve."""
         return number(self.shift) if self.is_odd else None
@@ -57,7 +84,17 @@ class Shaped(Curve):
     def _inner(self, z: Tensor) -> Tensor:
         wide, scale, shift = widen(z), read(self.scale), read(self.shift)
         moved = wide if isinstance(shift, float) and shift == 0 else wide - shift
-        return moved if isinstance(scale, float) and scale == 1 else scale * moved
+        x = moved if isinstance(scale, float) and scale == 1 else scale * moved
+        return x if x is wide or self.interval == (-math.inf, math.inf) else self._clamped(x, wide)
+
+    def _clamped(self, x: Tensor, z: Tensor) -> Tensor:
+        """``x`` between the ends of the interval where ``z`` is between those of the domain: rounding may undo it."""
+        low, high = (torch.tensor(end, dtype=x.dtype, device=x.device) for end in self.interval)
+        left, right = self.domain
+        clamped = x.detach().clamp(torch.nextafter(low, high), torch.nextafter(high, low))
+        clamped = torch.where(z > left, torch.where(z < right, clamped, high), low)
+        inside = (z >= left) & (z <= right)
+        return torch.where(inside & (clamped != x), x + (clamped - x.detach()), x)
 
     def _outer(self, factor: Real, value: Tensor, dtype: torch.dtype) -> Tensor:
         result = value if isinstance(factor, float) and factor == 1 else factor * value
@@ -69,11 +106,20 @@ class Shaped(Curve):
 
     def primitive(self, z: Tensor) -> Tensor:
         """Primitive amplitude * F(x) / scale, of the shape of ``z``."""
-        return self._outer(read(self.amplitude) / read(self.scale), self._primitive(self._inner(z)), z.dtype)
+        x = self._inner(z)
+        primitive: Tensor = WithDerivative.apply(  # type: ignore[no-untyped-call]
+            x, self._primitive(x.detach()), self._value
+        )
+        return self._outer(read(self.amplitude) / read(self.scale), primitive, z.dtype)
 
     def slope(self, z: Tensor) -> Tensor:
         """Slope amplitude * scale * f'(x), of the shape of ``z``."""
         return self._outer(read(self.amplitude) * read(self.scale), self._slope(self._inner(z)), z.dtype)
+
+    def slope_times(self, z: Tensor, step: Tensor) -> Tensor:
+        """Slope times ``step``: 0 for a step of 0 also where the slope is infinite."""
+        product = self._slope_times(self._inner(z), widen(step))
+        return self._outer(read(self.amplitude) * read(self.scale), product, z.dtype)
 
     def inverse(self, value: Tensor) -> Tensor:
         """The score z with h(z) = ``value``, of its shape; NaN where no score has it."""
@@ -84,9 +130,23 @@ class Shaped(Curve):
 
     def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
         scale = read(self.scale)
-        delta = scale * (a - b)
-        plain = self._plain_divergence(delta, self._inner(a), self._inner(b))
+        value = partial(self._regular_divergence, (scale * (a - b)).detach())
+        plain: Tensor = Divergence.apply(  # type: ignore[no-untyped-call]
+            self._inner(a), self._inner(b), value, self._plain_rise, self._slope_times
+        )
         return read(self.amplitude) / scale * plain
+
+    def _regular_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        """The plain divergence, 0 for equal scores also where its formula has 0 times infinity."""
+        value = self._plain_divergence(delta, xa, xb)
+        if not bool(value.sum().isnan()):  # one pass, and seldom another
+            return value
+        low, high = self.interval
+        return value.masked_fill((delta == 0) & (xb >= low) & (xb <= high), 0.0)
+
+    def _plain_rise(self, xa: Tensor, xb: Tensor) -> Tensor:
+        rise = self._value(xa) - self._value(xb)
+        return torch.where((xa == xb) & rise.isnan(), 0.0, rise)
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
         far = (self._primitive(xa) - self._primitive(xb) - delta * self._value(xb)).clamp(min=0)
@@ -103,6 +163,10 @@ class Shaped(Curve):
     @abstractmethod
     def _slope(self, x: Tensor) -> Tensor:
         """Slope of the base curve."""
+
+    def _slope_times(self, x: Tensor, step: Tensor) -> Tensor:
+        """Slope of the base curve times ``step``, 0 for a step of 0."""
+        return slope_times(self._slope, x, step, self.interval)
 
     def _inverse(self, p: Tensor) -> Tensor:
         """Inverse of the base curve; curves that are not invertible have none, and are not asked."""

@@ -28,9 +28,9 @@ class _Bregman(torch.autograd.Function):
         spread = potential.spread(grads[0])
         grad_a = grad_b = None
         if ctx.needs_input_grad[1]:
-            grad_a = spread * (potential.link(a, valid) - potential.link(b, valid) if again else difference)
+            grad_a = _times(spread, potential.rise(a, b, valid) if again else difference)
         if ctx.needs_input_grad[2]:
-            grad_b = spread * potential.curvature_times(b, b - a, valid)
+            grad_b = _times(spread, potential.curvature_times(b, b - a, valid))
         own = _own_gradients(ctx, a, b, valid, grads[0])
         return None, grad_a, grad_b, None, *own
 
@@ -54,15 +54,21 @@ class _BregmanSum(torch.autograd.Function):
         grad_a = grad_b = None
         if ctx.needs_input_grad[1]:
             if again:
-                grad_a = spread * (potential.link(a, None) - potential.link(b, None))
+                grad_a = _times(spread, potential.rise(a, b, None))
             elif gradient.device.type == "cpu" and gradient.item() == 1:
                 grad_a = difference  # saves a pass over the scores
             else:
                 grad_a = gradient * difference
         if ctx.needs_input_grad[2]:
-            grad_b = spread * potential.curvature_times(b, b - a, None)
+            grad_b = _times(spread, potential.curvature_times(b, b - a, None))
         own = _own_gradients(ctx, a, b, None, gradient * factor)
         return None, grad_a, grad_b, None, *own
+
+
+def _times(factor: Factor, values: Tensor) -> Tensor:
+    """Their product; 0 where the factor is 0, whatever the value: such a loss does not count."""
+    product = factor * values
+    return torch.where(factor == 0, 0.0, product) if isinstance(factor, Tensor) else product
 
 
 def _own_gradients(ctx: Any, a: Tensor, b: Tensor, valid: Tensor | None, gradient: Tensor) -> tuple[Any, ...]:

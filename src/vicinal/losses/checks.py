@@ -104,6 +104,8 @@ def reduce(values: Tensor, weight: Tensor | None, active: Tensor | None, reducti
     if active is not None:
         values = torch.where(active, values, 0.0)
         weight = active.to(values.dtype) if weight is None else torch.where(active, weight, 0.0)
+    if weight is not None:  # a loss that does not count may be infinite
+        values = torch.where((weight == 0) & ~values.isfinite(), 0.0, values)
     weighted = values if weight is None else weight * values
     if reduction == "none":
         return weighted

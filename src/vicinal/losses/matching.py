@@ -1,5 +1,6 @@
 """Matching losses of single scores: convex losses whose sensitivity along the score axis is that of a link."""
 
+from collections.abc import Callable
 from typing import Self
 
 import torch
@@ -7,10 +8,11 @@ from torch import Tensor, nn
 
 from vicinal.core import register
 from vicinal.links import CompositeSigmoid, Curve
+from vicinal.links.numerics import score_inside
 from vicinal.losses.bregman import reduced_bregman
 from vicinal.losses.checks import check_domain, check_reduction, check_scores_like, check_valid, reduce
 from vicinal.losses.potentials import Elementwise
-from vicinal.losses.validity import Domain, check_link, check_scaling, scaling_of_transform
+from vicinal.losses.validity import Domain, check_link, check_scaling, limits, scaling_of_transform
 
 PAPER = "Selective Matching Losses, arXiv:2506.04446"
 GOLDEN = "mpmath, 40 digits"
@@ -64,21 +66,15 @@ class MatchingLoss(nn.Module):
         """
         target = check_scores_like(prediction, target)
         check_valid(valid, prediction)
-        domain = self.domain or self.link.domain
-        closed = (True, True) if self.domain else self.link.closed
+        domain, closed = limits(self.link, self.domain)
         for name, scores in (("prediction", prediction), ("target", target)):
             check_domain(name, scores, domain, closed, valid)
         if valid is not None:  # what is left out may be anything, also outside the domain
-            inside = _somewhere_inside(domain)
+            inside = score_inside(domain)
             prediction, target = torch.where(valid, prediction, inside), torch.where(valid, target, inside)
         return reduced_bregman(
             Elementwise(self.link), prediction, target, weight=weight, active=valid, reduction=self.reduction
         )
-
-
-def _somewhere_inside(domain: Domain) -> float:
-    low, high = max(domain[0], -2.0), min(domain[1], 2.0)
-    return (low + high) / 2 if low < high else domain[0] + 1 if low > 0 else domain[1] - 1
 
 
 @register("loss", "composite_sigmoid", "elementwise", "convex", family="matching", paper=PAPER, verified=GOLDEN)
@@ -99,15 +95,23 @@ class CompositeSigmoidMatchingLoss(MatchingLoss):
     def __init__(
         self, scaling: Curve, gamma: float = 1.0, *, reduction: str = "mean", domain: Domain | None = None
     ) -> None:
-        self_verdict = check_scaling(scaling, gamma, domain=domain)
+        check_scaling(scaling, gamma, domain=domain)
         link = CompositeSigmoid(scaling, gamma)
-        link.is_monotone = self_verdict.convex == "jointly"
+        link.is_monotone = True
         super().__init__(link, reduction=reduction, domain=domain)
 
     @classmethod
-    def from_transform(cls, transform: str, gamma: float = 1.0, *, reduction: str = "mean") -> Self:
-        """The loss of a score transform f = e^Q: see :func:`scaling_of_transform`."""
-        return cls(scaling_of_transform(transform, gamma, classes=False), gamma, reduction=reduction)
+    def from_transform(
+        cls,
+        transform: str | Callable[[Tensor], Tensor],
+        gamma: float = 1.0,
+        *,
+        reduction: str = "mean",
+        domain: Domain | None = None,
+    ) -> Self:
+        """The loss of a score transform f = e^Q, by name or as a function: see :func:`scaling_of_transform`."""
+        scaling = scaling_of_transform(transform, gamma, domain=domain, classes=False)
+        return cls(scaling, gamma, reduction=reduction, domain=domain)
 
 
 @register("loss", "decomposed", "multi-class", "convex", family="matching", paper=PAPER, verified=GOLDEN)

@@ -1,5 +1,6 @@
 """Matching losses of all classes of a row at once, whose sensitivity depends on the rank of a class too."""
 
+from collections.abc import Callable
 from typing import Self
 
 from torch import Tensor, nn
@@ -10,7 +11,7 @@ from vicinal.losses.bregman import reduced_bregman
 from vicinal.losses.checks import check_domain, check_reduction, check_scores_like, check_valid
 from vicinal.losses.matching import GOLDEN, PAPER
 from vicinal.losses.potentials import Learned, Rows
-from vicinal.losses.validity import Domain, Verdict, check_scaling, scaling_of_transform
+from vicinal.losses.validity import Domain, Verdict, check_scaling, limits, scaling_of_transform
 
 
 @register("loss", "composite_softmax", "multi-class", "convex", family="matching", paper=PAPER, verified=GOLDEN)
@@ -25,7 +26,8 @@ class CompositeSoftmaxMatchingLoss(nn.Module):
         domain: scores that the loss will see; the condition is checked on it.
 
     Attributes:
-        verdict: whether it is convex in all scores "jointly" (always so for a monotone scaling) or in "each".
+        verdict: whether it is convex in all scores "jointly" (always so for a monotone scaling) or in "each", as far
+            as :class:`Verdict` says.
 
     >>> import torch
     >>> from vicinal.links import Sinh
@@ -50,9 +52,17 @@ class CompositeSoftmaxMatchingLoss(nn.Module):
         self.reduction = check_reduction(reduction)
 
     @classmethod
-    def from_transform(cls, transform: str, gamma: float = 1.0, *, reduction: str = "mean") -> Self:
-        """The loss of a score transform f = e^Q: see :func:`scaling_of_transform`."""
-        return cls(scaling_of_transform(transform, gamma, classes=True), gamma, reduction=reduction)
+    def from_transform(
+        cls,
+        transform: str | Callable[[Tensor], Tensor],
+        gamma: float = 1.0,
+        *,
+        reduction: str = "mean",
+        domain: Domain | None = None,
+    ) -> Self:
+        """The loss of a score transform f = e^Q, by name or as a function: see :func:`scaling_of_transform`."""
+        scaling = scaling_of_transform(transform, gamma, domain=domain, classes=True)
+        return cls(scaling, gamma, reduction=reduction, domain=domain)
 
     def forward(
         self, prediction: Tensor, target: Tensor, weight: Tensor | None = None, valid: Tensor | None = None
@@ -72,8 +82,7 @@ class CompositeSoftmaxMatchingLoss(nn.Module):
         """
         target = check_scores_like(prediction, target, classes=True)
         check_valid(valid, prediction)
-        domain = self.domain or self.link.domain
-        closed = (True, True) if self.domain else self.link.closed
+        domain, closed = limits(self.link, self.domain)
         for name, scores in (("prediction", prediction), ("target", target)):
             check_domain(name, scores, domain, closed, valid)
         active = None if valid is None else valid.any(-1)

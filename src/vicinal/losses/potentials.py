@@ -21,11 +21,11 @@ class Potential(Protocol):
     def pair_sum(self, a: Tensor, b: Tensor, factor: Factor) -> tuple[Tensor, Tensor]:
         """The sum of factor * divergence and factor * (h(a) - h(b)); no gradient is asked of it."""
 
-    def link(self, z: Tensor, valid: Tensor | None) -> Tensor:
-        """h(z), differentiable."""
+    def rise(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
+        """h(a) - h(b), differentiable."""
 
     def curvature_times(self, z: Tensor, direction: Tensor, valid: Tensor | None) -> Tensor:
-        """The Jacobian of h at ``z`` times ``direction``, differentiable."""
+        """The Jacobian of h at ``z`` times ``direction``, differentiable; 0 where the direction is, also at a pole."""
 
     def divergence(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
         """The divergence, differentiable."""
@@ -43,14 +43,16 @@ def block_size(scores: Tensor) -> int:
 
 
 def weigh(values: Tensor, rise: Tensor, out: Tensor, factor: Factor, row_factor: Factor | None = None) -> Tensor:
-    """Writes factor * rise into ``out`` and returns the sum of factor * values in float64."""
+    """Writes factor * rise into ``out`` and returns the sum of factor * values in float64; 0 times infinity is 0."""
     if isinstance(factor, float) and factor == 1:
         if out is not rise:
             out.copy_(rise)
         return values.sum(dtype=torch.float64)
-    torch.mul(rise, factor if row_factor is None else row_factor, out=out)
-    if isinstance(factor, Tensor):
-        return (values * factor).sum(dtype=torch.float64)
+    factors = factor if row_factor is None else row_factor
+    torch.mul(rise, factors, out=out)
+    if isinstance(factor, Tensor) and isinstance(factors, Tensor):
+        out.masked_fill_(factors == 0, 0.0)
+        return (values * factor).masked_fill_(factor == 0, 0.0).sum(dtype=torch.float64)
     return factor * values.sum(dtype=torch.float64)
 
 
@@ -85,13 +87,13 @@ class Elementwise:
             totals.append(weigh(values, step, rise, part))
         return sum_up(totals, a), difference
 
-    def link(self, z: Tensor, valid: Tensor | None) -> Tensor:
-        """The curve."""
-        return self.curve(z)
+    def rise(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
+        """Of the curve."""
+        return self.curve.rise(a, b)
 
     def curvature_times(self, z: Tensor, direction: Tensor, valid: Tensor | None) -> Tensor:
         """The slope times the direction."""
-        return self.curve.slope(z) * direction
+        return self.curve.slope_times(z, direction)
 
     def divergence(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
         """Elementwise."""
@@ -115,8 +117,7 @@ class Rows:
     def pair(self, a: Tensor, b: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
         """The divergence of each row and h(a) - h(b)."""
         if valid is not None or a.dtype in (torch.float16, torch.bfloat16):
-            rise = self.softmax(a, valid) - self.softmax(b, valid)
-            return self.softmax.divergence(a, b, valid), rise
+            return self.softmax.divergence(a, b, valid), self.softmax.rise(a, b, valid)
         difference = torch.empty_like(a, memory_format=torch.contiguous_format)
         flat = [t.reshape(-1, a.shape[-1]) for t in (a, b, difference)]
         return self.softmax.block(flat[0], flat[1], flat[2]).view(a.shape[:-1]), difference
@@ -134,10 +135,9 @@ class Rows:
             totals.append(weigh(values, rise, rise, part, part[:, None] if isinstance(part, Tensor) else part))
         return sum_up(totals, a), difference
 
-    def link(self, z: Tensor, valid: Tensor | None) -> Tensor:
-        """The link q p."""
-        result: Tensor = self.softmax(z, valid)
-        return result
+    def rise(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
+        """Of the link q p."""
+        return self.softmax.rise(a, b, valid)
 
     def curvature_times(self, z: Tensor, direction: Tensor, valid: Tensor | None) -> Tensor:
         """The Jacobian of q p times the direction."""
@@ -164,16 +164,16 @@ class Learned:
 
     def pair(self, a: Tensor, b: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
         """The divergence and the difference of gradients."""
-        return self.potential.divergence(a, b), self.potential(a) - self.potential(b)
+        return self.potential.divergence(a, b), self.rise(a, b, valid)
 
     def pair_sum(self, a: Tensor, b: Tensor, factor: Factor) -> tuple[Tensor, Tensor]:
         """The weighted sum and its gradient."""
         return weighed_pair(self, a, b, factor)
 
-    def link(self, z: Tensor, valid: Tensor | None) -> Tensor:
-        """The gradient of the network."""
-        result: Tensor = self.potential(z)
-        return result
+    def rise(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
+        """Of the gradient of the network."""
+        rise: Tensor = self.potential(a) - self.potential(b)
+        return rise
 
     def curvature_times(self, z: Tensor, direction: Tensor, valid: Tensor | None) -> Tensor:
         """The Hessian of the network times the direction."""

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from vicinal.core import check_between, register
 from vicinal.links import CompositeSoftmax, Curve
-from vicinal.losses.checks import check_domain, check_reduction, check_scores_like, check_valid, reduce
+from vicinal.links.numerics import score_inside
+from vicinal.losses.checks import check_domain, check_reduction, check_scores_like, check_valid, reduce, spread_weight
 from vicinal.losses.matching import PAPER
 from vicinal.losses.validity import check_link, check_scaling
 
@@ -24,7 +25,8 @@ from vicinal.losses.validity import check_link, check_scaling
 class ReweightedSquaredLoss(nn.Module):
     r"""$\tfrac12h'(s)(\hat s-s)^2$ (E.1): as sensitive as the matching loss close to the target, symmetric far from it.
 
-    It does not care whether a wrong prediction lands in the sensitive region.
+    It does not care whether a wrong prediction lands in the sensitive region. Where the slope at the target is
+    infinite, so is the loss of any prediction but the target.
 
     Args:
         link: the slope at the target is the weight.
@@ -44,7 +46,12 @@ class ReweightedSquaredLoss(nn.Module):
         """The loss of scores of one shape; weight of that shape or one for each row."""
         target = check_scores_like(prediction, target)
         check_domain("target", target, self.link.domain, self.link.closed)
-        values = self.link.slope(target) * (prediction - target) ** 2 / 2
+        if weight is not None:  # a pair that does not count may have an infinite loss
+            inside = score_inside(self.link.domain)
+            counts = spread_weight(weight, target.shape) != 0
+            prediction, target = torch.where(counts, prediction, inside), torch.where(counts, target, inside)
+        gap = prediction - target
+        values = self.link.slope_times(target, gap) * gap / 2  # 0 for a gap of 0 also where the slope is infinite
         return reduce(values, weight, None, self.reduction)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import entries, entry
-from vicinal.losses.settings import own_settings
+from vicinal.losses.spec import own_settings
 from vicinal.relation import label_distance, same_class, shared_labels
 
 Relation = Callable[[Tensor, Tensor], Tensor]

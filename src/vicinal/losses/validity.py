@@ -8,10 +8,34 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_choice, check_number
-from vicinal.links import Constant, Cosh, Curve, Exp, Shaped, Sinh, from_callable
+from vicinal.links import AbsPower, CompositeSoftmax, Constant, Cosh, Curve, Exp, Flip, Multiple, Sinh
+from vicinal.links.quadrature import FromTransform
+from vicinal.links.ranges import Least, Range, least
+from vicinal.links.settings import number
 
 Domain = tuple[float, float]
-_GRID = 4001
+_ROUNDING = 1e-12
+
+
+def limits(curve: Curve | CompositeSoftmax, domain: Domain | None = None) -> tuple[Domain, tuple[bool, bool]]:
+    """The part of ``domain`` that a curve has, and whether its ends count.
+
+    Raises:
+        ValueError: if there is none, or an end is no number.
+
+    >>> from vicinal.links import Log
+    >>> limits(Log(), (-5.0, 5.0))
+    ((0.0, 5.0), (False, True))
+    """
+    low, high = curve.domain
+    if domain is not None:
+        given = (check_number("domain", domain[0]), check_number("domain", domain[1]))
+        low, high = max(low, given[0]), min(high, given[1])
+        if not low < high:
+            raise ValueError(f"domain: expected low < high inside {curve.domain}, got {domain}")
+    ends = zip((low, high), curve.domain, curve.closed, strict=True)
+    left, right = (end != last or counts for end, last, counts in ends)
+    return (low, high), (left, right)
 
 
 def check_link(link: object, domain: Domain | None = None) -> Curve:
@@ -32,47 +56,48 @@ def check_link(link: object, domain: Domain | None = None) -> Curve:
         )
     if isinstance(link, Constant):
         raise ValueError("link: expected a link that rises somewhere, got Constant, whose loss is 0; use Identity")
+    part, _ = limits(link, domain)
     if link.is_monotone:
         return link
-    grid = grid_of(link, domain)
-    slope = link.slope(grid)
-    if bool((slope < 0).any()):
-        at = float(grid[int(slope.argmin())])
+    smallest = _least_slope(link, part)
+    if smallest.value < 0:
         raise ValueError(
-            f"link: expected a curve that never falls, got {link!r}, which falls at {at:.4g}; the loss would not be "
-            "convex. Give domain=(low, high) where it rises, or use it as a scaling of a composite loss"
+            f"link: expected a curve that never falls, got {link!r}, which falls at {smallest.at:.8g}; the loss would "
+            "not be convex. Give domain=(low, high) where it rises, or use it as a scaling of a composite loss"
         )
     return link
 
 
-def grid_of(curve: Curve, domain: Domain | None) -> Tensor:
-    """Scores to check a curve on: all of a finite domain, and for infinite ends as far as the curve has structure."""
-    low, high = curve.domain
-    if domain is not None:
-        given = (check_number("domain", domain[0]), check_number("domain", domain[1]))
-        low, high = max(low, given[0]), min(high, given[1])
-        if not low < high:
-            raise ValueError(f"domain: expected low < high inside {curve.domain}, got {domain}")
-    reach = 20.0
-    middle = 0.0
-    if isinstance(curve, Shaped):
-        middle = float(torch.as_tensor(curve.shift.detach() if isinstance(curve.shift, Tensor) else curve.shift))
-        reach = 12.0 / float(curve.scale) if isinstance(curve.scale, int | float) else reach
-    low, high = max(low, middle - reach), min(high, middle + reach)
-    margin = 1e-6 * (high - low)
-    return torch.linspace(low + margin, high - margin, _GRID, dtype=torch.float64)
+def _least_slope(curve: Curve, domain: Domain) -> Least:
+    """The smallest slope of a curve on a domain, as far as it has floating values."""
+
+    def bounds(low: Tensor, high: Tensor) -> Range:
+        lowest, highest = curve.slope_range(low, high)
+        return lowest, torch.where(_has_values(curve, low), highest + _ROUNDING * highest.abs(), torch.nan)
+
+    with torch.no_grad():
+        return least(bounds, domain, curve.landmarks)
+
+
+def _has_values(curve: Curve, scores: Tensor) -> Tensor:
+    slope = curve.slope(scores)
+    return curve(scores).isfinite() & curve.primitive(scores).isfinite() & ~slope.isnan() & (slope != -torch.inf)
 
 
 class Verdict(NamedTuple):
     """What :func:`check_scaling` found.
 
     Attributes:
-        convex: "jointly": the loss is convex in all scores together. "each": in each score while the others stay.
+        convex: "jointly": the loss is convex in all scores together. "each": in each score while the others stay,
+            where its class has at most half of the mass, and everywhere if there is a bias of at least 1.
         margin: the smallest q' + (1 - p) q^2 / gamma that was seen; >= 0.
+        proven: whether bounds, or a rule, hold for all scores of the domain; else only scores were tried, as for a
+            curve from a function.
     """
 
     convex: Literal["jointly", "each"]
     margin: float
+    proven: bool = True
 
 
 def check_scaling(
@@ -83,7 +108,13 @@ def check_scaling(
     A monotone scaling always gives a jointly convex loss. For others p is $\sigma(Q/\gamma)$, against one competitor
     of score transform 1 (for several classes at most 1/2 below it). With several classes the condition makes the
     loss convex in each score, not in all together: along $v_k=1/q(z_k)$ the Hessian is $\sum_k p_kq'_k/q_k^2$, which
-    needs q' >= 0. So such a loss of several classes may be below 0 and have other minima.
+    needs q' >= 0. So such a loss of several classes may be below 0 and have other minima. In one score it is convex
+    where a class whose q falls has at most half of the mass; a bias of at least 1 sees to the rest.
+
+    The condition is checked on all of the domain, as far as the curve has floating values: by closed forms for
+    :class:`Cosh` (gamma <= 1) and :class:`AbsPower` (c >= max(sqrt(2 gamma d), gamma d - 1/2)), shifted, scaled and
+    turned round as you like, and for sums, caps and what else is made of named curves by bounds of q and q' over
+    parts of the domain, which are halved until they tell. For a function nothing is known between the scores tried.
 
     Args:
         scaling: the curve q.
@@ -104,25 +135,67 @@ def check_scaling(
             f"scaling: expected a curve of vicinal.links, got {type(scaling).__name__}; text: vicinal.links.parse"
         )
     check_between("gamma", gamma, 0, math.inf)
+    part, _ = limits(scaling, domain)
     if scaling.is_monotone:
         return Verdict("jointly", 0.0)
-    grid = grid_of(scaling, domain)
-    with torch.no_grad():
-        rest = torch.sigmoid(-scaling.primitive(grid) / gamma)
-        if classes:
-            rest = rest.clamp(max=0.5)
-        slope = scaling.slope(grid)
-        margin = torch.where(slope >= 0, slope, slope + rest * scaling(grid) ** 2 / gamma)
-    lowest = float(margin.min())
-    if lowest < 0:
-        at = float(grid[int(margin.argmin())])
+    slope = _least_slope(scaling, part)
+    if slope.value >= 0:
+        return Verdict("jointly", 0.0, slope.proven and scaling.ranges_are_bounds)
+    convex: Literal["jointly", "each"] = "each" if classes else "jointly"
+    smallest = _least_margin(scaling, gamma, part, classes=classes)
+    if smallest.value < 0 and not _is_valid_form(scaling, gamma):
         raise ValueError(
-            f"scaling: expected q' + (1 - p) q^2 / gamma >= 0 (condition G.2), got {lowest:.3g} at the score {at:.4g} "
-            f"for {scaling!r} with gamma={gamma:g}; {_advice(scaling)}"
+            f"scaling: expected q' + (1 - p) q^2 / gamma >= 0 (condition G.2), got {smallest.value:.3g} at the score "
+            f"{smallest.at:.8g} for {scaling!r} with gamma={gamma:g}; {_advice(scaling)}"
         )
-    if bool((slope >= 0).all()):
-        return Verdict("jointly", 0.0)
-    return Verdict("each" if classes else "jointly", lowest)
+    if _is_valid_form(scaling, gamma):
+        return Verdict(convex, max(smallest.value, 0.0))
+    return Verdict(convex, smallest.value, smallest.proven and scaling.ranges_are_bounds)
+
+
+def _least_margin(scaling: Curve, gamma: float, domain: Domain, *, classes: bool) -> Least:
+    """The smallest q' + (1 - p) q^2 / gamma on a domain."""
+
+    def bounds(low: Tensor, high: Tensor) -> Range:
+        slope_low, slope_high = scaling.slope_range(low, high)
+        low_q, high_q = scaling.value_range(low, high)
+        rest_low, rest_high = _rest_range(scaling, low, high, torch.maximum(low_q.abs(), high_q.abs()), gamma)
+        if classes:
+            rest_low, rest_high = rest_low.clamp(max=0.5), rest_high.clamp(max=0.5)
+        squares = torch.stack([low_q, high_q]).square() / gamma
+        bend_low = rest_low * torch.where(low_q * high_q > 0, squares.amin(0), 0.0)
+        bend_high = rest_high * squares.amax(0)
+        room = _ROUNDING * (slope_high.abs() + bend_high)
+        lowest = torch.where(slope_low >= 0, slope_low, slope_low + bend_low.nan_to_num(0.0, torch.inf))
+        highest = torch.where(slope_high >= 0, slope_high, slope_high + bend_high + room)
+        return lowest, torch.where(_has_values(scaling, low), highest, torch.nan)
+
+    with torch.no_grad():
+        return least(bounds, domain, scaling.landmarks)
+
+
+def _rest_range(scaling: Curve, low: Tensor, high: Tensor, steepest: Tensor, gamma: float) -> Range:
+    """The range of 1 - p = sigma(-Q / gamma): from that of Q, whose slope q is at most ``steepest`` in size."""
+    at_low, at_high = scaling.primitive(low), scaling.primitive(high)
+    middle, width = (at_low + at_high) / 2, (high - low) / 2
+    reach = torch.where(width > 0, steepest * width, 0.0)
+    return torch.sigmoid(-(middle + reach) / gamma), torch.sigmoid(-(middle - reach) / gamma)
+
+
+def _is_valid_form(scaling: Curve, gamma: float) -> bool:
+    """Whether a curve is one that meets the condition on the whole axis: of the one p is at most 1/2 where it falls.
+
+    Then q' + q^2 / (2 gamma) >= 0 is enough. cosh^2 - 2 gamma |sinh| is (1 - |sinh|)^2 + 2 (1 - gamma) |sinh|.
+    """
+    if isinstance(scaling, Multiple):
+        return _is_valid_form(scaling.curve, gamma / number(scaling.factor))
+    if isinstance(scaling, Flip):
+        return _is_valid_form(scaling.curve, gamma)
+    if isinstance(scaling, Cosh | AbsPower):
+        gamma *= number(scaling.scale) / number(scaling.amplitude)
+    if isinstance(scaling, Cosh):
+        return gamma <= 1
+    return isinstance(scaling, AbsPower) and scaling.c >= max(math.sqrt(2 * gamma * scaling.d), gamma * scaling.d - 0.5)
 
 
 def _advice(scaling: Curve) -> str:
@@ -160,15 +233,18 @@ def scaling_of_transform(
     """The scaling q = d ln f / dz of a score transform f = e^Q, if it gives a convex loss.
 
     Args:
-        transform: "exp" (plain softmax), "exp_exp", "exp_cosh", "exp_sinh"; or a positive torch function f.
+        transform: "exp" (plain softmax), "exp_exp", "exp_cosh", "exp_sinh"; or a positive elementwise torch function
+            f, twice differentiable by autograd.
         gamma: > 0.
-        domain: scores that the loss will see.
+        domain: scores that the loss will see; f has to be above 0 and finite on it.
         classes: True for a softmax, False for a sigmoid.
 
     Raises:
         ValueError: for the transforms that cannot (|z|^d, e^sigmoid, e^tanh, softplus, sigmoid, sinh|z|), with the
-            reason and what to use instead; and for a function whose q fails condition G.2.
+            reason and what to use instead; and for a function whose q falls and fails condition G.2 on the domain.
 
+    >>> scaling_of_transform(lambda z: z.sinh().exp(), gamma=0.7, domain=(-2.0, 2.0)).is_monotone  # q = cosh z
+    False
     >>> scaling_of_transform("softplus")
     Traceback (most recent call last):
     ValueError: transform: expected one with a scaling that gives a convex loss, got 'softplus': f = softplus has ...
@@ -183,19 +259,12 @@ def scaling_of_transform(
         curve = KNOWN[check_choice("transform", transform, [*KNOWN, *REFUSED])]()
         check_scaling(curve, gamma, domain=domain, classes=classes)
         return curve
-    f = transform
-
-    def scaling(z: Tensor) -> Tensor:
-        create = torch.is_grad_enabled()
-        with torch.enable_grad():
-            at = z if z.requires_grad else z.detach().requires_grad_()
-            q: Tensor = torch.autograd.grad(f(at).log().sum(), at, create_graph=create)[0]
-        return q
-
     try:
-        return from_callable(scaling, domain or (-math.inf, math.inf), tolerance=1e-5)
+        scaling = FromTransform(transform, domain or (-math.inf, math.inf))
+        check_scaling(scaling, gamma, classes=classes)
     except ValueError as error:
         raise ValueError(
-            "transform: expected a positive function f whose q = d ln f / dz never falls, got one that does not "
-            f"({error}); see vicinal.losses.REFUSED for common cases"
+            "transform: expected a positive function f whose q = d ln f / dz rises or meets condition (G.2), got one "
+            f"that does not ({error}); see vicinal.losses.REFUSED for common cases"
         ) from error
+    return scaling
