@@ -1,5 +1,6 @@
 """Which loss a name stands for, which relation fits the labels, and what losses and miners declare."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -7,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import entries, entry
-from vicinal.losses.spec import own_settings
 from vicinal.relation import label_distance, same_class, shared_labels
 
 Relation = Callable[[Tensor, Tensor], Tensor]
 Loss = Callable[..., Tensor]
+_GIVEN = ("lengths", "history", "negatives", "per_class")  # what criteria give to a loss, not users
 
 
 def resolve_loss(loss: str | Loss) -> tuple[Loss, frozenset[str]]:
@@ -27,6 +28,20 @@ def resolve_loss(loss: str | Loss) -> tuple[Loss, frozenset[str]]:
         raise TypeError(f"loss: expected a name or a function of scores and relation, got {loss!r}")
     facts = [known.facts for known in entries("pair_loss") if known.make is loss]
     return loss, facts[0] if facts else frozenset()
+
+
+def own_settings(function: Callable[..., Any]) -> dict[str, Any]:
+    """Settings that users give to a pair loss or a miner, with defaults (``inspect.Parameter.empty`` if needed).
+
+    >>> from vicinal.losses import supcon
+    >>> own_settings(supcon)
+    {'temperature': 0.1}
+    """
+    parameters = inspect.signature(function).parameters.values()
+    settings = [
+        p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name not in ("reduction", *_GIVEN)
+    ]
+    return {p.name: p.default for p in settings}
 
 
 def with_best(loss: Loss, similarity: nn.Module, hyper: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from vicinal.core import check_between, check_choice, entries, entry, nearest
 from vicinal.links.parse import parse_value, read_expression
 from vicinal.losses.embedding import EmbeddingLoss
 from vicinal.losses.proxies import ProxyLoss
+from vicinal.losses.resolving import own_settings
 
 NUMBERS = "numbers"
 CLASSES = "classes"
@@ -60,9 +61,6 @@ def check_label_kind(name: str, facts: Iterable[str], kind: str) -> None:
         )
 
 
-_GIVEN = ("lengths", "history", "negatives", "per_class")  # what criteria give to a loss, not users
-
-
 def read_settings(name: str, brackets: str) -> dict[str, Any]:
     """Settings by name from ``(temperature=.1, similarity=l2)``.
 
@@ -96,18 +94,6 @@ def _literal(name: str, node: ast.expr) -> Any:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
         return node.func.id, {keyword.arg or "**": _literal(name, keyword.value) for keyword in node.keywords}
     raise ValueError(f"loss: expected numbers and words as settings of {name}, got {ast.unparse(node)!r}")
-
-
-def own_settings(function: Callable[..., Any]) -> dict[str, Any]:
-    """Settings that users give to a pair loss or a miner, with defaults (``inspect.Parameter.empty`` if needed).
-
-    >>> from vicinal.losses import supcon
-    >>> own_settings(supcon)
-    {'temperature': 0.1}
-    """
-    found = inspect.signature(function).parameters.values()
-    own = [p for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name not in ("reduction", *_GIVEN)]
-    return {p.name: p.default for p in own}
 
 
 def needs_dim(miner: Callable[..., Any]) -> bool:
