@@ -1,22 +1,25 @@
-"""Writes the tables of registered methods into the documentation.
+"""Writes the tables of methods into the documentation.
 
 A page holds a pair of marks, ``<!-- methods: similarity -->`` and ``<!-- end of methods -->``, for each table that it
 wants (any kind of ``vicinal.core.KINDS``), or ``<!-- facts: similarity, mask -->`` and ``<!-- end of facts -->`` for
-what the facts declared by those kinds mean. What stands between two marks is written anew from the registry.
+what the facts declared by those kinds mean. What stands between two marks is written anew from the registry; between
+``<!-- papers: all -->`` and ``<!-- end of papers -->`` stands what ``tests/catalogue.tsv`` says of each paper.
 
-Run it after a change of the registry:  python scripts/method_tables.py  (with --check it only looks, and fails
-if a page is out of date).
+Run it after a change of the registry or of the catalogue:  python scripts/method_tables.py  (with --check it only
+looks, and fails if a page is out of date).
 """
 
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+from catalogue import NOT_YET, NOTHING, Line, read
 from vicinal.core import FACTS, Entry, entries
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-MARKED = re.compile(r"(<!-- (methods|facts): ([a-z_, ]+) -->\n).*?(\n<!-- end of \2 -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- (methods|facts|papers): ([a-z_, ]+) -->\n).*?(\n<!-- end of \2 -->)", re.DOTALL)
 
 
 def methods_table(kind: str) -> str:
@@ -34,6 +37,35 @@ def facts_table(kinds: Iterable[str]) -> str:
     """What each fact means that a method of ``kinds`` declares."""
     declared = facts_of(found for kind in kinds for found in entries(kind))
     return "\n".join(["| fact | means |", "| --- | --- |", *(f"| {fact} | {FACTS[fact]} |" for fact in declared)])
+
+
+def papers_table(lines: Iterable[Line]) -> str:
+    """What is here of each paper of the lists, checked against what, and what is not; counts first."""
+    papers = defaultdict(list)
+    for line in lines:
+        if line.ids:
+            papers[line.id].append(line)
+    rows = ["| paper | id | here | checked against | not here |", "| --- | --- | --- | --- | --- |"]
+    for id, parts in papers.items():
+        here = ", ".join(with_part(f"`{part.symbol.removeprefix('vicinal.')}`", part) for part in parts if part.is_here)
+        against = ", ".join(dict.fromkeys(part.reference for part in parts if part.is_here))
+        missing = "; ".join(dict.fromkeys(missing_part(part) for part in parts if not part.is_here))
+        rows.append(f"| {cell(parts[0].paper)} | {id} | {here} | {against} | {cell(missing)} |")
+    begun = [parts for parts in papers.values() if any(part.is_here for part in parts)]
+    unfinished = [parts for parts in papers.values() if any(part.reference == NOT_YET for part in parts)]
+    both = sum(parts in unfinished for parts in begun)
+    counts = f"{len(begun)} papers are here, {both} of them in part; {len(unfinished) - both} are not here yet."
+    return "\n".join([counts, "", *rows])
+
+
+def with_part(text: str, line: Line) -> str:
+    """``text``, and which part of the paper it is."""
+    return text if line.part == NOTHING else f"{text} ({cell(line.part)})"
+
+
+def missing_part(line: Line) -> str:
+    """What of a paper is not here, and why."""
+    return line.reference if line.part == NOTHING else f"{line.part}: {line.reference}"
 
 
 def facts_of(methods: Iterable[Entry]) -> list[str]:
@@ -55,7 +87,10 @@ def renewed(page: str) -> str:
     def write(found: re.Match[str]) -> str:
         start, what, kinds, end = found.groups()
         names = kinds.split(", ")
-        table = facts_table(names) if what == "facts" else "\n\n".join(map(methods_table, names))
+        if what == "papers":
+            table = papers_table(read())
+        else:
+            table = facts_table(names) if what == "facts" else "\n\n".join(map(methods_table, names))
         return f"{start}\n{table}\n{end}"
 
     return MARKED.sub(write, page)

@@ -19,7 +19,6 @@ import tempfile
 from pathlib import Path
 
 from page_figures import pages
-
 from vicinal.cli import run
 
 PAIR = re.compile(r"^```(python|sh)\n(.*?)^```(\n\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)

@@ -1,192 +1,80 @@
-"""Every stored reference file of losses is used by a test, or there is a reason why not."""
+"""Every stored reference file is used by a test of the catalogue, or waits in it for a method that is not here yet.
 
-import re
+That the test reads its file is checked in ``test_catalogue``.
+"""
+
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import catalogue
+from mentions import defines
 from vicinal.similarity import resolve_similarity
 
 TESTS = Path(__file__).parents[1]
 FOLDER = TESTS / "golden/losses"
+LINES = catalogue.read()
+USED = {place: line.tests for line in LINES if line.reference == "golden" for place in line.places}
+"""Golden file, or folder of files -> tests that read it."""
+WAITING = {place for line in LINES if not line.is_here for place in line.places}
 
-PAIRS, LISTED = "losses/test_golden_pairs.py", "losses/test_listed_golden.py"
-TESTED = {
-    **dict.fromkeys(
-        [
-            "angular",
-            "arcface",
-            "circle",
-            "contrastive_cosine",
-            "contrastive_euclid",
-            "cosface",
-            "dynamic_soft_margin",
-            "fast_ap",
-            "generalized_lifted_structure",
-            "histogram",
-            "intra_pair_variance",
-            "large_margin_softmax",
-            "lifted_structure",
-            "margin_loss",
-            "multi_similarity",
-            "nca",
-            "normalized_softmax",
-            "npairs",
-            "ntxent",
-            "pnp_ds",
-            "proxy_anchor",
-            "proxy_nca",
-            "ranked_list",
-            "smooth_ap",
-            "soft_triple",
-            "sphereface",
-            "subcenter_arcface",
-            "supcon",
-            "triplet_all",
-            "triplet_all_smooth",
-            "triplet_all_swap",
-            "triplet_mined",
-            "tuplet_margin",
-            "vicreg",
-        ],
-        PAIRS,
-    ),
-    **dict.fromkeys(
-        [
-            "contrastive_snr",
-            "contrastive_snr_normalised",
-            "dexml_bce",
-            "dexml_decoupled_softmax",
-            "dexml_softmax",
-            "dexml_topk",
-            "distances",
-            "soft_topk",
-            "tcm",
-            "unpg_cosface",
-        ],
-        LISTED,
-    ),
-    "diverse_anchors": "samplers/test_diverse.py",
-    "dynamic_reweighting": "losses/test_reweighting.py",
-    "ebv": "heads/test_class_geometry.py",
-    "loki": "heads/test_class_geometry.py",
-    "miners": "miners/test_miners.py",
-    "retrieval_metrics": "metrics/test_streamed.py",
-}
-"""File -> the test that reads it."""
-
-KEPT_ELSEWHERE = {"miners": "golden/retrieval", "retrieval_metrics": "golden/retrieval"}
-
-NO_PAIRS = "a loss of class scores against one target class: it sees no pairs and no embeddings"
-MARGIN = "a loss of the margin of a binary classifier: it sees no pairs and no embeddings"
-DISTILLATION = "one network's outputs against another's, or against its own past: no pairs of rows"
-ELSEWHERE = {
-    **dict.fromkeys(
-        [
-            "aldr_kl",
-            "ce_logmeanexp",
-            "crammer_singer",
-            "gce_q0.7",
-            "gce_trunc_q0.7_k0.3",
-            "js_loss",
-            "ldr_kl_lambda0.1",
-            "ldr_kl_normalised",
-            "nce_agce",
-            "nce_aul",
-            "nce_rce",
-            "sce_ldr",
-            "weston_watkins",
-        ],
-        NO_PAIRS,
-    ),
-    **dict.fromkeys(
-        [
-            "ensloss",
-            "margin_bin_focal",
-            "margin_exp",
-            "margin_exp_hinge",
-            "margin_hinge",
-            "margin_inv_hinge",
-            "margin_inv_log_hinge",
-            "margin_log_hinge",
-        ],
-        MARGIN,
-    ),
-    **dict.fromkeys(["assistive_kd", "saf_trajectory", "sinkhorn_kd"], DISTILLATION),
-    "gradient_matching": "a distance of lists of gradients, to make small datasets",
-    "joint_best_of_k": "errors of several predicted paths, a measure of forecasts",
-    "ms_ssim": "a similarity of images, not of embeddings",
-    "pseudo_huber_elementwise": "an error of numbers, by a link rather than by a loss of pairs",
-}
-"""File -> why no loss, miner, sampler or metric of this library has these values."""
+ELSEWHERE = {f"golden/retrieval/{name}.npz": f"golden/losses/{name}.npz" for name in ("miners", "retrieval_metrics")}
+"""File here -> where the shared folder has it."""
 
 WRONG = {
-    "angular": ("B", "test_angular_but_for_unrelated_columns_that_the_reference_forgets_to_scale"),
-    "dexml_topk": ("B", "test_soft_topk_loss_where_the_reference_loses_its_digits"),
-    "diverse_anchors": ("B", "test_a_row_with_duplicates_is_picked_once_where_the_reference_picks_it_twice"),
-    "miners": ("B", "test_choices_of_pytorch_metric_learning"),
-    "soft_topk": ("B", "test_soft_topk"),
+    "losses/angular": "test_angular_but_for_unrelated_columns_that_the_reference_forgets_to_scale",
+    "losses/dexml_topk": "test_soft_topk_loss_where_the_reference_loses_its_digits",
+    "losses/diverse_anchors": "test_a_row_with_duplicates_is_picked_once_where_the_reference_picks_it_twice",
+    "losses/soft_topk": "test_soft_topk",
+    "retrieval/miners": "test_choices_of_pytorch_metric_learning",
 }
-"""File -> the case that is not to be matched as it is, and the test that shows the difference and names the cause."""
+"""File -> the test of its case B, which is not to be matched as it is; it shows the difference and names the cause."""
 
 
-def test_a_file_is_tested_or_has_a_reason_and_not_both():
-    assert not TESTED.keys() & ELSEWHERE.keys()
-    assert all(len(reason) > 20 for reason in ELSEWHERE.values())
-    assert TESTED.keys() >= WRONG.keys()
+def stored(folder):
+    """Golden files below ``folder / "golden"``, by their paths from there."""
+    files = [path for kind in ("npz", "json") for path in (folder / "golden").rglob(f"*.{kind}")]
+    return {path.relative_to(folder).as_posix() for path in files}
 
 
-def test_every_shared_file_is_listed(shared):
-    folder = shared / "golden/losses"
-    if not folder.is_dir():
-        pytest.skip("the shared reference data hold no losses")
-    assert {path.stem for path in folder.glob("*.npz")} == TESTED.keys() | ELSEWHERE.keys()
+def unnamed(files, places):
+    """Files that are not among ``places``, by themselves or with their folder."""
+    return {file for file in files if file not in places and file.rpartition("/")[0] not in places}
 
 
-def test_every_file_that_is_kept_here_is_tested():
-    kept = {path.stem for path in FOLDER.glob("*.npz")}
-    assert kept == TESTED.keys() - KEPT_ELSEWHERE.keys()
-    for name, folder in KEPT_ELSEWHERE.items():
-        assert (TESTS / folder / f"{name}.npz").is_file()
+HERE = stored(TESTS)
 
 
-@pytest.mark.parametrize("name", TESTED)
-def test_the_test_reads_the_file(name):
-    text = (TESTS / TESTED[name]).read_text(encoding="utf-8")
-    assert re.search(rf"[\"'/]{re.escape(name)}(\.npz)?[\"']", text), f"{TESTED[name]} does not mention {name}"
-    if name in WRONG:
-        assert f"def {WRONG[name][1]}(" in text
+def test_every_file_that_is_kept_here_is_used():
+    assert not unnamed(HERE, USED)
+    assert not HERE & WAITING
 
 
-@pytest.mark.parametrize("name", TESTED)
+def test_every_shared_file_is_used_or_waits(shared):
+    there = stored(shared)
+    if not there:
+        pytest.skip("the shared folder holds no reference data")
+    assert not unnamed(there, USED.keys() | WAITING | set(ELSEWHERE.values()))
+    assert there >= WAITING
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_at_the_source_is_tested_where_its_values_are(name):
+    places = {test.partition("::")[0] for test in USED[f"golden/{name}.npz"]}
+    assert any(defines(f"{place}::{WRONG[name]}") for place in places)
+
+
+@pytest.mark.parametrize("name", sorted(HERE))
 def test_the_values_are_those_of_the_shared_file(name, shared):
-    path = shared / "golden/losses" / f"{name}.npz"
+    path = shared / ELSEWHERE.get(name, name)
     if not path.is_file():
         pytest.skip("the shared reference data do not hold this file")
-    with np.load(path) as theirs, np.load(TESTS / KEPT_ELSEWHERE.get(name, "golden/losses") / path.name) as ours:
-        assert set(theirs.files) == set(ours.files)
-        for key in theirs.files:
-            np.testing.assert_array_equal(ours[key], theirs[key])
-
-
-OF_RETRIEVAL = [
-    "adore_lambda",
-    "ngame_balanced_kmeans",
-    "ngame_triplet_ohnm",
-    "pamc",
-    "ranking_metrics",
-    "star_pairwise",
-]
-
-
-@pytest.mark.parametrize("name", [*(f"retrieval/{name}" for name in OF_RETRIEVAL), "sets/score_submodular"])
-def test_the_values_of_retrieval_and_of_sets_are_those_of_the_shared_files(name, shared):
-    path = shared / "golden" / f"{name}.npz"
-    if not path.is_file():
-        pytest.skip("the shared reference data do not hold this file")
-    with np.load(path) as theirs, np.load(TESTS / "golden" / f"{name}.npz") as ours:
+    if path.suffix == ".json":
+        assert path.read_bytes() == (TESTS / name).read_bytes()
+        return
+    with np.load(path) as theirs, np.load(TESTS / name) as ours:
         assert set(theirs.files) == set(ours.files)
         for key in theirs.files:
             np.testing.assert_array_equal(ours[key], theirs[key])
