@@ -123,6 +123,13 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self.checkpoint_dir = checkpoint_dir
         self.random_state = random_state
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: the index of a loaded model is read first, so that the folder is needed no more."""
+        if hasattr(self, "bank_"):
+            self._near()
+        state: dict[str, Any] = super().__getstate__()
+        return state
+
     # What the two tasks define.
 
     def _take_labels(self, y: Any, rows: int) -> Ids:

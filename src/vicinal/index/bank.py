@@ -154,11 +154,22 @@ class NeighborBank(BankRows):
         """
         self._columns.reserve(rows)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: everything in memory, nothing mapped, and nothing of rows that were removed."""
+        if self._payload is not None:
+            self._compact(self._payload)
+        return self.__dict__.copy()
+
     def _tidy(self) -> None:
         """Let go of cells of rows that are not there any more, when these are most."""
         if self._payload is not None and self._payload.rows > 2 * len(self) + _STEP and len(self):
-            cells = self._payload.take(self._whole("cells"))
-            self._payload = Payload(list(cells.columns))
+            self._compact(self._payload)
+
+    def _compact(self, payload: Payload) -> None:
+        """Keep the cells of the rows that are there, and no others."""
+        cells = payload.take(self._whole("cells"))
+        self._payload = Payload(list(cells.columns))
+        if len(self):
             self._columns.put(np.arange(len(self)), {"cells": self._payload.add(cells)})
 
     # Keeping it.

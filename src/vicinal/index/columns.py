@@ -43,6 +43,13 @@ class Columns:
     def __len__(self) -> int:
         return sum(part.used for part in self._parts)
 
+    def __getstate__(self) -> dict[str, Array]:
+        """The rows that are there, for pickle and copy; what is left of others in memory is not among them."""
+        return {name: self.whole(name).copy() for name in self.names}
+
+    def __setstate__(self, state: dict[str, Array]) -> None:
+        Columns.__init__(self, state)
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns; none before there are rows."""

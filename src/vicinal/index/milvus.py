@@ -198,6 +198,12 @@ class MilvusIndex(Index):
             raise ValueError(f"uri: expected the database {settings['uri']}, got none; give load() its place as uri")
         return cls(config.dim, config.similarity, token=token, bank=bank, **settings)
 
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError(
+            f"index: expected one that can be copied, got milvus:{self.uri}, a database that the copies would share; "
+            "save the model and load it where it is needed"
+        )
+
     def close(self) -> None:
         """Let go of the connection; the last index that uses a file stops its server."""
         if self._client is None:

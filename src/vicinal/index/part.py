@@ -1,6 +1,7 @@
 """Some columns of a bank's vectors, as a bank of its own that holds no rows."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,6 +40,9 @@ class BankPart(NeighborBank):
         if name in _SHARED:
             return getattr(self.__dict__["_bank"], name)
         raise AttributeError(name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__.copy()
 
     @property
     def vectors(self) -> Tensor:
