@@ -1,19 +1,22 @@
 """Each kind of bad input gets one sentence and exit code 2, and nothing is written."""
 
 import io
+import json
 import os
 import stat
 
 import numpy as np
 import pandas as pd
 import pytest
+import typer.main
 from PIL import Image
 
 from references.tables import table
 from vicinal.cli import run
+from vicinal.cli.app import app
 from vicinal.estimators import NeighborRegressor, save_model
 
-QUICK = ["--epochs", "2", "--hidden", "8,4", "-q"]
+QUICK = ["--max-epochs", "2", "--hidden", "8,4", "-q"]
 
 
 @pytest.fixture
@@ -203,8 +206,9 @@ def test_predict_with_wrong_cells_options_and_models(saved, tmp_path, capsys):
     frame = table(5)[0]
     assert "size" in predict_fails(saved, frame.assign(size="big"), tmp_path / "d.csv", capsys)
     told = predict_fails(saved, frame, tmp_path / "d.csv", capsys, "--interval", "0.9999")
-    assert "coverage: expected at most" in told
-    assert "--interval" in predict_fails(saved, frame, tmp_path / "d.csv", capsys, "--interval", "90")
+    assert told.startswith("--interval: expected at most")
+    told = predict_fails(saved, frame, tmp_path / "d.csv", capsys, "--interval", "90")
+    assert told == "--interval: expected a number between 0 and 1, got 90.0; for 90 % say 0.9"
     told = predict_fails(saved, frame, tmp_path / "d.csv", capsys, "--out", str(tmp_path / "d.docx"))
     assert "--out: expected a name that ends in" in told
     assert "model: expected a model folder" in predict_fails(tmp_path / "no", frame, tmp_path / "d.csv", capsys)
@@ -222,3 +226,112 @@ def test_unknown_command_and_option(capsys):
     assert "fti" in one_sentence(capsys.readouterr().err)
     assert run(["fit", "--tarket", "x"]) == 2
     one_sentence(capsys.readouterr().err)
+
+
+def numeric_options(verb):
+    """Options of a command that take a number."""
+    command = typer.main.get_command(app).commands[verb]
+    return [parameter.opts[0] for parameter in command.params if type(parameter.default) in (int, float)]
+
+
+@pytest.mark.parametrize("option", numeric_options("fit"))
+def test_settings_are_named_as_they_were_typed(fails, option):
+    assert fails(good(), option, "-7").startswith(f"{option}: expected ")
+
+
+@pytest.mark.parametrize(
+    ("options", "start"),
+    [
+        (["--accelerator", "gpu"], "--accelerator: expected one that this computer has ('auto' or 'cpu'), got 'gpu'"),
+        (["--accelerator", "tpuu"], "--accelerator: expected one of"),
+        (["--precision", "8"], "--precision: expected one of"),
+        (["--logger", "paper"], "--logger: expected one of"),
+        (["--mask-parameters", "some"], "--mask-parameters: expected one of"),
+        (["--index", "faiss:Nonsense"], "--index: expected what FAISS can use, got 'Nonsense'"),
+        (["--encoder", "note=cnn"], "--encoder note: expected one of"),
+        (["--tune", "most"], "--tune: expected"),
+        (["--loss", "supco"], "--loss: expected"),
+        (["--seed", "4294967296"], "--seed: expected a whole number of at most 4294967295"),
+        (["--dropout", "20"], "--dropout: expected a number between 0 and 1, got 20.0; for 20 % say 0.2"),
+        (["--id", "nope"], "--id: expected one of the columns"),
+        (["--use", "nope"], "--use: expected one of the columns"),
+        (["--group", "town", "--target", "town"], "--target: expected a column that is not"),
+        (["--task", "rank"], "--task: expected one of"),
+        (["--root", "nowhere"], "--root: expected a folder, got 'nowhere', which is none"),
+        (["--hidden", "99999999999999999999"], "--hidden: expected a whole number of at most"),
+    ],
+)
+def test_each_setting_is_named_as_it_was_typed(fails, monkeypatch, options, start):
+    if "faiss" in options[1]:
+        pytest.importorskip("faiss")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    assert fails(good(), *options).startswith(start)
+
+
+def test_a_column_that_is_called_as_a_setting_stays_a_column(fails):
+    told = fails(good().rename(columns={"size": "hidden"}).assign(hidden=["inf"] * 3 + ["1"] * 37))
+    assert told.startswith("hidden: expected a finite number in row 1")
+
+
+def test_epochs_goes_by_one_name_and_a_hidden_one(tmp_path, capsys):
+    good().to_csv(tmp_path / "d.csv", index=False)
+    options = ["--target", "price", "--hidden", "8,4", "--members", "1", "--out", str(tmp_path / "m"), "--json", "-q"]
+    for name in ("--max-epochs", "--epochs"):
+        assert run(["fit", str(tmp_path / "d.csv"), *options, name, "2"]) == 0
+        assert json.loads(capsys.readouterr().out)["epochs"] == 2
+    assert run(["fit", str(tmp_path / "d.csv"), *options, "--epochs", "2", "--max-epochs", "3"]) == 2
+    assert one_sentence(capsys.readouterr().err).startswith("--max-epochs: expected one number, got 3 and --epochs 2")
+    assert run(["fit", "--help"]) == 0
+    told = capsys.readouterr().out
+    assert "--max-epochs" in told
+    assert "--epochs" not in told.replace("--max-epochs", "")
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_an_address_on_the_web_is_repeated_as_it_was_typed(place, tmp_path, capsys):
+    address = "https://example.org/houses.csv"
+    arguments = [
+        ["fit", address, "--target", "price"],
+        ["predict", address, "d.csv"],
+        ["predict", str(tmp_path), address],
+        ["evaluate", str(tmp_path), "d.csv", "--out", address],
+    ][place]
+    assert run(arguments) == 2
+    told = one_sentence(capsys.readouterr().err)
+    assert repr(address) in told
+    assert "download it first" in told
+
+
+def test_a_table_in_the_place_of_the_model(saved, tmp_path, capsys):
+    path = tmp_path / "d.csv"
+    for arguments in ([path, path], [path, saved]):
+        table(5)[0].to_csv(path, index=False)
+        for verb in ("predict", "evaluate"):
+            assert run([verb, *map(str, arguments)]) == 2
+            told = one_sentence(capsys.readouterr().err)
+            assert told.startswith("model: expected a model folder, got the file ")
+            assert told.endswith("the model comes first and the table second, as in: vicinal predict MODEL DATA")
+
+
+def test_root_is_the_folder_that_paths_start_from(tmp_path, capsys):
+    with_images(tmp_path, "4.jpg")
+    (tmp_path / "4.jpg").write_bytes(jpeg())
+    (tmp_path / "tables").mkdir()
+    frame = with_images(tmp_path, "4.jpg")
+    frame.to_csv(tmp_path / "tables" / "d.csv", index=False)
+    data, out, page = (str(tmp_path / name) for name in ("tables/d.csv", "m", "a.html"))
+    options = ["--target", "price", "--members", "1", "--out", out, *QUICK]
+    assert run(["fit", data, *options]) == 2
+    assert "photo: expected an image in row 1, got '0.jpg'; no file at " in one_sentence(capsys.readouterr().err)
+    frame.assign(photo="../" + frame["photo"]).to_csv(tmp_path / "tables" / "up.csv", index=False)
+    assert run(["fit", str(tmp_path / "tables" / "up.csv"), *options]) == 2
+    assert "as root (--root on the command line)" in one_sentence(capsys.readouterr().err)
+    root = ["--root", str(tmp_path)]
+    assert run(["fit", data, *options, *root]) == 0
+    assert run(["predict", out, data, "-q"]) == 2
+    assert run(["predict", out, data, "-q", *root]) == 0
+    assert run(["evaluate", out, data, "-q", "--out", page, *root]) in (0, 2)  # too few new rows are said
+    assert "no file at" not in capsys.readouterr().err.splitlines()[-1]
+    compared = ["compare", data, "--target", "price", "--splits", "1", "--heads", "nona", "--members", "1"]
+    assert run([*compared, *QUICK, *root, "--out", str(tmp_path / "c")]) == 0

@@ -15,7 +15,7 @@ from references.tables import table
 from vicinal.cli import run
 from vicinal.estimators import load_model
 
-QUICK = ["--epochs", "3", "--hidden", "16,4", "--learning-rate", "0.01", "-q"]
+QUICK = ["--max-epochs", "3", "--hidden", "16,4", "--learning-rate", "0.01", "-q"]
 
 
 @pytest.fixture(scope="session")
@@ -91,6 +91,41 @@ def test_fit_classes(houses, tmp_path, capsys):
     assert run(["predict", str(tmp_path / "m"), str(houses / "houses.csv"), "--explain", "2", "-q"]) == 0
     header = capsys.readouterr().out.splitlines()[0]
     assert header.startswith("row,prediction,probability_a bad house")
+
+
+def test_columns_that_give_the_target_away_are_named_and_kept(houses, tmp_path, capsys):
+    frame = pd.read_csv(houses / "houses.csv").assign(dollars=lambda rows: (1.1 * rows["price"]).round(1))
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    out = tmp_path / "m"
+    options = ["--target", "price", "--drop", "house", "--out", str(out), "--max-epochs", "1", "--members", "1"]
+    assert run(["fit", str(tmp_path / "d.csv"), *options, "--hidden", "8,4"]) == 0
+    printed = capsys.readouterr()
+    for text in (printed.out, printed.err):
+        assert "dollars alone ranks the target almost perfectly" in text
+        assert "say --drop dollars" in text
+    assert printed.err.index("dollars alone") < printed.err.index("measuring"), "before anything is trained"
+    for page in ("README.md", "report.html"):
+        assert "dollars alone ranks the target almost perfectly" in (out / page).read_text().replace("\\", "")
+    assert "dollars" in load_model(out).kinds_, "it is only said"
+    assert run(["fit", str(tmp_path / "d.csv"), *options, "--json", "-q", "--drop", "dollars"]) == 0
+    assert json.loads(capsys.readouterr().out)["leaks"] == []
+    assert run(["fit", str(tmp_path / "d.csv"), *options, "--json", "-q"]) == 0
+    leaks = json.loads(capsys.readouterr().out)["leaks"]
+    assert [(leak["column"], leak["form"]) for leak in leaks] == [("dollars", "target")]
+    compared = [
+        "--target",
+        "price",
+        "--splits",
+        "1",
+        "--heads",
+        "nona",
+        "--hidden",
+        "8,4",
+        "--out",
+        str(tmp_path / "c"),
+    ]
+    assert run(["compare", str(tmp_path / "d.csv"), *compared, "--max-epochs", "1", "--members", "1"]) == 0
+    assert "dollars alone" in capsys.readouterr().err
 
 
 def test_predict_explains_and_bounds(houses, model, capsys):
@@ -191,7 +226,7 @@ def test_demo_of_a_few_words(monkeypatch, tmp_path, capsys):
 
 def start_fit(houses, out, more=()):
     command = [sys.executable, "-c", "from vicinal.cli import main; main()", "fit", str(houses / "houses.csv")]
-    options = ["--target", "price", "--out", str(out), "--hidden", "16,4", "--epochs", "3000", "--patience", "3000"]
+    options = ["--target", "price", "--out", str(out), "--hidden", "16,4", "--max-epochs", "3000", "--patience", "3000"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen([*command, *options, *more], env=environment, stderr=subprocess.PIPE)
 

@@ -1,12 +1,24 @@
 """read_table: types of columns, and one sentence for each file that is wrong."""
 
+import bz2
+import gzip
+import io
 import json
+import lzma
+import os
+import pickle
+import re
+import zipfile
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from vicinal.data import read_table, tidy_features
+from vicinal.core import escape_formula, unescape_formula
+from vicinal.data import read_table, tidy_features, write_table
+from vicinal.data.formats import delimiter_of
 
 
 def write(tmp_path, text, name="d.csv"):
@@ -85,12 +97,226 @@ def test_jsonl_keeps_its_own_types(tmp_path):
     assert frame["w"].isna().tolist() == [False, True]
 
 
+GERMAN = pd.DataFrame({"Stra\u00dfe": ["M\u00fchlweg", "\u00d6tztal"], "Preis": [1234.5, 0.75], "Zahl": [1, 2]})
+
+
+def said(path, **options):
+    """A table and what was said of it."""
+    lines = []
+    return read_table(path, say=lines.append, **options), lines
+
+
+@pytest.mark.parametrize("name", ["d.csv", "d.tsv"])
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16", "utf-16-le", "utf-32"])
+def test_delimiters_and_encodings_are_found_out_and_said(tmp_path, name, separator, encoding):
+    text = GERMAN.to_csv(index=False, sep=separator)
+    frame, lines = said(write(tmp_path, text.encode(encoding), name))
+    pd.testing.assert_frame_equal(frame.reset_index(drop=True), GERMAN, check_column_type=False)
+    usual = separator == ("," if name == "d.csv" else "\t")
+    assert len(lines) == (0 if usual and encoding.startswith("utf-8") else 1)
+    if lines:
+        assert ("between cells" in lines[0]) == (not usual)
+        assert ("encoding" in lines[0]) == (not encoding.startswith("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("cp1252", "Se\u00f1or Pe\u00f1a, a\u00f1o 2020"),
+        ("cp1250", "Krak\u00f3w, D\u0105browskiego 5, ma\u0142e mieszkanie; \u0141\u00f3d\u017a, du\u017cy dom"),
+        (
+            "cp1251",
+            "\u041c\u043e\u0441\u043a\u0432\u0430, \u0431\u043e\u043b\u044c\u0448\u043e\u0439 \u0434\u043e\u043c",
+        ),
+        ("shift_jis", "\u6771\u4eac\u90fd\u3001\u5927\u304d\u306a\u5bb6\u3067\u3059"),
+        ("gb18030", "\u5317\u4eac\u5e02\uff0c\u5927\u623f\u5b50\uff0c\u9760\u8fd1\u5730\u94c1\u7ad9"),
+    ],
+)
+def test_letters_of_other_languages(tmp_path, encoding, text):
+    frame, lines = said(write(tmp_path, f'a,b\n1,"{text}"\n2,x\n'.encode(encoding)))
+    assert frame["b"].tolist() == [text, "x"]
+    assert len(lines) == 1
+    rows = f'{{"b": "{text}"}}\n'.encode(encoding)
+    assert read_table(write(tmp_path, rows, "d.jsonl"))["b"].tolist() == [text]
+
+
+def test_decimal_commas(tmp_path):
+    text = "a;b;c;d\n1,5;1.234;007;1.5\n2;12.500;008;1,5\n"
+    frame, lines = said(write(tmp_path, text))
+    assert frame["a"].tolist() == [1.5, 2.0]
+    assert frame["b"].tolist() == [1234, 12500], "a point that is no decimal point"
+    assert frame["c"].tolist() == ["007", "008"]
+    assert frame["d"].tolist() == ["1.5", "1,5"], "not all cells are numbers of one form"
+    assert "decimal commas" in lines[0]
+    assert read_table(tmp_path / "d.csv", text=["a"])["a"].tolist() == ["1,5", "2"]
+
+
+@pytest.mark.parametrize(
+    "text", ["a;b\n1,500;x\n2,750;y\n", 'a,b\n"1,5",2\n"2,5",3\n'], ids=["a thousand?", "commas between cells"]
+)
+def test_a_comma_that_may_mean_something_else_is_left_alone(tmp_path, text):
+    frame, lines = said(write(tmp_path, text))
+    assert frame["a"].map(type).eq(str).all()
+    assert not any("decimal" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a\nx;y\nz\n", 'a,b\n"x;y;z",1\nq,2\n', "note,b\nx|y,1\nz|w,2\n", "a\n1\n2\n", "a,b\n1,2,3;\n4,5,6;\n", "a"],
+)
+def test_commas_stay_commas(tmp_path, text):
+    path = write(tmp_path, text)
+    assert delimiter_of(path, "utf-8", ",") == ","
+
+
+def test_long_lines_and_many_rows_are_sampled(tmp_path):
+    rows = "".join(f"{i};{'long ' * 2000};{i / 2}\n".replace(".", ",") for i in range(200))
+    frame, _ = said(write(tmp_path, "a;b;c\n" + rows))
+    assert frame["c"].tolist() == [i / 2 for i in range(200)]
+
+
+def zipped(**names):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in names.items():
+            archive.writestr(name.replace("__", "/").replace("_", "."), content)
+    return buffer.getvalue()
+
+
+def parquet():
+    buffer = io.BytesIO()
+    GERMAN.to_parquet(buffer)
+    return buffer.getvalue()
+
+
+def feather():
+    buffer = io.BytesIO()
+    GERMAN.to_feather(buffer)
+    return buffer.getvalue()
+
+
+OTHER = {
+    "gzip": (gzip.compress(b"a,b\n1,2\n"), "a gzip file; unpack it: gunzip d"),
+    "bzip2": (bz2.compress(b"a,b\n1,2\n"), "a bzip2 file; unpack it: bunzip2 d"),
+    "xz": (lzma.compress(b"a,b\n1,2\n"), "an xz file; unpack it: unxz d"),
+    "zip": (zipped(a_csv="a,b"), "a zip archive; unpack it"),
+    "torn zip": (zipped(a_csv="a,b")[:40], "a zip archive; unpack it"),
+    "excel": (zipped(xl__workbook_xml="<x/>"), "an Excel file; open it in a spreadsheet program and save it as CSV"),
+    "open document": (zipped(content_xml="<x/>"), "a spreadsheet (OpenDocument); open it"),
+    "old excel": (bytes.fromhex("d0cf11e0a1b11ae1") + b"\0" * 100, "an Excel file of the old form; open it"),
+    "feather": (feather(), "an Arrow or Feather file; convert it: pandas.read_feather('d"),
+    "parquet": (parquet(), "a parquet file; let its name end in .parquet"),
+    "sqlite": (b"SQLite format 3\0" + b"\0" * 100, "an SQLite database; export the table"),
+    "pickle": (pickle.dumps({"a": [1]}), "a pickle; it could run code and is never read"),
+    "page": (b"\n<!DOCTYPE html><html>", "a web page; download the file itself"),
+    "xml": (b"<?xml version='1.0'?><a/>", "an XML file; convert it"),
+    "pdf": (b"%PDF-1.7", "a PDF file"),
+    "image": (b"\x89PNG\r\n\x1a\n", "an image; name images in a column of a table"),
+}
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet", ".gz", ""])
+@pytest.mark.parametrize("case", OTHER)
+def test_other_formats_are_named_with_a_way_to_convert_them(tmp_path, case, ending):
+    content, sentence = OTHER[case]
+    if case == "parquet" and ending == ".parquet":
+        return
+    with pytest.raises(ValueError, match="expected a table, got " + re.escape(sentence)):
+        read_table(write(tmp_path, content, f"d{ending}"))
+
+
+@pytest.mark.parametrize("start", ["PAR1", "ORC", "ARROW1", "BZh91", "7z", "Obj", "%PDF", "PK", "<b", "SQLite format"])
+def test_a_text_that_begins_like_another_format_is_read(tmp_path, start):
+    assert read_table(write(tmp_path, f"{start},b\n1,2\n")).columns[0] == start
+
+
+def test_addresses_and_files_that_are_none(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    for path, sentence in (
+        (
+            "https://example.org/d.csv",
+            r"^data: expected a file .*, got 'https://example\.org/d\.csv'; download it first$",
+        ),
+        ("s3://bucket/d.parquet", r"got 's3://bucket/d\.parquet'"),
+        (tmp_path / "pipe.csv", r"pipe\.csv: expected a file, got no plain file$"),
+        (tmp_path / ("y" * 999), r"expected a file, got none: File name too long$"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            read_table(path)
+
+
+@given(cell=st.text(alphabet=st.one_of(st.sampled_from("'=+-@\t\r\n 1,.e"), st.characters(codec="utf-8")), max_size=9))
+def test_every_text_comes_back_from_its_escaped_form(cell):
+    marked = escape_formula(cell)
+    assert unescape_formula(marked) == cell
+    bare = marked.lstrip()
+    assert bare[:1] not in tuple("=@") or marked[:1] == "'"
+    if bare[:1] in ("+", "-"):
+        assert re.fullmatch(r"[\d.,eE+\-\s]+", marked)
+    assert marked[:1] not in tuple("\t\r\n") or re.fullmatch(r"[\d.,eE+\-\s]+", marked)
+
+
+CELLS = [
+    "=cmd|' /C calc'!A1",
+    "+49 30",
+    "-x",
+    "@a",
+    "'=1",
+    "''-2",
+    "-5",
+    "+5e3",
+    "'tis",
+    "=",
+    "\uff1dx",
+    " =x",
+    "a=b",
+    "\r=x",
+]
+
+
+@pytest.mark.parametrize("name", ["d.csv", "d.tsv", "d.parquet", "d.jsonl"])
+def test_tables_come_back_as_they_were_written(tmp_path, name):
+    table = pd.DataFrame({"=id": [*CELLS, "plain"], "n": np.arange(len(CELLS) + 1) - 3.5})
+    write_table(table, tmp_path / name)
+    found = read_table(tmp_path / name).reset_index(drop=True)
+    pd.testing.assert_frame_equal(found, table, check_column_type=False, check_dtype=False)
+    if name.endswith("sv"):
+        text = (tmp_path / name).read_bytes().decode()
+        assert "=cmd" not in text.replace("'=cmd", "")
+        write_table(table, tmp_path / name, escape=False)
+        assert "'=cmd" not in (tmp_path / name).read_bytes().decode()
+
+
 BAD = {
     "empty": ("d.csv", "", r"^d\.csv: expected a header and rows, got an empty file$"),
     "ragged": ("d.csv", "a,b\n1,2\n1,2,3\n", r"^d\.csv: expected as many cells .*line 3, saw 3$"),
     "all rows too long": ("d.csv", "a,b\n1,2,3\n4,5,6\n", r"^d\.csv: expected as many cells"),
     "open quote": ("d.csv", 'a,b\n1,"2\n3,4\n', r"^d\.csv: expected as many cells .*EOF inside string"),
-    "latin-1": ("d.csv", "a\nM\u00fcller\n".encode("latin-1"), r"^d\.csv: expected text in UTF-8.*save it as UTF-8$"),
+    "NUL bytes": ("d.csv", b"a,b\n1,x\0y\n", r"^d\.csv: expected text, got NUL bytes; the file is damaged"),
+    "cut in a letter": (
+        "d.csv",
+        "a\nM\u00fcller\nM\u00fc".encode()[:-1],
+        r"^d\.csv: expected text in UTF-8, got line 2 in it and line 3 not; the file is cut short",
+    ),
+    "two encodings": (
+        "d.jsonl",
+        '{"a": "\u00fc"}\n'.encode() + '{"a": "\u00fc"}\n'.encode("cp1252"),
+        r"^d\.jsonl: expected text in UTF-8, got line 1 in it and line 2 not",
+    ),
+    "nested json": ("d.jsonl", '{"a": 1}\n{"a": ' + "[" * 9999, r"^d\.jsonl: .* nested more than 16 deep in line 2"),
+    "nested and whole": (
+        "d.jsonl",
+        '{"a": ' + "[" * 40 + "]" * 40 + "}",
+        r"^d\.jsonl: .* nested more than 16 deep in line 1; make its parts columns",
+    ),
+    "half a character": ("d.jsonl", r'{"a": "\ud800"}', r"^d\.jsonl: .*half of a character .* in line 1"),
+    "a long whole number": (
+        "d.jsonl",
+        '{"a": ' + "9" * 5000 + "}",
+        r"^d\.jsonl: .*that cannot be read in line 1: Exceeds",
+    ),
+    "one array": ("d.jsonl", "[\n{}\n]", r"^d\.jsonl: .* got none in line 1: .*; write one object a line: pandas"),
     "same name": ("d.csv", "a,b,a\n1,2,3\n", r"^d\.csv: expected columns of different names, got 'a' twice"),
     "same name in spaces": ("d.csv", "a, a\n1,2\n", r"^d\.csv: expected columns of different names, got 'a' twice"),
     "torn parquet": ("d.parquet", b"PAR1 and no more", r"^d\.parquet: expected a whole parquet file, got: "),
@@ -100,7 +326,7 @@ BAD = {
     "ending": (
         "d.xlsx",
         "a",
-        r"^d\.xlsx: expected a file that ends in \.csv, \.tsv, \.parquet, \.jsonl, got '\.xlsx'$",
+        r"^d\.xlsx: expected a file that ends in \.csv, \.tsv, \.parquet, \.jsonl, got '\.xlsx'; open it in a spread",
     ),
     "no ending": ("d", "a", r"got 'no ending'$"),
 }

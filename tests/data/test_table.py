@@ -143,8 +143,8 @@ def test_bad_table_gets_one_sentence(case):
 
 
 def test_wide_table_lists_a_few_columns():
-    wide = pd.DataFrame(np.zeros((10, 40)))
-    with pytest.raises(ValueError, match=r"'11' and 28 more, got 'y'$"):
+    wide = pd.DataFrame(np.zeros((10, 400)))
+    with pytest.raises(ValueError, match=r"'0', '1', .*'11', .* and [23]\d\d more, got 'y'$"):
         prepare_table(wide, "y")
     with pytest.raises(TypeError, match=r"^data: expected a DataFrame, got ndarray$"):
         prepare_table(np.zeros((10, 3)), "y")

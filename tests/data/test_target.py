@@ -86,7 +86,7 @@ BAD = {
         r"^column price: expected a target, got no value in any of the 3 rows$",
     ),
     "constant": ([2.0] * 12, None, r"^column price: expected a target that varies, got 2.0 in all 12 rows$"),
-    "one class": (["a"] * 12, None, r"^column price: expected a target that varies, got a in all 12 rows$"),
+    "one class": (["a"] * 12, None, r"^column price: expected a target that varies, got 'a' in all 12 rows$"),
     "free text": (
         [f"text {i}" for i in range(30)],
         None,

@@ -11,6 +11,8 @@ import torch
 
 import references.encoders as reference
 from vicinal.encoders import NumberEncoder
+from vicinal.encoders.kinds import ColumnKind, infer_kind
+from vicinal.encoders.numeric import to_numbers
 
 
 def table(n=30, seed=0):
@@ -117,3 +119,16 @@ def test_restores_exactly_from_json():
     again = NumberEncoder.from_config(json.loads(json.dumps(encoder.config())))
     assert torch.equal(again.prepare(table(seed=1)).values, encoder.prepare(table(seed=1)).values)
     assert again.dim == encoder.dim == 4
+
+
+def test_durations_and_times_of_day_are_seconds():
+    day, half = datetime.timedelta(days=1), datetime.timedelta(milliseconds=500)
+    for column in (pd.Series([day, half, None]), pd.Series([day, half, None], dtype=object)):
+        assert infer_kind(column, "walk") == ColumnKind("number", "durations, in seconds")
+        np.testing.assert_array_equal(to_numbers(column, "walk"), [86400.0, 0.5, np.nan])
+    times = pd.Series([datetime.time(7, 30), None, datetime.time(0, 0, 1, 500_000)], dtype=object)
+    assert infer_kind(times, "opens").kind == "number"
+    np.testing.assert_array_equal(to_numbers(times, "opens"), [27000.0, np.nan, 1.5])
+    mixed = pd.Series([day, "a while"], dtype=object)
+    with pytest.raises(ValueError, match=r"^walk: expected a number in row 1, got 'a while'"):
+        to_numbers(mixed, "walk")

@@ -1,7 +1,9 @@
 """Hugging Face models out of folders: tiny random ones, made here and saved."""
 
+import http.server
 import json
 import shutil
+import threading
 import warnings
 
 import numpy as np
@@ -213,8 +215,50 @@ def test_hub_is_read_from_its_cache_and_the_revision_kept(text_folder, tmp_path,
     again = TextTransformer.from_config(encoder.config())
     inputs = encoder.prepare(text_frame())
     assert torch.equal(embed(again, inputs), embed(encoder, inputs))
-    with pytest.raises(ValueError, match=r"^hub:owner/absent: expected a Hugging Face model of text"):
+    with pytest.raises(
+        ValueError, match=r"^hub:owner/absent: expected a Hugging Face model on the hub or in its cache"
+    ):
         TextTransformer("t", "hub:owner/absent")
+
+
+class Refusing(http.server.BaseHTTPRequestHandler):
+    """A hub that is there and does not work; it counts how often it is asked."""
+
+    asked = 0
+    status = 503
+
+    def do_GET(self):
+        type(self).asked += 1
+        self.send_error(self.status)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.mark.parametrize("status", [503, 404])
+def test_a_hub_that_does_not_answer_is_not_asked_again_and_again(text_folder, tmp_path, monkeypatch, status):
+    """The sentence comes at once; the loaders alone ask 12 times, with pauses that grow."""
+    monkeypatch.setattr(Refusing, "asked", 0)
+    monkeypatch.setattr(Refusing, "status", status)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
+        monkeypatch.setattr(
+            "huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE",
+            address + "/{repo_id}/resolve/{revision}/{filename}",
+        )
+        with pytest.raises(ValueError, match=r"^hub:owner/absent: expected a Hugging Face model"):
+            TextTransformer("t", "hub:owner/absent")
+        server.shutdown()
+    if status == 503:
+        assert 1 <= Refusing.asked <= 3
+    else:
+        assert 1 <= Refusing.asked < 20  # that there is no such model is an answer, and each file is asked for
 
 
 def test_the_encoder_half_of_a_translation_model(tmp_path):

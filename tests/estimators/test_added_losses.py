@@ -169,7 +169,7 @@ def test_the_command_line_adds_a_loss_and_tells_of_it(curve, tmp_path, capsys):
     x, y, classes = curve
     pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y, "c": classes}).to_csv(tmp_path / "d.csv", index=False)
     data, out = str(tmp_path / "d.csv"), str(tmp_path / "m")
-    options = ["--epochs", "2", "--hidden", "8,4", "-q", "--out", out]
+    options = ["--max-epochs", "2", "--hidden", "8,4", "-q", "--out", out]
     own = ["--target", "c", "--drop", "y", "--head", "nona", "--loss", "supcon(temperature=.1)"]
     assert run(["fit", data, *own, *options]) == 0
     for name in ("report.html", "README.md", "config.json"):
@@ -177,7 +177,7 @@ def test_the_command_line_adds_a_loss_and_tells_of_it(curve, tmp_path, capsys):
     capsys.readouterr()
     assert run(["fit", data, "--target", "y", "--drop", "c", "--loss", "supcon", *options]) == 2
     told = capsys.readouterr().err
-    assert told.startswith("error: loss: expected a loss for labels that are numbers (label_contrast")
+    assert told.startswith("error: --loss: expected a loss for labels that are numbers (label_contrast")
     assert told.count("\n") == 1
 
 
@@ -186,6 +186,6 @@ def test_heads_are_compared_with_an_added_loss(curve, tmp_path):
     x, _, classes = curve
     pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "c": classes}).to_csv(tmp_path / "d.csv", index=False)
     asked = ["compare", str(tmp_path / "d.csv"), "--target", "c", "--splits", "2", "--heads", "dense,nona"]
-    out = ["--epochs", "2", "--hidden", "8,4", "-q", "--out", str(tmp_path / "o")]
+    out = ["--max-epochs", "2", "--hidden", "8,4", "-q", "--out", str(tmp_path / "o")]
     assert run([*asked, "--loss", "0.5*supcon", *out]) == 0
     assert "supcon" in (tmp_path / "o" / "report.html").read_text()

@@ -95,6 +95,7 @@ def without_index(model):
 def test_classes_by_an_index(rows, name):
     frame, _ = rows
     towns = frame["town"].fillna("none").to_numpy()
+    frame = frame.drop(columns="town")
     plain = NeighborClassifier(**QUICK).fit(frame, towns)
     model = NeighborClassifier(index=name, index_tolerance=1e-6, **QUICK).fit(frame, towns)
     found, error = model.predict_proba(frame.iloc[:20], return_error=True)

@@ -92,7 +92,7 @@ def test_the_command_line_takes_a_loss(curve, tmp_path, capsys):
 
     x, y = curve
     pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": y}).to_csv(tmp_path / "d.csv", index=False)
-    options = ["--target", "y", "--epochs", "2", "--hidden", "8,4", "-q", "--out", str(tmp_path / "m")]
+    options = ["--target", "y", "--max-epochs", "2", "--hidden", "8,4", "-q", "--out", str(tmp_path / "m")]
     assert run(["fit", str(tmp_path / "d.csv"), "--loss", "matching:sinh(shift=10)", *options]) == 0
     assert "sinh" in (tmp_path / "m" / "report.html").read_text()
     assert run(["fit", str(tmp_path / "d.csv"), "--loss", "matching:sing", *options]) == 2

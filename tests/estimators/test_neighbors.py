@@ -8,6 +8,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from references.tables import QUICK, table
+from vicinal.data import LeakWarning
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, explanation_table
 
 CHECKED = {"max_epochs": 25, "learning_rate": 2e-2, "hidden": (16, 4), "batch_size": 64}
@@ -263,3 +264,15 @@ def clone_fitted(model):
         bank = getattr(model, name)
         setattr(copy, name, bank.take(np.arange(len(bank))))
     return copy
+
+
+def test_a_column_that_gives_the_target_away_is_warned_of():
+    frame, price = table(60)
+    quick = {"max_epochs": 1, "members": 1, "hidden": (8, 4)}
+    with pytest.warns(LeakWarning, match=r"^dollars alone ranks the target .* after it, leave it out$") as caught:
+        model = NeighborRegressor(**quick).fit(frame.assign(dollars=1.1 * price), price)
+    assert caught[0].filename == __file__, "the line that called fit"
+    assert "dollars" in model.kinds_
+    NeighborRegressor(**quick).fit(frame.assign(dollars=1.1 * price).to_numpy()[:, -1:], price)  # arrays have no names
+    with pytest.warns(LeakWarning, match="^mood alone tells the class of almost every row"):
+        NeighborClassifier(**quick).fit(frame.assign(mood=np.where(price > 5, "good", "bad")), price > 5)

@@ -70,6 +70,9 @@ def test_hostile_names_stay_text(words):
         versions={HOSTILE: HOSTILE},
         split_sizes={HOSTILE: 2},
     )
+    text = card_text(record)
+    assert "<script" not in text, "not in code and not in the header either, as not every reader knows them"
+    assert "[b](" not in text
     text = card_text(record, folder=HOSTILE)
     (model,) = header(text)["model-index"]
     assert model["name"].startswith('"x": [y] --- # <script>')

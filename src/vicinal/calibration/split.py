@@ -53,7 +53,7 @@ def conformal_quantile(scores: ArrayLike, coverage: float, *, weights: ArrayLike
 def _too_few(coverage: float, most: float, count: int) -> ValueError:
     return ValueError(
         f"coverage: expected at most {most:.3f} with {count} calibration rows, got {coverage}; "
-        "hold out more validation rows or ask for less"
+        "ask for less, or fit on more rows"
     )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @app.command(epilog="Example: vicinal compare houses.csv --target price --splits 10 --heads dense,nona,nona+knn")
 def compare(
     context: typer.Context,
-    data: Annotated[list[Path], typer.Argument(help="Tables: csv, tsv, parquet or jsonl.")],
+    data: Annotated[list[str], typer.Argument(help="Tables: csv, tsv, parquet or jsonl.", metavar="DATA")],
     target: Annotated[list[str], typer.Option(help="Column to predict: one for all tables, or one each, in order.")],
     *,
     splits: Annotated[int, typer.Option(help="Seeded splits of each table.")] = 10,
@@ -34,7 +34,8 @@ def compare(
     id_column: o.Id = None,
     group: o.Group = None,
     task: o.Task = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for splits, runs and page.")] = None,
+    root: o.Root = None,
+    out: Annotated[str | None, typer.Option(help="Folder for splits, runs and page.", metavar="FOLDER")] = None,
     encoder: o.Encoder = None,
     tune: o.Tune = "none",
     similarity: o.Similarity = "l2",
@@ -46,7 +47,8 @@ def compare(
     members: o.Members = 8,
     final_tanh: o.FinalTanh = False,
     dropout: o.Dropout = 0.2,
-    epochs: o.Epochs = 200,
+    max_epochs: o.MaxEpochs = 200,
+    epochs: o.Epochs = None,
     batch_size: o.BatchSize = 128,
     learning_rate: o.LearningRate = 1e-3,
     encoder_learning_rate: o.EncoderLearningRate = 2e-5,
@@ -65,32 +67,36 @@ def compare(
     once. Runs are stored as they finish; the same command goes on where it was stopped. The paper's own learning rate
     is --learning-rate 1e-5.
     """
+    from vicinal.core import local_path
     from vicinal.estimators import TableJob, compare_tables, table_columns
     from vicinal.report import write_compare_page
 
     if len(target) not in (1, len(data)):
         raise ValueError(f"--target: expected one column, or one for each of the {len(data)} tables, got {len(target)}")
-    parameters = o.estimator_parameters(context.params)
+    parameters = o.estimator_parameters(context)
     named = o.named_kinds(context.params)
     jobs = []
-    columns = [table_columns(path) for path in data]
+    sources = [local_path("data", path) for path in data]
+    columns = [table_columns(path) for path in sources]
     _check_named(named, columns)
-    for path, column, own in zip(data, target * (len(data) if len(target) == 1 else 1), columns, strict=True):
+    for path, column, own in zip(sources, target * (len(data) if len(target) == 1 else 1), columns, strict=True):
         jobs.append(
             TableJob(
                 source=path,
                 target=column,
                 kinds={name: kind for name, kind in named.items() if name in own},
-                id=id_column if id_column in own else _one(id_column, data),
-                group=group if group in own else _one(group, data),
+                id=id_column if id_column in own else _one(id_column, sources),
+                group=group if group in own else _one(group, sources),
                 task=task,
+                root=o.root_of(root),
                 use=None if use is None else [name for name in use if name in own],
                 drop=[name for name in drop or () if name in own],
                 seed=seed,
                 parameters=parameters,
             )
         )
-    folder = data[0].with_name(f"{data[0].stem}-compare") if out is None else out
+    first = sources[0]
+    folder = first.parent / f"{first.stem}-compare" if out is None else local_path("--out", out, written=True)
     teller = (lambda line: None) if quiet else say
     comparison = compare_tables(jobs, folder, splits=splits, heads=heads.split(","), say=teller)
     write_compare_page(comparison.record, folder / "report.html")
@@ -107,25 +113,25 @@ def _one(column: str | None, data: list[Path]) -> str | None:
 
 
 def _check_named(named: dict[str, Any], columns: list[list[str]]) -> None:
-    from vicinal.core import nearest
+    from vicinal.core import nearest, short
 
     known = [name for own in columns for name in own]
     for name, kind in named.items():
         if name not in known:
-            raise ValueError(f"--{kind}: expected a column of the data, got {name!r}{nearest(name, known)}")
+            raise ValueError(f"--{kind}: expected a column of the data, got {short(name)}{nearest(name, known)}")
 
 
 def write_runs(comparison: "Comparison", path: Path) -> None:
     """All runs, one line each, as csv."""
     import pandas as pd
 
-    from vicinal.core import replace_text
+    from vicinal.data import write_table
 
     lines = [
         {"dataset": r.dataset, "split": r.split, "seed": r.seed, "method": r.method, **r.metrics, "seconds": r.seconds}
         for r in comparison.runs
     ]
-    replace_text(path, pd.DataFrame(lines).to_csv(index=False))
+    write_table(pd.DataFrame(lines), path)
 
 
 def comparison_json(comparison: "Comparison") -> dict[str, Any]:

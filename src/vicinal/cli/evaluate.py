@@ -1,6 +1,5 @@
 """``vicinal evaluate``: where a saved model errs, whether its intervals hold, and what is wrong with its data."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,10 +12,13 @@ from vicinal.cli.output import print_json, print_rows, print_scores, say
 
 @app.command(epilog="Example: vicinal evaluate houses-model houses.csv --out audit.html --json > audit.json")
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="Model folder of `vicinal fit`.")],
-    data: Annotated[Path, typer.Argument(help="Labelled table: the one it was fitted on, or new rows.")],
+    model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
+    data: Annotated[str, typer.Argument(help="Labelled table: the one it was fitted on, or new rows.", metavar="DATA")],
     *,
-    out: Annotated[Path | None, typer.Option(help="Page to write (html); audit.json goes beside it.")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="Page to write (html); audit.json goes beside it.", metavar="FILE")
+    ] = None,
+    root: o.Root = None,
     suspects: Annotated[int, typer.Option(help="How many suspicious labels to list.")] = 50,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
@@ -25,20 +27,27 @@ def evaluate(
     import json
 
     from vicinal.cli.output import finite
-    from vicinal.core import replace_text
+    from vicinal.core import local_path, replace_text, short_text
     from vicinal.estimators import audit_table
     from vicinal.report import audit_findings, write_audit_page
 
-    if out is not None:
-        if out.suffix not in (".html", ".htm"):
-            raise ValueError(f"--out: expected a name that ends in .html, got {out}")
-        if not out.absolute().parent.is_dir():
-            raise ValueError(f"--out: expected a file in a folder that is there, got {out}")
-    record = audit_table(model, data, suspects=suspects, say=(lambda line: None) if quiet else say)
+    page = None if out is None else local_path("--out", out, written=True)
+    if page is not None:
+        if page.suffix not in (".html", ".htm"):
+            raise ValueError(f"--out: expected a name that ends in .html, got {short_text(page)}")
+        if not page.absolute().parent.is_dir():
+            raise ValueError(f"--out: expected a file in a folder that is there, got {short_text(page, 200)}")
+    record = audit_table(
+        local_path("model", model),
+        local_path("data", data),
+        root=o.root_of(root),
+        suspects=suspects,
+        say=(lambda line: None) if quiet else say,
+    )
     told = record.as_json()
-    if out is not None:
-        write_audit_page(record, out)
-        replace_text(out.with_suffix(".json"), json.dumps(finite(told), default=str, allow_nan=False, indent=1))
+    if page is not None:
+        write_audit_page(record, page)
+        replace_text(page.with_suffix(".json"), json.dumps(finite(told), default=str, allow_nan=False, indent=1))
     if as_json:
         print_json(told)
         return
@@ -51,8 +60,8 @@ def evaluate(
     ]
     headings = ["row", "part", "label", "expected", "neighbors say", "suspicion"]
     print_rows("Labels to look at first", headings, lines)
-    if out is not None:
-        output.print(f"page in {out}, all figures in {out.with_suffix('.json')}", markup=False)
+    if page is not None:
+        output.print(f"page in {page}, all figures in {page.with_suffix('.json')}", markup=False)
 
 
 def _told(value: object) -> str:

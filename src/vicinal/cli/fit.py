@@ -1,6 +1,5 @@
 """``vicinal fit``: a table to a model folder."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 @app.command(epilog="Example: vicinal fit houses.csv --target price --image photo --encoder photo=efficientnet-lite0")
 def fit(
     context: typer.Context,
-    data: Annotated[Path, typer.Argument(help="Table: csv, tsv, parquet or jsonl.")],
+    data: Annotated[str, typer.Argument(help="Table: csv, tsv, parquet or jsonl.", metavar="DATA")],
     target: o.Target,
     *,
     text: o.Text = None,
@@ -31,8 +30,11 @@ def fit(
     id_column: o.Id = None,
     group: o.Group = None,
     task: o.Task = None,
+    root: o.Root = None,
     head: Annotated[str, typer.Option(help="nona (neighbors) or dense.")] = "nona",
-    out: Annotated[Path | None, typer.Option(help="Model folder; default: NAME-model beside the data.")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="Model folder; default: NAME-model beside the data.", metavar="FOLDER")
+    ] = None,
     encoder: o.Encoder = None,
     tune: o.Tune = "none",
     similarity: o.Similarity = "l2",
@@ -44,7 +46,8 @@ def fit(
     members: o.Members = 8,
     final_tanh: o.FinalTanh = False,
     dropout: o.Dropout = 0.2,
-    epochs: o.Epochs = 200,
+    max_epochs: o.MaxEpochs = 200,
+    epochs: o.Epochs = None,
     batch_size: o.BatchSize = 128,
     learning_rate: o.LearningRate = 1e-3,
     encoder_learning_rate: o.EncoderLearningRate = 2e-5,
@@ -66,23 +69,26 @@ def fit(
     Writes a folder with the model, a model card and report.html. A run that is killed goes on where it was if the same
     command is given again.
     """
+    from vicinal.core import local_path
     from vicinal.estimators import TableJob, fit_table
 
+    source = local_path("data", data)
+    folder = source.parent / f"{source.stem}-model" if out is None else local_path("--out", out, written=True)
     o.check_method("--head", "head", head)
-    parameters = o.estimator_parameters(context.params)
+    parameters = o.estimator_parameters(context)
     job = TableJob(
-        source=data,
+        source=source,
         target=target,
         kinds=o.named_kinds(context.params),
         id=id_column,
         group=group,
         task=task,
+        root=o.root_of(root),
         use=use,
         drop=drop or (),
         seed=seed,
         parameters=parameters,
     )
-    folder = data.with_name(f"{data.stem}-model") if out is None else out
     outcome = fit_table(job, folder, (lambda line: None) if quiet else say)
     if as_json:
         print_json(outcome_json(outcome))
@@ -100,6 +106,9 @@ def outcome_json(outcome: "FitOutcome") -> dict[str, Any]:
         "rows": dict(record.split_sizes),
         "dropped": dict(record.dropped),
         "duplicates": record.duplicates,
+        "leaks": [
+            {"column": leak.column, "form": leak.form, "sentence": leak.sentence} for leak in outcome.opened.leaks
+        ],
         "scores": {method: dict(values) for method, values in record.scores.items()},
         "epochs": len(outcome.model.history_.train_error),
         "seconds": record.duration_s,
@@ -120,6 +129,8 @@ def print_outcome(outcome: "FitOutcome") -> None:
     for reason, count in record.dropped.items():
         output.print(f"dropped {count} rows: {reason}", markup=False)
     output.print(record.duplicates or "no rows of equal content", markup=False)
+    for leak in outcome.opened.leaks:
+        output.print(f"look at {leak.sentence}", markup=False)
     print_scores(f"On the {sizes['test']} test rows", record.scores)
     if outcome.folder is not None:
         output.print(f"model   {outcome.folder}", markup=False)

@@ -103,7 +103,8 @@ FinalTanh: TypeAlias = Annotated[
     bool, typer.Option(help="End the projector in a tanh, as the NONA paper does.", rich_help_panel=_LEARN)
 ]
 Dropout: TypeAlias = Annotated[float, typer.Option(help="Before each layer of the projector.", rich_help_panel=_LEARN)]
-Epochs: TypeAlias = Annotated[int, typer.Option(help="Most passes over the training rows.", rich_help_panel=_TRAIN)]
+MaxEpochs: TypeAlias = Annotated[int, typer.Option(help="Most passes over the training rows.", rich_help_panel=_TRAIN)]
+Epochs: TypeAlias = Annotated[int | None, typer.Option("--epochs", help="As --max-epochs.", hidden=True)]
 BatchSize: TypeAlias = Annotated[int, typer.Option(help="Rows of a step.", rich_help_panel=_TRAIN)]
 LearningRate: TypeAlias = Annotated[float, typer.Option(help="Of all that is new.", rich_help_panel=_TRAIN)]
 EncoderLearningRate: TypeAlias = Annotated[
@@ -126,6 +127,14 @@ Devices: TypeAlias = Annotated[
 Logger: TypeAlias = Annotated[
     str | None, typer.Option(help="csv, tensorboard, wandb or mlflow.", rich_help_panel=_TRAIN)
 ]
+Root: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Folder that paths of images and sounds start from and must stay in; default: that of the table.",
+        rich_help_panel=_DATA,
+        metavar="FOLDER",
+    ),
+]
 Cache: TypeAlias = Annotated[
     Path | None,
     typer.Option(help="Folder to keep vectors of frozen encoders in between runs.", rich_help_panel=_ALSO),
@@ -143,17 +152,22 @@ _KINDS = ("text", "image", "audio", "number", "category", "vector")
 
 def named_kinds(given: Mapping[str, Any]) -> dict[str, Any]:
     """Kind by column from the options of the six kinds; a column named for two is refused."""
+    from vicinal.core import short
+
     found: dict[str, str] = {}
     for kind in _KINDS:
         for column in given[kind] or []:
             if column in found:
-                raise ValueError(f"--{kind}: expected each column for one kind, got {column!r} for {found[column]} too")
+                raise ValueError(
+                    f"--{kind}: expected each column for one kind, got {short(column)} for {found[column]} too"
+                )
             found[column] = kind
     return found
 
 
-def estimator_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
+def estimator_parameters(context: typer.Context) -> dict[str, Any]:
     """Parameters of an estimator from the options of a command, checked."""
+    given = context.params
     same = (
         "tune",
         "mask_parameters",
@@ -175,7 +189,7 @@ def estimator_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
         "mask": parse_mask(given["mask"]),
         "simplex": check_method("--simplex", "simplex", given["simplex"], also=("auto",)),
         "hidden": parse_sizes(given["hidden"]),
-        "max_epochs": given["epochs"],
+        "max_epochs": _max_epochs(context),
         "progress": shows_bar(quiet=given["quiet"]),
     }
     for option, name in (
@@ -192,23 +206,51 @@ def estimator_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
     return parameters
 
 
+def _max_epochs(context: typer.Context) -> int:
+    """Of the two names of one option, what the one that was given says."""
+    most: int = context.params["max_epochs"]
+    alias: int | None = context.params["epochs"]
+    if alias is None:
+        return most
+    source = context.get_parameter_source("max_epochs")
+    if source is not None and source.name == "COMMANDLINE":
+        raise ValueError(f"--max-epochs: expected one number, got {most} and --epochs {alias}; leave --epochs out")
+    return alias
+
+
+def root_of(given: str | None) -> Path | None:
+    """The folder that ``--root`` names, which must be there."""
+    from vicinal.core import local_path, short
+
+    if given is None:
+        return None
+    root = local_path("--root", given)
+    if not root.is_dir():
+        raise ValueError(f"--root: expected a folder, got {short(given, 120)}, which is none")
+    return root.resolve()
+
+
 def parse_encoders(pairs: Iterable[str] | None) -> dict[str, str]:
     """``COL=NAME`` pairs."""
+    from vicinal.core import short
+
     found = {}
     for pair in pairs or []:
         column, equals, name = pair.partition("=")
         if not (column and equals and name):
-            raise ValueError(f"--encoder: expected COL=NAME, as text=minilm, got {pair!r}")
+            raise ValueError(f"--encoder: expected COL=NAME, as text=minilm, got {short(pair)}")
         found[column] = name
     return found
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
     """Sizes as ``200,25``."""
+    from vicinal.core import short
+
     try:
         return tuple(int(size) for size in text.split(","))
     except ValueError as wrong:
-        raise ValueError(f"--hidden: expected whole numbers with commas, as 200,25, got {text!r}") from wrong
+        raise ValueError(f"--hidden: expected whole numbers with commas, as 200,25, got {short(text)}") from wrong
 
 
 def parse_mask(text: str) -> str | None:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import sys
 
 import typer
@@ -34,21 +35,63 @@ def run(arguments: list[str]) -> int:
         return _end(_sentence(wrong))
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED
-    except (ValueError, OSError) as wrong:
-        if os.environ.get("VICINAL_DEBUG"):
+    except (ValueError, OSError, MemoryError, RuntimeError) as wrong:
+        if os.environ.get("VICINAL_DEBUG") or (isinstance(wrong, RuntimeError) and not _is_memory(wrong)):
             raise
-        return _end(_sentence(wrong))
+        return _end(_as_typed(wrong, arguments))
     if result == INTERRUPTED:  # what typer makes of Ctrl-C
         progress.print("stopped; nothing that was there before has changed, and the same command goes on from here")
     return result if isinstance(result, int) else 0
 
 
-def _sentence(wrong: Exception) -> str:
+def _sentence(wrong: BaseException) -> str:
     """The message of an error in one line."""
+    if isinstance(wrong, UsageError):  # typer's errors of use name the option
+        return " ".join(wrong.format_message().split())  # type: ignore[attr-defined]
+    from vicinal.core import ECHO, short_text
+
     if isinstance(wrong, OSError) and wrong.filename is not None:
-        return f"{wrong.filename}: {(wrong.strerror or 'cannot be used').lower()}"
-    tell = getattr(wrong, "format_message", wrong.__str__)  # typer's errors of use name the option
-    return " ".join(tell().split())
+        return f"{short_text(wrong.filename, ECHO)}: {(wrong.strerror or 'cannot be used').lower()}"
+    if _is_memory(wrong):
+        return f"memory: expected enough for this table and these settings, got too little ({short_text(wrong, ECHO)})"
+    return " ".join(str(wrong).split())
+
+
+def _is_memory(wrong: BaseException) -> bool:
+    """Whether memory ran out, as numpy or as torch says it."""
+    return isinstance(wrong, MemoryError) or "allocate memory" in str(wrong) or "out of memory" in str(wrong)
+
+
+_PARAMETERS = {
+    "coverage": "--interval",
+    "ids": "--id",
+    "groups": "--group",
+    "encoders": "--encoder",
+    "cache_dir": "--cache",
+    "folder": "--cache",
+    "random_state": "--seed",
+    "factory": "--index",
+    "storage": "--index",
+    "uri": "--index",
+}
+"""Options whose name is not that of the parameter which the library names."""
+
+
+def _as_typed(wrong: BaseException, arguments: list[str]) -> str:
+    """The sentence of an error; a parameter of the library that it begins with becomes the option of this command."""
+    from vicinal.core import ColumnError
+
+    sentence = _sentence(wrong)
+    name, rest = re.match(r"(\w*)(.*)", sentence, re.DOTALL).groups()  # type: ignore[union-attr]  # it matches any text
+    if isinstance(wrong, ColumnError) or not rest.startswith((":", "[")):
+        return sentence
+    verbs = getattr(typer.main.get_command(app), "commands", {})
+    command = next((verbs[word] for word in arguments if word in verbs), None)
+    known = {option for parameter in getattr(command, "params", ()) for option in parameter.opts}
+    option = _PARAMETERS.get(name, f"--{name.replace('_', '-')}")
+    inside = re.match(r"\['(.*?)'\](.*)", rest, re.DOTALL)  # encoders['photo']: --encoder photo
+    rest = f" {inside[1]}{inside[2]}" if inside else rest
+    return option + rest if option in known else sentence
 
 
 def _end(message: str) -> int:

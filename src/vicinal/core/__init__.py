@@ -1,6 +1,8 @@
 """What every layer above shares: types, checks, row reduction, the safe log of a mask, the registry."""
 
 from vicinal.core.checks import (
+    ECHO,
+    ColumnError,
     check_between,
     check_choice,
     check_integer,
@@ -8,16 +10,24 @@ from vicinal.core.checks import (
     check_matrices,
     check_number,
     check_scores,
+    listed,
+    local_path,
     nearest,
+    short,
+    short_text,
+    warn_caller,
 )
 from vicinal.core.files import replace_text, replaced_file
+from vicinal.core.formulas import escape_formula, unescape_formula
 from vicinal.core.gathering import gather_rows, process_count, process_rank, sum_over_processes
 from vicinal.core.reduce import Reduction, log_mask, reduce_rows
 from vicinal.core.registry import FACTS, KINDS, Entry, entries, entry, make, register
 
 __all__ = [
+    "ECHO",
     "FACTS",
     "KINDS",
+    "ColumnError",
     "Entry",
     "Reduction",
     "check_between",
@@ -29,7 +39,10 @@ __all__ = [
     "check_scores",
     "entries",
     "entry",
+    "escape_formula",
     "gather_rows",
+    "listed",
+    "local_path",
     "log_mask",
     "make",
     "nearest",
@@ -39,5 +52,9 @@ __all__ = [
     "register",
     "replace_text",
     "replaced_file",
+    "short",
+    "short_text",
     "sum_over_processes",
+    "unescape_formula",
+    "warn_caller",
 ]

@@ -4,12 +4,67 @@ Checks of shape, dtype and plain Python numbers always run. None of them reads t
 would make an accelerator wait.
 """
 
+import bisect
 import difflib
+import itertools
 import math
 import numbers
+import os
+import re
+import reprlib
+import sys
+import warnings
 from collections.abc import Iterable
+from pathlib import Path
 
 from torch import Tensor
+
+ECHO = 200
+"""Characters of a value of the user that a sentence repeats at most."""
+
+_PACKAGES = ("vicinal", "torch", "sklearn")
+"""Whose lines are passed over when a warning names the line of the caller."""
+
+
+class ColumnError(ValueError):
+    """An error of a column or one of its cells; its sentence begins with the name of the column."""
+
+
+def short(value: object, length: int = 60) -> str:
+    """``repr`` of any value in one line of at most ``length`` characters: how a sentence repeats a cell or a name.
+
+    However large or nested the value is, only a part of it is looked at.
+
+    >>> short("abc"), short("a" * 100, 12)
+    ("'abc'", "'aaaaaaaa...")
+    """
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        value = value.item()  # a number of numpy or torch
+    if isinstance(value, str | bytes | bytearray):
+        return _cut(repr(value[: length + 1]), length)
+    brief = reprlib.Repr()
+    brief.maxlevel = 3
+    brief.maxstring = brief.maxother = brief.maxlong = 4 * length  # cut at the end below, not in the middle
+    brief.maxlist = brief.maxtuple = brief.maxdict = brief.maxset = brief.maxarray = 8
+    try:
+        return _cut(brief.repr(value), length)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        return f"<{type(value).__name__}...>"
+
+
+def short_text(text: object, length: int = 60) -> str:
+    r"""A text in one line of at most ``length`` characters, without quotes: how a sentence begins with a name.
+
+    >>> short_text("a column\nname", 60), short_text("a" * 100, 12)
+    ('a column name', 'aaaaaaaaa...')
+    """
+    return _cut(str(text)[: 4 * length], length)
+
+
+def _cut(text: str, length: int) -> str:
+    line = " ".join(text.split()) if "\n" in text else text
+    line = line if line.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in line)
+    return line if len(line) <= length else f"{line[: length - 3]}..."
 
 
 def nearest(value: str, choices: Iterable[str]) -> str:
@@ -20,9 +75,32 @@ def nearest(value: str, choices: Iterable[str]) -> str:
     >>> nearest("zzz", ["title", "price"])
     ''
     """
-    folded = {choice.casefold(): choice for choice in choices}
+    if len(value) > ECHO:
+        return ""
+    folded = {choice.casefold(): choice for choice in choices if len(choice) <= ECHO}
     close = difflib.get_close_matches(value.casefold(), folded, n=1, cutoff=0.6)
-    return f"; did you mean {folded[close[0]]!r}?" if close else ""
+    return f"; did you mean {short(folded[close[0]], ECHO)}?" if close else ""
+
+
+def listed(names: Iterable[object], room: int = 900) -> str:
+    """The first of some names, as many as ``room`` characters hold, and how many more there are.
+
+    >>> listed(["a", "b", "c"], room=10)
+    "'a', 'b' and 1 more"
+    """
+    texts = [short(name, 40) for name in names]
+    ends = list(itertools.accumulate(len(text) + 2 for text in texts))
+    most = max(1, bisect.bisect_right(ends, room))
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return f"{', '.join(texts[:most])}{more}"
+
+
+def warn_caller(sentence: str, kind: type[Warning] = UserWarning) -> None:
+    """Warn of the line that called us from outside: not from here, torch or scikit-learn."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PACKAGES:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(sentence, kind, stacklevel=level)
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
@@ -39,15 +117,31 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
     if isinstance(value, str) and value in known:
         return value
     hint = nearest(value, known) if isinstance(value, str) else ""
-    raise ValueError(f"{name}: expected one of {', '.join(map(repr, known))}, got {value!r}{hint}")
+    raise ValueError(f"{name}: expected one of {listed(known)}, got {short(value)}{hint}")
+
+
+def local_path(name: str, path: str | os.PathLike[str], *, written: bool = False) -> Path:
+    """``path`` as a Path, unless it is an address on the web.
+
+    >>> local_path("data", "https://example.org/d.csv")
+    Traceback (most recent call last):
+    ValueError: data: expected a file or folder on this computer, got 'https://example.org/d.csv'; download it first
+    """
+    text = os.fspath(path)
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text):
+        advice = "" if written else "; download it first"
+        raise ValueError(f"{name}: expected a file or folder on this computer, got {short(text, ECHO)}{advice}")
+    if not text:
+        raise ValueError(f"{name}: expected a file or folder, got no name")
+    return Path(path)
 
 
 def check_number(name: str, value: object) -> float:
     """Return ``value`` as a float if it is a finite real number (not a bool)."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name}: expected a number, got {value!r}")
+        raise TypeError(f"{name}: expected a number, got {short(value)}")
     if not math.isfinite(value):
-        raise ValueError(f"{name}: expected a finite number, got {value!r}")
+        raise ValueError(f"{name}: expected a finite number, got {short(value)}")
     return float(value)
 
 
@@ -65,21 +159,24 @@ def check_between(name: str, value: object, low: float, high: float, *, closed: 
             wanted = f"a number {'of at least' if closed else 'above'} {low:g}"
         else:
             wanted = f"a number {'from' if closed else 'between'} {low:g} {'to' if closed else 'and'} {high:g}"
-        raise ValueError(f"{name}: expected {wanted}, got {value!r}")
+        hint = f"; for {number:g} % say {number / 100:g}" if (low, high) == (0, 1) and 1 < number < 100 else ""
+        raise ValueError(f"{name}: expected {wanted}, got {short(value)}{hint}")
     return number
 
 
-def check_integer(name: str, value: object, low: int = 1) -> int:
-    """Return ``value`` as an int if it is a whole number of at least ``low``.
+def check_integer(name: str, value: object, low: int = 1, high: int | None = None) -> int:
+    """Return ``value`` as an int if it is a whole number of at least ``low``, and of at most ``high``.
 
     >>> check_integer("k", 0)
     Traceback (most recent call last):
     ValueError: k: expected a whole number of at least 1, got 0
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name}: expected a whole number, got {value!r}")
+        raise TypeError(f"{name}: expected a whole number, got {short(value)}")
     if value < low:
-        raise ValueError(f"{name}: expected a whole number of at least {low}, got {value!r}")
+        raise ValueError(f"{name}: expected a whole number of at least {low}, got {short(value)}")
+    if high is not None and int(value) > high:
+        raise ValueError(f"{name}: expected a whole number of at most {high}, got {short(value)}")
     return int(value)
 
 

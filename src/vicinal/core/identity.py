@@ -19,14 +19,14 @@ decided what one id is:
 import datetime
 import numbers
 import re
-import sys
-import warnings
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
+
+from vicinal.core.checks import short, short_text, warn_caller
 
 Array = np.ndarray[Any, Any]
 IdsLike = Tensor | Array | Iterable[Any]
@@ -36,7 +36,6 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 _WHOLE_FLOAT = re.compile(r"(0|-?[1-9][0-9]*|-0)\.0")
 _MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?")
 _BOOLS = {"True": "True", "true": "True", "TRUE": "True", "False": "False", "false": "False", "FALSE": "False"}
-_PACKAGES = ("vicinal", "torch", "sklearn")
 _ENDS = (".0", *_BOOLS)
 """How texts end that may not be in canonical form yet; moments are known by their colon."""
 
@@ -46,11 +45,8 @@ class IdentityWarning(UserWarning):
 
 
 def warn_of_identity(sentence: str) -> None:
-    """Warn of the line that called us from outside: not from here, torch or scikit-learn."""
-    frame, level = sys._getframe(), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PACKAGES:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(sentence, IdentityWarning, stacklevel=level)
+    """An :class:`IdentityWarning` of the line that called us from outside."""
+    warn_caller(sentence, IdentityWarning)
 
 
 def canonical_ids(
@@ -161,11 +157,11 @@ def check_distinct(ids: Array, cells: Sequence[Any] | Array | None = None, name:
     first, again = first_repeat(ids)
     if cells is not None and differ(cells[first], cells[again]):
         raise ValueError(
-            f"{name}: expected each id once, got {_plain(cells[first])!r} in row {first} and "
-            f"{_plain(cells[again])!r} in row {again}, which are one id"
+            f"{name}: expected each id once, got {short(cells[first])} in row {first} and {short(cells[again])} in row "
+            f"{again}, which are one id"
         )
     count = int((ids == ids[first]).sum())
-    raise ValueError(f"{name}: expected each id once, got {_plain(ids[first])!r} {count} times")
+    raise ValueError(f"{name}: expected each id once, got {short(ids[first])} {count} times")
 
 
 def first_repeat(ids: Array) -> tuple[int, int]:
@@ -188,7 +184,7 @@ def differ(one: object, other: object) -> bool:
 
 def shown(ids: Array) -> str:
     """The first of ``ids`` as an error names it, and how many others there are."""
-    return f"{_plain(ids[0])!r}" if len(ids) == 1 else f"{_plain(ids[0])!r} and {len(ids) - 1} more"
+    return short(ids[0]) if len(ids) == 1 else f"{short(ids[0])} and {len(ids) - 1} more"
 
 
 def _plain(value: object) -> object:
@@ -203,19 +199,19 @@ class _Place(NamedTuple):
     labels: Any
 
     def missing(self, row: int) -> ValueError:
-        return ValueError(f"{self.name}: expected one for every row, got none in row {self.labels[row]}")
+        return ValueError(f"{self.name}: expected one for every row, got none in row {short_text(self.labels[row])}")
 
     def too_large(self, row: int, value: Any) -> ValueError:
         return ValueError(
             f"{self.name}: expected floats below {_limit(type(value)):.0f}, as larger ones stand for several whole "
-            f"numbers, got {value:.17g} in row {self.labels[row]}; give integers or texts"
+            f"numbers, got {value:.17g} in row {short_text(self.labels[row])}; give integers or texts"
         )
 
 
 def _cells(name: str, values: Any) -> list[Any] | Array:
     """Integers or floats of one type as an array, anything else as a list."""
     if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
-        raise TypeError(f"{name}: expected a list, one for each row, got {values!r}")
+        raise TypeError(f"{name}: expected a list, one for each row, got {short(values)}")
     if getattr(values, "ndim", 1) != 1:
         raise ValueError(f"{name}: expected a list [n], one for each row, got shape {tuple(values.shape)}")
     if isinstance(values, Tensor):

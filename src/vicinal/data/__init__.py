@@ -9,25 +9,32 @@ from vicinal.data.duplicates import (
     group_copies,
     table_fingerprint,
 )
+from vicinal.data.leaks import ColumnLeak, LeakWarning, leaking_columns
 from vicinal.data.lexicon import lexicon_table
 from vicinal.data.reading import read_table
 from vicinal.data.splits import Split, load_splits, make_splits, save_splits
 from vicinal.data.table import Dropped, Table, check_column, prepare_table
 from vicinal.data.target import Target, Task, infer_task, read_target
+from vicinal.data.writing import check_table_name, csv_text, write_table
 
 __all__ = [
+    "ColumnLeak",
     "Dropped",
     "Duplicates",
     "Leak",
+    "LeakWarning",
     "Split",
     "Table",
     "Target",
     "Task",
     "check_column",
+    "check_table_name",
+    "csv_text",
     "duplicates_across",
     "find_duplicates",
     "group_copies",
     "infer_task",
+    "leaking_columns",
     "lexicon_table",
     "load_splits",
     "make_splits",
@@ -37,4 +44,5 @@ __all__ = [
     "save_splits",
     "table_fingerprint",
     "tidy_features",
+    "write_table",
 ]

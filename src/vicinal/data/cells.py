@@ -1,5 +1,6 @@
 """What the cells of a column hold: which are missing, and which texts are numbers."""
 
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -13,8 +14,9 @@ WRITTEN_MISSING = frozenset({"", "NA", "NaN", "nan"})
 SPELLED_MISSING = WRITTEN_MISSING | {"n/a", "N/A", "#N/A", "na", "null", "NULL", "None", "none", "-", "?"}
 """How people spell one: read as missing in feature columns only, never in a target."""
 
-_CODE = r"[+-]?0\d"  # 007 is a code, not the number 7
-_LONG = r"[+-]?\d{16,}"  # more digits than a float keeps apart
+_CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)  # 007 is a code, not the number 7
+_LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
+_TRUTH = {"True": True, "true": True, "TRUE": True, "False": False, "false": False, "FALSE": False}
 
 
 def missing_cells(column: pd.Series) -> NDArray[np.bool_]:
@@ -69,19 +71,23 @@ def typed_text(column: pd.Series, missing: Collection[str] = WRITTEN_MISSING) ->
     >>> typed_text(pd.Series(["Oslo", "NA", ""])).tolist()
     ['Oslo', 'NA', nan]
     """
-    text = column.str.strip()
-    present = ~(text.isna() | text.isin(list(missing)))
-    cells = text[present]
-    if cells.empty:
+    text = [cell.strip() if isinstance(cell, str) else "" for cell in column.tolist()]  # lists: faster than arrays here
+    present = np.fromiter((cell not in missing for cell in text), bool, len(text))
+    cells = [cell for cell in text if cell not in missing]
+    if not cells:
         return pd.Series(np.nan, index=column.index, name=column.name)
-    if present.all() and cells.isin(["True", "False", "true", "false", "TRUE", "FALSE"]).all():
-        return cells.str.casefold() == "true"
-    numbers = pd.to_numeric(cells, errors="coerce")
-    exact = pd.api.types.is_signed_integer_dtype(numbers.dtype) and bool(present.all())
-    code = cells.str.match(_CODE).any() or (not exact and cells.str.fullmatch(_LONG).any())
-    if numbers.isna().any() or code:
-        return column.mask(text.fillna("") == "", np.nan)
-    return numbers if exact else numbers.astype(np.float64).reindex(column.index)
+    if present.all() and set(cells) <= _TRUTH.keys():
+        return pd.Series([_TRUTH[cell] for cell in cells], index=column.index, name=column.name)
+    numbers = np.asarray(pd.to_numeric(np.array(cells, dtype=object), errors="coerce"))
+    exact = numbers.dtype.kind == "i" and bool(present.all())
+    code = _CODE.search("\n".join(cells)) or (not exact and _LONG.search("\n".join(cells)))
+    if numbers.dtype.kind not in "iuf" or np.isnan(numbers).any() or code:
+        return column.mask(np.array([not cell for cell in text], dtype=bool), np.nan)
+    if exact:
+        return pd.Series(numbers, index=column.index, name=column.name)
+    values = np.full(len(text), np.nan)
+    values[present] = numbers
+    return pd.Series(values, index=column.index, name=column.name)
 
 
 def exact_text(column: pd.Series) -> pd.Series:
@@ -123,3 +129,33 @@ def tidy_features(frame: pd.DataFrame, numbers: Collection[str] = ()) -> pd.Data
             if pd.api.types.is_numeric_dtype(typed.dtype) and (known or typed.notna().any()):
                 made[str(name)] = typed
     return frame.assign(**made) if made else frame
+
+
+_PLAIN = r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?(?:[eE][+-]?\d+)?"  # 1.234,5
+_SURELY = r".*,(?:\d{1,2}|\d{4,})|[+-]?0,.*|.*\..*,.*"  # 1,234 could be a thousand
+
+
+def has_decimal_commas(frame: pd.DataFrame) -> bool:
+    """Whether numbers in a table of texts are written 1.234,5, by the columns where nothing else can be meant.
+
+    >>> has_decimal_commas(pd.DataFrame({"a": ["1,5", "2"]})), has_decimal_commas(pd.DataFrame({"a": ["1,500", "2"]}))
+    (True, False)
+    """
+    for _, column in frame.items():
+        cells = column[~column.str.strip().isin(list(WRITTEN_MISSING))].str.strip()
+        if len(cells) and cells.str.fullmatch(_PLAIN).all() and cells.str.fullmatch(_SURELY).any():
+            return True
+    return False
+
+
+def with_decimal_points(column: pd.Series) -> pd.Series:
+    """A column of texts in a table with decimal commas, with decimal points if all its cells are such numbers.
+
+    >>> with_decimal_points(pd.Series(["1.234,5", "", "3"])).tolist()
+    ['1234.5', '', '3']
+    """
+    text = column.str.strip()
+    present = ~text.isin(list(WRITTEN_MISSING))
+    if not text[present].str.fullmatch(_PLAIN).all():
+        return column
+    return column.where(~present, text.str.replace(".", "").str.replace(",", "."))

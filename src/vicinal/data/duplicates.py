@@ -136,8 +136,7 @@ def table_fingerprint(table: Table) -> str:
     parts += [(str(name), column) for name, column in table.frame.items()]
     for name, values in parts:
         digest.update(f"\x1e{name}\x1e".encode("utf-8", "surrogatepass"))
-        for cell in () if values is None else values:
-            digest.update(_cell_bytes(cell) + b"\x1f")
+        digest.update(b"".join(_cell_bytes(cell) + b"\x1f" for cell in (() if values is None else values)))
     return digest.hexdigest()[:16]
 
 

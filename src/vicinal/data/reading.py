@@ -12,15 +12,26 @@ import pandas as pd
 import pyarrow
 import pyarrow.parquet
 
-from vicinal.core import nearest
-from vicinal.data.cells import exact_text, typed_text
+from vicinal.core import ECHO, local_path, nearest, short, short_text, unescape_formula
+from vicinal.data.cells import exact_text, has_decimal_commas, typed_text, with_decimal_points
+from vicinal.data.formats import DELIMITERS, JSON_ARRAY, advice_for, delimiter_of, other_format, text_encoding
+
+Say = Callable[[str], None]
+
+DEEPEST = 16
+"""Lists and objects in one another, from which on a row of JSON is refused."""
 
 
-def read_table(path: str | Path, *, text: Collection[str] = (), ids: Collection[str] = ()) -> pd.DataFrame:
+def read_table(
+    path: str | Path, *, text: Collection[str] = (), ids: Collection[str] = (), say: Say = lambda line: None
+) -> pd.DataFrame:
     """The table in the file at ``path``, its rows labelled 1, 2, ... (the header is not counted).
 
     In csv and tsv a column is read as numbers only if all its cells are (see ``typed_text``); an empty cell is
-    missing, and so is "NA" or "NaN" among numbers. parquet and jsonl (one JSON object a line) carry their own types.
+    missing, and so is "NA" or "NaN" among numbers. Semicolons, tabs or bars between cells, decimal commas (only where
+    no comma stands between cells) and other encodings than UTF-8 are found out and said. An apostrophe that keeps a
+    cell from being taken for a formula (see :func:`vicinal.core.escape_formula`) is taken off. parquet and jsonl (one
+    JSON object a line) carry their own types.
 
     Args:
         path: a file that ends in .csv, .tsv, .parquet or .jsonl.
@@ -28,103 +39,162 @@ def read_table(path: str | Path, *, text: Collection[str] = (), ids: Collection[
             takes for texts or categories: a title "1984", a code "12").
         ids: columns of ids and groups, of which csv and tsv keep each cell as it is written ("1e3", "+1"), so that it
             is the same id in a file whose other cells are words.
+        say: told how the file was read where that is not as its name says.
 
     Raises:
         ValueError: for a file that is missing, of another format, torn, or with two columns of one name; the
             sentence names the file and, where there is one, the line.
     """
-    path = Path(path)
-    if not path.is_file():
-        siblings = [p.name for p in path.parent.iterdir() if p.is_file()] if path.parent.is_dir() else []
-        got = "a folder" if path.is_dir() else "none" + nearest(path.name, siblings)
-        raise ValueError(f"{path}: expected a file, got {got}")
+    path = local_path("data", path)
     reader = READERS.get(path.suffix.lower())
+    try:
+        check_file(path)
+        other = other_format(path)
+    except OSError as wrong:
+        raise ValueError(f"{short_text(path, ECHO)}: expected a file, got none: {wrong.strerror}") from None
+    if other and not (reader is _read_parquet and other.startswith("a parquet file")):
+        raise ValueError(f"{path.name}: expected a table, got {other}")
     if reader is None:
+        advice = advice_for(path)
         raise ValueError(
-            f"{path.name}: expected a file that ends in {', '.join(READERS)}, got {path.suffix or 'no ending'!r}"
+            f"{path.name}: expected a file that ends in {', '.join(READERS)}, got "
+            f"{short(path.suffix or 'no ending')}{'; ' if advice else ''}{advice}"
         )
-    frame = reader(path, text, ids)
+    frame = reader(path, text, ids, say)
     frame.columns = pd.Index([str(name).strip() for name in frame.columns], dtype=object)
     twice = [name for name, count in Counter(frame.columns).items() if count > 1]
     if twice:
-        raise ValueError(f"{path.name}: expected columns of different names, got {twice[0]!r} twice; rename one")
+        raise ValueError(f"{path.name}: expected columns of different names, got {short(twice[0])} twice; rename one")
     frame.index = pd.RangeIndex(1, len(frame) + 1)
     return frame
 
 
-def _read_comma(path: Path, text: Collection[str], ids: Collection[str]) -> pd.DataFrame:
-    return _read_delimited(path, ",", text, ids)
+def check_file(path: Path) -> None:
+    """Raise ValueError unless ``path`` is a plain file, with the name in its folder that is most like it."""
+    if path.is_file():
+        return
+    siblings = [p.name for p in path.parent.iterdir() if p.is_file()] if path.parent.is_dir() else []
+    got = "a folder" if path.is_dir() else "no plain file" if path.exists() else "none" + nearest(path.name, siblings)
+    raise ValueError(f"{short_text(path, ECHO)}: expected a file, got {got}")
 
 
-def _read_tab(path: Path, text: Collection[str], ids: Collection[str]) -> pd.DataFrame:
-    return _read_delimited(path, "\t", text, ids)
+def _read_comma(path: Path, text: Collection[str], ids: Collection[str], say: Say) -> pd.DataFrame:
+    return _read_delimited(path, ",", text, ids, say)
 
 
-def _read_delimited(path: Path, separator: str, text: Collection[str], ids: Collection[str]) -> pd.DataFrame:
+def _read_tab(path: Path, text: Collection[str], ids: Collection[str], say: Say) -> pd.DataFrame:
+    return _read_delimited(path, "\t", text, ids, say)
+
+
+def _read_delimited(path: Path, usual: str, text: Collection[str], ids: Collection[str], say: Say) -> pd.DataFrame:
     """Every cell as text first, then each column as what all its cells are."""
+    encoding = text_encoding(path)
+    separator = delimiter_of(path, encoding, usual)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            options: dict[str, Any] = {"sep": separator, "dtype": str, "keep_default_na": False}
-            options["encoding"] = "utf-8-sig"
+            options: dict[str, Any] = {"sep": separator, "dtype": str, "keep_default_na": False, "encoding": encoding}
             header = pd.read_csv(path, header=None, nrows=1, **options).iloc[0]
             frame = pd.read_csv(path, index_col=False, **options)
     except pd.errors.EmptyDataError:
         raise ValueError(f"{path.name}: expected a header and rows, got an empty file") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path.name}: expected text in UTF-8, got other bytes at position {error.start}; save it as UTF-8"
-        ) from None
+    except UnicodeError as error:
+        detail = short_text(error, ECHO)
+        raise ValueError(f"{path.name}: expected text in {encoding}, got: {detail}; save it as UTF-8") from None
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        detail = " ".join(str(error).split()).removeprefix("Error tokenizing data. C error: ")
+        detail = short_text(error, ECHO).removeprefix("Error tokenizing data. C error: ")
         raise ValueError(f"{path.name}: expected as many cells in each row as in the header, got: {detail}") from None
-    frame.columns = pd.Index([str(cell).strip() or str(name) for cell, name in zip(header, frame.columns, strict=True)])
-    columns = [
-        exact_text(column)
-        if name in ids
-        else column.mask(column.str.strip() == "", np.nan)
-        if name in text
-        else typed_text(column)
-        for name, column in frame.items()
-    ]
+    names = zip(header.map(_unescaped), frame.columns, strict=True)
+    frame.columns = pd.Index([str(cell).strip() or str(name) for cell, name in names])
+    comma = separator != "," and has_decimal_commas(frame)
+    taken = [f"{DELIMITERS[separator]} between cells"] * (separator != usual) + ["decimal commas"] * comma
+    taken += [f"the encoding {encoding}"] * (encoding not in ("utf-8", "utf-8-sig"))
+    if taken:
+        say(f"{path.name} was read with {' and '.join(taken)}")
+    columns = []
+    for name, column in frame.items():
+        marked = any(isinstance(cell, str) and cell.startswith("'") for cell in column.tolist())
+        cells = column.map(_unescaped) if marked else column
+        if name in ids:
+            columns.append(exact_text(cells))
+        elif name in text:
+            columns.append(cells.mask(cells.str.strip() == "", np.nan))
+        else:
+            columns.append(typed_text(with_decimal_points(cells) if comma else cells))
     typed: pd.DataFrame = pd.concat(columns, axis="columns")
     return typed
 
 
-def _read_parquet(path: Path, *_: Collection[str]) -> pd.DataFrame:
+def _unescaped(cell: Any) -> Any:
+    return unescape_formula(cell) if isinstance(cell, str) else cell
+
+
+def _read_parquet(path: Path, _: Collection[str], __: Collection[str], ___: Say) -> pd.DataFrame:
     try:
-        table = pyarrow.parquet.read_table(path)
+        frame: pd.DataFrame = pyarrow.parquet.read_table(path).to_pandas(ignore_metadata=True)
     except (pyarrow.ArrowException, OSError) as error:
-        detail = " ".join(str(error).split())
-        raise ValueError(f"{path.name}: expected a whole parquet file, got: {detail}") from None
-    frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
+        raise ValueError(f"{path.name}: expected a whole parquet file, got: {short_text(error, ECHO)}") from None
     return frame.drop(columns=[name for name in frame.columns if str(name).startswith("__index_level_")])
 
 
-def _read_lines(path: Path, *_: Collection[str]) -> pd.DataFrame:
+def _read_lines(path: Path, _: Collection[str], __: Collection[str], say: Say) -> pd.DataFrame:
+    encoding = text_encoding(path)
+    if encoding not in ("utf-8", "utf-8-sig"):
+        say(f"{path.name} was read with the encoding {encoding}")
     rows = []
+    wanted = f"{path.name}: expected a JSON object in each line, got"
     try:
-        for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1):
-            if not line.strip():
-                continue
-            row = json.loads(line)
-            if not isinstance(row, dict):
-                raise ValueError(
-                    f"{path.name}: expected a JSON object in each line, got a {type(row).__name__} in line {number}"
-                )
-            rows.append(row)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path.name}: expected text in UTF-8, got other bytes at position {error.start}") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{path.name}: expected a JSON object in each line, got none in line {number}: {error.msg}"
-        ) from None
+        with path.open(encoding=encoding, newline="\n") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    rows.append(_row_of(line, f"line {number}", wanted))
+    except UnicodeError as error:
+        detail = short_text(error, ECHO)
+        raise ValueError(f"{path.name}: expected text in {encoding}, got: {detail}; save it as UTF-8") from None
     if not rows:
-        raise ValueError(f"{path.name}: expected a JSON object in each line, got an empty file")
+        raise ValueError(f"{wanted} an empty file")
     return pd.DataFrame(rows)
 
 
-READERS: dict[str, Callable[[Path, Collection[str], Collection[str]], pd.DataFrame]] = {
+def _row_of(line: str, where: str, wanted: str) -> dict[str, Any]:
+    """The row that a line holds."""
+    try:
+        row = json.loads(line)
+        deep = line.count("[") + line.count("{") > DEEPEST and _depth(row) > DEEPEST
+    except json.JSONDecodeError as error:
+        advice = f"; {JSON_ARRAY}" if line.lstrip().startswith("[") and where == "line 1" else ""
+        raise ValueError(f"{wanted} none in {where}: {error.msg}{advice}") from None
+    except RecursionError:
+        deep = True
+    except ValueError as error:  # a whole number of more digits than Python reads
+        raise ValueError(f"{wanted} one that cannot be read in {where}: {short_text(error, ECHO)}") from None
+    if deep:
+        raise ValueError(f"{wanted} one that is nested more than {DEEPEST} deep in {where}; make its parts columns")
+    if not isinstance(row, dict):
+        raise ValueError(f"{wanted} a {type(row).__name__} in {where}")
+    if "\\u" in line and not _is_text(json.dumps(row, ensure_ascii=False)):
+        raise ValueError(f"{wanted} one with half of a character (a lone surrogate) in {where}; save it as UTF-8")
+    return row
+
+
+def _depth(value: Any) -> int:
+    """How deep lists and objects stand in one another."""
+    level, depth = [value], 0
+    while level := [part for part in level if isinstance(part, dict | list)]:
+        level = [part for held in level for part in (held.values() if isinstance(held, dict) else held)]
+        depth += 1
+    return depth
+
+
+def _is_text(line: str) -> bool:
+    try:
+        line.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+READERS: dict[str, Callable[[Path, Collection[str], Collection[str], Say], pd.DataFrame]] = {
     ".csv": _read_comma,
     ".tsv": _read_tab,
     ".parquet": _read_parquet,

@@ -70,7 +70,7 @@ def make_splits(
     (68, 12, 20)
     """
     check_integer("number", number)
-    check_integer("seed", seed, 0)
+    check_integer("seed", seed, 0, 2**32 - number)
     check_between("test", test, 0, 1)
     check_between("validation", validation, 0, 1)
     rows = len(data) if isinstance(data, Table) else check_integer("data", data, 3)

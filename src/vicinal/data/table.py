@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from vicinal.core import nearest
+from vicinal.core import listed, nearest, short, short_text
 from vicinal.core.identity import as_texts, canonical_ids, differ, first_repeat
 from vicinal.data.cells import missing_cells, tidy_features
 from vicinal.data.target import Task, read_target
@@ -121,7 +121,7 @@ def prepare_table(
         if column is not None:
             check_column(role, column, columns)
     if target in (id, group):
-        raise ValueError(f"target: expected a column that is not the id or group too, got {target!r}")
+        raise ValueError(f"target: expected a column that is not the id or group too, got {short(target)}")
     features = _feature_columns(columns, target, id, group, use, drop)
     ids = _read_ids(frame, id)
     groups = None if group is None else _read_groups(frame[group])
@@ -158,10 +158,8 @@ def check_column(role: str, column: str, columns: Sequence[str]) -> str:
     ValueError: target: expected one of the columns 'price', 'title', got 'prise'; did you mean 'price'?
     """
     if column not in columns:
-        listed = ", ".join(repr(known) for known in columns[:12])
-        more = f" and {len(columns) - 12} more" if len(columns) > 12 else ""
         hint = nearest(str(column), columns)
-        raise ValueError(f"{role}: expected one of the columns {listed}{more}, got {column!r}{hint}")
+        raise ValueError(f"{role}: expected one of the columns {listed(columns, 400)}, got {short(column)}{hint}")
     return column
 
 
@@ -169,7 +167,7 @@ def check_groups(groups: NDArray[Any]) -> None:
     """Refuse ``groups [n]`` that cannot give train, validation and test one group each."""
     names = np.unique(groups)
     if len(names) < 3:
-        shown = ", ".join(repr(str(name)) for name in names)
+        shown = listed(map(str, names))
         raise ValueError(
             "group: expected at least 3 different groups, one each to train, validate and test on, "
             f"got {len(names)} ({shown}) in all {len(groups)} rows; choose another column or leave it out"
@@ -183,7 +181,7 @@ def _with_names(frame: pd.DataFrame) -> pd.DataFrame:
     names = [str(name) for name in frame.columns]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise ValueError(f"data: expected columns of different names, got {twice[0]!r} twice; rename one")
+        raise ValueError(f"data: expected columns of different names, got {short(twice[0])} twice; rename one")
     return frame.set_axis(names, axis="columns")
 
 
@@ -200,11 +198,11 @@ def _feature_columns(
         for column in named:
             check_column(role, column, columns)
     if use is not None and (target in use or identity in use):
-        raise ValueError(f"use: expected feature columns, got {target if target in use else identity!r} too")
+        raise ValueError(f"use: expected feature columns, got {short(target if target in use else identity)} too")
     aside = {target, identity, *drop} | ({group} if use is None else set())
     features = [name for name in columns if (use is None or name in use) and name not in aside]
     if not features:
-        raise ValueError(f"data: expected a column to learn from beside {target!r}, got none")
+        raise ValueError(f"data: expected a column to learn from beside {short(target)}, got none")
     return features
 
 
@@ -217,7 +215,7 @@ def _read_ids(frame: pd.DataFrame, identity: str | None) -> NDArray[Any]:
         return np.arange(len(frame), dtype=np.int64)
     column = frame[identity]
     _refuse_missing(column, "an id")
-    ids = canonical_ids(f"column {identity}", column, labels=column.index)
+    ids = canonical_ids(f"column {short_text(identity)}", column, labels=column.index)
     again = pd.Series(ids).duplicated()
     if again.any():
         _refuse_repeated(column, ids, int(again.sum()))
@@ -226,15 +224,16 @@ def _read_ids(frame: pd.DataFrame, identity: str | None) -> NDArray[Any]:
 
 def _refuse_repeated(column: pd.Series, ids: NDArray[Any], count: int) -> NoReturn:
     first, place = first_repeat(ids)
-    instead = f"if rows of one id belong together, say --group {column.name} instead"
-    cells, rows = column.iloc[[first, place]].tolist(), column.index[[first, place]].tolist()
+    name = short_text(column.name)
+    instead = f"if rows of one id belong together, say --group {name} instead"
+    cells, rows = column.iloc[[first, place]].tolist(), [short_text(column.index[place]) for place in (first, place)]
     if differ(*cells):
         raise ValueError(
-            f"id: expected ids that are all different in column {column.name}, got {cells[0]!r} in row {rows[0]} and "
-            f"{cells[1]!r} in row {rows[1]}, which are one id; {instead}"
+            f"id: expected ids that are all different in column {name}, got {short(cells[0])} in row {rows[0]} and "
+            f"{short(cells[1])} in row {rows[1]}, which are one id; {instead}"
         )
     raise ValueError(
-        f"row {rows[1]}, column {column.name}: expected ids that are all different, got {ids[place]!s} again (first "
+        f"row {rows[1]}, column {name}: expected ids that are all different, got {short_text(ids[place])} again (first "
         f"in row {rows[0]}; {count} such rows); {instead}"
     )
 
@@ -242,7 +241,7 @@ def _refuse_repeated(column: pd.Series, ids: NDArray[Any], count: int) -> NoRetu
 def _read_groups(column: pd.Series) -> NDArray[np.str_]:
     """Group names ``[rows]``."""
     _refuse_missing(column, "a group")
-    return as_texts(canonical_ids(f"column {column.name}", column, labels=column.index)).astype(str)
+    return as_texts(canonical_ids(f"column {short_text(column.name)}", column, labels=column.index)).astype(str)
 
 
 def _refuse_missing(column: pd.Series, wanted: str) -> None:
@@ -250,4 +249,6 @@ def _refuse_missing(column: pd.Series, wanted: str) -> None:
     if missing.any():
         more = f" (and {int(missing.sum()) - 1} more such rows)" if missing.sum() > 1 else ""
         row = column.index[int(np.argmax(missing))]
-        raise ValueError(f"row {row}, column {column.name}: expected {wanted}, got an empty cell{more}")
+        raise ValueError(
+            f"row {short_text(row)}, column {short_text(column.name)}: expected {wanted}, got an empty cell{more}"
+        )

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from vicinal.core import check_choice
+from vicinal.core import check_choice, short, short_text
 from vicinal.data.cells import as_numbers, missing_cells
 
 Task = Literal["regression", "classification"]
@@ -53,7 +53,7 @@ def read_target(column: pd.Series, task: str | None = None) -> Target:
     >>> read_target(pd.Series([1.5, 2.5, None], name="price")).values.tolist()
     [1.5, 2.5]
     """
-    name = str(column.name)
+    name = short_text(column.name)
     if task is not None:
         check_choice("task", task, get_args(Task))
     _check_cells(name, column)
@@ -72,7 +72,9 @@ def read_target(column: pd.Series, task: str | None = None) -> Target:
     else:
         values, classes = _read_classes(name, present, numbers)
     if len(np.unique(values)) < 2:
-        raise ValueError(f"column {name}: expected a target that varies, got {values[0]!s} in all {len(values)} rows")
+        raise ValueError(
+            f"column {name}: expected a target that varies, got {short(values[0])} in all {len(values)} rows"
+        )
     return Target(values, inferred, reason, classes, keep)
 
 
@@ -118,15 +120,21 @@ def _whole(present: pd.Series, numbers: NDArray[np.float64], *, gaps: bool) -> b
 
 def _check_cells(name: str, column: pd.Series) -> None:
     """Refuse dates and nested cells."""
-    if pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype):
-        raise ValueError(
-            f"column {name}: expected numbers or classes, got dates; turn them into a number first, such as days"
-        )
+    for found, got, such_as in (
+        (pd.api.types.is_datetime64_any_dtype(column.dtype), "dates", "days"),
+        (pd.api.types.is_timedelta64_dtype(column.dtype), "durations", "seconds"),
+    ):
+        if found:
+            raise ValueError(
+                f"column {name}: expected numbers or classes, got {got}; make them numbers first, as {such_as}"
+            )
     if column.dtype != object:
         return
     for row, cell in column.items():
         if isinstance(cell, (bytes, bytearray, dict)) or np.ndim(cell):
-            raise ValueError(f"row {row}, column {name}: expected a number or a class, got a {type(cell).__name__}")
+            raise ValueError(
+                f"row {short_text(row)}, column {name}: expected a number or a class, got a {type(cell).__name__}"
+            )
 
 
 def _check_numbers(name: str, present: pd.Series, numbers: NDArray[np.float64]) -> None:
@@ -136,9 +144,8 @@ def _check_numbers(name: str, present: pd.Series, numbers: NDArray[np.float64]) 
             place = int(np.argmax(wrong))
             more = f" (and {int(wrong.sum()) - 1} more such rows)" if wrong.sum() > 1 else ""
             cell = present.iloc[place]
-            shown = repr(cell) if isinstance(cell, str) else str(cell)
             raise ValueError(
-                f"row {present.index[place]}, column {name}: expected {wanted}, got {shown}{more}; "
+                f"row {short_text(present.index[place])}, column {name}: expected {wanted}, got {short(cell)}{more}; "
                 "correct it, or leave it empty to drop the row"
             )
 
@@ -158,6 +165,6 @@ def _read_classes(name: str, present: pd.Series, numbers: NDArray[np.float64]) -
     if len(classes) > max(FEW, len(labels) // 2):
         raise ValueError(
             f"column {name}: expected classes that repeat, got {len(classes)} different values in {len(labels)} rows, "
-            f"such as {labels[0]!r}; for a number to predict, every cell must be a number (--task regression)"
+            f"such as {short(labels[0])}; for a number to predict, every cell must be a number (--task regression)"
         )
     return labels, classes

@@ -3,6 +3,7 @@
 import abc
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
@@ -13,7 +14,7 @@ import scipy.sparse
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import nearest
+from vicinal.core import ColumnError, nearest, short, short_text
 from vicinal.encoders.inputs import EmbeddedInputs, Inputs
 
 Kind = Literal["number", "category", "text", "image", "audio", "vector"]
@@ -47,9 +48,9 @@ class ColumnEncoder(nn.Module, abc.ABC):
         self.columns = [columns] if isinstance(columns, str) else list(columns)
         wanted = "at least one column" if self.several else "one column"
         if not self.columns or (len(self.columns) > 1 and not self.several):
-            raise ValueError(f"columns: expected {wanted} for the encoder {self.name!r}, got {self.columns!r}")
+            raise ValueError(f"columns: expected {wanted} for the encoder {self.name!r}, got {short(self.columns)}")
         if len(set(self.columns)) < len(self.columns):
-            raise ValueError(f"columns: expected each column once, got {self.columns!r}")
+            raise ValueError(f"columns: expected each column once, got {short(self.columns)}")
         self.held = False
 
     @property
@@ -128,12 +129,13 @@ class ColumnEncoder(nn.Module, abc.ABC):
         if not isinstance(frame, pd.DataFrame):
             raise TypeError(f"frame: expected a pandas DataFrame, got {type(frame).__name__}")
         names = [str(name) for name in frame.columns]
+        counts, own = Counter(names), set(frame.columns)
         for column in self.columns:
-            if names.count(column) == 1 and column in frame.columns:
+            if counts[column] == 1 and column in own:
                 continue
-            if names.count(column) > 1:
-                raise ValueError(f"frame: expected one column {column!r}, got {names.count(column)} of that name")
-            raise ValueError(f"frame: expected the column {column!r}, got none{nearest(column, names)}")
+            if counts[column] > 1:
+                raise ValueError(f"frame: expected one column {short(column)}, got {counts[column]} of that name")
+            raise ValueError(f"frame: expected the column {short(column)}, got none{nearest(column, names)}")
 
     def cells(self, frame: pd.DataFrame) -> "pd.Series[Any]":
         """The only column of a one-column encoder."""
@@ -145,20 +147,14 @@ class ColumnEncoder(nn.Module, abc.ABC):
         return f"columns={self.columns!r}"
 
 
-def refuse(column: str, row: object, wanted: str, got: str, advice: str = "") -> ValueError:
-    """The error for one cell.
+def refuse(column: str, row: object, wanted: str, got: str, advice: str = "") -> ColumnError:
+    """The error for one cell; ``got`` is what :func:`vicinal.core.short` gives of it.
 
     >>> refuse("age", 3, "a number", "'abc'", "correct it")
-    ValueError("age: expected a number in row 3, got 'abc'; correct it")
+    ColumnError("age: expected a number in row 3, got 'abc'; correct it")
     """
-    label = row.item() if isinstance(row, np.generic) else row
-    return ValueError(f"{column}: expected {wanted} in row {label!r}, got {got}{'; ' if advice else ''}{advice}")
-
-
-def short(value: object, length: int = 60) -> str:
-    """``repr`` of a value, cut to ``length`` characters."""
-    text = repr(value.item() if isinstance(value, np.generic) else value)
-    return text if len(text) <= length else f"{text[: length - 3]}..."
+    place = f"{wanted} in row {short(row)}"
+    return ColumnError(f"{short_text(column)}: expected {place}, got {got}{'; ' if advice else ''}{advice}")
 
 
 def state_hash(module: nn.Module) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vicinal.core import check_choice
+from vicinal.core import check_choice, short
 from vicinal.encoders.base import KIND_NAMES, ColumnEncoder, Kind
 from vicinal.encoders.cache import EmbeddingCache
 from vicinal.encoders.naming import DEFAULTS, check_encoder, make_encoder
@@ -49,7 +49,7 @@ def build_table_encoder(
         columns = tuple(column for column in kinds if kinds[column] == kind)
         groups.update({columns: kind} if columns else {})
     for column, kind in kinds.items():
-        check_choice(f"kinds[{column!r}]", kind, KIND_NAMES)
+        check_choice(f"kinds[{short(column)}]", kind, KIND_NAMES)
         if kind not in ("number", "category"):
             groups[column,] = kind
     if not groups:
@@ -67,5 +67,5 @@ def build_table_encoder(
 def _chosen(columns: tuple[str, ...], kind: Kind, encoders: Mapping[str, str]) -> tuple[str, str]:
     for key in (*columns, kind):
         if key in encoders:
-            return encoders[key], f"encoders[{key!r}]"
+            return encoders[key], f"encoders[{short(key)}]"
     return DEFAULTS[kind], kind

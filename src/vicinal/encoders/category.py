@@ -10,8 +10,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.core import check_integer, register
-from vicinal.encoders.base import ColumnEncoder, refuse, short
+from vicinal.core import ColumnError, check_integer, register, short, short_text
+from vicinal.encoders.base import ColumnEncoder, refuse
 from vicinal.encoders.inputs import RowInputs
 
 OTHER, MISSING = "other", "missing"
@@ -105,8 +105,9 @@ class CategoryEncoder(ColumnEncoder):
             found = to_levels(frame[column], column)
             counts = Counter(level for level in found if level is not None)
             if not counts:
-                raise ValueError(
-                    f"{column}: expected at least one category, got {len(found)} rows all missing; leave the column out"
+                raise ColumnError(
+                    f"{short_text(column)}: expected at least one category, got {len(found)} rows all missing; "
+                    "leave the column out"
                 )
             ranked = sorted(counts, key=lambda level: (-counts[level], level))
             self.levels.append(ranked[: self.largest])

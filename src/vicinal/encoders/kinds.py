@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vicinal.core import check_choice
-from vicinal.encoders.base import KIND_NAMES, Kind, short
+from vicinal.core import check_choice, short
+from vicinal.encoders.base import KIND_NAMES, Kind
 from vicinal.encoders.category import to_levels
-from vicinal.encoders.numeric import is_date
+from vicinal.encoders.numeric import is_date, is_duration
 
 IMAGE_ENDS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm")
 AUDIO_ENDS = (".wav", ".flac", ".ogg", ".mp3", ".aif", ".aiff")
@@ -24,6 +24,7 @@ ID_NAME = re.compile(
 ID_VALUE = re.compile(r"[A-Za-z]{0,6}[-_:/]?\d+|[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}|[0-9a-f]{16,}")
 
 DATES = "dates, as days since 1970"
+DURATIONS = "durations, in seconds"
 
 MOST_CATEGORIES = 50
 """Different values beyond which short texts are read as text."""
@@ -57,9 +58,12 @@ def infer_kinds(frame: pd.DataFrame, columns: Mapping[str, Kind] | None = None) 
     ('number', 'left out: 1 in every row')
     """
     columns = columns or {}
+    names = [str(name) for name in frame.columns]
+    known = set(names)
     for column, kind in columns.items():
-        check_choice("columns", column, [str(name) for name in frame.columns])
-        check_choice(f"columns[{column!r}]", kind, KIND_NAMES)
+        if column not in known:
+            check_choice("columns", column, names)
+        check_choice(f"columns[{short(column)}]", kind, KIND_NAMES)
     return {
         str(name): ColumnKind(columns[str(name)], "as asked for")
         if str(name) in columns
@@ -82,13 +86,16 @@ def infer_kind(series: "pd.Series[Any]", name: str) -> ColumnKind:
         return _vector_kind(present)
     numeric = pd.api.types.is_numeric_dtype(present) and not pd.api.types.is_bool_dtype(present)
     dates = pd.api.types.is_datetime64_any_dtype(present)
-    distinct = set(present.unique()) if numeric or dates else set(to_levels(present, name))
+    durations = pd.api.types.is_timedelta64_dtype(present) or all(map(is_duration, present))
+    distinct = set(present.unique()) if numeric or dates or durations else set(to_levels(present, name))
     if len(distinct) == 1 and len(present) == len(series) and len(series) > 1:
         return ColumnKind(None, f"left out: {short(first)} in every row")
     if isinstance(present.dtype, pd.CategoricalDtype) or pd.api.types.is_bool_dtype(present):
         return ColumnKind("category", f"{_count(distinct)}")
     if dates:
         return ColumnKind("number", DATES)
+    if durations:
+        return ColumnKind("number", DURATIONS)
     if numeric:
         return _number_kind(present, name, len(distinct))
     return _string_kind([str(cell) for cell in present], name, distinct)

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from vicinal.encoders.base import refuse, short
+from vicinal.core import short, short_text
+from vicinal.encoders.base import refuse
 
 Made = TypeVar("Made")
 
@@ -52,12 +53,12 @@ def _read_file(name: str, column: str, row: object, wanted: str, root: Path | No
         if is_file and 0 < size <= LARGEST_FILE:
             return path.read_bytes()
     except (OSError, ValueError, RuntimeError) as error:  # a null byte, a ring of links, no permission
-        raise refuse(column, row, wanted, f"{short(name)}, which cannot be read: {error}") from None
+        raise refuse(column, row, wanted, f"{short(name)}, which cannot be read: {short_text(error, 120)}") from None
     if not inside:
-        advice = f"give the folder that holds all files as root (now {str(root)!r}), or copy the file into it"
-        raise refuse(column, row, f"a path inside {str(root)!r}", short(name, 120), advice)
+        advice = "give the folder that holds all files as root (--root on the command line), or copy the file into it"
+        raise refuse(column, row, f"a path inside {short(str(root), 120)}", short(name, 120), advice)
     if not is_file:
-        advice = "it is a web address: download it first" if "://" in name else f"no file at {str(path)!r}"
+        advice = "it is a web address: download it first" if "://" in name else f"no file at {short(str(path), 160)}"
         raise refuse(column, row, wanted, short(name, 120), advice)
     got = f"{short(name, 120)}, {'an empty file' if not size else f'a file of {size / 2**20:.0f} MiB'}"
     raise refuse(column, row, f"{wanted} of at most {LARGEST_FILE // 2**20} MiB" if size else wanted, got)

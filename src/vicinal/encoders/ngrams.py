@@ -11,8 +11,8 @@ import scipy.sparse
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_integer, register
-from vicinal.encoders.base import ColumnEncoder, refuse, short
+from vicinal.core import check_between, check_integer, register, short
+from vicinal.encoders.base import ColumnEncoder, refuse
 from vicinal.encoders.hashing import I64, hashed_ngrams
 from vicinal.encoders.inputs import Inputs, RaggedInputs, raw
 

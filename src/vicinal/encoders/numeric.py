@@ -11,8 +11,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.core import register
-from vicinal.encoders.base import ColumnEncoder, refuse, short
+from vicinal.core import ColumnError, register, short, short_text
+from vicinal.encoders.base import ColumnEncoder, refuse
 from vicinal.encoders.inputs import RowInputs
 
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
@@ -20,7 +20,9 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def to_numbers(series: "pd.Series[Any]", column: str) -> Array:
-    """A column as float64 ``[n]``, NaN where a value is missing; dates become days since 1970.
+    """A column as float64 ``[n]``, NaN where a value is missing; dates become days since 1970, durations seconds.
+
+    A time of day is the seconds since midnight.
 
     Raises:
         ValueError: naming the row of the first cell that is not a number, or is infinite.
@@ -30,12 +32,17 @@ def to_numbers(series: "pd.Series[Any]", column: str) -> Array:
     """
     if pd.api.types.is_datetime64_any_dtype(series):
         return np.asarray(_days(pd.to_datetime(series, utc=True)), dtype=np.float64)
+    if pd.api.types.is_timedelta64_dtype(series):
+        return np.asarray(series.dt.total_seconds(), dtype=np.float64)
     if pd.api.types.is_complex_dtype(series):
         raise refuse(column, series.index[0], "a number", short(series.iloc[0]))
     if pd.api.types.is_numeric_dtype(series):
         values = series.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
         objects = series.astype(object)
+        lasting = objects.map(is_duration)
+        if lasting.any():
+            objects[lasting] = objects[lasting].map(_seconds)
         objects = objects.where(objects.map(_is_scalar) | objects.isna(), "not a number")
         dates = objects.map(is_date)
         if dates.any():
@@ -115,8 +122,9 @@ class NumberEncoder(ColumnEncoder):
         missing: list[int] = np.count_nonzero(np.isnan(values), axis=0).tolist()  # [columns]
         for column, count in zip(self.columns, missing, strict=True):
             if count == len(values):
-                raise ValueError(
-                    f"{column}: expected at least one number, got {len(values)} rows all missing; leave the column out"
+                raise ColumnError(
+                    f"{short_text(column)}: expected at least one number, got {len(values)} rows all missing; "
+                    "leave the column out"
                 )
         mean, factor = standardizer(values)
         self.mean, self.factor = mean.tolist(), factor.tolist()
@@ -131,7 +139,8 @@ class NumberEncoder(ColumnEncoder):
         missing = np.isnan(values)
         filled = np.where(missing, np.array(self.mean), values)
         standard = (filled - np.array(self.mean)) * np.array(self.factor)
-        flags = missing[:, [self.columns.index(column) for column in self.flagged]]
+        places = {column: place for place, column in enumerate(self.columns)}
+        flags = missing[:, [places[column] for column in self.flagged]]
         return RowInputs(torch.from_numpy(np.concatenate([standard, flags], axis=1)))
 
     def forward(self, batch: Tensor) -> Tensor:
@@ -158,6 +167,11 @@ class NumberEncoder(ColumnEncoder):
 
     def _read(self, frame: pd.DataFrame) -> Array:
         self.check_frame(frame)
+        own = frame[self.columns]
+        if all(isinstance(dtype, np.dtype) and dtype.kind in "iuf" for dtype in own.dtypes):
+            values = own.to_numpy(dtype=np.float64)
+            if not np.isinf(values).any():
+                return values
         return np.stack([to_numbers(frame[column], column) for column in self.columns], axis=1)
 
     def _check_fitted(self) -> None:
@@ -182,6 +196,22 @@ def is_date(cell: object) -> bool:
 
 def _days(times: "pd.Series[Any]") -> "pd.Series[Any]":
     return (times - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+
+
+def is_duration(cell: object) -> bool:
+    """Whether a cell is a length of time or a time of day.
+
+    >>> is_duration(datetime.timedelta(hours=1)), is_duration(datetime.time(7, 30)), is_duration("1:00")
+    (True, True, False)
+    """
+    return isinstance(cell, datetime.timedelta | datetime.time)
+
+
+def _seconds(cell: datetime.timedelta | datetime.time) -> float:
+    """A length of time or a time of day in seconds."""
+    if isinstance(cell, datetime.time):
+        return cell.hour * 3600 + cell.minute * 60 + cell.second + cell.microsecond / 1e6
+    return cell.total_seconds()
 
 
 def _is_scalar(cell: object) -> bool:

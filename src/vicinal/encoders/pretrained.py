@@ -8,6 +8,7 @@ from typing import Any, Self
 import pandas as pd
 from torch import nn
 
+from vicinal.core import short
 from vicinal.encoders.base import ColumnEncoder, Features, embed
 from vicinal.encoders.inputs import EmbeddedInputs, Inputs
 
@@ -28,7 +29,7 @@ def check_tune(tune: object) -> int | None:
         return 0
     if tune == "all":
         return None
-    raise ValueError(f"tune: expected 'all', 'none' or 'last-N' with a whole number N of at least 1, got {tune!r}")
+    raise ValueError(f"tune: expected 'all', 'none' or 'last-N' with a whole number N of at least 1, got {short(tune)}")
 
 
 class PretrainedEncoder(ColumnEncoder):
@@ -65,7 +66,7 @@ class PretrainedEncoder(ColumnEncoder):
     def _set_trained(self, last: int | None) -> None:
         layers = self.layers()
         if last is not None and last > len(layers):
-            raise ValueError(f"tune: expected at most 'last-{len(layers)}' for {self.name}, got {self.tune!r}")
+            raise ValueError(f"tune: expected at most 'last-{len(layers)}' for {self.name}, got {short(self.tune)}")
         self.net.requires_grad_(last is None)
         for module in self._tuned():
             module.requires_grad_(requires_grad=True)

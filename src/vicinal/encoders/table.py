@@ -11,7 +11,7 @@ import scipy.sparse
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer
+from vicinal.core import check_integer, short
 from vicinal.encoders.base import ColumnEncoder, Features, Kind, to_device
 from vicinal.encoders.cache import EmbeddingCache, content_key
 from vicinal.encoders.inputs import EmbeddedInputs, Inputs
@@ -83,7 +83,7 @@ class TableEncoder(nn.Module):
         self.parts = nn.ModuleList(parts)
         self.columns = [column for part in parts for column in part.columns]
         if not parts or len(set(self.columns)) < len(self.columns):
-            raise ValueError(f"parts: expected encoders that read each column once, got {self.columns!r}")
+            raise ValueError(f"parts: expected encoders that read each column once, got {short(self.columns)}")
 
     @property
     def encoders(self) -> list[ColumnEncoder]:

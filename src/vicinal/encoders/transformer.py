@@ -13,11 +13,14 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from vicinal.core import check_choice
+from vicinal.core import check_choice, local_path, short, short_text
 from vicinal.encoders.base import state_hash
 from vicinal.encoders.pretrained import PretrainedEncoder
 
 POOLINGS = ("mean", "cls")
+
+SECONDS = 10.0
+"""How long an answer of the hub is waited for."""
 
 
 def import_transformers(extra: str) -> Any:
@@ -83,6 +86,8 @@ class TransformerEncoder(PretrainedEncoder):
         self.name = self.own_name or model
         self.pooling = check_choice("pooling", pooling, POOLINGS)
         where, options = locate(model, revision)
+        if "revision" in options:
+            options["local_files_only"] = not hub_answers(where, options["revision"], self.kind)
         net, self.processor = self._load(where, options)
         self.revision = self._revision(where, options)
         self.weights = state_hash(net)
@@ -109,7 +114,7 @@ class TransformerEncoder(PretrainedEncoder):
             reason = str(error).strip().split("\n", 1)[0]
             raise ValueError(
                 f"{self.name}: expected a Hugging Face model of {self.kind} with safetensors weights, "
-                f"got {type(error).__name__}: {reason}"
+                f"got {type(error).__name__}: {short_text(reason, 200)}"
             ) from error
         net.eval()
         part = getattr(net, self.tower, None)
@@ -124,7 +129,8 @@ class TransformerEncoder(PretrainedEncoder):
         """The commit of a hub model that was read, from its place in the cache of the hub."""
         if "revision" not in options:
             return None
-        file = import_transformers(self.kind).utils.cached_file(where, "config.json", revision=options["revision"])
+        where_from = {name: options[name] for name in ("revision", "local_files_only")}
+        file = import_transformers(self.kind).utils.cached_file(where, "config.json", **where_from)
         found = re.search(r"snapshots[\\/]([^\\/]+)", str(file))
         return found[1] if found else str(options["revision"])
 
@@ -192,18 +198,56 @@ def locate(model: str, revision: str | None) -> tuple[str, dict[str, Any]]:
     where, _, name = model.partition(":")
     check_choice("model", where, ("hub", "folder"))
     if where == "folder":
-        folder = Path(name)
-        if not (folder / "config.json").is_file():
-            raise ValueError(f"{model}: expected a folder with config.json and safetensors weights, got none there")
+        folder = local_path("model", name)
+        if not _is_file(folder / "config.json"):
+            raise ValueError(
+                f"{short_text(model, 120)}: expected a folder with config.json and safetensors weights, got none there"
+            )
         return str(folder.resolve()), {"local_files_only": True, "trust_remote_code": False}
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", name):
-        raise ValueError(f"model: expected hub:OWNER/NAME or hub:NAME, got {model!r}; a folder goes as folder:PATH")
+        raise ValueError(
+            f"model: expected hub:OWNER/NAME or hub:NAME, got {short(model)}; a folder goes as folder:PATH"
+        )
     if Path(name).exists():
         raise ValueError(
-            f"model: expected a name on the hub, got {model!r}, which is also a folder here; "
-            f"say folder:{name} to use it"
+            f"model: expected a name on the hub, got {short(model)}, which is also a folder here; "
+            f"say folder:{short_text(name)} to use it"
         )
     return name, {"revision": revision or "main", "trust_remote_code": False}
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that is too long, or has a NUL in it
+        return False
+
+
+def hub_answers(name: str, revision: str, extra: str) -> bool:
+    """Whether the hub answers when it is asked for a model, once; without, only a copy in its cache can be read.
+
+    Left alone, the loaders ask for each file again and again, and fail after a minute.
+
+    Raises:
+        ValueError: if there is no answer and no copy.
+    """
+    import_transformers(extra)  # has huggingface_hub with it, or says how to get both
+    import huggingface_hub
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        huggingface_hub.HfApi().model_info(name, revision=revision, timeout=SECONDS)
+        return True
+    except Exception as error:  # the classes for a connection that fails are those of whatever library makes it
+        if isinstance(error, HfHubHTTPError) and error.response.status_code < 500:
+            return True  # an answer: what is wrong with the name is said by the loader
+        if isinstance(huggingface_hub.try_to_load_from_cache(name, "config.json", revision=revision), str):
+            return False
+        reason = short_text(str(error).strip().split("\n", 1)[0], 120)
+        raise ValueError(
+            f"hub:{name}: expected a Hugging Face model on the hub or in its cache, got no answer from the hub "
+            f"({reason}) and no copy; connect this computer, or fetch the model on another and give it as folder:PATH"
+        ) from error
 
 
 def find_width(net: nn.Module) -> int:

@@ -9,8 +9,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.core import register
-from vicinal.encoders.base import ColumnEncoder, refuse, short
+from vicinal.core import ColumnError, register, short, short_text
+from vicinal.encoders.base import ColumnEncoder, refuse
 from vicinal.encoders.inputs import RowInputs
 from vicinal.encoders.numeric import Array, standardizer
 
@@ -72,7 +72,7 @@ class VectorEncoder(ColumnEncoder):
         """Take mean and deviation of each entry."""
         values = to_vectors(self.cells(frame), self.columns[0], None)
         if not len(values):
-            raise ValueError(f"{self.columns[0]}: expected at least one row, got none")
+            raise ColumnError(f"{short_text(self.columns[0])}: expected at least one row, got none")
         mean, factor = standardizer(values)
         self.mean, self.factor = mean.tolist(), factor.tolist()
         return self

@@ -8,10 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from vicinal.core import nearest
+from vicinal.core import nearest, short, short_text
 from vicinal.core.identity import IdentityWarning
 from vicinal.data import read_table, tidy_features
 from vicinal.estimators.explain import Explanation
+from vicinal.estimators.inputs import as_table
 from vicinal.estimators.neighborhood import BankedEstimator
 from vicinal.estimators.saving import load_model
 
@@ -73,6 +74,7 @@ def predict_table(
     folder: Path,
     source: Path | pd.DataFrame,
     *,
+    root: Path | None = None,
     explain: int = 0,
     coverage: float | None = None,
     say: Say = lambda line: None,
@@ -86,6 +88,7 @@ def predict_table(
     Args:
         folder: of the model.
         source: file of the table, or the table itself.
+        root: folder that paths of images and sounds start from; None: that of the file.
         explain: how many neighbors to show for each row.
         coverage: of intervals, or None for none.
         say: told what was passed over, and which ids or groups are missing.
@@ -94,7 +97,7 @@ def predict_table(
         ValueError: if the model cannot be loaded, a column is missing, or a cell cannot be used.
     """
     model = load_model(folder)
-    frame = read_rows(model, source)
+    frame = read_rows(model, source, root, say)
     features = features_of(model, frame, say)
     ids, groups = (_identity(model, frame, name) for name in ("id", "group"))
     if model.bank_.store.group_codes is None:
@@ -134,15 +137,25 @@ def _answers(
     return Answers(frame.index.tolist() if ids is None else ids, columns, explanations)
 
 
-def read_rows(model: BankedEstimator, source: Path | pd.DataFrame) -> pd.DataFrame:
-    """The table of ``source``, with cells as ``model`` takes them; a file's folder becomes the root of its paths."""
-    if isinstance(source, Path):
+def read_rows(model: BankedEstimator, source: Path | Any, root: Path | None, say: Say) -> pd.DataFrame:
+    """The rows of a file or table, with cells as ``model`` takes them; its paths start from ``root`` from now on.
+
+    Args:
+        model: what reads them.
+        source: file of the table, or the table itself.
+        root: None: the folder of the file.
+        say: told how the file was read.
+    """
+    if not isinstance(source, Path):
+        model.root = root
+        frame: pd.DataFrame = as_table("data", source)
+    else:
+        model.root = root or source.resolve().parent
         words = [name for name, kind in model.kinds_.items() if kind in ("text", "category")]
         known = [model.notes_.get(role) for role in ("id", "group")]
         exact = [name for name in known if name is not None and name not in model.kinds_]
-        model.root = source.resolve().parent
-        source = read_table(source, text=words, ids=exact)
-    return source.rename(columns=str)
+        frame = read_table(source, text=words, ids=exact, say=say)
+    return frame.rename(columns=str)
 
 
 def features_of(model: BankedEstimator, frame: pd.DataFrame, say: Say) -> pd.DataFrame:
@@ -151,12 +164,16 @@ def features_of(model: BankedEstimator, frame: pd.DataFrame, say: Say) -> pd.Dat
     for name in wanted:
         if name not in frame.columns:
             raise ValueError(
-                f"data: expected the column {name!r}, which the model reads, got none{nearest(name, frame.columns)}"
+                f"data: expected the column {short(name)}, which the model reads, got "
+                f"none{nearest(name, frame.columns)}"
             )
     known = {*wanted, model.notes_.get("id"), model.notes_.get("group"), model.notes_.get("target")}
     extra = [name for name in frame.columns if name not in known]
     if extra:
-        say(f"passed over {len(extra)} columns that the model does not read: {', '.join(extra[:8])}")
+        say(
+            f"passed over {len(extra)} columns that the model does not read: "
+            f"{', '.join(short_text(name) for name in extra[:8])}"
+        )
     return tidy_features(frame[wanted], numbers=[name for name in wanted if model.kinds_.get(name) == "number"])
 
 
@@ -171,7 +188,7 @@ def _say_unknown(model: BankedEstimator, ids: list[Any] | None, groups: list[Any
     ):
         if expected and given is None:
             column = model.notes_.get(role)
-            wanted = f"the {role}s that the model was fitted with" if column is None else f"the column {column!r}"
+            wanted = f"the {role}s that the model was fitted with" if column is None else f"the column {short(column)}"
             say(f"{role}: expected {wanted}, got none, so {risk}")
 
 

@@ -40,7 +40,12 @@ SETS = 0.9
 
 
 def audit_table(
-    folder: Path, source: Path | pd.DataFrame, *, suspects: int = 50, say: Say = lambda line: None
+    folder: Path,
+    source: Path | pd.DataFrame,
+    *,
+    root: Path | None = None,
+    suspects: int = 50,
+    say: Say = lambda line: None,
 ) -> AuditRecord:
     """Look at the model saved in ``folder`` with the labelled rows of ``source``.
 
@@ -51,6 +56,7 @@ def audit_table(
     Args:
         folder: of the model; it must predict from neighbors.
         source: file of the table, or the table itself, with the column that the model predicts.
+        root: folder that paths of images and sounds start from; None: that of the file.
         suspects: how many suspicious labels to list.
         say: told one line of progress at a time.
 
@@ -60,7 +66,7 @@ def audit_table(
     check_integer("suspects", suspects, 0)
     model = load_model(folder)
     model._check_neighbor_head("evaluate")
-    table = labelled_rows(model, source, say)
+    table = labelled_rows(model, source, say, root)
     parts = parts_of(model, table)
     new = np.array([part == "new" for part in parts])
     if new.sum() < 10:
@@ -144,7 +150,7 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
         held = len(model.calibration_)
         notes.append(
             f"{held} rows are held out for calibration: too few for {what} that cover {', '.join(short)}, which "
-            "are not shown. Fit with more rows, or a larger validation_fraction."
+            "are not shown. Fit on more rows for them."
         )
     return notes
 

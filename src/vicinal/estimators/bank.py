@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.core import nearest
+from vicinal.core import nearest, short
 from vicinal.index import NeighborBank
 
 Ids = np.ndarray[Any, Any]
@@ -159,4 +159,4 @@ def check_known(bank: Bank, others: Bank, ids: Ids) -> None:
     lost = ids[~(bank.has(ids) | others.has(ids))].tolist()
     if lost:
         hint = nearest(str(lost[0]), map(str, bank.ids[:_SHOWN].tolist()))
-        raise ValueError(f"ids: expected ids of rows that the model was given, got {lost[0]!r}{hint}")
+        raise ValueError(f"ids: expected ids of rows that the model was given, got {short(lost[0])}{hint}")

@@ -12,11 +12,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from vicinal.core import short, warn_caller
 from vicinal.core.identity import canonical_ids, warn_of_identity
+from vicinal.data import LeakWarning, leaking_columns
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
 from vicinal.estimators.bank import Bank, Ids
 from vicinal.estimators.building import (
     check_loss,
+    check_settings,
     make_added,
     make_criterion,
     make_network,
@@ -25,7 +28,7 @@ from vicinal.estimators.building import (
 )
 from vicinal.estimators.filling import embedded, fill_bank
 from vicinal.estimators.indexing import NearBank, SavedNear, fill_indexes, load_near, start_indexes, storage_of
-from vicinal.estimators.inputs import HeldOut, as_frame, check_rows, hold_out, kinds_of
+from vicinal.estimators.inputs import HeldOut, as_frame, as_table, check_rows, hold_out, kinds_of
 from vicinal.index import NeighborBank
 from vicinal.training import NeighborNetwork, Rows, RowSubset, TrainingHistory, train
 
@@ -151,6 +154,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     # Fitting.
 
     def _fit(self, x: Any, y: Any, ids: Any, groups: Any, validation: Any) -> Self:
+        check_settings(self.get_params(deep=False))
+        x = as_table("X", x)
         frame = as_frame(self, x, reset=True)
         labels = self._fit_labels(y, len(frame))
         check_rows(len(frame))
@@ -163,6 +168,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         classes = labels if hasattr(self, "classes_") else None
         held = hold_out(len(frame), validation, self.validation_fraction, own_groups, classes, seed)
         self.kinds_ = kinds_of(frame, x, self.columns)
+        if isinstance(x, pd.DataFrame):
+            for leak in leaking_columns(frame, self.kinds_, labels, classes=classes is not None, groups=own_groups):
+                warn_caller(leak.python, LeakWarning)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             self._train(frame, torch.from_numpy(labels.astype(np.float64)), own_ids, own_groups, held, seed)
@@ -275,7 +283,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _check_neighbor_head(self, asked: str) -> None:
         if not self.network_.head.uses_bank:
-            raise ValueError(f"{asked}: expected head='nona', got head={self.head!r}, which has no neighbors to show")
+            raise ValueError(
+                f"{asked}: expected head='nona', got head={short(self.head)}, which has no neighbors to show"
+            )
 
     def _weights(self, queries: Tensor, bank: Bank, identity: Mapping[str, Tensor | None]) -> Tensor:
         """Weights ``[b, N]``."""

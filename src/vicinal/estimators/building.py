@@ -6,14 +6,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from vicinal.core import check_choice, check_integer, check_number, entries, entry
-from vicinal.encoders import MemberProjectors
+from vicinal.core import check_between, check_choice, check_integer, check_number, entries, entry, short
+from vicinal.encoders import MemberProjectors, check_tune
 from vicinal.heads import NONA, Dense, Members
 from vicinal.losses import CRPS, EmbeddingLoss, LossFromPML, LossText, ProxyLoss, check_label_kind, parse, read_loss
 from vicinal.masks import SoftStep, TopK
+from vicinal.similarity import resolve_similarity
 from vicinal.training import AddedLosses, NeighborNetwork, TrainingSettings
 
 MASKS = ("s1", "s2", "topk")
+
+_LARGEST = 1 << 20
+"""Units of a layer, and members: beyond it no machine holds the network."""
 
 
 def make_mask(settings: dict[str, Any], dim: int) -> nn.Module | None:
@@ -82,7 +86,7 @@ def make_criterion(settings: dict[str, Any], label_range: tuple[float, float] | 
     if loss is None or _is_of_embeddings(loss):
         return None
     if not isinstance(loss, nn.Module):
-        raise TypeError(f"loss: expected None, text such as 'matching:sigmoid', or a module, got {loss!r}")
+        raise TypeError(f"loss: expected None, text such as 'matching:sigmoid', or a module, got {short(loss)}")
     if isinstance(loss, CRPS):
         return copy.deepcopy(loss)
     return loss if label_range is None else InLabelUnits(copy.deepcopy(loss), *label_range)
@@ -120,7 +124,9 @@ def check_loss(loss: Any, kind: str, head: str = "nona") -> None:
         if getattr(loss, "relation", None) is None:
             check_label_kind(getattr(loss.loss, "__name__", "a function"), loss.facts, kind)
     elif not (loss is None or isinstance(loss, nn.Module)):
-        raise TypeError(f"loss: expected None, text such as 'supcon' or 'matching:sigmoid', or a module, got {loss!r}")
+        raise TypeError(
+            f"loss: expected None, text such as 'supcon' or 'matching:sigmoid', or a module, got {short(loss)}"
+        )
 
 
 def _check_distribution(loss: nn.Module, kind: str, head: str, *, alone: bool) -> None:
@@ -129,7 +135,7 @@ def _check_distribution(loss: nn.Module, kind: str, head: str, *, alone: bool) -
     if kind != "numbers":
         raise ValueError("loss: expected one for classes, got crps, which is for numbers")
     if head != "nona":
-        raise ValueError(f"loss: expected a head of neighbors for crps, got head={head!r}; it has no distribution")
+        raise ValueError(f"loss: expected a head of neighbors for crps, got head={short(head)}; it has no distribution")
     if not alone:
         raise ValueError("loss: expected crps alone, got losses of embeddings added to it; leave one out")
 
@@ -163,14 +169,44 @@ def make_added(
 
 def make_network(settings: dict[str, Any], encoder: nn.Module, dim: int, start: torch.Tensor) -> NeighborNetwork:
     """Encoder (``dim`` wide), projector and head; random weights come from torch's current generator."""
-    hidden = settings["hidden"]
-    if not isinstance(hidden, tuple | list) or not hidden:
-        raise ValueError(f"hidden: expected the sizes of at least one layer, as (200, 25), got {hidden!r}")
-    sizes = tuple(check_integer("hidden", size) for size in hidden)
+    sizes = layer_sizes(settings["hidden"])
     dropout = check_number("dropout", settings["dropout"])
     members = check_integer("members", settings["members"])
     projector = MemberProjectors(dim, sizes, dropout, members=members, final_tanh=settings["final_tanh"])
     return NeighborNetwork(encoder, projector, make_head(settings, sizes[-1], start))
+
+
+def check_settings(settings: dict[str, Any]) -> None:
+    """Check what of an estimator's parameters can be checked without data, so that nothing is done before it is said.
+
+    Raises:
+        TypeError: naming the parameter of another type than is expected.
+        ValueError: naming the parameter that is none of its choices or out of its range.
+    """
+    training_settings(settings, 0)
+    if isinstance(settings["random_state"], int):
+        check_integer("random_state", settings["random_state"], 0, 2**32 - 1)
+    check_choice("head", settings["head"], [found.name for found in entries("head")])
+    if isinstance(settings["mask"], str):
+        check_choice("mask", settings["mask"], MASKS)
+    if settings["simplex"] != "auto" and isinstance(settings["simplex"], str):
+        check_choice("simplex", settings["simplex"], [found.name for found in entries("simplex")])
+    resolve_similarity(settings["similarity"])
+    check_choice("mask_parameters", settings["mask_parameters"], ("pointwise", "global"))
+    check_choice("mask_extent", settings["mask_extent"], ("admissible", "all"))
+    check_between("index_tolerance", settings["index_tolerance"], 0, 1, closed=True)
+    check_tune(settings["tune"])
+    check_integer("members", settings["members"], high=_LARGEST)
+    if settings["dropout"] != 0:
+        check_between("dropout", settings["dropout"], 0, 1)
+    layer_sizes(settings["hidden"])
+
+
+def layer_sizes(hidden: Any) -> tuple[int, ...]:
+    """Sizes of the projector's layers, checked."""
+    if not isinstance(hidden, tuple | list) or not hidden:
+        raise ValueError(f"hidden: expected the sizes of at least one layer, as (200, 25), got {short(hidden)}")
+    return tuple(check_integer("hidden", size, high=_LARGEST) for size in hidden)
 
 
 def training_settings(settings: dict[str, Any], seed: int) -> TrainingSettings:

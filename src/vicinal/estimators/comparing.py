@@ -61,7 +61,7 @@ def compare_tables(
     heads = list(dict.fromkeys(check_choice("heads", head, HEADS) for head in heads))
     if not heads:
         raise ValueError(f"heads: expected at least one of {', '.join(HEADS)}, got none")
-    opened = [open_table(job) for job in jobs]
+    opened = [open_table(job, say) for job in jobs]
     tasks = {table.table.task for table in opened}
     if len(tasks) > 1:
         raise ValueError("data: expected tables of one task, got regression and classification; compare them apart")

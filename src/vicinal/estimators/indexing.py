@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from vicinal.core import check_between
+from vicinal.core import check_between, short
 from vicinal.core.folders import read_sums, read_whole
 from vicinal.heads import NONA, ApproximateNONA, Approximation, Members
 from vicinal.heads.approximate_cells import Cells
@@ -33,7 +33,7 @@ _MERGED = 256
 def storage_of(name: str | None) -> str:
     """How the bank of an index of that name keeps what is scanned."""
     if name is not None and not isinstance(name, str):
-        raise TypeError(f"index: expected a name such as 'exact' or 'faiss:Flat', or None, got {name!r}")
+        raise TypeError(f"index: expected a name such as 'exact' or 'faiss:Flat', or None, got {short(name)}")
     kind, _, rest = (name or "").partition(":")
     return rest if kind == "exact" and rest else "float32"
 
@@ -136,7 +136,7 @@ def start_indexes(name: str, head: nn.Module, store: NeighborBank, tolerance: fl
     made = []
     for own, span in zip(_heads(head), _spans(head, store.dim), strict=True):
         if not can_stream(own.mask, own.simplex):
-            raise ValueError(f"index: expected None for a mask or simplex map of your own, got {name!r}")
+            raise ValueError(f"index: expected None for a mask or simplex map of your own, got {short(name)}")
         Cells(own.similarity)
         settings: dict[str, Any] = {"bank": bank_part(store, *span)}
         if name.partition(":")[0] == "milvus":  # a file may hold the collections of several models

@@ -1,31 +1,78 @@
 """What users pass as X, y, ids and groups, checked and in one form: a table with one kind for each column."""
 
-from collections.abc import Mapping
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit
 from sklearn.utils.validation import validate_data
 
-from vicinal.core import check_between
-from vicinal.encoders import Kind, infer_kinds
+from vicinal.core import check_between, short_text
+from vicinal.encoders import ColumnKind, Kind, infer_kinds
 from vicinal.estimators.bank import Ids
 
 FEWEST_ROWS = 10
 """Fewer labelled rows than this are refused: nothing can be held out of them."""
 
 
+def as_table(name: str, value: Any) -> Any:
+    """Rows in memory of any library that narwhals reads (polars, Arrow, ...) as pandas; arrays and lists as they are.
+
+    A Series or an Arrow array becomes a table of one column, "x0" if it has no name.
+
+    >>> import pyarrow
+    >>> as_table("X", pyarrow.table({"size": [1, 2]}))["size"].tolist()
+    [1, 2]
+    """
+    if isinstance(value, pd.DataFrame):
+        return value
+    if isinstance(value, pa.RecordBatch):
+        return value.to_pandas()
+    found = as_series(name, value)
+    if isinstance(found, pd.Series):
+        return found.to_frame("x0" if found.name is None else found.name)
+    read = nw.from_native(found, pass_through=True)
+    if isinstance(read, nw.LazyFrame):
+        raise ValueError(f"{name}: expected rows in memory, got a {type(value).__name__}; call .collect() on it first")
+    return read.to_pandas() if isinstance(read, nw.DataFrame) else value
+
+
+def as_series(name: str, value: Any) -> Any:
+    """One column of any library that narwhals reads as a pandas Series; anything else as it is.
+
+    Numbers of pandas that may be missing in their own way become those of numpy.
+    """
+    if isinstance(value, pa.Array):
+        value = pa.chunked_array([value])
+    read = nw.from_native(value, pass_through=True, allow_series=True)
+    if not isinstance(read, nw.Series):
+        return value
+    series = read.to_pandas()
+    if isinstance(value, pa.ChunkedArray):
+        series.name = None
+    if pd.api.types.is_extension_array_dtype(series.dtype) and pd.api.types.is_numeric_dtype(series.dtype):
+        some = series.isna().any()
+        values = series.to_numpy(dtype=np.float64, na_value=np.nan) if some else series.to_numpy()
+        series = pd.Series(values, index=series.index, name=series.name)
+    return series
+
+
 def as_frame(estimator: BaseEstimator, x: Any, *, reset: bool) -> pd.DataFrame:
     """``x`` as a table, with scikit-learn's checks of names and number of columns.
 
-    A DataFrame may hold columns of any kind; anything else must be a finite numeric matrix.
+    A table (see :func:`as_table`) may hold columns of any kind; anything else must be a finite numeric matrix.
 
     Raises:
         ValueError: as scikit-learn words it.
     """
+    x = as_table("X", x)
     if isinstance(x, pd.DataFrame):
         validate_data(estimator, x, reset=reset, skip_check_array=True)
         if len(x) == 0:
@@ -33,8 +80,22 @@ def as_frame(estimator: BaseEstimator, x: Any, *, reset: bool) -> pd.DataFrame:
         frame = x.copy(deep=False)
         frame.columns = [str(name) for name in x.columns]
         return frame
-    values = validate_data(estimator, x, reset=reset, dtype=np.float64)
+    with refused_text("X"):
+        values = validate_data(estimator, x, reset=reset, dtype=np.float64)
     return pd.DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])])
+
+
+@contextlib.contextmanager
+def refused_text(name: str) -> Iterator[None]:
+    """Words the error of numpy on a text that is no number as ours, without the whole text."""
+    try:
+        yield
+    except ValueError as wrong:
+        refused = re.match(r"could not convert string to float: (.*)", str(wrong), re.DOTALL)
+        if refused is None:
+            raise
+        advice = "; columns of text go in a DataFrame" if name == "X" else ""
+        raise ValueError(f"{name}: expected numbers, got {short_text(refused[1])}{advice}") from None
 
 
 def kinds_of(frame: pd.DataFrame, x: Any, columns: Mapping[str, Kind] | None) -> dict[str, Kind]:
@@ -44,9 +105,15 @@ def kinds_of(frame: pd.DataFrame, x: Any, columns: Mapping[str, Kind] | None) ->
     found = infer_kinds(frame, dict(columns or {}))
     used: dict[str, Kind] = {name: column.kind for name, column in found.items() if column.kind is not None}
     if not used:
-        reasons = "; ".join(f"{name}: {column.reason}" for name, column in found.items())
-        raise ValueError(f"X: expected at least one column to learn from, got none ({reasons})")
+        raise ValueError(f"X: expected at least one column to learn from, got none ({left_out(found)})")
     return used
+
+
+def left_out(columns: Mapping[str, ColumnKind]) -> str:
+    """Why columns are not used, the first few of them, as a clause."""
+    reasons = [f"{short_text(name)}: {column.reason}" for name, column in columns.items()]
+    more = f"; and {len(reasons) - 5} more" if len(reasons) > 5 else ""
+    return "; ".join(reasons[:5]) + more
 
 
 def check_rows(rows: int) -> None:

@@ -56,7 +56,7 @@ def fit_table(job: TableJob, out: Path | None = None, say: Say = lambda line: No
     if out is not None:
         check_replaceable(out)
     with working_folder(out) as work:
-        opened = open_table(job)
+        opened = open_table(job, say)
         split = make_splits(opened.table, number=1, seed=job.seed, test=job.test, validation=job.validation)[0]
         leak = duplicates_across(split, find_duplicates(opened.table, opened.kinds))
         for sentence in (groups_sentence(opened.table), leak.sentence):
@@ -119,7 +119,7 @@ def _record(
         split_sizes={"train": len(split.train), "validation": len(split.validation), "test": len(split.test)},
         duration_s=duration,
         versions={"vicinal": vicinal.__version__, "torch": torch.__version__, "python": platform.python_version()},
-        notes=measured.notes,
+        notes=[*opened.notes, *(f"{leak.sentence}." for leak in opened.leaks), *measured.notes],
     )
 
 

@@ -11,8 +11,9 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from vicinal.core import check_between
+from vicinal.core import check_between, short
 from vicinal.estimators.bank import Ids
+from vicinal.estimators.inputs import as_series, refused_text
 from vicinal.estimators.looking import label_range
 from vicinal.estimators.neighborhood import BankedEstimator
 from vicinal.heads import conformal_margin
@@ -115,7 +116,10 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         """Train on labelled rows.
 
         Args:
-            X: DataFrame with columns of any kind, or a finite numeric matrix ``[n, p]``; n >= 10.
+            X: table with columns of any kind, of pandas, polars, Arrow or another library that narwhals reads; a
+                Series or Arrow array of one column (texts, say); or a finite numeric matrix ``[n, p]``; n >= 10. The
+                same goes for X of all other methods, and for y, ids and groups as one column. Results are numpy
+                arrays whatever X was.
             y: finite numbers ``[n]``, not all equal.
             ids: ``[n]``, each once; None: 0 to n - 1. Compared by what they say, whatever their type: 1, 1.0 and "1"
                 are one id (see :mod:`vicinal.core.identity`).
@@ -196,7 +200,9 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         return low + prediction.double() * (high - low)
 
     def _take_labels(self, y: Any, rows: int) -> Ids:
-        values: Ids = column_or_1d(y, dtype=np.float64, warn=True)
+        y = as_series("y", y)
+        with refused_text("y"):
+            values: Ids = column_or_1d(y, dtype=np.float64, warn=True)
         _check_length(values, rows)
         _check_finite(values)
         return values
@@ -248,6 +254,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator):  # type: ignore[misc
         return named
 
     def _fit_labels(self, y: Any, rows: int) -> Ids:
+        y = as_series("y", y)
         values = column_or_1d(y, warn=True)
         _check_length(values, rows)
         if values.dtype.kind == "f":
@@ -255,18 +262,19 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator):  # type: ignore[misc
         check_classification_targets(values)
         classes = LabelEncoder().fit(values).classes_
         if len(classes) < 2:
-            raise ValueError(f"y: expected at least two classes, got one class, {classes[0]!r}")
+            raise ValueError(f"y: expected at least two classes, got one class, {short(classes[0])}")
         self.classes_ = classes
         return self._take_labels(values, rows)
 
     def _take_labels(self, y: Any, rows: int) -> Ids:
+        y = as_series("y", y)
         values = column_or_1d(y)
         _check_length(values, rows)
         positions = {name: position for position, name in enumerate(self.classes_.tolist())}
         found = []
         for row, value in enumerate(values.tolist()):
             if value not in positions:
-                raise ValueError(f"y: expected a class that the model was fitted with, got {value!r} in row {row}")
+                raise ValueError(f"y: expected a class that the model was fitted with, got {short(value)} in row {row}")
             found.append(positions[value])
         return np.array(found, dtype=np.float64)
 

@@ -1,7 +1,7 @@
 """What to learn from which table: reading it, telling its columns apart, and fitting on the rows of a split."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,15 @@ import numpy as np
 import pandas as pd
 
 from vicinal.core.identity import IdentityWarning
-from vicinal.data import Split, Table, prepare_table, read_table
+from vicinal.data import ColumnLeak, LeakWarning, Split, Table, leaking_columns, prepare_table, read_table
 from vicinal.encoders import ColumnKind, Kind, infer_kinds
 from vicinal.estimators.base import LONE_GROUPS
+from vicinal.estimators.building import check_settings
+from vicinal.estimators.inputs import as_table, left_out
 from vicinal.estimators.neighborhood import BankedEstimator
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
+
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class TableJob:
         id: column of ids, or None.
         group: column of groups, or None.
         task: "regression", "classification", or None to read it from the target.
+        root: folder that paths of images and sounds start from; None: that of the file.
         use: feature columns; None: all that can be used.
         drop: columns to leave out.
         name: of the data; "" for the name of the file.
@@ -43,6 +48,7 @@ class TableJob:
     id: str | None = None
     group: str | None = None
     task: str | None = None
+    root: Path | None = None
     use: Sequence[str] | None = None
     drop: Sequence[str] = ()
     name: str = ""
@@ -54,10 +60,19 @@ class TableJob:
 
 @dataclass(frozen=True)
 class OpenTable:
-    """A table that was read and checked, with what each column was taken for."""
+    """A table that was read and checked.
+
+    Attributes:
+        table: the rows that are used.
+        columns: what each column was taken for.
+        leaks: columns that give the target away or look like a key of groups.
+        notes: how the file was read, where that is not as its name says.
+    """
 
     table: Table
     columns: Mapping[str, ColumnKind]
+    leaks: Sequence[ColumnLeak] = ()
+    notes: Sequence[str] = ()
 
     @property
     def kinds(self) -> dict[str, Kind]:
@@ -65,17 +80,23 @@ class OpenTable:
         return {name: column.kind for name, column in self.columns.items() if column.kind is not None}
 
 
-def open_table(job: TableJob) -> OpenTable:
-    """Read and check the table of ``job``.
+def open_table(job: TableJob, say: Say = lambda line: None) -> OpenTable:
+    """Read and check the table of ``job``; ``say`` is told how it was read.
 
     Raises:
         ValueError: in one sentence, for any of the many ways in which a table can be wrong.
     """
-    if isinstance(job.source, pd.DataFrame):
-        frame, root, name = job.source, None, job.name or "table"
-    else:
-        frame, root = read_table(job.source, ids=_exact_columns(job)), job.source.resolve().parent
+    notes: list[str] = []
+    check_settings(NeighborRegressor(**job.parameters).get_params(deep=False))
+    root: Path | None
+    if isinstance(job.source, Path):
+        say(f"reading {job.source.name}")
+        frame = read_table(job.source, ids=_exact_columns(job), say=notes.append)
+        root = job.root or job.source.resolve().parent
         name = job.name or job.source.stem
+    else:
+        frame, root, name = as_table("data", job.source), job.root, job.name or "table"
+    say(f"{len(frame)} rows and {frame.shape[1]} columns in {name}")
     table = prepare_table(
         frame,
         job.target,
@@ -89,9 +110,13 @@ def open_table(job: TableJob) -> OpenTable:
     )
     columns = infer_kinds(table.frame, job.kinds)
     if all(column.kind is None for column in columns.values()):
-        reasons = "; ".join(f"{name}: {column.reason}" for name, column in columns.items())
-        raise ValueError(f"data: expected at least one column to learn from, got none ({reasons})")
-    return OpenTable(table, columns)
+        raise ValueError(f"data: expected at least one column to learn from, got none ({left_out(columns)})")
+    kinds = {name: column.kind for name, column in columns.items() if column.kind is not None}
+    classes = table.task == "classification"
+    leaks = leaking_columns(table.frame, kinds, table.target, classes=classes, groups=table.groups)
+    for line in (*notes, *(leak.sentence for leak in leaks)):
+        say(line)
+    return OpenTable(table, columns, leaks, notes)
 
 
 def _exact_columns(job: TableJob) -> list[str]:
@@ -121,5 +146,6 @@ def fit_split(model: BankedEstimator, opened: OpenTable, split: Split) -> Banked
     frame = part.frame[list(opened.kinds)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentityWarning)  # the job says what groups_sentence gives
+        warnings.simplefilter("ignore", LeakWarning)  # open_table has told
         fitted: BankedEstimator = model.fit(frame, part.target, ids=part.ids, groups=part.groups, validation=held)
     return fitted

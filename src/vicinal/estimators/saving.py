@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import vicinal
-from vicinal.core import entry
+from vicinal.core import ECHO, entry, local_path, short, short_text
 from vicinal.core.folders import MARKERS, check_sums, read_sums, read_whole, staged_folder
 from vicinal.encoders import Kind, TableEncoder
 from vicinal.estimators.bank import Bank
@@ -107,9 +107,15 @@ def load_model(folder: str | Path, *, verify: bool = False) -> BankedEstimator:
     Raises:
         ValueError: if the folder is not a model, was torn or edited, or is of a newer version; it says which file.
     """
-    model, sums = read_whole(Path(folder), lambda place: _load_with_index(place, verify=verify))
+    folder = local_path("model", folder)
+    if folder.is_file():
+        raise ValueError(
+            f"model: expected a model folder, got the file {short_text(folder, ECHO)}; the model comes first and the "
+            "table second, as in: vicinal predict MODEL DATA"
+        )
+    model, sums = read_whole(folder, lambda place: _load_with_index(place, verify=verify))
     if model.index is not None and _in_database(model.index):
-        model._near_saved = SavedNear(Path(folder), sums)
+        model._near_saved = SavedNear(folder, sums)
     return model
 
 
@@ -129,7 +135,7 @@ def _in_database(index: str) -> bool:
 
 def _load(folder: Path, *, verify: bool) -> BankedEstimator:
     if not folder.is_dir():
-        raise ValueError(f"model: expected a model folder, got {folder}, which is not there")
+        raise ValueError(f"model: expected a model folder, got {short_text(folder, ECHO)}, which is not there")
     check_sums(folder, (CONFIG, MODEL))
     config = _read_config(folder / CONFIG)
     parameters: dict[str, Any] = {k: tuple(v) if k == "hidden" else v for k, v in config.parameters.items()}
@@ -171,7 +177,7 @@ def _config(model: BankedEstimator, notes: dict[str, Any]) -> SavedConfig:
         try:
             json.dumps(value)
         except TypeError as wrong:
-            raise ValueError(f"{name}: expected a value with a name, to be saved, got {value!r}") from wrong
+            raise ValueError(f"{name}: expected a value with a name, to be saved, got {short(value)}") from wrong
     classes = getattr(model, "classes_", None)
     names = getattr(model, "feature_names_in_", None)
     return SavedConfig(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from vicinal.calibration import neighbor_spread
+from vicinal.core import short
 from vicinal.data.cells import as_numbers
 from vicinal.data.table import Table, prepare_table
 from vicinal.estimators.answering import features_of, read_rows
@@ -23,9 +24,9 @@ FIRST = 10
 """First neighbors of a query, for the counts of who serves whom."""
 
 
-def labelled_rows(model: BankedEstimator, source: Path | pd.DataFrame, say: Say) -> Table:
+def labelled_rows(model: BankedEstimator, source: Path | pd.DataFrame, say: Say, root: Path | None = None) -> Table:
     """The rows of ``source`` with the model's columns and target."""
-    frame = read_rows(model, source)
+    frame = read_rows(model, source, root, say)
     target = model.notes_.get("target")
     if target is None:
         raise ValueError("model: expected one of `vicinal fit`, which knows its target, got one saved from Python")
@@ -34,7 +35,7 @@ def labelled_rows(model: BankedEstimator, source: Path | pd.DataFrame, say: Say)
     for name in (target, *known.values()):
         if name is not None:
             if name not in frame.columns:
-                raise ValueError(f"data: expected the column {name!r}, which the model was fitted with, got none")
+                raise ValueError(f"data: expected the column {short(name)}, which the model was fitted with, got none")
             features[name] = frame[name]
     classes = getattr(model, "classes_", None)
     return prepare_table(
@@ -44,7 +45,7 @@ def labelled_rows(model: BankedEstimator, source: Path | pd.DataFrame, say: Say)
         group=known["group"],
         task="regression" if classes is None else "classification",
         name=source.stem if isinstance(source, Path) else "table",
-        root=Path(model.root) if isinstance(source, Path) and model.root is not None else None,
+        root=None if model.root is None else Path(model.root),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from vicinal.core import replace_text
+from vicinal.core import escape_formula, replace_text
 from vicinal.core.files import clear_target, locked, resolved
 
 VERSION = 1
@@ -124,7 +124,9 @@ class RunStore:
 
     def write_csv(self, path: str | Path) -> None:
         """Write ``frame`` to a csv file."""
-        replace_text(path, self.frame().to_csv(index=False))
+        frame = self.frame()
+        frame["dataset"] = frame["dataset"].map(escape_formula)
+        replace_text(path, frame.to_csv(index=False))
 
     def _reload(self) -> None:
         """Take over the runs in the file, after checking that they belong here."""

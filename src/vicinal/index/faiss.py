@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer, register
+from vicinal.core import check_integer, register, short, short_text
 from vicinal.core.folders import read_whole
 from vicinal.index.bank import NeighborBank
 from vicinal.index.base import Array, Hits, Index, check_vectors, ordered
@@ -101,7 +101,7 @@ class FaissIndex(Index):
             if len(rows) < least:
                 raise ValueError(
                     f"vectors: expected at least {least} rows to train {self.factory!r}, better {40 * least}, "
-                    f"got {len(rows)}; give train() more, or use fewer cells"
+                    f"got {len(rows)}; use fewer cells, or train it on more rows"
                 )
         self._told(lambda: self._index.train(self._given(rows)))
 
@@ -193,7 +193,7 @@ class FaissIndex(Index):
         faiss = self._faiss
         metric = faiss.METRIC_L2 if self._foreign.metric == "L2" else faiss.METRIC_INNER_PRODUCT
         if not isinstance(self.factory, str):
-            raise TypeError(f"factory: expected a FAISS factory string, got {self.factory!r}")
+            raise TypeError(f"factory: expected a FAISS factory string, got {short(self.factory)}")
         index = self._told(lambda: faiss.index_factory(self.dim, self.factory, metric))
         keeps_numbers = isinstance(index, faiss.IndexIDMap | faiss.IndexIDMap2 | faiss.IndexIVF) or (
             isinstance(index, faiss.IndexPreTransform) and isinstance(faiss.downcast_index(index.index), faiss.IndexIVF)
@@ -235,4 +235,6 @@ class FaissIndex(Index):
         except RuntimeError as wrong:
             told = str(wrong).split(": ", 1)[-1].strip().splitlines()[0]
             value = self.settings if name == "search" else self.factory
-            raise ValueError(f"{name}: expected what FAISS can use, got {value!r}; it says: {told}") from wrong
+            raise ValueError(
+                f"{name}: expected what FAISS can use, got {short(value)}; it says: {short_text(told, 200)}"
+            ) from wrong

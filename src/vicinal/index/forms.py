@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal.core import check_labels
+from vicinal.core import check_labels, short
 from vicinal.core.identity import as_texts, canonical_ids, whole_values
 from vicinal.index.identity import Array
 
@@ -75,7 +75,7 @@ def as_kind(name: str, ids: Array, kind: str) -> Array:
         return as_texts(ids)
     numbers, whole = whole_values(ids)
     if not whole.all():
-        raise ValueError(f"{name}: expected whole numbers as the bank has them, got {ids[int(whole.argmin())]!r}")
+        raise ValueError(f"{name}: expected whole numbers as the bank has them, got {short(ids[int(whole.argmin())])}")
     return numbers
 
 

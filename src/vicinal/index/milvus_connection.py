@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from vicinal.core import short, short_text
 from vicinal.index.needs import need
 
 _users: Counter[str] = Counter()
@@ -14,12 +15,14 @@ _users: Counter[str] = Counter()
 def checked_uri(uri: str | Path) -> str:
     """An address as it is, or the whole path of a file; the folder of the file is made."""
     if not isinstance(uri, str | Path):
-        raise TypeError(f"uri: expected a file ending in .db or an address, got {uri!r}")
+        raise TypeError(f"uri: expected a file ending in .db or an address, got {short(uri)}")
     uri = str(uri)
     if "://" in uri:
         return uri
     if not uri.endswith(".db"):
-        raise ValueError(f"uri: expected a file ending in .db, or an address such as http://host:19530, got {uri!r}")
+        raise ValueError(
+            f"uri: expected a file ending in .db, or an address such as http://host:19530, got {short(uri)}"
+        )
     path = Path(uri).absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
     return str(path)
@@ -34,7 +37,9 @@ def connected(uri: str, token: str) -> Any:
     try:
         client = pymilvus.MilvusClient(uri, token=token)
     except Exception as wrong:  # pymilvus raises several kinds, its own and those of gRPC
-        raise ValueError(f"uri: expected a database that can be opened, got {uri}; {wrong}") from wrong
+        raise ValueError(
+            f"uri: expected a database that can be opened, got {short(uri, 200)}; {short_text(wrong, 200)}"
+        ) from wrong
     if "://" not in uri:
         _users[uri] += 1
     return client

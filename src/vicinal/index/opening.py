@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from vicinal.core import check_choice, entries, entry
+from vicinal.core import check_choice, entries, entry, short, short_text
 from vicinal.core.folders import read_whole
 from vicinal.index.base import Index
 from vicinal.index.index_files import opened
@@ -37,7 +37,7 @@ def open_index(name: str, *, dim: int, similarity: str | nn.Module = "l2", **set
     ValueError: index: expected one of 'exact', 'faiss', 'milvus', got 'fais'; did you mean 'faiss'?
     """
     if not isinstance(name, str):
-        raise TypeError(f"index: expected a name such as 'exact' or 'faiss:Flat', got {name!r}")
+        raise TypeError(f"index: expected a name such as 'exact' or 'faiss:Flat', got {short(name)}")
     kind, _, rest = name.partition(":")
     check_choice("index", kind, [found.name for found in entries("index")])
     made = entry("index", kind).make
@@ -46,9 +46,11 @@ def open_index(name: str, *, dim: int, similarity: str | nn.Module = "l2", **set
     except TypeError as wrong:
         if "unexpected keyword" not in str(wrong):
             raise
-        raise ValueError(f"index: expected settings of {made.__name__}, got another; {wrong}") from wrong
+        raise ValueError(
+            f"index: expected settings of {made.__name__}, got another; {short_text(wrong, 200)}"
+        ) from wrong
     if not isinstance(index, Index):
-        raise TypeError(f"index: expected an index, got {index!r}")
+        raise TypeError(f"index: expected an index, got {short(index)}")
     return index
 
 
@@ -70,5 +72,5 @@ def _load_index(folder: Path, settings: dict[str, Any]) -> Index:
     check_choice("index", kind, [found.name for found in entries("index")])
     index = entry("index", kind).make.load(folder, **settings)  # type: ignore[attr-defined]
     if not isinstance(index, Index):
-        raise TypeError(f"index: expected an index, got {index!r}")
+        raise TypeError(f"index: expected an index, got {short(index)}")
     return index

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vicinal.core import check_choice, entries
+from vicinal.core import check_choice, entries, short
 from vicinal.links.algebra import Flip
 from vicinal.links.base import Curve
 from vicinal.links.design import design
@@ -52,7 +52,7 @@ def parse(text: str) -> Curve:
     """
     result = parse_value(read_expression(text, "link"))
     if not isinstance(result, Curve):
-        raise ValueError(f"link: expected a curve such as 'sigmoid(scale=2)', got {text!r}")
+        raise ValueError(f"link: expected a curve such as 'sigmoid(scale=2)', got {short(text)}")
     return result
 
 
@@ -70,7 +70,9 @@ def read_expression(text: str, name: str) -> ast.expr:
     try:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"{name}: expected a curve such as 'sinh(scale=.5) + 0.2*sigmoid', got {text!r}") from error
+        raise ValueError(
+            f"{name}: expected a curve such as 'sinh(scale=.5) + 0.2*sigmoid', got {short(text)}"
+        ) from error
 
 
 def parse_value(node: ast.expr, depth: int = 0) -> Any:
@@ -89,13 +91,15 @@ def parse_value(node: ast.expr, depth: int = 0) -> Any:
         return _make(_curve_class(node.id), [], {}, node.id)
     if isinstance(node, ast.Call):
         return _called(node, depth)
-    raise ValueError(f"link: expected curves, numbers, + and *, got {ast.unparse(node)!r}")
+    raise ValueError(f"link: expected curves, numbers, + and *, got {short(ast.unparse(node))}")
 
 
 def _signed(node: ast.UnaryOp, depth: int) -> float:
     value = parse_value(node.operand, depth + 1)
     if type(value) not in (int, float):
-        raise ValueError(f"link: expected a number after the sign, got {ast.unparse(node)!r}; to mirror, use .flip()")
+        raise ValueError(
+            f"link: expected a number after the sign, got {short(ast.unparse(node))}; to mirror, use .flip()"
+        )
     return -float(value) if isinstance(node.op, ast.USub) else float(value)
 
 
@@ -108,7 +112,7 @@ def _combined(node: ast.BinOp, depth: int) -> Any:
         curve, factor = (left, right) if isinstance(left, Curve) else (right, left)
         if type(factor) in numbers:
             return curve * factor
-    raise ValueError(f"link: expected curve + curve or number * curve, got {ast.unparse(node)!r}")
+    raise ValueError(f"link: expected curve + curve or number * curve, got {short(ast.unparse(node))}")
 
 
 def _called(node: ast.Call, depth: int) -> Any:
@@ -116,16 +120,16 @@ def _called(node: ast.Call, depth: int) -> Any:
     named: dict[str, Any] = {}
     for keyword in node.keywords:
         if keyword.arg is None:
-            raise ValueError(f"link: expected settings by name, got {ast.unparse(node)!r}")
+            raise ValueError(f"link: expected settings by name, got {short(ast.unparse(node))}")
         named[keyword.arg] = parse_value(keyword.value, depth + 1)
     if isinstance(node.func, ast.Attribute):
         method = check_choice("link", node.func.attr, _METHODS)
         curve = parse_value(node.func.value, depth + 1)
         if not isinstance(curve, Curve):
-            raise ValueError(f"link: expected a curve before .{method}, got {ast.unparse(node.func.value)!r}")
+            raise ValueError(f"link: expected a curve before .{method}, got {short(ast.unparse(node.func.value))}")
         return _make(_FUNCTIONS[method], [curve, *positional], named, method)
     if not isinstance(node.func, ast.Name):
-        raise ValueError(f"link: expected the name of a curve, got {ast.unparse(node.func)!r}")
+        raise ValueError(f"link: expected the name of a curve, got {short(ast.unparse(node.func))}")
     name = node.func.id
     return _make(_FUNCTIONS[name] if name in _FUNCTIONS else _curve_class(name), positional, named, name)
 

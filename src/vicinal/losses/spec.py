@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from vicinal.core import check_between, check_choice, entries, entry, nearest
+from vicinal.core import check_between, check_choice, entries, entry, nearest, short
 from vicinal.links.parse import parse_value, read_expression
 from vicinal.losses.embedding import EmbeddingLoss
 from vicinal.losses.proxies import ProxyLoss
@@ -69,7 +69,7 @@ def read_settings(name: str, brackets: str) -> dict[str, Any]:
     """
     call = read_expression(f"f{brackets}", "loss")
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        raise ValueError(f"loss: expected settings of {name} in one pair of brackets, got {brackets!r}")
+        raise ValueError(f"loss: expected settings of {name} in one pair of brackets, got {short(brackets)}")
     if call.args:
         own = own_settings(entry("pair_loss", name).make)
         example = next((f"{name}({setting}={value})" for setting, value in own.items()), f"{name}(similarity=l2)")
@@ -93,7 +93,7 @@ def _literal(name: str, node: ast.expr) -> Any:
             return "-".join(sides)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
         return node.func.id, {keyword.arg or "**": _literal(name, keyword.value) for keyword in node.keywords}
-    raise ValueError(f"loss: expected numbers and words as settings of {name}, got {ast.unparse(node)!r}")
+    raise ValueError(f"loss: expected numbers and words as settings of {name}, got {short(ast.unparse(node))}")
 
 
 def needs_dim(miner: Callable[..., Any]) -> bool:
@@ -112,7 +112,7 @@ def check_names(what: str, name: str, given: Mapping[str, Any], known: list[str]
             listed = ", ".join(known) or "none of its own"
             more = f"; also {', '.join(also)}" if also else ""
             hint = nearest(setting, [*known, *also])
-            raise ValueError(f"{what}: expected settings of {name} ({listed}{more}), got {setting!r}{hint}")
+            raise ValueError(f"{what}: expected settings of {name} ({listed}{more}), got {short(setting)}{hint}")
         if isinstance(value, tuple) and setting != "miner":
             raise ValueError(f"{what}: expected a number or a word for {setting}, got {value[0]}(...)")
 
@@ -229,7 +229,9 @@ def read_loss(text: str) -> LossText:
         start = re.split(r"[:(]", part)[0].strip().replace("-", "_").lower()
         if not main and start not in of_scores:
             hint = nearest(name or start, [*known, *of_scores])
-            raise ValueError(f"loss: expected the name of a loss ('vicinal losses' lists them), got {part!r}{hint}")
+            raise ValueError(
+                f"loss: expected the name of a loss ('vicinal losses' lists them), got {short(part)}{hint}"
+            )
         main.append(part)
     return LossText(" + ".join(main) or None, tuple(terms))
 
@@ -249,7 +251,7 @@ def _addends(text: str) -> list[str]:
             start = place + 1
     parts.append(text[start:].strip())
     if not all(parts):
-        raise ValueError(f"loss: expected losses with + between them, got {text!r}")
+        raise ValueError(f"loss: expected losses with + between them, got {short(text)}")
     return parts
 
 
@@ -279,7 +281,7 @@ def _checked(name: str, given: dict[str, Any]) -> dict[str, Any]:
     check_names("loss", name, given, list(own_settings(entry("pair_loss", name).make)), also)
     check_choice("reduction", given.get("reduction", "mean"), ("mean", "sum", "mean_nonzero"))
     if not isinstance(given.get("normalize", True), bool):
-        raise ValueError(f"normalize: expected True or False, got {given['normalize']!r}")
+        raise ValueError(f"normalize: expected True or False, got {short(given['normalize'])}")
     return given
 
 
@@ -333,7 +335,9 @@ def parse(text: str) -> nn.Module:
     if written.terms:
         (*others, term) = written.terms
         if others or written.main or term.weight != 1:
-            raise ValueError(f"loss: expected one loss without a factor, got {text!r}; take it apart with read_loss")
+            raise ValueError(
+                f"loss: expected one loss without a factor, got {short(text)}; take it apart with read_loss"
+            )
         return term.make()
     return _of_predictions(text)
 
@@ -347,19 +351,19 @@ def _of_predictions(text: str) -> nn.Module:
     found = check_choice("loss", name.strip().replace("-", "_").lower(), known)
     call = read_expression(f"loss({settings})", "loss")
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id != "loss":
-        raise ValueError(f"loss: expected a link and settings after {name!r} and a colon, got {settings!r}")
+        raise ValueError(f"loss: expected a link and settings after {short(name)} and a colon, got {short(settings)}")
     positional = [parse_value(argument) for argument in call.args]
     named: dict[str, Any] = {}
     for keyword in call.keywords:
         if keyword.arg is None:
-            raise ValueError(f"loss: expected settings by name, got {settings!r}")
+            raise ValueError(f"loss: expected settings by name, got {short(settings)}")
         named[keyword.arg] = parse_value(keyword.value)
     try:
         made = known[found](*positional, **named)
     except TypeError as error:
         raise ValueError(
-            f"loss: expected what {found} is made of after the colon, got {settings!r}: {error}"
+            f"loss: expected what {found} is made of after the colon, got {short(settings)}: {error}"
         ) from error
     if not isinstance(made, nn.Module):
-        raise ValueError(f"loss: expected a loss of scores, got {found!r}, which is called in another way")
+        raise ValueError(f"loss: expected a loss of scores, got {short(found)}, which is called in another way")
     return made

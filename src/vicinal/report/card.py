@@ -62,9 +62,10 @@ def markdown(value: object, limit: int = 300) -> str:
 
 
 def _yaml(value: object) -> str:
-    """``value`` as a quoted YAML string of one line."""
+    """``value`` as a quoted YAML string of one line, without signs that a reader of Markdown alone would act on."""
     text = "".join(c if c.isprintable() else " " for c in one_line(value, 200))
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + re.sub(r"[<>\[\]`]", lambda sign: f"\\x{ord(sign[0]):02X}", quoted) + '"'
 
 
 def _header(record: FitRecord) -> str:
@@ -80,7 +81,7 @@ def _header(record: FitRecord) -> str:
 
 def _about(record: FitRecord) -> str:
     """What the model does, in a paragraph."""
-    inputs = ", ".join(f"`{_code(c.name)}` ({c.kind})" for c in _columns(record) if c.kind)
+    inputs = ", ".join(f"{_code(c.name)} ({c.kind})" for c in _columns(record) if c.kind)
     what = "number" if record.task == "regression" else "class"
     head = str(record.settings.get("head", "nona"))
     how = (
@@ -91,7 +92,7 @@ def _about(record: FitRecord) -> str:
     )
     took = "" if record.duration_s is None else f" It was fitted in {duration(record.duration_s)}."
     return (
-        f"Predicts the {what} `{_code(record.target_name)}` of a row{f' from {inputs}' if inputs else ''}, {how}.{took}"
+        f"Predicts the {what} {_code(record.target_name)} of a row{f' from {inputs}' if inputs else ''}, {how}.{took}"
     )
 
 
@@ -154,5 +155,5 @@ def _versions(record: FitRecord) -> str:
 
 
 def _code(value: object) -> str:
-    """``value`` for a span of code."""
-    return one_line(value, 60).replace("`", "'")
+    """``value`` as code; with a tag, as between backticks nothing can be escaped."""
+    return f"<code>{markdown(value, 60)}</code>"

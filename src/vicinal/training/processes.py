@@ -13,7 +13,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
-from vicinal.core import process_count, process_rank
+from vicinal.core import process_count, process_rank, short
 from vicinal.training.quiet import hush
 from vicinal.training.settings import TrainingSettings
 
@@ -56,7 +56,9 @@ def processes_of(settings: TrainingSettings) -> Processes:
     world = process_count() if started else int(os.environ.get("WORLD_SIZE", "1"))
     local = int(os.environ.get("LOCAL_WORLD_SIZE", world))
     if settings.devices not in ("auto", local):
-        raise ValueError(f"devices: expected 'auto' or the {local} that were started here, got {settings.devices!r}")
+        raise ValueError(
+            f"devices: expected 'auto' or the {local} that were started here, got {short(settings.devices)}"
+        )
     return Processes(local, world // local, started=world > 1)
 
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from vicinal.core import check_between, check_choice, check_integer
 
 LOGGERS = {
@@ -13,6 +15,9 @@ LOGGERS = {
     "mlflow": "MLFlowLogger",
 }
 """Loggers by name, with the class of ``lightning.pytorch.loggers`` that each stands for."""
+
+_LARGEST = 1e6
+"""Of learning rates and decays: far beyond what learns, and far from what float32 cannot hold."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class TrainingSettings:
         patience: epochs without a better validation error before training stops, >= 1.
         seed: of the order of rows and of dropout.
         precision: as Lightning names it: "32-true", "bf16-mixed", "16-mixed", "64-true".
-        accelerator: as Lightning names it: "auto", "cpu", "gpu", "mps".
+        accelerator: as Lightning names it: "auto", "cpu", "gpu", "cuda", "mps"; one that this computer has.
         devices: how many processes train together, each on a device of its own (on the CPU: a process). A step has
             ``batch_size`` rows over all of them, and the result is that of one process, but for rounding and dropout.
             "auto": all that torchrun has started, or else all GPUs; on a CPU one. More than one are spawned, so a
@@ -67,10 +72,11 @@ class TrainingSettings:
         check_integer("batch_size", self.batch_size, low=2)
         check_integer("patience", self.patience)
         check_integer("seed", self.seed, low=0)
-        check_between("learning_rate", self.learning_rate, 0, float("inf"))
-        check_between("encoder_learning_rate", self.encoder_learning_rate, 0, float("inf"))
-        check_between("weight_decay", self.weight_decay, 0, float("inf"), closed=True)
+        check_between("learning_rate", self.learning_rate, 0, _LARGEST)
+        check_between("encoder_learning_rate", self.encoder_learning_rate, 0, _LARGEST)
+        check_between("weight_decay", self.weight_decay, 0, _LARGEST, closed=True)
         check_choice("precision", self.precision, ("32-true", "64-true", "bf16-mixed", "16-mixed"))
+        check_accelerator(self.accelerator)
         check_between("timeout", self.timeout, 0, float("inf"))
         if isinstance(self.devices, str):
             check_choice("devices", self.devices, ("auto",))
@@ -78,6 +84,21 @@ class TrainingSettings:
             check_integer("devices", self.devices)
         if self.logger is not None:
             check_choice("logger", self.logger, LOGGERS)
+
+
+def check_accelerator(name: object) -> str:
+    """Return the name of an accelerator if this computer has it.
+
+    >>> check_accelerator("cpu")
+    'cpu'
+    """
+    there = {"auto": True, "cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    there["gpu"] = there["cuda"] or there["mps"]
+    known = check_choice("accelerator", name, sorted(there))
+    if not there[known]:
+        usable = " or ".join(repr(one) for one in sorted(there) if there[one])
+        raise ValueError(f"accelerator: expected one that this computer has ({usable}), got {known!r}")
+    return known
 
 
 def make_logger(settings: TrainingSettings, folder: Path) -> Any:

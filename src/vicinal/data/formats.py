@@ -1,0 +1,203 @@
+"""What the file of a table is, before it is read: its format, the encoding of its text, what stands between cells."""
+
+import codecs
+import csv
+import io
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import charset_normalizer
+
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+"""What may stand between cells, and how it is called."""
+
+_SPREADSHEET = "open it in a spreadsheet program and save it as CSV, or pandas.read_excel('NAME').to_csv('table.csv')"
+_UNPACK = "unpack it and give the table inside"
+_CODE = "it could run code and is never read; convert it where it comes from"
+_PAGE = "download the file itself, not the page that shows it"
+_PICTURE = "name images in a column of a table"
+_FORMATS = (
+    (rb"PAR1[^\n -~]", "a parquet file", "let its name end in .parquet"),
+    (rb"\x1f\x8b", "a gzip file", "unpack it: gunzip NAME"),
+    (rb"BZh[1-9]1AY&SY", "a bzip2 file", "unpack it: bunzip2 NAME"),
+    (rb"\xfd7zXZ\0", "an xz file", "unpack it: unxz NAME"),
+    (rb"\x28\xb5\x2f\xfd", "a zstandard file", "unpack it: unzstd NAME"),
+    (rb"7z\xbc\xaf\x27\x1c", "a 7z archive", _UNPACK),
+    (rb"Rar!\x1a\x07", "a rar archive", _UNPACK),
+    (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Excel file of the old form", _SPREADSHEET),
+    (rb"ARROW1\0", "an Arrow or Feather file", "convert it: pandas.read_feather('NAME').to_parquet('table.parquet')"),
+    (rb"ORC[^\n -~]", "an ORC file", "convert it: pandas.read_orc('NAME').to_parquet('table.parquet')"),
+    (rb"Obj\x01", "an Avro file", "convert it to parquet"),
+    (rb"\x89HDF\r\n\x1a\n", "an HDF5 file", "convert it: pandas.read_hdf('NAME').to_parquet('table.parquet')"),
+    (rb"<stata_dta>", "a Stata file", "convert it: pandas.read_stata('NAME').to_parquet('table.parquet')"),
+    (rb"\$FL2@\(#\)", "an SPSS file", "convert it: pandas.read_spss('NAME').to_parquet('table.parquet')"),
+    (rb"SQLite format 3\0", "an SQLite database", "export the table: sqlite3 -header -csv NAME 'select * from ...'"),
+    (rb"\x93NUMPY", "a numpy array", "make a table of it: pandas.DataFrame(numpy.load('NAME')).to_csv('table.csv')"),
+    (rb"\x80[\x02-\x05][^\n]", "a pickle", _CODE),
+    (rb"%PDF-", "a PDF file", "a table in it has to be copied out"),
+    (rb"\x89PNG|\xff\xd8\xff", "an image", _PICTURE),
+    (rb"(?i)\s*<(!doctype html|html)", "a web page", _PAGE),
+    (rb"\s*<\?xml", "an XML file", "convert it: pandas.read_xml('NAME').to_csv('table.csv')"),
+)
+"""Formats that a table is often kept in: pattern of the first bytes, what it is, what to do."""
+
+JSON_ARRAY = "write one object a line: pandas.read_json('NAME').to_json('table.jsonl', orient='records', lines=True)"
+_ENDINGS = {
+    ".xlsx": _SPREADSHEET,
+    ".xls": _SPREADSHEET,
+    ".ods": _SPREADSHEET,
+    ".json": JSON_ARRAY,
+    ".txt": "let its name end in .csv if it has a line for each row",
+}
+
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_LIKELY = ("cp1252", "cp1250", "cp1251")
+"""Encodings that are taken before others that fit as well."""
+_WIDE = ["utf_7", "utf_16", "utf_16_be", "utf_16_le", "utf_32", "utf_32_be", "utf_32_le"]
+
+_SAMPLE = 1 << 16
+"""Bytes or characters that an encoding or a delimiter is told by."""
+_STEP = 1 << 20
+
+
+def other_format(path: Path) -> str:
+    r"""What a file is, by its first bytes, if it is no text, and what to do: half a sentence; or "".
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "d.csv").write_bytes(b"\x1f\x8b\x08")
+    ...     other_format(Path(folder, "d.csv"))
+    'a gzip file; unpack it: gunzip d.csv'
+    """
+    with path.open("rb") as file:
+        start = file.read(512)
+    if start.startswith(b"PK\x03\x04"):
+        what, advice = _zipped(path)
+    else:
+        found = ((what, advice) for pattern, what, advice in _FORMATS if re.match(pattern, start))
+        what, advice = next(found, ("", ""))
+    return f"{what}; {advice.replace('NAME', path.name)}" if what else ""
+
+
+def _zipped(path: Path) -> tuple[str, str]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [entry.filename for entry in archive.filelist[:100]]
+    except (zipfile.BadZipFile, OSError):
+        names = []
+    if any(name.startswith("xl/") for name in names):
+        return "an Excel file", _SPREADSHEET
+    if "content.xml" in names:
+        return "a spreadsheet (OpenDocument)", _SPREADSHEET
+    return "a zip archive", _UNPACK
+
+
+def advice_for(path: Path) -> str:
+    """What to do with a file by its ending: half a sentence, or ""."""
+    return _ENDINGS.get(path.suffix.lower(), "").replace("NAME", path.name)
+
+
+def text_encoding(path: Path) -> str:
+    """The encoding of a text file: by its mark, else UTF-8 if it is that throughout, else what its letters fit best.
+
+    Raises:
+        ValueError: if it is UTF-8 but for some lines, fits no encoding, or holds NUL bytes, which no text has.
+    """
+    with path.open("rb") as file:
+        start = file.read(_SAMPLE)
+        for mark, name in _MARKS.items():
+            if start.startswith(mark):
+                return name
+        if start.count(0) > len(start) // 4:  # every second byte of plain letters
+            return "utf-16-le" if start[1::2].count(0) > start[::2].count(0) else "utf-16-be"
+        file.seek(0)
+        if _is_utf8(file, path.name):
+            return "utf-8"
+        file.seek(0)
+        found = _likeliest(b"".join(_foreign_lines(file, path.name)))
+    if found is None:
+        raise ValueError(f"{path.name}: expected text in UTF-8, got other bytes in no known encoding; save it as UTF-8")
+    return found
+
+
+def _is_utf8(file: BinaryIO, name: str) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    while block := file.read(_STEP):
+        if b"\0" in block:
+            raise ValueError(f"{name}: expected text, got NUL bytes; the file is damaged, or no text")
+        try:
+            decoder.decode(block)
+        except UnicodeDecodeError:
+            return False
+    return not decoder.getstate()[0]
+
+
+def _foreign_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
+    """The first lines with other letters than those of ASCII."""
+    number = size = 0
+    known = foreign = None
+    while size < _SAMPLE and (line := file.readline(_STEP)):
+        number += 1
+        if line.isascii():
+            continue
+        try:
+            line.decode("utf-8")
+            known = known or number
+        except UnicodeDecodeError:
+            foreign = foreign or number
+        if known and foreign:
+            raise ValueError(
+                f"{name}: expected text in UTF-8, got line {known} in it and line {foreign} not; the file is cut short "
+                "or damaged, or put together from files of two encodings"
+            )
+        size += len(line)
+        yield line
+
+
+def _likeliest(text: bytes) -> str | None:
+    """Of the encodings that fit best, one that is in wide use."""
+    matches = charset_normalizer.from_bytes(text, threshold=0.4, cp_exclusion=_WIDE)
+    best = matches.best()
+    if best is None:
+        return None
+    equal = [found for found in matches if (found.chaos, found.coherence) == (best.chaos, best.coherence)]
+    names = {name for found in equal for name in found.could_be_from_charset}
+    return next((name for name in _LIKELY if name in names), best.encoding)
+
+
+def delimiter_of(path: Path, encoding: str, usual: str) -> str:
+    """What stands between the cells of a text file: what cuts most of its first lines as it cuts the header.
+
+    Args:
+        path: the file.
+        encoding: of its text.
+        usual: what its name speaks for; it is taken if nothing else does better.
+    """
+    with path.open(encoding=encoding, errors="replace", newline="") as file:
+        sample = file.read(_SAMPLE)
+    if len(sample) == _SAMPLE:
+        sample = sample[: sample.rfind("\n") + 1] or sample
+    return max(DELIMITERS, key=lambda one: (*_cut_by(one, sample), one == usual))
+
+
+def _cut_by(delimiter: str, sample: str) -> tuple[float, int]:
+    """Which share of the lines have as many cells as the header, if it has several, and how many these are."""
+    try:
+        rows = [row for row in csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter) if row]
+    except csv.Error:
+        return 0.0, 0
+    width = len(rows[0]) if rows else 0
+    if width < 2:
+        return 0.0, 0
+    alike = [len(row) == width for row in rows[1:]]
+    share = sum(alike) / len(alike) if alike else 1.0
+    return share, width if share else 0

@@ -1,0 +1,164 @@
+"""Rows, labels, ids and groups of any library: the same model, the same results, names kept."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from references.tables import table
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, TableJob, fit_table, load_model, predict_table
+
+ROWS = 60
+QUICK = {"max_epochs": 1, "members": 1, "hidden": (8, 4)}
+
+
+def rows():
+    frame, price = table(ROWS)
+    frame["note"] = frame["note"].astype(str)
+    start = datetime.datetime(2024, 1, 1)
+    frame["built"] = [start + datetime.timedelta(days=3 * i) for i in range(ROWS)]
+    frame["walk"] = [datetime.timedelta(minutes=i % 17, seconds=i) for i in range(ROWS)]
+    return frame, pd.Series(price, name="price")
+
+
+TABLES = {
+    "pandas": lambda frame: frame,
+    "pandas of Arrow": lambda frame: frame.convert_dtypes(dtype_backend="pyarrow"),
+    "polars": pl.from_pandas,
+    "arrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+    "record batch": lambda frame: pa.RecordBatch.from_pandas(frame, preserve_index=False),
+}
+COLUMNS = {
+    "list": lambda column: list(column),
+    "numpy": lambda column: np.asarray(column),
+    "pandas": pd.Series,
+    "nullable": lambda column: pd.Series(column).convert_dtypes(),
+    "pandas of Arrow": lambda column: pd.Series(column).convert_dtypes(dtype_backend="pyarrow"),
+    "categories": lambda column: pd.Series(column).astype("category"),
+    "polars": lambda column: pl.Series("given", list(column)),
+    "arrow": lambda column: pa.array(list(column)),
+    "chunked": lambda column: pa.chunked_array([list(column)[:7], list(column)[7:]]),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_tables_of_any_library_are_one_table(kind):
+    frame, price = rows()
+    convert = TABLES[kind]
+    wanted = NeighborRegressor(**QUICK).fit(frame, price)
+    assert wanted.kinds_ == {
+        "size": "number",
+        "town": "category",
+        "note": "category",
+        "built": "number",
+        "walk": "number",
+    }
+    model = NeighborRegressor(**QUICK).fit(convert(frame), price)
+    assert model.kinds_ == wanted.kinds_
+    assert model.feature_names_in_.tolist() == list(frame)
+    some = frame.iloc[:9]
+    np.testing.assert_array_equal(model.predict(convert(some)), wanted.predict(some))
+    np.testing.assert_array_equal(model.embed(convert(some)), wanted.embed(some))
+    np.testing.assert_array_equal(model.predict_interval(convert(some), 0.5), wanted.predict_interval(some, 0.5))
+    for ours, theirs in zip(model.kneighbors(convert(some), 3), wanted.kneighbors(some, 3), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert [e.prediction for e in model.explain(convert(some), 2)] == [e.prediction for e in wanted.explain(some, 2)]
+    assert model.score(convert(some), price[:9]) == wanted.score(some, price[:9])
+    for one in (model, wanted):
+        one.add(convert(some) if one is model else some, np.arange(9.0), ids=range(100, 109))
+    np.testing.assert_array_equal(model.predict(convert(some)), wanted.predict(some))
+    with pytest.raises(ValueError, match=r"[Ff]eature names"):
+        model.predict(convert(some.rename(columns={"size": "sizes"})))
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+@pytest.mark.parametrize("ids", ["numbers", "words"])
+def test_labels_ids_and_groups_of_any_library_are_the_same(kind, ids):
+    frame, price = rows()
+    convert = COLUMNS[kind]
+    names = [f"h{i}" for i in range(ROWS)] if ids == "words" else list(range(50, 50 + ROWS))
+    groups = [f"g{i // 4}" for i in range(ROWS)]
+    held = list(range(0, ROWS, 5))
+    labels = price if kind != "categories" else price.round(1)
+    wanted = NeighborRegressor(**QUICK).fit(frame, list(labels), ids=names, groups=groups, validation=held)
+    given = {"ids": convert(names), "groups": convert(groups)}
+    model = NeighborRegressor(**QUICK).fit(frame, convert(labels), **given, validation=held)
+    assert model.bank_.ids.tolist() == wanted.bank_.ids.tolist()
+    assert model.bank_.groups.tolist() == wanted.bank_.groups.tolist()
+    np.testing.assert_array_equal(model.bank_.labels, wanted.bank_.labels)
+    np.testing.assert_array_equal(model.predict(frame, **given), wanted.predict(frame, ids=names, groups=groups))
+    model.forget(convert(names[:3]))
+    assert not set(names[:3]) & {*model.bank_.ids.tolist(), *model.calibration_.ids.tolist()}
+    again = {"ids": convert(names[:3]), "groups": convert(groups[:3])}
+    model.add(frame[:3], convert(list(labels[:3])), **again)
+    assert model.bank_.ids.tolist()[-3:] == names[:3]
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+@pytest.mark.parametrize("labels", [["cheap", "dear"], [3, 7], [False, True]])
+def test_classes_of_any_library_are_the_same(kind, labels):
+    frame, price = rows()
+    classes = [labels[int(value > price.median())] for value in price]
+    wanted = NeighborClassifier(**QUICK).fit(frame, classes)
+    model = NeighborClassifier(**QUICK).fit(frame, COLUMNS[kind](classes))
+    assert model.classes_.tolist() == wanted.classes_.tolist() == labels
+    np.testing.assert_array_equal(model.predict_proba(frame), wanted.predict_proba(frame))
+    assert model.predict(frame).tolist() == wanted.predict(frame).tolist()
+
+
+SERIES = {
+    "pandas": lambda texts: pd.Series(texts, name="review"),
+    "polars": lambda texts: pl.Series("review", texts),
+    "frame": lambda texts: pd.DataFrame({"review": texts}),
+}
+UNNAMED = {
+    "pandas": pd.Series,
+    "arrow": pa.array,
+    "chunked": lambda texts: pa.chunked_array([texts]),
+}
+
+
+@pytest.mark.parametrize(("makers", "name"), [(SERIES, "review"), (UNNAMED, "x0")])
+def test_a_series_of_texts_is_a_table_of_one_column(makers, name):
+    rng = np.random.default_rng(0)
+    words = np.array(["good", "bad", "large", "small", "near", "far", "old", "new", "red", "blue"])
+    texts = [" ".join(words[rng.integers(0, 10, 6)]) for _ in range(ROWS)]
+    stars = [float(text.count("good") - text.count("bad")) for text in texts]
+    models = [NeighborRegressor(**QUICK).fit(make(texts), stars) for make in makers.values()]
+    for model, make in zip(models, makers.values(), strict=True):
+        assert model.kinds_ == {name: "text"}
+        assert model.feature_names_in_.tolist() == [name]
+        np.testing.assert_array_equal(model.predict(make(texts[:5])), models[0].predict(make(texts[:5])))
+        assert model.explain(make(texts[:2]), 1)[0].neighbors[0].row[name] in texts
+
+
+def test_rows_that_are_not_in_memory_are_refused():
+    frame, price = rows()
+    with pytest.raises(ValueError, match=r"^X: expected rows in memory, got a LazyFrame; call \.collect\(\)"):
+        NeighborRegressor(**QUICK).fit(pl.from_pandas(frame).lazy(), price)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+def test_durations_are_numbers_and_stay_so_on_disk(kind, tmp_path):
+    frame, price = rows()
+    model = NeighborRegressor(**QUICK).fit(TABLES[kind](frame[["walk", "size"]]), price)
+    assert model.kinds_["walk"] == "number"
+    model.save(tmp_path / "m")
+    np.testing.assert_array_equal(
+        load_model(tmp_path / "m").predict(frame[["walk", "size"]]), model.predict(frame[["walk", "size"]])
+    )
+
+
+@pytest.mark.parametrize("kind", ["polars", "arrow"])
+def test_jobs_take_tables_of_any_library(kind, tmp_path):
+    frame, price = rows()
+    whole = frame.assign(price=price, house=[f"h{i}" for i in range(ROWS)])
+    out = tmp_path / "m"
+    outcome = fit_table(TableJob(TABLES[kind](whole), "price", id="house", parameters=QUICK), out)
+    assert outcome.record.rows_used == ROWS
+    wanted = predict_table(out, whole)
+    found = predict_table(out, TABLES[kind](whole))
+    assert (found.rows, found.columns) == (wanted.rows, wanted.columns)
