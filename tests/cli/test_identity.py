@@ -175,7 +175,7 @@ def test_a_table_in_which_two_ids_are_one_is_refused_by_row(cells, said, tmp_pat
     frame.to_csv(tmp_path / "d.csv", index=False)
     assert run(["fit", str(tmp_path / "d.csv"), *FIT]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"error: id: expected ids that are all different in column key, {said}")
+    assert error.startswith(f"error: --id: expected ids that are all different in column key, {said}")
     assert error.count("\n") == 1
 
 

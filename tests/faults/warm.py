@@ -6,6 +6,7 @@ fork and not an import. A case is a function of a module under ``tests``; what i
 
 import functools
 import hashlib
+import math
 import multiprocessing
 import os
 import resource
@@ -18,7 +19,10 @@ from pathlib import Path
 import pytest
 
 SECONDS, MEMORY = 30.0, 2 << 30
-"""What a case may take: wall time, and bytes beyond what the warm process holds."""
+"""What a case may take: time of processors, and bytes beyond what the warm process holds."""
+
+PATIENCE = 10
+"""Wall time after which a case is killed that waits, in multiples of the time that it may work."""
 
 _WARM = multiprocessing.get_context("forkserver")
 _WARM.set_forkserver_preload(["faults.preload"])
@@ -43,11 +47,11 @@ class Outcome:
     grown: int
 
 
-def start(folder, work, *args, memory=MEMORY):
+def start(folder, work, *args, seconds=SECONDS, memory=MEMORY):
     """A running case: ``work(*args)`` in a child of the warm process; see :func:`end`."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     _warm_up()
-    process = _WARM.Process(target=_case, args=(str(folder), memory, work, args))
+    process = _WARM.Process(target=_case, args=(str(folder), seconds, memory, work, args))
     process.start()
     return process
 
@@ -72,9 +76,9 @@ def _warm_up():
 
 
 def end(process, folder, seconds=SECONDS):
-    """The outcome of a case that :func:`start` began; after ``seconds`` it is killed."""
+    """The outcome of a case that :func:`start` began; see :func:`run_case`."""
     began = time.monotonic()
-    process.join(seconds)
+    process.join(PATIENCE * seconds)
     if process.exitcode is None:
         process.kill()
         process.join()
@@ -98,13 +102,14 @@ def run_case(folder, work, *args, seconds=SECONDS, memory=MEMORY):
         folder: for what it prints; must lie outside of what the case works on.
         work: function of a module under ``tests``.
         args: what it is called with; pickled.
-        seconds: after which it is killed.
+        seconds: after which it is killed, whatever else the machine does: of processors, and ``PATIENCE`` times as many
+            on the clock, for a case that waits.
         memory: bytes of address space beyond the warm process's own.
     """
-    return end(start(folder, work, *args, memory=memory), folder, seconds)
+    return end(start(folder, work, *args, seconds=seconds, memory=memory), folder, seconds)
 
 
-def _case(folder, memory, work, args):
+def _case(folder, seconds, memory, work, args):
     for number, name in ((1, "out"), (2, "err")):
         handle = os.open(Path(folder, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(handle, number)
@@ -112,6 +117,7 @@ def _case(folder, memory, work, args):
     sys.stdout, sys.stderr = (open(number, "w", buffering=1, closefd=False) for number in (1, 2))  # noqa: SIM115
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + memory, size + memory))
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds),) * 2)
     before = _peak()
     try:
         code = work(*args)

@@ -148,9 +148,9 @@ def check_number(name: str, value: object) -> float:
 def check_between(name: str, value: object, low: float, high: float, *, closed: bool = False) -> float:
     """Return ``value`` if it lies in the open (or closed) interval from ``low`` to ``high``.
 
-    >>> check_between("coverage", 1.5, 0, 1)
+    >>> check_between("coverage", 90, 0, 1)
     Traceback (most recent call last):
-    ValueError: coverage: expected a number between 0 and 1, got 1.5
+    ValueError: coverage: expected a number between 0 and 1, got 90; for 90 % say 0.9
     """
     number = check_number(name, value)
     inside = low <= number <= high if closed else low < number < high
@@ -159,7 +159,7 @@ def check_between(name: str, value: object, low: float, high: float, *, closed: 
             wanted = f"a number {'of at least' if closed else 'above'} {low:g}"
         else:
             wanted = f"a number {'from' if closed else 'between'} {low:g} {'to' if closed else 'and'} {high:g}"
-        hint = f"; for {number:g} % say {number / 100:g}" if (low, high) == (0, 1) and 1 < number < 100 else ""
+        hint = f"; for {number:g} % say {number / 100:g}" if (low, high) == (0, 1) and 2 <= number < 100 else ""
         raise ValueError(f"{name}: expected {wanted}, got {short(value)}{hint}")
     return number
 
