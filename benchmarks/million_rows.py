@@ -125,7 +125,7 @@ def compare_indexes(rows: int, dim: int, only: Sequence[str] = ()) -> pd.DataFra
 
     from vicinal.estimators import NeighborRegressor
     from vicinal.heads import NONA, ApproximateNONA
-    from vicinal.heads.approximate_cells import Cells
+    from vicinal.heads.ball_cover import BallCover
     from vicinal.index import open_index
     from vicinal.masks import TopK
 
@@ -147,7 +147,7 @@ def compare_indexes(rows: int, dim: int, only: Sequence[str] = ()) -> pd.DataFra
         "no mask, entmax15": NONA("l2", None, "entmax15"),
     }
     wanted = {name: one(queries, store.vectors, store.labels).detach() for name, one in heads.items()}
-    cells, lines = Cells.of(store, head.similarity), []
+    cells, lines = BallCover.of(store, head.similarity), []
     with tempfile.TemporaryDirectory() as aside:
         for name, settings in indexes_of(Path(aside)):
             if only and name not in only:

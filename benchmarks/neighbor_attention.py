@@ -45,9 +45,6 @@ METHODS = {
     "top32_prepared": "vicinal prepared, top 32",
     "s2_float32": "vicinal prepared without bfloat16, S2",
     "top32_float32": "vicinal prepared without bfloat16, top 32",
-    "plain_compiled": "vicinal prepared, compiled, no mask",
-    "s2_compiled": "vicinal prepared, compiled, S2",
-    "s1_compiled": "vicinal prepared, compiled, S1",
     "s1_clusters": "vicinal, S1, clustered bank, pruned",
     "s2_train": "vicinal, S2, forward + backward",
     "s1_train": "vicinal, S1, forward + backward",
@@ -55,7 +52,7 @@ METHODS = {
     "sklearn7": "scikit-learn brute, k = 7",
 }
 
-COMPILED = ("blocks_plain", "blocks_s1", "plain_compiled", "s2_compiled", "s1_compiled")
+COMPILED = ("blocks_plain", "blocks_s1")
 
 COLUMNS = ("method", "b", "d", "n", "threads", "seconds", "gemm", "ratio", "extra_mib", "skipped", "runs", "failed")
 
@@ -81,22 +78,22 @@ def settle() -> None:
 
 
 def clustered(count, dim):
-    """Rows in clusters, arranged so that near rows stand together."""
+    """Rows in clusters, in an order in which near rows stand together."""
     import torch
 
-    from vicinal.heads import arrange
+    from vicinal.blockwise import cluster_order
 
     centers = torch.randn(max(8, count // 2000), dim) * 4
     rows = centers.repeat_interleave(-(-count // len(centers)), dim=0)[:count] + 0.3 * torch.randn(count, dim)
     rows = rows[torch.randperm(count)]
-    return rows[arrange(rows)]
+    return rows[cluster_order(rows)]
 
 
 def ours(name, q, x, y):
-    """A streamed prediction, and what it was told about skipped blocks."""
+    """A streamed prediction."""
     import torch
 
-    from vicinal.heads import NONA, PreparedBank, Visits, streamed_prediction
+    from vicinal.heads import NONA, PreparedBank, streamed_prediction
     from vicinal.masks import SoftStep, TopK
 
     kind, _, way = name.partition("_")
@@ -105,21 +102,19 @@ def ours(name, q, x, y):
         with torch.no_grad():
             mask.logits[0] = 1.0
     train = way == "train"
-    head, visits = NONA(mask=mask).requires_grad_(train), Visits()
+    head = NONA(mask=mask).requires_grad_(train)
     settings = {"chunk_size": 1024} if way == "clusters" else {}
-    if way in ("prepared", "compiled", "float32"):
-        settings["prepared"] = PreparedBank(x, head.similarity, coarse=way != "float32")
-    settings["compiled"] = way == "compiled"
+    if way in ("prepared", "float32"):
+        settings["prepared"] = PreparedBank(x, head.similarity, bfloat16=way != "float32")
     if train:
         q, x = q.requires_grad_(), x.requires_grad_()
 
     def call():
-        visits.scored = visits.possible = 0
-        prediction = streamed_prediction(q, x, y, head.similarity, head.mask, visits=visits, **settings)
+        prediction = streamed_prediction(q, x, y, head.similarity, head.mask, **settings)
         if train:
             torch.autograd.grad(prediction.sum(), [q, x, *head.parameters()])
 
-    return call, visits
+    return call
 
 
 def products(q, x):
@@ -132,8 +127,8 @@ def products(q, x):
     return lambda: [torch.mm(q, part.T, out=out[:, : len(part)]) for part in blocks]
 
 
-def build(case) -> tuple[Callable[[], object], object, Callable[[], object]]:
-    """The call that a case times, what it is told, and the call that it is compared with."""
+def build(case) -> tuple[Callable[[], object], Callable[[], object]]:
+    """The call that a case times, and the call that it is compared with."""
     import torch
 
     name, b, d, n = case["method"], case["b"], case["d"], case["n"]
@@ -142,26 +137,26 @@ def build(case) -> tuple[Callable[[], object], object, Callable[[], object]]:
     y = torch.rand(n)
     gemm = products(q, x)
     if name == "gemm":
-        return gemm, None, gemm
+        return gemm, gemm
     if name == "gemm_bf16":
-        return products(q.bfloat16(), x.bfloat16()), None, gemm
+        return products(q.bfloat16(), x.bfloat16()), gemm
     if name.startswith("naive"):
-        return lambda: naive(q, x, y, name == "naive_s1"), None, gemm
+        return lambda: naive(q, x, y, name == "naive_s1"), gemm
     if name.startswith("blocks"):
-        return compiled_blocks(q, x, y, name == "blocks_s1"), None, gemm
+        return compiled_blocks(q, x, y, name == "blocks_s1"), gemm
     if name == "faiss32":
         import faiss
 
         faiss.omp_set_num_threads(THREADS)
         index = faiss.IndexFlatL2(d)
         index.add(x.numpy())
-        return lambda: index.search(q.numpy(), 32), None, gemm
+        return lambda: index.search(q.numpy(), 32), gemm
     if name == "sklearn7":
         from sklearn.neighbors import KNeighborsRegressor
 
         model = KNeighborsRegressor(7, algorithm="brute", n_jobs=THREADS).fit(x.numpy(), y.numpy())
-        return lambda: model.predict(q.numpy()), None, gemm
-    return (*ours(name, q, x, y), gemm)
+        return lambda: model.predict(q.numpy()), gemm
+    return ours(name, q, x, y), gemm
 
 
 def timed(call) -> float:
@@ -175,9 +170,11 @@ def measure(case, seconds: float, runs: int):
     """Median time of one call and of the bare products, taking turns, and extra memory, in this process."""
     import torch
 
+    from vicinal.blockwise import tally
+
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
-    call, visits, gemm = build(case)
+    call, gemm = build(case)
     with contextlib.nullcontext() if case["method"].endswith("train") else torch.inference_mode():
         gemm()
         if timed(gemm) < 1 or case["method"] in COMPILED:
@@ -190,8 +187,10 @@ def measure(case, seconds: float, runs: int):
     result = {**case, "threads": THREADS, "runs": len(times)}
     result |= {"seconds": statistics.median(times), "gemm": statistics.median(floor)}
     result |= {"ratio": result["seconds"] / result["gemm"], "extra_mib": resident("VmHWM") - before}
-    if visits is not None and visits.possible:
-        result["skipped"] = visits.skipped
+    with torch.inference_mode(not case["method"].endswith("train")), tally() as work:
+        call()
+    if work["scorable"]:
+        result["skipped"] = 1 - work["scored"] / work["scorable"]
     return result
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from vicinal.masks import softstep
 from vicinal.masks.simplex import resolve_simplex
 from vicinal.masks.unit import row_range, unit_scores
-from vicinal.similarity.products import directions
+from vicinal.similarity.products import l2_normalize
 
 STEP_EPS = 1e-6
 
@@ -17,7 +17,7 @@ def scores(recipe: Recipe, queries: Tensor, bank: Tensor) -> Tensor:
     if recipe.similarity == "l1":
         return -torch.cdist(queries, bank, p=1.0)
     if recipe.similarity == "cosine":
-        return directions(queries) @ directions(bank).mT
+        return l2_normalize(queries) @ l2_normalize(bank).mT
     if recipe.similarity == "scaled_dot":
         return queries @ bank.mT / queries.shape[-1]
     norms = queries.square().sum(-1)[..., None] + bank.square().sum(-1)[..., None, :]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from references.identity import FORMS, KEPT, KINDS
+from vicinal.blockwise import block_policy
 from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 
@@ -48,7 +49,8 @@ def changeable(form):
 def blockwise(monkeypatch):
     """Banks and predictions of any size count as large."""
     monkeypatch.setattr("vicinal.estimators.looking.LARGE", 1)
-    monkeypatch.setattr("vicinal.heads.nona.STREAMED", 1)
+    with block_policy(streamed_entries=1):
+        yield
 
 
 def asked(form, what, rows):

@@ -184,12 +184,12 @@ def test_the_bound_holds_after_rows_come_and_go():
 
 
 def test_saved_balls_are_the_same():
-    from vicinal.heads.approximate_cells import Cells
+    from vicinal.heads.ball_cover import BallCover
 
     head, bank, queries, _ = make_case("cosine", "s1", "softmax")
     first = ApproximateNONA(head, ExactIndex(3, "cosine", bank=bank), bank, tolerance=1.0, first=4)
     again = ApproximateNONA(
-        head, first.index, bank, tolerance=1.0, first=4, cells=Cells(head.similarity, first.cells.state())
+        head, first.index, bank, tolerance=1.0, first=4, cells=BallCover(head.similarity, first.cells.state())
     )
     for one, other in zip(first.predict(queries, top=2), again.predict(queries, top=2), strict=True):
         assert torch.equal(one, other)

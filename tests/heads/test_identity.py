@@ -6,7 +6,7 @@ from torch._subclasses import FakeTensorMode
 
 from vicinal.core import entries
 from vicinal.core.identity import IdentityWarning
-from vicinal.heads import NONA, Dense, Members, admissible
+from vicinal.heads import NONA, Dense, Ensemble, admissible
 from vicinal.heads.admissible import shares_rows
 from vicinal.masks import SoftStep, TopK
 
@@ -226,7 +226,7 @@ def test_a_query_without_neighbors_is_named():
         )
 
 
-class TwoMembers(Members):
+class TwoMembers(Ensemble):
     """Two members, each NONA."""
 
     def __init__(self):
@@ -309,4 +309,4 @@ def test_rows_without_memory_are_not_warned_of():
 
 def test_the_dense_head_has_no_bank_to_warn_of():
     rows = torch.randn(8, 4)
-    Members([Dense(2), Dense(2)])(rows, rows, torch.ones(8))
+    Ensemble([Dense(2), Dense(2)])(rows, rows, torch.ones(8))

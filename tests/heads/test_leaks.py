@@ -7,21 +7,20 @@ import pytest
 import torch
 from torch import nn
 
+from vicinal.blockwise import block_policy, cluster_order, tally
 from vicinal.estimators.indexing import NearBank
 from vicinal.heads import (
     NONA,
     ApproximateNONA,
-    Members,
+    Ensemble,
     PreparedBank,
-    Visits,
-    arrange,
     sharded_prediction,
     sharded_top_weights,
     streamed_prediction,
     streamed_quantiles,
 )
-from vicinal.heads.member_streams import member_quantiles, member_top_weights
-from vicinal.heads.strongest import streamed_top_weights
+from vicinal.heads.members import ensemble_quantiles, ensemble_top_weights
+from vicinal.heads.streaming import streamed_top_weights
 from vicinal.index import ExactIndex, NeighborBank
 from vicinal.masks import SoftStep, TopK, softmax
 from vicinal.training import NeighborNetwork
@@ -59,7 +58,7 @@ def problem(who, dtype=torch.float64):
     generator = torch.Generator().manual_seed(0)
     centers = 10 * torch.randn(ROWS // 8, 1, DIM, generator=generator, dtype=torch.float64)
     bank = (centers + 0.3 * torch.randn(ROWS // 8, 8, DIM, generator=generator, dtype=torch.float64)).flatten(0, 1)
-    bank = bank[arrange(bank, 16)].to(dtype)
+    bank = bank[cluster_order(bank, 16)].to(dtype)
     labels = torch.randn(ROWS, generator=generator, dtype=dtype)
     at = torch.randperm(ROWS, generator=generator)[:16]
     ids, groups = torch.randperm(ROWS, generator=generator) * 3, torch.randperm(ROWS, generator=generator) % 24 - 1
@@ -89,11 +88,10 @@ def prepared(head, queries, bank, labels, keys):
 
 
 def pruned(head, queries, bank, labels, keys):
-    visits = Visits()
-    with torch.no_grad():
-        found = streamed(chunk_size=8, visits=visits)(head, queries, bank, labels.detach(), keys)
+    with torch.no_grad(), tally() as work:
+        found = streamed(chunk_size=8)(head, queries, bank, labels.detach(), keys)
     if isinstance(head.mask, TopK) or (head.mask is None and head.simplex is not softmax):
-        assert visits.skipped > 0.3
+        assert work["scored"] < 0.7 * work["scorable"]
     return found
 
 
@@ -104,7 +102,7 @@ def sharded(head, queries, bank, labels, keys):
 
 def twice(head, queries, bank):
     """Two members that see the same."""
-    return Members([head, head]), torch.cat([queries, queries], dim=1), torch.cat([bank, bank], dim=1)
+    return Ensemble([head, head]), torch.cat([queries, queries], dim=1), torch.cat([bank, bank], dim=1)
 
 
 def members(head, queries, bank, labels, keys):
@@ -144,7 +142,6 @@ DIFFERENTIABLE = {
     "dense": lambda head, queries, bank, labels, keys: head(queries, bank, labels, **keys),
     "streamed": streamed(chunk_size=20),
     "streamed as it fits": streamed(),
-    "fused": streamed(chunk_size=20, compiled=True),
     "prepared": prepared,
     "sharded": sharded,
     "members": members,
@@ -161,7 +158,7 @@ QUANTILES = {
     "quantiles": lambda head, queries, bank, labels, keys: streamed_quantiles(
         queries, bank, labels, LEVELS, head.similarity, head.mask, head.simplex, chunk_size=20, **keys
     ),
-    "quantiles of members": lambda head, queries, bank, labels, keys: member_quantiles(
+    "quantiles of members": lambda head, queries, bank, labels, keys: ensemble_quantiles(
         *twice(head, queries, bank), labels, LEVELS, **keys
     ),
 }
@@ -169,11 +166,11 @@ QUANTILES = {
 
 @pytest.fixture(autouse=True)
 def every_branch(monkeypatch):
-    """Compiled code is run as it stands, balls of rows are small, and queries are predicted a few at a time."""
-    monkeypatch.setattr("vicinal.heads.compiled._fused", lambda function: function)
-    monkeypatch.setattr("vicinal.heads.pruning._RUN", 8)
+    """Balls of rows are small, and queries are predicted a few at a time."""
     monkeypatch.setattr("vicinal.training.network._QUERIES", 7)
     monkeypatch.setattr("vicinal.training.network._SCORES", 3 * ROWS)
+    with block_policy(ball_rows=8):
+        yield
 
 
 ASKED = range(0, 16, 3)
@@ -188,7 +185,7 @@ def changed(labels, hidden):
 def predictions(path, head, queries, bank, labels, keys):
     """What the path gives for each column of labels, at once if it takes several."""
     call = (PREDICTIONS | QUANTILES)[path]
-    if path in ("fused", *QUANTILES) or path.startswith(("approximate", "near")):
+    if path in QUANTILES or path.startswith(("approximate", "near")):
         return [call(head, queries, bank, column, keys) for column in labels.T[:2]]
     return list(call(head, queries, bank, labels, keys).T)
 
@@ -242,7 +239,7 @@ def of_members(head, queries, bank, k, keys):
 
 def of_streamed_members(head, queries, bank, k, keys):
     both, wide_queries, wide_bank = twice(head, queries, bank)
-    return member_top_weights(both, wide_queries, wide_bank, k, **keys)
+    return ensemble_top_weights(both, wide_queries, wide_bank, k, **keys)
 
 
 TOP = {

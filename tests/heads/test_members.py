@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vicinal.encoders import MemberProjectors, Projector
-from vicinal.heads import NONA, Dense, Members
+from vicinal.heads import NONA, Dense, Ensemble
 from vicinal.masks import SoftStep
 
 
@@ -26,7 +26,7 @@ def identity():
 
 def test_prediction_is_the_mean_and_weights_explain_it(rows):
     queries, bank, labels = rows
-    head = Members(heads())
+    head = Ensemble(heads())
     alone = [
         one(queries[:, 3 * m : 3 * m + 3], bank[:, 3 * m : 3 * m + 3], labels, **identity())
         for m, one in enumerate(head.heads)
@@ -46,13 +46,13 @@ def test_prediction_is_the_mean_and_weights_explain_it(rows):
 def test_classes_have_the_members_last(rows):
     queries, bank, _ = rows
     labels = torch.eye(3, dtype=torch.float64)[torch.arange(9) % 3]
-    head = Members(heads())
+    head = Ensemble(heads())
     assert head.each(queries, bank, labels).shape == (5, 3, 2)
     torch.testing.assert_close(head(queries, bank, labels).sum(-1), torch.ones(5, dtype=torch.float64))
 
 
 def test_dense_members(rows):
-    head = Members([Dense(2).double() for _ in range(3)])
+    head = Ensemble([Dense(2).double() for _ in range(3)])
     assert not head.uses_bank
     assert not head.can_stream
     assert head(*rows).shape == (5,)
@@ -60,11 +60,11 @@ def test_dense_members(rows):
 
 def test_refused(rows):
     with pytest.raises(ValueError, match=r"^heads: expected at least one head, got none"):
-        Members([])
+        Ensemble([])
     with pytest.raises(ValueError, match=r"^heads: expected all to use the bank or none"):
-        Members([NONA(), Dense(2)])
+        Ensemble([NONA(), Dense(2)])
     with pytest.raises(ValueError, match=r"^queries: expected \[rows, d \* 4\]"):
-        Members([NONA() for _ in range(4)])(*rows)
+        Ensemble([NONA() for _ in range(4)])(*rows)
 
 
 def single(members, m, in_dim, sizes):

@@ -5,9 +5,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vicinal.blockwise.bfloat16_bounds import (
+    Bfloat16Bank,
+    Bfloat16Distances,
+    bfloat16_ends,
+    bfloat16_nearest,
+    has_bfloat16,
+)
 from vicinal.heads import NONA, PreparedBank, streamed_prediction
-from vicinal.heads.candidates import coarse_ends, coarse_nearest
-from vicinal.heads.coarse import CoarseBank, CoarseCosts, has_bfloat16
 from vicinal.masks import SoftStep, TopK
 
 DIM = 6
@@ -75,15 +80,15 @@ def test_bounds_hold_and_nothing_is_missed(kind, seed, count, k):
     bank = bank_of(kind, count, seed)
     queries = torch.cat([rows(seed + 2, 20, DIM) + bank.mean(dim=0), bank[:8], bank.mean(dim=0)[None]])
     exact = (queries.double()[:, None] - bank.double()).square().sum(dim=2)
-    coarse = CoarseCosts(queries, bank, CoarseBank.make(bank, bank.mean(dim=0)))
-    assert coarse.safe
-    rounded = coarse.product(slice(0, len(queries)), 0).float()
+    rounded_bank = Bfloat16Distances(queries, bank, Bfloat16Bank.of(bank, bank.mean(dim=0)))
+    assert rounded_bank.safe
+    rounded = rounded_bank.product(slice(0, len(queries)), 0).float()
     every = slice(0, len(queries))
     for column in range(rounded.shape[1]):
-        assert (coarse.below(rounded[:, column], every) <= exact[:, column]).all()
-        assert (coarse.above(rounded[:, column], every) >= exact[:, column]).all()
-    coarse.limit = 1 << 30
-    ends, nearest = coarse_ends(coarse), coarse_nearest(coarse, min(k, count))
+        assert (rounded_bank.below(rounded[:, column], every) <= exact[:, column]).all()
+        assert (rounded_bank.above(rounded[:, column], every) >= exact[:, column]).all()
+    rounded_bank.limit = 1 << 30
+    ends, nearest = bfloat16_ends(rounded_bank), bfloat16_nearest(rounded_bank, min(k, count))
     assert ends is not None
     assert nearest is not None
     spread = 1e-5 * exact.amax(dim=1)
@@ -102,7 +107,7 @@ def test_near_ties_do_not_change_predictions(kind, mask):
     bank, labels = bank_of(kind, 900, 3), rows(4, 900)
     queries = torch.cat([rows(5, 30, DIM) + bank.mean(dim=0), bank[:10]])
     made = NONA("l2", MASKS[mask]()).requires_grad_(requires_grad=False)
-    prepared = PreparedBank(bank, coarse=True)
+    prepared = PreparedBank(bank, bfloat16=True)
     got = streamed_prediction(queries, bank, labels, made.similarity, made.mask, prepared=prepared)
     plain = streamed_prediction(queries, bank, labels, made.similarity, made.mask)
     wide = made.double()(queries.double(), bank.double(), labels.double())
@@ -115,24 +120,24 @@ def test_near_ties_do_not_change_predictions(kind, mask):
 @needs_bfloat16
 def test_rows_that_cannot_be_told_apart_take_the_long_way():
     bank = torch.ones(5000, DIM)
-    coarse = CoarseCosts(rows(0, 20, DIM), bank, CoarseBank.make(bank, bank.mean(dim=0)))
-    assert coarse_ends(coarse) is None
-    assert coarse_nearest(coarse, 3) is None
+    rounded_bank = Bfloat16Distances(rows(0, 20, DIM), bank, Bfloat16Bank.of(bank, bank.mean(dim=0)))
+    assert bfloat16_ends(rounded_bank) is None
+    assert bfloat16_nearest(rounded_bank, 3) is None
     got = streamed_prediction(
         rows(0, 20, DIM),
         bank,
         torch.arange(5000.0),
         NONA().similarity,
         TopK(3),
-        prepared=PreparedBank(bank, coarse=True),
+        prepared=PreparedBank(bank, bfloat16=True),
     )
     torch.testing.assert_close(got, torch.full((20,), 2499.5))
 
 
 def test_numbers_that_overflow_take_the_long_way():
     bank = rows(0, 50, DIM) * 1e17
-    coarse = CoarseCosts(bank[:20], bank, CoarseBank.make(bank, bank.mean(dim=0)))
-    assert not coarse.safe
+    rounded_bank = Bfloat16Distances(bank[:20], bank, Bfloat16Bank.of(bank, bank.mean(dim=0)))
+    assert not rounded_bank.safe
 
 
 def test_another_bank_or_similarity_is_refused():
@@ -156,27 +161,6 @@ def test_the_head_takes_it():
         torch.testing.assert_close(
             NONA(chunk_size=chunk)(queries, bank, labels, prepared=prepared), NONA()(queries, bank, labels)
         )
-
-
-def test_without_a_compiler_one_sentence_says_so(monkeypatch):
-    def broken(*arguments):
-        raise RuntimeError("No working C++ compiler found")
-
-    monkeypatch.setattr("vicinal.heads.compiled._fused", lambda function: broken)
-    with pytest.raises(ValueError, match=r"^compiled: expected a C\+\+ compiler .* \(No working .*\); install g\+\+"):
-        streamed_prediction(rows(0, 4, DIM), rows(1, 9, DIM), rows(2, 9), NONA().similarity, compiled=True)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("mask", MASKS)
-def test_compiled_predictions_are_the_same(mask):
-    bank, labels, queries = rows(0, 3000, DIM), rows(1, 3000), rows(2, 40, DIM)
-    queries[:3] = bank[:3]
-    for similarity in ("l2", "cosine"):
-        made = NONA(similarity, MASKS[mask]()).requires_grad_(requires_grad=False)
-        got = streamed_prediction(queries, bank, labels, made.similarity, made.mask, chunk_size=700, compiled=True)
-        torch.testing.assert_close(got, made(queries, bank, labels), rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("family", ["s1", "s2"])

@@ -176,10 +176,10 @@ def resolution(similarity, queries, bank, cost, eps):
 
 def curve(mask, queries, unit):
     """Log of what the mask makes of unit scores that may lie outside [0, 1]."""
-    unit, shape = unit.clamp(0, 1), mask.shape(queries)
+    unit, shape = unit.clamp(0, 1), mask.step_parameters(queries)
     if mask.family == "s2":
         return log_s2(unit, shape)
-    return log_s1(unit, shape, torch.ones_like(shape.t), mask.eps, mask.floor)
+    return log_s1(unit, shape, torch.ones_like(shape.t), mask.eps, mask.form.floor)
 
 
 def range_of(width, zone, *, inset):
@@ -222,7 +222,7 @@ def promised(made, similarity, simplex, inputs, other, eps):
     elif made.mask is not None:
         queries, bounds = inputs[0].double(), []
         for sign, value in ((1, low), (-1, high)):
-            width = range_of(gap.amax(dim=1, keepdim=True) - sign * 2 * moved, zone, inset=made.mask.inset)
+            width = range_of(gap.amax(dim=1, keepdim=True) - sign * 2 * moved, zone, inset=made.mask.form.inset)
             bounds.append(value + curve(made.mask, queries, 1 - (gap + sign * 2 * moved) / width))
         low, high = bounds
     if simplex == "softmax":

@@ -7,8 +7,9 @@ import torch
 import torch.distributed
 
 from processes import run_processes
+from vicinal.blockwise import tally
 from vicinal.core import entries
-from vicinal.heads import NONA, Traffic, sharded_prediction, sharded_top_weights
+from vicinal.heads import NONA, sharded_prediction, sharded_top_weights
 from vicinal.masks import SoftStep, TopK
 
 DIM = 3
@@ -179,13 +180,13 @@ def sent(rank, count):
     for mask, simplex in [*itertools.product(MASKS, ["softmax"]), ("none", "sparsemax")]:
         made = head("l2", mask, simplex)
         q, x, y = rows(0, 5, DIM).requires_grad_(), rows(1 + rank, count, DIM), rows(2, count)
-        traffic, train = Traffic(), Traffic()
-        with torch.no_grad():
-            sharded(made, None, traffic=traffic)(q, x, y)
-        prediction = sharded(made, None, traffic=train)(q, x, y)
-        forward = train.bytes
-        prediction.sum().backward()
-        found[f"{mask}/{simplex}"] = [traffic.bytes, forward, train.bytes - forward]
+        with torch.no_grad(), tally() as alone:
+            sharded(made, None)(q, x, y)
+        with tally() as train:
+            prediction = sharded(made, None)(q, x, y)
+            forward = train["bytes"]
+            prediction.sum().backward()
+        found[f"{mask}/{simplex}"] = [alone["bytes"], forward, train["bytes"] - forward]
     return found
 
 

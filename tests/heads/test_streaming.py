@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from vicinal.blockwise import block_policy
 from vicinal.core import entries
 from vicinal.heads import NONA, streamed_prediction
 from vicinal.masks import SoftStep, TopK
@@ -248,12 +249,12 @@ def test_the_head_streams_from_a_size_on_and_where_it_is_told_to(monkeypatch):
         return streamed_prediction(*args, **settings)
 
     monkeypatch.setattr("vicinal.heads.nona.streamed_prediction", watched)
-    monkeypatch.setattr("vicinal.heads.nona.STREAMED", 100)
     queries, bank, labels = rows(0, 5, DIM), rows(1, 20, DIM), rows(2, 20)
-    want = NONA()(queries[:4], bank, labels)
-    assert calls == []
-    torch.testing.assert_close(NONA()(queries, bank, labels)[:4], want)
-    torch.testing.assert_close(NONA(chunk_size=3)(queries[:4], bank, labels), want)
+    with block_policy(streamed_entries=100):
+        want = NONA()(queries[:4], bank, labels)
+        assert calls == []
+        torch.testing.assert_close(NONA()(queries, bank, labels)[:4], want)
+        torch.testing.assert_close(NONA(chunk_size=3)(queries[:4], bank, labels), want)
     assert calls == [None, 3]
     assert not NONA(simplex=lambda scores: scores.softmax(dim=-1)).can_stream
 

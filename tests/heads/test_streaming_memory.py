@@ -32,12 +32,12 @@ def run(rows):
         prediction = head(queries, bank[:rows], labels[:rows])
     if train:
         torch.autograd.grad(prediction.sum(), [queries, bank, labels, *head.parameters()])
-import vicinal.heads.nona
+from vicinal.blockwise import block_policy
 run(4000)
-vicinal.heads.nona.STREAMED = chunk
-reset()
-before = peak()
-run(rows)
+with block_policy(streamed_entries=chunk):
+    reset()
+    before = peak()
+    run(rows)
 print(peak() - before)
 """
 

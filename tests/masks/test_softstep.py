@@ -10,7 +10,7 @@ from torch.func import functional_call
 
 from references import nona as reference
 from vicinal.masks import SoftStep, log_s1, log_s2, softmax
-from vicinal.masks.softstep import Shape, shape_from_logits
+from vicinal.masks.softstep import StepParameters, parameters_from_logits
 
 FAMILIES = ["s1", "s2"]
 PARAMETERS = ["pointwise", "global"]
@@ -124,7 +124,7 @@ def test_s1_is_one_half_at_the_middle_and_symmetric_about_it(t):
     a0, b0, eps = 0.3, 0.6, 1e-6
     low, width = a0 - eps, b0 * (1 - a0 + eps)
     offsets = torch.linspace(0, 0.5 * width, 50, dtype=torch.float64)
-    shape = Shape(*(torch.tensor([[v]], dtype=torch.float64) for v in (a0, b0, t, t / (1 - t))))
+    shape = StepParameters(*(torch.tensor([[v]], dtype=torch.float64) for v in (a0, b0, t, t / (1 - t))))
     top = torch.ones(1, 1, dtype=torch.float64)
     up = log_s1(low + width / 2 + offsets[None], shape, top, eps).exp()
     down = log_s1(low + width / 2 - offsets[None], shape, top, eps).exp()
@@ -232,14 +232,14 @@ def test_values_and_gradients_are_finite_for_logits_of_any_size(family, paramete
 def test_odds_keep_their_digits_where_t_rounds_to_1(logit):
     """1 - t in float32 is a multiple of 6e-8, while t / (1 - t) is to reach 1 / eps."""
     logits = torch.tensor([[0.0, 0.0, logit]])
-    got, want = shape_from_logits(logits, 1e-12).odds, shape_from_logits(logits.double(), 1e-12).odds
+    got, want = parameters_from_logits(logits, 1e-12).odds, parameters_from_logits(logits.double(), 1e-12).odds
     torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=0)
     assert want.item() == pytest.approx(math.exp(logit), rel=0.1)
 
 
 def test_the_farthest_row_has_gradient_0_and_not_nan_in_s2():
     unit = torch.tensor([[0.0, 0.3, 1.0]], requires_grad=True)
-    shape = Shape(*(torch.tensor([[v]], requires_grad=True) for v in (0.5, 0.6, 0.5, 1.0)))
+    shape = StepParameters(*(torch.tensor([[v]], requires_grad=True) for v in (0.5, 0.6, 0.5, 1.0)))
     log_mask = log_s2(unit, shape)
     assert log_mask[0, 0] == -math.inf
     log_mask.softmax(dim=-1)[0, 1].backward()

@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from vicinal.blockwise import block_policy
 from vicinal.heads import NONA, Dense
 from vicinal.masks import SoftStep
 from vicinal.training import NeighborNetwork
@@ -20,10 +21,10 @@ def test_many_queries_are_streamed_together(monkeypatch):
     queries, bank, labels = rows(0, 20, 3), rows(1, 50, 3).float(), rows(2, 50)
     keys = {"query_ids": torch.arange(20), "bank_ids": torch.arange(50)}
     want = head(queries, bank, labels, **keys).detach()
-    monkeypatch.setattr("vicinal.heads.nona.STREAMED", 0)
     seen = []
     monkeypatch.setattr(head, "weights", lambda *args, **settings: seen.append(args))
-    got = network.predict(queries, bank, labels, **keys)
+    with block_policy(streamed_entries=0):
+        got = network.predict(queries, bank, labels, **keys)
     assert seen == []
     torch.testing.assert_close(got, want)
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from vicinal.encoders import MemberProjectors, Projector
-from vicinal.heads import NONA, Dense, Members
+from vicinal.heads import NONA, Dense, Ensemble
 from vicinal.training import NeighborModule, NeighborNetwork, Rows, TrainingSettings, train
 
 
@@ -50,7 +50,7 @@ def test_members_are_trained_each_by_its_own_error():
         module.training_step(batch, 0).backward()
         return projector.weights[0].grad.clone()
 
-    both = gradient(Members(pair), slice(0, 4))
+    both = gradient(Ensemble(pair), slice(0, 4))
     for m in range(2):
         torch.testing.assert_close(2 * both[m], gradient(pair[m], slice(2 * m, 2 * m + 2))[m])
 

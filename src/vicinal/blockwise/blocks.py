@@ -11,11 +11,13 @@ depend on any of these sizes beyond rounding.
 Tests that want many small blocks write ``with block_policy(block_entries=64): ...``.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -124,3 +126,53 @@ def attention_sizes(queries: int, dim: int, device: torch.device, *, tracked: bo
     entries //= 2 if tracked else 1
     tile = max(1, min(queries, sizes.query_rows if on_cpu else sizes.device_query_rows))
     return max(256, min(entries // tile, entries // max(1, dim))), tile
+
+
+class Buffers:
+    """Named memory that is used again for each block: on a CPU fresh memory of a megabyte costs more than its use.
+
+    Each is as large as the largest matrix that was asked for under its name.
+
+    >>> buffers = Buffers()
+    >>> first = buffers.like("gaps", torch.zeros(2, 3))
+    >>> buffers.like("gaps", torch.zeros(3, 1)).data_ptr() == first.data_ptr()
+    True
+    """
+
+    def __init__(self) -> None:
+        self._flat: dict[str, Tensor] = {}
+
+    def empty(self, name: str, rows: int, columns: int, like: Tensor) -> Tensor:
+        """A matrix ``[rows, columns]`` with the dtype and device of ``like``, of arbitrary content."""
+        flat = self._flat.get(name)
+        if flat is None or flat.numel() < rows * columns or flat.dtype != like.dtype:
+            flat = self._flat[name] = like.new_empty(rows * columns)
+        return flat[: rows * columns].view(rows, columns)
+
+    def like(self, name: str, matrix: Tensor) -> Tensor:
+        """A matrix of the shape, dtype and device of ``matrix``."""
+        return self.empty(name, matrix.shape[0], matrix.shape[1], matrix)
+
+
+_TALLIES: list[Counter[str]] = []
+
+
+@contextmanager
+def tally() -> Iterator[Counter[str]]:
+    """Counts of the work that is done while the block lasts; for tests and measurements.
+
+    "scored" and "scorable" are pairs of a query and a block of the bank, where blocks may be skipped; "messages" and
+    "bytes" are what this process hands in to be combined with others.
+    """
+    counts: Counter[str] = Counter()
+    _TALLIES.append(counts)
+    try:
+        yield counts
+    finally:
+        _TALLIES.remove(counts)
+
+
+def count(**amounts: int) -> None:
+    """Add ``amounts`` to all tallies."""
+    for counts in _TALLIES:
+        counts.update(amounts)

@@ -8,7 +8,7 @@ from torch import nn
 
 from vicinal.core import check_between, check_choice, check_integer, check_number, entries, entry, short
 from vicinal.encoders import MemberProjectors, check_tune
-from vicinal.heads import NONA, Dense, Members
+from vicinal.heads import NONA, Dense, Ensemble
 from vicinal.losses import CRPS, EmbeddingLoss, LossFromPML, LossText, ProxyLoss, check_label_kind, parse, read_loss
 from vicinal.masks import SoftStep, TopK
 from vicinal.similarity import resolve_similarity
@@ -42,7 +42,7 @@ def make_head(settings: dict[str, Any], dim: int, start: torch.Tensor) -> nn.Mod
     check_choice("head", settings["head"], [found.name for found in entries("head")])
     members = check_integer("members", settings["members"])
     heads = [_one_head(settings, dim, start) for _ in range(members)]
-    return heads[0] if members == 1 else Members(heads)
+    return heads[0] if members == 1 else Ensemble(heads)
 
 
 def _one_head(settings: dict[str, Any], dim: int, start: torch.Tensor) -> nn.Module:

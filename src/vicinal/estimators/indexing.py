@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from vicinal.core import check_between, short
 from vicinal.core.folders import read_sums, read_whole
-from vicinal.heads import NONA, ApproximateNONA, Approximation, Members
-from vicinal.heads.approximate_cells import Cells
+from vicinal.heads import NONA, ApproximateNONA, Approximation, Ensemble
+from vicinal.heads.ball_cover import BallCover
 from vicinal.heads.streaming import can_stream
 from vicinal.index import FaissIndex, Index, NeighborBank, load_index, open_index
 from vicinal.index.part import bank_part, part_of
@@ -41,10 +41,10 @@ def storage_of(name: str | None) -> str:
 class NearBank:
     """The heads of an estimator over what their indexes find in its bank; see :class:`ApproximateNONA`.
 
-    Members of several heads have an index each, of the columns that they read.
+    Ensemble of several heads have an index each, of the columns that they read.
 
     Args:
-        head: NONA, or Members of such.
+        head: NONA, or Ensemble of such.
         store: the bank.
         indexes: one a member, which hold the rows of the bank.
         classes: see :class:`ApproximateNONA`, as is ``tolerance``.
@@ -59,10 +59,10 @@ class NearBank:
         indexes: Sequence[Index],
         classes: int | None,
         tolerance: float,
-        cells: Sequence[Cells] | None = None,
+        cells: Sequence[BallCover] | None = None,
     ) -> None:
         self.store, self.spans, self.indexes = store, _spans(head, store.dim), list(indexes)
-        held: Sequence[Cells | None] = [None] * len(self.spans) if cells is None else cells
+        held: Sequence[BallCover | None] = [None] * len(self.spans) if cells is None else cells
         self.members = [
             ApproximateNONA(own, index, bank_part(store, *span), classes=classes, tolerance=tolerance, cells=held[i])
             for i, (own, index, span) in enumerate(zip(_heads(head), indexes, self.spans, strict=True))
@@ -137,7 +137,7 @@ def start_indexes(name: str, head: nn.Module, store: NeighborBank, tolerance: fl
     for own, span in zip(_heads(head), _spans(head, store.dim), strict=True):
         if not can_stream(own.mask, own.simplex):
             raise ValueError(f"index: expected None for a mask or simplex map of your own, got {short(name)}")
-        Cells(own.similarity)
+        BallCover(own.similarity)
         settings: dict[str, Any] = {"bank": bank_part(store, *span)}
         if name.partition(":")[0] == "milvus":  # a file may hold the collections of several models
             settings["collection"] = f"vicinal_{uuid.uuid4().hex[:12]}"
@@ -182,7 +182,7 @@ def load_near(
     """
     spans = _spans(head, store.dim)
 
-    def read(folder: Path) -> tuple[list[Index], list[Cells] | None]:
+    def read(folder: Path) -> tuple[list[Index], list[BallCover] | None]:
         if not folder.is_dir() or read_sums(folder) != saved.sums:
             return [], None
         parts = [bank_part(store, *span) for span in spans] if (folder / FOLDER).is_dir() else []
@@ -204,19 +204,19 @@ def is_bank(index: Index) -> bool:
     return bool(getattr(index, "shared", False))
 
 
-def _load_cells(path: Path, head: nn.Module) -> list[Cells] | None:
+def _load_cells(path: Path, head: nn.Module) -> list[BallCover] | None:
     if not path.is_file():
         return None
     parts: dict[str, dict[str, Tensor]] = {}
     for name, value in load_file(path).items():
         member, _, what = name.partition(".")
         parts.setdefault(member, {})[what] = value
-    return [Cells(own.similarity, parts.get(str(i), {})) for i, own in enumerate(_heads(head))]
+    return [BallCover(own.similarity, parts.get(str(i), {})) for i, own in enumerate(_heads(head))]
 
 
 def _heads(head: nn.Module) -> list[NONA]:
     found: list[NONA] = []
-    for own in head.heads if isinstance(head, Members) else [head]:
+    for own in head.heads if isinstance(head, Ensemble) else [head]:
         if not isinstance(own, NONA):
             raise ValueError(f"index: expected None for a head that looks at no bank, got {type(own).__name__}")
         found.append(own)
@@ -225,7 +225,7 @@ def _heads(head: nn.Module) -> list[NONA]:
 
 def _spans(head: nn.Module, dim: int) -> list[tuple[int, int]]:
     """The columns that each member reads."""
-    count = len(head.heads) if isinstance(head, Members) else 1
+    count = len(head.heads) if isinstance(head, Ensemble) else 1
     width = dim // count
     return [(i * width, (i + 1) * width) for i in range(count)]
 

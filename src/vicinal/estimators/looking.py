@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vicinal.heads import NONA, Members, admissible, neighbor_range, streamed_quantiles
-from vicinal.heads.member_streams import member_quantiles, member_top_weights
+from vicinal.heads import NONA, Ensemble, admissible, neighbor_range, streamed_quantiles
+from vicinal.heads.members import ensemble_quantiles, ensemble_top_weights
 from vicinal.index import ExactIndex
 from vicinal.index.pairs import PairScore, pair_score
 
@@ -35,7 +35,7 @@ class Attended(NamedTuple):
 def streams(model: "BankedEstimator") -> bool:
     """Whether the bank is large and the head can read it in blocks."""
     head = model.network_.head
-    heads = list(head.heads) if isinstance(head, Members) else [head]
+    heads = list(head.heads) if isinstance(head, Ensemble) else [head]
     known = all(isinstance(one, NONA) and pair_score(one.similarity) is not None for one in heads)
     return len(model.bank_) >= LARGE and known and bool(head.can_stream)
 
@@ -53,8 +53,8 @@ def attended(model: "BankedEstimator", queries: Tensor, asked: dict[str, Any], k
     if streams(model):
         vectors = model.bank_.vectors
         for some, keys in model._blocks(queries, identity, _QUERIES):
-            if isinstance(head, Members):
-                top = member_top_weights(head, some, vectors, k, **keys)
+            if isinstance(head, Ensemble):
+                top = ensemble_top_weights(head, some, vectors, k, **keys)
             else:
                 top = head.top_weights(some, vectors, k, **keys)  # type: ignore[operator]
             yield Attended(*top, model._head_predict(some, keys))
@@ -79,8 +79,8 @@ def label_range(
     elif streams(model):
         vectors, levels = model.bank_.vectors, (tail, 1 - tail)
         for part, own in model._blocks(queries, model.bank_.identity(**asked), _QUERIES):
-            if isinstance(head, Members):
-                found.append(member_quantiles(head, part, vectors, labels, levels, **own))
+            if isinstance(head, Ensemble):
+                found.append(ensemble_quantiles(head, part, vectors, labels, levels, **own))
             elif isinstance(head, NONA):
                 parts: dict[str, Any] = {
                     "similarity": head.similarity,

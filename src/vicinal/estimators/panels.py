@@ -10,7 +10,7 @@ from vicinal.data import Table
 from vicinal.estimators.explain import Explanation
 from vicinal.estimators.neighborhood import BankedEstimator
 from vicinal.estimators.saving import thumbnail
-from vicinal.heads import Members
+from vicinal.heads import Ensemble
 from vicinal.masks import SoftStep
 from vicinal.report import NeighborPanel
 
@@ -38,8 +38,8 @@ def neighbor_panels(
 def mask_curves(model: BankedEstimator, queries: int = 200) -> tuple[Array, list[tuple[str, Array]]] | None:
     """Learned masks (of the first member) of held-out rows: those that reject the least, the median, and the most."""
     head = model.network_.head
-    members = len(head.heads) if isinstance(head, Members) else 1
-    mask = getattr(head.heads[0] if isinstance(head, Members) else head, "mask", None)
+    members = len(head.heads) if isinstance(head, Ensemble) else 1
+    mask = getattr(head.heads[0] if isinstance(head, Ensemble) else head, "mask", None)
     if not isinstance(mask, SoftStep):
         return None
     grid = torch.linspace(0, 1, 201, dtype=torch.float64)

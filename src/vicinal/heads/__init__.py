@@ -2,21 +2,23 @@
 
 from vicinal.heads.admissible import admissible
 from vicinal.heads.approximate import ApproximateNONA, Approximation
-from vicinal.heads.arranging import arrange
+from vicinal.heads.class_heads import (
+    Basis,
+    EquiangularHead,
+    NearestClassMean,
+    class_distances,
+    coherence,
+    equiangular_basis,
+    frechet_choice,
+    frechet_scores,
+    welch_bound,
+)
 from vicinal.heads.dense import Dense
-from vicinal.heads.equiangular import Basis, EquiangularHead, coherence, equiangular_basis, welch_bound
-from vicinal.heads.frechet import class_distances, frechet_choice, frechet_scores
-from vicinal.heads.intervals import conformal_margin, neighbor_range, weighted_quantile
-from vicinal.heads.members import Members
+from vicinal.heads.intervals import conformal_margin, neighbor_range, streamed_quantiles, weighted_quantile
+from vicinal.heads.members import Ensemble
 from vicinal.heads.nona import NONA
-from vicinal.heads.prepared import PreparedBank
-from vicinal.heads.prototypes import NearestClassMean
-from vicinal.heads.pruning import Visits
-from vicinal.heads.quantiles import streamed_quantiles
 from vicinal.heads.sharded import sharded_prediction, sharded_top_weights
-from vicinal.heads.sharded_combining import Traffic
-from vicinal.heads.streaming import streamed_prediction
-from vicinal.heads.strongest import streamed_top_weights
+from vicinal.heads.streaming import PreparedBank, streamed_prediction, streamed_top_weights
 
 __all__ = [
     "NONA",
@@ -24,14 +26,11 @@ __all__ = [
     "Approximation",
     "Basis",
     "Dense",
+    "Ensemble",
     "EquiangularHead",
-    "Members",
     "NearestClassMean",
     "PreparedBank",
-    "Traffic",
-    "Visits",
     "admissible",
-    "arrange",
     "class_distances",
     "coherence",
     "conformal_margin",

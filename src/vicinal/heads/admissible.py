@@ -1,5 +1,6 @@
 """Which bank rows a query may attend to: identity decides, never position or equality of vectors."""
 
+from typing import NamedTuple
 from weakref import WeakSet
 
 import torch
@@ -15,34 +16,36 @@ def _check_pair(name: str, of_queries: Tensor | None, of_bank: Tensor | None, sh
     if (of_queries is None) != (of_bank is None):
         missing = f"bank_{name}" if of_bank is None else f"query_{name}"
         raise ValueError(f"{missing}: expected {name} for both queries and bank or for neither, got only one of them")
-    for side, given, rows in (("query", of_queries, shape[0]), ("bank", of_bank, shape[1])):
-        if given is None:
+    for side, values, rows in (("query", of_queries, shape[0]), ("bank", of_bank, shape[1])):
+        if values is None:
             continue
-        if not isinstance(given, Tensor):
-            raise TypeError(f"{side}_{name}: expected a tensor, got {type(given).__name__}")
-        if given.shape != (rows,):
-            raise ValueError(f"{side}_{name}: expected shape ({rows},), got {tuple(given.shape)}")
-        if given.is_floating_point():
-            raise TypeError(f"{side}_{name}: expected integers, got {given.dtype}")
+        if not isinstance(values, Tensor):
+            raise TypeError(f"{side}_{name}: expected a tensor, got {type(values).__name__}")
+        if values.shape != (rows,):
+            raise ValueError(f"{side}_{name}: expected shape ({rows},), got {tuple(values.shape)}")
+        if values.is_floating_point():
+            raise TypeError(f"{side}_{name}: expected integers, got {values.dtype}")
 
 
-def check_keys(
-    shape: tuple[int, int],
-    query_ids: Tensor | None = None,
-    bank_ids: Tensor | None = None,
-    query_groups: Tensor | None = None,
-    bank_groups: Tensor | None = None,
-) -> list[tuple[Tensor, Tensor]]:
-    """Check ids and groups as :func:`admissible` takes them, and give the pairs (of queries, of bank) that there are.
+class Identity(NamedTuple):
+    """Who is who: ids and groups of queries and bank rows, each None if there are none; see :func:`admissible`."""
 
-    Raises:
-        TypeError: if one is no tensor of integers.
-        ValueError: if only one side is given or a shape is wrong.
-    """
-    _check_pair("ids", query_ids, bank_ids, shape)
-    _check_pair("groups", query_groups, bank_groups, shape)
-    pairs = ((query_ids, bank_ids), (query_groups, bank_groups))
-    return [(q, x) for q, x in pairs if q is not None and x is not None]
+    query_ids: Tensor | None = None
+    bank_ids: Tensor | None = None
+    query_groups: Tensor | None = None
+    bank_groups: Tensor | None = None
+
+    def keys(self, queries: int, rows: int) -> list[tuple[Tensor, Tensor]]:
+        """The pairs (of queries, of bank) that there are, checked.
+
+        Raises:
+            TypeError: if one is no tensor of integers.
+            ValueError: if only one side is given or a shape is wrong.
+        """
+        _check_pair("ids", self.query_ids, self.bank_ids, (queries, rows))
+        _check_pair("groups", self.query_groups, self.bank_groups, (queries, rows))
+        pairs = ((self.query_ids, self.bank_ids), (self.query_groups, self.bank_groups))
+        return [(q, x) for q, x in pairs if q is not None and x is not None]
 
 
 def admissible(
@@ -74,7 +77,7 @@ def admissible(
             [ True, False]])
     """
     allowed: Tensor | None = None
-    for of_queries, of_bank in check_keys(shape, query_ids, bank_ids, query_groups, bank_groups):
+    for of_queries, of_bank in Identity(query_ids, bank_ids, query_groups, bank_groups).keys(*shape):
         apart = of_queries[:, None] != of_bank
         allowed = apart if allowed is None else allowed & apart
     return allowed
@@ -108,7 +111,7 @@ def warn_of_own_bank(head: nn.Module, queries: Tensor, bank: Tensor, *identity: 
         bank: ``[N, d]``.
         identity: ids and groups of either, as far as they are given.
     """
-    if torch.compiler.is_compiling() or head in _WARNED or any(given is not None for given in identity):
+    if torch.compiler.is_compiling() or head in _WARNED or any(values is not None for values in identity):
         return
     if shares_rows(queries, bank):
         _WARNED.update(head.modules())

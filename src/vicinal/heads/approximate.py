@@ -1,24 +1,41 @@
-"""The NONA head over the rows that an index finds, with a bound on what the rows that it left out would change."""
+r"""The NONA head over the rows that an index finds, with a bound on what the rows that it left out would change.
 
+Of the rows that were not fetched it is known that groups of them, ``counts`` many, score at most ``beyond``; of the
+lowest score over all rows, which the unit scores of SoftStep need, only that it lies between two numbers. Both S1 and
+S2 rise with the unit score, which falls as the lowest score rises: so every masked score $\ell_j$ lies between
+$\ell_j^-$ and $\ell_j^+$, computed at either end. From these follow lower bounds $p_j^-$ of the true weights:
+
+- softmax: $p_j^- = e^{\ell_j^-} / (\sum_k e^{\ell_k^+} + \sum_g n_g e^{\ell_g^+})$;
+- sparsemax, 1.5-entmax: with the threshold $\tau^+$ of all $\ell^+$, those beyond taken $n_g$ times,
+  $p_j^- = (\ell_j^- - \tau^+)_+$ and $(\ell_j^-/2 - \tau^+)_+^2$, since thresholds rise with every score.
+
+The weights that are used, $\hat p$, are those of scores between the two, over the fetched rows alone, so $\hat p_j \ge
+p_j^-$, and half the sum of $|\hat p_j - p_j|$ over the whole bank is at most $\sum_j (\hat p_j - p_j^-) = 1 - \sum_j
+p_j^-$. Where the lowest score is known, $\hat p$ are the true weights over their sum, and the bound is one of the
+weight that was left out.
+"""
+
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from vicinal.blockwise.attention import tied
+from vicinal.blockwise.blocks import policy
+from vicinal.blockwise.resolution import Resolution
+from vicinal.blockwise.thresholds import Simplex, find_threshold, simplex_weights
 from vicinal.core import check_between, check_integer
-from vicinal.heads.approximate_cells import Cells, Ends
-from vicinal.heads.approximate_masses import Beyond, weigh_fetched
+from vicinal.heads.ball_cover import BallCover, Ends
 from vicinal.heads.nona import NONA
 from vicinal.heads.streaming import can_stream, simplex_name
 from vicinal.index import Index, NeighborBank
 from vicinal.index.pairs import pair_score
-from vicinal.masks import SoftStep, TopK
+from vicinal.masks import SoftStep, TopK, log_s1, log_s2, unit_scores
+from vicinal.masks.unit import RowRange
 from vicinal.similarity.base import resolution_of
-
-_NUMBERS = 1 << 22
-"""Numbers of fetched vectors that are held at a time."""
 
 MOST = 4096
 """Rows that are fetched for a query at most; beyond, reading the whole bank is faster."""
@@ -46,11 +63,32 @@ class Approximation(NamedTuple):
     positions: Tensor
 
 
+class UnfetchedRows(NamedTuple):
+    """Groups of rows that were not fetched: ``counts [r, g]`` rows score at most ``scores [r, g]``."""
+
+    scores: Tensor
+    counts: Tensor
+
+
+class Spread(NamedTuple):
+    """Masked scores, relative to the best score of each query, between ``low`` and ``high``: ``[r, k]``."""
+
+    low: Tensor
+    high: Tensor
+
+
+class BoundedWeights(NamedTuple):
+    """Weights ``[r, k]`` of the fetched rows, summing to 1, and the bound ``[r]`` on what is wrong with them."""
+
+    weights: Tensor
+    left_out: Tensor
+
+
 class ApproximateNONA:
     r"""Exact attention on the k rows that an index finds, k doubled until the rest provably matters little enough.
 
     A row that was not fetched scores at most as the last one that was, and at most what its ball of rows (see
-    :mod:`vicinal.heads.approximate_cells`) allows. By this the weight outside is bounded, for
+    :mod:`vicinal.heads.ball_cover`) allows. By this the weight outside is bounded, for
 
     - softmax: by $\sum_g n_g e^{s_g - \max_j s_j}$ over that plus the fetched mass, where $n_g$ rows score at most
       $s_g$: all N at most as the last row fetched, or ball by ball;
@@ -101,7 +139,7 @@ class ApproximateNONA:
         classes: int | None = None,
         tolerance: float = 1e-3,
         first: int = 64,
-        cells: Cells | None = None,
+        cells: BallCover | None = None,
     ) -> None:
         simplex = simplex_name(head.simplex)
         if simplex is None or not can_stream(head.mask, head.simplex):
@@ -114,7 +152,7 @@ class ApproximateNONA:
         self.head, self.index, self.bank, self.simplex, self.classes = head, index, bank, simplex, classes
         self.tolerance = check_between("tolerance", tolerance, 0, 1, closed=True)
         self.first = check_integer("first", first)
-        self.cells = Cells.of(bank, head.similarity) if cells is None else cells
+        self.cells = BallCover.of(bank, head.similarity) if cells is None else cells
         self.proven = bool(index.exact)
 
     def added(self, keys: Tensor) -> None:
@@ -125,7 +163,7 @@ class ApproximateNONA:
         """Take notice of rows that were removed from the bank and from the index."""
         self.cells.remove(keys)
         if self.cells.stale:
-            self.cells = Cells.of(self.bank, self.head.similarity)
+            self.cells = BallCover.of(self.bank, self.head.similarity)
 
     @torch.no_grad()
     def predict(self, queries: Tensor, *, ids: Any = None, groups: Any = None, top: int = 0) -> Approximation:
@@ -145,7 +183,7 @@ class ApproximateNONA:
         hidden = None if ids is None and groups is None else self.bank.hidden_keys(ids, groups)
         left = torch.arange(len(queries))
         for k in self._sizes(hidden):
-            for part in torch.split(left, max(1, _NUMBERS // (k * self.bank.dim))):
+            for part in torch.split(left, max(1, policy().memory_entries // (k * self.bank.dim))):
                 self._attend(queries, part, None if hidden is None else hidden[part], k, made)
             left = left[made.left_out[left] > self.tolerance]
             if len(left) == 0:
@@ -214,7 +252,7 @@ class ApproximateNONA:
 
     def _beyond(
         self, queries: Tensor, last: Tensor, lowest: Tensor, there: Tensor, hidden: Tensor | None, complete: Tensor
-    ) -> tuple[Beyond, Beyond]:
+    ) -> tuple[UnfetchedRows, UnfetchedRows]:
         """Two accounts of the rows that were not fetched: all alike, and ball by ball.
 
         A row that was fetched is in a ball that reaches the ``lowest`` score fetched, so of the rows of all such balls
@@ -228,7 +266,7 @@ class ApproximateNONA:
         near = (self.cells.counts * reaching).sum(dim=1) - fetched
         counts = torch.cat([near.clamp(min=0)[:, None], self.cells.counts * ~reaching], dim=1)
         scores = torch.cat([last[:, None], torch.minimum(highest, last[:, None])], dim=1)
-        return Beyond(last[:, None], others), Beyond(scores, torch.minimum(counts, others))
+        return UnfetchedRows(last[:, None], others), UnfetchedRows(scores, torch.minimum(counts, others))
 
     def _read_all(self, queries: Tensor, left: Tensor, ids: Any, groups: Any, made: "_Answer") -> None:
         """What the head gives for the queries ``left``."""
@@ -307,3 +345,104 @@ def _distinct(hidden: Tensor) -> Tensor:
     fresh = ranked >= 0
     fresh[:, 1:] &= ranked[:, 1:] != ranked[:, :-1]
     return fresh.sum(dim=1)
+
+
+def weigh_fetched(
+    mask: nn.Module | None,
+    simplex: Simplex,
+    queries: Tensor,
+    scores: Tensor,
+    groups: tuple[UnfetchedRows, ...],
+    ends: Ends | None,
+    resolution: Resolution,
+) -> BoundedWeights:
+    """Weights of fetched rows, and the least of the bounds that the ``groups``, each a full account, give.
+
+    Args:
+        mask: SoftStep, TopK or None.
+        simplex: name of the map.
+        queries: ``[r, d]`` float64.
+        scores: ``[r, k]`` float64, -inf where there is no row; each query has one.
+        groups: ways to account for all other rows.
+        ends: of the lowest score, for SoftStep.
+        resolution: of the scores, as the head has it.
+    """
+    best = scores.amax(dim=1, keepdim=True)
+    masked = [_masked(mask, queries, scores, best, beyond, ends, resolution) for beyond in groups]
+    found = masked[0][0]
+    chosen = found.high
+    if isinstance(mask, SoftStep):
+        chosen = torch.logaddexp(found.low, found.high) - math.log(2)
+    weights = _map(simplex, chosen)
+    least = [
+        _least(simplex, spread, UnfetchedRows(high, beyond.counts))
+        for (spread, high), beyond in zip(masked, groups, strict=True)
+    ]
+    total = torch.stack(least).amax(dim=0)
+    return BoundedWeights(weights, (1 - total).clamp(0, 1))
+
+
+def _masked(
+    mask: nn.Module | None,
+    queries: Tensor,
+    scores: Tensor,
+    best: Tensor,
+    beyond: UnfetchedRows,
+    ends: Ends | None,
+    resolution: Resolution,
+) -> tuple[Spread, Tensor]:
+    """Masked relative scores of the fetched rows, and the highest that those beyond may have."""
+    others = torch.where(beyond.counts > 0, beyond.scores, -torch.inf)
+    top = best - tied(resolution.of(best))
+    relative, outside = (torch.minimum(values, top) - top for values in (scores, others))
+    if isinstance(mask, TopK):
+        k = min(mask.k, scores.shape[1])
+        kth = scores.topk(k, dim=1).values[:, -1:]
+        passed = torch.maximum(kth, others.amax(dim=1, keepdim=True))
+        last, surely_last = (score - resolution.of(score, best) for score in (kth, passed))
+        kept = relative.masked_fill(scores < last, -torch.inf)
+        surely = relative.masked_fill(scores < surely_last, -torch.inf)
+        return Spread(surely, kept), outside.masked_fill(others < last, -torch.inf)
+    if not isinstance(mask, SoftStep) or ends is None:
+        return Spread(relative, relative), outside
+    logs = []
+    for values, above, end in (
+        (scores, relative, ends.high),
+        (scores, relative, ends.low),
+        (others, outside, ends.low),
+    ):
+        unit = unit_scores(values, RowRange(end[:, None], best), resolution, inset=mask.form.inset)
+        logs.append(above + _log_step(mask, queries, unit))
+    return Spread(logs[0], logs[1]), logs[2]
+
+
+def _log_step(mask: SoftStep, queries: Tensor, unit: Tensor) -> Tensor:
+    numbers = mask.step_parameters(queries)
+    if mask.family == "s2":
+        return log_s2(unit, numbers)
+    return log_s1(unit, numbers, torch.ones_like(unit[:, :1]), mask.eps, mask.form.floor)
+
+
+def _map(simplex: Simplex, scores: Tensor) -> Tensor:
+    if simplex == "softmax":
+        mass = scores.exp()
+        return mass / mass.sum(dim=1, keepdim=True)
+    weights = simplex_weights(simplex, scores.clone(), _threshold(simplex, scores, torch.ones_like(scores)))
+    return weights / weights.sum(dim=1, keepdim=True)
+
+
+def _least(simplex: Simplex, spread: Spread, beyond: UnfetchedRows) -> Tensor:
+    """Sum ``[r]`` of the lower bounds of the weights."""
+    if simplex == "softmax":
+        outside = (beyond.counts * beyond.scores.exp()).sum(dim=1)
+        return spread.low.exp().sum(dim=1) / (spread.high.exp().sum(dim=1) + outside)
+    scores = torch.cat([spread.high, beyond.scores], dim=1)
+    counts = torch.cat([torch.ones_like(spread.high), beyond.counts.to(spread.high).expand_as(beyond.scores)], dim=1)
+    return simplex_weights(simplex, spread.low.clone(), _threshold(simplex, scores, counts)).sum(dim=1)
+
+
+def _threshold(simplex: Simplex, scores: Tensor, counts: Tensor) -> Tensor:
+    """Threshold ``[r, 1]`` of scores that occur ``counts`` times."""
+    best = scores.amax(dim=1, keepdim=True)
+    above = find_threshold(simplex, lambda: iter([(slice(None), scores - best)]), len(scores), scores, counts=counts)
+    return above + (best if simplex == "sparsemax" else best / 2)

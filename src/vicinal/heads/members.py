@@ -1,15 +1,28 @@
-"""Several heads side by side: each reads its own part of the embeddings, and their mean is the prediction."""
+"""Several heads side by side: each reads its own part of the embeddings, and their mean is the prediction.
+
+Over a large bank, the highest weights of the mean and its quantiles are had without a matrix of weights.
+"""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer
-from vicinal.heads.admissible import warn_of_own_bank
+from vicinal.blockwise.attention import Attended
+from vicinal.blockwise.quantiles import attended_quantiles
+from vicinal.blockwise.topk import topk
+from vicinal.core import check_integer, check_labels, check_matrices
+from vicinal.heads.admissible import Identity, warn_of_own_bank
+from vicinal.heads.intervals import check_levels
+from vicinal.heads.nona import NONA
+from vicinal.heads.streaming import evaluate_weights, make_attention
+from vicinal.index.pairs import pair_score
+
+_FIRST = 64
+"""Rows of each member that the highest of the mean are looked for among at first."""
 
 
-class Members(nn.Module):
+class Ensemble(nn.Module):
     r"""$\hat y_i = \frac{1}{M} \sum_m \hat y_i^m$, with head m on columns $md$ to $(m + 1)d$ of the embeddings.
 
     For neighbor heads this is one set of weights, $p_{ij} = \frac{1}{M} \sum_m p_{ij}^m$, that sum to 1: an
@@ -23,7 +36,7 @@ class Members(nn.Module):
         ValueError: if there is none, or some use the bank and others do not.
 
     >>> from vicinal.heads import NONA
-    >>> head = Members([NONA(), NONA("squared_l2")])
+    >>> head = Ensemble([NONA(), NONA("squared_l2")])
     >>> bank, labels = torch.tensor([[0.0, 0.0], [1.0, 1.0]]), torch.tensor([0.0, 1.0])
     >>> head(torch.tensor([[0.0, 1.0]]), bank, labels)
     tensor([0.5000])
@@ -47,7 +60,7 @@ class Members(nn.Module):
         """Whether all members stream large banks, so that memory does not grow with the bank."""
         return all(getattr(head, "can_stream", False) for head in self.heads)
 
-    def _parts(self, embeddings: Tensor, name: str) -> tuple[Tensor, ...]:
+    def columns(self, embeddings: Tensor, name: str) -> tuple[Tensor, ...]:
         """``[b, d]`` of each member."""
         if embeddings.ndim != 2 or embeddings.shape[1] % len(self.heads):
             raise ValueError(
@@ -71,8 +84,8 @@ class Members(nn.Module):
             identity: ids and groups, as the heads take them.
         """
         self._warn_of_own_bank(queries, bank, identity)
-        parts = zip(self.heads, self._parts(queries, "queries"), self._parts(bank, "bank"), strict=True)
-        return torch.stack([head(own, rows, labels, **identity) for head, own, rows in parts], dim=-1)
+        parts = zip(self.heads, self.columns(queries, "queries"), self.columns(bank, "bank"), strict=True)
+        return torch.stack([head(part, rows, labels, **identity) for head, part, rows in parts], dim=-1)
 
     def forward(self, queries: Tensor, bank: Tensor, labels: Tensor, **identity: Tensor | None) -> Tensor:
         """Mean of the members' predictions, ``[b]`` or ``[b, T]``: see :meth:`each`."""
@@ -81,10 +94,10 @@ class Members(nn.Module):
     def weights(self, queries: Tensor, bank: Tensor, **identity: Tensor | None) -> Tensor:
         """Mean of the members' weights ``[b, N]``, rows sum to 1: see :meth:`NONA.weights`."""
         self._warn_of_own_bank(queries, bank, identity)
-        parts = zip(self.heads, self._parts(queries, "queries"), self._parts(bank, "bank"), strict=True)
+        parts = zip(self.heads, self.columns(queries, "queries"), self.columns(bank, "bank"), strict=True)
         total = torch.zeros((), dtype=queries.dtype, device=queries.device)
-        for head, own, rows in parts:  # one at a time: a row of weights may be long
-            total = total + head.weights(own, rows, **identity)  # type: ignore[operator]
+        for head, part, rows in parts:  # one at a time: a row of weights may be long
+            total = total + head.weights(part, rows, **identity)  # type: ignore[operator]
         return total / len(self.heads)
 
     @torch.no_grad()
@@ -96,3 +109,104 @@ class Members(nn.Module):
         k = min(check_integer("k", k), bank.shape[0])
         found = self.weights(queries, bank, **identity).topk(k, dim=-1)
         return found.values, found.indices.masked_fill(found.values == 0, -1)
+
+
+@torch.no_grad()
+def ensemble_top_weights(
+    head: Ensemble,
+    queries: Tensor,
+    bank: Tensor,
+    k: int,
+    **identity: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """The ``k`` highest mean weights of each query and their bank rows; what :meth:`Ensemble.top_weights` gives.
+
+    Each member gives its nearest rows, and all members the weights of these. A row that none of them gave has at most
+    the mean of the last weights given; until the k-th is as high as that, more are asked for.
+
+    Args:
+        head: members are NONA, of similarities l1, l2, squared_l2, cosine, dot or scaled_dot.
+        queries: ``[b, M * d]``.
+        bank: ``[N, M * d]``.
+        k: >= 1; all bank rows if there are fewer.
+        identity: ids and groups, as :class:`vicinal.heads.NONA` takes them.
+
+    Returns:
+        weights ``[b, k]``, descending, and positions in the bank ``[b, k]``, -1 where the weight is 0.
+    """
+    check_matrices(queries, bank)
+    k, width = min(check_integer("k", k), len(bank)), max(_FIRST, 2 * check_integer("k", k))
+    parts = _attended(head, queries, bank, identity)
+    while True:
+        width = min(width, len(bank))
+        nearest = [topk(part.attention.scores, part.attention.exclusion, width) for part in parts]
+        weights = [part.weights_of(one.values) for part, one in zip(parts, nearest, strict=True)]
+        unseen = torch.stack([each[:, -1] for each in weights]).mean(dim=0)  # [b], no row outside has more
+        positions, first = _union([one.positions.masked_fill(one.values == torch.inf, -1) for one in nearest])
+        total = torch.zeros(positions.shape, dtype=weights[0].dtype)
+        for member, part, one, each in zip(head.heads, parts, nearest, weights, strict=True):
+            total += _weights_at(member, part, one.positions, each, positions)
+        total.masked_fill_(~first, 0.0)
+        best = (total / len(parts)).topk(min(k, total.shape[1]), dim=1)
+        if width == len(bank) or bool((best.values[:, -1] >= unseen).all()):
+            break
+        width *= 4
+    at = positions.gather(1, best.indices).masked_fill(best.values == 0, -1)
+    return best.values, at
+
+
+@torch.no_grad()
+def ensemble_quantiles(
+    head: Ensemble,
+    queries: Tensor,
+    bank: Tensor,
+    labels: Tensor,
+    levels: Sequence[float],
+    **identity: Tensor | None,
+) -> Tensor:
+    """Quantiles ``[b, L]`` of the labels by the mean weights: see :func:`vicinal.heads.streamed_quantiles`."""
+    check_matrices(queries, bank)
+    check_labels(labels, bank.shape[0])
+    levels = check_levels(levels)
+    return attended_quantiles(_attended(head, queries, bank, identity), len(queries), labels, levels)
+
+
+def _attended(head: Ensemble, queries: Tensor, bank: Tensor, identity: dict[str, Tensor | None]) -> list[Attended]:
+    """What each member attends to, evaluated."""
+    who = Identity(**identity)
+    attended = []
+    parts = zip(head.heads, head.columns(queries, "queries"), head.columns(bank, "bank"), strict=True)
+    for member, part, rows in parts:
+        if not isinstance(member, NONA):
+            raise ValueError(f"heads: expected members that use the bank, got {type(member).__name__}")
+        attention = make_attention(part, rows, member.similarity, member.mask, member.simplex, member.chunk_size, who)
+        with torch.autocast(queries.device.type, enabled=False):
+            attended.append(evaluate_weights(attention, part, member.mask))
+    return attended
+
+
+def _union(lists: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Positions ``[b, m]`` of all lists, sorted, and which of them stand there for the first time and are >= 0."""
+    ranked = torch.cat(lists, dim=1).sort(dim=1).values
+    first = ranked >= 0
+    first[:, 1:] &= ranked[:, 1:] != ranked[:, :-1]
+    return ranked, first
+
+
+def _weights_at(member: nn.Module, part: Attended, listed: Tensor, weights: Tensor, positions: Tensor) -> Tensor:
+    """The member's weights ``[b, m]`` of the rows at ``positions``: those it listed, others computed."""
+    order = listed.sort(dim=1)
+    slot = torch.searchsorted(order.values, positions.contiguous()).clamp_(max=listed.shape[1] - 1)
+    known = order.values.gather(1, slot) == positions
+    mine = weights.gather(1, order.indices).gather(1, slot)
+    if part.attention.k is not None:
+        return torch.where(known, mine, 0.0)  # what it keeps is listed
+    similarity, scores = member.similarity, part.attention.scores
+    score = pair_score(similarity) if isinstance(similarity, nn.Module) else None
+    if score is None:
+        raise ValueError(f"similarity: expected one of this library, got {similarity!r}")
+    lines = torch.arange(len(positions)).repeat_interleave(positions.shape[1])
+    rows = scores.bank[positions.clamp(min=0).flatten()].to(scores.dtype)
+    cost = -score(scores.queries[lines], rows).reshape(positions.shape)
+    values = cost.square() if scores.rooted else cost
+    return torch.where(known, mine, part.weights_of(values))

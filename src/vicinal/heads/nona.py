@@ -3,21 +3,17 @@
 import torch
 from torch import Tensor, nn
 
+from vicinal.blockwise.attention import settled
+from vicinal.blockwise.blocks import policy
+from vicinal.blockwise.resolution import Resolution, lengths
 from vicinal.core import check_integer, check_labels, check_matrices, register
 from vicinal.heads.admissible import admissible, check_some, warn_of_own_bank
-from vicinal.heads.prepared import PreparedBank
-from vicinal.heads.relative import settled
-from vicinal.heads.streaming import can_stream, streamed_prediction
-from vicinal.heads.strongest import streamed_top_weights
+from vicinal.heads.streaming import PreparedBank, can_stream, streamed_prediction, streamed_top_weights
 from vicinal.masks import SoftStep, TopK
 from vicinal.masks.simplex import SimplexMap, resolve_simplex
 from vicinal.similarity import resolve_similarity
 from vicinal.similarity.base import resolution_of
 from vicinal.similarity.factors import factors, relative_scores
-from vicinal.similarity.resolution import Resolution, lengths
-
-STREAMED = 1 << 18
-"""Scores from which on a prediction is streamed: from there it is faster than the dense form, and smaller."""
 
 
 @register(
@@ -37,7 +33,7 @@ class NONA(nn.Module):
         mask: a module ``mask(scores, queries, weight) -> log_mask``, as :class:`vicinal.masks.SoftStep`, or None.
         simplex: a registered name ("softmax", "sparsemax", "entmax15") or a callable ``map(scores) -> weights``.
         chunk_size: bank rows of a block, to stream every prediction in such blocks (see
-            :func:`vicinal.heads.streamed_prediction`). None: predictions of ``STREAMED`` scores or more are streamed
+            :func:`vicinal.heads.streamed_prediction`). None: predictions of 262,144 scores or more are streamed
             in blocks that stay in cache, smaller ones are not, nor those of a mask or simplex map of your own.
 
     A query attends neither to a bank row of its own id nor to one of its own group. Given a batch as its own bank
@@ -82,7 +78,7 @@ class NONA(nn.Module):
     def _streams(self, queries: Tensor, bank: Tensor) -> bool:
         if self.chunk_size is not None:
             return True
-        return self.can_stream and queries.shape[0] * bank.shape[0] >= STREAMED
+        return self.can_stream and queries.shape[0] * bank.shape[0] >= policy().streamed_entries
 
     def weights(
         self,
@@ -130,9 +126,9 @@ class NONA(nn.Module):
         scores: Tensor = (
             relative_scores(self.similarity, queries, bank) if self.can_stream else self.similarity(queries, bank)
         )
-        found = factors(self.similarity)
+        of = factors(self.similarity)
         longest = scores.new_zeros(())
-        if found is not None and found.shifts and len(bank):
+        if of is not None and of.shifts and len(bank):
             longest = lengths(bank.to(scores.dtype)).amax()
         return scores, resolution_of(self.similarity, queries.detach().to(scores.dtype), longest)
 
@@ -178,8 +174,8 @@ class NONA(nn.Module):
             return streamed_top_weights(
                 queries, bank, k, self.similarity, self.mask, self.simplex, chunk_size=self.chunk_size, **keys
             )
-        found = self.weights(queries, bank, **keys).topk(k, dim=-1)
-        return found.values, found.indices.masked_fill(found.values == 0, -1)
+        best = self.weights(queries, bank, **keys).topk(k, dim=-1)
+        return best.values, best.indices.masked_fill(best.values == 0, -1)
 
     def forward(
         self,

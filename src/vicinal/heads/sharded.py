@@ -27,29 +27,26 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from vicinal.blockwise.attention import Attention
+from vicinal.blockwise.sharding import LOCAL, DistributedReducer, Reducer, check_same_on_all_ranks, fingerprint
+from vicinal.blockwise.topk import topk
 from vicinal.core import check_integer, check_labels, check_matrices, process_count, process_rank
 from vicinal.core.gathering import Group
-from vicinal.heads.admissible import check_keys
-from vicinal.heads.attending import Attention
-from vicinal.heads.combining import ALONE, Combine
-from vicinal.heads.nearest import nearest
-from vicinal.heads.sharded_agreement import agree, bits_of
-from vicinal.heads.sharded_combining import OverProcesses, Traffic
+from vicinal.heads.admissible import Identity
 from vicinal.heads.streaming import (
-    Identity,
     asks_gradient,
     check_parts,
-    evaluate,
+    evaluate_weights,
     make_attention,
+    predict,
     simplex_name,
-    step_numbers,
 )
 from vicinal.masks import softmax
 from vicinal.masks.simplex import SimplexMap
 
 
-class Given(NamedTuple):
-    """What one process was given.
+class _Shard(NamedTuple):
+    """What one process holds.
 
     Attributes:
         tensors: queries, bank and labels.
@@ -68,12 +65,12 @@ class Given(NamedTuple):
         """Whether a gradient is asked for."""
         return asks_gradient(*self.tensors, *self.parts[:2])
 
-    def attention(self, combine: Combine) -> Attention:
+    def attention(self, reducer: Reducer) -> Attention:
         """The evaluation, with its settings checked."""
         (queries, bank, _), (similarity, mask, simplex) = self.tensors, self.parts
         chunk, identity = self.chunk_size, self.identity
         return make_attention(
-            queries, bank, similarity, mask, simplex, chunk, identity, tracked=self.tracked, combine=combine
+            queries, bank, similarity, mask, simplex, chunk, identity, tracked=self.tracked, reducer=reducer
         )
 
     def check(self) -> None:
@@ -82,33 +79,31 @@ class Given(NamedTuple):
         check_matrices(queries, bank)
         check_labels(labels, len(bank))
         check_parts(queries, self.parts[1], self.parts[2], self.chunk_size)
-        check_keys((len(queries), len(bank)), *self.identity)
+        self.identity.keys(len(queries), len(bank))
 
     def facts(self) -> dict[str, object]:
         """What must be the same on all processes."""
         queries, bank, labels = self.tensors
         similarity, mask, simplex = self.parts
         return {
-            "queries": (tuple(queries.shape), bits_of([queries])),
+            "queries": (tuple(queries.shape), fingerprint([queries])),
             "labels": tuple(labels.shape[1:]),
             "dtype": (queries.dtype, bank.dtype, labels.dtype),
-            "query_ids": (self.identity[0] is None, bits_of([self.identity[0]])),
-            "query_groups": (self.identity[2] is None, bits_of([self.identity[2]])),
-            "similarity": (repr(similarity), bits_of(similarity.parameters())),
-            "mask": (repr(mask), bits_of(() if mask is None else mask.parameters())),
+            "query_ids": (self.identity.query_ids is None, fingerprint([self.identity.query_ids])),
+            "query_groups": (self.identity.query_groups is None, fingerprint([self.identity.query_groups])),
+            "similarity": (repr(similarity), fingerprint(similarity.parameters())),
+            "mask": (repr(mask), fingerprint(() if mask is None else mask.parameters())),
             "simplex": simplex_name(simplex),
             "requires_grad": self.tracked,
         }
 
-    def combined(self, group: Group, traffic: Traffic | None) -> tuple[Attention, int]:
-        """The evaluation over all processes, and how many bank rows come before this one's; all have to call."""
+    def combined(self, group: Group) -> tuple[Attention, int]:
+        """The attention over all processes, and how many bank rows come before this one's; all have to call."""
         if process_count(group) == 1:
             self.check()
-            return self.attention(ALONE), 0
-        traffic = Traffic() if traffic is None else traffic
-        rows = agree(self.check, self.facts, len(self.tensors[1]), group, traffic)
-        combine = OverProcesses(group, traffic, sum(rows))
-        return self.attention(combine), sum(rows[: process_rank(group)])
+            return self.attention(LOCAL), 0
+        rows = check_same_on_all_ranks(self.check, self.facts, len(self.tensors[1]), group)
+        return self.attention(DistributedReducer(group, sum(rows))), sum(rows[: process_rank(group)])
 
 
 def sharded_prediction(
@@ -125,7 +120,6 @@ def sharded_prediction(
     query_groups: Tensor | None = None,
     bank_groups: Tensor | None = None,
     group: Group = None,
-    traffic: Traffic | None = None,
 ) -> Tensor:
     """What :class:`vicinal.heads.NONA` predicts over the shards of all processes, laid end to end.
 
@@ -149,7 +143,6 @@ def sharded_prediction(
         bank_groups: of this process' shard.
         group: a ``torch.distributed`` process group; None: all processes. Without torch.distributed, or in a group of
             one, this is :func:`vicinal.heads.streamed_prediction`.
-        traffic: told what this process hands in.
 
     Returns:
         ``[b]`` or ``[b, T]``, equal on all processes.
@@ -164,9 +157,9 @@ def sharded_prediction(
     >>> sharded_prediction(torch.tensor([[0.5]]), bank, labels, NegativeL2())
     tensor([0.5008])
     """
-    identity = (query_ids, bank_ids, query_groups, bank_groups)
-    given = Given((queries, bank, labels), (similarity, mask, simplex), identity, chunk_size)
-    return evaluate(given.combined(group, traffic)[0], queries, bank, labels)
+    identity = Identity(query_ids, bank_ids, query_groups, bank_groups)
+    shard = _Shard((queries, bank, labels), (similarity, mask, simplex), identity, chunk_size)
+    return predict(shard.combined(group)[0], queries, bank, labels, similarity, mask)
 
 
 @torch.no_grad()
@@ -184,7 +177,6 @@ def sharded_top_weights(
     query_groups: Tensor | None = None,
     bank_groups: Tensor | None = None,
     group: Group = None,
-    traffic: Traffic | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The ``k`` highest weights of each query and their rows, over the shards of all processes laid end to end.
 
@@ -204,7 +196,6 @@ def sharded_top_weights(
         query_groups: see there.
         bank_groups: see there.
         group: see there.
-        traffic: see there.
 
     Returns:
         weights ``[b, k]``, descending, and positions ``[b, k]`` in the whole bank, -1 where the weight is 0; equal on
@@ -215,16 +206,20 @@ def sharded_top_weights(
     (tensor([[0.6652, 0.2447]]), tensor([[1, 2]]))
     """
     check_integer("k", k)
-    identity = (query_ids, bank_ids, query_groups, bank_groups)
+    identity = Identity(query_ids, bank_ids, query_groups, bank_groups)
     none = torch.zeros(len(bank), 0, dtype=torch.float64, device=queries.device)
-    given = Given((queries, bank, none), (similarity, mask, simplex), identity, chunk_size)
-    attention, offset = given.combined(group, traffic)
-    combine, dtype = attention.combine, attention.costs.dtype
-    k = min(k, combine.rows(len(bank)))
+    shard = _Shard((queries, bank, none), (similarity, mask, simplex), identity, chunk_size)
+    attention, offset = shard.combined(group)
+    reducer, dtype = attention.reducer, attention.scores.dtype
+    k = min(k, reducer.rows(len(bank)))
     if queries.shape[0] == 0:
         return queries.new_zeros(0, k, dtype=dtype), torch.zeros(0, k, dtype=torch.int64, device=queries.device)
     with torch.autocast(queries.device.type, enabled=False):
-        attention.predict(none, step_numbers(mask, queries, dtype))
-        values, positions = combine.nearest_rows(*nearest(attention.costs, attention.hidden, k), k, offset)
-        weights = attention.weights_of(values)
+        attended = evaluate_weights(attention, queries, mask)
+        values, positions = topk(attention.scores, attention.exclusion, k)
+        positions = positions + offset
+        if not reducer.alone:
+            nearest = reducer.join(values, k, torch.inf).topk(k, dim=1, largest=False)
+            values, positions = nearest.values, reducer.join(positions, k, 0).gather(1, nearest.indices)
+        weights = attended.weights_of(values)
     return weights, positions.masked_fill(weights == 0, -1)

@@ -1,28 +1,81 @@
-"""The NONA head over a bank of any size: a block at a time, forward and backward, equal to the dense head."""
+"""The NONA head over a bank of any size: a block at a time, forward and backward, equal to the dense head.
 
+What is here finds out what is asked for, and checks it; :mod:`vicinal.blockwise.attention` computes it.
+"""
+
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
+from vicinal.blockwise.attention import Attended, Attention
+from vicinal.blockwise.attention_backward import attend
+from vicinal.blockwise.blocks import attention_sizes
+from vicinal.blockwise.bounds import make_pruner
+from vicinal.blockwise.exclusion import Exclusion
+from vicinal.blockwise.scores import BlockScores, bank_features
+from vicinal.blockwise.sharding import LOCAL, Reducer
+from vicinal.blockwise.thresholds import Simplex
+from vicinal.blockwise.topk import topk
 from vicinal.core import check_integer, check_labels, check_matrices
-from vicinal.heads.admissible import check_keys
-from vicinal.heads.attending import Attention
-from vicinal.heads.combining import ALONE, Combine
-from vicinal.heads.costs import Costs
-from vicinal.heads.hidden import Hidden
-from vicinal.heads.maps import Simplex
-from vicinal.heads.prepared import PreparedBank
-from vicinal.heads.pruning import Visits, make_pruner
-from vicinal.heads.pulling import pull
+from vicinal.heads.admissible import Identity
 from vicinal.masks import SoftStep, TopK, entmax15, softmax, sparsemax
 from vicinal.masks.simplex import SimplexMap
-
-_TILE = 256
-_CACHED = 1 << 19
+from vicinal.similarity import resolve_similarity
+from vicinal.similarity.factors import score_kernel
 
 _SIMPLEX: dict[Any, Simplex] = {softmax: "softmax", sparsemax: "sparsemax", entmax15: "entmax15"}
+
+
+class PreparedBank:
+    """A bank made ready for one similarity: its centered rows and norms as matrix products take them.
+
+    Give it along with the same bank: ``streamed_prediction(queries, bank, ..., prepared=prepared)``. Predictions do not
+    depend on it, but skip what they would compute of each bank row in each pass. It is as large as the bank (half as
+    large again with ``bfloat16``) and stands for the bank as it is now: make another one when that changes.
+
+    Args:
+        bank: ``[N, d]``, floating.
+        similarity: a registered name or a module.
+        bfloat16: also hold a copy in bfloat16, with which lowest and highest scores and top-k are found sooner, and
+            just as exactly (see :mod:`vicinal.blockwise.bfloat16_bounds`): for distances in float32, where the
+            processor has such products.
+
+    Attributes:
+        bank: the bank itself.
+        features: what products take of it, or None for a similarity that is no function of one inner product.
+
+    >>> from vicinal.heads import streamed_prediction
+    >>> bank, labels = torch.tensor([[0.0], [1.0], [9.0]]), torch.tensor([0.0, 1.0, 5.0])
+    >>> prepared = PreparedBank(bank)
+    >>> streamed_prediction(torch.tensor([[0.5]]), bank, labels, prepared.similarity, prepared=prepared)
+    tensor([0.5008])
+    """
+
+    def __init__(self, bank: Tensor, similarity: str | nn.Module = "l2", *, bfloat16: bool = True) -> None:
+        check_matrices(bank, bank)
+        self.bank = bank.detach()
+        self.similarity = resolve_similarity(similarity)
+        self._version = None if bank.is_inference() else bank._version
+        kernel = score_kernel(self.similarity)
+        self.features = None if kernel.factors is None else bank_features(kernel.factors, self.bank, bfloat16=bfloat16)
+
+    def check(self, bank: Tensor, similarity: nn.Module) -> None:
+        """Check that this was made of ``bank`` as it stands, for ``similarity``.
+
+        Raises:
+            ValueError: if not.
+        """
+        same = bank.data_ptr() == self.bank.data_ptr() and bank.stride() == self.bank.stride()
+        if bank.shape != self.bank.shape or bank.dtype != self.bank.dtype or not same:
+            raise ValueError("prepared: expected a PreparedBank of this bank, got one of another; make it anew")
+        if self._version is not None and not bank.is_inference() and bank._version != self._version:
+            raise ValueError(
+                "prepared: expected a PreparedBank of the bank as it is now, got an older one; make it anew"
+            )
+        if repr(similarity) != repr(self.similarity):
+            raise ValueError(f"prepared: expected a PreparedBank for {similarity!r}, got one for {self.similarity!r}")
 
 
 def simplex_name(simplex: SimplexMap) -> Simplex | None:
@@ -37,53 +90,6 @@ def can_stream(mask: nn.Module | None, simplex: SimplexMap) -> bool:
     (True, False)
     """
     return (mask is None or type(mask) in (SoftStep, TopK)) and simplex_name(simplex) is not None
-
-
-def can_prune(mask: nn.Module | None, simplex: Simplex) -> bool:
-    """Whether rows beyond some cost have weight exactly 0, and nothing else about them matters."""
-    if isinstance(mask, SoftStep):
-        return mask.family == "s1"
-    return mask is not None or simplex != "softmax"
-
-
-def automatic_sizes(queries: int, dim: int, device: torch.device, *, tracked: bool = False) -> tuple[int, int]:
-    """Bank rows of a block and queries of a tile whose scores and rows stay in cache; fewer if a gradient follows."""
-    cached, tile = (_CACHED, _TILE) if device.type == "cpu" else (1 << 24, 4096)
-    cached //= 2 if tracked else 1
-    tile = max(1, min(queries, tile))
-    return max(256, min(cached // tile, cached // max(1, dim))), tile
-
-
-Identity = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]
-
-
-def make_attention(
-    queries: Tensor,
-    bank: Tensor,
-    similarity: nn.Module,
-    mask: nn.Module | None,
-    simplex: SimplexMap,
-    chunk_size: int | None,
-    identity: Identity,
-    *,
-    tracked: bool = False,
-    combine: Combine = ALONE,
-    prepared: PreparedBank | None = None,
-) -> Attention:
-    """The evaluation that these settings ask for, with all of them checked."""
-    name, mask = check_parts(queries, mask, simplex, chunk_size)
-    shape = (queries.shape[0], bank.shape[0])
-    keys = check_keys(shape, *identity)
-    if combine.rows(shape[1]) == 0:
-        raise ValueError("bank: expected at least one row, got an empty bank")
-    chunk, tile = automatic_sizes(shape[0], queries.shape[1], queries.device, tracked=tracked)
-    if chunk_size is not None:
-        chunk = min(chunk_size, max(1, shape[1]))
-    with torch.no_grad():
-        if prepared is not None:
-            prepared.check(bank, similarity)
-        costs = Costs(similarity, queries.detach(), bank.detach(), chunk, tile, combine, prepared)
-    return Attention(costs, Hidden(keys), mask, name, tracked=tracked, combine=combine)
 
 
 def check_parts(
@@ -107,38 +113,76 @@ def check_parts(
     return name, mask
 
 
+def make_attention(
+    queries: Tensor,
+    bank: Tensor,
+    similarity: nn.Module,
+    mask: nn.Module | None,
+    simplex: SimplexMap,
+    chunk_size: int | None,
+    identity: Identity,
+    *,
+    tracked: bool = False,
+    reducer: Reducer = LOCAL,
+    prepared: PreparedBank | None = None,
+) -> Attention:
+    """What these settings ask for, with all of them checked."""
+    name, mask = check_parts(queries, mask, simplex, chunk_size)
+    keys = identity.keys(len(queries), len(bank))
+    if reducer.rows(len(bank)) == 0:
+        raise ValueError("bank: expected at least one row, got an empty bank")
+    chunk, tile = attention_sizes(len(queries), queries.shape[1], queries.device, tracked=tracked)
+    if chunk_size is not None:
+        chunk = min(chunk_size, max(1, len(bank)))
+    with torch.no_grad():
+        if prepared is not None:
+            prepared.check(bank, similarity)
+        features = None if prepared is None else prepared.features
+        kernel = score_kernel(similarity)
+        scores = BlockScores(kernel, queries.detach(), bank.detach(), chunk, tile, reducer, features)
+    form = mask.form if isinstance(mask, SoftStep) else None
+    k = mask.k if isinstance(mask, TopK) else None
+    return Attention(scores, Exclusion(keys), name, form, k, tracked, reducer)
+
+
 def step_numbers(mask: nn.Module | None, queries: Tensor, dtype: torch.dtype) -> Tensor | None:
     """The numbers (a0, b0, t, t / (1 - t)) of a SoftStep for each query, ``[b, 4]``, differentiable."""
     if not isinstance(mask, SoftStep):
         return None
-    return torch.cat([value.expand(len(queries), 1) for value in mask.shape(queries)], dim=1).to(dtype)
+    return torch.cat([value.expand(len(queries), 1) for value in mask.step_parameters(queries)], dim=1).to(dtype)
 
 
-class _Streamed(torch.autograd.Function):
-    """Prediction ``[b, T]``; differentiable in queries, bank, labels, SoftStep numbers and similarity parameters."""
+@torch.no_grad()
+def evaluate_weights(attention: Attention, queries: Tensor, mask: nn.Module | None) -> Attended:
+    """The evaluation of an attention to these ``queries``, without labels."""
+    scores = attention.scores
+    labels = scores.bank.new_zeros(len(scores.bank), 0, dtype=scores.dtype)
+    return attention.evaluate(labels, step_numbers(mask, queries, scores.dtype))
 
-    @staticmethod
-    def forward(
-        ctx: Any,
-        attention: Attention,
-        queries: Tensor,
-        bank: Tensor,
-        labels: Tensor,
-        numbers: Tensor | None,
-        *parameters: Tensor,
-    ) -> Tensor:
-        ctx.attention = attention
-        prediction = attention.predict(labels, numbers)
-        ctx.save_for_backward(queries, bank, labels, numbers, *parameters, prediction)
-        return prediction
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        queries, _, labels, numbers, *parameters, prediction = ctx.saved_tensors
+def asks_gradient(queries: Tensor, bank: Tensor, labels: Tensor, similarity: nn.Module, mask: nn.Module | None) -> bool:
+    """Whether a prediction from these will have a gradient."""
+    learned = [queries, bank, labels, *similarity.parameters(), *(mask.parameters() if mask is not None else ())]
+    return torch.is_grad_enabled() and any(value.requires_grad for value in learned)
+
+
+def predict(
+    attention: Attention, queries: Tensor, bank: Tensor, labels: Tensor, similarity: nn.Module, mask: nn.Module | None
+) -> Tensor:
+    """The prediction ``[b]`` or ``[b, T]`` of an attention that was made of these."""
+    dtype = torch.promote_types(attention.scores.dtype, labels.dtype)
+    columns = labels.to(dtype)[:, None] if labels.ndim == 1 else labels.to(dtype)  # [N, T]
+    if queries.shape[0] == 0:
+        result = queries.new_zeros(0, columns.shape[1])
+    else:
         with torch.autocast(queries.device.type, enabled=False):
-            found = pull(ctx.attention, labels, numbers, parameters, prediction, gradient, ctx.needs_input_grad[2:4])
-        return (None, found.queries.to(queries.dtype), found.bank, found.labels, found.numbers, *found.parameters)
+            numbers = step_numbers(mask, queries, attention.scores.dtype)
+            if not attention.tracked and attention.rejects:
+                attention = replace(attention, pruner=make_pruner(attention.scores))
+            parameters = [value for value in similarity.parameters() if value.requires_grad]
+            result = attend(attention, queries, bank, columns, numbers, parameters)
+    result = result.to(dtype)
+    return result[:, 0] if labels.ndim == 1 else result
 
 
 def streamed_prediction(
@@ -154,9 +198,7 @@ def streamed_prediction(
     bank_ids: Tensor | None = None,
     query_groups: Tensor | None = None,
     bank_groups: Tensor | None = None,
-    visits: Visits | None = None,
     prepared: PreparedBank | None = None,
-    compiled: bool = False,
 ) -> Tensor:
     """What :class:`vicinal.heads.NONA` predicts, with memory that does not grow with the bank.
 
@@ -176,11 +218,7 @@ def streamed_prediction(
         bank_ids: see there.
         query_groups: see there.
         bank_groups: see there.
-        visits: told how much of the scoring was done where blocks can be skipped (see :mod:`vicinal.heads.pruning`):
-            without gradient, for S1, top-k and sparse simplex maps, in a bank whose near rows stand together.
         prepared: what was computed of this bank before; see :class:`vicinal.heads.PreparedBank`.
-        compiled: have torch.compile fuse the arithmetic of the forward pass, for one target; this needs a C++ compiler
-            at run time, and seconds at the first call.
 
     Returns:
         ``[b]`` or ``[b, T]``.
@@ -193,38 +231,64 @@ def streamed_prediction(
     >>> streamed_prediction(torch.tensor([[0.5]]), bank, labels, NegativeL2(), chunk_size=2)
     tensor([0.5008])
     """
+    identity = Identity(query_ids, bank_ids, query_groups, bank_groups)
     check_matrices(queries, bank)
     check_labels(labels, bank.shape[0])
-    identity = (query_ids, bank_ids, query_groups, bank_groups)
     tracked = asks_gradient(queries, bank, labels, similarity, mask)
     attention = make_attention(
         queries, bank, similarity, mask, simplex, chunk_size, identity, tracked=tracked, prepared=prepared
     )
-    attention.compiled = compiled
-    return evaluate(attention, queries, bank, labels, visits)
+    return predict(attention, queries, bank, labels, similarity, mask)
 
 
-def asks_gradient(queries: Tensor, bank: Tensor, labels: Tensor, similarity: nn.Module, mask: nn.Module | None) -> bool:
-    """Whether a prediction from these will have a gradient."""
-    learned = [queries, bank, labels, *similarity.parameters(), *(mask.parameters() if mask is not None else ())]
-    return torch.is_grad_enabled() and any(value.requires_grad for value in learned)
+@torch.no_grad()
+def streamed_top_weights(
+    queries: Tensor,
+    bank: Tensor,
+    k: int,
+    similarity: nn.Module,
+    mask: nn.Module | None = None,
+    simplex: SimplexMap = softmax,
+    *,
+    chunk_size: int | None = None,
+    query_ids: Tensor | None = None,
+    bank_ids: Tensor | None = None,
+    query_groups: Tensor | None = None,
+    bank_groups: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The ``k`` highest weights of each query and their bank rows, with memory that does not grow with the bank.
 
+    All masks and simplex maps of this package keep the order of the scores, so the highest weights are those of the
+    nearest rows; which of several rows of equal weight are given is not fixed.
 
-def evaluate(
-    attention: Attention, queries: Tensor, bank: Tensor, labels: Tensor, visits: Visits | None = None
-) -> Tensor:
-    """The prediction ``[b]`` or ``[b, T]`` of an attention that was made of these ``queries`` and this ``bank``."""
-    mask, similarity = attention.mask, attention.costs.similarity
-    parameters = [value for value in similarity.parameters() if value.requires_grad]
-    dtype = torch.promote_types(attention.costs.dtype, labels.dtype)
-    columns = labels.to(dtype)[:, None] if labels.ndim == 1 else labels.to(dtype)
+    Args:
+        queries: ``[b, d]``.
+        bank: ``[N, d]``.
+        k: >= 1; all bank rows if there are fewer.
+        similarity: see :func:`vicinal.heads.streamed_prediction`, as is all that follows.
+        mask: see there.
+        simplex: see there.
+        chunk_size: see there.
+        query_ids: see there.
+        bank_ids: see there.
+        query_groups: see there.
+        bank_groups: see there.
+
+    Returns:
+        weights ``[b, k]``, descending, and positions in the bank ``[b, k]``, -1 where the weight is 0.
+
+    >>> from vicinal.similarity import NegativeL2
+    >>> streamed_top_weights(torch.zeros(1, 1), torch.tensor([[2.0], [0.0], [1.0]]), 2, NegativeL2())
+    (tensor([[0.6652, 0.2447]]), tensor([[1, 2]]))
+    """
+    check_matrices(queries, bank)
+    k = min(check_integer("k", k), bank.shape[0])
+    identity = Identity(query_ids, bank_ids, query_groups, bank_groups)
+    attention = make_attention(queries, bank, similarity, mask, simplex, chunk_size, identity)
+    dtype = attention.scores.dtype
     if queries.shape[0] == 0:
-        result = queries.new_zeros(0, columns.shape[1])
-    else:
-        with torch.autocast(queries.device.type, enabled=False):
-            numbers = step_numbers(mask, queries, attention.costs.dtype)
-            if not attention.tracked and can_prune(mask, attention.simplex):
-                attention.pruner = make_pruner(attention.costs, Visits() if visits is None else visits)
-            result = _Streamed.apply(attention, queries, bank, columns, numbers, *parameters)  # type: ignore[no-untyped-call]
-    result = result.to(dtype)
-    return result[:, 0] if labels.ndim == 1 else result
+        return queries.new_zeros(0, k, dtype=dtype), torch.zeros(0, k, dtype=torch.int64, device=queries.device)
+    with torch.autocast(queries.device.type, enabled=False):
+        nearest = topk(attention.scores, attention.exclusion, k)
+        weights = evaluate_weights(attention, queries, mask).weights_of(nearest.values)
+    return weights, nearest.positions.masked_fill(weights == 0, -1)

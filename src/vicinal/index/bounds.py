@@ -12,8 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from vicinal.blockwise.scores import Factors
 from vicinal.similarity import Cosine, Dot, NegativeSquaredL2
-from vicinal.similarity.factors import Factors, factors
+from vicinal.similarity.factors import factors
 
 _ROUNDED = {"highest": 0.0, "high": 2.0**-10, "medium": 2.0**-8}
 """How products round what they take, by ``torch.get_float32_matmul_precision()``."""

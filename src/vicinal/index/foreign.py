@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.index.pairs import similarity_name
-from vicinal.similarity.products import directions
+from vicinal.similarity.products import l2_normalize
 
 _METRICS = {"l2": "L2", "squared_l2": "L2", "dot": "IP", "scaled_dot": "IP", "cosine": "COSINE"}
 
@@ -24,7 +24,7 @@ class Foreign(NamedTuple):
 
     def rows(self, rows: Tensor) -> Tensor:
         """``rows [n, d]`` as such an index is given them."""
-        return directions(rows) if self.metric == "COSINE" else rows
+        return l2_normalize(rows) if self.metric == "COSINE" else rows
 
     def scores(self, found: Tensor, dim: int) -> Tensor:
         """What the index found, as scores of the similarity."""

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from vicinal.core import entries
 from vicinal.similarity import Cosine, Dot, NegativeL1, NegativeL2, NegativeSquaredL2
-from vicinal.similarity.products import directions
+from vicinal.similarity.products import l2_normalize
 
 _BLOCK = 1 << 19
 """Elements of pairs that are computed with at a time."""
@@ -25,7 +25,7 @@ def pair_score(similarity: nn.Module) -> PairScore | None:
     if kind is NegativeL1:
         return lambda q, x: -(q - x).abs().sum(dim=-1)
     if kind is Cosine:
-        return lambda q, x: (directions(q) * directions(x)).sum(dim=-1)
+        return lambda q, x: (l2_normalize(q) * l2_normalize(x)).sum(dim=-1)
     if isinstance(similarity, Dot) and kind is Dot:
         divisor = similarity.scaled
         return lambda q, x: (q * x).sum(dim=-1) / (q.shape[-1] if divisor else 1)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from vicinal.losses.rowwise import Score, inner_products
 from vicinal.similarity import Cosine, Dot
-from vicinal.similarity.products import directions
+from vicinal.similarity.products import l2_normalize
 
 
 class _Directions(torch.autograd.Function):
@@ -28,7 +28,7 @@ class _Directions(torch.autograd.Function):
     def backward(ctx: Any, *slopes: Tensor) -> Tensor:
         rows, unit, inverse = ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient of a gradient is wanted
-            return cast(Tensor, torch.autograd.grad(directions(rows), rows, slopes[0], create_graph=True)[0])
+            return cast(Tensor, torch.autograd.grad(l2_normalize(rows), rows, slopes[0], create_graph=True)[0])
         along: Tensor = torch.linalg.vecdot(unit, slopes[0])[:, None]
         return cast(Tensor, torch.addcmul(slopes[0], unit, along, value=-1) * inverse)
 
@@ -57,6 +57,6 @@ def plain(similarity: nn.Module, queries: Tensor, columns: Tensor) -> tuple[Scor
 
 def _unit(rows: Tensor) -> Tensor:
     if torch.compiler.is_compiling() or not rows.shape[1]:
-        return directions(rows)
+        return l2_normalize(rows)
     unit: Tensor = _Directions.apply(rows)  # type: ignore[no-untyped-call]
     return unit

@@ -7,16 +7,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, sigmoid
 
+from vicinal.blockwise.resolution import Resolution
+from vicinal.blockwise.softstep import StepForm
 from vicinal.core import check_between, check_choice, check_integer, check_scores, register
 from vicinal.masks.unit import row_range, unit_scores
-from vicinal.similarity.resolution import Resolution
 
 Family = Literal["s1", "s2"]
 Parameters = Literal["pointwise", "global"]
 Extent = Literal["admissible", "all"]
 
 
-class Shape(NamedTuple):
+class StepParameters(NamedTuple):
     """The three numbers of a SoftStep, each ``[b, 1]`` in (eps, 1 - eps), with what cannot be had from them exactly.
 
     ``odds`` is t / (1 - t), kept apart because 1 - t loses all digits where t rounds to 1.
@@ -28,14 +29,14 @@ class Shape(NamedTuple):
     odds: Tensor
 
 
-def shape_from_logits(logits: Tensor, eps: float) -> Shape:
+def parameters_from_logits(logits: Tensor, eps: float) -> StepParameters:
     """Numbers (a0, b0, t) in (eps, 1 - eps) from ``logits [b, 3]`` or ``[1, 3]``."""
     up = eps + (1 - 2 * eps) * sigmoid(logits)  # [b, 3]
     down = eps + (1 - 2 * eps) * sigmoid(-logits)  # [b, 3], 1 - up without cancellation
-    return Shape(up[:, 0:1], up[:, 1:2], up[:, 2:3], up[:, 2:3] / down[:, 2:3])
+    return StepParameters(up[:, 0:1], up[:, 1:2], up[:, 2:3], up[:, 2:3] / down[:, 2:3])
 
 
-def log_s1(unit: Tensor, shape: Shape, top: Tensor, eps: float, floor: float = 0.0) -> Tensor:
+def log_s1(unit: Tensor, numbers: StepParameters, top: Tensor, eps: float, floor: float = 0.0) -> Tensor:
     r"""$\ln S_1$: 0 mass up to $a$, a smooth step between $a$ and $b$, 1 from $b$ on.
 
     $S_1 = u/(u+v)$ with $u=(x-a)^{1/t}$, $v=(b-x)^{1/t}$, $a=\min(a_0, \mathrm{top})-\epsilon$,
@@ -43,7 +44,7 @@ def log_s1(unit: Tensor, shape: Shape, top: Tensor, eps: float, floor: float = 0
 
     Args:
         unit: ``[b, N]`` in [0, 1].
-        shape: numbers ``[b, 1]`` or ``[1, 1]``.
+        numbers: of the step, ``[b, 1]`` or ``[1, 1]``.
         top: ``[b, 1]``, the highest unit score of each row that may be attended to; it always keeps some mass.
         eps: > 0.
         floor: u and v are kept at least this large, as the paper's code does with its eps; the step then has a
@@ -52,21 +53,21 @@ def log_s1(unit: Tensor, shape: Shape, top: Tensor, eps: float, floor: float = 0
     Returns:
         ``[b, N]``, <= 0, -inf where rejected, with gradient 0 there.
     """
-    low = torch.minimum(shape.a0, top)  # [b, 1]
+    low = torch.minimum(numbers.a0, top)  # [b, 1]
     rise = (unit - low) + eps  # x - a, summed in this order so that a tiny eps survives rounding
-    width = shape.b0 * ((1 - low) + eps)  # b - a
+    width = numbers.b0 * ((1 - low) + eps)  # b - a
     fall = width - rise  # b - x
     passed, rejected = fall <= 0, rise <= 0
     between = ~(passed | rejected)
-    log_u = torch.where(between, rise, 1.0).log() / shape.t
-    log_v = torch.where(between, fall, 1.0).log() / shape.t
+    log_u = torch.where(between, rise, 1.0).log() / numbers.t
+    log_v = torch.where(between, fall, 1.0).log() / numbers.t
     if floor > 0:
         log_u, log_v = log_u.clamp(min=math.log(floor)), log_v.clamp(min=math.log(floor))
     inside = logsigmoid(log_u - log_v)
     return torch.where(between, inside, torch.where(rejected, -torch.inf, 0.0))
 
 
-def log_s2(unit: Tensor, shape: Shape) -> Tensor:
+def log_s2(unit: Tensor, numbers: StepParameters) -> Tensor:
     r"""$\ln S_2 = (b-x)\frac{t}{1-t}\ln\frac{x}{b}$ for $x<b=b_0$, 0 from $b$ on.
 
     As $t \to 0$ it becomes constant, as $t \to 1$ everything below $b$ is rejected. The farthest neighbor ($x=0$)
@@ -74,14 +75,14 @@ def log_s2(unit: Tensor, shape: Shape) -> Tensor:
 
     Args:
         unit: ``[b, N]`` in [0, 1].
-        shape: numbers ``[b, 1]`` or ``[1, 1]``.
+        numbers: of the step, ``[b, 1]`` or ``[1, 1]``.
 
     Returns:
         ``[b, N]``, <= 0, -inf at 0.
     """
-    between = (unit > 0) & (unit < shape.b0)
-    x = torch.where(between, unit, shape.b0)  # where not between: x = b, so the product below is 0 and so its gradient
-    inside = (shape.b0 - x) * shape.odds * (x.log() - shape.b0.log())
+    between = (unit > 0) & (unit < numbers.b0)
+    x = torch.where(between, unit, numbers.b0)  # elsewhere x = b: the product below is 0, and so its gradient
+    inside = (numbers.b0 - x) * numbers.odds * (x.log() - numbers.b0.log())
     return torch.where(between, inside, torch.where(unit > 0, 0.0, -torch.inf))
 
 
@@ -137,18 +138,18 @@ class SoftStep(nn.Module):
         else:
             self.logits = nn.Parameter(torch.zeros(3))
 
-    def shape(self, queries: Tensor) -> Shape:
+    def step_parameters(self, queries: Tensor) -> StepParameters:
         """The numbers of each query: ``[b, 1]`` each if pointwise, ``[1, 1]`` if global; at least float32.
 
         The odds t / (1 - t) reach 1 / eps, which does not fit into float16.
         """
         if self.parameters_from == "global":
             wide = torch.promote_types(self.logits.dtype, torch.float32)
-            return shape_from_logits(self.logits[None].to(wide), self.eps)
+            return parameters_from_logits(self.logits[None].to(wide), self.eps)
         weight, bias = self.projection.weight, self.projection.bias
         dtype = torch.promote_types(torch.promote_types(queries.dtype, weight.dtype), torch.float32)
         with torch.autocast(queries.device.type, enabled=False):
-            return shape_from_logits(queries.to(dtype) @ weight.to(dtype).T + bias.to(dtype), self.eps)
+            return parameters_from_logits(queries.to(dtype) @ weight.to(dtype).T + bias.to(dtype), self.eps)
 
     def forward(
         self, scores: Tensor, queries: Tensor, weight: Tensor | None = None, resolution: Resolution | None = None
@@ -172,12 +173,12 @@ class SoftStep(nn.Module):
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         admissible = None if weight is None else weight > 0
         span = row_range(scores, admissible if self.extent == "admissible" else None)
-        unit = unit_scores(scores, span, resolution, inset=self.inset)
-        shape = self.shape(queries)
+        unit = unit_scores(scores, span, resolution, inset=self.form.inset)
+        numbers = self.step_parameters(queries)
         if self.family == "s2":
-            return self._keep_one(log_s2(unit, shape), admissible)
+            return self._keep_one(log_s2(unit, numbers), admissible)
         top = unit if admissible is None else torch.where(admissible, unit, 0.0)
-        return log_s1(unit, shape, top.amax(dim=-1, keepdim=True), self.eps, self.floor)
+        return log_s1(unit, numbers, top.amax(dim=-1, keepdim=True), self.eps, self.form.floor)
 
     def curve(self, unit: Tensor, queries: Tensor) -> Tensor:
         """The mask that each query has learned, drawn over unit scores.
@@ -189,21 +190,16 @@ class SoftStep(nn.Module):
         Returns:
             ``[b, m]`` in [0, 1], with the nearest row at unit score 1.
         """
-        shape = self.shape(queries)
-        grid = unit.to(shape.t.dtype).expand(len(queries), len(unit))
+        numbers = self.step_parameters(queries)
+        grid = unit.to(numbers.t.dtype).expand(len(queries), len(unit))
         if self.family == "s2":
-            return log_s2(grid, shape).exp()
-        return log_s1(grid, shape, torch.ones_like(grid[:, :1]), self.eps, self.floor).exp()
+            return log_s2(grid, numbers).exp()
+        return log_s1(grid, numbers, torch.ones_like(grid[:, :1]), self.eps, self.form.floor).exp()
 
     @property
-    def inset(self) -> bool:
-        """Whether rows that cannot be told from the farthest are rejected with it: S2 is too steep for one alone."""
-        return self.family == "s2"
-
-    @property
-    def floor(self) -> float:
-        """The least u and v of S1."""
-        return self.eps if self.extent == "all" else 0.0
+    def form(self) -> StepForm:
+        """The settings that change the formula."""
+        return StepForm(self.family, self.extent, self.eps)
 
     def _keep_one(self, log_values: Tensor, admissible: Tensor | None) -> Tensor:
         """Leave a row alone that S2 would reject whole.

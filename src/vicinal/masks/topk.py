@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from vicinal.blockwise.resolution import Resolution
 from vicinal.core import check_integer, check_scores, register
 from vicinal.masks.unit import told_apart
-from vicinal.similarity.resolution import Resolution
 
 
 @register(

@@ -5,10 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vicinal.similarity.resolution import UNKNOWN, Resolution
-
-FADE = 32.0
-"""How many resolutions a row's range is to exceed before it is taken as it is."""
+from vicinal.blockwise.resolution import UNKNOWN, Resolution
+from vicinal.blockwise.softstep import unit_width
 
 
 class RowRange(NamedTuple):
@@ -31,25 +29,12 @@ def row_range(scores: Tensor, counted: Tensor | None = None) -> RowRange:
     return RowRange(torch.where(some, low, 0.0), torch.where(some, high, 0.0))
 
 
-def unit_width(width: Tensor, zone: Tensor, *, inset: bool = False) -> Tensor:
-    r"""What gaps to the highest score are divided by, from the width ``[b, 1]`` of each row's range.
-
-    The width $w$ itself, as long as it is some 32 times the resolution $r$; below $(32 r)^2 / (w - r)$, which goes to
-    infinity for a row that is flat to within its resolution. With ``inset`` the range ends one resolution above the
-    lowest score.
-    """
-    zone = zone.detach()
-    left = width - zone
-    flat = left.detach() <= 0
-    safe = torch.where(flat, 1.0, left)
-    return torch.where(flat, torch.inf, torch.maximum(safe if inset else width, (FADE * zone) * (FADE * zone / safe)))
-
-
 def unit_scores(scores: Tensor, span: RowRange, resolution: Resolution | None = None, *, inset: bool = False) -> Tensor:
     r"""$n_{ij} = 1 - (\max_j s_{ij} - s_{ij}) / (\max_j s_{ij} - \min_j s_{ij})$, kept in [0, 1].
 
     A row that is flat to within its resolution is 1 throughout, so that a step mask cannot hide the whole row, and one
-    that is nearly so is nearly 1 (see :func:`unit_width`). Gradients flow through the range too.
+    that is nearly so is nearly 1 (see :func:`vicinal.blockwise.softstep.unit_width`). Gradients flow through the range
+    too.
 
     Args:
         scores: ``[b, N]``.

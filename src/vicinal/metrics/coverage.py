@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from vicinal.blockwise.distances import squared_distances
 from vicinal.core import check_between, check_matrices
-from vicinal.similarity.distances import squared_distances
 
 _HELD = 1 << 22
 """Distances held at a time."""

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from vicinal.blockwise.resolution import UNKNOWN, Resolution
 from vicinal.core import check_matrices, make
-from vicinal.similarity.resolution import UNKNOWN, Resolution
 
 
 class Similarity(nn.Module):

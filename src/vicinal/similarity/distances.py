@@ -3,13 +3,10 @@
 import torch
 from torch import Tensor
 
+from vicinal.blockwise.distances import distances, squared_distances
+from vicinal.blockwise.resolution import INPUTS, SUMS, Resolution, lengths
 from vicinal.core import register
 from vicinal.similarity.base import Similarity
-from vicinal.similarity.euclidean import CLOSE as CLOSE
-from vicinal.similarity.euclidean import distances
-from vicinal.similarity.euclidean import paired_distances as paired_distances
-from vicinal.similarity.euclidean import squared_distances as squared_distances
-from vicinal.similarity.resolution import INPUTS, SUMS, Resolution, lengths
 
 
 @register(

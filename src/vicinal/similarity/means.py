@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from vicinal.core import check_integer, check_matrices, check_number
 from vicinal.similarity.base import resolve_similarity
-from vicinal.similarity.products import directions
+from vicinal.similarity.products import l2_normalize
 
 
 def class_means(
@@ -22,7 +22,7 @@ def class_means(
         embeddings: ``[n, d]``, support rows.
         labels: whole numbers ``[n]``, 0 to C - 1.
         num_classes: C >= 2; None: one more than the largest label.
-        spherical: means of directions, of length 1.
+        spherical: means of l2_normalize, of length 1.
 
     Returns:
         ``[C, d]``, float32 or float64.
@@ -50,12 +50,12 @@ def class_means(
         raise ValueError("embeddings: expected finite numbers, got NaN or inf")
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
         raise ValueError(f"labels: expected classes 0 to {num_classes - 1}, got {labels.tolist()[:9]}")
-    rows = directions(rows) if spherical else rows
+    rows = l2_normalize(rows) if spherical else rows
     count = torch.bincount(labels, minlength=num_classes)
     if bool((count == 0).any()):
         raise ValueError(f"labels: expected a row of every class, got none of class {int((count == 0).nonzero()[0])}")
     means = rows.new_zeros(num_classes, rows.shape[1]).index_add(0, labels, rows) / count[:, None]
-    return directions(means) if spherical else means
+    return l2_normalize(means) if spherical else means
 
 
 class NearestClass(NamedTuple):

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
+from vicinal.blockwise.distances import squared_distances
+from vicinal.blockwise.resolution import INPUTS, SUMS, Resolution, lengths
 from vicinal.core import check_between, register
 from vicinal.similarity.base import Similarity
-from vicinal.similarity.distances import squared_distances
-from vicinal.similarity.resolution import INPUTS, SUMS, Resolution, lengths
 
 
 @register(

@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor
 
+from vicinal.blockwise.resolution import INPUTS, SUMS, Resolution, lengths
 from vicinal.core import register
 from vicinal.similarity.base import Similarity
-from vicinal.similarity.resolution import INPUTS, SUMS, Resolution, lengths
 
 
-def directions(rows: Tensor) -> Tensor:
+def l2_normalize(rows: Tensor) -> Tensor:
     """``rows [n, d]`` scaled to length 1; a row of zeros stays zero and passes no gradient."""
     largest = rows.detach().abs().amax(dim=-1, keepdim=True)  # [n, 1]
     nonzero = largest > 0
@@ -37,7 +37,7 @@ class Cosine(Similarity):
 
     def score(self, queries: Tensor, bank: Tensor) -> Tensor:
         """See :meth:`Similarity.forward`."""
-        return directions(queries) @ directions(bank).T
+        return l2_normalize(queries) @ l2_normalize(bank).T
 
     def resolution(self, queries: Tensor, longest: Tensor) -> Resolution:
         """See :meth:`Similarity.resolution`."""

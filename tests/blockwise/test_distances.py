@@ -7,8 +7,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from vicinal.blockwise import block_policy
-from vicinal.similarity import NegativeL2, NegativeSquaredL2, euclidean
-from vicinal.similarity.euclidean import distances, squared_distances
+from vicinal.blockwise import distances as euclidean
+from vicinal.blockwise.distances import distances, squared_distances
+from vicinal.similarity import NegativeL2, NegativeSquaredL2
 
 traced = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
 rooted = pytest.mark.parametrize("rooted", [True, False])
@@ -204,7 +205,7 @@ def test_operators_keep_their_contract(rooted):
     made = distances(q, x, rooted=rooted).detach()
     for wanted in ([True, True], [False, True]):
         given = (slope, q.detach(), x.detach(), made, rooted, wanted)
-        torch.library.opcheck(ops.distances_pull.default, given, test_utils=checks)
+        torch.library.opcheck(ops.distances_backward.default, given, test_utils=checks)
 
 
 @traced

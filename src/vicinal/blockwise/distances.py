@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vicinal.blockwise import custom_op, policy, row_slices
+from vicinal.blockwise.blocks import policy, row_slices
+from vicinal.blockwise.custom_ops import custom_op
 
 CLOSE = 1e-2
 """A squared distance below this share of the squared norms has lost digits and is computed again from differences."""
@@ -65,18 +66,20 @@ def _measure(queries: Tensor, bank: Tensor, *, rooted: bool) -> tuple[Tensor, Cl
     with torch.autocast(queries.device.type, enabled=False):
         q, x = _centered(queries, bank)
         of_queries, of_bank = _norms(q), _norms(x)
-        made = of_queries[:, None] + of_bank
-        made.addmm_(q, x.T, alpha=-2)
-        rows, columns = _close(made, of_queries, of_bank, rooted=False)
+        squared = of_queries[:, None] + of_bank  # [b, N]
+        squared.addmm_(q, x.T, alpha=-2)
+        rows, columns = _close(squared, of_queries, of_bank, rooted=False)
         exact = paired_distances(queries, bank, rows, columns)
-        made[rows, columns] = exact
-        return (made.sqrt_(), Close(rows, columns, exact.sqrt_())) if rooted else (made, Close(rows, columns, exact))
+        squared[rows, columns] = exact
+        if rooted:
+            return squared.sqrt_(), Close(rows, columns, exact.sqrt_())
+        return squared, Close(rows, columns, exact)
 
 
-def _pull(
-    slope: Tensor, queries: Tensor, bank: Tensor, roots: Tensor | None, close: Close, wanted: tuple[bool, ...]
+def _backward(
+    slope: Tensor, queries: Tensor, bank: Tensor, roots: Tensor | None, close: Close, needed: tuple[bool, ...]
 ) -> list[Tensor | None]:
-    """Gradients of both sides, as ``wanted``, given the slope of squared distances, or of their ``roots``."""
+    """Gradients of both sides, as ``needed``, given the slope of squared distances, or of their ``roots``."""
     with torch.autocast(queries.device.type, enabled=False):
         q, x = _centered(queries, bank)
         weight = 2 * slope if roots is None else slope / roots  # by which a pair's difference is multiplied, [b, N]
@@ -84,8 +87,8 @@ def _pull(
         rows, columns = close.rows[apart], close.columns[apart]
         near = weight[rows, columns][:, None]
         weight[close.rows, close.columns] = 0.0
-        of_queries = torch.addmm(weight.sum(1)[:, None] * q, weight, x, alpha=-1) if wanted[0] else None
-        of_bank = torch.addmm(weight.sum(0)[:, None] * x, weight.T, q, alpha=-1) if wanted[1] else None
+        of_queries = torch.addmm(weight.sum(1)[:, None] * q, weight, x, alpha=-1) if needed[0] else None
+        of_bank = torch.addmm(weight.sum(0)[:, None] * x, weight.T, q, alpha=-1) if needed[1] else None
         for part in _pair_slices(rows, queries):
             difference = near[part] * (queries[rows[part]] - bank[columns[part]])
             if of_queries is not None:
@@ -110,42 +113,42 @@ def _formula(queries: Tensor, bank: Tensor, *, rooted: bool) -> Tensor:
 class _Distances(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, queries: Tensor, bank: Tensor, rooted: bool) -> Tensor:  # noqa: FBT001
-        made, close = _measure(queries, bank, rooted=rooted)
-        ctx.save_for_backward(queries, bank, made if rooted else None, *close)
-        return made
+        values, close = _measure(queries, bank, rooted=rooted)
+        ctx.save_for_backward(queries, bank, values if rooted else None, *close)
+        return values
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         queries, bank, roots, *close = ctx.saved_tensors
-        wanted = ctx.needs_input_grad[:2]
+        needed = ctx.needs_input_grad[:2]
         if not torch.is_grad_enabled():
-            return *_pull(slopes[0], queries, bank, roots, Close(*close), wanted), None
-        sides = queries.view_as(queries), bank.view_as(bank)  # told apart where queries are the bank
-        leaves = [side for side, want in zip(sides, wanted, strict=True) if want]
+            return *_backward(slopes[0], queries, bank, roots, Close(*close), needed), None
+        sides = queries.view_as(queries), bank.view_as(bank)  # two of them even where queries are the bank
+        leaves = [side for side, want in zip(sides, needed, strict=True) if want]
         with torch.autocast(queries.device.type, enabled=False):
             value = _formula(*sides, rooted=roots is not None)
-            made = iter(torch.autograd.grad(value, leaves, slopes[0], create_graph=True))
-        return *(next(made) if want else None for want in wanted), None
+            grads = iter(torch.autograd.grad(value, leaves, slopes[0], create_graph=True))
+        return *(next(grads) if want else None for want in needed), None
 
 
 def _node(queries: Tensor, bank: Tensor, rooted: bool) -> Tensor:  # noqa: FBT001
     return _measure(queries, bank, rooted=rooted)[0]
 
 
-def _pull_node(
+def _backward_node(
     slope: Tensor,
     queries: Tensor,
     bank: Tensor,
     distances: Tensor,
     rooted: bool,  # noqa: FBT001
-    wanted: list[bool],
+    needed: list[bool],
 ) -> list[Tensor]:
     with torch.autocast(queries.device.type, enabled=False):
         q, x = _centered(queries, bank)
         places = _close(distances, _norms(q), _norms(x), rooted=rooted)
     close = Close(*places, distances[places])
-    made = _pull(slope, queries, bank, distances if rooted else None, close, tuple(wanted))
-    return [each for each in made if each is not None]
+    grads = _backward(slope, queries, bank, distances if rooted else None, close, tuple(needed))
+    return [each for each in grads if each is not None]
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -153,17 +156,17 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(queries, bank, output)
 
 
-def _back(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-    wanted = list(ctx.needs_input_grad[:2])
-    made = iter(_PULL_OP(slope, *ctx.saved_tensors, ctx.rooted, wanted))
-    return *(next(made) if want else None for want in wanted), None
+def _op_backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+    needed = list(ctx.needs_input_grad[:2])
+    grads = iter(_BACKWARD_OP(slope, *ctx.saved_tensors, ctx.rooted, needed))
+    return *(next(grads) if want else None for want in needed), None
 
 
-_PULL_OP = custom_op(
-    "distances_pull",
-    _pull_node,
-    lambda slope, queries, bank, distances, rooted, wanted: [
-        side.new_empty(side.shape) for side, want in zip((queries, bank), wanted, strict=True) if want
+_BACKWARD_OP = custom_op(
+    "distances_backward",
+    _backward_node,
+    lambda slope, queries, bank, distances, rooted, needed: [
+        side.new_empty(side.shape) for side, want in zip((queries, bank), needed, strict=True) if want
     ],
 )
 _DISTANCES_OP = custom_op(
@@ -171,7 +174,7 @@ _DISTANCES_OP = custom_op(
     _node,
     lambda queries, bank, rooted: queries.new_empty(queries.shape[0], bank.shape[0]),
     save=_keep,
-    backward=_back,
+    backward=_op_backward,
 )
 
 
@@ -186,10 +189,10 @@ def distances(queries: Tensor, bank: Tensor, *, rooted: bool = True) -> Tensor:
     if bank.shape[0] == 0 or queries.shape[0] == 0:
         return queries.new_zeros(queries.shape[0], bank.shape[0])
     if torch.compiler.is_compiling():
-        made: Tensor = _DISTANCES_OP(queries, bank, rooted)
+        values: Tensor = _DISTANCES_OP(queries, bank, rooted)
     else:
-        made = _Distances.apply(queries, bank, rooted)  # type: ignore[no-untyped-call]
-    return made
+        values = _Distances.apply(queries, bank, rooted)  # type: ignore[no-untyped-call]
+    return values
 
 
 def squared_distances(queries: Tensor, bank: Tensor) -> Tensor:

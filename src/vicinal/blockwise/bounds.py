@@ -1,23 +1,16 @@
 """Exact pruning: blocks of the bank that cannot matter to a query are not scored for it.
 
 Each run of rows lies in a ball about its mean, which bounds every cost of its rows. Bounds are tight only if
-near rows stand together in the bank; :func:`vicinal.heads.arrange` gives an order in which they do.
+near rows stand together in the bank; :func:`vicinal.blockwise.cluster_order` gives an order in which they do.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from vicinal.heads.costs import Block, Costs, Rows
-from vicinal.similarity import Cosine, Dot, NegativeL1, NegativeL2, NegativeSquaredL2
-
-_BOUNDS = 1 << 22
-"""Most bounds that are held; there are two for each query and block."""
-
-_RUN = 128
-"""Most rows of a block that share a ball."""
+from vicinal.blockwise.blocks import count, policy, row_slices
+from vicinal.blockwise.scores import Block, BlockScores, Rows
 
 _JUMPS = 4
 """Longest steps from row to row of a block at which a new ball begins: one cluster may end and another start there."""
@@ -26,40 +19,21 @@ _WORTH = 0.7
 """Pruning is not tried if runs of rows are wider than this share of the bank, or queries must visit this share."""
 
 
-@dataclass
-class Visits:
-    """How much of the scoring was done.
-
-    Attributes:
-        scored: pairs of a query and a block that were scored, over all passes.
-        possible: pairs that there were.
-    """
-
-    scored: int = 0
-    possible: int = 0
-
-    @property
-    def skipped(self) -> float:
-        """Share of the pairs that was skipped, from 0 to 1."""
-        return 1 - self.scored / self.possible if self.possible else 0.0
-
-
 class Pruner:
     """Bounds ``low`` and ``high``, ``[b, blocks]``, of the costs between each query and the rows of each block."""
 
-    def __init__(self, costs: Costs, low: Tensor, high: Tensor, visits: Visits) -> None:
-        self.costs, self.low, self.high, self.visits = costs, low, high, visits
+    def __init__(self, scores: BlockScores, low: Tensor, high: Tensor) -> None:
+        self.scores, self.low, self.high = scores, low, high
 
     def visit(self, needed: Callable[[int], Tensor]) -> Iterator[tuple[Block, Rows]]:
-        """Blocks with the queries that need them: ``needed(block number)``, a boolean ``[b]``, asked block by block."""
+        """Blocks with the queries that need them: ``needed(block number)``, a boolean ``[b]``, block by block."""
         for number in range(self.low.shape[1]):
             rows = needed(number).nonzero()[:, 0]
-            self.visits.scored += len(rows)
+            count(scored=len(rows))
             if len(rows) == 0:
                 continue
-            block = self.costs.block(number * self.costs.chunk)
-            tiles = [slice(i, min(i + self.costs.tile, len(rows))) for i in range(0, len(rows), self.costs.tile)]
-            for part in tiles:
+            block = self.scores.block(number * self.scores.chunk)
+            for part in row_slices(len(rows), self.scores.tile):
                 yield block, part if len(rows) == len(self.low) else rows[part]
 
     def best(self, *, far: bool) -> Tensor:
@@ -71,38 +45,39 @@ class Pruner:
         return chosen
 
 
-def make_pruner(costs: Costs, visits: Visits) -> Pruner | None:
-    """Bounds for ``costs``, or None if there are none for its similarity, too many, or too loose to be of use."""
-    blocks = -(-len(costs.bank) // costs.chunk)
-    kind = type(costs.similarity)
-    if blocks < 4 or blocks * len(costs.queries) > _BOUNDS or kind not in _BALLS or _scattered(costs):
+def make_pruner(scores: BlockScores) -> Pruner | None:
+    """Bounds for ``scores``, or None if there are none for its similarity, too many, or too loose to be of use."""
+    blocks = -(-len(scores.bank) // scores.chunk)
+    bound, most = scores.kernel.bound, policy().memory_entries
+    if blocks < 4 or blocks * len(scores.queries) > most or bound is None or _scattered(scores):
         return None
-    low, high = _BALLS[kind](costs)
+    low, high = _of_products(scores) if bound == "product" else _of_distances(scores, bound)
     if float((low <= high.amin(dim=1, keepdim=True)).float().mean()) > _WORTH:
         return None
-    costs.local = costs.factors is not None and costs.factors.cancels
-    return Pruner(costs, low, high, visits)
+    scores.centers_blocks = scores.factors is not None and scores.factors.cancels
+    return Pruner(scores, low, high)
 
 
-def _scattered(costs: Costs) -> bool:
+def _scattered(scores: BlockScores) -> bool:
     """Whether runs of rows, here and there in the bank, are as wide as the bank: then no bound can be of use."""
-    starts = range(0, len(costs.bank), costs.chunk)
-    some = [costs.bank[start : start + _RUN].to(costs.dtype) for start in starts[:: max(1, len(starts) // 8)]]
+    starts = range(0, len(scores.bank), scores.chunk)
+    run_rows = policy().ball_rows
+    some = [scores.bank[start : start + run_rows].to(scores.dtype) for start in starts[:: max(1, len(starts) // 8)]]
     within = torch.stack([run.var(dim=0, correction=0).sum() for run in some]).median()
     return float(within) > _WORTH**2 * float(torch.cat(some).var(dim=0, correction=0).sum())
 
 
-def _bounds_like(costs: Costs) -> Tensor:
-    return costs.queries.new_zeros(len(costs.queries), -(-len(costs.bank) // costs.chunk))
+def _bounds_like(scores: BlockScores) -> Tensor:
+    return scores.queries.new_zeros(len(scores.queries), -(-len(scores.bank) // scores.chunk))
 
 
-def _balls(costs: Costs, p: float, *, features: bool) -> Iterator[tuple[int, Tensor, Tensor]]:
+def _balls(scores: BlockScores, p: float, *, features: bool) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Number of each block, with centers ``[m, e]`` and radii ``[m]`` of its runs of rows, in the norm ``p``."""
-    for number, block in enumerate(costs.blocks()):
-        rows = block.features if features else block.rows - costs.center
+    for number, block in enumerate(scores.blocks()):
+        rows = block.features if features else block.rows - scores.center
         jumps = torch.linalg.vector_norm(rows[1:] - rows[:-1], ord=p, dim=1)
         starts = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
-        starts[_RUN::_RUN] = 1
+        starts[policy().ball_rows :: policy().ball_rows] = 1
         starts[jumps.topk(min(_JUMPS, len(jumps))).indices + 1] = 1
         run = starts.cumsum(0)  # [B], the number of each row's run
         count = int(run[-1]) + 1
@@ -112,13 +87,13 @@ def _balls(costs: Costs, p: float, *, features: bool) -> Iterator[tuple[int, Ten
         yield number, centers, away.new_zeros(count).scatter_reduce_(0, run, away, "amax")
 
 
-def _of_distances(costs: Costs) -> tuple[Tensor, Tensor]:
-    queries = costs.queries - costs.center
-    low, high = _bounds_like(costs), _bounds_like(costs)
-    p = 1.0 if type(costs.similarity) is NegativeL1 else 2.0
+def _of_distances(scores: BlockScores, bound: str) -> tuple[Tensor, Tensor]:
+    queries = scores.queries - scores.center
+    low, high = _bounds_like(scores), _bounds_like(scores)
+    p = 1.0 if bound == "l1" else 2.0
     size = torch.linalg.vector_norm(queries, ord=p, dim=1)[:, None]
-    eps = torch.finfo(costs.dtype).eps
-    for number, centers, radii in _balls(costs, p, features=False):
+    eps = torch.finfo(scores.dtype).eps
+    for number, centers, radii in _balls(scores, p, features=False):
         reach = torch.linalg.vector_norm(centers, ord=p, dim=1)
         slack = 64 * eps * (size + reach + radii)
         if p == 1.0:
@@ -129,24 +104,15 @@ def _of_distances(costs: Costs) -> tuple[Tensor, Tensor]:
             nearest, farthest = (squared - rounding).clamp(min=0).sqrt(), (squared + rounding).clamp(min=0).sqrt()
         low[:, number] = (nearest - radii - slack).amin(dim=1).clamp(min=0)
         high[:, number] = (farthest + radii + slack).amax(dim=1)
-    return (low.square(), high.square()) if type(costs.similarity) is NegativeSquaredL2 else (low, high)
+    return (low.square(), high.square()) if bound == "squared_l2" else (low, high)
 
 
-def _of_products(costs: Costs) -> tuple[Tensor, Tensor]:
-    low, high = _bounds_like(costs), _bounds_like(costs)
-    lengths = torch.linalg.vector_norm(costs.features, dim=1)[:, None]
-    eps = torch.finfo(costs.dtype).eps
-    for number, centers, radii in _balls(costs, 2.0, features=True):
-        to_center = costs.features @ centers.T
+def _of_products(scores: BlockScores) -> tuple[Tensor, Tensor]:
+    low, high = _bounds_like(scores), _bounds_like(scores)
+    lengths = torch.linalg.vector_norm(scores.features, dim=1)[:, None]
+    eps = torch.finfo(scores.dtype).eps
+    for number, centers, radii in _balls(scores, 2.0, features=True):
+        to_center = scores.features @ centers.T
         reach = lengths * (radii + 64 * eps * (torch.linalg.vector_norm(centers, dim=1) + radii))
         low[:, number], high[:, number] = (to_center - reach).amin(dim=1), (to_center + reach).amax(dim=1)
     return low, high
-
-
-_BALLS: dict[type, Callable[[Costs], tuple[Tensor, Tensor]]] = {
-    NegativeL1: _of_distances,
-    NegativeL2: _of_distances,
-    NegativeSquaredL2: _of_distances,
-    Cosine: _of_products,
-    Dot: _of_products,
-}

@@ -44,12 +44,12 @@ class Resolution(NamedTuple):
         """For the largest in size of these ``scores [b, 1]`` of each query, ``[b, 1]``; infinite ones count as 0."""
         size = torch.zeros_like(scores[0])
         for score in scores:
-            found = score.detach().abs()
-            size = torch.maximum(size, torch.where(found < torch.inf, found, 0.0))
+            magnitude = score.detach().abs()
+            size = torch.maximum(size, torch.where(magnitude < torch.inf, magnitude, 0.0))
         return self.eps * (self.fixed + self.rooted * size.sqrt() + self.share * size)
 
 
 def lengths(rows: Tensor) -> Tensor:
     """Lengths ``[n, 1]`` of ``rows [n, d]``, without gradient."""
-    found: Tensor = torch.linalg.vector_norm(rows.detach(), dim=1, keepdim=True)
-    return found
+    norms: Tensor = torch.linalg.vector_norm(rows.detach(), dim=1, keepdim=True)
+    return norms

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from vicinal.heads.combining import ALONE, Combine
+from vicinal.blockwise.sharding import LOCAL, Reducer
 
 Simplex = Literal["softmax", "sparsemax", "entmax15"]
 Visit = Callable[[], Iterator[tuple[slice, Tensor]]]
@@ -24,10 +24,10 @@ def exp_(values: Tensor) -> Tensor:
     return values.mul_(_LOG2E).exp2_()
 
 
-def weigh(simplex: Simplex, scores: Tensor, threshold: Tensor | None) -> Tensor:
+def simplex_weights(simplex: Simplex, scores: Tensor, threshold: Tensor | None) -> Tensor:
     """Weights, for "softmax" not yet divided by their sum; writes over ``scores [r, B]``, which are relative.
 
-    >>> weigh("sparsemax", torch.tensor([[0.0, -0.5, -2.0]]), torch.tensor([[-0.75]]))
+    >>> simplex_weights("sparsemax", torch.tensor([[0.0, -0.5, -2.0]]), torch.tensor([[-0.75]]))
     tensor([[0.7500, 0.2500, 0.0000]])
     """
     if threshold is None:
@@ -37,7 +37,7 @@ def weigh(simplex: Simplex, scores: Tensor, threshold: Tensor | None) -> Tensor:
     return scores.mul_(0.5).sub_(threshold).clamp_(min=0).square_()
 
 
-def slope(simplex: Simplex, weights: Tensor) -> Tensor:
+def response(simplex: Simplex, weights: Tensor) -> Tensor:
     r"""How each weight answers to the scores: $r_j$ in $dp_j = r_j (ds_j - \sum_k r_k ds_k / \sum_k r_k)$."""
     if simplex == "softmax":
         return weights
@@ -46,7 +46,14 @@ def slope(simplex: Simplex, weights: Tensor) -> Tensor:
     return (weights > 8 * torch.finfo(weights.dtype).eps).to(weights.dtype)  # a score on the threshold has weight 0
 
 
-def find_threshold(simplex: Simplex, visit: Visit, rows: int, like: Tensor, combine: Combine = ALONE) -> Tensor:
+def find_threshold(
+    simplex: Simplex,
+    visit: Visit,
+    rows: int,
+    like: Tensor,
+    reducer: Reducer = LOCAL,
+    counts: Tensor | None = None,
+) -> Tensor:
     r"""Threshold ``[b, 1]`` of sparsemax, $\sum_j (s_j - \tau)_+ = 1$, or entmax15, $\|(s/2 - \tau)_+\|_2 = 1$.
 
     Both sides are convex in the threshold, so Newton's method from the left, where the sum is at least 1, rises to the
@@ -57,24 +64,33 @@ def find_threshold(simplex: Simplex, visit: Visit, rows: int, like: Tensor, comb
         visit: gives the scores of all blocks.
         rows: number of queries.
         like: a tensor of the dtype and device that is computed in.
-        combine: with other processes that hold other parts of the bank.
+        reducer: of processes that hold other parts of the bank.
+        counts: how often each score of a visit of one block occurs; None: once.
+
+    >>> scores = torch.tensor([[0.0, -0.5, -2.0]])
+    >>> find_threshold("sparsemax", lambda: iter([(slice(None), scores.clone())]), 1, scores)
+    tensor([[-0.7500]])
     """
+
+    def add_up(values: Tensor) -> Tensor:
+        return (values if counts is None else values * counts).sum(dim=1, keepdim=True)
+
     threshold = like.new_full((rows, 1), -1.0)
     for _ in range(_PASSES):
-        total, count = torch.zeros_like(threshold), torch.zeros_like(threshold)
+        total, number = torch.zeros_like(threshold), torch.zeros_like(threshold)
         for part, scores in visit():
             above = (scores if simplex == "sparsemax" else scores.mul_(0.5)).sub_(threshold[part]).clamp_(min=0)
             if simplex == "sparsemax":
-                total[part] += above.sum(dim=1, keepdim=True)
-                count[part] += above.sign_().sum(dim=1, keepdim=True)
+                total[part] += add_up(above)
+                number[part] += add_up(above.sign_())
             else:
-                count[part] += above.sum(dim=1, keepdim=True)
-                total[part] += above.square_().sum(dim=1, keepdim=True)
-        total, count = combine.add(total, count)
+                number[part] += add_up(above)
+                total[part] += add_up(above.square_())
+        total, number = reducer.add(total, number)
         if simplex == "entmax15":
             total = total.sqrt()
-            count /= total
-        rise = (total - 1) / count
+            number /= total
+        rise = (total - 1) / number
         threshold += rise
         if bool((rise <= 4 * torch.finfo(like.dtype).eps).all()):
             break

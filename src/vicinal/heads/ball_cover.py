@@ -10,16 +10,14 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
+from vicinal.blockwise.blocks import policy
 from vicinal.index import NeighborBank
 from vicinal.index.pairs import pair_score
 from vicinal.similarity import Cosine, Dot, NegativeL1, NegativeL2, NegativeSquaredL2
-from vicinal.similarity.products import directions
+from vicinal.similarity.products import l2_normalize
 
 CELLS = 256
 """Balls of a bank."""
-
-_STEP = 1 << 13
-"""Rows that are put into balls at a time."""
 
 _SLACK = 1e-9
 """Share by which a bound computed in float64 is widened."""
@@ -37,7 +35,7 @@ class Ends(NamedTuple):
     high: Tensor
 
 
-class Cells:
+class BallCover:
     """The balls of a bank's rows, for one similarity; tell it of every row that is added or removed.
 
     Args:
@@ -99,8 +97,8 @@ class Cells:
             return
         if len(self.centers) == 0:
             self._begin(vectors)
-        for start in range(0, len(keys), _STEP):
-            self._add(keys[start : start + _STEP], vectors[start : start + _STEP])
+        for start in range(0, len(keys), policy().bank_rows):
+            self._add(keys[start : start + policy().bank_rows], vectors[start : start + policy().bank_rows])
 
     def remove(self, keys: Tensor) -> None:
         """Take rows out; balls do not shrink, and counts stay upper bounds, so make new balls now and then."""
@@ -188,7 +186,7 @@ class Cells:
         self.far_keys, self.far = self.far_keys[kept], self.far[kept]
 
     def _placed(self, rows: Tensor) -> Tensor:
-        return directions(rows) if isinstance(self.similarity, Cosine) else rows
+        return l2_normalize(rows) if isinstance(self.similarity, Cosine) else rows
 
     def _bounds(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Lowest and highest score ``[b, cells]`` that a row of each ball may have."""
@@ -217,8 +215,8 @@ def _spread(rows: int, count: int) -> Tensor:
 
 def _exact_blocks(bank: NeighborBank) -> Iterator[tuple[int, Tensor]]:
     if not bank.exact:
-        for start in range(0, len(bank), _STEP):
-            yield start, bank.vectors_at(torch.arange(start, min(start + _STEP, len(bank))))
+        for start in range(0, len(bank), policy().bank_rows):
+            yield start, bank.vectors_at(torch.arange(start, min(start + policy().bank_rows, len(bank))))
         return
-    for start, rows, _ in bank.blocks(_STEP, exact=True):
+    for start, rows, _ in bank.blocks(policy().bank_rows, exact=True):
         yield start, rows

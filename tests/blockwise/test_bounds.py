@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from vicinal.heads import NONA, Visits, arrange, streamed_prediction
+from vicinal.blockwise import cluster_order, tally
+from vicinal.heads import NONA, streamed_prediction
 from vicinal.masks import SoftStep, TopK
 from vicinal.similarity import resolve_similarity
 
@@ -44,7 +45,7 @@ HEADS = {
 @pytest.mark.parametrize("name", HEADS)
 def test_equals_the_dense_head(name, similarity, dtype):
     queries, bank, labels = (value.to(dtype) for value in clusters(dtype=torch.float64))
-    bank = bank[arrange(bank, CHUNK)]
+    bank = bank[cluster_order(bank, CHUNK)]
     mask, simplex = HEADS[name]
     head = NONA(similarity, mask(), simplex).to(dtype)
     ids = torch.arange(len(bank))
@@ -64,38 +65,35 @@ def test_equals_the_dense_head(name, similarity, dtype):
 @pytest.mark.parametrize("name", ["s1", "topk", "sparsemax"])
 def test_at_least_five_times_fewer_blocks_of_clustered_data_are_scored(name):
     queries, bank, labels = clusters()
-    bank = bank[arrange(bank, CHUNK)]
+    bank = bank[cluster_order(bank, CHUNK)]
     mask, simplex = HEADS[name]
     head = NONA("l2", mask(), simplex).double()
-    visits = Visits()
-    with torch.no_grad():
-        streamed_prediction(
-            queries, bank, labels, head.similarity, head.mask, head.simplex, chunk_size=CHUNK, visits=visits
-        )
-    assert visits.possible > 0
-    assert visits.skipped > 0.8
+    with torch.no_grad(), tally() as work:
+        streamed_prediction(queries, bank, labels, head.similarity, head.mask, head.simplex, chunk_size=CHUNK)
+    assert 0 < work["scored"] < 0.2 * work["scorable"]
 
 
 def test_without_clusters_nothing_is_skipped_and_nothing_is_wrong():
     generator = torch.Generator().manual_seed(0)
     queries, bank = (torch.randn(n, 40, generator=generator).double() for n in (20, 1000))
-    labels, visits, head = torch.arange(1000.0).double(), Visits(), NONA(mask=TopK(3))
-    got = streamed_prediction(queries, bank, labels, head.similarity, head.mask, chunk_size=100, visits=visits)
+    labels, head = torch.arange(1000.0).double(), NONA(mask=TopK(3))
+    with tally() as work:
+        got = streamed_prediction(queries, bank, labels, head.similarity, head.mask, chunk_size=100)
     torch.testing.assert_close(got, head(queries, bank, labels))
-    assert visits.skipped == 0
+    assert work["scorable"] == 0  # bounds that are too loose are not tried
 
 
 def test_ties_with_the_kth_row_are_kept():
     bank = torch.arange(8.0)[:, None].repeat_interleave(50, dim=0) * 10
     labels = torch.arange(400.0)
-    head, visits = NONA(mask=TopK(3)), Visits()
-    got = streamed_prediction(bank[:1], bank, labels, head.similarity, head.mask, chunk_size=50, visits=visits)
+    head = NONA(mask=TopK(3))
+    got = streamed_prediction(bank[:1], bank, labels, head.similarity, head.mask, chunk_size=50)
     torch.testing.assert_close(got, labels[:50].mean()[None])
 
 
-def test_arrange_gives_every_row_once_and_brings_clusters_together():
+def test_cluster_order_gives_every_row_once_and_brings_clusters_together():
     _, bank, _ = clusters()
-    order = arrange(bank, CHUNK)
+    order = cluster_order(bank, CHUNK)
     assert torch.equal(order.sort().values, torch.arange(len(bank)))
 
     def spread(rows):

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from vicinal.blockwise.blocks import policy, row_slices
 from vicinal.core import check_integer, check_matrices
 
 _PIVOTS = 256
@@ -11,11 +12,8 @@ _PIVOTS = 256
 _SAMPLE = 4096
 """Rows that pivots are chosen among."""
 
-_STEP = 1 << 14
-"""Rows that are compared with all pivots at a time."""
 
-
-def arrange(bank: Tensor, block: int = 1024) -> Tensor:
+def cluster_order(bank: Tensor, block: int = 1024) -> Tensor:
     """An order of the bank in which near rows stand together.
 
     Rows are gathered around pivots far from one another, the pivots are walked from near to near, and what is still
@@ -30,7 +28,7 @@ def arrange(bank: Tensor, block: int = 1024) -> Tensor:
     Returns:
         positions ``[N]``, int64.
 
-    >>> arrange(torch.tensor([[0.0], [9.0], [0.1], [9.1]]), block=2).tolist()
+    >>> cluster_order(torch.tensor([[0.0], [9.0], [0.1], [9.1]]), block=2).tolist()
     [0, 2, 1, 3]
     """
     check_matrices(bank, bank)
@@ -39,7 +37,7 @@ def arrange(bank: Tensor, block: int = 1024) -> Tensor:
         return torch.arange(len(bank), device=bank.device)
     pivots = _walk(_pivots(bank, min(_PIVOTS, -(-len(bank) // block))))
     nearest = torch.cat(
-        [torch.cdist(bank[i : i + _STEP].float(), pivots).argmin(dim=1) for i in range(0, len(bank), _STEP)]
+        [torch.cdist(bank[part].float(), pivots).argmin(dim=1) for part in row_slices(len(bank), policy().bank_rows)]
     )
     order = nearest.sort(stable=True).indices
     ends = torch.bincount(nearest, minlength=len(pivots)).cumsum(0).tolist()
@@ -79,4 +77,5 @@ def _extent(bank: Tensor, rows: Tensor) -> Tensor:
     some = bank[rows[:: max(1, len(rows) // _SAMPLE)]].float()
     one = some[(some - some.mean(dim=0)).square().sum(dim=1).argmax()]
     other = some[(some - one).square().sum(dim=1).argmax()]
-    return torch.cat([bank[rows[i : i + _STEP]].float() @ (other - one) for i in range(0, len(rows), _STEP)])
+    parts = row_slices(len(rows), policy().bank_rows)
+    return torch.cat([bank[rows[part]].float() @ (other - one) for part in parts])

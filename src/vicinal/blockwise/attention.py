@@ -1,0 +1,453 @@
+"""Attention of queries to the rows of a bank, a block at a time: weighted means of labels, and the weights themselves.
+
+A first pass finds the range of each row of costs, a second adds up weights and weighted labels; softmax without a mask
+needs one pass, sparse simplex maps some ten more for their threshold. Everything is relative to the best entry of a
+row: a *score gap* is the lowest cost of the row minus the cost of the entry, so that exponentials are at most 1.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vicinal.blockwise.bfloat16_bounds import Bfloat16Distances, bfloat16_ends, bfloat16_nearest
+from vicinal.blockwise.blocks import Buffers, count
+from vicinal.blockwise.bounds import Pruner
+from vicinal.blockwise.exclusion import ExcludedEntries, Exclusion, check_some_row
+from vicinal.blockwise.resolution import Resolution
+from vicinal.blockwise.row_minmax import RunningExtreme, ScoreRange, range_of_ends, scan_range
+from vicinal.blockwise.scores import Block, BlockScores, Product, Rows
+from vicinal.blockwise.sharding import LOCAL, Reducer
+from vicinal.blockwise.softstep import Step, StepForm, Weights, reach, step_rows, step_weights
+from vicinal.blockwise.thresholds import Simplex, exp_, find_threshold, response, simplex_weights
+from vicinal.blockwise.topk import Nearest, topk
+
+TELLING = 1e-2
+"""Resolution of scores from which on those that cannot be told from the best count as equal to it.
+
+A weight is off by this share of itself at most where they do not.
+"""
+
+_NARROW = 1e-3
+"""Least b - a of S1 for which a range may be off by a few roundings."""
+
+_TIED = 4
+"""Rows beyond the k-th that are looked at, as some may be tied with it."""
+
+
+def tied(zone: Tensor) -> Tensor:
+    """By how much a score may be below the best and count as equal to it, from the resolution ``[b, 1]``."""
+    return torch.where(zone > TELLING, zone, 0.0)
+
+
+def settled(scores: Tensor, resolution: Resolution, allowed: Tensor | None) -> Tensor:
+    """Scores ``[b, N]`` with those that cannot be told from the best admissible one lowered to be equal.
+
+    The gradient is that of the scores as they are.
+    """
+    if scores.numel() == 0:
+        return scores
+    counted = scores.detach() if allowed is None else scores.detach().masked_fill(~allowed, -torch.inf)
+    best = counted.amax(dim=1, keepdim=True)
+    return scores - (counted - best + tied(resolution.of(best))).clamp(min=0.0)
+
+
+class Sums(NamedTuple):
+    """Of the weights of each row: their sum ``[b, 1]``, that of weight times label ``[b, T]``, both in float64."""
+
+    total: Tensor
+    labels: Tensor
+
+    @classmethod
+    def zeros(cls, like: Tensor, rows: int, targets: int) -> "Sums":
+        """Sums of nothing."""
+        empty = torch.zeros(rows, 1 + targets, dtype=torch.float64, device=like.device)
+        return cls(empty[:, :1], empty[:, 1:])
+
+    def add(self, rows: Rows, weights: Tensor, labels: Tensor) -> None:
+        """Add the ``weights [r, B]`` of the queries ``rows`` to bank rows with ``labels [B, T]``."""
+        self.total[rows] += weights.sum(dim=1, keepdim=True)
+        weights = weights.to(labels.dtype)
+        if labels.shape[1] <= 3:
+            for target in range(labels.shape[1]):
+                self.labels[rows, target] += weights @ labels[:, target]
+        else:
+            self.labels[rows] += (labels.T @ weights.T).T
+
+    def combine(self, reducer: Reducer) -> None:
+        """Add up those of all processes, in place, in one message."""
+        if reducer.alone:
+            return
+        (total,) = reducer.add(torch.cat([self.total, self.labels], dim=1))
+        self.total.copy_(total[:, :1])
+        self.labels.copy_(total[:, 1:])
+
+    def mean(self) -> Tensor:
+        """Weighted mean of the labels ``[b, T]``."""
+        return self.labels / self.total
+
+
+class ScoreGaps(NamedTuple):
+    """A block on its way from costs to weights.
+
+    Attributes:
+        gap: ``[r, B]``, lowest counted cost of each row minus cost; what is computed of it is written over it.
+        cut: ``[r, B]``, entries beyond the limit of the row, or None.
+        entries: excluded entries of the block.
+        rows: which queries.
+        inverse: ``[r, B]``, 1 / cost where costs are roots, for the gradient.
+    """
+
+    gap: Tensor
+    cut: Tensor | None
+    entries: ExcludedEntries | None
+    rows: Rows
+    inverse: Tensor | None
+
+    def exclude(self, values: Tensor, value: float) -> Tensor:
+        """Write ``value`` wherever a row may not be attended to."""
+        if self.cut is not None:
+            values.masked_fill_(self.cut, value)
+        return values if self.entries is None else self.entries.fill(values, self.rows, value)
+
+
+class RowStats:
+    """What is known of each row after the first pass: enough to turn any block of costs into weights.
+
+    Args:
+        near: ``[b, 1]``, lowest cost of an admissible row.
+        first: ``[b, 1]``, lowest cost of a counted row.
+        ties: ``[b, 1]``, by how much a cost may be above ``near`` and count as equal to it.
+        step: row part of a SoftStep, or None.
+        limit: ``[b, 1]``, highest product (see :class:`vicinal.blockwise.scores.Product`) that is kept, or None.
+    """
+
+    def __init__(
+        self, near: Tensor, first: Tensor, ties: Tensor, step: Step | None = None, limit: Tensor | None = None
+    ) -> None:
+        self.first, self.step, self.limit = first, step, limit
+        self.highest: Tensor | None = first - near - ties if bool((ties > 0).any()) else None  # gap of the best rows
+        self.shift: Tensor | None = None
+        self.short: Weights | None = None
+        gap = first - near
+        shift = -gap if self.highest is None else -self.highest
+        if step is not None:
+            shift = shift - step.rows.log((gap / step.width).clamp(min=-1.0), Buffers())
+        self.shift = shift if bool((shift != 0).any()) else None
+        if step is not None and self.highest is None:
+            self.short = step_weights(step, self.shift)
+
+    def reach(self, simplex: Simplex) -> Tensor:
+        """Cost ``[b]`` beyond which the weight of a bank row is exactly 0."""
+        limit = torch.full_like(self.first, torch.inf) if self.step is None else reach(self.step, self.first)
+        if simplex != "softmax":
+            best = self.first if self.shift is None else self.first + self.shift  # minus the best masked score
+            limit = torch.minimum(limit, best + (1.0 if simplex == "sparsemax" else 2.0))
+        return (limit + 1e-5 * limit.abs())[:, 0]
+
+    def score_gaps(
+        self, scores: BlockScores, product: Product, rows: Rows, entries: ExcludedEntries | None
+    ) -> ScoreGaps:
+        """The block's gaps, over the product's values.
+
+        Args:
+            scores: where the product is from.
+            product: of ``rows`` with a block.
+            rows: which queries.
+            entries: excluded entries of the block.
+        """
+        cut = None if self.limit is None else product.values > self.limit[rows]
+        costs, inverse = scores.costs(product)
+        return ScoreGaps(torch.sub(self.first[rows], costs, out=costs), cut, entries, rows, inverse)
+
+    def masked_scores(self, gaps: ScoreGaps, buffers: Buffers) -> tuple[Tensor, Tensor | None]:
+        """Masked scores ``[r, B]`` minus the best of their row, and unit gaps ``[r, B]`` if there is a step.
+
+        Scores are <= 0, -inf where not admissible; they are written over the gaps.
+        """
+        scores, logs, unit_gaps = gaps.gap, None, None
+        if self.step is not None:
+            step = self.step.at(gaps.rows)
+            unit_gaps = torch.div(gaps.gap, step.width, out=buffers.like("unit gaps", gaps.gap)).clamp_(min=-1.0)
+            if gaps.entries is not None:
+                gaps.entries.fill(unit_gaps, gaps.rows, 0.0)
+            logs = step.rows.log(unit_gaps, buffers)
+        if self.highest is not None:
+            torch.minimum(scores, self.highest[gaps.rows], out=scores)
+        if logs is not None:
+            scores += logs
+        if self.shift is not None:
+            scores += self.shift[gaps.rows]
+        return gaps.exclude(scores, -torch.inf), unit_gaps
+
+    def unnormalized_weights(self, gaps: ScoreGaps, buffers: Buffers) -> tuple[Tensor, Tensor | None]:
+        """Exponentials of :meth:`masked_scores`, by a shorter way where there is one; over the gaps."""
+        if self.short is None:
+            scores, unit_gaps = self.masked_scores(gaps, buffers)
+            return exp_(scores), unit_gaps
+        return gaps.exclude(self.short.at(gaps.rows).weights(gaps.gap, buffers), 0.0), None
+
+
+@dataclass(frozen=True, eq=False)
+class Attended:
+    """One evaluation of an :class:`Attention`.
+
+    Attributes:
+        attention: what was evaluated.
+        stats: of each row.
+        sums: of weights and labels.
+        threshold: ``[b, 1]`` of a sparse simplex map; None for softmax.
+        responses: sums of how each weight answers to the scores, for the gradient of sparse simplex maps.
+        span: range of each row under a SoftStep.
+        zone: ``[b, 1]``, by how much costs must differ to be told apart; likewise.
+    """
+
+    attention: "Attention"
+    stats: RowStats
+    sums: Sums
+    threshold: Tensor | None = None
+    responses: Sums | None = None
+    span: ScoreRange | None = None
+    zone: Tensor | None = None
+
+    def weigh(self, gaps: ScoreGaps) -> tuple[Tensor, Tensor | None]:
+        """Weights ``[r, B]`` of a block, for softmax not yet divided by their sum, and unit gaps; over its gaps."""
+        return self.attention.weigh(self.stats, self.threshold, gaps)
+
+    def weights_of(self, values: Tensor) -> Tensor:
+        """Weights ``[b, k]`` of bank rows with these products; 0 for infinite ones."""
+        weights, _ = self.weigh(self.attention.gaps_of(self.stats, values))
+        weights.masked_fill_(values == torch.inf, 0.0)
+        return weights if self.threshold is not None else weights / self.sums.total.to(weights.dtype)
+
+    def blocks(self) -> Iterator[tuple[Block, Rows, Tensor]]:
+        """All blocks with their weights ``[r, B]``."""
+        scores = self.attention.scores
+        for block, rows in scores.everything():
+            entries = self.attention.exclusion.within(block.start, block.stop)
+            weights, _ = self.weigh(self.stats.score_gaps(scores, scores.product(rows, block), rows, entries))
+            yield block, rows, weights if self.threshold is not None else weights / self.sums.total[rows]
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """What one batch of queries attends to, and how.
+
+    Attributes:
+        scores: of the queries against the bank.
+        exclusion: what is not admissible.
+        simplex: "softmax", "sparsemax" or "entmax15".
+        step: form of a SoftStep, or None.
+        k: keep the k nearest rows only; None: all.
+        tracked: keep what the gradient needs.
+        reducer: of processes that hold other parts of the bank.
+        pruner: skips blocks that cannot matter, or None.
+    """
+
+    scores: BlockScores
+    exclusion: Exclusion
+    simplex: Simplex = "softmax"
+    step: StepForm | None = None
+    k: int | None = None
+    tracked: bool = False
+    reducer: Reducer = LOCAL
+    pruner: Pruner | None = None
+
+    @property
+    def rejects(self) -> bool:
+        """Whether rows beyond some cost have weight exactly 0, and nothing else about them matters."""
+        if self.step is not None:
+            return self.step.family == "s1"
+        return self.k is not None or self.simplex != "softmax"
+
+    def evaluate(self, labels: Tensor, numbers: Tensor | None) -> Attended:
+        """Sums over ``labels [N, T]``; ``numbers [b, 4]`` are those of a SoftStep."""
+        if self.step is None and self.k is None and self.simplex == "softmax":
+            attended = self._online(labels)
+            if attended is not None:
+                return attended
+        pruner = self.pruner
+        if self.k is not None and not self.tracked and self.reducer.alone:
+            attended = self._of_nearest(self.k, labels)
+            if attended is not None:
+                return attended
+            pruner = None
+        stats, span, zone = self._row_stats(numbers, pruner)
+        queries, targets = self.scores.queries, labels.shape[1]
+        threshold = None
+        if self.simplex != "softmax":
+            visit = partial(self._masked_blocks, stats)
+            threshold = find_threshold(self.simplex, visit, len(queries), queries, self.reducer)
+        sums = Sums.zeros(queries, len(queries), targets)
+        responses = Sums.zeros(queries, len(queries), targets) if self.tracked and threshold is not None else None
+        for block, rows in self._within_reach(stats, pruner):
+            entries = self.exclusion.within(block.start, block.stop)
+            part = labels[block.start : block.stop]
+            product = self.scores.product(rows, block, lowest=False)
+            weights, _ = self.weigh(stats, threshold, stats.score_gaps(self.scores, product, rows, entries))
+            if responses is not None:
+                responses.add(rows, response(self.simplex, weights), part)
+            sums.add(rows, weights, part)
+        sums.combine(self.reducer)
+        if responses is not None:
+            responses.combine(self.reducer)
+        return Attended(self, stats, sums, threshold, responses, span, zone)
+
+    def weigh(self, stats: RowStats, threshold: Tensor | None, gaps: ScoreGaps) -> tuple[Tensor, Tensor | None]:
+        """See :meth:`Attended.weigh`."""
+        if threshold is None:
+            return stats.unnormalized_weights(gaps, self.scores.buffers)
+        scores, unit_gaps = stats.masked_scores(gaps, self.scores.buffers)
+        return simplex_weights(self.simplex, scores, threshold[gaps.rows]), unit_gaps
+
+    def gaps_of(self, stats: RowStats, values: Tensor) -> ScoreGaps:
+        """Gaps of single bank rows with products ``[b, k]``."""
+        none = values.new_zeros(0, dtype=torch.int64)
+        product = Product(torch.where(values == torch.inf, values[:, :1], values), values[:, 0], (none, none))
+        return stats.score_gaps(self.scores, product, slice(0, len(values)), None)
+
+    def costs_of(self, extreme: RunningExtreme) -> Tensor:
+        """Costs ``[b, 1]`` of an extreme."""
+        return self.scores.costs_of(extreme.value)[:, None]
+
+    def _within_reach(self, stats: RowStats, pruner: Pruner | None) -> Iterator[tuple[Block, Rows]]:
+        """Blocks with the queries for which they may hold a weight above 0."""
+        if pruner is None:
+            return self.scores.everything()
+        needed = pruner.low <= stats.reach(self.simplex)[:, None]
+        count(scorable=needed.numel())
+        return pruner.visit(lambda number: needed[:, number])
+
+    def _masked_blocks(self, stats: RowStats) -> Iterator[tuple[slice, Tensor]]:
+        """Masked scores of all blocks."""
+        for block in self.scores.blocks():
+            entries = self.exclusion.within(block.start, block.stop)
+            for rows in self.scores.tiles():
+                product = self.scores.product(rows, block, lowest=False)
+                gaps = stats.score_gaps(self.scores, product, rows, entries)
+                yield rows, stats.masked_scores(gaps, self.scores.buffers)[0]
+
+    def _of_nearest(self, k: int, labels: Tensor) -> Attended | None:
+        """Top-k in one pass, from the nearest rows alone; None if more rows than those tie with the k-th."""
+        nearest = self._bfloat16_nearest(k + _TIED) or topk(self.scores, self.exclusion, k + _TIED, self.pruner)
+        values, positions = nearest
+        stats = self._stats_of_nearest(values[:, :k])
+        limit, last = stats.limit, values[:, -1:]
+        fewer = k + _TIED < len(self.scores.bank)
+        if limit is not None and fewer and bool(((last <= limit) & last.isfinite()).any()):
+            return None
+
+        def visit() -> Iterator[tuple[slice, Tensor]]:
+            scores, _ = stats.masked_scores(self.gaps_of(stats, values), self.scores.buffers)
+            yield slice(0, len(values)), scores.masked_fill_(values == torch.inf, -torch.inf)
+
+        threshold = None if self.simplex == "softmax" else find_threshold(self.simplex, visit, len(values), values)
+        weights, _ = self.weigh(stats, threshold, self.gaps_of(stats, values))
+        weights.masked_fill_(values == torch.inf, 0.0)
+        total = weights.sum(dim=1, keepdim=True)
+        sums = Sums(total.double(), (weights[:, None].to(labels.dtype) @ labels[positions])[:, 0].double())
+        return Attended(self, stats, sums, threshold)
+
+    def _stats_of_nearest(self, values: Tensor) -> RowStats:
+        """What is known of each row under top-k, from the products ``[b, k]`` of its nearest rows.
+
+        Rows that cannot be told from the k-th are kept, too.
+        """
+        check_some_row(values[:, 0])
+        near, last = self.scores.costs_of(values[:, :1]), self.scores.costs_of(values[:, -1:])
+        resolution = self.scores.resolution()
+        limit = last + resolution.of(near, last)
+        limit = limit.square() if self.scores.rooted else limit
+        return RowStats(near, near, tied(resolution.of(near)), limit=limit)
+
+    def _online(self, labels: Tensor) -> Attended | None:
+        """Softmax without a mask: one pass, rescaled whenever a nearer row is met; None where rounding would tell."""
+        scores = self.scores
+        best = scores.queries.new_full((len(scores.queries), 1), torch.inf)
+        sums = Sums.zeros(best, len(best), labels.shape[1])
+        for block in scores.blocks():
+            entries = self.exclusion.within(block.start, block.stop)
+            part = labels[block.start : block.stop]
+            for rows in scores.tiles():
+                product = scores.product(rows, block)
+                lowest = product.lowest
+                if entries is not None:
+                    lowest = entries.fill(product.values, rows, torch.inf).amin(dim=1)
+                before = best[rows]
+                now = torch.minimum(before, scores.costs_of(lowest)[:, None])
+                scale = torch.where(now < before, exp_(now - before), 1.0)
+                sums.total[rows] *= scale
+                sums.labels[rows] *= scale
+                best[rows] = now
+                now = torch.where(now < torch.inf, now, 0.0)  # nothing admissible so far: all weights are 0
+                gap, _ = scores.costs(product)
+                torch.sub(now, gap, out=gap)
+                if entries is not None:
+                    entries.fill(gap, rows, -torch.inf)
+                sums.add(rows, exp_(gap), part)
+        if not self.reducer.alone:
+            lowest = self.reducer.minimum(best)
+            scale = torch.where(best < torch.inf, exp_(lowest - best), 0.0)
+            sums.total.mul_(scale)
+            sums.labels.mul_(scale)
+            sums.combine(self.reducer)
+            best = lowest
+        check_some_row(best[:, 0])
+        ties = tied(scores.resolution().of(best))
+        return None if bool((ties > 0).any()) else Attended(self, RowStats(best, best, ties), sums)
+
+    def _row_stats(
+        self, numbers: Tensor | None, pruner: Pruner | None
+    ) -> tuple[RowStats, ScoreRange | None, Tensor | None]:
+        """The first pass; with the range of each row and the resolution of its costs under a SoftStep."""
+        if self.k is not None:
+            nearest = topk(self.scores, self.exclusion, self.k).values
+            if not self.reducer.alone:
+                nearest = self.reducer.join(nearest, self.k, torch.inf).topk(self.k, dim=1, largest=False).values
+            return self._stats_of_nearest(nearest), None, None
+        stepped = self.step is not None
+        span = self._bfloat16_range(numbers, pruner) or scan_range(
+            self.scores,
+            self.exclusion,
+            far=stepped,
+            count_excluded=self.step is not None and self.step.extent == "all" and bool(self.exclusion.keys),
+            tracked=stepped and self.tracked,
+            pruner=pruner,
+        )
+        span.combine(self.reducer)
+        check_some_row(span.near.value)
+        near, first = self.costs_of(span.near), self.costs_of(span.first)
+        resolution = self.scores.resolution()
+        ties = tied(resolution.of(near))
+        if self.step is None or span.far is None or numbers is None:
+            return RowStats(near, first, ties), span, None
+        far = self.costs_of(span.far)
+        zone = resolution.of(first, far)
+        return RowStats(near, first, ties, step_rows(self.step, numbers, near, first, far, zone)), span, zone
+
+    def _bfloat16_distances(self) -> Bfloat16Distances | None:
+        """Costs in bfloat16, if the bank was prepared for them and all of its rows are here and admissible."""
+        prepared = self.scores.prepared
+        if prepared is None or prepared.bfloat16 is None or self.exclusion.keys or not self.reducer.alone:
+            return None
+        distances = Bfloat16Distances(self.scores.queries, self.scores.bank, prepared.bfloat16)
+        return distances if distances.safe else None
+
+    def _bfloat16_nearest(self, k: int) -> Nearest | None:
+        """The k nearest rows by way of bfloat16, if that is possible."""
+        distances = None if self.pruner is not None else self._bfloat16_distances()
+        nearest = None if distances is None else bfloat16_nearest(distances, min(k, len(self.scores.bank)))
+        return None if nearest is None else Nearest(*nearest)
+
+    def _bfloat16_range(self, numbers: Tensor | None, pruner: Pruner | None) -> ScoreRange | None:
+        """The range of each row; None where S1 is so narrow that rounding of the range would tell."""
+        if self.step is None or pruner is not None or numbers is None:
+            return None
+        if float((numbers[:, 1] * (1 - numbers[:, 0])).amin()) < _NARROW:
+            return None
+        distances = self._bfloat16_distances()
+        ends = None if distances is None else bfloat16_ends(distances)
+        return None if ends is None else range_of_ends(ends, self.scores, tracked=self.tracked)

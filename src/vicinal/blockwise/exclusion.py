@@ -1,0 +1,72 @@
+"""Which entries of a block may not be attended to, without comparing every query with every bank row."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+Keys = tuple[Tensor, Tensor]
+"""Integers of the queries ``[b]`` and of the bank ``[N]``; equal ones exclude."""
+
+
+class ExcludedEntries(NamedTuple):
+    """Entries of a block that may not be attended to: ``where [b, m]`` of the block's columns ``columns [m]``."""
+
+    columns: Tensor
+    where: Tensor
+
+    def fill(self, values: Tensor, rows: slice | Tensor, value: float) -> Tensor:
+        """Write ``value`` over the excluded entries of ``values [r, B]``, which are of the queries ``rows``."""
+        if len(self.columns) == values.shape[1]:
+            return values.masked_fill_(self.where[rows], value)
+        values[:, self.columns] = values[:, self.columns].masked_fill_(self.where[rows], value)
+        return values
+
+
+class Exclusion:
+    """Bank rows of a query's own id, or of its own group.
+
+    Args:
+        keys: ids and groups, as far as there are any.
+    """
+
+    def __init__(self, keys: list[Keys]) -> None:
+        self.keys = [(of_queries, of_bank, of_queries.long().sort().values) for of_queries, of_bank in keys]
+        self._last: tuple[int, int, ExcludedEntries | None] = (0, 0, None)
+
+    def within(self, start: int, stop: int) -> ExcludedEntries | None:
+        """Excluded entries of bank rows ``start`` to ``stop``, or None if there are none; kept for the next tile."""
+        if not self.keys:
+            return None
+        if self._last[:2] != (start, stop):
+            self._last = (start, stop, self._entries(start, stop))
+        return self._last[2]
+
+    def _entries(self, start: int, stop: int) -> ExcludedEntries | None:
+        touched: Tensor | None = None  # [B], whether a bank row is excluded for some query
+        for _, of_bank, ordered in self.keys:
+            part = of_bank[start:stop].long()
+            known = ordered[torch.searchsorted(ordered, part).clamp_(max=len(ordered) - 1)] == part
+            touched = known if touched is None else touched | known
+        if touched is None or not bool(touched.any()):
+            return None
+        columns = touched.nonzero()[:, 0]  # [m]
+        where: Tensor | None = None  # [b, m]
+        for of_queries, of_bank, _ in self.keys:
+            same = of_queries[:, None] == of_bank[start:stop][columns]
+            where = same if where is None else where | same
+        return None if where is None else ExcludedEntries(columns, where)
+
+
+def check_some_row(near: Tensor) -> None:
+    """Check that each query has a bank row to attend to: that its lowest cost ``near [b]`` is not infinite.
+
+    Raises:
+        ValueError: naming the first query that has none.
+    """
+    lonely = near == torch.inf
+    if bool(lonely.any()):
+        raise ValueError(
+            f"bank: expected a row of another id and group for every query, got none for query "
+            f"{int(lonely.nonzero()[0])}; give it a larger bank, or leave that query out"
+        )

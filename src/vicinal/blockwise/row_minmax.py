@@ -1,0 +1,175 @@
+"""The lowest and the highest cost of each row, which bank rows have it, and how many do: the range of a row."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vicinal.blockwise.bfloat16_bounds import Ends
+from vicinal.blockwise.blocks import count, policy
+from vicinal.blockwise.bounds import Pruner
+from vicinal.blockwise.exclusion import ExcludedEntries, Exclusion
+from vicinal.blockwise.scores import Block, BlockScores, Product, Rows
+from vicinal.blockwise.sharding import Reducer
+
+
+class RunningExtreme:
+    """Running minimum (sign 1) or maximum (sign -1) of each row, over blocks.
+
+    Attributes:
+        value: ``[b]``, of products (see :class:`vicinal.blockwise.scores.Product`); infinite while nothing counted.
+        position: ``[b]``, first bank row that has it; only if ``tracked``.
+        count: ``[b]``, how many bank rows have it; likewise.
+    """
+
+    sign = 1
+
+    def __init__(self, like: Tensor, *, tracked: bool) -> None:
+        self.tracked = tracked
+        self.value = like.new_full((len(like),), self.sign * torch.inf)
+        self.position = torch.zeros(len(like), dtype=torch.int64, device=like.device)
+        self.count = torch.zeros_like(self.position)
+        self._noted: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._pending = 0
+        self._settled = self.value.clone()
+
+    def update(self, rows: Rows, values: Tensor, start: int, best: Tensor | None = None) -> None:
+        """Take in ``values [r, B]`` of the queries ``rows``; ``best [r]`` if it is known already."""
+        if best is None:
+            best = values.amin(dim=1) if self.sign > 0 else values.amax(dim=1)
+        if self.tracked:
+            self._note(rows, values, start, best)
+        self.value[rows] = (torch.minimum if self.sign > 0 else torch.maximum)(self.value[rows], best)
+        if self._pending > policy().scan_entries:
+            self.settle()
+
+    def _note(self, rows: Rows, values: Tensor, start: int, best: Tensor) -> None:
+        """Note the entries that may be the extreme: queries, bank rows and values ``[m]``."""
+        before = self.value[rows]
+        reached = (best <= before if self.sign > 0 else best >= before).nonzero()[:, 0]
+        if len(reached) == 0:
+            return
+        which, columns = (values[reached] == best[reached, None]).nonzero(as_tuple=True)
+        at = reached[which]
+        self._noted.append((at + rows.start if isinstance(rows, slice) else rows[at], columns + start, best[at]))
+        self._pending += len(at)
+
+    def settle(self) -> None:
+        """Bring positions and counts up to the values; needed after the last block."""
+        if not self._noted:
+            return
+        rows, columns, values = (torch.cat(parts) for parts in zip(*self._noted, strict=True))
+        self._noted, self._pending = [], 0
+        same = (values == self.value[rows]) & values.isfinite()
+        rows, columns = rows[same], columns[same]
+        self.count[self.value != self._settled] = 0
+        self._settled = self.value.clone()
+        first = self.position.scatter_reduce(0, rows, columns, "amin", include_self=False)
+        self.position = torch.where(self.count > 0, self.position, first)
+        self.count += torch.bincount(rows, minlength=len(self.count))
+
+
+class RunningMin(RunningExtreme):
+    """See :class:`RunningExtreme`."""
+
+
+class RunningMax(RunningExtreme):
+    """See :class:`RunningExtreme`."""
+
+    sign = -1
+
+
+class ScoreRange(NamedTuple):
+    """Costs of each row: of the nearest admissible bank row, and of the nearest and farthest counted one."""
+
+    near: RunningMin
+    first: RunningMin
+    far: RunningMax | None
+
+    def combine(self, reducer: Reducer) -> None:
+        """Widen each end to that over all processes; where one bank row alone has it, only its holder counts it."""
+        if reducer.alone:
+            return
+        ends: list[RunningExtreme] = [self.near] if self.first is self.near else [self.near, self.first]
+        ends += [] if self.far is None else [self.far]
+        local = [end.value for end in ends]
+        joined = reducer.minimum(torch.stack([end.value * end.sign for end in ends]))
+        for end, value in zip(ends, joined, strict=True):
+            end.value = value * end.sign
+        if not self.near.tracked:
+            return
+        here = [torch.where(end.value == before, end.count, 0) for end, before in zip(ends, local, strict=True)]
+        (everywhere,) = reducer.add(torch.stack(here))
+        for end, total, mine in zip(ends, everywhere, here, strict=True):
+            end.count = torch.where((total == 1) & (mine == 0), 0, total)
+
+
+def scan_range(
+    scores: BlockScores,
+    exclusion: Exclusion,
+    *,
+    far: bool,
+    count_excluded: bool,
+    tracked: bool,
+    pruner: Pruner | None = None,
+) -> ScoreRange:
+    """Pass over the blocks for the range of each row.
+
+    Args:
+        scores: of b queries.
+        exclusion: what is not admissible.
+        far: look for the farthest too.
+        count_excluded: nearest and farthest are over all bank rows, not over admissible ones.
+        tracked: keep positions and counts.
+        pruner: skip blocks in which neither end of the range can lie.
+    """
+    near = RunningMin(scores.queries, tracked=tracked)
+    first = RunningMin(scores.queries, tracked=tracked) if count_excluded else near
+    span = ScoreRange(near, first, RunningMax(scores.queries, tracked=tracked) if far else None)
+    for block, rows in scores.everything() if pruner is None else _toward_ends(pruner, span):
+        entries = exclusion.within(block.start, block.stop)
+        _scan_block(scores.product(rows, block), rows, block, entries, span)
+    for end in span:
+        if end is not None:
+            end.settle()
+    return span
+
+
+def range_of_ends(ends: Ends, scores: BlockScores, *, tracked: bool) -> ScoreRange:
+    """The same range from ends that were found in bfloat16 first and computed from differences."""
+    near, far = RunningMin(scores.queries, tracked=tracked), RunningMax(scores.queries, tracked=tracked)
+    pair: tuple[RunningExtreme, RunningExtreme] = (near, far)
+    for end, value, position, number in zip(pair, *ends, strict=True):
+        end.value, end.position, end.count = value, position, number
+    return ScoreRange(near, near, far)
+
+
+def _toward_ends(pruner: Pruner, span: ScoreRange) -> Iterator[tuple[Block, Rows]]:
+    """First the most promising blocks of each query, then those that may still widen its range."""
+    best = pruner.best(far=span.far is not None)
+    count(scorable=best.numel())
+    yield from pruner.visit(lambda number: best[:, number])
+
+    def may_widen(number: int) -> Tensor:
+        needed = pruner.low[:, number] <= pruner.scores.costs_of(span.near.value)
+        if span.far is not None:
+            needed |= pruner.high[:, number] >= pruner.scores.costs_of(span.far.value)
+        return needed & ~best[:, number]
+
+    yield from pruner.visit(may_widen)
+
+
+def _scan_block(product: Product, rows: Rows, block: Block, entries: ExcludedEntries | None, span: ScoreRange) -> None:
+    values, lowest = product.values, product.lowest
+    if entries is None or span.first is not span.near:
+        span.first.update(rows, values, block.start, lowest)
+        if span.far is not None:
+            span.far.update(rows, values, block.start)
+    if entries is None:
+        if span.first is not span.near:
+            span.near.update(rows, values, block.start, lowest)
+        return
+    if span.first is span.near and span.far is not None:
+        span.far.update(rows, entries.fill(values, rows, -torch.inf), block.start)
+    span.near.update(rows, entries.fill(values, rows, torch.inf), block.start)

@@ -1,0 +1,328 @@
+"""Scores of a tile of queries against a block of the bank, as costs, which are negated scores.
+
+Most costs are functions of one inner product of *features* of the query and of the bank row (:class:`Factors`), so that
+a block of them is one product of matrices. Squared distances from such products lose digits for rows that are near to
+one another; those pairs are found and computed again from their difference.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from vicinal.blockwise.bfloat16_bounds import Bfloat16Bank, has_bfloat16
+from vicinal.blockwise.blocks import Buffers, row_slices
+from vicinal.blockwise.distances import CLOSE, paired_distances
+from vicinal.blockwise.resolution import Resolution, lengths
+from vicinal.blockwise.sharding import LOCAL, Reducer
+
+Rows = slice | Tensor
+"""Which queries: a run of them, or their positions."""
+
+RowMap = Callable[[Tensor, Tensor], Tensor]
+
+_SAMPLE = 4096
+"""Bank rows whose mean is the center; it only has to be near, as what still cancels is computed again."""
+
+_LEAST = 1e-30
+"""Squared distance that stands for 0 under a root."""
+
+
+class Factors(NamedTuple):
+    r"""A cost (negated score) $c_{ij} = \phi(q_i) \cdot \psi(x_j)$, or the square root of that.
+
+    Attributes:
+        of_queries: $\phi$, from rows ``[b, d]`` and a center ``[d]`` to ``[b, e]``.
+        of_bank: $\psi$, from rows ``[N, d]`` and the same center to ``[N, e]``.
+        rooted: the cost is the square root of the inner product.
+        cancels: the inner product is a squared distance, which loses digits for rows much nearer to one another than
+            to the center; where it is at most ``CLOSE`` times the sum of the squared norms it has to be computed
+            again from the difference. The last column of $\phi$ and the one at ``d`` of $\psi$ are those norms.
+        shifts: bank rows that all move by one vector change the costs of a query by one number, which weights do not
+            depend on; moved to the center they keep more digits, and $\psi$ is given the moved rows.
+        grad_of_bank: ``(rows, center, gradient of psi [N, e])`` to the gradient of the rows; None: by autograd.
+    """
+
+    of_queries: RowMap
+    of_bank: RowMap
+    rooted: bool = False
+    cancels: bool = False
+    shifts: bool = False
+    grad_of_bank: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
+
+    def slack_of_queries(self, features: Tensor) -> Tensor:
+        """Share ``[b]`` of each query in the squared distance below which a pair is close."""
+        return CLOSE * features[:, -1]
+
+    def slack_of_norms(self, norms: Tensor) -> float:
+        """The same for the bank row that has the largest of the squared ``norms``."""
+        return CLOSE * float(norms.amax())
+
+    def close_pairs(self, product: Tensor, of_queries: Tensor, of_bank: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows and columns ``[p]`` of the entries of ``product [b, N]`` that have lost digits."""
+        limit = CLOSE * (of_queries[:, -1:] + of_bank[:, -2])
+        rows, columns = (product <= limit).nonzero(as_tuple=True)
+        return rows, columns
+
+
+def _squared_of_queries(rows: Tensor, center: Tensor) -> Tensor:
+    apart = rows - center
+    return torch.cat([-2 * apart, torch.ones_like(apart[:, :1]), apart.square().sum(dim=-1, keepdim=True)], dim=-1)
+
+
+def _squared_of_bank(rows: Tensor, center: Tensor) -> Tensor:
+    features = rows.new_empty(len(rows), rows.shape[1] + 2)
+    squared_of_bank(rows, center, features)
+    return features
+
+
+def squared_of_bank(rows: Tensor, center: Tensor, out: Tensor) -> Tensor:
+    r"""Write $\psi$ of squared distances into ``out [N, d + 2]``; the squared norms ``[N]`` of ``rows - center``."""
+    apart = torch.sub(rows, center, out=out[:, :-2])
+    norms: Tensor = torch.linalg.vecdot(apart, apart)
+    out[:, -2] = norms
+    out[:, -1] = 1
+    return norms
+
+
+def _grad_of_squared(rows: Tensor, center: Tensor, gradient: Tensor) -> Tensor:
+    return torch.addcmul(gradient[:, :-2], rows - center, gradient[:, -2:-1], value=2)
+
+
+def distance_factors(*, rooted: bool) -> Factors:
+    """Factors of squared Euclidean distances, or, ``rooted``, of distances.
+
+    >>> factors = distance_factors(rooted=False)
+    >>> q, x, center = torch.tensor([[1.0, 2.0]]), torch.tensor([[4.0, 6.0]]), torch.zeros(2)
+    >>> factors.of_queries(q, center) @ factors.of_bank(x, center).T
+    tensor([[25.]])
+    """
+    return Factors(_squared_of_queries, _squared_of_bank, rooted=rooted, cancels=True, grad_of_bank=_grad_of_squared)
+
+
+class ScoreKernel(NamedTuple):
+    """What is known of a similarity.
+
+    Attributes:
+        score: scores ``[b, N]`` of queries ``[b, d]`` and bank rows ``[N, d]``; any block of columns alone.
+        factors: None for a similarity that is no function of one inner product.
+        resolution: of queries ``[b, d]`` and the length of the longest bank row, by how much scores must differ to be
+            told apart.
+        bound: by what balls of rows bound costs, if they do: the distance to their center in a norm, its square, or
+            the inner product of features.
+    """
+
+    score: Callable[[Tensor, Tensor], Tensor]
+    factors: Factors | None
+    resolution: Callable[[Tensor, Tensor], Resolution]
+    bound: Literal["l1", "l2", "squared_l2", "product"] | None = None
+
+
+class BankFeatures(NamedTuple):
+    """What every prediction needs of a bank, computed once: as large as the bank, half as large again with bfloat16.
+
+    Attributes:
+        features: ``[N, e]``, as products take them.
+        center: ``[d]``.
+        norms: squared ``[N]``, for distances.
+        longest: length of the longest row, where the resolution of costs depends on it.
+        bfloat16: a copy in bfloat16, with which lowest and highest costs are found sooner, and just as exactly.
+    """
+
+    features: Tensor
+    center: Tensor
+    norms: Tensor | None
+    longest: Tensor
+    bfloat16: Bfloat16Bank | None
+
+
+@torch.no_grad()
+def bank_features(factors: Factors, bank: Tensor, *, bfloat16: bool) -> BankFeatures:
+    """The features of ``bank [N, d]``; in bfloat16 too if asked for, where the processor has products of these."""
+    dtype = torch.promote_types(bank.dtype, torch.float32)
+    rows = bank.to(dtype)
+    centered = len(rows) > 0 and (factors.cancels or factors.shifts)
+    center = _sample(bank, dtype).mean(dim=0) if centered else bank.new_zeros(bank.shape[1], dtype=dtype)
+    longest = center.new_zeros(())
+    if not factors.cancels:
+        if factors.shifts and len(rows):
+            longest = lengths(rows).amax()
+        moved = rows - center if factors.shifts else rows
+        return BankFeatures(factors.of_bank(moved, center), center, None, longest, None)
+    features = rows.new_empty(len(rows), rows.shape[1] + 2)
+    norms = squared_of_bank(rows, center, features)
+    pays = bfloat16 and has_bfloat16() and dtype == torch.float32 and rows.device.type == "cpu" and len(rows) > 0
+    return BankFeatures(features, center, norms, longest, Bfloat16Bank.of(rows, center) if pays else None)
+
+
+def _sample(bank: Tensor, dtype: torch.dtype) -> Tensor:
+    return bank[:: max(1, len(bank) // _SAMPLE)].to(dtype)
+
+
+class Block(NamedTuple):
+    """Bank rows ``start`` to ``stop``: the rows in the dtype that is computed in, and what products take.
+
+    ``center`` is that of the block, if it is not the one of all.
+    """
+
+    start: int
+    stop: int
+    rows: Tensor
+    features: Tensor
+    slack: float
+    center: Tensor | None
+
+
+class Product(NamedTuple):
+    """Values ``[r, B]`` that rise with the cost, their row minima ``[r]``, and the pairs that were computed again.
+
+    There are no minima where none were asked for.
+    """
+
+    values: Tensor
+    lowest: Tensor
+    pairs: tuple[Tensor, Tensor] | None
+
+
+class BlockScores:
+    """Costs between all queries and all bank rows, computed a block at a time and never held whole.
+
+    Args:
+        kernel: the similarity.
+        queries: ``[b, d]``.
+        bank: ``[N, d]``.
+        chunk: bank rows of a block.
+        tile: queries of a tile.
+        reducer: of processes that hold other parts of the bank.
+        prepared: what was computed of the bank before, or None.
+
+    Attributes:
+        centers_blocks: center each block at its own mean: a little slower, but in a bank whose near rows stand together
+            few pairs are left that lose digits.
+    """
+
+    def __init__(
+        self,
+        kernel: ScoreKernel,
+        queries: Tensor,
+        bank: Tensor,
+        chunk: int,
+        tile: int,
+        reducer: Reducer = LOCAL,
+        prepared: BankFeatures | None = None,
+    ) -> None:
+        self.kernel, self.bank, self.chunk, self.tile, self.reducer = kernel, bank, chunk, tile, reducer
+        self.dtype = torch.promote_types(torch.promote_types(queries.dtype, bank.dtype), torch.float32)
+        self.queries = queries.to(self.dtype)
+        self.factors = kernel.factors
+        self.features = self.queries
+        self.slack: Tensor | None = None
+        self.buffers = Buffers()
+        self.centers_blocks = False
+        self.prepared = prepared if prepared is not None and prepared.features.dtype == self.dtype else None
+        self.rooted = self.factors is not None and self.factors.rooted
+        self.center = self.queries.new_zeros(queries.shape[1])
+        self._longest = self.queries.new_zeros(())  # of the rows before self._measured
+        self._measured = 0
+        self._apart: set[tuple[int, int]] = set()  # block and tile in which no pair has lost digits
+        if self.prepared is not None:
+            self.center, self._longest, self._measured = self.prepared.center, self.prepared.longest, len(bank)
+        if self.factors is not None:
+            if (self.factors.cancels or self.factors.shifts) and self.prepared is None:
+                self.center = reducer.mean_row(_sample(bank, self.dtype))
+            self.features = self.factors.of_queries(self.queries, self.center)
+            if self.factors.cancels:
+                self.slack = self.factors.slack_of_queries(self.features)
+
+    def resolution(self) -> Resolution:
+        """By how much costs must differ to be told apart; after a pass over the bank."""
+        longest = self._longest
+        if self.factors is not None and self.factors.shifts:
+            longest = self.reducer.maximum(longest)
+        return self.kernel.resolution(self.queries, longest)
+
+    def moved(self, rows: Tensor) -> Tensor:
+        """Bank ``rows [n, d]`` as a similarity is to be given them so that it agrees with products."""
+        return rows - self.center if self.factors is not None and self.factors.shifts else rows
+
+    def tiles(self) -> list[slice]:
+        """The queries in tiles."""
+        return row_slices(len(self.queries), self.tile)
+
+    def block(self, start: int) -> Block:
+        """The block that begins at bank row ``start``."""
+        stop = min(start + self.chunk, len(self.bank))
+        rows = self.bank[start:stop].to(self.dtype)  # [B, d]
+        if self.factors is None:
+            return Block(start, stop, rows, rows, 0.0, None)
+        if self.prepared is not None and not self.centers_blocks:
+            norms = self.prepared.norms
+            slack = 0.0 if norms is None else self.factors.slack_of_norms(norms[start:stop])
+            return Block(start, stop, rows, self.prepared.features[start:stop], slack, None)
+        center = rows.mean(dim=0) if self.centers_blocks else self.center
+        if not self.factors.cancels:
+            if self.factors.shifts and stop > self._measured:
+                self._measured, self._longest = stop, torch.maximum(self._longest, lengths(rows).amax())
+            return Block(start, stop, rows, self.factors.of_bank(self.moved(rows), center), 0.0, None)
+        features = self.buffers.empty("bank features", len(rows), rows.shape[1] + 2, rows)
+        slack = self.factors.slack_of_norms(squared_of_bank(rows, center, features))
+        return Block(start, stop, rows, features, slack, center if self.centers_blocks else None)
+
+    def blocks(self) -> Iterator[Block]:
+        """All blocks, in order."""
+        for start in range(0, len(self.bank), self.chunk):
+            yield self.block(start)
+
+    def everything(self) -> Iterator[tuple[Block, Rows]]:
+        """All blocks, each with all tiles of queries."""
+        for block in self.blocks():
+            for rows in self.tiles():
+                yield block, rows
+
+    def product(self, rows: Rows, block: Block, *, lowest: bool = True) -> Product:
+        """What the costs of ``rows`` against ``block`` are the root of, or the costs themselves.
+
+        Without ``lowest`` no row minima are looked for where no pair can have lost digits, as a pass before has seen.
+        """
+        if self.factors is None:
+            values = -self.kernel.score(self.queries[rows], block.rows).to(self.dtype)
+            return Product(values, values.amin(dim=1), None)
+        if block.center is None:
+            of_queries, slack = self.features[rows], None if self.slack is None else self.slack[rows]
+        else:
+            of_queries = self.factors.of_queries(self.queries[rows], block.center)
+            slack = self.factors.slack_of_queries(of_queries)
+        values = self.buffers.empty("products", len(of_queries), len(block.features), of_queries)  # [r, B]
+        torch.mm(of_queries, block.features.T, out=values)
+        tile = (block.start, rows.start) if isinstance(rows, slice) else None
+        if not lowest and (slack is None or tile in self._apart):
+            return Product(values, values[:, 0], None)
+        least = values.amin(dim=1)  # [r]
+        if slack is None or float((least - slack).amin()) > block.slack:
+            if tile is not None:
+                self._apart.add(tile)
+            return Product(values, least, None)
+        pairs = self.factors.close_pairs(values, of_queries, block.features)
+        if len(pairs[0]) == 0:
+            return Product(values, least, None)
+        values[pairs] = paired_distances(self.queries[rows], block.rows, *pairs)
+        return Product(values, values.amin(dim=1), pairs)
+
+    def costs(self, product: Product) -> tuple[Tensor, Tensor | None]:
+        """Costs ``[r, B]`` of a product, written over it, and 1 / cost where they are roots.
+
+        torch's power is faster than its root.
+        """
+        if not self.rooted:
+            return product.values, None
+        values = product.values if product.pairs is None else product.values.clamp_(min=_LEAST)
+        inverse = torch.pow(values, -0.5, out=self.buffers.like("inverse roots", values))
+        return values.mul_(inverse), inverse
+
+    def costs_of(self, values: Tensor) -> Tensor:
+        """Costs of single values of products, to the last bit as :meth:`costs` gives them."""
+        if not self.rooted:
+            return values
+        finite = values.clamp(min=_LEAST)
+        return torch.where(values < torch.inf, finite * finite.pow(-0.5), values)

@@ -1,0 +1,344 @@
+r"""SoftStep a block at a time: what is one number a row, what is left for each entry, and the way back of both.
+
+Entries come as *gaps*. A score gap is the lowest cost of a row minus the cost of an entry; a unit gap is that over the
+width of the row's range, ``unit - 1`` in [-1, 0]. Both are 0 at the nearest row: a block of the bank can be masked
+alone once the row numbers are known, and nothing is lost to rounding where the unit score is near 1.
+
+There are two ways. Rows of a step (:class:`S1Rows`, :class:`S2Rows`) give logarithms for any simplex map; weights of a
+step (:class:`S1Weights`, :class:`S2Weights`) go straight from gaps to weights under softmax, before the division by
+the sum of the row, in few passes over memory. Of torch's functions exp2, log1p, sigmoid and reciprocal are fast on CPU,
+while exp, log, powers and addcmul of columns take several times longer, so the formulas are written in the former.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from vicinal.blockwise.blocks import Buffers
+
+_LOG2E = 1 / math.log(2)
+
+_LEAST = 1e-30
+
+FADE = 32.0
+"""How many resolutions a row's range is to exceed before it is taken as it is."""
+
+
+class StepForm(NamedTuple):
+    """Which step it is: the settings of a :class:`vicinal.masks.SoftStep` that change the formula.
+
+    Attributes:
+        family: "s1" or "s2".
+        extent: what the range of a row is taken over, "admissible" bank rows or "all".
+        eps: > 0.
+    """
+
+    family: str
+    extent: str
+    eps: float
+
+    @property
+    def inset(self) -> bool:
+        """Whether rows that cannot be told from the farthest are rejected with it: S2 is too steep for one alone."""
+        return self.family == "s2"
+
+    @property
+    def floor(self) -> float:
+        """The least u and v of S1."""
+        return self.eps if self.extent == "all" else 0.0
+
+
+def unit_width(width: Tensor, zone: Tensor, *, inset: bool = False) -> Tensor:
+    r"""What gaps to the highest score are divided by, from the width ``[b, 1]`` of each row's range.
+
+    The width $w$ itself, as long as it is some 32 times the resolution $r$; below $(32 r)^2 / (w - r)$, which goes to
+    infinity for a row that is flat to within its resolution. With ``inset`` the range ends one resolution above the
+    lowest score.
+    """
+    zone = zone.detach()
+    left = width - zone
+    flat = left.detach() <= 0
+    safe = torch.where(flat, 1.0, left)
+    return torch.where(flat, torch.inf, torch.maximum(safe if inset else width, (FADE * zone) * (FADE * zone / safe)))
+
+
+class S1Rows(NamedTuple):
+    """Row numbers ``[b, 1]`` of S1: where it leaves 0, how far it rises, its t; and its eps and floor."""
+
+    low: Tensor
+    width: Tensor
+    t: Tensor
+    eps: float
+    floor: float
+
+    def _sides(self, gap: Tensor, buffers: Buffers) -> tuple[Tensor, Tensor]:
+        if self.floor > 0:  # low may be the top itself, where a tiny eps must survive rounding
+            rise = torch.add(gap, 1, out=buffers.like("first side", gap)).sub_(self.low).add_(self.eps)
+        else:
+            rise = torch.add(gap, (1 - self.low) + self.eps, out=buffers.like("first side", gap))
+        fall = torch.sub(self.width, rise, out=buffers.like("second side", gap)).clamp_(min=0)
+        return rise.clamp_(min=0), fall
+
+    def log(self, gap: Tensor, buffers: Buffers) -> Tensor:
+        """Log of S1; -inf where it is 0."""
+        rise, fall = self._sides(gap, buffers)
+        rejected, passed = rise == 0, fall == 0
+        log_u = rise.clamp_(min=_LEAST).log_().div_(self.t)
+        log_v = fall.clamp_(min=_LEAST).log_().div_(self.t)
+        if self.floor > 0:
+            log_u.clamp_(min=math.log(self.floor))
+            log_v.clamp_(min=math.log(self.floor))
+        return logsigmoid(log_u - log_v).masked_fill_(passed, 0.0).masked_fill_(rejected, -torch.inf)
+
+    def backward(self, gap: Tensor, gradient: Tensor, buffers: Buffers) -> tuple[Tensor, list[Tensor]]:
+        """Gradients of ``gap`` and of (low, width, t) from the gradient of :meth:`log`, 0 wherever the log is -inf."""
+        rise, fall = self._sides(gap, buffers)
+        rising = torch.sign(fall, out=buffers.like("slopes", gap)).mul_(gradient)  # nothing to pull where S1 is 1
+        rise.clamp_(min=_LEAST)
+        if self.floor > 0:
+            return self._backward_floored(rise, fall.clamp_(min=_LEAST), rising)
+        against = (
+            torch.div(fall, rise, out=buffers.like("parts", gap)).sub_(1).log1p_().clamp_(min=-100)
+        )  # ln v/u times t
+        slope = torch.div(against, self.t, out=buffers.like("shares", gap)).sigmoid_().mul_(rising).div_(self.t)
+        of_t = against.mul_(slope).sum(dim=1, keepdim=True) / self.t
+        of_fall = torch.div(slope, fall.clamp_(min=_LEAST), out=fall)
+        of_width = -of_fall.sum(dim=1, keepdim=True)
+        of_gap = slope.div_(rise).add_(of_fall)
+        return of_gap, [-of_gap.sum(dim=1, keepdim=True), of_width, of_t]
+
+    def _backward_floored(self, rise: Tensor, fall: Tensor, rising: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """:meth:`backward` with a floor, below which neither side moves."""
+        log_rise, log_fall, least = rise.log(), fall.log(), math.log(self.floor) * self.t
+        slope = ((torch.maximum(log_fall, least) - torch.maximum(log_rise, least)) / self.t).sigmoid_().div_(self.t)
+        up, down = rising * slope * (log_rise >= least), rising * slope * (log_fall >= least)
+        of_t = (log_fall * down - log_rise * up).sum(dim=1, keepdim=True) / self.t
+        of_fall = down / fall
+        of_gap = up.div_(rise).add_(of_fall)
+        return of_gap, [-of_gap.sum(dim=1, keepdim=True), -of_fall.sum(dim=1, keepdim=True), of_t]
+
+
+class S2Rows(NamedTuple):
+    """Row numbers ``[b, 1]`` of S2: b and t / (1 - t)."""
+
+    b: Tensor
+    odds: Tensor
+
+    def log(self, gap: Tensor, buffers: Buffers) -> Tensor:
+        """Log of S2; -inf at unit score 0."""
+        ceiling = self.b - 1
+        below = torch.minimum(gap, ceiling, out=buffers.like("first side", gap))
+        result = torch.log1p(below, out=buffers.like("second side", gap)).sub_(ceiling.log1p())
+        return result.mul_(torch.sub(ceiling, below, out=below)).mul_(self.odds)
+
+    def backward(self, gap: Tensor, gradient: Tensor, buffers: Buffers) -> tuple[Tensor, list[Tensor]]:
+        """Gradients of ``gap`` and of (b, odds) from the gradient of :meth:`log`, 0 wherever the log is -inf."""
+        ceiling = self.b - 1
+        below = torch.minimum(gap, ceiling, out=buffers.like("first side", gap))
+        log_ratio = torch.log1p(below, out=buffers.like("second side", gap))
+        log_ratio.sub_(ceiling.log1p()).clamp_(min=-200)  # ln x - ln b
+        x = torch.add(below, 1, out=buffers.like("slopes", gap)).clamp_(min=_LEAST)
+        rest = torch.sub(ceiling, below, out=below)  # b - x
+        part = torch.mul(gradient, log_ratio, out=buffers.like("parts", gap))
+        of_logs = part.sum(dim=1, keepdim=True)
+        of_odds = part.mul_(rest).sum(dim=1, keepdim=True)
+        of_rest = torch.mul(gradient, rest, out=part).sum(dim=1, keepdim=True)
+        of_b = self.odds * (of_logs - of_rest / self.b)
+        of_gap = rest.div_(x).sub_(log_ratio).mul_(gradient).mul_(self.odds)
+        return of_gap, [of_b, of_odds]
+
+
+StepRows = S1Rows | S2Rows
+
+
+def reach(step: "Step", first: Tensor) -> Tensor:
+    """Cost ``[b, 1]`` beyond which a bank row is rejected; infinite for S2 and for rows that are left alone."""
+    if not isinstance(step.rows, S1Rows):
+        return torch.full_like(first, torch.inf)
+    return first + step.width * (1 + 2 * step.rows.eps - step.rows.low)
+
+
+class Step(NamedTuple):
+    """All row numbers of a SoftStep: ``gap = (first - cost) / width``, kept in [-1, 0], then ``rows``.
+
+    ``width [b, 1]`` is infinite for a row that is flat or that must be left alone.
+    """
+
+    width: Tensor
+    rows: StepRows
+
+    def at(self, rows: slice | Tensor) -> "Step":
+        """The numbers of some rows."""
+        if isinstance(self.rows, S2Rows):
+            return Step(self.width[rows], S2Rows(self.rows.b[rows], self.rows.odds[rows]))
+        low, width, t, eps, floor = self.rows
+        return Step(self.width[rows], S1Rows(low[rows], width[rows], t[rows], eps, floor))
+
+
+def step_rows(form: StepForm, numbers: Tensor, near: Tensor, first: Tensor, far: Tensor, zone: Tensor) -> Step:
+    """The row part of a SoftStep, differentiable.
+
+    Args:
+        form: which one.
+        numbers: ``[b, 4]``, a0, b0, t and t / (1 - t) as :meth:`vicinal.masks.SoftStep.step_parameters` has them.
+        near: ``[b, 1]``, lowest cost (negated score) of an admissible row.
+        first: ``[b, 1]``, lowest cost of a counted row.
+        far: ``[b, 1]``, highest cost of a counted row.
+        zone: ``[b, 1]``, by how much costs must differ to be told apart.
+    """
+    width = unit_width(far - first, zone, inset=form.inset)
+    top = ((first - near) / width + 1).clamp(0.0, 1.0)  # highest admissible unit score
+    a0, b0, t, odds = (numbers[:, i : i + 1] for i in range(4))
+    if form.family == "s2":
+        return Step(torch.where(top > 0, width, torch.inf), S2Rows(b0, odds))
+    low = torch.minimum(a0, top)
+    return Step(width, S1Rows(low, b0 * ((1 - low) + form.eps), t, form.eps, form.floor))
+
+
+class StepGradients(NamedTuple):
+    """Gradients ``[b, 1]`` of the lowest counted cost, of the width of the range, and of the numbers of the step."""
+
+    first: Tensor
+    width: Tensor
+    numbers: list[Tensor]
+
+
+class S2Weights(NamedTuple):
+    r"""S2 by $z = x/b - 1$ in [-1, 0], which is ``gap * scale + offset`` clamped: $\ln S_2 = -c z \ln(1 + z)$.
+
+    Attributes:
+        scale: ``[b, 1]``, 1 / (b width).
+        offset: ``[b, 1]``, 1 / b - 1.
+        power: ``[b, 1]``, -c = -b t / (1 - t), in powers of 2.
+        ratio: ``[b, 1]``, t / (1 - t) / width.
+        shift: ``[b, 1]``, added to all masked scores, in powers of 2; or None.
+    """
+
+    scale: Tensor
+    offset: Tensor
+    power: Tensor
+    ratio: Tensor
+    shift: Tensor | None
+
+    def at(self, rows: slice | Tensor) -> "S2Weights":
+        """The numbers of some rows."""
+        shift = None if self.shift is None else self.shift[rows]
+        return S2Weights(self.scale[rows], self.offset[rows], self.power[rows], self.ratio[rows], shift)
+
+    def weights(self, gap: Tensor, buffers: Buffers) -> Tensor:
+        """Weights from gaps ``[r, B]``."""
+        rest = torch.mul(gap, self.scale, out=buffers.like("unit gaps", gap)).add_(self.offset).clamp_(-1, 0)
+        return self._exponential(torch.log1p(rest, out=buffers.like("first side", gap)).mul_(rest), gap)
+
+    def _exponential(self, logs: Tensor, gap: Tensor) -> Tensor:
+        logs.mul_(self.power).add_(gap, alpha=_LOG2E)
+        return (logs if self.shift is None else logs.add_(self.shift)).exp2_()
+
+    def weights_and_parts(self, gap: Tensor, buffers: Buffers) -> tuple[Tensor, list[Tensor]]:
+        """Weights from gaps, and what :meth:`backward` needs."""
+        rest = torch.mul(gap, self.scale, out=buffers.like("unit gaps", gap)).add_(self.offset).clamp_(-1, 0)
+        logs = torch.log1p(rest, out=buffers.like("first side", gap))
+        weights = self._exponential(torch.mul(logs, rest, out=buffers.like("second side", gap)), gap)
+        return weights, [rest, logs.clamp_(min=-200)]
+
+    def backward(self, gradient: Tensor, parts: list[Tensor], buffers: Buffers) -> tuple[Tensor, list[Tensor]]:
+        """Gradient of gaps, and sums ``[r]``, from that of the log weights."""
+        rest, logs = parts
+        part = torch.mul(gradient, logs, out=buffers.like("slopes", gradient))
+        vecdot = torch.linalg.vecdot
+        sums = [part.sum(dim=1) + vecdot(gradient, rest), vecdot(part, rest), gradient.sum(dim=1)]
+        slope = rest.add_(1).clamp_(min=_LEAST).reciprocal_().sub_(logs).mul_(self.ratio).add_(1 - self.ratio)
+        of_gap = slope.mul_(gradient)
+        return of_gap, [*sums, of_gap.sum(dim=1)]
+
+    def row_gradients(self, sums: Tensor, step: Step) -> StepGradients:
+        """Row gradients from the ``sums [b, 4]`` over all blocks."""
+        first, second, before, after = sums.unbind(dim=1)
+        if not isinstance(step.rows, S2Rows):
+            raise TypeError(f"step: expected one of S2, got {type(step.rows).__name__}")
+        b, odds, inverse = step.rows.b[:, 0], step.rows.odds[:, 0], 1 / step.width[:, 0]
+        of_first = torch.where(inverse > 0, after - before, 0.0)
+        of_width = b * odds * (first + second) * inverse + of_first
+        return StepGradients(of_first[:, None], of_width[:, None], [(odds * first)[:, None], (-b * second)[:, None]])
+
+
+class S1Weights(NamedTuple):
+    r"""S1 by $r = (x - a) / (b - a)$, which is ``gap * scale + offset`` clamped: $S_1 = \sigma(-\ln(1/r - 1) / t)$.
+
+    Attributes:
+        scale: ``[b, 1]``, 1 / (width (b - a)).
+        offset: ``[b, 1]``, r of the nearest row.
+        power: ``[b, 1]``, 1 / t.
+    """
+
+    scale: Tensor
+    offset: Tensor
+    power: Tensor
+
+    def at(self, rows: slice | Tensor) -> "S1Weights":
+        """The numbers of some rows."""
+        return S1Weights(*(value[rows] for value in self))
+
+    def weights(self, gap: Tensor, buffers: Buffers) -> Tensor:
+        """Weights from gaps ``[r, B]``, which are written over."""
+        place = torch.mul(gap, self.scale, out=buffers.like("unit gaps", gap)).add_(self.offset).clamp_(0, 1)
+        mass = place.reciprocal_().sub_(2).log1p_().mul_(-self.power).sigmoid_()
+        return mass.mul_(gap.mul_(_LOG2E).exp2_())
+
+    def weights_and_parts(self, gap: Tensor, buffers: Buffers) -> tuple[Tensor, list[Tensor]]:
+        """Weights from gaps, which are written over, and what :meth:`backward` needs."""
+        place = torch.mul(gap, self.scale, out=buffers.like("unit gaps", gap)).add_(self.offset).clamp_(0, 1)
+        inverse = torch.reciprocal(place, out=buffers.like("first side", gap))
+        against = (
+            torch.sub(inverse, 2, out=buffers.like("second side", gap)).log1p_().mul_(self.power).clamp_(-1e4, 1e4)
+        )
+        missing = torch.sigmoid(against, out=buffers.like("slopes", gap))  # 1 - S1
+        of_t = torch.mul(against, missing, out=buffers.like("parts", gap))
+        weights = against.neg_().sigmoid_().mul_(gap.mul_(_LOG2E).exp2_())
+        return weights, [place, inverse, missing, of_t]
+
+    def backward(self, gradient: Tensor, parts: list[Tensor], buffers: Buffers) -> tuple[Tensor, list[Tensor]]:
+        """Gradient of gaps, and sums ``[r]``, from that of the log weights."""
+        place, inverse, missing, of_t = parts
+        sum_of_t = torch.linalg.vecdot(gradient, of_t)
+        rest = torch.sub(inverse, 1, out=of_t).clamp_(min=_LEAST)
+        inverse.clamp_(max=1e18)  # 1 / (r (1 - r)) = inverse / rest * inverse
+        slope = torch.div(inverse, rest, out=rest).mul_(inverse).mul_(missing).mul_(gradient)
+        sums = [slope.sum(dim=1), torch.linalg.vecdot(slope, place), sum_of_t]
+        return slope.mul_(self.scale * self.power).add_(gradient), sums
+
+    def row_gradients(self, sums: Tensor, step: Step) -> StepGradients:
+        """Row gradients from the ``sums [b, 3]`` over all blocks."""
+        if not isinstance(step.rows, S1Rows):
+            raise TypeError(f"step: expected one of S1, got {type(step.rows).__name__}")
+        power, inverse = self.power[:, 0], 1 / step.width[:, 0]
+        slope, placed, of_t = sums[:, 0] * power, sums[:, 1] * power, sums[:, 2] * power
+        width = step.rows.width[:, 0]
+        of_range = (self.offset[:, 0] * slope - placed) * inverse
+        numbers = [-slope / width, -placed / width, of_t]
+        return StepGradients((slope * self.scale[:, 0])[:, None], of_range[:, None], [n[:, None] for n in numbers])
+
+
+Weights = S1Weights | S2Weights
+
+
+def step_weights(step: Step, shift: Tensor | None) -> Weights | None:
+    """The short way for a step, or None if there is none.
+
+    Args:
+        step: of all rows.
+        shift: ``[b, 1]``, added to all masked scores; or None.
+    """
+    rows = step.rows
+    if isinstance(rows, S2Rows):
+        inverse = 1 / rows.b
+        powers = None if shift is None else _LOG2E * shift
+        power = -_LOG2E * rows.odds * rows.b
+        return S2Weights(inverse / step.width, inverse - 1, power, rows.odds / step.width, powers)
+    if shift is not None or rows.floor > 0:
+        return None
+    offset = ((1 - rows.low) + rows.eps) / rows.width
+    return S1Weights(1 / (step.width * rows.width), offset, 1 / rows.t)
