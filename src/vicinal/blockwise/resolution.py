@@ -40,6 +40,10 @@ class Resolution(NamedTuple):
     share: float
     eps: float
 
+    def at(self, eps: float) -> "Resolution":
+        """The same in numbers of another ``eps``."""
+        return Resolution(self.fixed, self.rooted, self.share, eps)
+
     def of(self, *scores: Tensor) -> Tensor:
         """For the largest in size of these ``scores [b, 1]`` of each query, ``[b, 1]``; infinite ones count as 0."""
         size = torch.zeros_like(scores[0])

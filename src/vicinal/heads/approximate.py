@@ -125,8 +125,8 @@ class ApproximateNONA:
     >>> bank = NeighborBank(1)
     >>> bank.add(range(1000), torch.arange(1000.0)[:, None], torch.arange(1000.0))
     >>> near = ApproximateNONA(NONA(), ExactIndex(1, bank=bank), bank, tolerance=1e-6)
-    >>> found = near.predict(torch.tensor([[5.25]], dtype=torch.float64))
-    >>> found.fetched.tolist(), bool(found.left_out < 1e-6), round(float(found.prediction), 3)
+    >>> answer = near.predict(torch.tensor([[5.25]], dtype=torch.float64))
+    >>> answer.fetched.tolist(), bool(answer.left_out < 1e-6), round(float(answer.prediction), 3)
     ([64], True, 5.246)
     """
 
@@ -179,18 +179,18 @@ class ApproximateNONA:
             ValueError: if a query has no admissible row.
         """
         check_integer("top", top, 0)
-        made = _Answer.of(len(queries), self.classes, top)
+        answer = _Answer(len(queries), self.classes, top)
         hidden = None if ids is None and groups is None else self.bank.hidden_keys(ids, groups)
         left = torch.arange(len(queries))
         for k in self._sizes(hidden):
             for part in torch.split(left, max(1, policy().memory_entries // (k * self.bank.dim))):
-                self._attend(queries, part, None if hidden is None else hidden[part], k, made)
-            left = left[made.left_out[left] > self.tolerance]
+                self._attend(queries, part, None if hidden is None else hidden[part], k, answer)
+            left = left[answer.left_out[left] > self.tolerance]
             if len(left) == 0:
                 break
         if len(left):
-            self._read_all(queries, left, ids, groups, made)
-        return made.told(self._span())
+            self._read_all(queries, left, ids, groups, answer)
+        return answer.approximation(self._span())
 
     def _sizes(self, hidden: Tensor | None) -> Iterator[int]:
         """How many rows to fetch, time after time."""
@@ -203,36 +203,36 @@ class ApproximateNONA:
             yield k
             k *= 2
 
-    def _attend(self, queries: Tensor, part: Tensor, hidden: Tensor | None, k: int, made: "_Answer") -> None:
+    def _attend(self, queries: Tensor, part: Tensor, hidden: Tensor | None, k: int, answer: "_Answer") -> None:
         """Fetch ``k`` rows for each of the queries ``part`` and weigh them."""
-        asked = queries[part]
-        searched = asked.float()
-        found = self.index.search(searched, k, exclude=hidden)
-        positions = self.bank.positions_of_keys(found.ids)
+        rows = queries[part]
+        searched = rows.float()
+        neighbors = self.index.search(searched, k, exclude=hidden)
+        positions = self.bank.positions_of_keys(neighbors.ids)
         there = positions >= 0
         some = there.any(dim=1)
         if not bool(some.all()):  # left to the reading of all rows, which says what is wrong
-            part, asked, searched, found, positions, there = (
-                part[some], asked[some], searched[some], type(found)(*(value[some] for value in found)),
+            part, rows, searched, neighbors, positions, there = (
+                part[some], rows[some], searched[some], type(neighbors)(*(value[some] for value in neighbors)),
                 positions[some], there[some],
             )  # fmt: skip
             hidden = None if hidden is None else hidden[some]
             if len(part) == 0:
                 return
-        wide = asked.double()
+        wide = rows.double()
         scores = self._scores(wide, positions, there)
         complete = ~there[:, -1] if self.proven else torch.zeros(len(part), dtype=torch.bool)
         lowest = torch.where(there, scores, torch.inf).amin(dim=1)
-        last = found.scores[:, -1] if self.proven else lowest
+        last = neighbors.scores[:, -1] if self.proven else lowest
         last = self.cells.reached(last, wide, searched) if self.proven else last
         ends = self._ends(wide, hidden, lowest, complete)
         beyond = self._beyond(wide, last, lowest, there, hidden, complete)
         eps = torch.finfo(torch.promote_types(queries.dtype, torch.float32)).eps  # the head computes in that dtype
         longest = torch.tensor(self.cells.longest, dtype=wide.dtype)
-        resolution = resolution_of(self.head.similarity, wide, longest)._replace(eps=eps)
+        resolution = resolution_of(self.head.similarity, wide, longest).at(eps)
         weighed = weigh_fetched(self.head.mask, self.simplex, wide, scores, beyond, ends, resolution)
         labels = self.bank.labels_at(positions[there])
-        made.put(part, weighed.weights, weighed.left_out, positions, there, labels)
+        answer.put(part, weighed.weights, weighed.left_out, positions, there, labels)
 
     def _scores(self, queries: Tensor, positions: Tensor, there: Tensor) -> Tensor:
         """Scores ``[r, k]`` in float64 of the fetched rows, -inf where there is none."""
@@ -268,29 +268,29 @@ class ApproximateNONA:
         scores = torch.cat([last[:, None], torch.minimum(highest, last[:, None])], dim=1)
         return UnfetchedRows(last[:, None], others), UnfetchedRows(scores, torch.minimum(counts, others))
 
-    def _read_all(self, queries: Tensor, left: Tensor, ids: Any, groups: Any, made: "_Answer") -> None:
+    def _read_all(self, queries: Tensor, left: Tensor, ids: Any, groups: Any, answer: "_Answer") -> None:
         """What the head gives for the queries ``left``."""
-        bank, asked = self.bank, queries[left]
+        bank, rows = self.bank, queries[left]
         identity: dict[str, Tensor] = {}
         if ids is not None:
-            own = bank.positions([ids[i] for i in left.tolist()])
-            identity |= {"query_ids": own, "bank_ids": torch.arange(len(bank))}
+            places = bank.positions([ids[i] for i in left.tolist()])
+            identity |= {"query_ids": places, "bank_ids": torch.arange(len(bank))}
         codes = bank.group_codes
         if groups is not None and codes is not None:
-            own = bank.codes_of_groups([groups[i] for i in left.tolist()])
-            identity |= {"query_groups": own, "bank_groups": codes}
+            places = bank.codes_of_groups([groups[i] for i in left.tolist()])
+            identity |= {"query_groups": places, "bank_groups": codes}
         labels = bank.labels
         if labels is None:
             return
         labels = labels if self.classes is None else one_hot(labels.long(), self.classes).double()
         vectors = bank.vectors
-        made.prediction[left] = self.head(asked, vectors, labels, **identity).double()
-        made.left_out[left], made.fetched[left] = 0.0, len(bank)
-        if made.top:
-            found = self.head.top_weights(asked, vectors, made.top, **identity)
-            width = found[0].shape[1]
-            made.weights[left], made.positions[left] = 0.0, -1
-            made.weights[left, :width], made.positions[left, :width] = found[0].double(), found[1]
+        answer.prediction[left] = self.head(rows, vectors, labels, **identity).double()
+        answer.left_out[left], answer.fetched[left] = 0.0, len(bank)
+        if answer.top:
+            best = self.head.top_weights(rows, vectors, answer.top, **identity)
+            width = best[0].shape[1]
+            answer.weights[left], answer.positions[left] = 0.0, -1
+            answer.weights[left, :width], answer.positions[left, :width] = best[0].double(), best[1]
 
     def _span(self) -> float:
         labels = self.bank.labels
@@ -310,22 +310,17 @@ class _Answer:
         self.weights = torch.zeros(rows, top, dtype=torch.float64)
         self.positions = torch.full((rows, top), -1)
 
-    @classmethod
-    def of(cls, rows: int, classes: int | None, top: int) -> "_Answer":
-        """Nothing yet."""
-        return cls(rows, classes, top)
-
     def put(
         self, part: Tensor, weights: Tensor, left_out: Tensor, positions: Tensor, there: Tensor, labels: Tensor
     ) -> None:
         """Weights ``[r, k]`` of the rows at ``positions`` for the queries ``part``; ``labels`` of those that are."""
-        own = torch.zeros(weights.shape, dtype=torch.float64)
-        own[there] = labels.double()
+        wide = torch.zeros(weights.shape, dtype=torch.float64)
+        wide[there] = labels.double()
         if self.classes is None:
-            self.prediction[part] = (weights * own).sum(dim=1)
+            self.prediction[part] = (weights * wide).sum(dim=1)
         else:
             shares = torch.zeros(len(part), self.classes, dtype=torch.float64)
-            self.prediction[part] = shares.scatter_add_(1, own.long(), weights.masked_fill(~there, 0.0))
+            self.prediction[part] = shares.scatter_add_(1, wide.long(), weights.masked_fill(~there, 0.0))
         self.left_out[part], self.fetched[part] = left_out, there.sum(dim=1)
         if self.top:
             most = weights.topk(min(self.top, weights.shape[1]), dim=1)
@@ -333,7 +328,7 @@ class _Answer:
             self.weights[part, :width] = most.values
             self.positions[part, :width] = positions.gather(1, most.indices).masked_fill_(most.values == 0, -1)
 
-    def told(self, span: float) -> Approximation:
+    def approximation(self, span: float) -> Approximation:
         """The approximation, for labels of this range."""
         error = self.left_out * span
         return Approximation(self.prediction, self.left_out, error, self.fetched, self.weights, self.positions)
@@ -369,10 +364,10 @@ def weigh_fetched(
     """
     best = scores.amax(dim=1, keepdim=True)
     masked = [_masked(mask, queries, scores, best, beyond, ends, resolution) for beyond in groups]
-    found = masked[0][0]
-    chosen = found.high
+    span = masked[0][0]
+    chosen = span.high
     if isinstance(mask, SoftStep):
-        chosen = torch.logaddexp(found.low, found.high) - math.log(2)
+        chosen = torch.logaddexp(span.low, span.high) - math.log(2)
     weights = _map(simplex, chosen)
     least = [
         _least(simplex, spread, UnfetchedRows(high, beyond.counts))
@@ -400,9 +395,9 @@ def _masked(
         kth = scores.topk(k, dim=1).values[:, -1:]
         passed = torch.maximum(kth, others.amax(dim=1, keepdim=True))
         last, surely_last = (score - resolution.of(score, best) for score in (kth, passed))
-        kept = relative.masked_fill(scores < last, -torch.inf)
+        likely = relative.masked_fill(scores < last, -torch.inf)
         surely = relative.masked_fill(scores < surely_last, -torch.inf)
-        return Spread(surely, kept), outside.masked_fill(others < last, -torch.inf)
+        return Spread(surely, likely), outside.masked_fill(others < last, -torch.inf)
     if not isinstance(mask, SoftStep) or ends is None:
         return Spread(relative, relative), outside
     logs = []

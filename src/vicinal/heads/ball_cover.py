@@ -53,7 +53,7 @@ class BallCover:
                 "similarity: expected l1, l2, squared_l2, cosine, dot or scaled_dot, whose scores can be bounded, got "
                 f"{similarity!r}"
             )
-        self.similarity, self.wanted = similarity, count
+        self.similarity, self.count = similarity, count
         self.norm = 1.0 if isinstance(similarity, NegativeL1) else 2.0
         none = torch.zeros(0, dtype=torch.float64)
         self.centers, self.radii, self.longest = none[:, None], none, 0.0
@@ -68,13 +68,13 @@ class BallCover:
     @classmethod
     def of(cls, bank: NeighborBank, similarity: nn.Module, *, count: int = CELLS) -> Self:
         """Balls of all rows of ``bank``, in one pass over its vectors."""
-        made = cls(similarity, count=count)
+        cover = cls(similarity, count=count)
         keys = bank.keys
         if len(bank):
-            made._begin(bank.vectors_at(_spread(len(bank), count)))
+            cover.begin(bank.vectors_at(_spread(len(bank), count)))
         for start, rows in _exact_blocks(bank):
-            made.add(keys[start : start + len(rows)], rows)
-        return made
+            cover.add(keys[start : start + len(rows)], rows)
+        return cover
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -96,15 +96,15 @@ class BallCover:
         if len(keys) == 0:
             return
         if len(self.centers) == 0:
-            self._begin(vectors)
+            self.begin(vectors)
         for start in range(0, len(keys), policy().bank_rows):
             self._add(keys[start : start + policy().bank_rows], vectors[start : start + policy().bank_rows])
 
     def remove(self, keys: Tensor) -> None:
         """Take rows out; balls do not shrink, and counts stay upper bounds, so make new balls now and then."""
         self.removed += len(keys)
-        kept = ~torch.isin(self.far_keys, keys)
-        self.far_keys, self.far = self.far_keys[kept], self.far[kept]
+        remaining = ~torch.isin(self.far_keys, keys)
+        self.far_keys, self.far = self.far_keys[remaining], self.far[remaining]
 
     @property
     def stale(self) -> bool:
@@ -140,22 +140,23 @@ class BallCover:
         A row whose score for ``searched``, rounded to float32, is at most ``scores`` has at most this score.
         """
         moved = torch.linalg.vector_norm(queries - searched.double(), ord=self.norm, dim=1)
-        given = scores.double()
+        wide = scores.double()
         if isinstance(self.similarity, Cosine):
             length = torch.linalg.vector_norm(queries, dim=1)
             turned = torch.where(length > 0, 2 * moved / length.clamp(min=1e-300), 0.0)
-            return given + _FLOAT32 * given.abs() + turned
+            return wide + _FLOAT32 * wide.abs() + turned
         if isinstance(self.similarity, Dot):
             reach = moved * self.longest / (queries.shape[1] if self.similarity.scaled else 1)
-            return torch.add(given + _FLOAT32 * given.abs(), reach)
-        cost = (-given).clamp(min=0) * (1 - _FLOAT32)
+            return torch.add(wide + _FLOAT32 * wide.abs(), reach)
+        cost = (-wide).clamp(min=0) * (1 - _FLOAT32)
         if isinstance(self.similarity, NegativeSquaredL2):
             return torch.neg((cost.sqrt() - moved).clamp(min=0).square())
         return torch.neg((cost - moved).clamp(min=0))
 
-    def _begin(self, rows: Tensor) -> None:
+    def begin(self, rows: Tensor) -> None:
+        """Take these rows as centers; the balls are empty."""
         placed = self._placed(rows.double())
-        self.centers = torch.unique(placed[_spread(len(placed), self.wanted)], dim=0)
+        self.centers = torch.unique(placed[_spread(len(placed), self.count)], dim=0)
         count = len(self.centers)
         self.radii = torch.zeros(count, dtype=torch.float64)
         self.counts = torch.zeros(count, dtype=torch.int64)
@@ -171,7 +172,7 @@ class BallCover:
         self.counts += torch.bincount(cell, minlength=len(self.counts))
         self.radii = radii
         self.longest = max(self.longest, float(rows.norm(dim=1).max()) * (1 + _SLACK))
-        if len(grown):  # the row that made a ball grow is a far one
+        if len(grown):  # the row that cover a ball grow is a far one
             at = ((away[:, None] == radii[grown]) & (cell[:, None] == grown)).int().argmax(dim=0)
             self.far_keys = torch.cat([keys[at], self.far_keys])
             self.far = torch.cat([rows[at], self.far])
@@ -182,8 +183,8 @@ class BallCover:
         """Keep as many far rows as there are balls, those farthest from the middle."""
         placed = self._placed(self.far)
         away = torch.linalg.vector_norm(placed - self.centers.mean(dim=0), ord=self.norm, dim=1)
-        kept = away.topk(min(len(away), len(self.centers))).indices
-        self.far_keys, self.far = self.far_keys[kept], self.far[kept]
+        remaining = away.topk(min(len(away), len(self.centers))).indices
+        self.far_keys, self.far = self.far_keys[remaining], self.far[remaining]
 
     def _placed(self, rows: Tensor) -> Tensor:
         return l2_normalize(rows) if isinstance(self.similarity, Cosine) else rows

@@ -107,8 +107,8 @@ class Ensemble(nn.Module):
         The mean of all members is needed before rows can be ranked, so this holds ``[b, N]`` weights.
         """
         k = min(check_integer("k", k), bank.shape[0])
-        found = self.weights(queries, bank, **identity).topk(k, dim=-1)
-        return found.values, found.indices.masked_fill(found.values == 0, -1)
+        best = self.weights(queries, bank, **identity).topk(k, dim=-1)
+        return best.values, best.indices.masked_fill(best.values == 0, -1)
 
 
 @torch.no_grad()

@@ -84,7 +84,7 @@ def resolve_simplex(simplex: str | SimplexMap) -> SimplexMap:
     """
     if isinstance(simplex, str):
         return entry("simplex", simplex).make
-    given: object = simplex
-    if not callable(given):
-        raise TypeError(f"simplex: expected a name or a callable, got {given!r}")
+    candidate: object = simplex
+    if not callable(candidate):
+        raise TypeError(f"simplex: expected a name or a callable, got {candidate!r}")
     return simplex

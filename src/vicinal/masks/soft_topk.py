@@ -17,24 +17,24 @@ class _LogSoftTopK(torch.autograd.Function):
     """Exact gradient of the log values: the shift depends on the scores so that the sum stays k."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, kept: Tensor, count: Tensor, alpha: float) -> Tensor:
-        logits = alpha * (scores + soft_topk_shift(scores, kept, count, alpha))
-        partial = (count > 0) & (count < kept.sum(-1, keepdim=True))  # else all or none are chosen, whatever they are
+    def forward(ctx: Any, scores: Tensor, counted: Tensor, count: Tensor, alpha: float) -> Tensor:
+        logits = alpha * (scores + soft_topk_shift(scores, counted, count, alpha))
+        partial = (count > 0) & (count < counted.sum(-1, keepdim=True))  # else all or none are chosen
         ctx.alpha = alpha
-        ctx.save_for_backward(logits, kept & partial)
+        ctx.save_for_backward(logits, counted & partial)
         chosen = logsigmoid(logits).masked_fill(~partial, 0.0)
-        return chosen.masked_fill(~kept | (count <= 0), -torch.inf)
+        return chosen.masked_fill(~counted | (count <= 0), -torch.inf)
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None, None]:
-        logits, kept = ctx.saved_tensors
-        own = torch.where(kept, ctx.alpha * torch.sigmoid(-logits) * torch.where(kept, slopes[0], 0.0), 0.0)
-        return own - soft_topk_share(logits, kept) * own.sum(-1, keepdim=True), None, None, None
+        logits, counted = ctx.saved_tensors
+        direct = torch.where(counted, ctx.alpha * torch.sigmoid(-logits) * torch.where(counted, slopes[0], 0.0), 0.0)
+        return direct - soft_topk_share(logits, counted) * direct.sum(-1, keepdim=True), None, None, None
 
 
-def soft_topk_share(logits: Tensor, kept: Tensor) -> Tensor:
-    """Share of each column in a change of the shift, v / sum(v) for v = m (1 - m), ``[b, N]``; 0 where none is kept."""
-    far = logits.abs().masked_fill_(~kept, torch.inf)
+def soft_topk_share(logits: Tensor, counted: Tensor) -> Tensor:
+    """Share of each column in a change of the shift, v / sum(v) for v = m (1 - m), ``[b, N]``; 0 where none counts."""
+    far = logits.abs().masked_fill_(~counted, torch.inf)
     nearest = far.amin(-1, keepdim=True).clamp(max=torch.finfo(far.dtype).max)
     share = (nearest - far).exp_()  # v = e^-|x| sigmoid(|x|)^2, of the largest of the row; it never vanishes for all
     share *= far.sigmoid_().square_()
@@ -56,15 +56,15 @@ def _middle(values: Tensor, count: Tensor) -> Tensor:
     return torch.where(below > -torch.inf, above / 2 + below / 2, 0.0)
 
 
-def soft_topk_shift(scores: Tensor, kept: Tensor, count: Tensor, alpha: float) -> Tensor:
-    """Shift t ``[b, 1]`` with sum of sigmoid(alpha (s + t)) = count over the columns that are kept.
+def soft_topk_shift(scores: Tensor, counted: Tensor, count: Tensor, alpha: float) -> Tensor:
+    """Shift t ``[b, 1]`` with sum of sigmoid(alpha (s + t)) = count over the columns that count.
 
     What the others have above 0, A, must be what the highest columns lack of 1, B. Near a hard choice both are tiny,
     and the difference of the sum and the count would be lost in rounding. log A - log B has a slope between alpha / 2
     and 2 alpha at any shift, so Newton's steps are few. A gap wider than 60 / alpha is narrowed to that on both sides
     alike, which scales A and B by one number, to the 13th digit.
     """
-    ranked = scores.masked_fill(~kept, -torch.inf)
+    ranked = scores.masked_fill(~counted, -torch.inf)
     values, columns, there = _highest(ranked, count)
     middle = _middle(values, count)
     rest = ranked.sub_(middle).mul_(alpha)  # logits, <= 0 when those of the highest are out
@@ -95,14 +95,14 @@ def soft_topk_shift(scores: Tensor, kept: Tensor, count: Tensor, alpha: float) -
     return (shift - excess / slope) / alpha - middle
 
 
-def soft_topk_logs(scores: Tensor, kept: Tensor, count: Tensor, alpha: float) -> Tensor:
-    """:func:`log_soft_topk` of checked input: finite scores ``[b, N]``, ``kept [b, N]``, ``count [b, 1]``.
+def soft_topk_logs(scores: Tensor, counted: Tensor, count: Tensor, alpha: float) -> Tensor:
+    """:func:`log_soft_topk` of checked input: finite scores ``[b, N]``, ``counted [b, N]``, ``count [b, 1]``.
 
-    Where as many columns are wanted as are kept, all are chosen; where none is, none is.
+    Where as many columns are sought as count, all are chosen; where none is, none is.
     """
     if scores.numel() == 0:
         return scores
-    result: Tensor = _LogSoftTopK.apply(scores, kept, count.to(scores.dtype), alpha)  # type: ignore[no-untyped-call]
+    result: Tensor = _LogSoftTopK.apply(scores, counted, count.to(scores.dtype), alpha)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -142,8 +142,8 @@ def log_soft_topk(scores: Tensor, k: int | Tensor, *, alpha: float = 2.0, weight
         if check_integer("k", k) >= scores.shape[1]:
             raise ValueError(f"k: expected less than the {scores.shape[1]} columns, got {k!r}")
         count = torch.full((len(scores), 1), k, device=scores.device)
-    kept = scores > -torch.inf if weight is None else (weight > 0) & (scores > -torch.inf)
-    return soft_topk_logs(torch.where(kept, scores, 0.0), kept, count, alpha)
+    counted = scores > -torch.inf if weight is None else (weight > 0) & (scores > -torch.inf)
+    return soft_topk_logs(torch.where(counted, scores, 0.0), counted, count, alpha)
 
 
 def soft_topk(scores: Tensor, k: int | Tensor, *, alpha: float = 2.0, weight: Tensor | None = None) -> Tensor:

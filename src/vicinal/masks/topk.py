@@ -41,12 +41,12 @@ class TopK(nn.Module):
         check_scores(scores, weight)
         if scores.shape[1] == 0:
             return torch.zeros_like(scores)
-        kept = scores.detach()
+        values = scores.detach()
         if weight is not None:
-            kept = torch.where(weight > 0, kept, -torch.inf)
-        best = kept.topk(min(self.k, scores.shape[1]), dim=-1).values  # [b, k]
-        lowest = best[:, -1:] - told_apart(kept, resolution).of(best[:, -1:], best[:, :1])  # [b, 1]
-        return torch.zeros_like(kept).masked_fill(kept < lowest, -torch.inf)
+            values = torch.where(weight > 0, values, -torch.inf)
+        best = values.topk(min(self.k, scores.shape[1]), dim=-1).values  # [b, k]
+        lowest = best[:, -1:] - told_apart(values, resolution).of(best[:, -1:], best[:, :1])  # [b, 1]
+        return torch.zeros_like(values).masked_fill(values < lowest, -torch.inf)
 
     def extra_repr(self) -> str:
         """Settings, for ``repr``."""

@@ -19,10 +19,10 @@ def wide(device: torch.device) -> torch.dtype:
 
 def sortable(scores: Tensor) -> Tensor:
     """``scores`` in float32 or float64 with NaN as the lowest score, so that it cannot win a place."""
-    kept = scores.detach()
-    if kept.dtype not in (torch.float32, torch.float64):
-        kept = kept.float()
-    return torch.where(kept.isnan(), -torch.inf, kept)
+    values = scores.detach()
+    if values.dtype not in (torch.float32, torch.float64):
+        values = values.float()
+    return torch.where(values.isnan(), -torch.inf, values)
 
 
 def rank_order(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, ties: Ties = "worst") -> Tensor:
@@ -43,17 +43,17 @@ def rank_order(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *
     """
     check_relation(scores, relation, weight)
     check_choice("ties", ties, get_args(Ties))
-    kept = sortable(scores)
+    values = sortable(scores)
     if ties in ("worst", "best"):
-        key = relation.to(kept.dtype) if ties == "worst" else -relation.to(kept.dtype)
+        key = relation.to(values.dtype) if ties == "worst" else -relation.to(values.dtype)
     else:
-        index = torch.arange(kept.shape[1], device=kept.device, dtype=kept.dtype)
-        key = (index if ties == "first" else -index).expand_as(kept)
+        index = torch.arange(values.shape[1], device=values.device, dtype=values.dtype)
+        key = (index if ties == "first" else -index).expand_as(values)
     if weight is not None:
         out = weight <= 0
-        key, kept = torch.where(out, torch.inf, key), torch.where(out, -torch.inf, kept)
+        key, values = torch.where(out, torch.inf, key), torch.where(out, -torch.inf, values)
     before = key.sort(dim=1, stable=True).indices  # [b, N]
-    order = kept.gather(1, before).sort(dim=1, descending=True, stable=True).indices
+    order = values.gather(1, before).sort(dim=1, descending=True, stable=True).indices
     return before.gather(1, order)
 
 

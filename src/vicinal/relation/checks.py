@@ -18,8 +18,8 @@ def check_blocks(name: str, of_queries: Tensor, of_bank: Tensor, dimensions: tup
             shapes = " or ".join({1: "[rows]", 2: "[rows, width]"}[size] for size in dimensions)
             raise ValueError(f"{side}: expected {shapes}, got shape {tuple(value.shape)}")
     if of_queries.shape[1:] != of_bank.shape[1:] or of_queries.ndim != of_bank.ndim:
-        wanted = (of_bank.shape[0], *of_queries.shape[1:])
-        raise ValueError(f"bank_{name}: expected {wanted} to go with {name}, got {tuple(of_bank.shape)}")
+        expected_shape = (of_bank.shape[0], *of_queries.shape[1:])
+        raise ValueError(f"bank_{name}: expected {expected_shape} to go with {name}, got {tuple(of_bank.shape)}")
     if of_queries.device != of_bank.device:
         raise ValueError(f"bank_{name}: expected a tensor on {of_queries.device}, got {of_bank.device}")
 

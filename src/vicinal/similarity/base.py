@@ -69,7 +69,7 @@ def resolve_similarity(similarity: str | nn.Module) -> nn.Module:
     """
     if isinstance(similarity, nn.Module):
         return similarity
-    made = make("similarity", similarity)
-    if not isinstance(made, nn.Module):
-        raise TypeError(f"similarity: expected a module, got {made!r}")
-    return made
+    module = make("similarity", similarity)
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"similarity: expected a module, got {module!r}")
+    return module
