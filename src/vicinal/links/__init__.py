@@ -1,29 +1,28 @@
 """Links h with primitive H and slope h': where on the score axis a matching loss is sensitive, and how to design it."""
 
-from vicinal.links.algebra import Flip, Multiple, Sum
-from vicinal.links.base import Curve
-from vicinal.links.caps import Cap
 from vicinal.links.composite import CompositeSigmoid, CompositeSoftmax
-from vicinal.links.design import design
-from vicinal.links.high_norms import Arcsin, Arctanh, Logit, SignedPower, Sinh, Tan
-from vicinal.links.kinked import HuberGrad, Sign, SmeLUGrad, Step
+from vicinal.links.curve import Cap, Curve, Flip, Multiple, Sum
+from vicinal.links.custom import FromCallable, Interpolated, Joined, Piecewise, Staircase, from_callable
+from vicinal.links.high_norms import AbsPower, Arcsin, Arctanh, Cosh, Logit, SignedPower, Sinh, Tan
 from vicinal.links.learned import ConvexPotential, MonotoneNet, learnable
 from vicinal.links.low_norms import (
     Arcsinh,
     Arctan,
+    Constant,
+    HuberGrad,
     Identity,
     Sigmoid,
+    Sign,
     SignedLog1p,
     Sin,
+    SmeLUGrad,
+    Step,
     Tanh,
 )
+from vicinal.links.numerics import Positive
 from vicinal.links.one_sided import AntiExp, Exp, Log, NegLog1m, Power
 from vicinal.links.parse import parse
-from vicinal.links.pieces import Interpolated, Joined, Piecewise, Staircase
-from vicinal.links.quadrature import FromCallable, from_callable
-from vicinal.links.scalings import AbsPower, Constant, Cosh
-from vicinal.links.sensitivity import blust, bust, class_slope, slope
-from vicinal.links.settings import Positive
+from vicinal.links.sensitivity import blust, bust, class_slope, design, slope
 from vicinal.links.shaped import Shaped
 
 __all__ = [

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_between
-from vicinal.links.base import Curve
-from vicinal.links.low_norms import sigmoid_divergence
-from vicinal.links.numerics import exp_excess, score_inside, widen
+from vicinal.links.curve import Curve
+from vicinal.links.numerics import exp_excess, score_inside, sigmoid_divergence, widen
 from vicinal.links.ranges import Landmark
 
 
@@ -64,7 +63,7 @@ class CompositeSigmoid(Curve):
         return torch.sigmoid(logit) * (self.scaling.slope(z) + torch.sigmoid(-logit) * q * q / self.gamma)
 
     def _divergence(self, a: Tensor, b: Tensor) -> Tensor:
-        inner = self.scaling._divergence(a, b)
+        inner = self.scaling.divergence(a, b)
         logit_a, logit_b = self._logit(a), self._logit(b)
         step = (inner + (a - b) * self.scaling(b)) / self.gamma  # logit_a - logit_b without cancellation
         return self.gamma * sigmoid_divergence(step, logit_a, logit_b) + torch.sigmoid(logit_b) * inner
@@ -180,7 +179,7 @@ class CompositeSoftmax(nn.Module):
             inside = score_inside(self.domain)
             a, b = torch.where(valid, a, inside), torch.where(valid, b, inside)
         p = self.probabilities(b, valid)
-        inner = self.scaling._divergence(a, b)  # [..., K]
+        inner = self.scaling.divergence(a, b)  # [..., K]
         step = (inner + (a - b) * self.scaling(b)) / self.gamma  # logits of a - logits of b
         mean = (p * step).sum(-1, keepdim=True)
         rest = (1 - p.sum(-1, keepdim=True)).clamp(min=0) if self.bias else torch.zeros_like(mean)

@@ -1,4 +1,4 @@
-"""Links that grow steeper away from 0 (or from ``shift``) on both sides: losses sensitive to large scores."""
+"""Curves that grow steeper away from 0 (or from ``shift``) on both sides: losses sensitive to large scores."""
 
 import math
 from collections.abc import Iterator
@@ -7,10 +7,16 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between
-from vicinal.links.base import Region
-from vicinal.links.numerics import entropy_divergence, exp_divergence, sine_deficit
-from vicinal.links.settings import Setting
-from vicinal.links.shaped import Shaped, enlist, replace_close
+from vicinal.links.curve import Region
+from vicinal.links.numerics import (
+    Setting,
+    entropy_divergence,
+    exp_divergence,
+    replace_close,
+    signed_safe_power,
+    sine_deficit,
+)
+from vicinal.links.shaped import Shaped, enlist
 
 
 @enlist("sinh")
@@ -88,13 +94,6 @@ class SignedPower(Shaped):
 
     def _extra(self) -> Iterator[tuple[str, object]]:
         yield "d", self.d
-
-
-def signed_safe_power(x: Tensor, d: float) -> Tensor:
-    """``|x|^d`` whose gradient at 0 is 0 instead of NaN for d < 1."""
-    size = x.abs()
-    zero = size == 0
-    return torch.where(zero, 0.0, torch.where(zero, 1.0, size) ** d)
 
 
 @enlist("logit")
@@ -221,3 +220,74 @@ class Tan(Shaped):
 
     def _inverse(self, p: Tensor) -> Tensor:
         return torch.atan(p)
+
+
+@enlist("cosh")
+class Cosh(Shaped):
+    r"""$f(x)=\cosh x$, $F=\sinh x$: a scaling that weighs both ends; valid for gamma up to about $1/\sqrt2$."""
+
+    is_monotone = False
+    is_invertible = False
+    scaling_only = True
+    region = "high-norms"
+    turns = (0.0,)
+
+    def _value(self, x: Tensor) -> Tensor:
+        return torch.cosh(x)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return torch.sinh(x)
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return torch.sinh(x)
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return (exp_divergence(delta, xa, xb) - exp_divergence(-delta, -xa, -xb)) / 2
+
+
+@enlist("abs_power")
+class AbsPower(Shaped):
+    r"""$f(x)=|x|^d+c$, $F=\operatorname{sign}(x)\frac{|x|^{d+1}}{d+1}+cx$: a scaling that weighs both ends.
+
+    Args:
+        d: >= 1.
+        c: >= 0; large enough for condition G.2, which :class:`vicinal.losses.CompositeSoftmaxMatchingLoss` checks.
+        scale: see :class:`Shaped`.
+        shift: see :class:`Shaped`.
+        amplitude: see :class:`Shaped`.
+    """
+
+    is_monotone = False
+    is_invertible = False
+    scaling_only = True
+    region = "high-norms"
+    turns = (0.0,)
+
+    def __init__(
+        self,
+        d: float = 2.0,
+        c: float = 2.0,
+        scale: Setting = 1.0,
+        shift: Setting = 0.0,
+        amplitude: Setting = 1.0,
+    ) -> None:
+        super().__init__(scale, shift, amplitude)
+        self.d = check_between("d", d, 1, math.inf, closed=True)
+        self.c = check_between("c", c, 0, math.inf, closed=True)
+
+    def _value(self, x: Tensor) -> Tensor:
+        return signed_safe_power(x, self.d) + self.c
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return torch.sign(x) * signed_safe_power(x, self.d + 1) / (self.d + 1) + self.c * x
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return self.d * torch.sign(x) * signed_safe_power(x, self.d - 1)
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        far = self._primitive(xa) - self._primitive(xb) - delta * self._value(xb)
+        return replace_close(far, self._slope, delta, xb, 0.5 * xb.abs(), near=0.5)
+
+    def _extra(self) -> Iterator[tuple[str, object]]:
+        yield "d", self.d
+        yield "c", self.c

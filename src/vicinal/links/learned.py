@@ -8,10 +8,9 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, softplus
 
 from vicinal.core import check_integer
-from vicinal.links.base import Curve
-from vicinal.links.low_norms import sigmoid_divergence
+from vicinal.links.curve import Curve
+from vicinal.links.numerics import Positive, number, sigmoid_divergence
 from vicinal.links.ranges import Landmark, Range
-from vicinal.links.settings import Positive, number
 from vicinal.links.shaped import Shaped
 
 

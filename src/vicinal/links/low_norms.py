@@ -1,14 +1,15 @@
-"""Links that are steepest at 0 (or at ``shift``) and flatten away from it: losses sensitive to small scores."""
+"""Curves that are steepest at 0 (or at ``shift``), smooth or of straight pieces: losses sensitive to small scores."""
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from vicinal.links.numerics import log1p_excess, sine_deficit, widen
-from vicinal.links.settings import read
-from vicinal.links.shaped import Shaped, enlist, replace_close
+from vicinal.core import check_between
+from vicinal.links.numerics import Setting, log1p_excess, ramp_divergence, read, sigmoid_divergence, sine_deficit, widen
+from vicinal.links.shaped import Shaped, enlist
 
 
 @enlist("identity")
@@ -37,6 +38,29 @@ class Identity(Shaped):
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
         return delta * delta / 2
+
+
+@enlist("constant")
+class Constant(Shaped):
+    r"""$f(x)=1$, $F=x$: as a scaling it gives the plain softmax and sigmoid losses; no link."""
+
+    is_bounded = True
+    is_invertible = False
+    scaling_only = True
+    region = "uniform"
+    turns = (0.0,)
+
+    def _value(self, x: Tensor) -> Tensor:
+        return torch.ones_like(x)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return x.clone()
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return torch.zeros_like(delta)
 
 
 @enlist("sigmoid")
@@ -75,26 +99,6 @@ class Sigmoid(Shaped):
         pa, pb, factor = torch.sigmoid(xa), torch.sigmoid(xb), amplitude / scale
         rise = pa - pb if amplitude == 1 else amplitude * pa - amplitude * pb
         return (value if factor == 1 else factor * value).to(a.dtype), rise.to(a.dtype)
-
-
-def sigmoid_divergence(delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
-    r"""Divergence of ln(1 + e^x), the KL of two coins: $\ln(1+p(e^\delta-1))-p\delta$ with p the target's sigmoid.
-
-    Turned so that the target is <= 0, where p loses nothing.
-    """
-    base, step = -xb.abs(), torch.where(xb > 0, -delta, delta)
-    low = torch.sigmoid(base)
-    far = torch.log1p(low * torch.expm1(step.clamp(max=30.0))) - step * low
-    far = far.clamp(min=0)
-    long = step > 30
-    if bool(long.any()):
-        far = torch.where(long, -logsigmoid(-(base + step)) + logsigmoid(-base) - step * low, far)
-    return replace_close(far, _sigmoid_slope, step, base, 0.05, near=0.0)
-
-
-def _sigmoid_slope(x: Tensor) -> Tensor:
-    p = torch.sigmoid(x)  # x is at most a little above 0 here, so 1 - p loses nothing
-    return p - p * p
 
 
 @enlist("tanh")
@@ -230,3 +234,125 @@ class Sin(Shaped):
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
         value = 2 * self._slope(xb) * (delta / 2).sin() ** 2 - torch.sin(xb) * sine_deficit(delta)
         return value.clamp(min=0)
+
+
+@enlist("huber_grad")
+class HuberGrad(Shaped):
+    r"""$f(x)=\min(\max(x,-\delta),\delta)$, the gradient of Huber's function.
+
+    Args:
+        delta: > 0, where it turns flat.
+        scale: see :class:`Shaped`.
+        shift: see :class:`Shaped`.
+        amplitude: see :class:`Shaped`.
+    """
+
+    is_bounded = True
+    is_invertible = False
+    is_odd = True
+    region = "low-norms"
+    turns = (0.0,)
+
+    def __init__(
+        self, delta: float = 1.0, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0
+    ) -> None:
+        super().__init__(scale, shift, amplitude)
+        self.delta = check_between("delta", delta, 0, math.inf)
+
+    def _value(self, x: Tensor) -> Tensor:
+        return x.clamp(-self.delta, self.delta)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        inside = x.clamp(-self.delta, self.delta)
+        return inside * (x - inside / 2)
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return (x.abs() <= self.delta).to(x.dtype)
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return ramp_divergence(delta, xa, xb, -self.delta, self.delta)
+
+    def _extra(self) -> Iterator[tuple[str, object]]:
+        yield "delta", self.delta
+
+
+@enlist("smelu_grad")
+class SmeLUGrad(Shaped):
+    r"""$f(x)=\min(\max(\tfrac{x+c}{2c},0),1)$, the gradient of SmeLU; as a scaling its primitive clips low scores.
+
+    Args:
+        c: > 0, half the width of the rise.
+        scale: see :class:`Shaped`.
+        shift: see :class:`Shaped`.
+        amplitude: see :class:`Shaped`.
+    """
+
+    is_bounded = True
+    is_invertible = False
+    region = "low-norms"
+    turns = (0.0,)
+
+    def __init__(self, c: float = 1.0, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0) -> None:
+        super().__init__(scale, shift, amplitude)
+        self.c = check_between("c", c, 0, math.inf)
+
+    def _value(self, x: Tensor) -> Tensor:
+        return ((x + self.c) / (2 * self.c)).clamp(0, 1)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        inside = x.clamp(-self.c, self.c)
+        return (inside + self.c) ** 2 / (4 * self.c) + (x - self.c).clamp(min=0)
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return (x.abs() <= self.c).to(x.dtype) / (2 * self.c)
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return ramp_divergence(delta, xa, xb, -self.c, self.c) / (2 * self.c)
+
+    def _extra(self) -> Iterator[tuple[str, object]]:
+        yield "c", self.c
+
+
+@enlist("step")
+class Step(Shaped):
+    r"""$f(x)=1$ for $x>0$, else 0, with $F=\max(x,0)$: all that counts is the side of ``shift``."""
+
+    is_bounded = True
+    is_invertible = False
+    region = "low-norms"
+    turns = (0.0,)
+
+    def _value(self, x: Tensor) -> Tensor:
+        return (x > 0).to(x.dtype)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return x.clamp(min=0)
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return xa * (self._value(xa) - self._value(xb))
+
+
+@enlist("sign")
+class Sign(Shaped):
+    r"""$f(x)=\operatorname{sign}x$ with $F=|x|$."""
+
+    is_bounded = True
+    is_invertible = False
+    is_odd = True
+    region = "low-norms"
+    turns = (0.0,)
+
+    def _value(self, x: Tensor) -> Tensor:
+        return torch.sign(x)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return x.abs()
+
+    def _slope(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        return xa * (torch.sign(xa) - torch.sign(xb))

@@ -1,4 +1,4 @@
-"""Numbers that do not cancel: Gauss-Legendre nodes, x ln x forms near 0, the Bregman divergence of close pairs."""
+"""Numbers below the curves: settings that may be learned, forms that do not cancel, divergences of close pairs."""
 
 import math
 from collections.abc import Callable
@@ -7,9 +7,61 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+
+from vicinal.core import check_between, check_number
 
 Real = float | Tensor
+
+
+class Positive(nn.Module):
+    """A learned number that stays above 0: the parameter is its logarithm.
+
+    Args:
+        start: its first value, > 0.
+
+    >>> Positive(2.0)()
+    tensor(2., grad_fn=<ExpBackward0>)
+    """
+
+    def __init__(self, start: float = 1.0) -> None:
+        super().__init__()
+        self.log = nn.Parameter(torch.tensor(math.log(check_between("start", start, 0, math.inf))))
+
+    def forward(self) -> Tensor:
+        """The number, a scalar tensor."""
+        return self.log.exp()
+
+
+Setting = float | Tensor | Positive
+
+
+def read(setting: Setting) -> Real:
+    """The value of a setting: a number, a tensor, or what a :class:`Positive` holds now."""
+    return setting() if isinstance(setting, Positive) else setting
+
+
+def number(setting: Setting) -> float:
+    """The value of a setting as a Python number."""
+    value = read(setting)
+    return float(value.detach()) if isinstance(value, Tensor) else value
+
+
+def check_setting(name: str, value: object, *, positive: bool = False) -> Any:
+    """Return ``value`` if it is a finite number, a scalar tensor or a :class:`Positive`; > 0 where asked."""
+    if isinstance(value, Positive):
+        return value
+    if isinstance(value, Tensor):
+        if value.numel() != 1 or not value.is_floating_point():
+            raise ValueError(f"{name}: expected one floating number, got {value.dtype} of shape {tuple(value.shape)}")
+        plain = float(value.detach())
+    else:
+        plain = check_number(name, value)
+    if positive:
+        check_between(name, plain, 0, math.inf)
+    check_number(name, plain)
+    return value if isinstance(value, Tensor) else plain
 
 
 def widen(z: Tensor) -> Tensor:
@@ -47,6 +99,25 @@ def close_divergence(slope: Callable[[Tensor], Tensor], delta: Tensor, target: T
     for node, weight in zip(*gauss_nodes(order), strict=True):
         total = total + (weight * (1 - node)) * slope(target + node * delta)
     return delta * (delta * total)  # a square would underflow first
+
+
+def replace_close(
+    far: Tensor, slope: Callable[[Tensor], Tensor], delta: Tensor, target: Tensor, limit: Real, *, near: float
+) -> Tensor:
+    """``far`` with the pairs of ``|delta| <= limit`` computed again by :func:`close_divergence`.
+
+    ``near`` is limit / reach, which sets how many nodes are enough; 0 for a limit much smaller still.
+    """
+    close = delta.abs() <= limit
+    count = int(close.sum())
+    if count == 0:
+        return far
+    double = far.dtype == torch.float64
+    order = (3 if double else 2) if near == 0 else (6 if double else 3) if near <= 0.125 else (10 if double else 6)
+    if 8 * count > far.numel():  # picking them out would take longer than computing all
+        all_close = close_divergence(slope, torch.where(close, delta, 0.0), target, order)
+        return torch.where(close, all_close, far)
+    return far.masked_scatter(close, close_divergence(slope, delta[close], target[close], order))
 
 
 def exp_excess(x: Tensor) -> Tensor:
@@ -140,6 +211,93 @@ def slope_times(slope: Callable[[Tensor], Tensor], z: Tensor, step: Tensor, doma
     with torch.no_grad():
         regular = others[int(slope(others).isfinite().to(torch.uint8).argmax())]
     return slope(torch.where(still, regular, z)) * step  # gradients of the slope at its pole would be NaN
+
+
+def sigmoid_divergence(delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+    r"""Divergence of ln(1 + e^x), the KL of two coins: $\ln(1+p(e^\delta-1))-p\delta$ with p the target's sigmoid.
+
+    Turned so that the target is <= 0, where p loses nothing.
+    """
+    base, step = -xb.abs(), torch.where(xb > 0, -delta, delta)
+    low = torch.sigmoid(base)
+    far = torch.log1p(low * torch.expm1(step.clamp(max=30.0))) - step * low
+    far = far.clamp(min=0)
+    long = step > 30
+    if bool(long.any()):
+        far = torch.where(long, -logsigmoid(-(base + step)) + logsigmoid(-base) - step * low, far)
+    return replace_close(far, _sigmoid_slope, step, base, 0.05, near=0.0)
+
+
+def _sigmoid_slope(x: Tensor) -> Tensor:
+    p = torch.sigmoid(x)  # x is at most a little above 0 here, so 1 - p loses nothing
+    return p - p * p
+
+
+def ramp_divergence(delta: Tensor, a: Tensor, b: Tensor, low: Real, high: Real) -> Tensor:
+    """Divergence of the link that is flat below ``low``, rises with slope 1 up to ``high`` and is flat above.
+
+    ``delta`` is a - b, to more digits than the two may have left.
+    """
+    inside_a, inside_b = clip(a, low, high), clip(b, low, high)
+    rise = torch.where((a == inside_a) & (b == inside_b), delta, inside_a - inside_b)
+    return rise * (rise / 2 + (a - inside_a))
+
+
+def clip(z: Tensor, low: Real, high: Real) -> Tensor:
+    """``z`` held inside ``[low, high]``, whose ends may be tensors that require grad."""
+    if not isinstance(low, Tensor) and not isinstance(high, Tensor):
+        return z.clamp(low, high)
+    bounds = [torch.as_tensor(end, dtype=z.dtype, device=z.device) for end in (low, high)]
+    return torch.minimum(torch.maximum(z, bounds[0]), bounds[1])
+
+
+def signed_safe_power(x: Tensor, d: float) -> Tensor:
+    """``|x|^d`` whose gradient at 0 is 0 instead of NaN for d < 1."""
+    size = x.abs()
+    zero = size == 0
+    return torch.where(zero, 0.0, torch.where(zero, 1.0, size) ** d)
+
+
+def invert(
+    function: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor], domain: tuple[float, float], value: Tensor
+) -> Tensor:
+    """The score z with function(z) = ``value``, to the rounding of the dtype; NaN where no score has it.
+
+    By bisection, and one Newton step that carries the gradient; ``function`` has to rise strictly on ``domain``.
+    """
+    wide = widen(value)
+    with torch.no_grad():
+        start = _bisect(function, domain, wide.detach())
+        steep = slope(start)
+        usable = steep.isfinite() & (steep > 0)
+    step = (function(start) - wide) / torch.where(usable, steep, 1.0)
+    return torch.where(usable, start - step, start).to(value.dtype)
+
+
+def _bisect(function: Callable[[Tensor], Tensor], domain: tuple[float, float], value: Tensor) -> Tensor:
+    low, high = _bracket(function, domain, value)
+    for _ in range(80 if value.dtype == torch.float64 else 50):
+        middle = low + (high - low) / 2
+        below = function(middle) < value
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    score = low + (high - low) / 2
+    scale = 1e-3 * (1 + value.abs())
+    return torch.where((function(score) - value).abs() <= scale, score, torch.nan)
+
+
+def _bracket(function: Callable[[Tensor], Tensor], domain: tuple[float, float], value: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores below and above the one sought: the ends of the domain, or powers of 2 away from a point inside it."""
+    left, right = domain
+    inside = min(max(0.0, left), right) if math.isinf(left) or math.isinf(right) else (left + right) / 2
+    low, high = torch.full_like(value, inside), torch.full_like(value, inside)
+    low = torch.full_like(value, left) if math.isfinite(left) else low
+    high = torch.full_like(value, right) if math.isfinite(right) else high
+    for power in range(120):
+        if math.isinf(left):
+            low = torch.where(function(low) > value, inside - 2.0 ** (power - 4), low)
+        if math.isinf(right):
+            high = torch.where(function(high) < value, inside + 2.0 ** (power - 4), high)
+    return low, high
 
 
 class WithDerivative(torch.autograd.Function):

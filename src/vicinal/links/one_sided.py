@@ -7,10 +7,8 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between
-from vicinal.links.base import Region
-from vicinal.links.high_norms import signed_safe_power
-from vicinal.links.numerics import entropy_divergence, exp_divergence, log1p_excess
-from vicinal.links.settings import Setting
+from vicinal.links.curve import Region
+from vicinal.links.numerics import Setting, entropy_divergence, exp_divergence, log1p_excess, signed_safe_power
 from vicinal.links.shaped import Shaped, enlist
 
 

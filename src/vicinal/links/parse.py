@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vicinal.core import check_choice, entries, short
-from vicinal.links.algebra import Flip
-from vicinal.links.base import Curve
-from vicinal.links.design import design
-from vicinal.links.pieces import Piecewise, Staircase
+from vicinal.links.curve import Curve, Flip
+from vicinal.links.custom import Piecewise, Staircase
+from vicinal.links.sensitivity import design
 
 _MAX_LENGTH = 2000
 _MAX_DEPTH = 30
@@ -136,8 +135,8 @@ def _called(node: ast.Call, depth: int) -> Any:
 
 def _curve_class(name: str) -> Callable[..., Any]:
     known = {entry.name: entry.make for kind in ("link", "curve") for entry in entries(kind)}
-    found = check_choice("link", _ALIASES.get(name, name), [*known, *_FUNCTIONS])
-    return known[found] if found in known else _FUNCTIONS[found]
+    known_name = check_choice("link", _ALIASES.get(name, name), [*known, *_FUNCTIONS])
+    return known[known_name] if known_name in known else _FUNCTIONS[known_name]
 
 
 def _make(maker: Callable[..., Any], positional: list[Any], named: dict[str, Any], name: str) -> Any:

@@ -10,10 +10,20 @@ import torch
 from torch import Tensor
 
 from vicinal.core import register
-from vicinal.links.base import Curve
-from vicinal.links.numerics import Divergence, Real, WithDerivative, close_divergence, slope_times, widen
+from vicinal.links.curve import Curve
+from vicinal.links.numerics import (
+    Divergence,
+    Real,
+    Setting,
+    WithDerivative,
+    check_setting,
+    number,
+    read,
+    replace_close,
+    slope_times,
+    widen,
+)
 from vicinal.links.ranges import Landmark, Range, turning_range
-from vicinal.links.settings import Setting, check_setting, number, read
 
 
 class Shaped(Curve):
@@ -189,41 +199,22 @@ class Shaped(Curve):
         return ", ".join(shown)
 
 
-def replace_close(
-    far: Tensor, slope: Callable[[Tensor], Tensor], delta: Tensor, target: Tensor, limit: Real, *, near: float
-) -> Tensor:
-    """``far`` with the pairs of ``|delta| <= limit`` computed again by :func:`close_divergence`.
-
-    ``near`` is limit / reach, which sets how many nodes are enough; 0 for a limit much smaller still.
-    """
-    close = delta.abs() <= limit
-    count = int(close.sum())
-    if count == 0:
-        return far
-    double = far.dtype == torch.float64
-    order = (3 if double else 2) if near == 0 else (6 if double else 3) if near <= 0.125 else (10 if double else 6)
-    if 8 * count > far.numel():  # picking them out would take longer than computing all
-        all_close = close_divergence(slope, torch.where(close, delta, 0.0), target, order)
-        return torch.where(close, all_close, far)
-    return far.masked_scatter(close, close_divergence(slope, delta[close], target[close], order))
-
-
 def enlist(name: str) -> Callable[[type[Any]], type[Any]]:
     """Register a curve class under ``name`` with the facts that its attributes declare."""
 
-    def add(made: type[Any]) -> type[Any]:
+    def add(curve: type[Any]) -> type[Any]:
         facts = [
             fact
             for fact, holds in (
-                ("monotone", made.is_monotone),
-                ("bounded", made.is_bounded),
-                ("invertible", made.is_invertible),
-                ("odd", made.is_odd),
+                ("monotone", curve.is_monotone),
+                ("bounded", curve.is_bounded),
+                ("invertible", curve.is_invertible),
+                ("odd", curve.is_odd),
             )
             if holds
         ]
-        kind = "curve" if made.scaling_only else "link"
+        kind = "curve" if curve.scaling_only else "link"
         paper = "Selective Matching Losses, table H.1"
-        return register(kind, name, *facts, made.region, paper=paper, verified="mpmath, 40 digits")(made)
+        return register(kind, name, *facts, curve.region, paper=paper, verified="mpmath, 40 digits")(curve)
 
     return add

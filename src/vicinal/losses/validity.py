@@ -9,9 +9,9 @@ from torch import Tensor
 
 from vicinal.core import check_between, check_choice, check_number
 from vicinal.links import AbsPower, CompositeSoftmax, Constant, Cosh, Curve, Exp, Flip, Multiple, Sinh
-from vicinal.links.quadrature import FromTransform
+from vicinal.links.custom import FromTransform
+from vicinal.links.numerics import number
 from vicinal.links.ranges import Least, Range, least
-from vicinal.links.settings import number
 
 Domain = tuple[float, float]
 _ROUNDING = 1e-12
