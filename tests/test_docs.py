@@ -1,6 +1,7 @@
 """The documentation is true: its Python runs, its commands exist, its sentences are said, its tables are new."""
 
 import io
+import json
 import re
 import runpy
 import shlex
@@ -12,6 +13,7 @@ import pytest
 import typer.main
 from PIL import Image
 
+from faults.edits import seal
 from vicinal.cli import run
 from vicinal.cli.app import app
 from vicinal.estimators import NeighborRegressor, save_model
@@ -104,9 +106,9 @@ def jpeg():
     return buffer.getvalue()
 
 
-def bomb():
+def plain(width, height):
     buffer = io.BytesIO()
-    Image.new("1", (10_000, 6_000)).save(buffer, "PNG")
+    Image.new("1", (width, height)).save(buffer, "PNG")
     return buffer.getvalue()
 
 
@@ -146,6 +148,7 @@ WRONG = {
     "an image that is cut short": (photos("cut.jpg"), ["--image", "photo"]),
     "a file that is no image": (photos("note.jpg"), ["--image", "photo"]),
     "an image that unpacks to very much": (photos("bomb.png"), ["--image", "photo"]),
+    "an image far longer than wide": (photos("needle.png"), ["--image", "photo"]),
     "an image outside the data folder": (photos("../secret.jpg"), ["--image", "photo"]),
     "a folder with other files": (good(), ["--out", "thesis"]),
 }
@@ -162,7 +165,8 @@ def media(tmp_path_factory):
         ("house.jpg", whole),
         ("cut.jpg", whole[:700]),
         ("note.jpg", b"a note"),
-        ("bomb.png", bomb()),
+        ("bomb.png", plain(10_000, 6_000)),
+        ("needle.png", plain(1, 20_000)),
     ):
         (folder / name).write_bytes(content)
     (folder.parent / "secret.jpg").write_bytes(whole)
@@ -209,6 +213,16 @@ def test_sentences_on_wrong_models_are_those_of_the_guide(media, monkeypatch, ca
     frame.to_csv("new.csv", index=False)
     asked = ["predict", "model", "new.csv", "--interval", "0.99"]
     check_told("more coverage than the held-out rows allow", said(asked, capsys), media)
-    (media / "model" / "config.json").write_text("{}")
-    asked = ["predict", "model", "new.csv"]
+    asked, config = ["predict", "model", "new.csv"], media / "model" / "config.json"
+    whole = config.read_text()
+    for case, setting in (
+        ("a database that only the model folder names", {"index": "milvus:other.db"}),
+        ("settings that no model has", {"members": 30_000}),
+    ):
+        edited = json.loads(whole)
+        edited["parameters"] |= setting
+        config.write_text(json.dumps(edited))
+        seal(media / "model")
+        check_told(case, said(asked, capsys), media)
+    config.write_text("{}")
     check_told("a model file that was torn or edited", said(asked, capsys), media)

@@ -59,7 +59,11 @@ def test_a_model_with_a_database(houses, tmp_path, capsys):
     assert run(["fit", str(houses / "houses.csv"), *options, *more, *QUICK]) == 0
     capsys.readouterr()
     assert database.exists()
-    assert run(["predict", str(out), str(houses / "new.csv"), "--explain", "2", "--json", "-q"]) == 0
+    ask = ["predict", str(out), str(houses / "new.csv"), "--explain", "2", "--json", "-q"]
+    assert run(ask) == 2
+    assert f"say --index milvus:{database} " in capsys.readouterr().err
+    assert f"--index milvus:{database}" in (out / "README.md").read_text()
+    assert run([*ask, "--index", f"milvus:{database}"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert len(told) == 20
     assert all(0 <= row["index_error"] <= 1 for row in told)

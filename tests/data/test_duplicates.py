@@ -1,5 +1,7 @@
 """Rows of identical content: found by content, reported across a split, kept together by groups."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,6 +26,18 @@ def table_of(root=None, **columns):
 
 def found(table, kinds):
     return [group.tolist() for group in find_duplicates(table, kinds).groups]
+
+
+def test_what_no_encoder_reads_is_not_read_here(tmp_path):
+    root = tmp_path / "data"
+    root.mkdir()
+    os.mkfifo(root / "pipe.jpg")
+    (root / "endless.jpg").symlink_to("/dev/zero")
+    (root / "ring.jpg").symlink_to("ring.jpg")
+    with (root / "sparse.jpg").open("wb") as file:
+        file.truncate(1 << 40)
+    cells = ["pipe.jpg", "pipe.jpg", "endless.jpg", "ring.jpg", "sparse.jpg", "a\0b.jpg", *map(str, range(6))]
+    assert found(table_of(root, i=cells), {"i": "image"}) == [[0, 1]]
 
 
 FILLER = [f"other {i}" for i in range(8)]

@@ -2,6 +2,7 @@
 
 import io
 import os
+import time
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import torch
 from PIL import Image
 
 import vicinal.encoders.images as images
-from vicinal.encoders import ImageCNN, open_image, read_cell
+from vicinal.encoders import ImageCNN, open_image, read_cell, thumbnail
 from vicinal.encoders.images import to_square
 
 
@@ -59,7 +60,7 @@ def test_missing_is_refused_by_row(cell, make_image):
         (3.5, r"^photo: expected an image \(a path or bytes\) in row 'r0', got 3\.5"),
         (b"", r"^photo: expected an image in row 'r0', got no bytes"),
         ("a\0b.png", r"which cannot be read: .*null"),
-        ("folder", r"no file at"),
+        ("folder", r"which cannot be read: folder: expected a regular file, got a folder"),
         ("empty.png", r"^photo: expected an image in row 'r0', got 'empty\.png', an empty file"),
         (b"no image at all", r"^photo: expected an image \(JPEG, PNG.*\) in row 'r0', got 15 bytes that are none"),
         ("text.png", r"^photo: expected an image \(JPEG, PNG.*bytes that are none; replace the file"),
@@ -198,3 +199,62 @@ def test_pillow_absent_is_told(monkeypatch):
         ValueError, match=r"expected the package pillow, got none; install it with pip install 'vicinal\[image"
     ):
         prepare(b"x")
+
+
+def test_a_side_far_longer_than_the_other_is_refused():
+    sentence = r"whose sides differ by at most 100 times in row 'r0', got \d+ x \d+; cut it"
+    for size in ((1, 101), (20_000, 1)):
+        with pytest.raises(ValueError, match=sentence):
+            prepare(encoded(Image.new("L", size)))
+    assert len(prepare(encoded(Image.new("L", (1, 100))))) == 1
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_transparent_parts_are_white_in_strips_as_in_one(mode, monkeypatch):
+    rng = np.random.default_rng(0)
+    image = Image.fromarray(rng.integers(0, 256, (40, 30, 4), dtype=np.uint8)).convert(mode)
+    settings = {"transparency": bytes(range(256))} if mode == "P" else {}
+    data = encoded(image, **settings)
+    whole = decoded(data)
+    alpha = Image.open(io.BytesIO(data)).convert("RGBA")
+    wanted = Image.alpha_composite(Image.new("RGBA", alpha.size, "white"), alpha).convert("RGB")
+    assert (whole == np.asarray(wanted)).all()
+    monkeypatch.setattr(images, "_STRIP", 70)
+    assert (decoded(data) == whole).all()
+
+
+def test_large_images_are_decoded_once_and_a_few_at_a_time(monkeypatch):
+    at_once, most, calls = [], [], []
+    decode = images._decoded
+
+    def counted(image, column, row):
+        at_once.append(image.width * image.height)
+        most.append(sum(at_once))
+        calls.append(row)
+        time.sleep(0.01)
+        at_once.pop()
+        return decode(image, column, row)
+
+    monkeypatch.setattr(images, "_decoded", counted)
+    monkeypatch.setattr(images, "_AT_A_TIME", 2_500_000)
+    monkeypatch.setattr(images, "_recent", images._Recent(4 * 3 * 8 * 8))
+    rng = np.random.default_rng(0)
+    cells = [encoded(Image.fromarray(rng.integers(0, 9, (1100, 1000 + k), dtype=np.uint8))) for k in range(6)]
+    first, again = prepare(*cells[:4]), prepare(*cells[:4])
+    assert len(calls) == 4
+    assert all(first.content(row) == again.content(row) for row in range(4))
+    assert max(most) <= 2_500_000
+    prepare(*cells)
+    assert prepare(cells[5]).content(0) == prepare(cells[5]).content(0)
+    assert len(calls) == 6
+    prepare(cells[0])  # the oldest had to go
+    assert len(calls) == 7
+
+
+def test_thumbnails_are_small_upright_and_recent():
+    small = thumbnail(encoded(Image.new("RGBA", (3000, 2000))))
+    assert Image.open(io.BytesIO(small)).size == (128, 85)
+    assert thumbnail(small) is small
+    assert thumbnail(encoded(Image.new("1", (10_000, 5001)))) is None
+    assert thumbnail(b"no image") is None
+    assert thumbnail(encoded(Image.new("RGB", (50, 60)))[:60]) is None

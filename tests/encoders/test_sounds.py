@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.signal
 import soundfile
 import torch
 
@@ -117,3 +118,43 @@ def test_soundfile_absent_is_told(monkeypatch, make_sound):
         ValueError, match=r"expected the package soundfile, got none; install it with pip install 'vicinal\[audio"
     ):
         read(data)
+
+
+@pytest.mark.parametrize(
+    ("made", "sentence"),
+    [
+        (lambda: encoded(np.zeros((40, 17)), 16_000), r"got 40 samples in 17 channels at 16,000 Hz"),
+        (lambda: encoded(np.zeros(40), 800_000), r"got 40 samples in 1 channels at 800,000 Hz"),
+        (
+            lambda: encoded(np.zeros(28_800_001), 96_000, subtype="PCM_U8"),
+            r"got 28,800,001 samples in 1 channels at 96,000 Hz",
+        ),
+    ],
+)
+def test_what_would_unpack_to_far_more_is_refused_by_its_head(made, sentence, monkeypatch):
+    monkeypatch.setattr("soundfile.SoundFile.blocks", None)
+    with pytest.raises(ValueError, match=rf"^clip: expected a sound of at most 28,800,000 samples, .*{sentence}; cut"):
+        read(made())
+
+
+def test_channels_are_averaged_block_by_block(monkeypatch):
+    wave = np.random.default_rng(0).normal(size=(1000, 3)) / 10
+    whole = read(encoded(wave, subtype="FLOAT"))
+    monkeypatch.setattr("vicinal.encoders.sounds._BLOCK", 7)
+    assert torch.equal(read(encoded(wave, subtype="FLOAT")), whole)
+
+
+@pytest.mark.parametrize("source", [101, 15_991, 44_101, 191_999, 767_957, 767_999])
+def test_a_rate_without_common_divisors_takes_a_short_filter(source, monkeypatch):
+    asked, resample = [], scipy.signal.resample_poly
+
+    def counted(samples, up, down):
+        asked.append((up, down))
+        return resample(samples, up, down)
+
+    monkeypatch.setattr(scipy.signal, "resample_poly", counted)
+    found = read(encoded(np.sin(np.arange(3000) / 9.0), source))
+    ((up, down),) = asked
+    assert max(up, down) <= 1 << 16
+    assert up / down == pytest.approx(16_000 / source, rel=2e-5 if source > 1 << 16 else 1e-15)
+    assert abs(len(found) - 3000 * 16_000 / source) <= 1

@@ -4,39 +4,23 @@ import http.server
 import json
 import shutil
 import threading
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
+from references.models import SIZES, WORDS, save, tiny_bert
 from vicinal.encoders import AudioTransformer, ImageTransformer, TableEncoder, TextTransformer
 from vicinal.encoders.base import embed
 from vicinal.encoders.transformer import locate
 
 transformers = pytest.importorskip("transformers")
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red", "blue", "shoes", "##s", "hat", ".", "shoe", "old"]
-SIZES = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 24}
-
-
-def save(model, folder):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.eval().save_pretrained(folder)
-    return model
-
 
 @pytest.fixture(scope="module")
 def text_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bert")
-    torch.manual_seed(0)
-    config = transformers.BertConfig(vocab_size=len(WORDS), max_position_embeddings=12, **SIZES)
-    save(transformers.BertModel(config), folder)
-    (folder / "vocab.txt").write_text("\n".join(WORDS))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"}))
-    return folder
+    return tiny_bert(tmp_path_factory.mktemp("bert"))
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,13 @@
 """``vicinal evaluate`` on a small model: which rows are whose, what is found, and what is refused."""
 
+import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from vicinal.cli import run
 from vicinal.estimators import TableJob, audit_table, fit_table
@@ -85,6 +87,24 @@ def test_a_table_without_ids_knows_its_rows_by_place_and_content(tmp_path: Path)
     other = frame.assign(a=frame.a + 0.5)  # other rows in the same places
     other.to_csv(tmp_path / "other.csv", index=False)
     assert audit_table(tmp_path / "model", tmp_path / "other.csv").rows["new"] == 160
+
+
+def test_rows_with_missing_cells_and_images_are_known_again(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    photos = []
+    for _ in range(80):
+        file = io.BytesIO()
+        Image.fromarray(rng.integers(0, 256, (9, 9, 3), dtype=np.uint8)).save(file, "PNG")
+        photos.append(file.getvalue())
+    frame = pd.DataFrame({"photo": photos, "size": rng.normal(size=80), "price": rng.normal(size=80)})
+    frame.loc[::3, "size"] = np.nan
+    frame.to_parquet(tmp_path / "rows.parquet")
+    settings = {"max_epochs": 1, "hidden": (4,), "members": 1}
+    fit_table(TableJob(tmp_path / "rows.parquet", "price", parameters=settings), tmp_path / "m")
+    assert audit_table(tmp_path / "m", tmp_path / "rows.parquet").rows == {"bank": 54, "held out": 10, "new": 16}
+    for column, other in (("size", frame["size"].fillna(5.0) + 1), ("photo", frame["photo"].iloc[::-1].to_numpy())):
+        frame.assign(**{column: other}).to_parquet(tmp_path / "other.parquet")
+        assert audit_table(tmp_path / "m", tmp_path / "other.parquet").rows["new"] == 80
 
 
 def test_classes_get_sets_and_suspects(tmp_path: Path) -> None:

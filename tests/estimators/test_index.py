@@ -74,12 +74,12 @@ def test_index_and_bank_stay_in_step(rows, plain, name, tmp_path):
     assert len(model._near()) == len(model.bank_) == len(plain.bank_)
     np.testing.assert_allclose(model.predict(fresh), before, atol=1e-4)
     model._near().close()
-    again = load_model(tmp_path / "model")  # a database has lost the three rows by now: it is made again
+    again = load_model(tmp_path / "model", index=name)  # a database has lost the three rows by now: it is made again
     assert len(again._near()) == len(again.bank_) == len(plain.bank_) + 3
     assert 5000 in {n.id for n in again.explain(fresh.iloc[1:2], 5)[0].neighbors}
     again.forget([5000]).save(tmp_path / "model")
     again._near().close()
-    last = load_model(tmp_path / "model")
+    last = load_model(tmp_path / "model", index=name)
     np.testing.assert_allclose(last.predict(fresh), without_index(last).predict(fresh), atol=1e-4)
     last._near().close()
 
@@ -121,7 +121,7 @@ def test_members_have_an_index_each(rows, tmp_path):
         model.save(tmp_path / "model")
         wanted = model.predict(fresh)
         model._near().close()
-        again = load_model(tmp_path / "model")
+        again = load_model(tmp_path / "model", index=name)
         np.testing.assert_allclose(again.predict(fresh), wanted, atol=1e-9)
         one = again.explain(fresh.iloc[1:2], 4)[0]
         assert 5000 in {n.id for n in one.neighbors}

@@ -66,6 +66,12 @@ def make(backend, request):
 
 
 @pytest.fixture
+def place(backend, request):
+    """What a saved index has to be told again, to be loaded: the place of its database."""
+    return {"uri": str(request.getfixturevalue("database"))} if backend.startswith("milvus") else {}
+
+
+@pytest.fixture
 def rows(generator):
     """Ids in no order ``[300]`` and vectors ``[300, 8]``."""
     return torch.randperm(900, generator=generator)[:300] + 3, torch.randn(300, 8, generator=generator)

@@ -245,7 +245,7 @@ def test_a_later_version_and_a_foreign_folder_are_refused(tmp_path):
     sums = tmp_path / "bank" / "SHA256SUMS"
     lines = [line for line in sums.read_text().splitlines(keepends=True) if "bank.json" not in line]
     sums.write_text("".join(lines) + f"{hashlib.sha256(config.read_bytes()).hexdigest()}  bank.json\n")
-    with pytest.raises(ValueError, match=r"^bank.json: expected format version 1 or older, got 2"):
+    with pytest.raises(ValueError, match=r"^bank.json: expected format version 1, got 2"):
         NeighborBank.load(tmp_path / "bank")
 
 

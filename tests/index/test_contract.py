@@ -76,7 +76,7 @@ def test_all_rows_removed_is_an_empty_index(make, rows):
     assert len(index) == 300
 
 
-def test_saved_and_loaded_it_finds_the_same(make, rows, tmp_path, generator):
+def test_saved_and_loaded_it_finds_the_same(make, place, rows, tmp_path, generator):
     ids, vectors = rows
     index = filled(make, rows, similarity="cosine")
     index.remove(ids[:30])
@@ -84,7 +84,7 @@ def test_saved_and_loaded_it_finds_the_same(make, rows, tmp_path, generator):
     before = index.search(queries, 12)
     index.save(tmp_path / "index")
     index.close()
-    loaded = load_index(tmp_path / "index")
+    loaded = load_index(tmp_path / "index", **place)
     assert type(loaded) is type(index)
     assert repr(loaded.similarity) == "Cosine()"
     assert len(loaded) == 270
@@ -96,7 +96,7 @@ def test_saved_and_loaded_it_finds_the_same(make, rows, tmp_path, generator):
     assert loaded.search(vectors[:30], 1).ids[:, 0].tolist() == ids[:30].tolist()
     loaded.save(tmp_path / "index")
     loaded.close()
-    again = load_index(tmp_path / "index")
+    again = load_index(tmp_path / "index", **place)
     assert len(again) == 290
     again.close()
 

@@ -107,7 +107,7 @@ def test_a_database_that_is_gone_is_said_so(tmp_path):
     index.close()
     (tmp_path / "bank.db").rename(tmp_path / "moved.db")
     with pytest.raises(ValueError, match=r"^uri: expected the database .*bank.db, got none"):
-        MilvusIndex.load(tmp_path / "index")
+        MilvusIndex.load(tmp_path / "index", uri=str(tmp_path / "bank.db"))
     moved = MilvusIndex.load(tmp_path / "index", uri=str(tmp_path / "moved.db"))
     assert len(moved) == 0
     moved.close()

@@ -40,6 +40,15 @@ def test_examples_are_code_for_the_task(words, digits, tmp_path):
     assert "forget" not in dense
 
 
+def test_examples_name_what_has_to_be_named_again(words):
+    settings = {"head": "nona", "index": "milvus:./my bank.db", "encoders": {"word": "folder:./my bert", "x": "ngrams"}}
+    text = card_text(dataclasses.replace(words, settings=settings))
+    (python,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    ast.parse(python)
+    assert "index='milvus:./my bank.db', encoders={'word': 'folder:./my bert'})" in python
+    assert "--index 'milvus:./my bank.db' --encoder 'word=folder:./my bert'" in text
+
+
 def test_card_names_data_results_settings_and_limits(words):
     text = card_text(words)
     for part in (

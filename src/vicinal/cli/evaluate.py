@@ -20,6 +20,8 @@ def evaluate(
     ] = None,
     root: o.Root = None,
     suspects: Annotated[int, typer.Option(help="How many suspicious labels to list.")] = 50,
+    index: o.IndexAgain = None,
+    encoder: o.EncoderAgain = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -42,6 +44,8 @@ def evaluate(
         local_path("data", data),
         root=o.root_of(root),
         suspects=suspects,
+        index=index,
+        encoders=o.parse_encoders(encoder),
         say=(lambda line: None) if quiet else say,
     )
     told = record.as_json()

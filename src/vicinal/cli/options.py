@@ -86,6 +86,26 @@ Index: TypeAlias = Annotated[
         metavar="NAME",
     ),
 ]
+IndexAgain: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--index",
+        help="The index to use; default: the model's own. A database has to be named again: a model folder does not "
+        "decide what is opened.",
+        rich_help_panel=_ALSO,
+        metavar="NAME",
+    ),
+]
+EncoderAgain: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--encoder",
+        help="An encoder that the model was fitted with; those of a folder or the hub have to be named again: "
+        "text=folder:PATH, text=hub:NAME.",
+        rich_help_panel=_ALSO,
+        metavar="COL=NAME",
+    ),
+]
 IndexTolerance: TypeAlias = Annotated[
     float,
     typer.Option(

@@ -30,6 +30,8 @@ def predict(
             help="In csv, no apostrophe before cells that a spreadsheet might run as formulas (=, +, -, @).",
         ),
     ] = False,
+    index: o.IndexAgain = None,
+    encoder: o.EncoderAgain = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -48,6 +50,8 @@ def predict(
         root=o.root_of(root),
         explain=explain,
         coverage=interval,
+        index=index,
+        encoders=o.parse_encoders(encoder),
         say=(lambda line: None) if quiet else say,
     )
     if path is not None:

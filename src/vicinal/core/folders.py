@@ -13,9 +13,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from vicinal.core import files
+from vicinal.core.untrusted import machine_memory
 
 SUMS = "SHA256SUMS"
 """One line a file, in the form that the program ``sha256sum -c`` reads."""
+
+_LARGEST_SUMS = 1 << 20
+"""Bytes of the largest file of checksums that is read."""
 
 MARKERS = {"model": "config.json", "index": "index.json", "bank": "bank.json"}
 """Our kinds of folders, with the file of settings that names the format. A model is a bank, too, an index may be."""
@@ -271,17 +275,35 @@ def read_sums(folder: Path, what: str = "model") -> dict[str, str]:
     sums = folder / SUMS
     if not sums.is_file():
         raise ValueError(f"{sums.name}: expected this file in {folder}, got none; it is no {what} folder or was torn")
-    lines = sums.read_text(encoding="utf-8").splitlines()
+    with sums.open("rb") as stream:
+        text = stream.read(_LARGEST_SUMS + 1)
+    if len(text) > _LARGEST_SUMS:
+        raise ValueError(
+            f"{sums.name}: expected at most {_LARGEST_SUMS >> 20} MiB in {folder}, got more; it was edited"
+        )
+    lines = text.decode("utf-8", "replace").splitlines()
     return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
 
 
-def check_sums(folder: Path, names: tuple[str, ...], what: str = "model") -> None:
-    """Raise ValueError naming the first of the files ``names`` that is missing, torn or edited."""
+def check_sums(folder: Path, names: tuple[str, ...], what: str = "model", largest: int | None = None) -> None:
+    """Raise ValueError naming the first of the files ``names`` that is missing, too large, torn or edited.
+
+    Args:
+        folder: that holds the files, and their checksums.
+        names: of the files.
+        what: the thing that the folder holds, as errors name it.
+        largest: bytes of the largest file; None: as many as this machine has memory.
+    """
     wanted = read_sums(folder, what)
+    largest = machine_memory() if largest is None else largest
     for name in names:
-        if not (folder / name).is_file():
+        path = folder / name
+        if not path.is_file():
             raise ValueError(f"{name}: expected this file in {folder}, got none; save the {what} again")
-        found = sha256(folder / name)
+        if path.stat().st_size > largest:
+            got = f"{path.stat().st_size >> 20} MiB"
+            raise ValueError(f"{name}: expected at most {largest >> 20} MiB in {folder}, got {got}; it was edited")
+        found = sha256(path)
         if found != wanted.get(name):
             raise ValueError(
                 f"{name}: expected the checksum {wanted.get(name, 'that ' + SUMS + ' lists')!s:.20}, got {found:.20}; "

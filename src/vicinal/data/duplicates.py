@@ -1,6 +1,7 @@
 """Rows of identical content: finding them, and saying which a split has torn apart."""
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,10 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from vicinal.core.identity import canonical_ids
+from vicinal.core.untrusted import open_regular
 from vicinal.data.splits import Split
 from vicinal.data.table import Table
+from vicinal.encoders.media import LARGEST_FILE
 
 MEDIA = ("image", "audio")
 
@@ -187,6 +190,20 @@ def _cell_bytes(cell: Any) -> bytes:
     return str(cell).strip().encode("utf-8", "surrogatepass")
 
 
+def _file_digest(name: str, root: Path | None) -> bytes | None:
+    """Digest of a file that an encoder would read; None for one that it would refuse."""
+    try:
+        path = ((root or Path()) / name).resolve()
+        if root is not None and not path.is_relative_to(root.resolve()):
+            return None
+        with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_size > LARGEST_FILE:
+                return None
+            return hashlib.file_digest(file, "sha256").digest()
+    except (OSError, ValueError, RuntimeError):  # a null byte, a ring of links
+        return None
+
+
 def _media_bytes(cell: Any, root: Path | None, seen: dict[str, bytes]) -> bytes | None:
     """Digest of the file that an image or audio cell holds or names; of the name, if there is no such file."""
     if isinstance(cell, dict):
@@ -197,10 +214,5 @@ def _media_bytes(cell: Any, root: Path | None, seen: dict[str, bytes]) -> bytes 
         return None
     name = str(cell)
     if name not in seen:
-        path = (root or Path()) / name
-        inside = root is None or path.resolve().is_relative_to(root.resolve())
-        try:
-            seen[name] = hashlib.sha256(path.read_bytes()).digest() if inside else name.encode()
-        except (OSError, ValueError):
-            seen[name] = name.encode("utf-8", "surrogatepass")
+        seen[name] = _file_digest(name, root) or name.encode("utf-8", "surrogatepass")
     return seen[name]

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow
-import pyarrow.parquet
 
 from vicinal.core import ECHO, local_path, nearest, short, short_text, unescape_formula
+from vicinal.core.untrusted import open_regular, read_frame
 from vicinal.data.cells import exact_text, has_decimal_commas, typed_text, with_decimal_points
 from vicinal.data.formats import DELIMITERS, JSON_ARRAY, advice_for, delimiter_of, other_format, text_encoding
 
@@ -130,10 +129,8 @@ def _unescaped(cell: Any) -> Any:
 
 
 def _read_parquet(path: Path, _: Collection[str], __: Collection[str], ___: Say) -> pd.DataFrame:
-    try:
-        frame: pd.DataFrame = pyarrow.parquet.read_table(path).to_pandas(ignore_metadata=True)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path.name}: expected a whole parquet file, got: {short_text(error, ECHO)}") from None
+    with open_regular(path) as file:
+        frame: pd.DataFrame = read_frame(file, path.name, ignore_metadata=True)
     return frame.drop(columns=[name for name in frame.columns if str(name).startswith("__index_level_")])
 
 

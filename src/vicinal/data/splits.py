@@ -1,17 +1,20 @@
 """Seeded splits into train, validation and test, and their file."""
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, ValidationError
 from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit
 
 from vicinal.core import check_between, check_integer, replace_text
 from vicinal.core.identity import canonical_ids
+from vicinal.core.untrusted import Saved, Versioned, open_regular
 from vicinal.data.table import Table, check_groups
 
 VERSION = 1
@@ -140,6 +143,33 @@ def _merge_rare(labels: NDArray[Any]) -> NDArray[np.int64]:
     return np.unique(codes, return_inverse=True)[1].astype(np.int64)
 
 
+_Row = Annotated[int, Field(ge=0, lt=1 << 62)]
+
+
+class SavedSplit(Saved):
+    """A split as a file holds it."""
+
+    seed: int
+    train: list[_Row]
+    validation: list[_Row]
+    test: list[_Row]
+
+    @property
+    def split(self) -> Split:
+        """The split itself."""
+        train, validation, test = (np.array(part, dtype=np.int64) for part in (self.train, self.validation, self.test))
+        return Split(train, validation, test, self.seed)
+
+
+class SavedSplits(Saved):
+    """What a file of splits holds."""
+
+    version: int
+    rows: _Row
+    fingerprint: str
+    splits: list[SavedSplit]
+
+
 def save_splits(path: str | Path, splits: Sequence[Split], *, fingerprint: str = "") -> None:
     """Write ``splits`` to a JSON file, aside and renamed; ``fingerprint``: ``table_fingerprint`` of the data."""
     path = Path(path)
@@ -172,31 +202,27 @@ def load_splits(path: str | Path, *, rows: int | None = None, fingerprint: str =
         ValueError: for a file that is torn, edited so that a row is in two parts, of a newer version, or of other data.
     """
     path = Path(path)
+    if not os.path.lexists(path):
+        raise ValueError(f"{path}: expected a file of splits, got none")
+    with open_regular(path) as file:
+        text = file.read()
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        version, total = int(stored["version"]), int(stored["rows"])
-        splits = [_read_split(one) for one in stored["splits"]]
-    except FileNotFoundError:
-        raise ValueError(f"{path}: expected a file of splits, got none") from None
-    except (ValueError, KeyError, TypeError) as error:
+        version = Versioned.model_validate_json(text).version
+        stored = SavedSplits.model_validate_json(text) if version <= VERSION else None
+    except ValidationError as error:
+        told = error.errors()[0]["msg"]
         raise ValueError(
-            f"{path.name}: expected splits written by vicinal, got a torn or edited file ({error})"
+            f"{path.name}: expected splits written by vicinal, got a torn or edited file ({told:.200})"
         ) from None
-    if version > VERSION:
+    if stored is None:
         raise ValueError(f"{path.name}: expected splits of version {VERSION}, got the newer {version}; update vicinal")
+    splits, total = [one.split for one in stored.splits], stored.rows
     for split in splits:
         together = np.concatenate([split.train, split.validation, split.test])
-        if not np.array_equal(np.sort(together), np.arange(total)):
+        if len(together) != total or not np.array_equal(np.sort(together), np.arange(total)):
             raise ValueError(f"{path.name}: expected each of {total} rows in one part, got others at seed {split.seed}")
     if rows is not None and rows != total:
         raise ValueError(f"{path.name}: expected splits of {rows} rows as the data has, got splits of {total} rows")
-    if fingerprint and stored.get("fingerprint") not in ("", fingerprint):
+    if fingerprint and stored.fingerprint not in ("", fingerprint):
         raise ValueError(f"{path.name}: expected splits of this data, got splits of data with other content")
     return splits
-
-
-def _read_split(stored: dict[str, Any]) -> Split:
-    train, validation, test = (
-        np.array(stored[part], dtype=np.int64).reshape(-1) for part in ("train", "validation", "test")
-    )
-    return Split(train, validation, test, int(stored["seed"]))

@@ -8,12 +8,12 @@ from vicinal.encoders.cnn import AudioCNN, ImageCNN
 from vicinal.encoders.efficientnet import EfficientNetEncoder
 from vicinal.encoders.foreign import AudioTransformer, ImageTransformer
 from vicinal.encoders.ge2e import SpeakerEncoder
-from vicinal.encoders.images import open_image
+from vicinal.encoders.images import open_image, thumbnail
 from vicinal.encoders.inputs import Inputs
 from vicinal.encoders.kinds import ColumnKind, infer_kinds
 from vicinal.encoders.media import read_cell
 from vicinal.encoders.members import MemberProjectors
-from vicinal.encoders.naming import check_encoder, encoder_names
+from vicinal.encoders.naming import check_encoder, encoder_names, reaches_out
 from vicinal.encoders.ngrams import NgramEncoder
 from vicinal.encoders.numeric import NumberEncoder
 from vicinal.encoders.pretrained import PretrainedEncoder, check_tune
@@ -56,5 +56,7 @@ __all__ = [
     "infer_kinds",
     "open_image",
     "open_sound",
+    "reaches_out",
     "read_cell",
+    "thumbnail",
 ]

@@ -6,21 +6,34 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
 import scipy.sparse
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from vicinal.core import ColumnError, nearest, short, short_text
+from vicinal.core.untrusted import Saved
 from vicinal.encoders.inputs import EmbeddedInputs, Inputs
 
 Kind = Literal["number", "category", "text", "image", "audio", "vector"]
 KIND_NAMES: tuple[Kind, ...] = get_args(Kind)
 Features: TypeAlias = np.ndarray[Any, Any] | scipy.sparse.csr_matrix
 """A matrix ``[n, d]`` for a linear model: dense, or sparse where it is large and mostly zero."""
+
+
+Size = Annotated[int, Field(ge=1, le=1 << 24)]
+"""A width or another number of things, in a model folder: none of them needs more."""
+
+
+class SavedEncoder(Saved):
+    """What a model folder holds of an encoder, beside its weights; each encoder adds its own settings."""
+
+    encoder: str
+    columns: list[str] = Field(min_length=1)
 
 
 class ColumnEncoder(nn.Module, abc.ABC):
@@ -36,12 +49,14 @@ class ColumnEncoder(nn.Module, abc.ABC):
         kind: the kind of columns it reads.
         name: how it is called in settings and configurations.
         several: whether it may read more than one column.
+        saved: what ``config()`` must hold to be read.
         held: whether nothing of it is trained, by ``hold()``.
     """
 
     kind: ClassVar[Kind]
     name: str
     several: ClassVar[bool] = False
+    saved: ClassVar[type[SavedEncoder]]
 
     def __init__(self, columns: str | Sequence[str]) -> None:
         super().__init__()

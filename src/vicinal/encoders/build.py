@@ -56,7 +56,7 @@ def build_table_encoder(
         raise ValueError("kinds: expected at least one column, got none")
     parts: list[ColumnEncoder] = []
     for columns, kind in groups.items():
-        name, where = _chosen(columns, kind, encoders)
+        name, where = chosen_encoder(columns, kind, encoders)
         more = settings.get(columns[0], settings.get(kind, {}))
         part = make_encoder(check_encoder(name, kind, where), kind, columns, tune=tune, settings=more)
         scratch = part.learned and not isinstance(part, PretrainedEncoder)
@@ -64,7 +64,8 @@ def build_table_encoder(
     return TableEncoder(parts, EmbeddingCache(cache_dir) if cache is None else cache)
 
 
-def _chosen(columns: tuple[str, ...], kind: Kind, encoders: Mapping[str, str]) -> tuple[str, str]:
+def chosen_encoder(columns: tuple[str, ...], kind: Kind, encoders: Mapping[str, str]) -> tuple[str, str]:
+    """The name of the encoder of ``columns`` out of ``encoders`` by column or kind, and how an error calls it."""
     for key in (*columns, kind):
         if key in encoders:
             return encoders[key], f"encoders[{short(key)}]"

@@ -8,10 +8,11 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 import torch
+from pydantic import PositiveInt, model_validator
 from torch import Tensor
 
 from vicinal.core import ColumnError, check_integer, register, short, short_text
-from vicinal.encoders.base import ColumnEncoder, refuse
+from vicinal.encoders.base import ColumnEncoder, SavedEncoder, refuse
 from vicinal.encoders.inputs import RowInputs
 
 OTHER, MISSING = "other", "missing"
@@ -48,6 +49,23 @@ def to_levels(series: "pd.Series[Any]", column: str) -> list[str | None]:
     return found
 
 
+class SavedCategories(SavedEncoder):
+    """See :meth:`CategoryEncoder.config`."""
+
+    largest: PositiveInt
+    levels: list[list[str]]
+    has_other: list[bool]
+    has_missing: list[bool]
+
+    @model_validator(mode="after")
+    def _one_a_column(self) -> Self:
+        if not len(self.levels) == len(self.has_other) == len(self.has_missing) == len(self.columns):
+            raise ValueError(f"categories of {len(self.levels)} columns in place of {len(self.columns)}")
+        if not all(0 < len(set(levels)) == len(levels) <= self.largest for levels in self.levels):
+            raise ValueError(f"none, repeated or more than {self.largest} categories of a column")
+        return self
+
+
 @register("encoder", "categories", "category", "parameter-free")
 class CategoryEncoder(ColumnEncoder):
     """One-hot of the most frequent categories of each column, with slots for other and for missing values.
@@ -71,6 +89,7 @@ class CategoryEncoder(ColumnEncoder):
     kind = "category"
     name = "categories"
     several = True
+    saved = SavedCategories
 
     def __init__(self, columns: str | Sequence[str], largest: int = 128) -> None:
         super().__init__(columns)

@@ -6,14 +6,33 @@ from typing import Any
 
 import pandas as pd
 import torch
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from vicinal.core import check_integer, register
-from vicinal.encoders.base import ColumnEncoder, Features
+from vicinal.encoders.base import ColumnEncoder, Features, SavedEncoder, Size
 from vicinal.encoders.images import prepare_images, to_square
 from vicinal.encoders.inputs import Inputs, RaggedInputs
 from vicinal.encoders.residual import ResidualNet
 from vicinal.encoders.sounds import prepare_log_mel
+
+MOST_SIDE, MOST_BANDS, MOST_SECONDS = 512, 256, 120
+"""Limits of what a row is decoded to: the weights do not tell it, so that nothing else would limit it."""
+
+
+class SavedImageCNN(SavedEncoder):
+    """See :meth:`ImageCNN.config`."""
+
+    side: PositiveInt
+    widths: list[Size] = Field(min_length=1, max_length=16)
+
+
+class SavedAudioCNN(SavedEncoder):
+    """See :meth:`AudioCNN.config`."""
+
+    bands: PositiveInt
+    seconds: PositiveInt
+    widths: list[Size] = Field(min_length=1, max_length=16)
 
 
 @register("encoder", "cnn", "image", "from-scratch")
@@ -22,16 +41,17 @@ class ImageCNN(ColumnEncoder):
 
     Args:
         columns: the column; a cell is a path or the bytes of a file.
-        side: height and width that images are squeezed to, at least 8.
+        side: height and width that images are squeezed to, from 8 to 512.
         widths: channels after the first convolution and after each residual block.
     """
 
     kind = "image"
     name = "cnn"
+    saved = SavedImageCNN
 
     def __init__(self, columns: str | Sequence[str], side: int = 64, widths: Sequence[int] = (32, 48, 96, 160)) -> None:
         super().__init__(columns)
-        self.side = check_integer("side", side, 8)
+        self.side = check_integer("side", side, 8, MOST_SIDE)
         self.widths = [check_integer("widths", width) for width in widths]
         self.net = ResidualNet(3, self.widths)
 
@@ -43,7 +63,7 @@ class ImageCNN(ColumnEncoder):
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> Inputs:
         """Decode and squeeze; uint8 ``[n, 3, side, side]``."""
         side = self.side
-        return prepare_images(self.cells(frame), self.columns[0], root, lambda image: to_square(image, side))
+        return prepare_images(self.cells(frame), self.columns[0], root, lambda image: to_square(image, side), f"{side}")
 
     def forward(self, batch: Tensor) -> Tensor:
         """``[b, dim]``."""
@@ -75,13 +95,14 @@ class AudioCNN(ColumnEncoder):
 
     Args:
         columns: the column; a cell is a path or the bytes of a file.
-        bands: of the spectrogram, at least 8.
-        seconds: longer sounds are cut to their middle.
+        bands: of the spectrogram, from 8 to 256.
+        seconds: longer sounds are cut to their middle; at most 120.
         widths: channels after the first convolution and after each residual block.
     """
 
     kind = "audio"
     name = "cnn-mel"
+    saved = SavedAudioCNN
 
     def __init__(
         self,
@@ -91,8 +112,8 @@ class AudioCNN(ColumnEncoder):
         widths: Sequence[int] = (32, 48, 96, 160),
     ) -> None:
         super().__init__(columns)
-        self.bands = check_integer("bands", bands, 8)
-        self.seconds = check_integer("seconds", seconds)
+        self.bands = check_integer("bands", bands, 8, MOST_BANDS)
+        self.seconds = check_integer("seconds", seconds, high=MOST_SECONDS)
         self.widths = [check_integer("widths", width) for width in widths]
         self.net = ResidualNet(1, self.widths)
 

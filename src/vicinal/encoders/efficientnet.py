@@ -148,7 +148,7 @@ class EfficientNetEncoder(PretrainedEncoder):
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> Inputs:
         """Decode, scale and cut; uint8 ``[n, 3, 224, 224]``."""
         return prepare_images(
-            self.cells(frame), self.columns[0], root, lambda image: to_square(image, 224, shorter=256)
+            self.cells(frame), self.columns[0], root, lambda image: to_square(image, 224, shorter=256), "224 of 256"
         )
 
     def forward(self, batch: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ class ImageTransformer(TransformerEncoder):
         def make(image: "Image") -> Tensor:
             return torch.as_tensor(self.processor(images=image, return_tensors="np")["pixel_values"][0])
 
-        return prepare_images(self.cells(frame), self.columns[0], root, make)
+        return prepare_images(self.cells(frame), self.columns[0], root, make, self.processor.to_json_string())
 
     def forward(self, batch: Tensor) -> Tensor:
         """``[b, dim]``."""

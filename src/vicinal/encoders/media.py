@@ -1,5 +1,6 @@
 """Cells that hold a file: a path, bytes, or both in a dictionary as Hugging Face stores them."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from vicinal.core import short, short_text
+from vicinal.core.untrusted import open_regular
 from vicinal.encoders.base import refuse
 
 Made = TypeVar("Made")
@@ -48,16 +50,19 @@ def _read_file(name: str, column: str, row: object, wanted: str, root: Path | No
     try:
         path = (Path(name) if root is None else Path(root) / name).resolve()
         inside = root is None or path.is_relative_to(Path(root).resolve())
-        is_file = inside and path.is_file()
-        size = path.stat().st_size if is_file else 0
-        if is_file and 0 < size <= LARGEST_FILE:
-            return path.read_bytes()
-    except (OSError, ValueError, RuntimeError) as error:  # a null byte, a ring of links, no permission
+        there = inside and path.exists()
+        size = 0
+        if there:
+            with open_regular(path) as file:
+                size = os.fstat(file.fileno()).st_size
+                if 0 < size <= LARGEST_FILE:
+                    return file.read()
+    except (OSError, ValueError, RuntimeError) as error:  # a pipe, a null byte, a ring of links, no permission
         raise refuse(column, row, wanted, f"{short(name)}, which cannot be read: {short_text(error, 120)}") from None
     if not inside:
         advice = "give the folder that holds all files as root (--root on the command line), or copy the file into it"
         raise refuse(column, row, f"a path inside {short(str(root), 120)}", short(name, 120), advice)
-    if not is_file:
+    if not there:
         advice = "it is a web address: download it first" if "://" in name else f"no file at {short(str(path), 160)}"
         raise refuse(column, row, wanted, short(name, 120), advice)
     got = f"{short(name, 120)}, {'an empty file' if not size else f'a file of {size / 2**20:.0f} MiB'}"

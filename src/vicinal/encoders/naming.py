@@ -1,9 +1,14 @@
 """From kinds of columns and names of encoders to the encoder of a table."""
 
+import contextlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+
 from vicinal.core import check_choice, entries, entry
+from vicinal.core.untrusted import check_settings
 from vicinal.encoders.base import KIND_NAMES, ColumnEncoder, Kind
 from vicinal.encoders.foreign import TRANSFORMERS
 from vicinal.encoders.pretrained import PretrainedEncoder
@@ -50,15 +55,38 @@ def check_encoder(name: str, kind: str, where: str = "encoder") -> str:
 
 def encoder_class(name: str, kind: str) -> type[ColumnEncoder]:
     """The class behind a name that ``check_encoder`` gave."""
-    if name.startswith(("hub:", "folder:")):
+    if reaches_out(name):
         return TRANSFORMERS[kind]
     found: type[ColumnEncoder] = entry("encoder", name).make  # type: ignore[assignment]  # all others are classes
     return found
 
 
-def encoder_from_config(config: dict[str, Any]) -> ColumnEncoder:
-    """The encoder that gave ``config``, before its state is loaded."""
-    return encoder_class(config["encoder"], config.get("kind", "text")).from_config(config)
+def reaches_out(name: object) -> bool:
+    """Whether an encoder of this name reads weights from a place that the name tells: a folder, or the hub."""
+    return isinstance(name, str) and name.startswith(("hub:", "folder:"))
+
+
+def encoder_from_config(config: Mapping[str, Any], *, empty: bool = False) -> ColumnEncoder:
+    """The encoder that gave ``config``, before its state is loaded.
+
+    Args:
+        config: as ``ColumnEncoder.config`` gives it.
+        empty: without memory for weights that are loaded next (they are on the device "meta"); published weights are
+            read all the same.
+
+    Raises:
+        ValueError: naming the first setting that is missing, too many or wrong.
+    """
+    name = config.get("encoder")
+    if reaches_out(name):
+        made: type[ColumnEncoder] = TRANSFORMERS[check_choice("kind", config.get("kind"), TRANSFORMERS)]
+    else:
+        known = [found.name for found in entries("encoder") if found.name not in ("hub", "folder")]
+        made = entry("encoder", check_choice("encoder", name, known)).make  # type: ignore[assignment]  # a class
+    settings = check_settings("encoder", made.saved, json.dumps(config)).model_dump()
+    bare = empty and not issubclass(made, PretrainedEncoder)
+    with torch.device("meta") if bare else contextlib.nullcontext():
+        return made.from_config(settings)
 
 
 def make_encoder(
@@ -78,6 +106,6 @@ def make_encoder(
     options = dict(settings or {})
     if issubclass(made, PretrainedEncoder):
         options.setdefault("tune", tune)
-    if name.startswith(("hub:", "folder:")):
+    if reaches_out(name):
         options["model"] = name
     return made(columns, **options)

@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 import torch
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from vicinal.core import check_between, check_integer, register, short
-from vicinal.encoders.base import ColumnEncoder, refuse
+from vicinal.encoders.base import ColumnEncoder, SavedEncoder, Size, refuse
 from vicinal.encoders.hashing import I64, hashed_ngrams
 from vicinal.encoders.inputs import Inputs, RaggedInputs, raw
 
@@ -76,6 +77,23 @@ def bags(owner: Tensor, values: Tensor, counts: Tensor, rows: int) -> BagInputs:
     return BagInputs(values, offsets, (counts / squares.sqrt()[owner]).float())
 
 
+LONGEST_NGRAM = 64
+"""Characters of the longest n-grams."""
+
+
+class SavedNgrams(SavedEncoder):
+    """See :meth:`NgramEncoder.config`."""
+
+    width: Size
+    buckets: Size
+    vectors: Size
+    min_rows: PositiveInt
+    dropout: float = Field(ge=0, lt=1)
+    sizes: list[PositiveInt] = Field(max_length=LONGEST_NGRAM)
+    pairs: bool
+    fold_case: bool
+
+
 @register("encoder", "ngrams", "text", "from-scratch")
 class NgramEncoder(ColumnEncoder):
     """Text as the sum of learned vectors of its hashed character n-grams, words and pairs of words.
@@ -104,6 +122,7 @@ class NgramEncoder(ColumnEncoder):
 
     kind = "text"
     name = "ngrams"
+    saved = SavedNgrams
 
     def __init__(
         self,
@@ -119,7 +138,7 @@ class NgramEncoder(ColumnEncoder):
         super().__init__(columns)
         self.width = check_integer("width", width)
         self.buckets = check_integer("buckets", buckets)
-        self.sizes = [check_integer("sizes", size) for size in sizes]
+        self.sizes = [check_integer("sizes", size, high=LONGEST_NGRAM) for size in sizes]
         self.pairs, self.fold_case = bool(pairs), bool(fold_case)
         self.min_rows = check_integer("min_rows", min_rows)
         self.dropout = check_between("dropout", dropout, 0, 1) if dropout != 0 else 0.0

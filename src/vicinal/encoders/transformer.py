@@ -9,18 +9,28 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+from pydantic import Field
 from torch import Tensor, nn
 
 from vicinal.core import check_choice, local_path, short, short_text
-from vicinal.encoders.base import state_hash
-from vicinal.encoders.pretrained import PretrainedEncoder
+from vicinal.encoders.base import SavedEncoder, state_hash
+from vicinal.encoders.pretrained import PretrainedEncoder, SavedPretrained
 
 POOLINGS = ("mean", "cls")
 
 SECONDS = 10.0
 """How long an answer of the hub is waited for."""
+
+
+class SavedTransformer(SavedPretrained):
+    """See :meth:`TransformerEncoder.config`; only weights that are known by their checksum are read."""
+
+    kind: Literal["text", "image", "audio"]
+    pooling: Literal["mean", "cls"]
+    revision: str | None = Field(pattern=r"^[A-Za-z0-9_./-]+$", max_length=100)
+    weights: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
 def import_transformers(extra: str) -> Any:
@@ -71,6 +81,7 @@ class TransformerEncoder(PretrainedEncoder):
     """
 
     name = "folder"
+    saved: ClassVar[type[SavedEncoder]] = SavedTransformer
     own_name: ClassVar[str] = ""
     tower: ClassVar[str]
 

@@ -7,10 +7,11 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 import torch
+from pydantic import Field, NonNegativeFloat, model_validator
 from torch import Tensor
 
 from vicinal.core import ColumnError, register, short, short_text
-from vicinal.encoders.base import ColumnEncoder, refuse
+from vicinal.encoders.base import ColumnEncoder, SavedEncoder, refuse
 from vicinal.encoders.inputs import RowInputs
 from vicinal.encoders.numeric import Array, standardizer
 
@@ -39,6 +40,19 @@ def to_vectors(series: "pd.Series[Any]", column: str, width: int | None) -> Arra
     return np.stack(rows) if rows else np.zeros((0, width or 0))
 
 
+class SavedVectors(SavedEncoder):
+    """See :meth:`VectorEncoder.config`."""
+
+    mean: list[float] = Field(min_length=1)
+    factor: list[NonNegativeFloat]
+
+    @model_validator(mode="after")
+    def _one_an_entry(self) -> Self:
+        if len(self.mean) != len(self.factor):
+            raise ValueError(f"{len(self.mean)} means and {len(self.factor)} factors")
+        return self
+
+
 @register("encoder", "vectors", "vector", "parameter-free")
 class VectorEncoder(ColumnEncoder):
     """Vectors of one length in the cells of a column, each entry standardized, in float64.
@@ -55,6 +69,7 @@ class VectorEncoder(ColumnEncoder):
 
     kind = "vector"
     name = "vectors"
+    saved = SavedVectors
 
     def __init__(self, columns: str | Sequence[str]) -> None:
         super().__init__(columns)

@@ -1,7 +1,7 @@
 """Predictions of a saved model for the rows of a table, with neighbors and intervals."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,8 @@ def predict_table(
     root: Path | None = None,
     explain: int = 0,
     coverage: float | None = None,
+    index: str | None = None,
+    encoders: Mapping[str, str] | None = None,
     say: Say = lambda line: None,
 ) -> Answers:
     """Predict the rows of ``source`` with the model saved in ``folder``.
@@ -91,12 +93,14 @@ def predict_table(
         root: folder that paths of images and sounds start from; None: that of the file.
         explain: how many neighbors to show for each row.
         coverage: of intervals, or None for none.
+        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        encoders: by column or kind.
         say: told what was passed over, and which ids or groups are missing.
 
     Raises:
         ValueError: if the model cannot be loaded, a column is missing, or a cell cannot be used.
     """
-    model = load_model(folder)
+    model = load_model(folder, index=index, encoders=encoders)
     frame = read_rows(model, source, root, say)
     features = features_of(model, frame, say)
     ids, groups = (_identity(model, frame, name) for name in ("id", "group"))

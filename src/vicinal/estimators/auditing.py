@@ -45,6 +45,8 @@ def audit_table(
     *,
     root: Path | None = None,
     suspects: int = 50,
+    index: str | None = None,
+    encoders: Mapping[str, str] | None = None,
     say: Say = lambda line: None,
 ) -> AuditRecord:
     """Look at the model saved in ``folder`` with the labelled rows of ``source``.
@@ -58,13 +60,15 @@ def audit_table(
         source: file of the table, or the table itself, with the column that the model predicts.
         root: folder that paths of images and sounds start from; None: that of the file.
         suspects: how many suspicious labels to list.
+        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        encoders: by column or kind.
         say: told one line of progress at a time.
 
     Raises:
         ValueError: if the model cannot be loaded, the target is missing, or fewer than 10 rows are new to the model.
     """
     check_integer("suspects", suspects, 0)
-    model = load_model(folder)
+    model = load_model(folder, index=index, encoders=encoders)
     model._check_neighbor_head("evaluate")
     table = labelled_rows(model, source, say, root)
     parts = parts_of(model, table)

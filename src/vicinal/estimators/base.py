@@ -242,7 +242,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         check_is_fitted(self, "bank_")
         frame = as_frame(self, x, reset=False)
         inputs = self._prepare(self.table_encoder, frame)
-        return frame, embedded(self.network_, inputs, dtype)
+        vectors = embedded(self.network_, inputs, dtype)
+        _check_finite("embeddings", vectors)
+        return frame, vectors
 
     def embed(self, X: Any) -> np.ndarray[Any, Any]:
         """Embeddings of the rows ``[n, d]``, float64."""
@@ -270,9 +272,12 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         near = self._near()
         if near is not None:
             found = near.predict(queries, **asked)
-            return found.prediction, found.error
-        prediction = self._head_predict(queries, self.bank_.identity(**asked))
-        return prediction, torch.zeros(len(queries), dtype=torch.float64)
+            prediction, error = found.prediction, found.error
+        else:
+            prediction = self._head_predict(queries, self.bank_.identity(**asked))
+            error = torch.zeros(len(queries), dtype=torch.float64)
+        _check_finite("predictions", prediction)
+        return prediction, error
 
     def _head_predict(self, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
         """The head's prediction ``[b]`` or ``[b, K]`` in the bank's own label units."""
@@ -302,3 +307,11 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             part = slice(start, start + step)
             own = {n: v if v is None or n.startswith("bank") else v[part] for n, v in identity.items()}
             yield queries[part], own
+
+
+def _check_finite(what: str, values: Tensor) -> None:
+    """Raise ValueError if some of ``values [n, ...]`` are not finite, by weights or numbers in X that are too large."""
+    bad = ~values.isfinite().reshape(len(values), -1).all(dim=1)
+    if bool(bad.any()):
+        row = int(bad.nonzero()[0])
+        raise ValueError(f"X: expected finite {what} by this model, got NaN or infinity for the row at {row}")

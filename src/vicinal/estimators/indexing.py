@@ -1,5 +1,6 @@
 """The index of an estimator's bank: made with it, kept in step with it, and saved beside it."""
 
+import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from vicinal.core import check_between, short
-from vicinal.core.folders import read_sums, read_whole
+from vicinal.core.folders import check_sums, read_sums, read_whole
+from vicinal.core.untrusted import check_inside, read_tensors, tensor_header
 from vicinal.heads import NONA, ApproximateNONA, Approximation, Ensemble
 from vicinal.heads.ball_cover import BallCover
 from vicinal.heads.streaming import can_stream
 from vicinal.index import FaissIndex, Index, NeighborBank, load_index, open_index
+from vicinal.index.index_files import opened
+from vicinal.index.pairs import similarity_name
 from vicinal.index.part import bank_part, part_of
 
 FOLDER, CELLS = "index", "cells.safetensors"
@@ -178,20 +182,25 @@ def load_near(
     """What :meth:`NearBank.save` wrote.
 
     The bank is what counts: an index that has other rows than it, as a database that was changed and whose model was
-    not saved, is made again; so is one in a database whose folder was replaced.
+    not saved, is made again; so is one in a database whose folder was replaced, and one of another name than ``name``,
+    which alone says what is opened.
     """
-    spans = _spans(head, store.dim)
+    parts = list(zip(_heads(head), _spans(head, store.dim), strict=True))
 
-    def read(folder: Path) -> tuple[list[Index], list[BallCover] | None]:
+    def read(folder: Path) -> tuple[list[Index | None], list[BallCover] | None]:
         if not folder.is_dir() or read_sums(folder) != saved.sums:
             return [], None
-        parts = [bank_part(store, *span) for span in spans] if (folder / FOLDER).is_dir() else []
-        indexes = [load_index(folder / FOLDER / str(number), bank=part) for number, part in enumerate(parts)]
-        return indexes, _load_cells(folder / CELLS, head)
+        check_inside(folder, FOLDER, CELLS)
+        members = [
+            _load_index(name, folder / FOLDER / str(number), member, bank_part(store, *span))
+            for number, (member, span) in enumerate(parts)
+        ]
+        return members, _load_cells(folder / CELLS, head, store)
 
-    indexes, cells = read_whole(saved.folder, read)
+    loaded, cells = read_whole(saved.folder, read)
+    indexes = [index for index in loaded if index is not None]
     latest = store.keys[-_LATEST:].numpy()
-    if not indexes or any(len(index) != len(store) or not index.has(latest).all() for index in indexes):
+    if len(indexes) < len(parts) or any(len(index) != len(store) or not index.has(latest).all() for index in indexes):
         for index in indexes:
             index.close()
         indexes = start_indexes(name, head, store, tolerance)
@@ -199,19 +208,48 @@ def load_near(
     return NearBank(head, store, indexes, classes, tolerance, cells)
 
 
+def _load_index(name: str, folder: Path, head: NONA, store: NeighborBank) -> Index | None:
+    """The index in ``folder`` if there is one of that name, of the head's similarity.
+
+    Raises:
+        ValueError: if it is not whole, or of another width or similarity than the model.
+    """
+    kind, _, rest = name.partition(":")
+    if kind == "exact" or not folder.is_dir() or (saved := opened(folder)).kind != kind:
+        return None
+    if kind == "faiss" and saved.settings.get("factory") != (rest or "Flat"):
+        return None
+    settings = {"uri": rest} if kind == "milvus" else {}
+    index = load_index(folder, bank=store, **settings)
+    if index.dim != store.dim or similarity_name(index.similarity) != similarity_name(head.similarity):
+        index.close()
+        raise ValueError(f"index.json: expected width and similarity of the model in {folder}, got others")
+    return index
+
+
 def is_bank(index: Index) -> bool:
     """Whether an index searches the bank itself, and so holds no rows of its own."""
     return bool(getattr(index, "shared", False))
 
 
-def _load_cells(path: Path, head: nn.Module) -> list[BallCover] | None:
-    if not path.is_file():
+def _load_cells(path: Path, head: nn.Module, store: NeighborBank) -> list[BallCover] | None:
+    """The balls of the bank that were saved, or None if there are none; raises ValueError if they are of other rows."""
+    if not os.path.lexists(path):
         return None
-    parts: dict[str, dict[str, Tensor]] = {}
-    for name, value in load_file(path).items():
-        member, _, what = name.partition(".")
-        parts.setdefault(member, {})[what] = value
-    return [BallCover(own.similarity, parts.get(str(i), {})) for i, own in enumerate(_heads(head))]
+    check_sums(path.parent, (path.name,))
+    shapes = {name: shape for name, (shape, _) in tensor_header(path).items()}
+    wanted: dict[str, Tensor] = {}
+    for i, (start, stop) in enumerate(_spans(head, store.dim)):
+        balls, far = ((shapes.get(f"{i}.{name}") or (0,))[0] for name in ("radii", "far_keys"))
+        wanted |= {f"{i}.{name}": value for name, value in BallCover.empty_state(balls, far, stop - start).items()}
+    state = read_tensors(path, wanted)
+    made = []
+    for i, own in enumerate(_heads(head)):
+        part = {name.removeprefix(f"{i}."): value for name, value in state.items() if name.startswith(f"{i}.")}
+        made.append(BallCover(own.similarity, part))
+        if len(made[-1]) - made[-1].removed != len(store) or bool((part["counts"] < 0).any()):
+            raise ValueError(f"{CELLS}: expected balls of the {len(store)} rows of the bank, got others; it was edited")
+    return made
 
 
 def _heads(head: nn.Module) -> list[NONA]:

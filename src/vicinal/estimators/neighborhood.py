@@ -1,6 +1,6 @@
 """What can be done with a fitted bank: neighbors, explanations, adding and forgetting rows."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,15 +28,15 @@ class BankedEstimator(NeighborEstimator):
         save_model(self, folder)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
-        """The estimator saved in ``folder``: see :func:`vicinal.estimators.load_model`.
+    def load(cls, folder: str | Path, *, index: str | None = None, encoders: Mapping[str, str] | None = None) -> Self:
+        """The estimator saved in ``folder``: see :func:`vicinal.estimators.load_model`, also for the arguments.
 
         Raises:
             ValueError: if the folder is not whole, is newer, or holds another kind of estimator.
         """
         from vicinal.estimators.saving import load_model
 
-        model = load_model(folder)
+        model = load_model(folder, index=index, encoders=encoders)
         if not isinstance(model, cls):
             raise ValueError(f"model: expected a {cls.__name__} in {folder}, got a {type(model).__name__}")
         return model

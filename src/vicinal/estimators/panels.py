@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from vicinal.data import Table
+from vicinal.encoders import read_cell, thumbnail
 from vicinal.estimators.explain import Explanation
 from vicinal.estimators.neighborhood import BankedEstimator
-from vicinal.estimators.saving import thumbnail
 from vicinal.heads import Ensemble
 from vicinal.masks import SoftStep
 from vicinal.report import NeighborPanel
@@ -93,10 +93,10 @@ def _cells(row: dict[str, Any], kinds: dict[str, Any], root: Path | None) -> dic
     for name, cell in row.items():
         content = cell.get("bytes") if isinstance(cell, dict) else cell
         if kinds.get(name) == "image":
-            if isinstance(content, str):
-                path = Path(content) if root is None else root / content
-                content = path.read_bytes() if path.is_file() else content
-            small = thumbnail(bytes(content), 320) if isinstance(content, bytes | bytearray) else None
+            try:
+                small = thumbnail(read_cell(cell, column=name, row="", wanted="an image", root=root), 320)
+            except ValueError:  # it was there when the model was fitted
+                small = None
             shown[name] = small if small is not None else str(cell)[:80]
         elif isinstance(content, bytes | bytearray):
             shown[name] = f"({len(content)} bytes)"

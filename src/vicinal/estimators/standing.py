@@ -16,6 +16,7 @@ from vicinal.data.cells import as_numbers
 from vicinal.data.table import Table, prepare_table
 from vicinal.estimators.answering import features_of, read_rows
 from vicinal.estimators.neighborhood import BankedEstimator
+from vicinal.estimators.saving import shown_cell
 from vicinal.report import Part
 
 Say = Callable[[str], None]
@@ -52,23 +53,37 @@ def labelled_rows(model: BankedEstimator, source: Path | pd.DataFrame, say: Say,
 def parts_of(model: BankedEstimator, table: Table) -> list[Part]:
     """Where each row stands: its id is in the bank, or held out, and its content is the same there."""
     found: list[Part] = ["new"] * len(table)
-    own = _contents(model, table.frame)
+    asked = _by_value(model, table.frame)
     for part, bank in (("bank", model.bank_), ("held out", model.calibration_)):
         places = bank.keys_of(table.ids)
-        there = _contents(model, bank.rows)
+        there = _by_value(model, bank.rows)
         for row, place in enumerate([] if places is None else places.tolist()):
-            if place >= 0 and (model.notes_.get("id") is not None or (own[row] == there[place]).all()):
+            if place >= 0 and (model.notes_.get("id") is not None or _same(model, asked, row, there.iloc[place])):
                 found[row] = part  # type: ignore[call-overload]
     return found
 
 
-def _contents(model: BankedEstimator, frame: pd.DataFrame) -> Array:
-    """The cells that the model reads as texts ``[n, columns]``, numbers by their value: 3 and 3.0 are alike."""
-    texts = [
-        (as_numbers(frame[name]) if kind == "number" else frame[name]).astype(str)
-        for name, kind in model.kinds_.items()
-    ]
-    return np.column_stack(texts).astype(object)
+def _by_value(model: BankedEstimator, frame: pd.DataFrame) -> pd.DataFrame:
+    """The columns that the model reads, numbers (but not dates) by their value: 3 and 3.0 are alike."""
+    columns: dict[str, Any] = {name: frame[name] for name in model.kinds_}
+    for name in [name for name, kind in model.kinds_.items() if kind == "number"]:
+        numbers = as_numbers(frame[name])
+        if not np.isnan(numbers).all():
+            columns[name] = numbers
+    return pd.DataFrame(columns, index=frame.index)
+
+
+def _same(model: BankedEstimator, frame: pd.DataFrame, row: int, kept: "pd.Series[Any]") -> bool:
+    """Whether a row of ``frame`` has the cells of a bank row, as the bank keeps them."""
+    for name, kind in model.kinds_.items():
+        cell = frame[name].iloc[row]
+        cell = shown_cell(cell, kind) if frame[name].dtype == object else cell
+        missing = [not isinstance(one, bytes) and bool(pd.isna(one)) for one in (cell, kept[name])]
+        if any(missing) and not all(missing):
+            return False
+        if not any(missing) and str(cell) != str(kept[name]):
+            return False
+    return True
 
 
 @dataclass(frozen=True)

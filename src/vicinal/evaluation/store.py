@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pandas as pd
+from pydantic import JsonValue, ValidationError
 
 from vicinal.core import escape_formula, replace_text
 from vicinal.core.files import clear_target, locked, resolved
+from vicinal.core.untrusted import Saved, Versioned, open_regular
 
 VERSION = 1
 
@@ -42,6 +44,33 @@ class Run:
     seconds: float
     rows: str
     sizes: tuple[int, int, int]
+
+
+class SavedRun(Saved):
+    """A run as the file holds it; a score that is not finite is None there."""
+
+    dataset: str
+    split: int
+    seed: int
+    method: str
+    metrics: dict[str, float | None]
+    seconds: float
+    rows: str
+    sizes: tuple[int, int, int]
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The metrics, NaN where a score is not finite."""
+        return {name: math.nan if value is None else value for name, value in self.metrics.items()}
+
+
+class SavedRuns(Saved):
+    """What the file of finished runs holds."""
+
+    version: int
+    settings: dict[str, JsonValue]
+    datasets: dict[str, dict[str, JsonValue]]
+    runs: list[SavedRun]
 
 
 class RunStore:
@@ -130,26 +159,26 @@ class RunStore:
 
     def _reload(self) -> None:
         """Take over the runs in the file, after checking that they belong here."""
-        try:
-            text = self.path.read_text(encoding="utf-8")
-        except FileNotFoundError:
+        if not os.path.lexists(self.path):
             return
         name = self.path.name
+        with open_regular(self.path) as file:
+            text = file.read()
         try:
-            stored = json.loads(text)
-            version, settings, datasets = int(stored["version"]), dict(stored["settings"]), dict(stored["datasets"])
-            runs = [_run_from_json(run) for run in stored["runs"]] if version <= VERSION else []
-        except (ValueError, KeyError, TypeError) as error:
+            version = Versioned.model_validate_json(text).version
+            stored = SavedRuns.model_validate_json(text) if version <= VERSION else None
+        except ValidationError as error:
             raise ValueError(
-                f"{name}: expected runs written by vicinal, got a torn or edited file ({error}); "
-                "move it away or choose another --out"
+                f"{name}: expected runs written by vicinal, got a torn or edited file "
+                f"({error.errors()[0]['msg']:.200}); move it away or choose another --out"
             ) from None
-        if version > VERSION:
+        if stored is None:
             raise ValueError(f"{name}: expected runs of version {VERSION}, got the newer {version}; update vicinal")
-        _check_same(f"{name}: expected runs with", settings, self.settings)
-        for dataset, known in datasets.items():
+        _check_same(f"{name}: expected runs with", stored.settings, self.settings)
+        for dataset, known in stored.datasets.items():
             self._datasets.setdefault(dataset, known)
             _check_same(f"{name}: expected runs on {dataset!r} with", known, self._datasets[dataset])
+        runs = [Run(**run.model_dump() | {"metrics": run.scores}) for run in stored.runs]
         self._runs = {(run.dataset, run.split, run.method): run for run in runs} | self._runs
 
 
@@ -177,18 +206,3 @@ def _check_same(sentence: str, stored: Mapping[str, Json], given: Mapping[str, J
 def _run_to_json(run: Run) -> dict[str, Json]:
     metrics = {name: value if math.isfinite(value) else None for name, value in run.metrics.items()}
     return asdict(run) | {"metrics": metrics}
-
-
-def _run_from_json(stored: Mapping[str, Json]) -> Run:
-    metrics = {str(name): float("nan") if value is None else float(value) for name, value in stored["metrics"].items()}
-    a, b, c = (int(size) for size in stored["sizes"])
-    return Run(
-        dataset=str(stored["dataset"]),
-        split=int(stored["split"]),
-        seed=int(stored["seed"]),
-        method=str(stored["method"]),
-        metrics=metrics,
-        seconds=float(stored["seconds"]),
-        rows=str(stored["rows"]),
-        sizes=(a, b, c),
-    )

@@ -5,7 +5,7 @@ within $\|q\| r$ of that with c. So the balls bound how many rows may have how h
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -89,6 +89,21 @@ class BallCover:
             "far": self.far,
             "longest": torch.tensor(self.longest, dtype=torch.float64),
             "removed": torch.tensor(self.removed),
+        }
+
+    @staticmethod
+    def empty_state(count: int, far: int, dim: int) -> dict[str, Tensor]:
+        """What :meth:`state` gives for ``count`` balls and ``far`` far rows of width ``dim``, without memory."""
+        double: dict[str, Any] = {"dtype": torch.float64, "device": "meta"}
+        whole: dict[str, Any] = {"dtype": torch.int64, "device": "meta"}
+        return {
+            "centers": torch.empty(count, dim, **double),
+            "radii": torch.empty(count, **double),
+            "counts": torch.empty(count, **whole),
+            "far_keys": torch.empty(far, **whole),
+            "far": torch.empty(far, dim, **double),
+            "longest": torch.empty((), **double),
+            "removed": torch.empty((), **whole),
         }
 
     def add(self, keys: Tensor, vectors: Tensor) -> None:

@@ -2,17 +2,25 @@
 
 import hashlib
 import io
-import json
 import mmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 import vicinal
-from vicinal.core.folders import MARKERS, check_sums, read_sums, read_whole, staged_folder
+from vicinal.core.folders import MARKERS, SUMS, check_sums, read_sums, read_whole, staged_folder
 from vicinal.core.identity import as_texts, canonical_ids
+from vicinal.core.untrusted import (
+    LARGEST_SETTINGS,
+    check_inside,
+    machine_memory,
+    open_regular,
+    read_frame,
+    read_parquet,
+    read_settings,
+)
+from vicinal.index.bank_schema import SavedBank, SavedForm, check_columns, check_names, check_values
 from vicinal.index.columns import Columns
 from vicinal.index.forms import Form
 from vicinal.index.identity import Array
@@ -33,37 +41,7 @@ _STORED = ("keys", "groups", "vectors", "codes", "scale", "residual", "labels")
 _RUN = 1 << 16
 """Rows that are written at a time."""
 
-Settings = TypeVar("Settings", bound=BaseModel)
 Kept = TypeVar("Kept", bound="NeighborBank")
-
-
-class SavedForm(BaseModel):
-    """What every row has alike, as ``bank.json`` holds it."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    ids: Literal["whole numbers", "strings"]
-    groups: Literal["whole numbers", "strings"] | None
-    labels: tuple[Literal["float32", "float64"], int] | None
-    rows: bool
-
-
-class SavedBank(BaseModel):
-    """What ``bank.json`` holds."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    format: Literal["vicinal-bank"] = "vicinal-bank"
-    version: int
-    vicinal: str
-    dim: int
-    storage: Literal["float32", "float16", "int8"]
-    exact: bool
-    rows: int
-    form: SavedForm | None
-    following: int
-    columns: list[str] | None
-    header: str
 
 
 def save_bank(bank: "NeighborBank", folder: Path) -> None:
@@ -118,15 +96,17 @@ def load_bank(kind: type[Kept], folder: Path, *, verify: bool) -> Kept:
 def _load_bank(kind: type[Kept], folder: Path, *, verify: bool) -> Kept:
     if not folder.is_dir():
         raise ValueError(f"bank: expected a bank folder, got {folder}, which is not there")
-    check_sums(folder, (CONFIG,), "bank")
-    config = read_settings(folder / CONFIG, SavedBank, VERSION, "a bank")
+    check_inside(folder, SUMS, CONFIG, ROWS, NAMES, CELLS)
+    check_sums(folder, (CONFIG,), "bank", LARGEST_SETTINGS)
+    config = read_settings(folder / CONFIG, SavedBank, "a bank", newest=VERSION)
     if not (folder / ROWS).is_file():
         raise ValueError(f"{ROWS}: expected this file in {folder}, got none; save the bank again")
     if verify:
-        check_sums(folder, (ROWS,), "bank")
+        check_sums(folder, (ROWS,), "bank", (folder / ROWS).stat().st_size)  # it is never read whole
     tensors = map_tensors(folder / ROWS)
-    if _header_sum(folder / ROWS) != config.header or any(len(v) != config.rows for v in tensors.values()):
+    if _header_sum(folder / ROWS) != config.header:
         raise ValueError(f"{ROWS}: expected the header that was written, got another; the file was torn or edited")
+    check_columns(ROWS, config, tensors)
     bank = kind(config.dim, storage=config.storage, exact=config.exact)
     if config.form is None:
         return bank
@@ -134,27 +114,13 @@ def _load_bank(kind: type[Kept], folder: Path, *, verify: bool) -> Kept:
     take_names(bank, config, tensors, _read_names(folder, config))
     if config.form.rows:
         tensors["cells"] = np.arange(config.rows)
-        read = _saved_table(folder, verify=verify) if config.rows else None
+        read = _saved_table(folder, config, verify=verify) if config.rows else None
         bank._payload = Payload(config.columns, read, config.rows)
     bank._columns = Columns(tensors)
+    bank.distrust(ROWS)
+    if verify:
+        bank.check()
     return bank
-
-
-def read_settings(path: Path, model: type[Settings], version: int, what: str) -> Settings:
-    """The settings in a JSON file; raises ValueError naming the file if they are other or of a later version."""
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        found = raw["version"]
-    except (json.JSONDecodeError, KeyError, TypeError) as wrong:
-        raise ValueError(f"{path.name}: expected the settings of {what}, got other content") from wrong
-    if not isinstance(found, int) or found > version:
-        raise ValueError(f"{path.name}: expected format version {version} or older, got {found}; update vicinal")
-    try:
-        return model.model_validate(raw)
-    except ValidationError as wrong:
-        first = wrong.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{path.name}: expected valid settings, got {first['msg']} at {where!r}") from wrong
 
 
 def stored_columns(bank: "NeighborBank") -> dict[str, Column]:
@@ -185,11 +151,12 @@ def _read_names(folder: Path, config: SavedBank) -> dict[str, list[str]]:
     form = config.form
     if form is None or "strings" not in (form.ids, form.groups) or not config.rows:
         return {}
-    import pyarrow.parquet as parquet
-
     check_sums(folder, (NAMES,), "bank")
-    table = parquet.read_table(folder / NAMES)
-    return {name: table[name].to_pylist() for name in table.column_names}
+    with open_regular(folder / NAMES) as file:
+        table = read_parquet(file, NAMES)
+    names = {name: table[name].to_pylist() for name in table.column_names}
+    check_names(NAMES, config, names)
+    return names
 
 
 def take_names(bank: "NeighborBank", config: SavedBank, tensors: dict[str, Array], names: dict[str, list[str]]) -> None:
@@ -197,7 +164,11 @@ def take_names(bank: "NeighborBank", config: SavedBank, tensors: dict[str, Array
     form = config.form
     if form is not None and form.ids == "strings":
         ids = as_texts(canonical_ids(f"{NAMES}: id", names.get("id", []), distinct=True)).tolist()
-        bank._id_names = Names(ids, tensors["keys"].tolist() if config.rows else (), config.following)
+        keys = tensors["keys"] if config.rows else np.zeros(0, dtype=np.int64)
+        check_values(ROWS, "keys", keys)
+        if len(np.unique(keys)) < len(keys):
+            raise ValueError(f"{ROWS}: expected each key once, got one twice; the file was edited")
+        bank._id_names = Names(ids, keys.tolist(), config.following)
     if form is not None and form.groups == "strings":
         bank._group_names = Names()
         if config.rows:
@@ -214,10 +185,12 @@ class SavedTable:
     Args:
         path: of the file.
         digest: its checksum.
+        rows: how many it must have.
+        columns: the names that they must have.
     """
 
-    def __init__(self, path: Path, digest: str | None) -> None:
-        self.path, self.digest = path, digest
+    def __init__(self, path: Path, digest: str | None, rows: int, columns: list[str] | None) -> None:
+        self.path, self.digest, self.rows, self.columns = path, digest, rows, columns
         self._content: mmap.mmap | bytes
         with path.open("rb") as file:
             self._content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -229,10 +202,8 @@ class SavedTable:
         """The table.
 
         Raises:
-            ValueError: if the file was edited after the bank was opened.
+            ValueError: if the file was edited after the bank was opened, or holds another table.
         """
-        import pandas as pd
-
         content = self._content
         cut = isinstance(content, mmap.mmap) and content.size() < len(content)  # to read on would end the process
         if cut or hashlib.sha256(content).hexdigest() != self.digest:
@@ -240,16 +211,22 @@ class SavedTable:
                 f"{CELLS}: expected the file that {self.path.parent} had when the bank was opened, got another; it was "
                 "torn or edited, so open the bank again"
             )
-        return pd.read_parquet(io.BytesIO(content))
+        table = read_frame(io.BytesIO(content), CELLS)
+        if len(table) != self.rows or list(table.columns) != self.columns:
+            raise ValueError(f"{CELLS}: expected {self.rows} rows of {self.columns}, got other rows or columns")
+        return table
 
 
-def _saved_table(folder: Path, *, verify: bool) -> SavedTable:
+def _saved_table(folder: Path, config: SavedBank, *, verify: bool) -> SavedTable:
     """The table in a folder."""
     if verify:
         check_sums(folder, (CELLS,), "bank")
-    if not (folder / CELLS).is_file() or not (folder / CELLS).stat().st_size:
+    size = (folder / CELLS).stat().st_size if (folder / CELLS).is_file() else 0
+    if not size:
         raise ValueError(f"{CELLS}: expected this file in {folder}, got none; save the bank again")
-    return SavedTable(folder / CELLS, read_sums(folder, "bank").get(CELLS))
+    if size > machine_memory():
+        raise ValueError(f"{CELLS}: expected a table that fits in memory, got {size >> 30} GiB; it was edited")
+    return SavedTable(folder / CELLS, read_sums(folder, "bank").get(CELLS), config.rows, config.columns)
 
 
 def _header_sum(path: Path) -> str:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from vicinal.index.bank_files import SavedBank, config_of, names_of, stored_columns, take_names
+from vicinal.index.bank_files import config_of, names_of, stored_columns, take_names
+from vicinal.index.bank_schema import SavedBank, check_columns
 from vicinal.index.columns import Columns
 from vicinal.index.forms import Form
 
@@ -27,7 +28,7 @@ def take_state(bank: "NeighborBank", state: dict[str, Tensor]) -> None:
     try:
         told = json.loads(bytes(state["told"].tolist()))
         names = {name: told.pop(name, []) for name in ("id", "group")}
-        config = SavedBank.model_validate(told)
+        config = SavedBank.model_validate_json(json.dumps(told))
     except (KeyError, ValueError) as wrong:
         raise ValueError("state: expected the state of a bank, got other content") from wrong
     if (config.dim, config.storage, config.exact) != (bank.dim, bank.storage, bank.exact):
@@ -38,5 +39,7 @@ def take_state(bank: "NeighborBank", state: dict[str, Tensor]) -> None:
     tensors = {name: value.detach().cpu().numpy().copy() for name, value in state.items() if name != "told"}
     bank._form = None if config.form is None else Form(**config.form.model_dump() | {"rows": False})
     bank._payload, bank._places, bank._id_names, bank._group_names = None, None, None, None
+    check_columns("state", config, tensors)
     take_names(bank, config, tensors, names)
     bank._columns = Columns(tensors)
+    bank.distrust("state")

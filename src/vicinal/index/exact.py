@@ -13,7 +13,7 @@ from vicinal.core.identity import shown, whole_ids
 from vicinal.index.bank import NeighborBank
 from vicinal.index.base import Hits, Index
 from vicinal.index.identity import Array
-from vicinal.index.index_files import opened, sealed
+from vicinal.index.index_files import check_rows, opened, sealed
 from vicinal.index.scanning import BLOCK, scan
 from vicinal.similarity.factors import factors
 
@@ -124,6 +124,7 @@ class ExactIndex(Index):
     def load(cls, folder: str | Path) -> Self:
         """See :meth:`Index.load`; rows are mapped as :meth:`vicinal.index.NeighborBank.load` maps them."""
         config, bank = read_whole(Path(folder), lambda place: (opened(place, "exact"), NeighborBank.load(place)))
+        check_rows(config, len(bank))
         made = cls(config.dim, config.similarity, bank=bank)
         made.shared = False
         return made

@@ -1,26 +1,44 @@
 """Search by FAISS: any index that one of its factory strings names."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from vicinal.core import check_integer, register, short, short_text
 from vicinal.core.folders import read_whole
+from vicinal.core.untrusted import Saved
 from vicinal.index.bank import NeighborBank
 from vicinal.index.base import Array, Hits, Index, check_vectors, ordered
 from vicinal.index.columns import Columns
 from vicinal.index.foreign import as_float32, foreign
 from vicinal.index.identity import Places
-from vicinal.index.index_files import opened, sealed
+from vicinal.index.index_files import check_rows, opened, sealed
 from vicinal.index.needs import need
 from vicinal.index.rescoring import rescored
 from vicinal.index.tensor_file import Column, map_tensors, write_tensors
 
 _DATA, _STATE = "index.faiss", "state.safetensors"
+
+
+_USUAL = re.compile(
+    r"(PCA[RW]{0,2}\d{1,4},|OPQ\d{1,3}(_\d{1,4})?,)?(IVF\d{1,7}(_HNSW\d{1,2})?,)?"
+    r"(Flat|SQ[468]|SQfp16|SQbf16|PQ\d{1,3}(x([4-9]|1[0-2]))?(fs|fsr|np)?|HNSW\d{1,3}(,Flat|_SQ8|_PQ\d{1,3})?)(,RFlat)?"
+)
+"""Factory strings that need no more memory than the rows ask for."""
+
+
+class SavedFaiss(Saved):
+    """The settings of a saved index."""
+
+    factory: str = Field(max_length=200)
+    search: str | None = Field(pattern=r"^[A-Za-z_]+=[0-9]{1,9}(,[A-Za-z_]+=[0-9]{1,9})*$", max_length=200)
+    seed: Annotated[int, Field(ge=0, lt=1 << 31)]
 
 
 @register("index", "faiss", "approximate-search", "optional-package", paper="arXiv:2401.08281", verified="`exact`")
@@ -72,6 +90,15 @@ class FaissIndex(Index):
     def named(cls, rest: str, dim: int, similarity: str | nn.Module = "l2", **settings: Any) -> Self:
         """See :meth:`Index.named`: what follows "faiss:" is the factory string."""
         return cls(dim, similarity, **{"factory": rest, **settings} if rest else settings)
+
+    @staticmethod
+    def usual(factory: str) -> bool:
+        """Whether a factory string is one of those that a model folder may bring: it builds nothing beyond its rows.
+
+        >>> FaissIndex.usual("IVF1024,PQ32"), FaissIndex.usual("IMI2x14,Flat")
+        (True, False)
+        """
+        return _USUAL.fullmatch(factory or "Flat") is not None
 
     def __len__(self) -> int:
         return len(self._places)
@@ -127,7 +154,7 @@ class FaissIndex(Index):
         given, total = self._given(queries), int(self._index.ntotal)
         wanted = min(total, k if total == len(self) else k * total // len(self) + 8)
         while True:  # rows that were removed but are still in the graph are passed over
-            values, numbers = self._index.search(given, wanted)
+            values, numbers = self._found(given, wanted)
             ids = np.full(numbers.shape, -1)
             ids[numbers >= 0] = self._ids.take("ids", numbers[numbers >= 0])
             if wanted == total or bool(((ids >= 0).sum(axis=1) >= k).all()) or bool((numbers[:, -1] < 0).any()):
@@ -156,18 +183,47 @@ class FaissIndex(Index):
 
     @classmethod
     def _loaded(cls, folder: Path, bank: NeighborBank | None) -> Self:
-        config = opened(folder, "faiss", (_DATA, _STATE))
-        made = cls(config.dim, config.similarity, bank=bank, **config.settings)
-        made._index = made._faiss.read_index(str(folder / _DATA))
-        made._tune()
+        config = opened(folder, "faiss", (_DATA, _STATE), SavedFaiss)
+        settings = SavedFaiss.model_validate(config.settings)
+        index = cls(config.dim, config.similarity, seed=settings.seed, bank=bank)  # nothing is built by its settings
+        index.factory, index.settings = settings.factory, settings.search
+        check_rows(config, index.restore(folder))
+        return index
+
+    def restore(self, folder: Path) -> int:
+        """Take what :meth:`save` wrote in the place of all rows; gives how many there are.
+
+        Raises:
+            ValueError: if the files are no index of this width and metric, or do not fit together.
+        """
+        self._index = self._read(folder / _DATA)
+        self._tune()
         state = map_tensors(folder / _STATE)
-        ids = state["ids"].copy()
-        made._ids = Columns({"ids": ids})
-        there = np.flatnonzero(ids >= 0)
-        made._places = Places(np.zeros(0, dtype=np.int64))
-        made._places.add(ids[there], there)
-        made._center = torch.from_numpy(state["center"].copy()) if len(state["center"]) else None
-        return made
+        ids, center = (state.get(name, np.zeros((0, 0))).copy() for name in ("ids", "center"))
+        numbers = np.flatnonzero(ids.ravel() >= 0)
+        total = self._index.ntotal
+        fits = ids.ndim == 1 and len(numbers) <= total <= len(ids)  # graphs keep rows that were removed
+        if ids.dtype != np.int64 or not fits or Places(ids.ravel()[numbers]).repeated:
+            raise ValueError(f"{_STATE}: expected an id for each of {total} rows, got others")
+        if center.dtype != np.float32 or center.shape not in ((0,), (self.dim,)) or not np.isfinite(center).all():
+            raise ValueError(f"{_STATE}: expected a center of {self.dim} finite numbers or none, got another")
+        self._ids = Columns({"ids": ids})
+        self._places = Places(np.zeros(0, dtype=np.int64))
+        self._places.add(ids[numbers], numbers)
+        self._center = torch.from_numpy(center) if len(center) else None
+        return len(numbers)
+
+    def _read(self, path: Path) -> Any:
+        """The FAISS index in a file, if it is one of this width and metric."""
+        try:
+            index = self._faiss.read_index(str(path))
+        except (RuntimeError, MemoryError) as wrong:
+            told = str(wrong).split(": ", 1)[-1].strip().partition("\n")[0]
+            raise ValueError(f"{path.name}: expected an index of FAISS, got another file ({told:.200})") from wrong
+        metric = self._faiss.METRIC_L2 if self._foreign.metric == "L2" else self._faiss.METRIC_INNER_PRODUCT
+        if index.d != self.dim or index.metric_type != metric or (index.ntotal and not index.is_trained):
+            raise ValueError(f"{path.name}: expected a trained index of width {self.dim} and its metric, got another")
+        return index
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: the index of FAISS as the bytes of its file."""
@@ -181,6 +237,19 @@ class FaissIndex(Index):
         self._tune()
 
     # The FAISS index.
+
+    def _found(self, given: Array, wanted: int) -> tuple[Array, Array]:
+        """Values and numbers of rows ``[b, wanted]``; what FAISS raises comes from a file that was edited."""
+        try:
+            values, numbers = self._index.search(given, wanted)
+        except RuntimeError as wrong:
+            told = str(wrong).split(": ", 1)[-1].strip().partition("\n")[0]
+            raise ValueError(
+                f"{_DATA}: expected an index that can be searched, got an edited one ({told:.99})"
+            ) from wrong
+        if numbers.max(initial=-1) >= len(self._ids):
+            raise ValueError(f"{_DATA}: expected rows below {len(self._ids)}, got {numbers.max()}; it was edited")
+        return values, numbers
 
     def _given(self, rows: Tensor) -> Array:
         """Rows as FAISS is given them."""

@@ -23,6 +23,11 @@ class Places:
     def __len__(self) -> int:
         return len(self._ids)
 
+    @property
+    def repeated(self) -> bool:
+        """Whether an id was given twice."""
+        return bool((self._ids[1:] == self._ids[:-1]).any())
+
     def of(self, ids: Array) -> Array:
         """Places ``[n]`` of the rows of ``ids``, -1 for ids that are not there."""
         slots, there = self._slots(ids)

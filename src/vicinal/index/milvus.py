@@ -7,10 +7,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from pydantic import Field, NonNegativeInt
 from torch import Tensor, nn
 
 from vicinal.core import check_choice, register
 from vicinal.core.folders import read_whole
+from vicinal.core.untrusted import Saved
 from vicinal.index.bank import NeighborBank
 from vicinal.index.base import Array, Hits, Index, ordered
 from vicinal.index.foreign import as_float32, foreign
@@ -31,6 +33,15 @@ _MESSAGE = 8 << 20
 
 _UNFLUSHED = 20_000
 """Rows after which a file is flushed, so that they are indexed; until then they are compared one by one."""
+
+
+class SavedMilvus(Saved):
+    """The settings of a saved index."""
+
+    uri: str = Field(max_length=4096)
+    collection: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=255)
+    index_type: str = Field(pattern=r"^[A-Za-z0-9_]+$", max_length=40)
+    search: dict[str, NonNegativeInt] | None
 
 
 @register("index", "milvus", "approximate-search", "persistent", "optional-package", verified="`exact`")
@@ -185,18 +196,24 @@ class MilvusIndex(Index):
 
         Args:
             folder: as :meth:`save` wrote it.
-            uri: where the database is now; None: where it was.
+            uri: where the database is. It has to be given: the folder may come from somebody else, and must not decide
+                which file is opened or where rows are sent.
             token: of the server.
             bank: as for a new index.
 
         Raises:
-            ValueError: if the folder is not whole, or the collection is not there any more.
+            ValueError: if the folder is not whole, ``uri`` is not given, or there is no such database.
         """
-        config = read_whole(Path(folder), lambda place: opened(place, "milvus"))
-        settings = {**config.settings, **({} if uri is None else {"uri": uri})}
-        if "://" not in settings["uri"] and not Path(settings["uri"]).exists():
-            raise ValueError(f"uri: expected the database {settings['uri']}, got none; give load() its place as uri")
-        return cls(config.dim, config.similarity, token=token, bank=bank, **settings)
+        config = read_whole(Path(folder), lambda place: opened(place, "milvus", settings=SavedMilvus))
+        settings = SavedMilvus.model_validate(config.settings)
+        if uri is None:
+            raise ValueError(
+                f"uri: expected the place of the database to be given, as a folder may not choose what is opened, got "
+                f"none; it was {settings.uri:.200} when the index was saved"
+            )
+        if "://" not in uri and not Path(uri).exists():
+            raise ValueError(f"uri: expected the database {uri}, got none; give load() its place as uri")
+        return cls(config.dim, config.similarity, token=token, bank=bank, **settings.model_dump() | {"uri": uri})
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError(

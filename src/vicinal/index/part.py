@@ -9,7 +9,7 @@ from torch import Tensor
 from vicinal.index.bank import NeighborBank
 from vicinal.index.identity import Places
 
-_SHARED = ("_columns", "_id_names", "_group_names", "_payload", "_form")
+_SHARED = ("_columns", "_id_names", "_group_names", "_payload", "_form", "_distrusted", "_source")
 
 
 class BankPart(NeighborBank):

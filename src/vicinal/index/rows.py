@@ -9,6 +9,7 @@ from torch import Tensor
 
 from vicinal.core import check_choice, check_integer
 from vicinal.core.identity import as_texts, canonical_ids, whole_values
+from vicinal.index.bank_schema import check_values
 from vicinal.index.coding import STORAGES, decode
 from vicinal.index.columns import Columns
 from vicinal.index.forms import Form
@@ -18,6 +19,12 @@ from vicinal.index.payload import Payload
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_STEP = 1 << 14
+"""Rows that are decoded at a time to compare them with their vectors."""
+
+_SLACK, _TINY = 1.0001, 1e-30
+"""By how much a decoded row may be farther from its vector than was kept, for rounding."""
 
 
 class BankRows:
@@ -33,6 +40,8 @@ class BankRows:
         self._group_names: Names | None = None
         self._payload: Payload | None = None
         self._form: Form | None = None
+        self._distrusted: set[str] = set()
+        self._source = ""
 
     def __len__(self) -> int:
         return len(self._columns)
@@ -43,7 +52,36 @@ class BankRows:
     def __repr__(self) -> str:
         return f"NeighborBank({len(self)} rows, dim={self.dim}, storage={self.storage!r}, exact={self.exact})"
 
+    def distrust(self, source: str) -> None:
+        """Check the values of all columns when they are first used, as those of the file ``source``, as errors say."""
+        self._source, self._distrusted = source, set(self._columns.names)
+
+    def check(self) -> None:
+        """Check the values of all columns that were read from a file and have not been used yet.
+
+        Raises:
+            ValueError: for NaN among vectors or labels, ids that are given twice, codes that stand for other vectors.
+        """
+        coded = self.exact and self.storage != "float32" and bool(self._distrusted)
+        for name in self._columns.names:
+            self._check(name)
+        self._where()
+        for start, rows, residual in self.blocks(_STEP) if coded else ():
+            apart = rows - self.vectors_at(torch.arange(start, start + len(rows)))
+            if residual is not None and bool((apart.norm(dim=1) > residual * _SLACK + _TINY).any()):
+                raise ValueError(f"{self._source}: expected codes of the vectors, got others; the file was edited")
+
     # What is in it.
+
+    @property
+    def form(self) -> Form | None:
+        """What every row has alike; None before there are rows."""
+        return self._form
+
+    @property
+    def columns(self) -> list[Any] | None:
+        """Names of the columns of the table of rows, or None without."""
+        return None if self._payload is None else self._payload.columns
 
     @property
     def keys(self) -> Tensor:
@@ -166,12 +204,17 @@ class BankRows:
         """
         if self.storage == "float32" or (exact and self.exact):
             for start, piece in self._columns.pieces("vectors", size):
+                self._check("vectors", piece)
                 yield start, torch.from_numpy(piece), None
+            self._distrusted.discard("vectors")
             return
         names = [*self._coded(), "residual"]
         for parts in zip(*(self._columns.pieces(name, size) for name in names), strict=True):
             coded = {name: values for name, (_, values) in zip(names, parts, strict=True)}
+            for name, values in coded.items():
+                self._check(name, values)
             yield parts[0][0], decode(coded), torch.from_numpy(coded["residual"]) if self.exact else None
+        self._distrusted -= set(names)
 
     def _has(self, name: str) -> bool:
         form = self._form
@@ -181,7 +224,19 @@ class BankRows:
         return ("codes", "scale") if self.storage == "int8" else ("codes",)
 
     def _whole(self, name: str) -> Array:
+        self._check(name)
         return self._columns.whole(name) if len(self) else self._empty(name)
+
+    def _check(self, name: str, values: Array | None = None) -> None:
+        """Check values of a column that came from a file; None: all of them, once."""
+        if name not in self._distrusted:
+            return
+        if values is not None:
+            check_values(self._source, name, values)
+            return
+        for _, piece in self._columns.pieces(name):
+            check_values(self._source, name, piece)
+        self._distrusted.discard(name)
 
     def _take(self, name: str, positions: Tensor) -> Array:
         at = positions.detach().cpu().numpy()
@@ -190,7 +245,11 @@ class BankRows:
                 f"positions: expected numbers from 0 to {len(self) - 1}, got {int(at.min())} to {int(at.max())}; "
                 "-1 stands for a row that the bank has not"
             )
-        return self._columns.take(name, at) if len(self) else self._empty(name)
+        if not len(self):
+            return self._empty(name)
+        values = self._columns.take(name, at)
+        self._check(name, values)
+        return values
 
     def _empty(self, name: str) -> Array:
         if name in ("vectors", "codes"):
@@ -204,6 +263,8 @@ class BankRows:
         """Where each key stands; sorted when it is first asked for."""
         if self._places is None:
             self._places = Places(self._whole("keys"))
+            if self._places.repeated:
+                raise ValueError(f"{self._source}: expected each id once, got one twice; the file was edited")
         return self._places
 
     def _known_keys(self, names: Array) -> Array:

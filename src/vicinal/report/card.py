@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vicinal.core import replace_text
+from vicinal.encoders import reaches_out
 from vicinal.report.page import shown
 from vicinal.report.records import Column, FitRecord
 from vicinal.report.tables import findings, fit_table, limits
@@ -102,12 +103,13 @@ def _use(record: FitRecord, folder: str) -> str:
     neighbors = str(record.settings.get("head", "nona")).startswith("nona")
     place = one_line(folder, 200)
     interval = " --interval 0.9" if record.task == "regression" and neighbors else ""
-    command = f"vicinal predict {shlex.quote(place)} new.csv" + (" --explain 5" if neighbors else "") + interval
+    again, arguments = _named_again(record)
+    command = f"vicinal predict {shlex.quote(place)} new.csv" + (" --explain 5" if neighbors else "") + interval + again
     lines = [
         "import pandas as pd",
         f"from vicinal.estimators import {name}",
         "",
-        f"model = {name}.load({place!r})",
+        f"model = {name}.load({place!r}{arguments})",
         'rows = pd.read_csv("new.csv")',
         "model.predict(rows)",
     ]
@@ -118,6 +120,18 @@ def _use(record: FitRecord, folder: str) -> str:
             "model.forget(ids)  # these rows leave every prediction at once",
         ]
     return f"```sh\n{command}\n```\n\n```python\n" + "\n".join(lines) + "\n```"
+
+
+def _named_again(record: FitRecord) -> tuple[str, str]:
+    """What of the settings whoever loads the model has to give again, as options and as arguments of Python."""
+    index, encoders = record.settings.get("index"), record.settings.get("encoders") or {}
+    outside = {column: name for column, name in encoders.items() if reaches_out(name)}
+    options, arguments = "", ""
+    if isinstance(index, str) and index.startswith("milvus:"):
+        options, arguments = f" --index {shlex.quote(one_line(index, 200))}", f", index={one_line(index, 200)!r}"
+    for column, name in outside.items():
+        options += f" --encoder {shlex.quote(one_line(f'{column}={name}', 200))}"
+    return options, arguments + (f", encoders={one_line(outside, 400)}" if outside else "")
 
 
 def _data(record: FitRecord) -> str:

@@ -1,0 +1,318 @@
+"""Files that somebody else may have written: read within bounds that are checked first, or refused in one sentence."""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from io import BufferedReader
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+from torch import Tensor
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+LARGEST_SETTINGS = 32 << 20
+"""Bytes of the largest JSON file that is read."""
+
+UNPACKED, TIMES = 1 << 29, 200
+"""A parquet file may unpack to so many bytes, or to so many times its size if that is more."""
+
+_BATCH = 1 << 16
+"""Rows of a parquet file that are unpacked at a time."""
+
+_FILE_TYPES = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+Settings = TypeVar("Settings", bound=BaseModel)
+
+
+class Saved(BaseModel):
+    """What a JSON file of ours holds: nothing else, values of just these types, no NaN."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def machine_memory() -> int:
+    """Bytes of memory that this machine has; a petabyte where it does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 50
+
+
+# Files and paths.
+
+
+def open_regular(path: Path, name: str = "") -> BufferedReader:
+    """Open a regular file to read it; whatever would wait or never end (a named pipe, a device) is refused.
+
+    Args:
+        path: of the file; links are followed.
+        name: what an error calls it; "" for its own name.
+
+    Raises:
+        ValueError: if there is no regular file at ``path``.
+        OSError: if it cannot be opened.
+    """
+    name = name or path.name
+    if not path.exists():  # a null byte and a ring of links are no files either
+        raise ValueError(f"{name}: expected a file, got none at {str(path)!r}")
+    _check_regular(path.stat().st_mode, name)
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        _check_regular(os.fstat(handle).st_mode, name)  # it may have been replaced
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _check_regular(mode: int, name: str) -> None:
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"{name}: expected a regular file, got {_FILE_TYPES.get(stat.S_IFMT(mode), 'something else')}")
+
+
+def check_inside(folder: Path, *names: str) -> None:
+    """Raise ValueError if one of the files or folders ``names`` of ``folder`` is a link that leads out of it."""
+    root = folder.resolve()
+    for name in names:
+        path = folder / name
+        try:
+            inside = path.resolve(strict=os.path.lexists(path)).is_relative_to(root)
+        except (OSError, RuntimeError) as wrong:  # a ring of links, or one to nothing
+            raise ValueError(f"{name}: expected a file in {folder}, got a link that leads nowhere") from wrong
+        if not inside:
+            raise ValueError(f"{name}: expected a file in {folder}, got a link out of it; copy the file into it")
+
+
+# Settings.
+
+
+class Versioned(BaseModel):
+    """What every JSON file of ours holds, of whatever version it is."""
+
+    model_config = ConfigDict(strict=True)
+
+    version: int
+
+
+def read_settings(path: Path, model: type[Settings], what: str, *, newest: int, oldest: int = 1) -> Settings:
+    """The settings in a JSON file.
+
+    Args:
+        path: of the file.
+        model: what it must hold, with a field ``version``.
+        what: the thing whose settings these are, as "a bank".
+        newest: version up to which files are understood.
+        oldest: version from which on they are.
+
+    Raises:
+        ValueError: naming the file and the first value that is not as ``model`` has it.
+    """
+    with open_regular(path) as file:
+        text = file.read(LARGEST_SETTINGS + 1)
+    if len(text) > LARGEST_SETTINGS:
+        raise ValueError(f"{path.name}: expected at most {LARGEST_SETTINGS >> 20} MiB of settings, got more")
+    try:
+        version = Versioned.model_validate_json(text).version
+    except ValidationError as wrong:
+        raise ValueError(f"{path.name}: expected the settings of {what}, got other content") from wrong
+    if not oldest <= version <= newest:
+        remedy = f"update vicinal to load {what}" if version > newest else "make it anew with this vicinal"
+        versions = f"{newest}" if oldest == newest else f"{newest} or older"
+        raise ValueError(f"{path.name}: expected format version {versions}, got {version}; {remedy}")
+    return check_settings(path.name, model, text)
+
+
+def check_settings(name: str, model: type[Settings], content: str | bytes | Mapping[str, Any]) -> Settings:
+    """The settings in a JSON text, or of values in Python (whose types need not be just those of JSON).
+
+    Raises:
+        ValueError: naming the first that is not as it must be, and ``name``.
+    """
+    try:
+        if isinstance(content, Mapping):
+            return model.model_validate(content, strict=False)
+        return model.model_validate_json(content)
+    except ValidationError as wrong:
+        first = wrong.errors(include_url=False, include_input=False)[0]
+        message = first["msg"].removeprefix("Value error, ")[:200]
+        where = f" at {'.'.join(map(str, first['loc']))[:100]!r}" if first["loc"] else ""
+        raise ValueError(f"{name}: expected valid settings, got {message[:1].lower()}{message[1:]}{where}") from wrong
+
+
+# Tensors.
+
+
+def read_tensors(path: Path, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, after its header was compared with what they must be.
+
+    Args:
+        path: of the file.
+        expected: by name, tensors of the same shape and dtype; those of the device "meta" take no memory.
+
+    Raises:
+        ValueError: naming the file and the first tensor that is missing, too many, of another shape or dtype, or not
+            finite.
+    """
+    name = path.name
+    header = tensor_header(path)
+    for key in (*expected, *header):
+        if key not in header:
+            raise ValueError(f"{name}: expected a tensor {key!r:.100}, got none of that name")
+        if key not in expected:
+            raise ValueError(f"{name}: expected the tensors of these settings, got one more, {key!r:.100}")
+        shape, dtype = header[key]
+        if shape != expected[key].shape or dtype != expected[key].dtype:
+            form = f"{tuple(expected[key].shape)} {expected[key].dtype}"
+            raise ValueError(f"{name}: expected {key!r} to be {form}, got {shape} {dtype}")
+    if path.stat().st_size > machine_memory():
+        raise ValueError(f"{name}: expected weights that fit in memory, got a file of {path.stat().st_size >> 30} GiB")
+    tensors: dict[str, Tensor] = load_file(path)
+    for key, value in tensors.items():
+        if value.is_floating_point() and not bool(value.isfinite().all()):
+            raise ValueError(f"{name}: expected finite numbers, got NaN or infinity in {key!r}")
+    return tensors
+
+
+def tensor_header(path: Path) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    """Shape and dtype of each tensor of a safetensors file, whose size is checked against them.
+
+    Raises:
+        ValueError: if it is no whole file of that form.
+    """
+    open_regular(path).close()
+    try:
+        with safe_open(path, framework="pt") as file:
+            slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 it is no dictionary
+            return {key: (tuple(part.get_shape()), _DTYPES[part.get_dtype()]) for key, part in slices.items()}
+    except (SafetensorError, OSError, KeyError) as wrong:
+        raise ValueError(
+            f"{path.name}: expected a whole safetensors file, got one that was torn or edited ({wrong!s:.100})"
+        ) from wrong
+
+
+_DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+
+
+# Tables.
+
+
+def read_parquet(stream: BinaryIO, name: str) -> "pyarrow.Table":
+    """The table in a parquet file, which errors call ``name``, unless it unpacks to far more than such a file may hold.
+
+    What the file declares is checked before it is read, and what comes out is counted while it is read, texts as long
+    as they are in each row.
+
+    Raises:
+        ValueError: if it is no whole parquet file, or unpacks to more than ``UNPACKED`` bytes and ``TIMES`` its size,
+            or than this machine has memory.
+    """
+    import pyarrow
+
+    most = min(max(UNPACKED, TIMES * stream.seek(0, os.SEEK_END)), machine_memory())
+    stream.seek(0)
+    try:
+        batches = list(_counted_batches(stream, name, most))
+        return pyarrow.Table.from_batches(batches[1:], batches[0].schema)
+    except (pyarrow.ArrowException, OSError) as wrong:
+        detail = " ".join(str(wrong).split())
+        raise ValueError(f"{name}: expected a whole parquet file, got: {detail:.200}") from None
+
+
+def read_frame(stream: BinaryIO, name: str, *, ignore_metadata: bool = False) -> "pandas.DataFrame":
+    """The same as a DataFrame; ``ignore_metadata``: without the index and the types that pandas has noted in the file.
+
+    Raises:
+        ValueError: as :func:`read_parquet`, and for cells or notes that pandas cannot take.
+    """
+    import pyarrow
+
+    table = read_parquet(stream, name)
+    try:
+        frame: pandas.DataFrame = table.to_pandas(ignore_metadata=ignore_metadata)
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, pyarrow.ArrowException) as wrong:
+        detail = " ".join(str(wrong).split())
+        raise ValueError(f"{name}: expected a table that pandas can read, got: {detail:.200}") from wrong
+    return frame
+
+
+def _counted_batches(stream: BinaryIO, name: str, most: int) -> "Iterator[pyarrow.RecordBatch]":
+    """A batch without rows, which has the schema, and then the rows."""
+    import pyarrow
+    from pyarrow import parquet
+
+    metadata = parquet.read_metadata(stream)
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    chunks = [group.column(j) for group in groups for j in range(group.num_columns)]
+    _check_unpacked(name, sum(chunk.total_uncompressed_size + 8 * chunk.num_values for chunk in chunks), most)
+    schema = metadata.schema.to_arrow_schema()
+    yield pyarrow.RecordBatch.from_pylist([], schema=schema)
+    coded = {field.name for field in schema if pyarrow.types.is_dictionary(field.type)}  # as categories, in their order
+    columns = [metadata.schema.column(i) for i in range(metadata.num_columns)]
+    texts = [one.path for one in columns if one.physical_type == "BYTE_ARRAY" and one.path not in coded]
+    stream.seek(0)
+    file = parquet.ParquetFile(stream, read_dictionary=texts)
+    total = 0
+    for group in range(len(groups)):  # each has dictionaries of its own
+        for batch in file.iter_batches(_BATCH, row_groups=[group]):
+            total += sum(_decoded_size(column) for column in batch.columns)
+            _check_unpacked(name, total, most)
+            decoded = [_decoded(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
+            yield pyarrow.RecordBatch.from_arrays(decoded, schema=schema)
+
+
+def _decoded_size(column: Any) -> int:
+    """Bytes of a column whose texts, wherever they are in its cells, stand in each row and not once in a dictionary."""
+    from pyarrow import compute, types
+
+    kind = column.type
+    if types.is_dictionary(kind):
+        if not types.is_binary(kind.value_type) and not types.is_string(kind.value_type):
+            return int(column.indices.nbytes)
+        lengths = compute.take(compute.binary_length(column.dictionary), column.indices)
+        return int(compute.sum(lengths).as_py() or 0) + 8 * len(column)
+    if types.is_struct(kind):
+        return sum(map(_decoded_size, column.flatten()))
+    if types.is_map(kind):
+        return _decoded_size(column.keys) + _decoded_size(column.items)
+    return _decoded_size(column.flatten()) if types.is_nested(kind) else int(column.nbytes)
+
+
+def _decoded(column: Any, kind: Any) -> Any:
+    """A column whose texts are in a dictionary, as the type that its file gives it."""
+    from pyarrow import types
+
+    if column.type != kind and types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column if column.type == kind else column.cast(kind)
+
+
+def _check_unpacked(name: str, size: int, most: int) -> None:
+    if size > most:
+        raise ValueError(
+            f"{name}: expected a table that unpacks to at most {most >> 20} MiB, got at least {size >> 20} MiB; "
+            "a file that is far smaller than its table may be meant to fill the memory"
+        )
