@@ -16,6 +16,11 @@ def sleep(seconds):
     time.sleep(seconds)
 
 
+def work_on():
+    while True:
+        pass
+
+
 def imported():
     return 0 if "faults.preload" in sys.modules and "vicinal.estimators" in sys.modules else 3
 
@@ -42,7 +47,8 @@ def test_a_defect_is_seen(tmp_path):
     for work, args, limits in (
         (fail, (), {}),
         (use_memory, (1 << 30,), {"memory": 256 << 20}),
-        (sleep, (60,), {"seconds": 0.5}),
+        (sleep, (60,), {"seconds": 0.1}),
+        (work_on, (), {"seconds": 1}),
     ):
         outcome = run_case(tmp_path / "case", work, *args, **limits)
         with pytest.raises(AssertionError):

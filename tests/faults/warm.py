@@ -173,3 +173,8 @@ def check_promise(outcome, *, memory=MEMORY):
 def seeded(count):
     """``count`` seeds to parametrize a test by; every tenth runs in ``make test``, all of them in ``make test-all``."""
     return [seed if seed % 10 == 0 else pytest.param(seed, marks=pytest.mark.slow) for seed in range(count)]
+
+
+def seeded_tenth(cases):
+    """``cases`` to parametrize a test by, of which a tenth runs in ``make test``, as :func:`seeded` has it."""
+    return [pytest.param(*case, marks=[] if place % 10 == 0 else pytest.mark.slow) for place, case in enumerate(cases)]
