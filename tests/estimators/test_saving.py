@@ -194,17 +194,17 @@ def test_a_loaded_model_stays_what_it_was_when_its_folder_is_replaced(data, tmp_
 def test_a_model_and_its_index_are_read_from_one_folder(regressor, classifier, data, folder, monkeypatch):
     from vicinal.estimators import saving
 
-    first = saving._read_config
+    first = saving.read_settings
     turns = []
 
-    def read(path):
-        config = first(path)
+    def read(*args, **options):
+        config = first(*args, **options)
         if not turns:  # another process replaces the model between two of its files
             save_model(classifier, folder)
         turns.append(config.task)
         return config
 
-    monkeypatch.setattr(saving, "_read_config", read)
+    monkeypatch.setattr(saving, "read_settings", read)
     assert load_model(folder).predict(data[0]).tolist() == classifier.predict(data[0]).tolist()
     assert turns == ["regression", "classification"]
 
