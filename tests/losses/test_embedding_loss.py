@@ -1,11 +1,14 @@
 """Criteria of embeddings and labels: the same loss whatever the way its columns come."""
 
+import contextlib
+
 import pytest
 import torch
 
+from vicinal.blockwise import block_policy
 from vicinal.core import entries
 from vicinal.core import entry as entry_of
-from vicinal.losses import CrossBatchBank, EmbeddingLoss, ProxyLoss, embedding, explain_batch, rowwise, supcon
+from vicinal.losses import CrossBatchBank, EmbeddingLoss, ProxyLoss, explain_batch, supcon
 from vicinal.relation import from_pairs, label_distance, other_rows, same_class, shared_labels
 
 ENTRIES = [entry for entry in entries("pair_loss") if not {"proxies", "proxy-rows"} & entry.facts]
@@ -123,7 +126,7 @@ def test_a_copy_in_the_bank_is_known_by_its_id():
 @each
 def test_rows_in_blocks_have_the_same_value_and_gradient(entry):
     x, labels = rows(entry)
-    if "row-separable" not in entry.facts and entry.make.across is None:
+    if "row-separable" not in entry.facts and entry.make.batch_stats is None:
         with pytest.raises(ValueError, match=r"^rows: expected None, got 2"):
             criterion(entry, rows=2)
         return
@@ -140,7 +143,7 @@ def test_rows_in_blocks_have_the_same_value_and_gradient(entry):
 
 @each
 @pytest.mark.parametrize("similarity", ["cosine", "dot", "l2"])
-def test_value_and_gradient_are_those_of_the_loss_of_the_scores(entry, similarity, monkeypatch):
+def test_value_and_gradient_are_those_of_the_loss_of_the_scores(entry, similarity):
     """Whole, in blocks that are chosen by size, and as the function of three matrices of numbers."""
     x, labels = rows(entry, 3, 12)
     if similarity != "cosine" and "cosine-scores" in entry.facts:
@@ -153,23 +156,12 @@ def test_value_and_gradient_are_those_of_the_loss_of_the_scores(entry, similarit
             scores, relation = loss.similarity(leaf, leaf), relation_of(entry, labels, labels)
             value = entry.make(scores, relation, 1 - torch.eye(12), **loss.hyper)
         else:
-            if way == "blocks":
-                monkeypatch.setattr(rowwise, "block_rows", lambda rows, *_, **__: min(rows, 5))
-                monkeypatch.setattr(embedding, "block_rows", lambda rows, *_, **__: min(rows, 5))
-            value = loss(leaf, labels)
+            with block_policy(block_entries=1, least_rows=5) if way == "blocks" else contextlib.nullcontext():
+                value = loss(leaf, labels)
         value.backward()
         results.append((value.detach(), leaf.grad))
     torch.testing.assert_close(results[1], results[0])
     torch.testing.assert_close(results[2], results[0])
-
-
-def test_large_batches_are_cut_and_small_ones_are_not():
-    cpu, gpu = torch.device("cpu"), torch.device("cuda")
-    assert rowwise.block_rows(512, 512, cpu) == 512
-    assert rowwise.block_rows(4096, 4096, cpu) * 4096 <= rowwise.BLOCK
-    assert rowwise.block_rows(4096, 4096, gpu) == 4096
-    assert rowwise.block_rows(1024, 1024, cpu, twice=True) == 1024
-    assert rowwise.block_rows(4, 10**9, cpu) == 4
 
 
 def test_blocks_without_gradients_and_with_learned_settings():

@@ -95,7 +95,7 @@ def test_pair_loss(name, loss, similarity, hyper, reductions, rtol, case):
 
 @pytest.mark.parametrize("case", ["A", "B"])
 def test_all_triplets_by_sorting(case, monkeypatch):
-    monkeypatch.setattr(triplets, "_FEW", 0)
+    monkeypatch.setattr(triplets, "FEW_RELATED", 0)
     test_pair_loss("triplet_all", losses.triplet, "unit_l2", {}, NONZERO, EXACT, case)
 
 
@@ -103,7 +103,7 @@ def test_all_triplets_by_sorting(case, monkeypatch):
 @pytest.mark.parametrize("few", [0, 12])
 @pytest.mark.parametrize("kind", ["hard", "semihard", "batchhard"])
 def test_triplets_that_are_chosen(kind, case, few, monkeypatch):
-    monkeypatch.setattr(triplets, "_FEW", few)
+    monkeypatch.setattr(triplets, "FEW_RELATED", few)
     data = load("triplet_mined")
     x, labels = torch.from_numpy(data[f"{case}_x"]).requires_grad_(), torch.from_numpy(data[f"{case}_y"])
     ids = torch.arange(len(labels))

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from references import listed_losses as reference
 from references.pair_losses import reduce
 from vicinal import losses
 from vicinal.losses import AdaptiveHeadsLoss, EmbeddingLoss, PairTemperature, ProxyLoss
+from vicinal.losses.structured import FORMS
 from vicinal.relation import other_rows, same_class
 from vicinal.similarity import NegativeSquaredL2, class_means
 
@@ -69,7 +71,7 @@ def test_rows_without_related_columns_are_left_out_and_such_without_others_are_0
 # --- Metrix ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", sorted(losses.FORMS))
+@pytest.mark.parametrize("form", sorted(FORMS))
 @pytest.mark.parametrize("partial", [False, True])
 def test_forms_of_metrix_equal_numpy(form, partial):
     scores, relation, weight = batch()
@@ -81,7 +83,7 @@ def test_forms_of_metrix_equal_numpy(form, partial):
         np.testing.assert_allclose(got, reduce(want, way), rtol=1e-9)
 
 
-@pytest.mark.parametrize("form", sorted(losses.FORMS))
+@pytest.mark.parametrize("form", sorted(FORMS))
 def test_gradient_of_the_forms_of_metrix(form):
     scores, relation, weight = batch()
     weight[4] = 0.0
@@ -107,7 +109,7 @@ def test_members_of_metrix_are_the_losses_of_that_name(form, loss):
 
 def test_a_form_of_ones_own():
     scores, relation, weight = batch()
-    form = losses.contrastive_form(0.8, 0.1)._replace(finish=torch.log1p, finish_related=lambda total: 3 * total)
+    form = replace(losses.contrastive_form(0.8, 0.1), finish=torch.log1p, finish_related=lambda total: 3 * total)
     got = losses.metrix(scores, relation, weight, form=form, reduction="none")
     p, n = weight * relation, weight * (1 - relation)
     want = torch.log1p(3 * (p * (0.8 - scores).relu()).sum(1) + (n * (scores - 0.1).relu()).sum(1))

@@ -10,8 +10,9 @@ from references import listed_losses, set_losses
 from references import pair_losses as reference
 from references.memory import LargestTensor
 from vicinal import losses
+from vicinal.blockwise import block_policy
 from vicinal.core import entries
-from vicinal.losses import positives, triplets
+from vicinal.losses import triplets
 
 ENTRIES = entries("pair_loss")
 REDUCTIONS = ("mean", "sum", "none", "mean_nonzero")
@@ -209,14 +210,14 @@ def test_row_separable_is_declared_by_exactly_those_that_are(entry):
 
 
 @each
-def test_smaller_blocks_of_triples_change_nothing(entry, monkeypatch):
+def test_smaller_blocks_of_triples_change_nothing(entry):
     scores, relation, weight = batch(entry)
     results = []
     for block in (1 << 22, 20):
-        monkeypatch.setattr(positives, "_BLOCK", block)
         leaf = scores.clone().requires_grad_()
-        value = run(entry, leaf, relation, weight)
-        value.backward()
+        with block_policy(memory_entries=block):
+            value = run(entry, leaf, relation, weight)
+            value.backward()
         results.append((value.detach(), leaf.grad))
     torch.testing.assert_close(results[0], results[1])
 
@@ -271,7 +272,9 @@ def test_signature_is_that_of_the_contract(entry):
     assert [p.name for p in parameters[:4]] == ["scores", "relation", "weight", "reduction"]
     assert parameters[2].default is None
     assert all(p.kind is p.KEYWORD_ONLY and p.default is not p.empty for p in parameters[3:])
-    for parameter in parameters:
+    for parameter in parameters[:4]:
+        assert f"            {parameter.name}: " in losses.PairLoss.__call__.__doc__, parameter.name
+    for parameter in parameters[4:]:
         assert f"        {parameter.name}: " in entry.make.__doc__, parameter.name
     assert entry.verified
     assert entry.paper
@@ -302,9 +305,8 @@ def test_no_tensor_is_larger_than_a_few_matrices_of_scores(entry, monkeypatch):
     relation = -(classes[:, None] - classes).abs().float()
     if "number-relation" not in entry.facts:
         relation = (relation == 0).float()
-    monkeypatch.setattr(positives, "_BLOCK", n * n)
     settings = {"bins": 10} if "bins" in inspect.signature(entry.make).parameters else {}
-    with LargestTensor() as seen:
+    with block_policy(memory_entries=n * n), LargestTensor() as seen:
         run(entry, scores, relation, 1 - torch.eye(n), **settings).backward()
     assert n * n <= seen.largest <= (6 if entry.name == "dynamic_soft_margin" else 2) * n * n
 
@@ -313,7 +315,7 @@ def test_no_tensor_is_larger_than_a_few_matrices_of_scores(entry, monkeypatch):
 @pytest.mark.parametrize("kind", ["all", "hard", "semi-hard"])
 @pytest.mark.parametrize("margin", [0.0, 0.4])
 def test_triplets_that_are_chosen_by_sorting_and_one_by_one(few, kind, margin, monkeypatch):
-    monkeypatch.setattr(triplets, "_FEW", few)
+    monkeypatch.setattr(triplets, "FEW_RELATED", few)
     [entry] = [entry for entry in ENTRIES if entry.name == "triplet"]
     scores, relation, weight = batch(entry)
     chosen = {
@@ -331,7 +333,7 @@ def test_triplets_that_are_chosen_by_sorting_and_one_by_one(few, kind, margin, m
 @pytest.mark.parametrize("few", [0, 12])
 @pytest.mark.parametrize("kind", ["all", "hard", "semi-hard"])
 def test_gradient_of_triplets_by_sorting_and_one_by_one(few, kind, monkeypatch):
-    monkeypatch.setattr(triplets, "_FEW", few)
+    monkeypatch.setattr(triplets, "FEW_RELATED", few)
     [entry] = [entry for entry in ENTRIES if entry.name == "triplet"]
     scores, relation, weight = batch(entry, 1)
     scores[:, 6] += 0.0 if kind == "all" else 0.01  # hard triplets end, or begin, at ties

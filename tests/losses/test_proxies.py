@@ -8,14 +8,21 @@ import torch
 
 from references.memory import LargestTensor
 from vicinal import losses
+from vicinal.blockwise import block_policy, policy
+from vicinal.blockwise import iqr_mass as kernel
 from vicinal.core import entries
-from vicinal.losses import EmbeddingLoss, ProxyLoss, proxies, rowwise, whisker_mass
-from vicinal.losses.scaling import plain
-from vicinal.losses.whisker_mass import whisker_mass as mass
+from vicinal.losses import EmbeddingLoss, ProxyLoss
+from vicinal.losses.kernels import CLASS_KERNELS
+from vicinal.losses.streaming import as_inner_product
 from vicinal.similarity import Cosine, NegativeSquaredL2, resolve_similarity
 
 WITH_PROXIES = [entry for entry in entries("pair_loss") if {"proxies", "proxy-rows"} & entry.facts]
 named = pytest.mark.parametrize("entry", WITH_PROXIES, ids=lambda entry: entry.name)
+
+
+def mass(similarity, rows, labels, **settings):
+    score, scaled, _ = as_inner_product(similarity, rows, rows)
+    return kernel.iqr_mass(score, scaled, labels, **settings)
 
 
 def batch(seed=0, b=24, d=6, classes=5):
@@ -49,14 +56,14 @@ def test_classes_are_what_shares_of_one_class_are(entry, reduction):
 @named
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none", "mean_nonzero"])
 @pytest.mark.parametrize("several", [False, True])
-def test_blocks_are_the_whole(entry, reduction, several, monkeypatch):
+def test_blocks_are_the_whole(entry, reduction, several):
     x, labels = batch()
     if several:
         labels = (torch.rand(24, 5, generator=torch.Generator().manual_seed(1)) < 0.3).long()
     whole = slopes(criterion(entry, reduction=reduction), x, labels)
-    for module in (proxies, rowwise):
-        monkeypatch.setattr(module, "block_rows", lambda rows, *_, **__: min(rows, 7))
-    torch.testing.assert_close(slopes(criterion(entry, reduction=reduction), x, labels), whole, rtol=1e-9, atol=1e-12)
+    with block_policy(block_entries=1, least_rows=7):
+        blocks = slopes(criterion(entry, reduction=reduction), x, labels)
+    torch.testing.assert_close(blocks, whole, rtol=1e-9, atol=1e-12)
 
 
 @named
@@ -65,19 +72,19 @@ def test_no_matrix_of_all_scores_is_made(entry):
     x, labels = batch(b=b, d=4, classes=classes)
     with LargestTensor() as largest:
         slopes(criterion(entry, classes, 4), x, labels)
-    assert largest.largest <= rowwise.BLOCK < b * classes
+    assert largest.largest <= policy().block_entries < b * classes
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own, while it traces
 @named
 @pytest.mark.parametrize("size", [7, 24])
-def test_proxies_compile_to_one_graph(entry, size, monkeypatch):
+def test_proxies_compile_to_one_graph(entry, size):
     torch._dynamo.reset()
-    monkeypatch.setattr(proxies, "block_rows", lambda rows, *_, **__: min(rows, size))
     x, labels = batch()
-    loss = criterion(entry)
-    made = slopes(torch.compile(criterion(entry), backend="eager", fullgraph=True), x, labels)
+    with block_policy(block_entries=1, least_rows=size):
+        loss = criterion(entry)
+        made = slopes(torch.compile(criterion(entry), backend="eager", fullgraph=True), x, labels)
     torch.testing.assert_close(made, slopes(loss, x, labels), rtol=1e-9, atol=1e-12)
 
 
@@ -123,7 +130,7 @@ def test_mass_within_whiskers(similarity, reach):
 @pytest.mark.parametrize("few", [[], [-9.0, -8.0], [8.0, 9.0], [-9.0, 0.0, 0.01, 9.0], [0.5] * 400])
 def test_quartiles_are_found_with_a_bad_sample(few, monkeypatch):
     x, labels = batch(b=50)
-    monkeypatch.setattr(whisker_mass._Batch, "sample", lambda _: torch.tensor(few, dtype=torch.float64))
+    monkeypatch.setattr(kernel._Batch, "sample", lambda _: torch.tensor(few, dtype=torch.float64))
     assert_same_mass(Cosine(), x, labels, 9, 5.0, 0.5)
 
 
@@ -158,11 +165,10 @@ def test_mass_of_scores_that_are_not_finite_is_no_number(wrong):
 
 
 @named
-def test_blocks_in_half_precision(entry, monkeypatch):
+def test_blocks_in_half_precision(entry):
     x, labels = batch()
     whole = criterion(entry).float()(x.float(), labels)
-    monkeypatch.setattr(proxies, "block_rows", lambda rows, *_, **__: min(rows, 7))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with block_policy(block_entries=1, least_rows=7), torch.autocast("cpu", dtype=torch.bfloat16):
         value = criterion(entry).float()(x.float(), labels)
     assert value.dtype == torch.float32
     torch.testing.assert_close(value, whole)
@@ -171,7 +177,7 @@ def test_blocks_in_half_precision(entry, monkeypatch):
 # --- losses that a batch with classes gives without all its scores ------------------------------------------------
 
 
-OF_CLASSES = [entry for entry in entries("pair_loss") if getattr(entry.make, "of_classes", None)]
+OF_CLASSES = [entry for entry in entries("pair_loss") if entry.name in CLASS_KERNELS]
 SETTINGS = {
     "n_pairs": [{}, {"temperature": 0.1}],
     "log_det": [{"form": form, "offset": offset} for form in ("correlation", "information") for offset in (0.0, 1.0)],
@@ -224,13 +230,13 @@ def test_ids_groups_and_shares_of_classes_go_by_all_scores(entry):
 
 def test_directions_have_first_and_second_gradients_and_zero_rows_none():
     x = batch(b=4, d=3)[0].requires_grad_()
-    assert torch.autograd.gradcheck(lambda rows: plain(Cosine(), rows, rows)[1], (x,))
-    assert torch.autograd.gradgradcheck(lambda rows: plain(Cosine(), rows, rows)[1], (x,))
+    assert torch.autograd.gradcheck(lambda rows: as_inner_product(Cosine(), rows, rows)[1], (x,))
+    assert torch.autograd.gradgradcheck(lambda rows: as_inner_product(Cosine(), rows, rows)[1], (x,))
     sizes = torch.tensor([[0.0], [1e-200], [1.0], [1e200]], dtype=torch.float64)
     leaf = (x.detach() * sizes).requires_grad_()
-    unit = plain(Cosine(), leaf, leaf)[1]
+    unit = as_inner_product(Cosine(), leaf, leaf)[1]
     unit[:, 0].sum().backward()
     torch.testing.assert_close(unit.norm(dim=1), (sizes[:, 0] > 0).double())
-    want = torch.autograd.grad(plain(Cosine(), x, x)[1][:, 0].sum(), x)[0]
+    want = torch.autograd.grad(as_inner_product(Cosine(), x, x)[1][:, 0].sum(), x)[0]
     torch.testing.assert_close(leaf.grad[1:] * sizes[1:], want[1:])
     assert (leaf.grad[0] == 0).all()

@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from vicinal import losses
-from vicinal.losses import EmbeddingLoss, sloped, triplets
-from vicinal.losses.parts import Part
+from vicinal.blockwise import block_policy
+from vicinal.losses import EmbeddingLoss, triplets
+from vicinal.losses.contract import RowTerms
+from vicinal.losses.kernels import row_terms_op
 
 NAMES = ("triplet", "adore", "rank_n_contrast", "soft_topk")
 traced = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
@@ -27,12 +29,12 @@ def value_and_slope(loss, scores, *given):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("reduction", ["none", "mean_nonzero"])
-def test_blocks_of_rows_change_nothing(name, reduction, monkeypatch):
+def test_blocks_of_rows_change_nothing(name, reduction):
     scores, relation, weight = batch(name, rows=70)
     loss = lambda *given: getattr(losses, name)(*given, reduction=reduction)  # noqa: E731
     whole = value_and_slope(loss, scores, relation, weight)
-    monkeypatch.setattr(sloped, "_HELD", 1)
-    torch.testing.assert_close(value_and_slope(loss, scores, relation, weight), whole)
+    with block_policy(sort_entries=1):
+        torch.testing.assert_close(value_and_slope(loss, scores, relation, weight), whole)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -66,12 +68,13 @@ def test_logits_near_and_far_agree(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_relation_that_needs_a_gradient_is_refused(name):
+def test_a_relation_that_needs_a_gradient_has_it_by_the_formula(name):
     scores, relation, weight = batch(name)
-    with pytest.raises(ValueError, match="relation, weight: expected none that needs a gradient"):
-        getattr(losses, name)(scores, relation.requires_grad_(), weight)
-    with torch.no_grad():
-        getattr(losses, name)(scores, relation, weight)
+    loss = lambda s, r: getattr(losses, name)(s, r, weight)  # noqa: E731
+    torch.testing.assert_close(loss(scores, relation.clone().requires_grad_()).detach(), loss(scores, relation))
+    if name != "rank_n_contrast":  # only the order of its relation counts
+        soft = (relation * 0.5 + 0.2).requires_grad_()
+        assert torch.autograd.gradcheck(loss, (scores.requires_grad_(), soft))
 
 
 @traced
@@ -79,7 +82,7 @@ def test_a_relation_that_needs_a_gradient_is_refused(name):
 @pytest.mark.parametrize("kind", ["all", "hard", "semi-hard"])
 def test_triplets_compiled(kind, few, monkeypatch):
     torch._dynamo.reset()
-    monkeypatch.setattr(triplets, "_FEW", few)
+    monkeypatch.setattr(triplets, "FEW_RELATED", few)
     given = batch("triplet")
     loss = lambda *given: losses.triplet(*given, triplets=kind)  # noqa: E731
     made = torch.compile(loss, backend="eager", fullgraph=True)
@@ -103,13 +106,16 @@ def test_compiled_criteria_are_told_apart(names):
 def test_a_node_may_be_defined_again():
     for factor in (2.0, 3.0):
 
-        @sloped.sloped("test_again")
-        def again(scores: torch.Tensor, wanted: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        def steps(
+            scores: torch.Tensor, with_grad: bool
+        ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
             ones = scores.new_ones(len(scores))
-            return factor * scores.sum(-1), ones, ones.clone(), torch.full_like(scores[:, : 3 * wanted], factor)  # noqa: B023
+            grad = torch.full_like(scores[:, : 3 * with_grad], factor)  # noqa: B023
+            return factor * scores.sum(-1), ones, ones.clone(), grad  # noqa: B023
 
+        again = row_terms_op("test_again", steps)
         torch._dynamo.reset()
         for made in (again, torch.compile(again, backend="eager", fullgraph=True)):
-            assert isinstance(made(torch.ones(2, 3)), Part)
+            assert isinstance(made(torch.ones(2, 3)), RowTerms)
             value, slope = value_and_slope(lambda s, made=made: made(s).total, torch.ones(2, 3))
             assert (value.tolist(), slope.tolist()) == ([3 * factor] * 2, [[factor] * 3] * 2)

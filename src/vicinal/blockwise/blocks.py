@@ -39,6 +39,7 @@ class BlockPolicy:
         bank_rows: bank rows that are read or compared at a time.
         bfloat16_rows: bank rows of a block in bfloat16.
         ball_rows: bank rows that share a ball of bounds.
+        least_rows: rows of a block, unless there are fewer.
     """
 
     scan_entries: int = 1 << 16
@@ -54,6 +55,7 @@ class BlockPolicy:
     bank_rows: int = 1 << 14
     bfloat16_rows: int = 8192
     ball_rows: int = 128
+    least_rows: int = 32
 
 
 _IN_FORCE = [BlockPolicy()]
@@ -90,7 +92,13 @@ def row_slices(rows: int, size: int) -> list[slice]:
 
 
 def block_rows(
-    rows: int, columns: int, device: torch.device, *, entries: int | None = None, uncut: int = 1, least: int = 32
+    rows: int,
+    columns: int,
+    device: torch.device,
+    *,
+    entries: int | None = None,
+    uncut: int = 1,
+    least: int | None = None,
 ) -> int:
     """Rows of a block of a matrix ``[rows, columns]``.
 
@@ -100,7 +108,7 @@ def block_rows(
         device: where it is computed.
         entries: of a block on a CPU; None: ``block_entries`` of the policy.
         uncut: so many times larger than a block may a matrix be that is not cut.
-        least: rows of a block, unless there are fewer.
+        least: rows of a block, unless there are fewer; None: ``least_rows`` of the policy.
 
     >>> block_rows(256, 256, torch.device("cpu")), block_rows(4096, 4096, torch.device("cpu"))
     (256, 64)
@@ -111,6 +119,7 @@ def block_rows(
         entries = policy().block_entries
     if rows * columns <= entries * uncut:
         return max(1, rows)
+    least = policy().least_rows if least is None else least
     return min(rows, max(least, entries // columns))
 
 

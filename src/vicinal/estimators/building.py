@@ -9,7 +9,8 @@ from torch import nn
 from vicinal.core import check_between, check_choice, check_integer, check_number, entries, entry, short
 from vicinal.encoders import MemberProjectors, check_tune
 from vicinal.heads import NONA, Dense, Ensemble
-from vicinal.losses import CRPS, EmbeddingLoss, LossFromPML, LossText, ProxyLoss, check_label_kind, parse, read_loss
+from vicinal.losses import CRPS, EmbeddingLoss, LossFromPML, ProxyLoss, parse, read_loss
+from vicinal.losses.spec import LossText, check_label_kind
 from vicinal.masks import SoftStep, TopK
 from vicinal.similarity import resolve_similarity
 from vicinal.training import AddedLosses, NeighborNetwork, TrainingSettings

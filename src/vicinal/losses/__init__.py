@@ -5,64 +5,61 @@ Matching losses of a link are called ``loss(prediction, target)`` as torch's are
 criteria of embeddings and labels out of them.
 """
 
-from vicinal.losses.bank import CrossBatchBank
 from vicinal.losses.bregman import bregman
-from vicinal.losses.classes import (
+from vicinal.losses.contract import PairLoss, Pairs, pair_loss
+from vicinal.losses.contrastive import contrastive, intra_pair_variance, margin, nlsh, ranked_list, tcm
+from vicinal.losses.crps import CRPS
+from vicinal.losses.embedding import BatchReport, CrossBatchBank, EmbeddingLoss, explain_batch
+from vicinal.losses.histograms import DynamicSoftMargin, dynamic_soft_margin, fast_ap, histogram
+from vicinal.losses.matching import (
+    CompositeSigmoidMatchingLoss,
+    CompositeSoftmaxMatchingLoss,
+    DecomposedMatchingLoss,
+    MatchingLoss,
+    PotentialMatchingLoss,
+    SoftmaxMatchingLoss,
+)
+from vicinal.losses.matching_baselines import (
+    CompositeSigmoidCrossEntropy,
+    CompositeSoftmaxCrossEntropy,
+    ProximalMatchingLoss,
+    ReweightedSquaredLoss,
+)
+from vicinal.losses.matching_presets import (
+    DistillationMatchingLoss,
+    DwellTimeMatchingLoss,
+    ListwiseRankingLoss,
+    PairwiseRankingLoss,
+    PointwiseRankingLoss,
+    PreferenceMatchingLoss,
+)
+from vicinal.losses.mixed import AdaptiveHeadsLoss, MixedLoss, PairTemperature
+from vicinal.losses.pml import LossForPML, LossFromPML, MinerForPML, miner_from_pml
+from vicinal.losses.proxies import ProxyLoss, batch_negatives
+from vicinal.losses.proxy import (
     arcface,
     cosface,
     large_margin_softmax,
     normalized_softmax,
     proxy_anchor,
     proxy_nca,
+    soft_triple,
     sphereface,
+    subcenter_arcface,
+    unpg,
 )
-from vicinal.losses.contract import PairLoss, pair_loss
-from vicinal.losses.contrastive import (
-    FORMS,
-    PairForm,
-    binomial_deviance_form,
-    contrastive,
-    contrastive_form,
-    intra_pair_variance,
-    margin,
-    metrix,
-    multi_similarity_form,
-    nca_form,
-    nlsh,
-    proxy_anchor_form,
-    ranked_list,
-    tcm,
-)
-from vicinal.losses.crps import CRPS
-from vicinal.losses.embedding import EmbeddingLoss
-from vicinal.losses.explaining import BatchReport, explain_batch
-from vicinal.losses.groups import soft_triple, subcenter_arcface
-from vicinal.losses.matching import CompositeSigmoidMatchingLoss, DecomposedMatchingLoss, MatchingLoss
-from vicinal.losses.matching_classes import CompositeSoftmaxMatchingLoss, PotentialMatchingLoss, SoftmaxMatchingLoss
-from vicinal.losses.mixed import AdaptiveHeadsLoss, MixedLoss, PairTemperature
-from vicinal.losses.pairs import Pairs
-from vicinal.losses.parts import Part, reduce_parts
-from vicinal.losses.pml import LossForPML, LossFromPML, MinerForPML, miner_from_pml
-from vicinal.losses.prototypes import icnn, icnn_score, proto_triplet
-from vicinal.losses.proxies import ProxyLoss
-from vicinal.losses.ranking import adore, fast_ap, histogram, pnp, smooth_ap, soft_topk
+from vicinal.losses.ranking import adore, pnp, smooth_ap, soft_topk
 from vicinal.losses.regression import label_contrast, log_ratio, rank_n_contrast
 from vicinal.losses.regularizers import (
     block_contrast,
     energy_confusion,
+    loss_weights,
     sharpened,
     temperature_penalty,
     vicreg,
     zero_mean,
 )
-from vicinal.losses.relatives import (
-    CompositeSigmoidCrossEntropy,
-    CompositeSoftmaxCrossEntropy,
-    ProximalMatchingLoss,
-    ReweightedSquaredLoss,
-)
-from vicinal.losses.reweighting import loss_weights
-from vicinal.losses.soft_margin import DynamicSoftMargin, dynamic_soft_margin
+from vicinal.losses.setwise import facility_location, graph_cut, icnn, icnn_score, log_det
 from vicinal.losses.softmax import (
     amcl,
     decoupled_softmax,
@@ -75,40 +72,28 @@ from vicinal.losses.softmax import (
     supcon,
 )
 from vicinal.losses.spec import (
-    NEGATIVE_DISTANCES,
-    LossText,
-    Term,
-    check_label_kind,
-    label_kind,
-    losses_for,
     parse,
     read_loss,
 )
 from vicinal.losses.structured import (
+    PairForm,
+    binomial_deviance_form,
     circle,
+    contrastive_form,
     generalized_lifted_structure,
     lifted_structure,
+    metrix,
     multi_similarity,
+    multi_similarity_form,
+    nca_form,
+    proxy_anchor_form,
     tuplet_margin,
 )
-from vicinal.losses.submodular import facility_location, graph_cut
-from vicinal.losses.triplets import angular, ngame, triplet
-from vicinal.losses.unified import batch_negatives, unpg
-from vicinal.losses.uses import (
-    DistillationMatchingLoss,
-    DwellTimeMatchingLoss,
-    ListwiseRankingLoss,
-    PairwiseRankingLoss,
-    PointwiseRankingLoss,
-    PreferenceMatchingLoss,
-)
+from vicinal.losses.triplets import angular, ngame, proto_triplet, triplet
 from vicinal.losses.validity import REFUSED, check_link, check_scaling, scaling_of_transform
-from vicinal.losses.volumes import log_det
 
 __all__ = [
     "CRPS",
-    "FORMS",
-    "NEGATIVE_DISTANCES",
     "REFUSED",
     "AdaptiveHeadsLoss",
     "BatchReport",
@@ -125,7 +110,6 @@ __all__ = [
     "ListwiseRankingLoss",
     "LossForPML",
     "LossFromPML",
-    "LossText",
     "MatchingLoss",
     "MinerForPML",
     "MixedLoss",
@@ -134,7 +118,6 @@ __all__ = [
     "PairTemperature",
     "Pairs",
     "PairwiseRankingLoss",
-    "Part",
     "PointwiseRankingLoss",
     "PotentialMatchingLoss",
     "PreferenceMatchingLoss",
@@ -142,7 +125,6 @@ __all__ = [
     "ProxyLoss",
     "ReweightedSquaredLoss",
     "SoftmaxMatchingLoss",
-    "Term",
     "adore",
     "amcl",
     "angular",
@@ -151,7 +133,6 @@ __all__ = [
     "binomial_deviance_form",
     "block_contrast",
     "bregman",
-    "check_label_kind",
     "check_link",
     "check_scaling",
     "circle",
@@ -172,13 +153,11 @@ __all__ = [
     "icnn_score",
     "intra_pair_variance",
     "label_contrast",
-    "label_kind",
     "large_margin_softmax",
     "lifted_structure",
     "log_det",
     "log_ratio",
     "loss_weights",
-    "losses_for",
     "margin",
     "metrix",
     "miner_from_pml",
@@ -202,7 +181,6 @@ __all__ = [
     "rank_n_contrast",
     "ranked_list",
     "read_loss",
-    "reduce_parts",
     "scaling_of_transform",
     "sharpened",
     "smooth_ap",

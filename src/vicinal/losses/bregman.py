@@ -1,13 +1,210 @@
-"""The autograd functions behind every matching loss: the gradient is h(prediction) - h(target), exactly."""
+"""Convex potentials over scores and the autograd functions of their divergence, with gradient h(a) - h(b) exactly."""
 
-from typing import Any
+from collections.abc import Iterator
+from itertools import repeat
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from vicinal.links import CompositeSoftmax, ConvexPotential, Curve
 from vicinal.links.numerics import widen
-from vicinal.losses.checks import reduce, spread_weight
-from vicinal.losses.potentials import Elementwise, Factor, Potential
+from vicinal.losses.contract import reduce, spread_weight
+
+Factor = float | Tensor
+
+
+class Potential(Protocol):
+    """A convex H over scores with the link h, its gradient."""
+
+    def pair(self, a: Tensor, b: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The divergence and h(a) - h(b); no gradient is asked of it."""
+
+    def pair_sum(self, a: Tensor, b: Tensor, factor: Factor) -> tuple[Tensor, Tensor]:
+        """The sum of factor * divergence and factor * (h(a) - h(b)); no gradient is asked of it."""
+
+    def rise(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
+        """h(a) - h(b), differentiable."""
+
+    def curvature_times(self, z: Tensor, direction: Tensor, valid: Tensor | None) -> Tensor:
+        """The Jacobian of h at ``z`` times ``direction``, differentiable; 0 where the direction is, also at a pole."""
+
+    def divergence(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
+        """The divergence, differentiable."""
+
+    def spread(self, gradient: Tensor) -> Tensor:
+        """A gradient of the divergence, shaped to multiply scores."""
+
+    def tunable(self) -> list[Tensor]:
+        """Tensors of the potential that require grad."""
+
+
+def block_size(scores: Tensor) -> int:
+    """Scores of a block: on a CPU as many as stay in the caches of its cores between the steps of a formula."""
+    return torch.get_num_threads() << 16 if scores.device.type == "cpu" else 1 << 26
+
+
+def weigh(values: Tensor, rise: Tensor, out: Tensor, factor: Factor, row_factor: Factor | None = None) -> Tensor:
+    """Writes factor * rise into ``out`` and returns the sum of factor * values in float64; 0 times infinity is 0."""
+    if isinstance(factor, float) and factor == 1:
+        if out is not rise:
+            out.copy_(rise)
+        return values.sum(dtype=torch.float64)
+    factors = factor if row_factor is None else row_factor
+    torch.mul(rise, factors, out=out)
+    if isinstance(factor, Tensor) and isinstance(factors, Tensor):
+        out.masked_fill_(factors == 0, 0.0)
+        return (values * factor).masked_fill_(factor == 0, 0.0).sum(dtype=torch.float64)
+    return factor * values.sum(dtype=torch.float64)
+
+
+def sum_up(totals: list[Tensor], like: Tensor) -> Tensor:
+    """The sum of block totals in the dtype of the scores."""
+    return torch.stack(totals).sum().to(like.dtype) if totals else like.new_zeros(())
+
+
+def factors(factor: Factor, size: int) -> Iterator[Factor]:
+    """The factor of each block."""
+    return iter(torch.split(factor.reshape(-1), size)) if isinstance(factor, Tensor) else repeat(factor)
+
+
+class Elementwise:
+    """The potential of a curve applied to each score apart."""
+
+    def __init__(self, curve: Curve) -> None:
+        self.curve = curve
+
+    def pair(self, a: Tensor, b: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The divergence and h(a) - h(b), elementwise."""
+        return self.curve.pair(a, b)
+
+    def pair_sum(self, a: Tensor, b: Tensor, factor: Factor) -> tuple[Tensor, Tensor]:
+        """Block by block, so that no temporary is as large as the scores."""
+        difference = torch.empty_like(a, memory_format=torch.contiguous_format)
+        size = block_size(a)
+        blocks = zip(*(torch.split(t.reshape(-1), size) for t in (a, b, difference)), strict=True)
+        totals = []
+        for (left, right, rise), part in zip(blocks, factors(factor, size), strict=False):
+            values, step = self.curve.pair(left, right)
+            totals.append(weigh(values, step, rise, part))
+        return sum_up(totals, a), difference
+
+    def rise(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
+        """Of the curve."""
+        return self.curve.rise(a, b)
+
+    def curvature_times(self, z: Tensor, direction: Tensor, valid: Tensor | None) -> Tensor:
+        """The slope times the direction."""
+        return self.curve.slope_times(z, direction)
+
+    def divergence(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
+        """Elementwise."""
+        return self.curve.divergence(a, b)
+
+    def spread(self, gradient: Tensor) -> Tensor:
+        """As it is."""
+        return gradient
+
+    def tunable(self) -> list[Tensor]:
+        """Of the curve."""
+        return self.curve.tunable()
+
+
+class Rows:
+    """The potential of a composite softmax over each row of class scores."""
+
+    def __init__(self, softmax: CompositeSoftmax) -> None:
+        self.softmax = softmax
+
+    def pair(self, a: Tensor, b: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The divergence of each row and h(a) - h(b)."""
+        if valid is not None or a.dtype in (torch.float16, torch.bfloat16):
+            return self.softmax.divergence(a, b, valid), self.softmax.rise(a, b, valid)
+        difference = torch.empty_like(a, memory_format=torch.contiguous_format)
+        flat = [t.reshape(-1, a.shape[-1]) for t in (a, b, difference)]
+        return self.softmax.block(flat[0], flat[1], flat[2]).view(a.shape[:-1]), difference
+
+    def pair_sum(self, a: Tensor, b: Tensor, factor: Factor) -> tuple[Tensor, Tensor]:
+        """By blocks of rows, so that no temporary is as large as the scores."""
+        if a.dtype in (torch.float16, torch.bfloat16):
+            return weighed_pair(self, a, b, factor)
+        difference = torch.empty_like(a, memory_format=torch.contiguous_format)
+        size = max(1, block_size(a) // a.shape[-1])
+        blocks = zip(*(torch.split(t.reshape(-1, a.shape[-1]), size) for t in (a, b, difference)), strict=True)
+        totals = []
+        for (left, right, rise), part in zip(blocks, factors(factor, size), strict=False):
+            values = self.softmax.block(left, right, rise)
+            totals.append(weigh(values, rise, rise, part, part[:, None] if isinstance(part, Tensor) else part))
+        return sum_up(totals, a), difference
+
+    def rise(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
+        """Of the link q p."""
+        return self.softmax.rise(a, b, valid)
+
+    def curvature_times(self, z: Tensor, direction: Tensor, valid: Tensor | None) -> Tensor:
+        """The Jacobian of q p times the direction."""
+        return self.softmax.curvature_times(z, direction, valid)
+
+    def divergence(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
+        """One value a row."""
+        return self.softmax.divergence(a, b, valid)
+
+    def spread(self, gradient: Tensor) -> Tensor:
+        """One more dimension."""
+        return gradient[..., None]
+
+    def tunable(self) -> list[Tensor]:
+        """Of the scaling."""
+        return self.softmax.tunable()
+
+
+class Learned:
+    """The potential that an input-convex network holds."""
+
+    def __init__(self, potential: ConvexPotential) -> None:
+        self.potential = potential
+
+    def pair(self, a: Tensor, b: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The divergence and the difference of gradients."""
+        return self.potential.divergence(a, b), self.rise(a, b, valid)
+
+    def pair_sum(self, a: Tensor, b: Tensor, factor: Factor) -> tuple[Tensor, Tensor]:
+        """The weighted sum and its gradient."""
+        return weighed_pair(self, a, b, factor)
+
+    def rise(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
+        """Of the gradient of the network."""
+        rise: Tensor = self.potential(a) - self.potential(b)
+        return rise
+
+    def curvature_times(self, z: Tensor, direction: Tensor, valid: Tensor | None) -> Tensor:
+        """The Hessian of the network times the direction."""
+        create = torch.is_grad_enabled()
+        with torch.enable_grad():
+            at = z if create and z.requires_grad else z.detach().requires_grad_()
+            slope = (self.potential(at) * (direction if create else direction.detach())).sum()
+            result: Tensor = torch.autograd.grad(slope, at, create_graph=create)[0]
+        return result
+
+    def divergence(self, a: Tensor, b: Tensor, valid: Tensor | None) -> Tensor:
+        """One value a row."""
+        return self.potential.divergence(a, b)
+
+    def spread(self, gradient: Tensor) -> Tensor:
+        """One more dimension."""
+        return gradient[..., None]
+
+    def tunable(self) -> list[Tensor]:
+        """The network's parameters."""
+        return self.potential.tunable()
+
+
+def weighed_pair(potential: Potential, a: Tensor, b: Tensor, factor: Factor) -> tuple[Tensor, Tensor]:
+    """:meth:`Potential.pair_sum` from :meth:`Potential.pair`, all at once."""
+    values, difference = potential.pair(a, b, None)
+    scaled = torch.empty_like(difference)
+    rows = potential.spread(factor) if isinstance(factor, Tensor) else factor
+    return sum_up([weigh(values, difference, scaled, factor, rows)], a), scaled
 
 
 class _Bregman(torch.autograd.Function):
@@ -31,8 +228,8 @@ class _Bregman(torch.autograd.Function):
             grad_a = _times(spread, potential.rise(a, b, valid) if again else difference)
         if ctx.needs_input_grad[2]:
             grad_b = _times(spread, potential.curvature_times(b, b - a, valid))
-        own = _own_gradients(ctx, a, b, valid, grads[0])
-        return None, grad_a, grad_b, None, *own
+        of_parameters = _own_gradients(ctx, a, b, valid, grads[0])
+        return None, grad_a, grad_b, None, *of_parameters
 
 
 class _BregmanSum(torch.autograd.Function):
@@ -61,8 +258,8 @@ class _BregmanSum(torch.autograd.Function):
                 grad_a = gradient * difference
         if ctx.needs_input_grad[2]:
             grad_b = _times(spread, potential.curvature_times(b, b - a, None))
-        own = _own_gradients(ctx, a, b, None, gradient * factor)
-        return None, grad_a, grad_b, None, *own
+        of_parameters = _own_gradients(ctx, a, b, None, gradient * factor)
+        return None, grad_a, grad_b, None, *of_parameters
 
 
 def _times(factor: Factor, values: Tensor) -> Tensor:
@@ -79,8 +276,8 @@ def _own_gradients(ctx: Any, a: Tensor, b: Tensor, valid: Tensor | None, gradien
     with torch.enable_grad():
         left, right = (a, b) if again else (a.detach(), b.detach())
         total = (ctx.potential.divergence(left, right, valid) * gradient).sum()
-        own: tuple[Any, ...] = torch.autograd.grad(total, ctx.tunable, create_graph=again, allow_unused=True)
-    return own
+        of_parameters: tuple[Any, ...] = torch.autograd.grad(total, ctx.tunable, create_graph=again, allow_unused=True)
+    return of_parameters
 
 
 def bregman(potential: Potential, prediction: Tensor, target: Tensor, valid: Tensor | None = None) -> Tensor:
@@ -111,13 +308,13 @@ def reduced_bregman(
     active: Tensor | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """:func:`bregman`, then :func:`vicinal.losses.checks.reduce`: in one pass over the scores where that can be.
+    """:func:`bregman`, then :func:`vicinal.losses.contract.reduce`: in one pass over the scores where that can be.
 
     Args:
         potential: elementwise or over rows.
         prediction: see :func:`bregman`.
         target: see :func:`bregman`.
-        weight: see :func:`vicinal.losses.checks.reduce`.
+        weight: see :func:`vicinal.losses.contract.reduce`.
         valid: see :func:`bregman`.
         active: which losses count.
         reduction: "mean", "sum", "none" or "mean_nonzero".

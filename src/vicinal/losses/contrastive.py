@@ -2,17 +2,13 @@
 
 import math
 import warnings
-from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_choice, check_number
-from vicinal.losses.contract import NUMPY, PML, pair_loss
-from vicinal.losses.logsums import hinge, log_sum_exp, softplus
-from vicinal.losses.pairs import Pairs
-from vicinal.losses.parts import Part, row_products, row_terms, some
+from vicinal.blockwise.logsums import hinge
+from vicinal.core import check_between, check_number
+from vicinal.losses.contract import NUMPY, PML, Pairs, RowTerms, pair_loss, row_products, row_terms, some
 
 
 @pair_loss(
@@ -23,7 +19,7 @@ from vicinal.losses.parts import Part, row_products, row_terms, some
     paper="Hadsell et al., CVPR 2006",
     verified=PML,
 )
-def contrastive(pairs: Pairs, *, pos_margin: float = 1.0, neg_margin: float = 0.0) -> tuple[Part, Part]:
+def contrastive(pairs: Pairs, *, pos_margin: float = 1.0, neg_margin: float = 0.0) -> tuple[RowTerms, RowTerms]:
     r"""Related pairs above one score, unrelated pairs below another.
 
     $[m_+ - s_{ij}]_+$ for related pairs plus $[s_{ij} - m_-]_+$ for unrelated ones, each with a mean of its own.
@@ -31,7 +27,7 @@ def contrastive(pairs: Pairs, *, pos_margin: float = 1.0, neg_margin: float = 0.
     The defaults are those of cosine scores. For negative distances use ``pos_margin=0, neg_margin=-1``.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         pos_margin: related pairs should score at least this.
         neg_margin: unrelated pairs should score at most this.
 
@@ -41,13 +37,13 @@ def contrastive(pairs: Pairs, *, pos_margin: float = 1.0, neg_margin: float = 0.
     check_number("pos_margin", pos_margin)
     check_number("neg_margin", neg_margin)
     return (
-        pairs.related_terms(lambda own, *_: hinge(pos_margin - own)),
+        pairs.related_terms(lambda score, *_: hinge(pos_margin - score)),
         pairs.terms(hinge(pairs.scores - neg_margin), pairs.negative),
     )
 
 
 @pair_loss("margin", "row-separable", "soft-relation", family="single pairs", paper="arXiv:1706.07567", verified=PML)
-def margin(pairs: Pairs, *, margin: float = 0.2, boundary: float | Tensor = 0.3) -> Part:
+def margin(pairs: Pairs, *, margin: float = 0.2, boundary: float | Tensor = 0.3) -> RowTerms:
     r"""Related pairs above a boundary and unrelated ones below it, by a margin; the boundary may be learned.
 
     $[\beta + m - s_{ij}]_+$ for related pairs plus $[s_{ij} - \beta + m]_+$ for unrelated ones, in all triplets.
@@ -56,7 +52,7 @@ def margin(pairs: Pairs, *, margin: float = 0.2, boundary: float | Tensor = 0.3)
     other way round. The boundary may be learned: give a parameter.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         margin: >= 0, on both sides of the boundary.
         boundary: the score between related and unrelated; 0.3 of cosine is a distance of 1.2 between directions.
 
@@ -64,10 +60,10 @@ def margin(pairs: Pairs, *, margin: float = 0.2, boundary: float | Tensor = 0.3)
     tensor(0.1000)
     """
     check_between("margin", margin, 0, float("inf"), closed=True)
-    related = pairs.related_terms(lambda own, *_: hinge(boundary + margin - own))
+    related = pairs.related_terms(lambda score, *_: hinge(boundary + margin - score))
     unrelated = pairs.terms(hinge(pairs.scores - boundary + margin), pairs.negative)
     each = zip(related, unrelated, strict=True)
-    return Part(*(one * unrelated.number + other * related.number for one, other in each))
+    return RowTerms(*(one * unrelated.number + other * related.number for one, other in each))
 
 
 def _sums(pairs: Pairs, **_: float) -> tuple[Tensor, Tensor]:
@@ -88,9 +84,9 @@ def _means(sums: Tensor, numbers: Tensor) -> Tensor:
     family="single pairs",
     paper="Yu and Tao, ICCV 2019",
     verified=PML,
-    across=_sums,
+    batch_stats=_sums,
 )
-def intra_pair_variance(pairs: Pairs, *, pos_eps: float = 0.01, neg_eps: float = 0.01) -> tuple[Part, Part]:
+def intra_pair_variance(pairs: Pairs, *, pos_eps: float = 0.01, neg_eps: float = 0.01) -> tuple[RowTerms, RowTerms]:
     r"""Related pairs alike in score, and unrelated pairs alike in theirs.
 
     $[(1-\epsilon_+)\mu_+ - s_{ij}]_+^2$ for related and $[s_{ij} - (1+\epsilon_-)\mu_-]_+^2$ for unrelated pairs.
@@ -99,7 +95,7 @@ def intra_pair_variance(pairs: Pairs, *, pos_eps: float = 0.01, neg_eps: float =
     two distributions and does not part them: use it beside another loss. Made for means above 0.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         pos_eps: >= 0, the share of the mean that is allowed.
         neg_eps: likewise for unrelated pairs.
 
@@ -108,9 +104,9 @@ def intra_pair_variance(pairs: Pairs, *, pos_eps: float = 0.01, neg_eps: float =
     """
     check_between("pos_eps", pos_eps, 0, float("inf"), closed=True)
     check_between("neg_eps", neg_eps, 0, float("inf"), closed=True)
-    high, low = _means(*pairs.shared)
+    high, low = _means(*pairs.stats)
     return (
-        pairs.related_terms(lambda own, *_: hinge((1 - pos_eps) * high - own).square()),
+        pairs.related_terms(lambda score, *_: hinge((1 - pos_eps) * high - score).square()),
         pairs.terms(hinge(pairs.scores - (1 + neg_eps) * low).square(), pairs.negative),
     )
 
@@ -127,7 +123,7 @@ def ranked_list(
     pos_temperature: float = 0.0,
     neg_temperature: float = 3.0,
     smoothing: float = 0.0,
-) -> Part:
+) -> RowTerms:
     r"""Weighted means of the gaps of hard related and hard unrelated columns of a row.
 
     Weighted mean of $t + m - s$ over related pairs below $t + m$, and of $s - t$ over unrelated above t.
@@ -136,7 +132,7 @@ def ranked_list(
     more the hardest pairs count.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         margin: >= 0.
         threshold: unrelated pairs should score less; related ones more than ``threshold + margin``.
         imbalance: share of the unrelated side, 0 to 1.
@@ -179,7 +175,7 @@ def tcm(
     neg_margin: float = 0.5,
     pos_factor: float = 1.0,
     neg_factor: float = 1.0,
-) -> tuple[Part, Part]:
+) -> tuple[RowTerms, RowTerms]:
     r"""Threshold-consistent margins: hard related pairs above one score, hard unrelated ones below another.
 
     $\lambda_+ (m_+ - s_{ij})$ for related pairs with $s_{ij} \le m_+$ plus $\lambda_- (s_{ij} - m_-)$ for unrelated
@@ -190,7 +186,7 @@ def tcm(
     The defaults are those of cosine scores.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         pos_margin: $m_+$.
         neg_margin: $m_-$; a warning says so if it is above $m_+$.
         pos_factor: $\lambda_+ \ge 0$; 0 switches the related pairs off.
@@ -214,15 +210,15 @@ def tcm(
     )
 
 
-def _violations(pairs: Pairs, excess: Tensor, weight: Tensor, factor: float) -> Part:
+def _violations(pairs: Pairs, excess: Tensor, weight: Tensor, factor: float) -> RowTerms:
     """The pairs whose excess is at least 0."""
     number = row_products((excess >= 0).to(weight.dtype), weight)
     nonzero = row_products((factor * excess > 0).to(weight.dtype), weight) if pairs.counting else number
-    return Part(factor * row_products(hinge(excess), weight), number, nonzero)
+    return RowTerms(factor * row_products(hinge(excess), weight), number, nonzero)
 
 
 @pair_loss("nlsh", "row-separable", "soft-relation", family="single pairs", paper="arXiv:2401.18064", verified=NUMPY)
-def nlsh(pairs: Pairs, *, radius: float = 0.5, factor: float = 2.0) -> tuple[Part, Part]:
+def nlsh(pairs: Pairs, *, radius: float = 0.5, factor: float = 2.0) -> tuple[RowTerms, RowTerms]:
     r"""Related pairs within a radius, unrelated ones beyond a multiple of it (neural locality-sensitive hashing).
 
     $[D_{ip} - R]_+$ for related and $[cR - D_{in}]_+$ for unrelated pairs, with $D = -s$, the distance.
@@ -233,7 +229,7 @@ def nlsh(pairs: Pairs, *, radius: float = 0.5, factor: float = 2.0) -> tuple[Par
     nearest neighbors find the related pairs.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         radius: R > 0, in units of the distance.
         factor: c >= 1; between R and cR neither side is pulled.
 
@@ -245,143 +241,3 @@ def nlsh(pairs: Pairs, *, radius: float = 0.5, factor: float = 2.0) -> tuple[Par
     check_between("factor", factor, 1, math.inf, closed=True)
     near = pairs.terms((-pairs.scores - radius).relu(), pairs.positive)
     return near, pairs.terms((factor * radius + pairs.scores).relu(), pairs.negative)
-
-
-Transform = Callable[[Tensor], Tensor]
-
-
-def _same(values: Tensor) -> Tensor:
-    return values
-
-
-class PairForm(NamedTuple):
-    r"""A member of the family $\tau(\sigma_+(\sum_p \rho_+(s_{ap})) + \sigma_-(\sum_n \rho_-(s_{an})))$.
-
-    Attributes:
-        related: $\rho_+$ of scores ``[b, N]``, or $\log \rho_+$ with ``logs``.
-        unrelated: $\rho_-$, likewise.
-        finish_related: $\sigma_+$ of the sums ``[b]``, or of their logarithms with ``logs``.
-        finish_unrelated: $\sigma_-$, likewise.
-        logs: the sums are of exponentials and are kept as logarithms.
-        both: a row without related or without unrelated columns is left out; else the missing side adds nothing.
-        finish: $\tau$ of what a row adds up to, ``[b]``.
-    """
-
-    related: Transform
-    unrelated: Transform
-    finish_related: Transform = _same
-    finish_unrelated: Transform = _same
-    logs: bool = False
-    both: bool = False
-    finish: Transform = _same
-
-
-def contrastive_form(pos_margin: float = 1.0, neg_margin: float = 0.0) -> PairForm:
-    r"""$\rho_+ = [m_+ - s]_+$ and $\rho_- = [s - m_-]_+$, added up: contrastive.
-
-    >>> metrix(torch.tensor([[0.5, 0.25]]), torch.tensor([[1.0, 0.0]]), form=contrastive_form())
-    tensor(0.7500)
-    """
-    above, below = check_number("pos_margin", pos_margin), check_number("neg_margin", neg_margin)
-    return PairForm(lambda scores: (above - scores).relu(), lambda scores: (scores - below).relu())
-
-
-def multi_similarity_form(alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> PairForm:
-    r"""$\frac1\alpha \log(1 + \sum_p e^{-\alpha(s-m)}) + \frac1\beta \log(1 + \sum_n e^{\beta(s-m)})$.
-
-    >>> same = metrix(torch.tensor([[0.5, 0.25]]), torch.tensor([[1.0, 0.0]]), form=multi_similarity_form())
-    >>> bool(same == metrix(torch.tensor([[0.5, 0.25]]), torch.tensor([[1.0, 0.0]])))
-    True
-    """
-    form = binomial_deviance_form(alpha, beta, base)
-    return form._replace(
-        finish_related=lambda logs: softplus(logs) / alpha, finish_unrelated=lambda logs: softplus(logs) / beta
-    )
-
-
-def binomial_deviance_form(alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> PairForm:
-    r"""$\log(1 + \sum_p e^{-\alpha(s-m)}) + \log(1 + \sum_n e^{\beta(s-m)})$: binomial deviance.
-
-    >>> metrix(torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 0.0]]), form=binomial_deviance_form())
-    tensor(1.3863)
-    """
-    check_between("alpha", alpha, 0, math.inf)
-    check_between("beta", beta, 0, math.inf)
-    check_number("base", base)
-    return PairForm(
-        lambda scores: -alpha * (scores - base), lambda scores: beta * (scores - base), softplus, softplus, logs=True
-    )
-
-
-def proxy_anchor_form(margin: float = 0.1, alpha: float = 32.0) -> PairForm:
-    r"""$\log(1 + \sum_p e^{-\alpha(s-m)}) + \log(1 + \sum_n e^{\alpha(s+m)})$, with proxies as rows: proxy anchor.
-
-    >>> metrix(torch.tensor([[0.1, -0.1]]), torch.tensor([[1.0, 0.0]]), form=proxy_anchor_form())
-    tensor(1.3863)
-    """
-    check_number("margin", margin)
-    check_between("alpha", alpha, 0, math.inf)
-    return PairForm(
-        lambda scores: -alpha * (scores - margin),
-        lambda scores: alpha * (scores + margin),
-        softplus,
-        softplus,
-        logs=True,
-    )
-
-
-def nca_form(temperature: float = 1.0) -> PairForm:
-    r"""$-\log \sum_p e^{s/\tau} + \log \sum_n e^{s/\tau}$: NCA against the unrelated columns only.
-
-    It has no lower bound: use it with bounded scores.
-
-    >>> metrix(torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 0.0]]), form=nca_form())
-    tensor(0.)
-    """
-    check_between("temperature", temperature, 0, math.inf)
-    return PairForm(
-        lambda scores: scores / temperature, lambda scores: scores / temperature, torch.neg, _same, logs=True, both=True
-    )
-
-
-FORMS: dict[str, Callable[[], PairForm]] = {
-    "binomial_deviance": binomial_deviance_form,
-    "contrastive": contrastive_form,
-    "multi_similarity": multi_similarity_form,
-    "nca": nca_form,
-    "proxy_anchor": proxy_anchor_form,
-}
-"""The members of the family that have a name, with their defaults."""
-
-
-@pair_loss("metrix", "row-separable", "soft-relation", family="whole rows", paper="arXiv:2106.04990", verified=NUMPY)
-def metrix(pairs: Pairs, *, form: str | PairForm = "multi_similarity") -> Part:
-    r"""Many pair losses in one form, for mixed columns that are partly related.
-
-    $\tau(\sigma_+(\sum_j t_{aj} \rho_+(s_{aj})) + \sigma_-(\sum_j (1 - t_{aj}) \rho_-(s_{aj})))$, t the relation.
-
-    A mixed row $\lambda x_i + (1-\lambda) x_j$ has the relation $\lambda r_{ai} + (1-\lambda) r_{aj}$, whether inputs,
-    features or embeddings were mixed: see :class:`vicinal.mixing.Mixture` and :class:`MixedLoss`. With relations 0 and
-    1 only it is the member itself.
-
-    Args:
-        pairs: scores, relation and weight.
-        form: "binomial_deviance", "contrastive", "multi_similarity", "nca", "proxy_anchor", or a :class:`PairForm`.
-
-    >>> metrix(torch.tensor([[0.5, 0.5]]), torch.tensor([[0.25, 0.75]]), form="nca")
-    tensor(0.)
-    """
-    if isinstance(form, str):
-        form = FORMS[check_choice("form", form, FORMS)]()
-    elif not isinstance(form, PairForm):
-        raise TypeError(f"form: expected a name or a PairForm, got {form!r}")
-    sides = []
-    for values, weight, finish in (
-        (form.related(pairs.scores), pairs.positive, form.finish_related),
-        (form.unrelated(pairs.scores), pairs.negative, form.finish_unrelated),
-    ):
-        there = (weight > 0).any(-1)
-        total = log_sum_exp(values, weight) if form.logs else row_products(values, weight)
-        sides.append((torch.where(there, finish(torch.where(there, total, 0.0)), 0.0), there))
-    (related, some), (unrelated, others) = sides
-    return row_terms(form.finish(related + unrelated), some & others if form.both else some | others)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_integer, register
-from vicinal.losses.checks import check_reduction, reduce
+from vicinal.losses.contract import check_reduction, reduce
 
 
 @register(
@@ -55,15 +55,15 @@ class CRPS(nn.Module):
     def fit(self, labels: Tensor) -> Self:
         """Take the knots from labels ``[n]``, which may not all be equal; gives this loss."""
         rising = labels.detach().flatten().double().sort().values
-        found = torch.unique_consecutive(rising)
-        if len(found) > self.knots:
+        knots = torch.unique_consecutive(rising)
+        if len(knots) > self.knots:
             levels = torch.linspace(0, 1, self.knots, dtype=torch.float64, device=labels.device)
             places = (levels * (len(rising) - 1)).round().long()  # labels themselves, so that ends and ties are kept
-            found = torch.unique_consecutive(rising[places])
-        if len(found) < 2 or not bool(found.isfinite().all()):
-            raise ValueError(f"labels: expected finite numbers that are not all equal, got {len(found)} of them")
-        self.middles = ((found[1:] + found[:-1]) / 2).to(labels.dtype)
-        self.widths = found.diff().to(labels.dtype)
+            knots = torch.unique_consecutive(rising[places])
+        if len(knots) < 2 or not bool(knots.isfinite().all()):
+            raise ValueError(f"labels: expected finite numbers that are not all equal, got {len(knots)} of them")
+        self.middles = ((knots[1:] + knots[:-1]) / 2).to(labels.dtype)
+        self.widths = knots.diff().to(labels.dtype)
         return self
 
     def steps(self, labels: Tensor) -> Tensor:

@@ -1,21 +1,211 @@
-"""The one module that turns a pair loss into a criterion of embeddings and labels."""
+"""The module that turns a pair loss into a criterion of embeddings and labels."""
 
 import functools
-from typing import Any, cast
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer, check_matrices, gather_rows
-from vicinal.losses.bank import CrossBatchBank
-from vicinal.losses.checks import check_reduction
-from vicinal.losses.contract import PairLoss
-from vicinal.losses.resolving import Loss, Relation, miner_facts, relation_of, resolve_loss, with_best
-from vicinal.losses.rowwise import block_rows
-from vicinal.losses.sides import Rows, check_rows, joined
-from vicinal.losses.streamed import Columns, Stream, checkpointed_loss, coded, equal_codes, others, streamed_loss
-from vicinal.relation import other_rows, same_class
+from vicinal.blockwise import block_rows
+from vicinal.blockwise.row_blocks import coded, equal_codes, others
+from vicinal.core import check_integer, check_matrices, entries, entry, gather_rows
+from vicinal.losses.contract import PairLoss, check_reduction, own_settings
+from vicinal.losses.kernels import class_kernel_of
+from vicinal.losses.streaming import ScoreBlocks, blocked_loss, checkpointed_loss
+from vicinal.relation import label_distance, other_rows, same_class, shared_labels
 from vicinal.similarity import resolve_similarity
+
+UNCUT_IF_TWICE = 8
+"""So many times larger than a block may scores be that are not cut, if each block had to be computed twice."""
+
+
+class CrossBatchBank(nn.Module):
+    """The last ``size`` embeddings with their labels and ids, as buffers: position and fill are saved too.
+
+    Args:
+        size: rows to keep, >= 1.
+        dim: width of the embeddings.
+        label_shape: shape of the label of one row: ``()`` for a class or a number, ``(C,)`` for several labels.
+        label_dtype: dtype of the labels.
+
+    Memory is fixed: ``size * (dim + 1)`` numbers and the labels. What leaves first is what came first.
+
+    >>> bank = CrossBatchBank(3, 2)
+    >>> bank.add(torch.eye(2), torch.tensor([0, 1]))
+    >>> len(bank), bank.labels[: len(bank)]
+    (2, tensor([0, 1]))
+    """
+
+    def __init__(
+        self, size: int, dim: int, *, label_shape: tuple[int, ...] = (), label_dtype: torch.dtype = torch.int64
+    ) -> None:
+        super().__init__()
+        self.size = check_integer("size", size)
+        check_integer("dim", dim)
+        self.vectors: Tensor
+        self.labels: Tensor
+        self.ids: Tensor
+        self.pointer: Tensor
+        self.fill: Tensor
+        self.seen: Tensor
+        self.register_buffer("vectors", torch.zeros(size, dim))
+        self.register_buffer("labels", torch.zeros(size, *label_shape, dtype=label_dtype))
+        self.register_buffer("ids", torch.zeros(size, dtype=torch.int64))
+        for name in ("pointer", "fill", "seen"):
+            self.register_buffer(name, torch.zeros((), dtype=torch.int64))
+
+    def __len__(self) -> int:
+        return int(self.fill)
+
+    def new_ids(self, rows: int) -> Tensor:
+        """Ids for rows that have none: negative, and never given twice."""
+        return -1 - (self.seen + torch.arange(rows, device=self.seen.device))
+
+    @torch.no_grad()
+    def add(self, embeddings: Tensor, labels: Tensor, ids: Tensor | None = None) -> None:
+        """Store a batch in place of the oldest rows; of a batch larger than the bank the last rows are kept.
+
+        Args:
+            embeddings: ``[b, dim]``; stored without gradient.
+            labels: ``[b, *label_shape]``.
+            ids: whole numbers ``[b]``; None: new ones.
+
+        Raises:
+            ValueError: for other shapes or another dtype of labels.
+        """
+        ids = self.new_ids(len(embeddings)) if ids is None else ids
+        for name, value, stored in (("embeddings", embeddings, self.vectors), ("labels", labels, self.labels)):
+            if value.shape[1:] != stored.shape[1:] or len(value) != len(ids):
+                raise ValueError(f"{name}: expected [{len(ids)}, {tuple(stored.shape[1:])}], got {tuple(value.shape)}")
+        if labels.is_floating_point() != self.labels.is_floating_point():
+            raise ValueError(
+                f"labels: expected {self.labels.dtype} as the bank stores, got {labels.dtype}; make the bank with "
+                f"label_dtype={labels.dtype}"
+            )
+        rows = len(ids)
+        place = (self.pointer + torch.arange(rows, device=self.pointer.device)) % self.size
+        place = place[-self.size :]
+        self.vectors[place] = embeddings[-self.size :].to(self.vectors.dtype)
+        self.labels[place] = labels[-self.size :].to(self.labels.dtype)
+        self.ids[place] = ids[-self.size :].to(self.ids.dtype)
+        self.pointer.copy_((self.pointer + rows) % self.size)
+        self.fill.copy_((self.fill + rows).clamp(max=self.size))
+        self.seen.add_(rows)
+
+    @torch.no_grad()
+    def clear(self) -> None:
+        """Forget all rows."""
+        self.pointer.zero_()
+        self.fill.zero_()
+
+    def extra_repr(self) -> str:
+        """Settings, for ``repr``."""
+        return f"size={self.size}, dim={self.vectors.shape[1]}"
+
+
+@dataclass(frozen=True)
+class LabelledEmbeddings:
+    """Things with labels and ids: ``vectors [n, d]``, ``labels [n, ...]``, ``ids [n]`` and ``groups [n]`` or None."""
+
+    vectors: Tensor
+    labels: Tensor
+    ids: Tensor | None
+    groups: Tensor | None = None
+
+
+def joined(batch: LabelledEmbeddings, bank: CrossBatchBank) -> LabelledEmbeddings:
+    """The rows of the batch, then those of the bank."""
+    fill = len(bank)
+    if batch.ids is None or not fill:
+        return batch
+    vectors = bank.vectors[:fill].to(batch.vectors.dtype)
+    return LabelledEmbeddings(
+        torch.cat([batch.vectors, vectors]),
+        torch.cat([batch.labels, bank.labels[:fill].to(batch.labels.dtype)]),
+        torch.cat([batch.ids, bank.ids[:fill].to(batch.ids.dtype)]),
+    )
+
+
+def check_rows(name: str, value: Tensor, embeddings: Tensor) -> None:
+    """Check that there is a row of ``value`` for each embedding."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}: expected a tensor, got {type(value).__name__}")
+    if value.ndim not in (1, 2) or len(value) != len(embeddings):
+        raise ValueError(f"{name}: expected a row for each of {len(embeddings)} embeddings, got {tuple(value.shape)}")
+
+
+Relation = Callable[[Tensor, Tensor], Tensor]
+Loss = Callable[..., Tensor]
+
+
+def resolve_loss(loss: str | Loss) -> tuple[Loss, frozenset[str]]:
+    """The pair loss of that name or itself, and what it declares about itself.
+
+    >>> resolve_loss("supcon")[0].__name__
+    'supcon'
+    """
+    if isinstance(loss, str):
+        method = entry("pair_loss", loss.strip().lower().replace("-", "_"))
+        return method.make, method.facts
+    if not callable(loss):
+        raise TypeError(f"loss: expected a name or a function of scores and relation, got {loss!r}")
+    return loss, loss.facts if isinstance(loss, PairLoss) else frozenset()
+
+
+def with_best(loss: Loss, similarity: nn.Module, hyper: dict[str, Any]) -> dict[str, Any]:
+    """Settings with the ``best`` score of the similarity, for a loss that takes distances from it and was given none.
+
+    Raises:
+        ValueError: for a similarity whose best score differs from row to row, such as an inner product.
+
+    >>> from vicinal.similarity import Cosine
+    >>> with_best(resolve_loss("icnn")[0], Cosine(), {"k": 3})
+    {'k': 3, 'best': 1.0}
+    """
+    if hyper.get("best") is not None or own_settings(loss).get("best", 0.0) is not None:
+        return hyper
+    best = getattr(similarity, "best", None)
+    if best is None:
+        name = getattr(loss, "__name__", type(loss).__name__)
+        raise ValueError(
+            f"best: expected the score of two equal things, from which {name} takes distances, got none of "
+            f"{similarity!r}; give best=..., or a similarity such as cosine or l2"
+        )
+    return {**hyper, "best": best}
+
+
+def relation_of(labels: Tensor, facts: frozenset[str]) -> Relation:
+    """The relation that fits the labels: classes ``[b]``, several labels ``[b, C]``, or numbers for such losses.
+
+    Raises:
+        TypeError: for numbers where classes are needed; equality of floating numbers would relate nothing.
+    """
+    if "number-relation" in facts:
+        return label_distance
+    if labels.is_floating_point():
+        raise TypeError(
+            "labels: expected classes (whole numbers), got "
+            f"{labels.dtype}; for labels that are numbers use a loss such as 'rank_n_contrast', or give "
+            "relation=lambda a, b: label_distance(a, b, kernel='gaussian')"
+        )
+    return same_class if labels.ndim == 1 else shared_labels
+
+
+def miner_facts(miner: Loss | None) -> frozenset[str]:
+    """What a registered miner, or one with settings (``functools.partial``), declares about itself."""
+    settings = getattr(miner, "keywords", {})
+    if any(isinstance(value, Tensor) for value in settings.values()):
+        return frozenset()
+    facts: frozenset[str] = _miner_facts(getattr(miner, "func", miner))
+    return facts
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _miner_facts(miner: Loss | None) -> frozenset[str]:
+    facts = [known.facts for known in entries("miner") if known.make is miner]
+    return facts[0] if facts else frozenset()
 
 
 class EmbeddingLoss(nn.Module):
@@ -64,7 +254,7 @@ class EmbeddingLoss(nn.Module):
         self.hyper = with_best(self.loss, self.similarity, hyper)
         self.gather = gather
         self.rows = rows if rows is None else check_integer("rows", rows)
-        if rows is not None and not self._separable():
+        if rows is not None and not self._is_separable():
             raise ValueError(
                 f"rows: expected None, got {rows!r}: blocks of rows need a loss whose rows do not depend on one "
                 "another, and no miner or one that looks at each row alone"
@@ -98,8 +288,8 @@ class EmbeddingLoss(nn.Module):
             A number, or ``[b]`` (of all processes with ``gather``) for the reduction "none".
         """
         queries, columns = self.sides(embeddings, labels, bank, bank_labels, ids=ids, bank_ids=bank_ids, groups=groups)
-        if "of_pairs" in getattr(self.loss, "__dict__", {}):
-            value = self._in_blocks(queries, columns, distinct=ids is None and groups is None)
+        if isinstance(self.loss, PairLoss):
+            value = self._blocked(self.loss, queries, columns, distinct=ids is None and groups is None)
         else:
             value = self.loss(*self.pairs(queries, columns), reduction=self.reduction, **self.hyper)
         if self.bank is not None and self.training and bank is None:
@@ -116,7 +306,7 @@ class EmbeddingLoss(nn.Module):
         ids: Tensor | None = None,
         bank_ids: Tensor | None = None,
         groups: Tensor | None = None,
-    ) -> tuple[Rows, Rows]:
+    ) -> tuple[LabelledEmbeddings, LabelledEmbeddings]:
         """Queries and columns of the scores, as :meth:`forward` has them."""
         check_matrices(embeddings, embeddings if bank is None else bank)
         check_rows("labels", labels, embeddings)
@@ -132,7 +322,8 @@ class EmbeddingLoss(nn.Module):
                 )
             if (ids is None) != (bank_ids is None):
                 raise ValueError("bank_ids: expected with ids, or neither, got only one of them")
-            return Rows(self._scaled(embeddings), labels, ids), Rows(self._scaled(bank), bank_labels, bank_ids)
+            queries = LabelledEmbeddings(self._scaled(embeddings), labels, ids)
+            return queries, LabelledEmbeddings(self._scaled(bank), bank_labels, bank_ids)
         if bank_ids is not None:
             raise ValueError("bank_ids: expected with a bank, got no bank")
         if self.gather:
@@ -145,10 +336,10 @@ class EmbeddingLoss(nn.Module):
         check_rows("ids", ids, embeddings)
         if groups is not None:
             check_rows("groups", groups, embeddings)
-        own = Rows(self._scaled(embeddings), labels, ids, groups)
-        return own, own if self.bank is None else joined(own, self.bank)
+        batch = LabelledEmbeddings(self._scaled(embeddings), labels, ids, groups)
+        return batch, batch if self.bank is None else joined(batch, self.bank)
 
-    def pairs(self, queries: Rows, columns: Rows) -> tuple[Tensor, Tensor, Tensor | None]:
+    def pairs(self, queries: LabelledEmbeddings, columns: LabelledEmbeddings) -> tuple[Tensor, Tensor, Tensor | None]:
         """Scores, relation and weight ``[b, N]`` that the loss sees."""
         scores: Tensor = self.similarity(queries.vectors, columns.vectors)
         relate = self.relation or relation_of(queries.labels, self.facts)
@@ -165,39 +356,47 @@ class EmbeddingLoss(nn.Module):
     def _scaled(self, embeddings: Tensor) -> Tensor:
         return nn.functional.normalize(embeddings, dim=-1) if self.normalize else embeddings
 
-    def _separable(self) -> bool:
+    def _is_separable(self) -> bool:
         """Whether blocks of rows can be computed apart, by what the loss and the miner declare."""
-        if "row-separable" not in self.facts and getattr(self.loss, "across", None) is None:
+        if "row-separable" not in self.facts and not self._has_batch_stats():
             return False
         if self.miner is None:
             return True
         facts = miner_facts(self.miner)
         return "row-separable" in facts and "random" not in facts
 
-    def _block_rows(self, queries: Rows, columns: Rows, relation: Tensor) -> int:
+    def _has_batch_stats(self) -> bool:
+        return isinstance(self.loss, PairLoss) and self.loss.batch_stats is not None
+
+    def _block_rows(self, queries: LabelledEmbeddings, columns: LabelledEmbeddings, relation: Tensor) -> int:
         """Rows of a block; all of them where a gradient of more than embeddings is wanted, or all is compiled."""
         if self.rows is not None:
             return self.rows
-        if torch.compiler.is_compiling() or not self._separable() or _tuned([*self._tensors(), relation]):
-            return max(1, len(queries.vectors))
-        twice = getattr(self.loss, "across", None) is not None or not getattr(self.loss, "single", True)
-        return block_rows(len(queries.vectors), len(columns.vectors), queries.vectors.device, twice=twice)
+        rows = len(queries.vectors)
+        tuned = any(each.requires_grad for each in (*self._tensors(), relation))
+        if torch.compiler.is_compiling() or not self._is_separable() or tuned:
+            return max(1, rows)
+        computed_twice = self._has_batch_stats() or not (isinstance(self.loss, PairLoss) and self.loss.has_one_mean)
+        uncut = UNCUT_IF_TWICE if computed_twice else 1
+        return block_rows(rows, len(columns.vectors), queries.vectors.device, uncut=uncut)
 
     def _tensors(self) -> list[Tensor]:
         """What may be tuned beside the embeddings."""
         return [*self.similarity.parameters(), *(each for each in self.hyper.values() if isinstance(each, Tensor))]
 
-    def _in_blocks(self, queries: Rows, columns: Rows, *, distinct: bool) -> Tensor:
-        of = self._columns(queries, columns, distinct=distinct)
-        loss, sides = cast(PairLoss, self.loss), (queries.vectors, columns.vectors)
-        size = len(queries.vectors)
-        if of.classes is None or loss.of_classes is None:
-            size = self._block_rows(queries, columns, of.relation(slice(0, 1)) if self.relation else queries.labels)
-        make = checkpointed_loss if size < len(queries.vectors) and _tuned(self._tensors()) else streamed_loss
-        return make(Stream(loss, self.similarity, *sides, of, size, self.reduction, self.hyper))
+    def _blocked(
+        self, loss: PairLoss, queries: LabelledEmbeddings, columns: LabelledEmbeddings, *, distinct: bool
+    ) -> Tensor:
+        blocks = self._score_blocks(queries, columns, distinct=distinct)
+        if blocks.classes is None or class_kernel_of(loss) is None:
+            relation = blocks.relation(slice(0, 1)) if self.relation else queries.labels
+            blocks = replace(blocks, size=self._block_rows(queries, columns, relation))
+        if blocks.size < len(queries.vectors) and any(each.requires_grad for each in self._tensors()):
+            return checkpointed_loss(loss, blocks, self.reduction, self.hyper)
+        return blocked_loss(loss, blocks, self.reduction, self.hyper)
 
-    def _columns(self, queries: Rows, columns: Rows, *, distinct: bool) -> Columns:
-        """Relation and weight of a block of rows: from codes of labels and ids where these are classes."""
+    def _score_blocks(self, queries: LabelledEmbeddings, columns: LabelledEmbeddings, *, distinct: bool) -> ScoreBlocks:
+        """Scores with relation and weight of a block of rows: from codes of labels and ids where these are classes."""
         b, n, like = len(queries.vectors), len(columns.vectors), queries.vectors
         like = like.new_zeros((), dtype=torch.promote_types(like.dtype, torch.float32))
         relate = self.relation or relation_of(queries.labels, self.facts)
@@ -220,12 +419,22 @@ class EmbeddingLoss(nn.Module):
             def weight(part: slice) -> Tensor:
                 if distinct:
                     return others(len(range(*part.indices(b))), n, part.start, like)
-                made = other_rows(ids[part], of_ids).to(like.dtype)
-                return made if groups is None or of_groups is None else made * (groups[part, None] != of_groups)
+                counts = other_rows(ids[part], of_ids).to(like.dtype)
+                return counts if groups is None or of_groups is None else counts * (groups[part, None] != of_groups)
 
         masks = known and (self.miner is None or bool(miner_facts(self.miner)))  # registered ones keep or drop a pair
         square = known and distinct and columns is queries and self.miner is None
-        return Columns(relation, weight, masks, self.miner, classes=queries.labels if square else None)
+        return ScoreBlocks(
+            self.similarity,
+            queries.vectors,
+            columns.vectors,
+            relation,
+            weight,
+            masks,
+            self.miner,
+            classes=queries.labels if square else None,
+            size=max(1, b),
+        )
 
     def extra_repr(self) -> str:
         """Settings, for ``repr``."""
@@ -234,5 +443,88 @@ class EmbeddingLoss(nn.Module):
         return ", ".join(settings)
 
 
-def _tuned(values: list[Tensor]) -> bool:
-    return any(value.requires_grad for value in values)
+@dataclass(frozen=True)
+class BatchReport:
+    """What :func:`explain_batch` found; ``print`` it.
+
+    Attributes:
+        loss: the value of the loss.
+        pairs: all pairs that could count, without the rows' own selves.
+        related: of those, how many are related.
+        mined: how many of them a miner left.
+        pulled: pairs whose score the loss wants higher.
+        pushed: pairs whose score the loss wants lower.
+        lonely: rows without a related column, which many losses leave out.
+        strongest: (row, column, score, relation, slope of the loss), the largest slopes first.
+    """
+
+    loss: float
+    pairs: int
+    related: int
+    mined: int
+    pulled: int
+    pushed: int
+    lonely: tuple[int, ...]
+    strongest: tuple[tuple[int, int, float, float, float], ...]
+
+    def __str__(self) -> str:
+        lines = [
+            f"loss {self.loss:.6g}",
+            f"{self.pairs} pairs: {self.related} related, {self.pairs - self.related} not; {self.mined} left to count",
+            f"{self.pulled} are pulled together, {self.pushed} pushed apart",
+            f"{len(self.lonely)} rows have no related column" + (f": {list(self.lonely[:9])}" if self.lonely else ""),
+        ]
+        for row, column, score, relation, slope in self.strongest:
+            way = "together" if slope < 0 else "apart"
+            lines.append(f"  {row} - {column}: score {score:.4f}, relation {relation:g}, {way} by {abs(slope):.3g}")
+        return "\n".join(lines)
+
+
+def explain_batch(
+    criterion: EmbeddingLoss, embeddings: Tensor, labels: Tensor, *, ids: Tensor | None = None, most: int = 5
+) -> BatchReport:
+    """Which pairs a loss sees in a batch, and in which direction it moves them.
+
+    Args:
+        criterion: the loss; it and its bank are left as they are.
+        embeddings: ``[b, d]``.
+        labels: ``[b]`` or ``[b, C]``.
+        ids: whole numbers ``[b]``.
+        most: how many of the strongest pairs to name.
+
+    >>> report = explain_batch(EmbeddingLoss("triplet"), torch.eye(2)[[0, 0, 1]], torch.tensor([0, 0, 1]))
+    >>> print(report)
+    loss 0
+    6 pairs: 2 related, 4 not; 6 left to count
+    0 are pulled together, 0 pushed apart
+    1 rows have no related column: [2]
+    """
+    with torch.no_grad():
+        queries, columns = criterion.sides(embeddings, labels, ids=ids)
+        scores, relation, weight = criterion.pairs(queries, columns)
+        counted = torch.ones_like(scores) if weight is None else weight
+        some = (
+            queries.ids[:, None] != columns.ids if queries.ids is not None and columns.ids is not None else counted > 0
+        )
+    leaf = scores.detach().requires_grad_()
+    reduction = "sum" if criterion.reduction == "none" else criterion.reduction
+    with torch.enable_grad():
+        value = criterion.loss(leaf, relation, weight, reduction=reduction, **criterion.hyper)
+        slope = torch.autograd.grad(value, leaf)[0]
+    places = slope.abs().flatten().topk(min(most, slope.numel())).indices.tolist()
+    strongest = [
+        (at // slope.shape[1], at % slope.shape[1], *(float(m.flatten()[at]) for m in (scores, relation, slope)))
+        for at in places
+        if slope.flatten()[at] != 0
+    ]
+    related = (relation > 0) & some
+    return BatchReport(
+        loss=float(value.detach()),
+        pairs=int(some.sum()),
+        related=int(related.sum()),
+        mined=int((counted > 0).sum()),
+        pulled=int((slope < 0).sum()),
+        pushed=int((slope > 0).sum()),
+        lonely=tuple(torch.nonzero(~related.any(-1)).flatten().tolist()),
+        strongest=tuple(strongest),
+    )

@@ -1,15 +1,14 @@
 """A criterion that also sees mixed rows."""
 
 import math
+from dataclasses import replace
 from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_between, check_choice, check_integer, check_matrices
-from vicinal.losses.embedding import EmbeddingLoss
-from vicinal.losses.resolving import relation_of
-from vicinal.losses.sides import Rows
+from vicinal.losses.embedding import EmbeddingLoss, LabelledEmbeddings, relation_of
 from vicinal.mixing import Mixture, draw_mixture
 from vicinal.mixing.drawing import Kind
 from vicinal.relation import other_rows
@@ -70,7 +69,7 @@ class MixedLoss(nn.Module):
         self.nearest = nearest if nearest is None else check_integer("nearest", nearest)
 
     def draw(self, labels: Tensor, *, ids: Tensor | None = None, scores: Tensor | None = None) -> Mixture:
-        """Rows to mix.
+        """LabelledEmbeddings to mix.
 
         Args:
             labels: ``[b]`` or ``[b, C]``.
@@ -122,7 +121,7 @@ class MixedLoss(nn.Module):
             mixture = self.draw(queries.labels, ids=queries.ids, scores=scores)
         return clean + self.factor * self._mixed(queries, mixture, mixed)
 
-    def _mixed(self, queries: Rows, mixture: Mixture, mixed: Tensor | None) -> Tensor:
+    def _mixed(self, queries: LabelledEmbeddings, mixture: Mixture, mixed: Tensor | None) -> Tensor:
         columns = mixture.rows(queries.vectors) if mixed is None else mixed
         if len(columns) != len(mixture):
             raise ValueError(f"mixed: expected {len(mixture)} rows as the mixture has, got {tuple(columns.shape)}")
@@ -253,8 +252,8 @@ class AdaptiveHeadsLoss(nn.Module):
         queries, columns = self.criterion.sides(embeddings, labels, bank, bank_labels, ids=ids, bank_ids=bank_ids)
         values = []
         for project, temperature in zip(self.projections, self.temperatures, strict=True):
-            rows = queries._replace(vectors=project(queries.vectors))
-            others = rows if columns is queries else columns._replace(vectors=project(columns.vectors))
+            rows = replace(queries, vectors=project(queries.vectors))
+            others = rows if columns is queries else replace(columns, vectors=project(columns.vectors))
             values.append(
                 self.criterion.loss(
                     *self.criterion.pairs(rows, others),

@@ -46,8 +46,8 @@ def indices_of_weight(weight: Tensor, relation: Tensor) -> Indices:
     >>> [i.tolist() for i in indices_of_weight(torch.tensor([[0.0, 1, 1]]), torch.tensor([[1.0, 1, 0]]))]
     [[0], [1], [0], [2]]
     """
-    kept, related = weight > 0, relation > 0
-    return (*torch.where(kept & related), *torch.where(kept & ~related))
+    counted, related = weight > 0, relation > 0
+    return (*torch.where(counted & related), *torch.where(counted & ~related))
 
 
 def class_codes(relation: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,8 +116,8 @@ class LossForPML(nn.Module):
         if isinstance(self.criterion, ProxyLoss):
             if indices_tuple is not None or ref_emb is not None:
                 raise ValueError("indices_tuple: expected None, as the columns are vectors of classes, got pairs")
-            own: Tensor = self.criterion(embeddings, labels)
-            return own
+            of_proxies: Tensor = self.criterion(embeddings, labels)
+            return of_proxies
         queries, columns = self.criterion.sides(embeddings, labels, ref_emb, ref_labels)
         scores, relation, weight = self.criterion.pairs(queries, columns)
         if indices_tuple is not None:
@@ -223,8 +223,8 @@ def _filtered(indices: Indices | None, allowed: Tensor, labels: Tensor, bank_lab
         return indices_of_weight(allowed.float(), (labels[:, None] == bank_labels).float())
     if len(indices) == 3:
         anchor, positive, negative = indices
-        kept = allowed[anchor, positive] & allowed[anchor, negative]
-        return anchor[kept], positive[kept], negative[kept]
+        usable = allowed[anchor, positive] & allowed[anchor, negative]
+        return anchor[usable], positive[usable], negative[usable]
     first, positive, second, negative = indices
     one, other = allowed[first, positive], allowed[second, negative]
     return first[one], positive[one], second[other], negative[other]
@@ -247,7 +247,7 @@ def miner_from_pml(miner: nn.Module) -> Callable[..., Tensor]:
         raise TypeError(f"miner: expected a miner of pytorch-metric-learning with a distance, got {miner!r}")
     from pytorch_metric_learning.distances import BaseDistance
 
-    class Given(BaseDistance):  # type: ignore[misc]
+    class GivenScores(BaseDistance):  # type: ignore[misc]
         """The scores of the current call, whatever the embeddings."""
 
         scores: Tensor
@@ -255,18 +255,18 @@ def miner_from_pml(miner: nn.Module) -> Callable[..., Tensor]:
         def forward(self, query_emb: Tensor, ref_emb: Tensor | None = None) -> Tensor:
             return self.scores
 
-    own = copy.deepcopy(miner)
-    given = Given(is_inverted=True)
-    own.distance = given
+    adapted = copy.deepcopy(miner)
+    distance = GivenScores(is_inverted=True)
+    adapted.distance = distance
 
     def mine(scores: Tensor, relation: Tensor, weight: Tensor | None = None) -> Tensor:
         """The weight ``[b, N]``: that given where a pair was chosen, else 0."""
-        given.scores = scores.detach().clone()  # some of their miners write into it
+        distance.scores = scores.detach().clone()  # some of their miners write into it
         of_rows, of_columns = class_codes(relation)
         placeholder = scores.new_zeros(len(of_rows), 1), scores.new_zeros(len(of_columns), 1)
         itself = weight is not None and scores.shape[0] == scores.shape[1] and not bool(weight.diagonal().any())
         reference = () if itself else (placeholder[1], of_columns)  # without one it leaves the diagonal out
-        indices = own(placeholder[0], of_rows, *reference)
+        indices = adapted(placeholder[0], of_rows, *reference)
         chosen = weight_of_indices(indices, *scores.shape).to(scores)
         return chosen if weight is None else chosen * weight
 

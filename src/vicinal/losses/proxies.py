@@ -2,19 +2,20 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer, check_matrices, gather_rows
-from vicinal.losses.checks import check_reduction
-from vicinal.losses.contract import PairLoss
-from vicinal.losses.resolving import Loss, resolve_loss, with_best
-from vicinal.losses.rowwise import block_rows
-from vicinal.losses.scaling import by_products
-from vicinal.losses.streamed import Columns, Stream, equal_codes, streamed_loss
-from vicinal.losses.unified import batch_negatives, negatives_in_blocks
+from vicinal.blockwise import block_rows
+from vicinal.blockwise.iqr_mass import iqr_mass
+from vicinal.blockwise.row_blocks import equal_codes
+from vicinal.core import check_between, check_integer, check_matrices, gather_rows
+from vicinal.losses.contract import PairLoss, check_reduction
+from vicinal.losses.embedding import Loss, resolve_loss, with_best
+from vicinal.losses.proxy import REACH, SCALE
+from vicinal.losses.streaming import ScoreBlocks, as_inner_product, blocked_loss, is_inner_product
+from vicinal.miners.whiskers import check_reach
 from vicinal.similarity import resolve_similarity
 
 
@@ -92,23 +93,23 @@ class ProxyLoss(nn.Module):
             embeddings, proxies = (nn.functional.normalize(each, dim=-1) for each in (embeddings, proxies))
         rows, columns = (proxies, embeddings) if "proxy-rows" in self.facts else (embeddings, proxies)
         size = self._block_rows(rows, columns)
-        given: tuple[Tensor, ...] = lengths
+        tensors: tuple[Tensor, ...] = lengths
         settings: Callable[..., dict[str, Tensor]] = _lengths_of
         if "batch-scores" in self.facts:
-            given, settings = (self._negatives(embeddings, labels, hyper, size),), _negatives_of
-        if "of_pairs" not in getattr(self.loss, "__dict__", {}):
+            tensors, settings = (self._negatives(embeddings, labels, hyper, size),), _negatives_of
+        if not isinstance(self.loss, PairLoss):
             every = slice(0, len(rows))
-            further = {"reduction": self.reduction, **hyper, **settings(every, *given)}
+            further = {"reduction": self.reduction, **hyper, **settings(every, *tensors)}
             return self.loss(self.similarity(rows, columns), relation(every), **further)
-        of = Columns(relation, None, masks=labels.ndim == 1, column=column)
-        loss = cast(PairLoss, self.loss)
-        stream = Stream(loss, self.similarity, rows, columns, of, size, self.reduction, hyper, given, settings)
-        return streamed_loss(stream)
+        blocks = ScoreBlocks(
+            self.similarity, rows, columns, relation, None, masks=labels.ndim == 1, column=column, size=size
+        )
+        return blocked_loss(self.loss, blocks, self.reduction, hyper, row_settings=settings, setting_tensors=tensors)
 
     def _block_rows(self, rows: Tensor, columns: Tensor) -> int:
         """Rows of a block; all of them where settings are tensors, or a similarity is learned."""
-        apart = "row-separable" in self.facts or getattr(self.loss, "across", None) is not None
-        if not apart or self._tuned() or torch.compiler.is_compiling():
+        has_stats = isinstance(self.loss, PairLoss) and self.loss.batch_stats is not None
+        if not ("row-separable" in self.facts or has_stats) or self._tuned() or torch.compiler.is_compiling():
             return max(1, len(rows))
         return block_rows(len(rows), len(columns), rows.device)
 
@@ -118,22 +119,25 @@ class ProxyLoss(nn.Module):
 
     def _negatives(self, rows: Tensor, labels: Tensor, hyper: dict[str, Any], size: int) -> Tensor:
         """Scores of the unrelated pairs of the batch; of a large one a score that weighs as much."""
-        held = block_rows(len(rows), len(rows), rows.device)
-        dense = torch.compiler.is_compiling() and not by_products(self.similarity)
-        if dense or self._tuned() or min(held, size) >= len(rows):
+        block = block_rows(len(rows), len(rows), rows.device)
+        dense = torch.compiler.is_compiling() and not is_inner_product(self.similarity)
+        if dense or self._tuned() or min(block, size) >= len(rows):
             return batch_negatives(self.similarity(rows, rows), _shared(labels))
-        made = negatives_in_blocks(self.similarity, rows, labels, size=held, **hyper)
-        hyper["reach"] = math.inf  # the whiskers were heeded already
-        return made
+        scale = check_between("scale", hyper.get("scale", SCALE), 0, math.inf)
+        reach = check_reach(hyper.get("reach", REACH))
+        hyper["reach"] = math.inf  # heeded below
+        with torch.autocast(rows.device.type, enabled=False):
+            score, scaled, _ = as_inner_product(self.similarity, rows, rows)
+            return iqr_mass(score, scaled, labels, size=block, scale=scale, reach=reach)[None] / scale
 
     def _relation(self, embeddings: Tensor, labels: Tensor) -> Callable[[slice], Tensor]:
         """Rows of the relation: of embeddings with proxies, or of proxies with embeddings where these are the rows."""
         shape, across = (len(embeddings), self.num_classes), "proxy-rows" in self.facts
         like = embeddings.new_zeros((), dtype=torch.promote_types(self.proxies.dtype, torch.float32))
         if labels.shape == shape:
-            given = labels.to(like.dtype).repeat_interleave(self.per_class, dim=1)
-            given = given.T.contiguous() if across else given
-            return lambda part: given[part]
+            matrix = labels.to(like.dtype).repeat_interleave(self.per_class, dim=1)
+            matrix = matrix.T.contiguous() if across else matrix
+            return lambda part: matrix[part]
         if labels.shape != shape[:1] or labels.is_floating_point():
             raise ValueError(
                 f"labels: expected whole numbers [{len(embeddings)}] or [{len(embeddings)}, {self.num_classes}], got "
@@ -185,3 +189,18 @@ def _shared(labels: Tensor) -> Tensor:
         return labels[:, None] == labels
     known = labels.float()
     return known @ known.T > 0
+
+
+def batch_negatives(scores: Tensor, related: Tensor) -> Tensor:
+    """The scores of the unrelated pairs of a batch, each once: above the diagonal, -inf elsewhere.
+
+    Args:
+        scores: ``[b, b]``.
+        related: boolean ``[b, b]``.
+
+    >>> batch_negatives(torch.tensor([[1.0, 0.2], [0.2, 1.0]]), torch.eye(2) > 0)
+    tensor([[  -inf, 0.2000],
+            [  -inf,   -inf]])
+    """
+    place = torch.arange(len(related), device=related.device)
+    return scores.masked_fill((place[:, None] >= place).logical_or_(related), -torch.inf)

@@ -7,106 +7,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_choice, check_integer, check_number
-from vicinal.losses.contract import PAPER_CODE, PML, pair_loss
-from vicinal.losses.logsums import softplus
-from vicinal.losses.pairs import Pairs
-from vicinal.losses.parts import Part, row_products, row_terms
-from vicinal.losses.positives import each_positive, first_positives, related_columns
-from vicinal.losses.sloped import sloped
-from vicinal.losses.sorting import mean_ranks, sort_rows
-from vicinal.masks.soft_topk import soft_topk_share, soft_topk_shift
+from vicinal.blockwise.logsums import softplus
+from vicinal.blockwise.sorting import each_positive, first_positives, mean_ranks, related_columns, sort_rows
+from vicinal.core import check_between, check_choice, check_integer
+from vicinal.losses.contract import PAPER_CODE, PML, Pairs, RowTerms, pair_loss, row_products, row_terms
+from vicinal.losses.kernels import kernel, row_kernel
+from vicinal.masks.soft_topk import soft_topk_logs, soft_topk_share, soft_topk_shift
 
 _RANKS = ("row-separable", "soft-relation", "score-shift-invariant")
-
-
-def _share(scores: Tensor, low: float, high: float, bins: int) -> tuple[Tensor, Tensor]:
-    """Bin edge below each score, counted from ``low``, and the share ``[0, 1]`` that falls to the edge above it."""
-    place = ((scores - low) * (bins / (high - low))).clamp(0, bins)
-    edge = place.detach().floor().clamp(max=bins - 1)
-    return edge.long(), place - edge
-
-
-def _histogram(edge: Tensor, share: Tensor, weight: Tensor, bins: int) -> Tensor:
-    """``[b, bins + 1]``: each column is shared between the two edges around its score."""
-    empty = weight.new_zeros(len(weight), bins)
-    upper = empty.scatter_add(1, edge, weight * share)
-    lower = empty.scatter_add(1, edge, weight) - upper
-    return torch.nn.functional.pad(lower, (0, 1)) + torch.nn.functional.pad(upper, (1, 0))
-
-
-def _of_batch(pairs: Pairs, *, bins: int = 100, low: float = -1.0, high: float = 1.0) -> tuple[Tensor]:
-    """Histogram of the related pairs of all rows, ``[1, bins + 1]``."""
-    _check_bins(bins, low, high)
-    if not pairs.masks or torch.compiler.is_compiling():
-        edge, share = _share(pairs.scores, low, high, bins)
-        return (_histogram(edge, share, pairs.positive, bins).sum(0, keepdim=True),)
-    place = pairs.positive.reshape(-1).nonzero()[:, 0]  # few
-    edge, share = _share(pairs.scores.reshape(-1)[place][None], low, high, bins)
-    return (_histogram(edge, share, torch.ones_like(share), bins),)
-
-
-def _check_bins(bins: int, low: float, high: float) -> None:
-    check_integer("bins", bins, 2)
-    check_number("low", low)
-    check_between("high", high, low, float("inf"))
-
-
-@pair_loss("fast_ap", "row-separable", "soft-relation", family="ranks", paper="Cakir et al., CVPR 2019", verified=PML)
-def fast_ap(pairs: Pairs, *, bins: int = 10, low: float = -1.0, high: float = 1.0) -> Part:
-    r"""Average precision of a row from histograms of its scores.
-
-    1 - average precision of a row, from a histogram: $1 - \frac{1}{\sum h^+} \sum_l h^+_l H^+_l / H_l$.
-
-    H are sums from the most similar bin on. Equal bins of cosine are equal bins of squared distance of directions.
-
-    Args:
-        pairs: scores, relation and weight.
-        bins: >= 2.
-        low: lowest score.
-        high: highest score; scores outside are clamped.
-
-    >>> fast_ap(torch.tensor([[1.0, -1.0]]), torch.tensor([[1.0, 0.0]]))
-    tensor(0.)
-    """
-    _check_bins(bins, low, high)
-    edge, share = _share(-pairs.scores, -high, -low, bins)  # from the most similar on
-    related = _histogram(edge, share, pairs.positive, bins)
-    every = _histogram(edge, share, pairs.weight, bins).cumsum(-1)
-    some = every > 0
-    precision = torch.where(some, related.cumsum(-1) / torch.where(some, every, 1.0), 0.0)
-    mass = pairs.positive.sum(-1)
-    return row_terms(1 - (related * precision).sum(-1) / torch.where(mass > 0, mass, 1.0), mass > 0)
-
-
-@pair_loss("histogram", "soft-relation", family="ranks", paper="arXiv:1611.00822", verified=PML, across=_of_batch)
-def histogram(pairs: Pairs, *, bins: int = 100, low: float = -1.0, high: float = 1.0) -> Part:
-    r"""Chance that an unrelated pair scores higher than a related one, from histograms of the batch.
-
-    $\sum_l h^-_l \sum_{k \le l} h^+_k$ with the histograms of unrelated and of related pairs, each summing to 1.
-
-    Args:
-        pairs: scores, relation and weight.
-        bins: >= 2.
-        low: lowest score.
-        high: highest score; scores outside are clamped.
-
-    >>> histogram(torch.tensor([[1.0, -1.0]]), torch.tensor([[1.0, 0.0]]))
-    tensor(0.)
-    """
-    _check_bins(bins, low, high)
-    edge, share = _share(pairs.scores, low, high, bins)
-    related = pairs.shared[0].sum(0)
-    mass = related.detach().sum()  # each pair adds 1 in all, whatever its score
-    below = (related / torch.where(mass > 0, mass, 1.0)).cumsum(0)  # [bins + 1], share of related pairs up to an edge
-    total = _histogram(edge, share, pairs.negative, bins) @ below
-    number = nonzero = pairs.negative.sum(-1)
-    if pairs.counting:
-        seen = below.detach()
-        nonzero = row_products(
-            ((seen[edge] * (1 - share) + seen[edge + 1] * share) != 0).to(total.dtype), pairs.negative
-        )
-    return Part(total, number, nonzero)
 
 
 @pair_loss(
@@ -118,13 +26,13 @@ def histogram(pairs: Pairs, *, bins: int = 100, low: float = -1.0, high: float =
     paper="arXiv:2007.12163",
     verified=PML,
 )
-def smooth_ap(pairs: Pairs, *, temperature: float = 0.01) -> Part:
+def smooth_ap(pairs: Pairs, *, temperature: float = 0.01) -> RowTerms:
     r"""Average precision of a row with smooth ranks.
 
     1 - average precision of a row, with ranks $1 + \sum_k \sigma((s_{ik} - s_{ip})/\tau)$ of related columns p.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: divides differences of scores, > 0.
 
     >>> smooth_ap(torch.tensor([[1.0, -1.0]]), torch.tensor([[1.0, 0.0]]))
@@ -132,21 +40,21 @@ def smooth_ap(pairs: Pairs, *, temperature: float = 0.01) -> Part:
     """
     check_between("temperature", temperature, 0, float("inf"))
 
-    def terms(own: Tensor, scores: Tensor, positive: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        ahead = torch.sigmoid((scores - own) / temperature)
+    def terms(weights: Tensor, scores: Tensor, positive: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        ahead = torch.sigmoid((scores - weights) / temperature)
         return 1 + (ahead * positive).sum(-1), 1 + (ahead * weight).sum(-1)
 
-    own, among, overall = each_positive(terms, pairs.scores, pairs.positive, pairs.positive, pairs.weight)
-    total = own + _rest(pairs, own)  # the weight of the column itself, which is not ahead of itself
-    precision = (among - own / 2) / (overall - total / 2)
-    mass = own.sum(-1)
-    return row_terms(1 - (own * precision).sum(-1) / torch.where(mass > 0, mass, 1.0), mass > 0)
+    weights, among, overall = each_positive(terms, pairs.scores, pairs.positive, pairs.positive, pairs.weight)
+    total = weights + _rest(pairs, weights)  # the weight of the column itself, which is not ahead of itself
+    precision = (among - weights / 2) / (overall - total / 2)
+    mass = weights.sum(-1)
+    return row_terms(1 - (weights * precision).sum(-1) / torch.where(mass > 0, mass, 1.0), mass > 0)
 
 
-def _rest(pairs: Pairs, own: Tensor) -> Tensor:
+def _rest(pairs: Pairs, ahead: Tensor) -> Tensor:
     """How much the same columns as in ``own`` count as unrelated."""
-    column = pairs.positive.topk(own.shape[1], dim=-1).indices
-    return torch.where(own > 0, pairs.negative.gather(1, column), 0.0)
+    column = pairs.positive.topk(ahead.shape[1], dim=-1).indices
+    return torch.where(ahead > 0, pairs.negative.gather(1, column), 0.0)
 
 
 @pair_loss("pnp", *_RANKS, family="ranks", paper="arXiv:2102.04640", verified=PML)
@@ -157,7 +65,7 @@ def pnp(
     temperature: float = 0.01,
     alpha: float = 1.0,
     b: float = 2.0,
-) -> Part:
+) -> RowTerms:
     r"""A penalty for the number of unrelated columns ranked above each related one.
 
     Mean over related columns p of a function of $R_p = \sum_n \sigma((s_{in} - s_{ip})/\tau)$, the unrelated ahead.
@@ -166,7 +74,7 @@ def pnp(
     $(bR - \log(1+bR))/b^2$.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         variant: which function.
         temperature: divides differences of scores, > 0.
         alpha: > 0, of "Dq".
@@ -188,22 +96,34 @@ def pnp(
             "Ib": lambda: (b * ahead - (b * ahead).log1p()) / b**2,
         }[variant]()
 
-    if torch.compiler.is_compiling() or pairs.negative.requires_grad:
+    if (fast := _pnp_one_by_one(pairs, temperature, cost)) is not None:
+        return fast
 
-        def terms(own: Tensor, scores: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
-            sums = _sums_ahead(scores, own, negative, temperature)
-            return sums, sums
+    def of_related(related: Tensor, scores: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
+        ahead = _sums_ahead(scores, related, negative, temperature)
+        return cost(ahead), ahead
 
-        weight, ahead, _ = each_positive(terms, pairs.scores, pairs.positive, pairs.negative)
-    else:
-        weight, column = first_positives(pairs.positive)
-        ahead = _Ahead.apply(pairs.scores, pairs.negative, column, temperature)  # type: ignore[no-untyped-call]
+    weight, costs, _ = each_positive(of_related, pairs.scores, pairs.positive, pairs.negative)
+    return _mean_of_related(weight, costs)
+
+
+def _mean_of_related(weight: Tensor, costs: Tensor) -> RowTerms:
     mass = weight.sum(-1)
-    return row_terms((weight * cost(ahead)).sum(-1) / torch.where(mass > 0, mass, 1.0), mass > 0)
+    return row_terms((weight * costs).sum(-1) / torch.where(mass > 0, mass, 1.0), mass > 0)
 
 
-def _sums_ahead(scores: Tensor, own: Tensor, negative: Tensor, temperature: float) -> Tensor:
-    return (torch.sigmoid((scores - own) / temperature) * negative).sum(-1)
+@kernel("pnp_one_by_one", loss="pnp", float32=1e-5)
+def _pnp_one_by_one(pairs: Pairs, temperature: float, cost: Callable[[Tensor], Tensor]) -> RowTerms | None:
+    """One related column of each row after the other; in a compiled graph the loop would need their number."""
+    if torch.compiler.is_compiling() or pairs.negative.requires_grad:
+        return None
+    weight, column = first_positives(pairs.positive)
+    ahead = _Ahead.apply(pairs.scores, pairs.negative, column, temperature)  # type: ignore[no-untyped-call]
+    return _mean_of_related(weight, cost(ahead))
+
+
+def _sums_ahead(scores: Tensor, related: Tensor, negative: Tensor, temperature: float) -> Tensor:
+    return (torch.sigmoid((scores - related) / temperature) * negative).sum(-1)
 
 
 class _Ahead(torch.autograd.Function):
@@ -213,9 +133,9 @@ class _Ahead(torch.autograd.Function):
     def forward(ctx: Any, scores: Tensor, negative: Tensor, column: Tensor, temperature: float) -> Tensor:
         ctx.save_for_backward(scores, negative, column)
         ctx.temperature = temperature
-        own, share = scores.gather(1, column), torch.empty_like(scores)
-        sums = torch.empty_like(own)
-        for nth, each in enumerate(own.unbind(1)):
+        related, share = scores.gather(1, column), torch.empty_like(scores)
+        sums = torch.empty_like(related)
+        for nth, each in enumerate(related.unbind(1)):
             torch.sub(scores, each[:, None], out=share).div_(temperature).sigmoid_()
             sums[:, nth] = row_products(share, negative)
         return sums
@@ -223,13 +143,13 @@ class _Ahead(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         scores, negative, column = ctx.saved_tensors
-        own = scores.gather(1, column)
+        related = scores.gather(1, column)
         if torch.is_grad_enabled():  # a gradient of the gradient is wanted
-            sums = _sums_ahead(scores[:, None, :], own[:, :, None], negative[:, None, :], ctx.temperature)
+            sums = _sums_ahead(scores[:, None, :], related[:, :, None], negative[:, None, :], ctx.temperature)
             return torch.autograd.grad(sums, scores, slope, create_graph=True)[0], None, None, None
         of_scores, share, rest = torch.zeros_like(scores), torch.empty_like(scores), torch.empty_like(scores)
-        of_own = torch.empty_like(own)
-        for nth, each in enumerate(own.unbind(1)):
+        of_own = torch.empty_like(related)
+        for nth, each in enumerate(related.unbind(1)):
             torch.sub(scores, each[:, None], out=share).div_(ctx.temperature).sigmoid_()
             torch.mul(share, share, out=rest)
             share.sub_(rest).mul_(negative).mul_(slope[:, nth, None] / ctx.temperature)
@@ -247,13 +167,13 @@ class _Ahead(torch.autograd.Function):
     paper="arXiv:2310.10636",
     verified=PAPER_CODE,
 )
-def soft_topk(pairs: Pairs, *, k: int | None = None, alpha: float = 2.0) -> Part:
+def soft_topk(pairs: Pairs, *, k: int | None = None, alpha: float = 2.0) -> RowTerms:
     r"""Related columns among a smooth choice of the k highest scores.
 
     $-\frac{1}{\sum_j r_{ij}} \sum_j r_{ij} \log m_{ij}$ with the values $m$ of :func:`vicinal.masks.soft_topk`.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         k: how many columns are chosen; None: as many as the row has related ones. A row with no more columns than
             that has them all, and loss 0.
         alpha: > 0, sharpness of the choice; 2 to 10 for scores of some units.
@@ -262,33 +182,41 @@ def soft_topk(pairs: Pairs, *, k: int | None = None, alpha: float = 2.0) -> Part
     tensor(0.6931)
     """
     check_between("alpha", alpha, 0, math.inf)
-    weight = None if pairs.full else pairs.weight
-    return _soft_topk(pairs.scores, pairs.positive, weight, 0 if k is None else check_integer("k", k), float(alpha))
+    number = 0 if k is None else check_integer("k", k)
+    if (fast := _soft_topk(pairs, number, float(alpha))) is not None:
+        return fast
+    mass = pairs.positive.sum(-1)
+    counted = pairs.weight > 0
+    count = (pairs.positive > 0).sum(-1, keepdim=True) if k is None else torch.full_like(mass, number)[:, None]
+    logs = soft_topk_logs(pairs.scores, counted, count, alpha)
+    choice = torch.where(pairs.positive > 0, logs, 0.0)  # else -inf times 0
+    return row_terms(-row_products(choice, pairs.positive) / torch.where(mass > 0, mass, 1.0), mass > 0)
 
 
-@sloped("soft_topk")
+@row_kernel("soft_topk", loss="soft_topk", float32=1e-5)
 def _soft_topk(
     scores: Tensor,
-    positive: Tensor,
+    relation: Tensor,
     weight: Tensor | None,
     k: int,
     alpha: float,
-    wanted: bool,  # noqa: FBT001
+    with_grad: bool,  # noqa: FBT001
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    positive = relation if weight is None else weight * relation
     mass = positive.sum(-1)
     if not scores.numel():
-        return *row_terms(mass.clone(), mass > 0), scores[:, : scores.shape[1] * wanted].clone()
+        return *row_terms(mass.clone(), mass > 0), scores[:, : scores.shape[1] * with_grad].clone()
     related, column = related_columns(positive)
-    kept = torch.ones_like(scores, dtype=torch.bool) if weight is None else weight > 0
+    counted = torch.ones_like(scores, dtype=torch.bool) if weight is None else weight > 0
     count = torch.full_like(mass, k) if k else (related > 0).sum(-1).to(mass.dtype)
-    logits = soft_topk_shift(scores, kept, count[:, None], alpha).add(scores).mul_(alpha)
-    related /= torch.where((mass > 0) & (count < kept.sum(-1)), mass, torch.inf)[:, None]  # else all are chosen
-    own = logits.gather(1, column)
+    logits = soft_topk_shift(scores, counted, count[:, None], alpha).add(scores).mul_(alpha)
+    related /= torch.where((mass > 0) & (count < counted.sum(-1)), mass, torch.inf)[:, None]  # else all are chosen
+    of_related = logits.gather(1, column)
     slope = scores[:, :0].clone()
-    if wanted:
-        pull = related * alpha * own.neg().sigmoid_()
-        slope = soft_topk_share(logits, kept).mul_(pull.sum(-1, keepdim=True)).scatter_add_(1, column, -pull)
-    return *row_terms(row_products(related, softplus(-own)), mass > 0), slope
+    if with_grad:
+        pull = related * alpha * of_related.neg().sigmoid_()
+        slope = soft_topk_share(logits, counted).mul_(pull.sum(-1, keepdim=True)).scatter_add_(1, column, -pull)
+    return *row_terms(row_products(related, softplus(-of_related)), mass > 0), slope
 
 
 @pair_loss(
@@ -300,7 +228,7 @@ def _soft_topk(
     paper="arXiv:2104.08051",
     verified="released code, value and gradient in float64",
 )
-def adore(pairs: Pairs, *, cut: int | None = None, temperature: float = 1.0) -> Part:
+def adore(pairs: Pairs, *, cut: int | None = None, temperature: float = 1.0) -> RowTerms:
     r"""Each related column above each unrelated one, weighed by what their order is worth in reciprocal rank.
 
     The mean over related p and unrelated n of a row of $|1/r_p - 1/r_n| \log(1 + e^{(s_{in} - s_{ip})/\tau})$.
@@ -311,7 +239,7 @@ def adore(pairs: Pairs, *, cut: int | None = None, temperature: float = 1.0) -> 
     :func:`vicinal.samplers.draw_negatives` draws, are trained with ``triplet(margin=0, smooth=True)`` beside the batch.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         cut: rank from which on order is worth nothing, >= 1; None: no such rank.
         temperature: divides the scores, > 0.
 
@@ -321,21 +249,30 @@ def adore(pairs: Pairs, *, cut: int | None = None, temperature: float = 1.0) -> 
     if cut is not None:
         check_integer("cut", cut)
     check_between("temperature", temperature, 0, math.inf)
-    weight = None if pairs.full else pairs.weight
-    return _order_costs(pairs.scores, pairs.positive, weight, cut or 0, float(temperature))
+    if (fast := _order_costs(pairs, cut or 0, float(temperature))) is not None:
+        return fast
+    scores, weight = pairs.scores, None if pairs.full else pairs.weight
+    share, column = first_positives(pairs.positive)  # [b, P]
+    worth = _worth(scores.detach(), None if weight is None else weight.detach(), cut or 0)  # [b, N]
+    exchange = (worth[:, None] - worth.gather(1, column)[..., None]).abs()  # [b, P, N]
+    gap = (scores[:, None] - scores.gather(1, column)[..., None]) / temperature
+    cost = (exchange * pairs.negative[:, None] * softplus(gap)).sum(-1)  # [b, P]
+    mass = pairs.positive.sum(-1) * pairs.negative.sum(-1)
+    return row_terms((share * cost).sum(-1) / torch.where(mass > 0, mass, 1.0), mass > 0)
 
 
-@sloped("order_costs")
+@row_kernel("order_costs", loss="adore", float32=1e-5)
 def _order_costs(
     scores: Tensor,
-    positive: Tensor,
+    relation: Tensor,
     weight: Tensor | None,
     cut: int,
     temperature: float,
-    wanted: bool,  # noqa: FBT001
+    with_grad: bool,  # noqa: FBT001
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """One related column after the other, with the slope taken on the way."""
-    total, slope = scores.new_zeros(len(scores)), torch.zeros_like(scores[:, : scores.shape[1] * wanted])
+    """One related column after the other, with the gradient taken on the way."""
+    positive = relation if weight is None else weight * relation
+    total, slope = scores.new_zeros(len(scores)), torch.zeros_like(scores[:, : scores.shape[1] * with_grad])
     negative = 1 - positive if weight is None else weight - positive
     mass = positive.sum(-1) * negative.sum(-1)
     if not scores.numel():
@@ -345,14 +282,14 @@ def _order_costs(
     share /= torch.where(mass > 0, mass, torch.inf)[:, None]
     costs = _Costs(scores / temperature)
     for nth in range(column.shape[1]):
-        own = column[:, nth, None]
-        weights = (worth - worth.gather(1, own)).abs_().mul_(negative).mul_(share[:, nth, None])
-        cost, rise = costs.above(own)
+        place = column[:, nth, None]
+        weights = (worth - worth.gather(1, place)).abs_().mul_(negative).mul_(share[:, nth, None])
+        cost, rise = costs.above(place)
         total += row_products(weights, cost)
-        if wanted:
+        if with_grad:
             weights *= rise()
             slope += weights
-            slope.scatter_add_(1, own, -weights.sum(-1, keepdim=True))
+            slope.scatter_add_(1, place, -weights.sum(-1, keepdim=True))
     return *row_terms(total, mass > 0), slope.div_(temperature)
 
 
@@ -368,12 +305,12 @@ class _Costs:
         if self.near:
             self.ratios = (logits - (high + low) / 2).exp_()
 
-    def above(self, own: Tensor) -> tuple[Tensor, Callable[[], Tensor]]:
+    def above(self, columns: Tensor) -> tuple[Tensor, Callable[[], Tensor]]:
         """Of the columns ``own [b, 1]``; the slope is computed when it is asked for."""
         if self.near:
-            ratio = self.ratios / self.ratios.gather(1, own)
+            ratio = self.ratios / self.ratios.gather(1, columns)
             return ratio.log1p(), lambda: ratio.div_(ratio + 1)
-        gap = self.logits - self.logits.gather(1, own)
+        gap = self.logits - self.logits.gather(1, columns)
         return softplus(gap), gap.sigmoid_
 
 

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_matrices, register
+from vicinal.core import check_between, check_choice, check_matrices, register
 
 
 def _wide(embeddings: Tensor) -> Tensor:
@@ -92,13 +92,13 @@ def _places(class_pairs: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
             f"class_pairs: expected whole numbers [P, 2] with P >= 1, got {class_pairs.dtype} of shape "
             f"{tuple(class_pairs.shape)}"
         )
-    found = torch.searchsorted(classes, class_pairs.contiguous()).clamp(max=len(classes) - 1)
-    wrong = (classes[found] != class_pairs).any(dim=1) | (class_pairs[:, 0] == class_pairs[:, 1])
+    at = torch.searchsorted(classes, class_pairs.contiguous()).clamp(max=len(classes) - 1)
+    wrong = (classes[at] != class_pairs).any(dim=1) | (class_pairs[:, 0] == class_pairs[:, 1])
     if bool(wrong.any()):
         raise ValueError(
             f"class_pairs: expected two different classes of the batch, got {class_pairs[wrong][0].tolist()}"
         )
-    return found[:, 0], found[:, 1]
+    return at[:, 0], at[:, 1]
 
 
 @register("regularizer", "temperature_penalty", paper="arXiv:2310.05615", verified="numpy in float64")
@@ -248,8 +248,8 @@ def _against_blocks(rows: Tensor, assignment: Tensor, scale: float) -> Tensor:
     blocks = assignment.shape[1]
     used = torch.zeros(blocks, dtype=torch.bool, device=rows.device).index_fill(0, block, value=True)
     unit = _unit(rows.new_zeros(blocks, rows.shape[1]).index_add(0, block, rows))
-    own = torch.eye(blocks, dtype=torch.bool, device=rows.device)
-    cosine = (unit @ unit.T).masked_fill(own, 0.0)
+    itself = torch.eye(blocks, dtype=torch.bool, device=rows.device)
+    cosine = (unit @ unit.T).masked_fill(itself, 0.0)
     logs = (scale * cosine).masked_fill(~used, -torch.inf).logsumexp(-1)
     return torch.where(used, logs, 0.0).sum() / used.sum().clamp(min=1)
 
@@ -269,8 +269,53 @@ def sharpened(assignment: Tensor) -> Tensor:
     tensor([[0.9000, 0.1000],
             [0.1000, 0.9000]])
     """
-    kept = assignment.detach()
-    size = kept.sum(dim=0, keepdim=True)
-    weight = kept.square() / torch.where(size > 0, size, 1.0)
+    fixed = assignment.detach()
+    size = fixed.sum(dim=0, keepdim=True)
+    weight = fixed.square() / torch.where(size > 0, size, 1.0)
     total = weight.sum(dim=1, keepdim=True)
     return weight / torch.where(total > 0, total, 1.0)
+
+
+SHAPES = ("linupper", "quadratic", "extremes", "upper")
+
+
+def loss_weights(losses: Tensor, *, shape: str = "linupper", temperature: float = 1.0) -> Tensor:
+    r"""Weights $w = \mathrm{softmax}(F(h) / r)$ of a batch's rows, with h their losses scaled to [-1, 1].
+
+    The shape F: "linupper" $\min(h + 1, 1)$ (only the easiest lose), "quadratic" $1 - h^2$ (the middle), "extremes"
+    $|h|$ (both ends), "upper" $(h + 1)/2$ (the harder the more). Sow et al., *Dynamic Loss-Based Sample Reweighting*,
+    ICLR 2025 (arXiv:2502.06733). Multiply by the number of rows to keep a mean's scale; start with a large
+    temperature (uniform) and lower it.
+
+    Args:
+        losses: ``[b]``, one for each row (``reduction="none"`` of any loss); no gradient passes through the weights.
+        shape: one of "linupper", "quadratic", "extremes", "upper".
+        temperature: r above 0.
+
+    Returns:
+        ``[b]``, >= 0, sums to 1; uniform if all losses are equal.
+
+    Raises:
+        ValueError: if a loss is not finite.
+
+    >>> loss_weights(torch.tensor([0.0, 1.0, 2.0]), temperature=0.5)
+    tensor([0.0634, 0.4683, 0.4683])
+    """
+    check_choice("shape", shape, SHAPES)
+    check_between("temperature", temperature, 0, float("inf"))
+    if losses.ndim != 1 or not losses.is_floating_point() or not len(losses):
+        raise ValueError(f"losses: expected floating numbers [b], got {losses.dtype} {tuple(losses.shape)}")
+    values = losses.detach()
+    if not torch.isfinite(values).all():
+        raise ValueError("losses: expected finite numbers, got some that are not")
+    low, high = values.min(), values.max()
+    place = 2 * (values - (low + high) / 2) / (high - low).clamp(min=1e-6)
+    if shape == "linupper":
+        height = (place + 1).clamp(max=1)
+    elif shape == "quadratic":
+        height = 1 - place**2
+    elif shape == "extremes":
+        height = place.abs()
+    else:
+        height = (place + 1) / 2
+    return (height / temperature).softmax(0)

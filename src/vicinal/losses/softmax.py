@@ -1,128 +1,34 @@
 """Losses of a softmax over a row: related columns against all, or each against the unrelated ones."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from vicinal.blockwise.logsums import log_sum_exp, softplus
+from vicinal.blockwise.target_entropy import target_entropy
 from vicinal.core import check_between, check_integer, check_number
-from vicinal.losses.contract import NUMPY, PAPER_CODE, PML, pair_loss
-from vicinal.losses.logsums import log_sum_exp, softplus
-from vicinal.losses.pairs import Pairs, cross_entropy
-from vicinal.losses.parts import Part, pair_terms, row_products, row_terms, some
-from vicinal.losses.scaling import plain
-
-Change = Callable[[Tensor], Tensor]
-
-
-class _TargetEntropy(torch.autograd.Function):
-    """Minus the log-softmax of each row of :func:`scaled_at` at its column; keeps one matrix."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, column: Tensor, scale: float, change: Change | None) -> Tensor:
-        logits, rise = _scaled(scores, column, scale, change)
-        logs = logits.log_softmax(-1)
-        ctx.save_for_backward(logs, column, rise)
-        ctx.scale = scale
-        return -logs.gather(1, column)[:, 0]
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None, None]:
-        logs, column, rise = ctx.saved_tensors
-        outer = slopes[0][:, None] * ctx.scale
-        slope = logs.exp().mul_(outer).scatter_add_(1, column, -outer)
-        return _risen(slope, column, rise), None, None, None
-
-
-def _scaled(scores: Tensor, column: Tensor, scale: float, change: Change | None) -> tuple[Tensor, Tensor | None]:
-    """A new matrix, and the slope of the change at the column of each row."""
-    if change is None:
-        return scores * scale, None
-    with torch.enable_grad():
-        own = scores.detach().gather(1, column).requires_grad_()
-        changed = change(own)
-        (rise,) = torch.autograd.grad(changed.sum(), own)
-    return (scores * scale).scatter_(1, column, changed.detach() * scale), rise
-
-
-def _risen(slope: Tensor, column: Tensor, rise: Tensor | None) -> Tensor:
-    """In place."""
-    return slope if rise is None else slope.scatter_(1, column, slope.gather(1, column).mul_(rise))
-
-
-class _Scaled(torch.autograd.Function):
-    """Scores times a scale, after a change of the one at the column of each row; keeps one number a row."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, column: Tensor, scale: float, change: Change) -> Tensor:
-        logits, rise = _scaled(scores, column, scale, change)
-        ctx.save_for_backward(column, rise)
-        ctx.scale = scale
-        return logits
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None, None]:
-        column, rise = ctx.saved_tensors
-        return _risen(slopes[0] * ctx.scale, column, rise), None, None, None
-
-
-def scaled_at(scores: Tensor, column: Tensor, scale: float, change: Change) -> Tensor:
-    """``scale * scores``, with ``change`` first made to the score at ``column [b, 1]`` of each row; ``[b, N]``.
-
-    >>> scaled_at(torch.tensor([[1.0, 2.0]]), torch.tensor([[1]]), 10.0, lambda own: own - 0.5)
-    tensor([[10., 15.]])
-    """
-    if torch.compiler.is_compiling():
-        there = _there(scores, column)
-        own = torch.where(there, scores, 0.0).sum(-1, keepdim=True)
-        return scale * torch.where(there, change(own), scores)
-    result: Tensor = _Scaled.apply(scores, column, scale, change)  # type: ignore[no-untyped-call]
-    return result
-
-
-def _there(matrix: Tensor, column: Tensor) -> Tensor:
-    """Boolean, of the shape of the matrix: a compiled graph makes no such matrix of it, and indexes nothing."""
-    return torch.arange(matrix.shape[1], device=matrix.device) == column
-
-
-def target_entropy(scores: Tensor, column: Tensor, scale: float = 1.0, change: Change | None = None) -> Tensor:
-    """Minus the log-softmax of each row of ``scale * scores`` at its column, after a change there, ``[b]``.
-
-    >>> target_entropy(torch.zeros(1, 3), torch.tensor([[0]]))
-    tensor([1.0986])
-    """
-    if torch.compiler.is_compiling():
-        logits = scores * scale if change is None else scaled_at(scores, column, scale, change)
-        return logits.logsumexp(-1) - torch.where(_there(logits, column), logits, 0.0).sum(-1)
-    value: Tensor = _TargetEntropy.apply(scores, column, scale, change)  # type: ignore[no-untyped-call]
-    return value
-
-
-def softmax_terms(scores: Tensor, pairs: Pairs, scale: float = 1.0, change: Change | None = None) -> Part:
-    """:func:`cross_entropy` of ``scale * scores``, quicker where the one related column of each row is known.
-
-    There, and there alone, a ``change`` may be made to its score first.
-
-    >>> pairs = Pairs(torch.zeros(1, 3), torch.tensor([[1.0, 0.0, 0.0]]), None)
-    >>> pairs.column = torch.tensor([[0]])
-    >>> softmax_terms(pairs.scores, pairs).total
-    tensor([1.0986])
-    """
-    if pairs.column is None:
-        return cross_entropy(scores * scale, pairs)
-    value = target_entropy(scores, pairs.column, scale, change)
-    return row_terms(value, torch.ones_like(value, dtype=torch.bool))
-
+from vicinal.losses.contract import (
+    NUMPY,
+    PAPER_CODE,
+    PML,
+    Pairs,
+    RowTerms,
+    cross_entropy,
+    pair_loss,
+    pair_terms,
+    row_products,
+    row_terms,
+    some,
+)
+from vicinal.losses.kernels import class_kernel
+from vicinal.losses.streaming import as_inner_product
 
 _ROWS = ("row-separable", "soft-relation", "score-shift-invariant")
 
 
 @pair_loss("nt_xent", *_ROWS, family="softmax over a row", paper="arXiv:2002.05709", verified=PML)
-def nt_xent(pairs: Pairs, *, temperature: float = 0.1) -> Part:
+def nt_xent(pairs: Pairs, *, temperature: float = 0.1) -> RowTerms:
     r"""Each related column in a softmax against the unrelated ones of its row (InfoNCE).
 
     $\log(1 + \sum_{n} e^{(s_{in} - s_{ij})/\tau})$ for each related pair, over the unrelated columns n of its row.
@@ -131,7 +37,7 @@ def nt_xent(pairs: Pairs, *, temperature: float = 0.1) -> Part:
     row's unrelated columns only.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: divides the scores, > 0.
 
     >>> nt_xent(torch.tensor([[1.0, 1.0, 1.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
@@ -140,11 +46,11 @@ def nt_xent(pairs: Pairs, *, temperature: float = 0.1) -> Part:
     check_between("temperature", temperature, 0, math.inf)
     logits = pairs.scores / temperature
     against = pairs.log_sum_exp(logits, pairs.negative)  # [b]
-    return pairs.related_terms(lambda own, of_row, _: softplus(of_row(against) - own / temperature))
+    return pairs.related_terms(lambda score, of_row, _: softplus(of_row(against) - score / temperature))
 
 
 @pair_loss("supcon", *_ROWS, family="softmax over a row", paper="arXiv:2004.11362", verified=PML)
-def supcon(pairs: Pairs, *, temperature: float = 0.1) -> Part:
+def supcon(pairs: Pairs, *, temperature: float = 0.1) -> RowTerms:
     r"""All related columns as targets of a softmax over the row.
 
     $-\frac{1}{\sum_j r_{ij}} \sum_j r_{ij} \log \mathrm{softmax}_j(s_{i\cdot}/\tau)$, the softmax over all columns.
@@ -152,7 +58,7 @@ def supcon(pairs: Pairs, *, temperature: float = 0.1) -> Part:
     Soft relations are soft targets, so kernels of label distances and shares of labels fit.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: divides the scores, > 0.
 
     >>> supcon(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
@@ -163,13 +69,13 @@ def supcon(pairs: Pairs, *, temperature: float = 0.1) -> Part:
 
 
 @pair_loss("nca", *_ROWS, family="softmax over a row", paper="Goldberger et al., NeurIPS 2004", verified=PML)
-def nca(pairs: Pairs, *, temperature: float = 1.0) -> Part:
+def nca(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
     r"""The softmax mass that a row gives to its related columns.
 
     $-\log \sum_j r_{ij}\, \mathrm{softmax}_j(s_{i\cdot}/\tau)$: the log mass of the related columns.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: divides the scores, > 0. Made for negative squared distances.
 
     >>> nca(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
@@ -196,39 +102,12 @@ def _first_pairs(pairs: Pairs, **_: float) -> tuple[Tensor, Tensor]:
     return torch.where(first < columns, first, -1), of_relation.clamp(max=columns - 1)
 
 
-def _standing(column: Tensor, kind: Tensor, columns: int) -> Tensor:
+def _stands(column: Tensor, kind: Tensor, columns: int) -> Tensor:
     """Boolean ``[b]``: the first usable row of its kind."""
     rows = torch.arange(len(column), device=column.device)
     first = torch.full_like(column, len(column)).new_full((columns + 1,), len(column))
     first = first.scatter_reduce(0, torch.where(column >= 0, kind, columns), rows, "amin")
     return (column >= 0) & (first[kind] == rows)
-
-
-def _chosen(column: Tensor, kind: Tensor, columns: int) -> tuple[Tensor, Tensor, tuple[Tensor]]:
-    """Rows and columns that the loss looks at, and which of these columns is the own one of each row."""
-    rows = _standing(column, kind, columns).nonzero()[:, 0]
-    among, own = torch.unique(column[rows], return_inverse=True)
-    return rows, among, (own,)
-
-
-def _of_classes(similarity: nn.Module, rows: Tensor, classes: Tensor, *, temperature: float = 1.0) -> Part | None:
-    """The loss of the first two rows of each class that has two; a compiled graph has no shapes that data decide."""
-    if torch.compiler.is_compiling():
-        return None
-    check_between("temperature", temperature, 0, math.inf)
-    ordered, order = classes.sort(stable=True)
-    again = ordered[1:] == ordered[:-1]
-    place = (again & ~nn.functional.pad(again[:-1], (1, 0))[: len(again)]).nonzero()[:, 0]
-    row, number = order[place], len(place)
-    both = rows.index_select(0, torch.cat([row, order[place + 1]]))
-    score, both, _ = plain(similarity, both, both)
-    empty = both.new_zeros(len(rows))
-    if not number:
-        return Part(rows[:, :0].sum(-1).to(empty.dtype), empty, empty)  # it still has a gradient, of 0
-    one, other = both.view(2, number, both.shape[1]).unbind(0)
-    value = target_entropy(score(one, other), torch.arange(number, device=rows.device)[:, None], 1 / temperature)
-    total = empty.index_add(0, row, value)
-    return Part(total, empty.index_fill(0, row, 1.0), (total != 0).to(total.dtype))
 
 
 @pair_loss(
@@ -238,11 +117,9 @@ def _of_classes(similarity: nn.Module, rows: Tensor, classes: Tensor, *, tempera
     family="softmax over a row",
     paper="Sohn, NeurIPS 2016",
     verified=PML,
-    across=_first_pairs,
-    chosen=_chosen,
-    of_classes=_of_classes,
+    batch_stats=_first_pairs,
 )
-def n_pairs(pairs: Pairs, *, temperature: float = 1.0) -> Part:
+def n_pairs(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
     r"""Softmax of one pair for each class against the other columns of such pairs.
 
     Cross-entropy of one pair for each class: $-\log \mathrm{softmax}$ of its column among those of all such pairs.
@@ -251,7 +128,7 @@ def n_pairs(pairs: Pairs, *, temperature: float = 1.0) -> Part:
     class here if the first column that they are related to, by the relation alone, is the same.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: divides the scores, > 0. Made for scores that are inner products.
 
     >>> same = torch.tensor([0, 0, 1, 1])[:, None] == torch.tensor([0, 0, 1, 1])
@@ -261,16 +138,36 @@ def n_pairs(pairs: Pairs, *, temperature: float = 1.0) -> Part:
     check_between("temperature", temperature, 0, math.inf)
     logits = pairs.scores / temperature
     columns = logits.shape[1]
-    if len(pairs.shared) == 1:  # rows and columns are chosen already, and all stand
-        own = logits.gather(1, pairs.shared[0][:, None])[:, 0] if columns else logits.sum(-1)
-        return row_terms(pairs.log_sum_exp_all(logits) - own, torch.ones_like(own, dtype=torch.bool))
-    column, kind = pairs.shared
-    stands = _standing(column, kind, max(columns, len(kind)))
+    column, kind = pairs.stats
+    stands = _stands(column, kind, max(columns, len(kind)))
     used = logits.new_zeros(columns + 1).index_fill(0, torch.where(stands, column, columns), 1.0)[:-1]
     block = slice(pairs.start, pairs.start + len(logits))
-    own = logits.gather(1, column[block, None].clamp(min=0))[:, 0] if columns else logits.sum(-1)
+    target = logits.gather(1, column[block, None].clamp(min=0))[:, 0] if columns else logits.sum(-1)
     every = torch.where(stands[block], pairs.log_sum_exp(logits, pairs.weight * used), 0.0)
-    return row_terms(every - own, stands[block])
+    return row_terms(every - target, stands[block])
+
+
+@class_kernel("n_pairs", float32=1e-5)
+def _n_pairs_of_classes(
+    similarity: nn.Module, rows: Tensor, classes: Tensor, *, temperature: float = 1.0
+) -> RowTerms | None:
+    """The loss of the first two rows of each class that has two; a compiled graph has no shapes that data decide."""
+    if torch.compiler.is_compiling():
+        return None
+    check_between("temperature", temperature, 0, math.inf)
+    ordered, order = classes.sort(stable=True)
+    again = ordered[1:] == ordered[:-1]
+    place = (again & ~nn.functional.pad(again[:-1], (1, 0))[: len(again)]).nonzero()[:, 0]
+    row, number = order[place], len(place)
+    both = rows.index_select(0, torch.cat([row, order[place + 1]]))
+    score, both, _ = as_inner_product(similarity, both, both)
+    empty = both.new_zeros(len(rows))
+    if not number:
+        return RowTerms(rows[:, :0].sum(-1).to(empty.dtype), empty, empty)  # it still has a gradient, of 0
+    one, other = both.view(2, number, both.shape[1]).unbind(0)
+    value = target_entropy(score(one, other), torch.arange(number, device=rows.device)[:, None], 1 / temperature)
+    total = empty.index_add(0, row, value)
+    return RowTerms(total, empty.index_fill(0, row, 1.0), (total != 0).to(total.dtype))
 
 
 @pair_loss(
@@ -283,7 +180,7 @@ def n_pairs(pairs: Pairs, *, temperature: float = 1.0) -> Part:
     paper="arXiv:2506.20923",
     verified=NUMPY,
 )
-def focal_nt_xent(pairs: Pairs, *, temperature: float = 0.1, focus: float = 0.5, detach: bool = True) -> Part:
+def focal_nt_xent(pairs: Pairs, *, temperature: float = 0.1, focus: float = 0.5, detach: bool = True) -> RowTerms:
     r"""InfoNCE with more weight on the pairs that are still wrong.
 
     $(1 - p_{ij})^\gamma (-\log p_{ij})$ with the softmax mass $p_{ij}$ of a related column against the unrelated ones.
@@ -292,7 +189,7 @@ def focal_nt_xent(pairs: Pairs, *, temperature: float = 0.1, focus: float = 0.5,
     paper's text; its program was not at hand.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: divides the scores, > 0.
         focus: $\gamma \ge 0$.
         detach: treat the weight as a constant.
@@ -326,7 +223,7 @@ CODE = "values of the paper's code, value and gradient in float64"
     paper="arXiv:2310.10636",
     verified=PAPER_CODE,
 )
-def decoupled_softmax(pairs: Pairs, *, temperature: float = 1.0) -> Part:
+def decoupled_softmax(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
     r"""Each related column against the unrelated ones, a mean over the related columns of each row.
 
     $\frac{1}{\sum_j r_{ij}} \sum_j r_{ij} \log(1 + \sum_n e^{(s_{in} - s_{ij})/\tau})$, n over the unrelated columns.
@@ -335,7 +232,7 @@ def decoupled_softmax(pairs: Pairs, *, temperature: float = 1.0) -> Part:
     same terms with one mean over all pairs; here rows count alike, however many related columns they have.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: divides the scores, > 0.
 
     >>> decoupled_softmax(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
@@ -357,13 +254,13 @@ def decoupled_softmax(pairs: Pairs, *, temperature: float = 1.0) -> Part:
     paper="arXiv:2310.10636",
     verified=PAPER_CODE,
 )
-def summed_softmax(pairs: Pairs, *, temperature: float = 1.0) -> Part:
+def summed_softmax(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
     r"""Softmax over the row, summed over the related columns.
 
     $-\sum_j r_{ij} \log \mathrm{softmax}_j(s_{i\cdot}/\tau)$: :func:`supcon` times the number of related columns.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: divides the scores, > 0.
 
     >>> summed_softmax(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
@@ -384,13 +281,13 @@ def summed_softmax(pairs: Pairs, *, temperature: float = 1.0) -> Part:
     paper="arXiv:2310.10636",
     verified=PAPER_CODE,
 )
-def pair_cross_entropy(pairs: Pairs, *, temperature: float = 1.0, bias: float = 0.0) -> Part:
+def pair_cross_entropy(pairs: Pairs, *, temperature: float = 1.0, bias: float = 0.0) -> RowTerms:
     r"""Each pair by itself as related or not (binary cross-entropy).
 
     $-r_{ij} \log \sigma(z_{ij}) - (1 - r_{ij}) \log \sigma(-z_{ij})$ with $z = s / \tau + b$, a mean over all pairs.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: divides the scores, > 0.
         bias: b, the logit of a pair of score 0; below 0 where few pairs are related.
 
@@ -407,7 +304,7 @@ def pair_cross_entropy(pairs: Pairs, *, temperature: float = 1.0, bias: float = 
 )
 def amcl(
     pairs: Pairs, *, temperature: float | Tensor = 0.1, dim: int | None = None, factor: float = 0.1
-) -> tuple[Part, ...]:
+) -> tuple[RowTerms, ...]:
     r"""InfoNCE with a temperature of its own for every pair.
 
     $\log(1 + \sum_n e^{s_{in}/\tau_{in} - s_{ij}/\tau_{ij}})$ for each related pair, plus
@@ -417,7 +314,7 @@ def amcl(
     temperatures. The paper's published code has no negatives; the contrastive part here follows its text.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: $\tau > 0$, a number or ``[b, N]``.
         dim: d, the width of the embeddings, for the second sum; None: without it.
         factor: $\beta \ge 0$.
@@ -439,7 +336,7 @@ def amcl(
         check_between("temperature", temperature, 0, math.inf)
         of_pairs = pairs.scores.new_tensor(temperature)
         against = pairs.log_sum_exp(pairs.scores / temperature, pairs.negative)
-        contrast = pairs.related_terms(lambda own, of_row, _: softplus(of_row(against) - own / temperature))
+        contrast = pairs.related_terms(lambda score, of_row, _: softplus(of_row(against) - score / temperature))
     if dim is None:
         return (contrast,)
     penalty = factor * (check_integer("dim", dim) / 2 * of_pairs.log() + 1 / of_pairs)

@@ -17,9 +17,9 @@ from torch import nn
 
 from vicinal.core import check_between, check_choice, entries, entry, nearest, short
 from vicinal.links.parse import parse_value, read_expression
+from vicinal.losses.contract import own_settings
 from vicinal.losses.embedding import EmbeddingLoss
 from vicinal.losses.proxies import ProxyLoss
-from vicinal.losses.resolving import own_settings
 
 NUMBERS = "numbers"
 CLASSES = "classes"
@@ -40,7 +40,7 @@ def losses_for(kind: str) -> list[str]:
     >>> "rank_n_contrast" in losses_for("numbers"), "supcon" in losses_for("numbers")
     (True, False)
     """
-    return [found.name for found in entries("pair_loss") if label_kind(found.facts) == kind]
+    return [each.name for each in entries("pair_loss") if label_kind(each.facts) == kind]
 
 
 def check_label_kind(name: str, facts: Iterable[str], kind: str) -> None:
@@ -71,8 +71,8 @@ def read_settings(name: str, brackets: str) -> dict[str, Any]:
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise ValueError(f"loss: expected settings of {name} in one pair of brackets, got {short(brackets)}")
     if call.args:
-        own = own_settings(entry("pair_loss", name).make)
-        example = next((f"{name}({setting}={value})" for setting, value in own.items()), f"{name}(similarity=l2)")
+        settings = own_settings(entry("pair_loss", name).make)
+        example = next((f"{name}({setting}={value})" for setting, value in settings.items()), f"{name}(similarity=l2)")
         raise ValueError(f"loss: expected settings by name, as {example}, got {name}({ast.unparse(call.args[0])})")
     return {keyword.arg or "**": _literal(name, keyword.value) for keyword in call.keywords}
 
@@ -101,13 +101,13 @@ def needs_dim(miner: Callable[..., Any]) -> bool:
     return own_settings(miner).get("dim", 0) is inspect.Parameter.empty
 
 
-def check_names(what: str, name: str, given: Mapping[str, Any], known: list[str], also: list[str]) -> None:
+def check_names(what: str, name: str, settings: Mapping[str, Any], known: list[str], also: list[str]) -> None:
     """Check that the settings ``given`` to ``name`` are ``known`` to it or are ``also`` allowed.
 
     Raises:
         ValueError: for one that is not, with all that are and the nearest.
     """
-    for setting, value in given.items():
+    for setting, value in settings.items():
         if setting not in (*known, *also):
             listed = ", ".join(known) or "none of its own"
             more = f"; also {', '.join(also)}" if also else ""
@@ -177,12 +177,12 @@ class Term:
         if self.miner is None:
             return None
         name, settings = self.miner
-        made = entry("miner", name).make
-        if needs_dim(made) and "dim" not in settings:
+        miner = entry("miner", name).make
+        if needs_dim(miner) and "dim" not in settings:
             if dim is None:
                 raise ValueError(f"miner: expected {name}(dim=...), the width of the embeddings, got no dim")
             settings = {"dim": dim, **settings}
-        return functools.partial(made, **settings)
+        return functools.partial(miner, **settings)
 
 
 @dataclass(frozen=True)
@@ -216,15 +216,15 @@ def read_loss(text: str) -> LossText:
     """
     if not isinstance(text, str):
         raise TypeError(f"loss: expected text such as 'supcon(temperature=0.1)', got {type(text).__name__}")
-    known = [found.name for found in entries("pair_loss")]
-    of_scores = [found.name for found in entries("loss")]
+    known = [each.name for each in entries("pair_loss")]
+    of_scores = [each.name for each in entries("loss")]
     main: list[str] = []
     terms = []
     for part in _addends(text):
-        found = _ADDEND.fullmatch(part)
-        name = found[2].replace("-", "_").lower() if found else ""
-        if found and name in known:
-            terms.append(_term(name, found[1], found[3]))
+        each = _ADDEND.fullmatch(part)
+        name = each[2].replace("-", "_").lower() if each else ""
+        if each and name in known:
+            terms.append(_term(name, each[1], each[3]))
             continue
         start = re.split(r"[:(]", part)[0].strip().replace("-", "_").lower()
         if not main and start not in of_scores:
@@ -264,33 +264,33 @@ def _term(name: str, factor: str | None, brackets: str | None) -> Term:
         miner = _checked_miner(*miner)
     try:
         weight = check_between("weight", 1.0 if factor is None else float(factor), 0, float("inf"))
-        made = Term(name, weight, settings, miner)
-        _try(made)
+        term = Term(name, weight, settings, miner)
+        _try(term)
     except TypeError as wrong:  # a setting of the wrong type is what the user wrote, not a fault of a program
         if not _SENTENCE.match(str(wrong)):
             raise
         raise ValueError(str(wrong)) from wrong
-    return made
+    return term
 
 
-def _checked(name: str, given: dict[str, Any]) -> dict[str, Any]:
+def _checked(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     facts = entry("pair_loss", name).facts
     also = [each for each in CRITERION if each != "per_class"]
     if {"proxies", "proxy-rows"} & facts:
         also = [each for each in CRITERION if each != "miner"]
-    check_names("loss", name, given, list(own_settings(entry("pair_loss", name).make)), also)
-    check_choice("reduction", given.get("reduction", "mean"), ("mean", "sum", "mean_nonzero"))
-    if not isinstance(given.get("normalize", True), bool):
-        raise ValueError(f"normalize: expected True or False, got {short(given['normalize'])}")
-    return given
+    check_names("loss", name, settings, list(own_settings(entry("pair_loss", name).make)), also)
+    check_choice("reduction", settings.get("reduction", "mean"), ("mean", "sum", "mean_nonzero"))
+    if not isinstance(settings.get("normalize", True), bool):
+        raise ValueError(f"normalize: expected True or False, got {short(settings['normalize'])}")
+    return settings
 
 
-def _checked_miner(name: str, given: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    usable = {found.name: own_settings(found.make) for found in entries("miner")}
+def _checked_miner(name: str, settings: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    usable = {each.name: own_settings(each.make) for each in entries("miner")}
     usable = {n: s for n, s in usable.items() if inspect.Parameter.empty not in {**s, "dim": 0}.values()}
     name = check_choice("miner", name.replace("-", "_").lower(), usable)
-    check_names("miner", name, given, [each for each in usable[name] if each != "generator"], [])
-    return name, given
+    check_names("miner", name, settings, [each for each in usable[name] if each != "generator"], [])
+    return name, settings
 
 
 def _try(term: Term) -> None:
@@ -348,7 +348,7 @@ def _of_predictions(text: str) -> nn.Module:
     if brackets:
         name, settings = brackets.groups()
     known = {entry.name: entry.make for entry in entries("loss")}
-    found = check_choice("loss", name.strip().replace("-", "_").lower(), known)
+    loss = check_choice("loss", name.strip().replace("-", "_").lower(), known)
     call = read_expression(f"loss({settings})", "loss")
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id != "loss":
         raise ValueError(f"loss: expected a link and settings after {short(name)} and a colon, got {short(settings)}")
@@ -359,11 +359,11 @@ def _of_predictions(text: str) -> nn.Module:
             raise ValueError(f"loss: expected settings by name, got {short(settings)}")
         named[keyword.arg] = parse_value(keyword.value)
     try:
-        made = known[found](*positional, **named)
+        loss_module = known[loss](*positional, **named)
     except TypeError as error:
         raise ValueError(
-            f"loss: expected what {found} is made of after the colon, got {short(settings)}: {error}"
+            f"loss: expected what {loss} is made of after the colon, got {short(settings)}: {error}"
         ) from error
-    if not isinstance(made, nn.Module):
-        raise ValueError(f"loss: expected a loss of scores, got {short(found)}, which is called in another way")
-    return made
+    if not isinstance(loss_module, nn.Module):
+        raise ValueError(f"loss: expected a loss of scores, got {short(loss)}, which is called in another way")
+    return loss_module

@@ -1,16 +1,16 @@
 """Losses of a whole row at once: lifted structure, multi-similarity, circle, tuplet margin."""
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_number
-from vicinal.losses.angles import shifted_cosine
-from vicinal.losses.contract import PML, pair_loss
-from vicinal.losses.logsums import hinge, log_sum_exp, softplus
-from vicinal.losses.pairs import Pairs, Spread
-from vicinal.losses.parts import Part, row_terms, some
+from vicinal.blockwise.logsums import hinge, log_sum_exp, softplus
+from vicinal.core import check_between, check_choice, check_number
+from vicinal.losses.contract import NUMPY, PML, Pairs, RowTerms, Spread, pair_loss, row_products, row_terms, some
+from vicinal.losses.proxy import shifted_cosine
 
 
 def _of_columns(pairs: Pairs, **_: float) -> tuple[Tensor]:
@@ -31,9 +31,9 @@ def _joined(sums: Tensor) -> Tensor:
     family="whole rows",
     paper="arXiv:1511.06452",
     verified=PML,
-    across=_of_columns,
+    batch_stats=_of_columns,
 )
-def lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> Part:
+def lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> RowTerms:
     r"""Each related pair above all unrelated ones of both its ends, softly.
 
     $\frac12[\log(\sum_{n} e^{s_{in}} + \sum_{n} e^{s_{jn}}) - s_{ij} + m]_+^2$ for each related pair (i, j).
@@ -41,7 +41,7 @@ def lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> Part:
     The sums go over what is unrelated to i, and over the rows that are unrelated to column j.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         margin: gap that a related pair should have above all unrelated ones of both its ends.
 
     >>> same = torch.tensor([0, 0, 1])[:, None] == torch.tensor([0, 0, 1])
@@ -50,15 +50,15 @@ def lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> Part:
     """
     check_number("margin", margin)
     of_row = pairs.log_sum_exp(pairs.scores, pairs.negative)  # [b]
-    of_column = _joined(pairs.shared[0])  # [N]
+    of_column = _joined(pairs.stats[0])  # [N]
 
-    def terms(own: Tensor, by_row: Spread, by_column: Spread) -> Tensor:
+    def terms(score: Tensor, by_row: Spread, by_column: Spread) -> Tensor:
         one, other = by_row(of_row), by_column(of_column)
         some = (one > -torch.inf) | (other > -torch.inf)
         against = torch.logaddexp(  # of two -inf it would be -inf with a gradient that is not finite
             torch.where(some, one, 0.0), torch.where(some, other, 0.0)
         )
-        return torch.where(some, hinge(against - own + margin).square() / 2, 0.0)
+        return torch.where(some, hinge(against - score + margin).square() / 2, 0.0)
 
     return pairs.related_terms(terms)
 
@@ -71,13 +71,13 @@ def lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> Part:
     paper="arXiv:1703.07737",
     verified=PML,
 )
-def generalized_lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> Part:
+def generalized_lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> RowTerms:
     r"""The least similar related column above the most similar unrelated one, both softly.
 
     $[\log \sum_p e^{-s_{ip}} + \log \sum_n e^{s_{in}} + m]_+$ for each row; a side without columns adds 0.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         margin: gap between the least related and the most similar unrelated column.
 
     >>> generalized_lifted_structure(torch.tensor([[0.5, 0.0]]), torch.tensor([[1.0, 0.0]]))
@@ -96,13 +96,13 @@ def _or_zero(values: Tensor) -> Tensor:
 @pair_loss(
     "multi_similarity", "row-separable", "soft-relation", family="whole rows", paper="arXiv:1904.06627", verified=PML
 )
-def multi_similarity(pairs: Pairs, *, alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> Part:
+def multi_similarity(pairs: Pairs, *, alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> RowTerms:
     r"""The least similar related and the most similar unrelated columns of a row, each softly.
 
     $\frac1\alpha\log(1+\sum_p e^{-\alpha(s_{ip}-\lambda)}) + \frac1\beta\log(1+\sum_n e^{\beta(s_{in}-\lambda)})$.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         alpha: > 0, how much the least similar related columns dominate.
         beta: > 0, how much the most similar unrelated columns dominate.
         base: the score $\lambda$ between related and unrelated.
@@ -128,7 +128,7 @@ def multi_similarity(pairs: Pairs, *, alpha: float = 2.0, beta: float = 50.0, ba
     paper="arXiv:2002.10857",
     verified=PML,
 )
-def circle(pairs: Pairs, *, margin: float = 0.4, scale: float = 80.0) -> Part:
+def circle(pairs: Pairs, *, margin: float = 0.4, scale: float = 80.0) -> RowTerms:
     r"""Related pairs up, unrelated pairs down, each the more strongly the further it has to go.
 
     $\log(1 + \sum_n e^{\gamma a_n (s_n - m)} \sum_p e^{-\gamma a_p (s_p - 1 + m)})$, weighted by the way to go.
@@ -136,7 +136,7 @@ def circle(pairs: Pairs, *, margin: float = 0.4, scale: float = 80.0) -> Part:
     $a_p = [1 + m - s_p]_+$ and $a_n = [s_n + m]_+$ pass no gradient. A row without related or unrelated columns is 0.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         margin: between 0 and 1; related pairs should score above 1 - margin, unrelated ones below margin.
         scale: > 0.
 
@@ -161,13 +161,13 @@ def circle(pairs: Pairs, *, margin: float = 0.4, scale: float = 80.0) -> Part:
     paper="Yu and Tao, ICCV 2019",
     verified=PML,
 )
-def tuplet_margin(pairs: Pairs, *, margin: float = 5.73, scale: float = 64.0) -> Part:
+def tuplet_margin(pairs: Pairs, *, margin: float = 5.73, scale: float = 64.0) -> RowTerms:
     r"""Each related column above all unrelated ones of its row, with a slack of angle.
 
     $\log(1 + \sum_n e^{\gamma(s_{in} - \cos(\theta_{ij} - \beta))})$ for each related pair at angle $\theta_{ij}$.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         margin: slack $\beta$ in degrees, 0 to 90.
         scale: > 0.
 
@@ -178,4 +178,147 @@ def tuplet_margin(pairs: Pairs, *, margin: float = 5.73, scale: float = 64.0) ->
     check_between("scale", scale, 0, math.inf)
     against = pairs.log_sum_exp(scale * pairs.scores, pairs.negative)
     slack = -math.radians(margin)
-    return pairs.related_terms(lambda own, of_row, _: softplus(of_row(against) - scale * shifted_cosine(own, slack)))
+    return pairs.related_terms(
+        lambda score, of_row, _: softplus(of_row(against) - scale * shifted_cosine(score, slack))
+    )
+
+
+Transform = Callable[[Tensor], Tensor]
+
+
+def _same(values: Tensor) -> Tensor:
+    return values
+
+
+@dataclass(frozen=True)
+class PairForm:
+    r"""A member of the family $\tau(\sigma_+(\sum_p \rho_+(s_{ap})) + \sigma_-(\sum_n \rho_-(s_{an})))$.
+
+    Attributes:
+        related: $\rho_+$ of scores ``[b, N]``, or $\log \rho_+$ with ``logs``.
+        unrelated: $\rho_-$, likewise.
+        finish_related: $\sigma_+$ of the sums ``[b]``, or of their logarithms with ``logs``.
+        finish_unrelated: $\sigma_-$, likewise.
+        logs: the sums are of exponentials and are kept as logarithms.
+        both: a row without related or without unrelated columns is left out; else the missing side adds nothing.
+        finish: $\tau$ of what a row adds up to, ``[b]``.
+    """
+
+    related: Transform
+    unrelated: Transform
+    finish_related: Transform = _same
+    finish_unrelated: Transform = _same
+    logs: bool = False
+    both: bool = False
+    finish: Transform = _same
+
+
+def contrastive_form(pos_margin: float = 1.0, neg_margin: float = 0.0) -> PairForm:
+    r"""$\rho_+ = [m_+ - s]_+$ and $\rho_- = [s - m_-]_+$, added up: contrastive.
+
+    >>> metrix(torch.tensor([[0.5, 0.25]]), torch.tensor([[1.0, 0.0]]), form=contrastive_form())
+    tensor(0.7500)
+    """
+    above, below = check_number("pos_margin", pos_margin), check_number("neg_margin", neg_margin)
+    return PairForm(lambda scores: (above - scores).relu(), lambda scores: (scores - below).relu())
+
+
+def multi_similarity_form(alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> PairForm:
+    r"""$\frac1\alpha \log(1 + \sum_p e^{-\alpha(s-m)}) + \frac1\beta \log(1 + \sum_n e^{\beta(s-m)})$.
+
+    >>> same = metrix(torch.tensor([[0.5, 0.25]]), torch.tensor([[1.0, 0.0]]), form=multi_similarity_form())
+    >>> bool(same == metrix(torch.tensor([[0.5, 0.25]]), torch.tensor([[1.0, 0.0]])))
+    True
+    """
+    form = binomial_deviance_form(alpha, beta, base)
+    return replace(
+        form, finish_related=lambda logs: softplus(logs) / alpha, finish_unrelated=lambda logs: softplus(logs) / beta
+    )
+
+
+def binomial_deviance_form(alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> PairForm:
+    r"""$\log(1 + \sum_p e^{-\alpha(s-m)}) + \log(1 + \sum_n e^{\beta(s-m)})$: binomial deviance.
+
+    >>> metrix(torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 0.0]]), form=binomial_deviance_form())
+    tensor(1.3863)
+    """
+    check_between("alpha", alpha, 0, math.inf)
+    check_between("beta", beta, 0, math.inf)
+    check_number("base", base)
+    return PairForm(
+        lambda scores: -alpha * (scores - base), lambda scores: beta * (scores - base), softplus, softplus, logs=True
+    )
+
+
+def proxy_anchor_form(margin: float = 0.1, alpha: float = 32.0) -> PairForm:
+    r"""$\log(1 + \sum_p e^{-\alpha(s-m)}) + \log(1 + \sum_n e^{\alpha(s+m)})$, with proxies as rows: proxy anchor.
+
+    >>> metrix(torch.tensor([[0.1, -0.1]]), torch.tensor([[1.0, 0.0]]), form=proxy_anchor_form())
+    tensor(1.3863)
+    """
+    check_number("margin", margin)
+    check_between("alpha", alpha, 0, math.inf)
+    return PairForm(
+        lambda scores: -alpha * (scores - margin),
+        lambda scores: alpha * (scores + margin),
+        softplus,
+        softplus,
+        logs=True,
+    )
+
+
+def nca_form(temperature: float = 1.0) -> PairForm:
+    r"""$-\log \sum_p e^{s/\tau} + \log \sum_n e^{s/\tau}$: NCA against the unrelated columns only.
+
+    It has no lower bound: use it with bounded scores.
+
+    >>> metrix(torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 0.0]]), form=nca_form())
+    tensor(0.)
+    """
+    check_between("temperature", temperature, 0, math.inf)
+    return PairForm(
+        lambda scores: scores / temperature, lambda scores: scores / temperature, torch.neg, _same, logs=True, both=True
+    )
+
+
+FORMS: dict[str, Callable[[], PairForm]] = {
+    "binomial_deviance": binomial_deviance_form,
+    "contrastive": contrastive_form,
+    "multi_similarity": multi_similarity_form,
+    "nca": nca_form,
+    "proxy_anchor": proxy_anchor_form,
+}
+"""The members of the family that have a name, with their defaults."""
+
+
+@pair_loss("metrix", "row-separable", "soft-relation", family="whole rows", paper="arXiv:2106.04990", verified=NUMPY)
+def metrix(pairs: Pairs, *, form: str | PairForm = "multi_similarity") -> RowTerms:
+    r"""Many pair losses in one form, for mixed columns that are partly related.
+
+    $\tau(\sigma_+(\sum_j t_{aj} \rho_+(s_{aj})) + \sigma_-(\sum_j (1 - t_{aj}) \rho_-(s_{aj})))$, t the relation.
+
+    A mixed row $\lambda x_i + (1-\lambda) x_j$ has the relation $\lambda r_{ai} + (1-\lambda) r_{aj}$, whether inputs,
+    features or embeddings were mixed: see :class:`vicinal.mixing.Mixture` and :class:`MixedLoss`. With relations 0 and
+    1 only it is the member itself.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        form: "binomial_deviance", "contrastive", "multi_similarity", "nca", "proxy_anchor", or a :class:`PairForm`.
+
+    >>> metrix(torch.tensor([[0.5, 0.5]]), torch.tensor([[0.25, 0.75]]), form="nca")
+    tensor(0.)
+    """
+    if isinstance(form, str):
+        form = FORMS[check_choice("form", form, FORMS)]()
+    elif not isinstance(form, PairForm):
+        raise TypeError(f"form: expected a name or a PairForm, got {form!r}")
+    sides = []
+    for values, weight, finish in (
+        (form.related(pairs.scores), pairs.positive, form.finish_related),
+        (form.unrelated(pairs.scores), pairs.negative, form.finish_unrelated),
+    ):
+        there = (weight > 0).any(-1)
+        total = log_sum_exp(values, weight) if form.logs else row_products(values, weight)
+        sides.append((torch.where(there, finish(torch.where(there, total, 0.0)), 0.0), there))
+    (related, some), (unrelated, others) = sides
+    return row_terms(form.finish(related + unrelated), some & others if form.both else some | others)

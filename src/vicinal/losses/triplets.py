@@ -6,17 +6,14 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from vicinal.blockwise import block_rows, row_slices
+from vicinal.blockwise.logsums import hidden, hinge, log_sum, softplus
+from vicinal.blockwise.sorting import above, each_positive, first_positives, most_positives, related_columns
 from vicinal.core import check_between, check_choice, check_integer, check_number
-from vicinal.losses.contract import PML, pair_loss
-from vicinal.losses.logsums import hidden, log_sum, softplus
-from vicinal.losses.pairs import Pairs
-from vicinal.losses.parts import Part, row_products
-from vicinal.losses.positives import each_positive, first_positives, most_positives, related_columns
-from vicinal.losses.rowwise import block_rows, parts
-from vicinal.losses.sloped import sloped
-from vicinal.losses.sorting import above
+from vicinal.losses.contract import NUMPY, PML, Pairs, RowTerms, pair_loss, pair_terms, row_products
+from vicinal.losses.kernels import kernel, row_kernel
 
-_FEW = 12
+FEW_RELATED = 12
 """Up to so many related columns a row, going through all triplets is faster than sorting."""
 
 Triplets = Literal["all", "hard", "semi-hard", "batch-hard"]
@@ -38,7 +35,7 @@ def triplet(
     triplets: Triplets = "all",
     smooth: bool = False,
     swap: bool = False,
-) -> Part:
+) -> RowTerms:
     r"""A related column above an unrelated one by a margin, over all or chosen triplets of a row.
 
     $[m + s_{in} - s_{ip}]_+$ for triplets of a row i, a related column p and an unrelated column n.
@@ -49,7 +46,7 @@ def triplet(
     else, and for ``smooth`` and ``swap``, blocks of rows are gone through.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         margin: >= 0, gap that a related column should have above an unrelated one.
         triplets: which triplets count.
         smooth: softplus instead of the hinge.
@@ -62,38 +59,55 @@ def triplet(
     check_choice("triplets", triplets, ("all", "hard", "semi-hard", "batch-hard"))
     if triplets == "batch-hard":
         return _batch_hard(pairs, margin, smooth=smooth)
-    if not (smooth or swap):
-        return _hinges(pairs.scores, pairs.positive, None if pairs.full else pairs.weight, margin, triplets)
-    return _in_blocks(pairs, margin, triplets, smooth=smooth, swap=swap)
+    if not (smooth or swap) and (fast := _hinges(pairs, margin, triplets)) is not None:
+        return fast
+
+    def of_related(related: Tensor, scores: Tensor, negative: Tensor, *of_positives: Tensor) -> tuple[Tensor, Tensor]:
+        other = torch.maximum(scores, of_positives[0]) if swap else scores
+        gap = other - (related - margin)
+        value = softplus(gap) if smooth else gap.relu()
+        above = (value.detach() > 0).to(value.dtype)
+        if triplets == "all":
+            column = negative.mT  # [c, N, 1]
+            counts = column.sum(1, keepdim=True).expand(-1, value.shape[1], -1)
+            return (value @ column)[..., 0], torch.cat([counts, above @ column], -1)
+        weight = torch.where(_chosen(related, other, margin, triplets), negative, 0.0)
+        return (value * weight).sum(-1), torch.stack([weight.sum(-1), (above * weight).sum(-1)], -1)
+
+    square = pairs.raw_scores if swap else None
+    weight, value, count = each_positive(of_related, pairs.scores, pairs.positive, pairs.negative, square=square)
+    counts = (weight[..., None] * count).sum(1)
+    return RowTerms((weight * value).sum(-1), counts[:, 0], counts[:, 1])
 
 
-@sloped("hinges")
+@row_kernel("hinges", loss="triplet", float32=1e-5)
 def _hinges(
     scores: Tensor,
-    positive: Tensor,
+    relation: Tensor,
     weight: Tensor | None,
     margin: float,
     triplets: str,
-    wanted: bool,  # noqa: FBT001
+    with_grad: bool,  # noqa: FBT001
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    positive = relation if weight is None else weight * relation
     negative = 1 - positive if weight is None else weight - positive
     related, column = related_columns(positive)
-    if column.shape[1] <= _FEW:
-        return _one_by_one(scores, negative, related, column, margin, triplets, wanted=wanted)
-    return _by_sorting(scores, positive, negative, margin, triplets, wanted=wanted)
+    if column.shape[1] <= FEW_RELATED:
+        return _one_by_one(scores, negative, related, column, margin, triplets, with_grad=with_grad)
+    return _by_sorting(scores, positive, negative, margin, triplets, with_grad=with_grad)
 
 
 def _one_by_one(
-    scores: Tensor, negative: Tensor, weight: Tensor, column: Tensor, margin: float, triplets: str, *, wanted: bool
+    scores: Tensor, negative: Tensor, weight: Tensor, column: Tensor, margin: float, triplets: str, *, with_grad: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """One related column after the other."""
-    nonzero, slope = torch.zeros_like(weight), torch.zeros_like(scores[:, : scores.shape[1] * wanted])
+    nonzero, slope = torch.zeros_like(weight), torch.zeros_like(scores[:, : scores.shape[1] * with_grad])
     total, number = scores.new_zeros(len(scores)), weight.sum(-1) * negative.sum(-1)
     if triplets != "all":
         number.zero_()
     for nth in range(column.shape[1]):
-        own, each, against = column[:, nth, None], weight[:, nth], negative
-        mine = scores.gather(1, own)
+        place, each, against = column[:, nth, None], weight[:, nth], negative
+        mine = scores.gather(1, place)
         if triplets != "all":
             against = torch.where(_chosen(mine, scores, margin, triplets), negative, 0.0)
             number += each * against.sum(-1)
@@ -101,25 +115,25 @@ def _one_by_one(
         total += each * row_products(gap, against)
         above = gap.sign_().mul_(against)
         nonzero[:, nth] = each * above.sum(-1)
-        if wanted:
+        if with_grad:
             slope.addcmul_(above, each[:, None])
-    if wanted:
+    if with_grad:
         slope.scatter_add_(1, column, -nonzero)
     return total, number, nonzero.sum(-1), slope
 
 
 def _by_sorting(
-    scores: Tensor, positive: Tensor, negative: Tensor, margin: float, triplets: str, *, wanted: bool
+    scores: Tensor, positive: Tensor, negative: Tensor, margin: float, triplets: str, *, with_grad: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """From sums over the unrelated columns above each related one, and over the related ones below each unrelated."""
     scores = scores - scores.mean(-1, keepdim=True)  # keeps digits; changes nothing
     low = scores - margin
     mass, total = above(scores, negative, low)  # [b, N], of the columns above each threshold
-    against = above(-low, positive, -scores)[0] if wanted and triplets != "hard" else 0.0
+    against = above(-low, positive, -scores)[0] if with_grad and triplets != "hard" else 0.0
     number, nonzero = negative.sum(-1, keepdim=True), mass
     if triplets != "all":
         harder, of_harder = above(scores, negative, scores, equal=True)
-        below = above(-scores, positive, -scores, equal=True)[0] if wanted else 0.0
+        below = above(-scores, positive, -scores, equal=True)[0] if with_grad else 0.0
         if triplets == "hard":
             number, nonzero, total = harder, harder if margin > 0 else mass, of_harder
             mass, against = harder, below
@@ -127,35 +141,16 @@ def _by_sorting(
             mass, total, against = mass - harder, total - of_harder, against - below
             number = nonzero = mass
     terms = total - low * mass
-    slope = negative * against - positive * mass if wanted else scores[:, :0].clone()
+    slope = negative * against - positive * mass if with_grad else scores[:, :0].clone()
     total, number, nonzero = ((positive * each).sum(-1) for each in (terms, number, nonzero))
     return total, number, nonzero, slope
 
 
-def _chosen(own: Tensor, other: Tensor, margin: float, triplets: str) -> Tensor:
-    return other >= own if triplets == "hard" else (other < own) & (other >= own - margin)
+def _chosen(related: Tensor, other: Tensor, margin: float, triplets: str) -> Tensor:
+    return other >= related if triplets == "hard" else (other < related) & (other >= related - margin)
 
 
-def _in_blocks(pairs: Pairs, margin: float, triplets: str, *, smooth: bool, swap: bool) -> Part:
-    def terms(own: Tensor, scores: Tensor, negative: Tensor, *of_positives: Tensor) -> tuple[Tensor, Tensor]:
-        other = torch.maximum(scores, of_positives[0]) if swap else scores
-        gap = other - (own - margin)
-        value = softplus(gap) if smooth else gap.relu()
-        above = (value.detach() > 0).to(value.dtype)
-        if triplets == "all":
-            column = negative.mT  # [c, N, 1]
-            counts = column.sum(1, keepdim=True).expand(-1, value.shape[1], -1)
-            return (value @ column)[..., 0], torch.cat([counts, above @ column], -1)
-        weight = torch.where(_chosen(own, other, margin, triplets), negative, 0.0)
-        return (value * weight).sum(-1), torch.stack([weight.sum(-1), (above * weight).sum(-1)], -1)
-
-    square = pairs.given if swap else None
-    weight, value, count = each_positive(terms, pairs.scores, pairs.positive, pairs.negative, square=square)
-    counts = (weight[..., None] * count).sum(1)
-    return Part((weight * value).sum(-1), counts[:, 0], counts[:, 1])
-
-
-def _batch_hard(pairs: Pairs, margin: float, *, smooth: bool) -> Part:
+def _batch_hard(pairs: Pairs, margin: float, *, smooth: bool) -> RowTerms:
     related, unrelated = pairs.positive > 0, pairs.negative > 0
     both = related.any(-1) & unrelated.any(-1)
     s = pairs.scores.detach()
@@ -176,7 +171,7 @@ class _Corners(torch.autograd.Function):
         ctx.save_for_backward(scores, column)
         ctx.pairs, ctx.factor = pairs, factor
         total = scores.new_full(column.shape, -torch.inf)
-        for part in parts(len(scores), block_rows(len(scores), len(scores), scores.device)):
+        for part in row_slices(len(scores), block_rows(len(scores), len(scores), scores.device)):
             bias = hidden(pairs.block(part).negative, masks=pairs.masks)
             for nth in range(column.shape[1]):
                 total[part, nth] = log_sum(_corner(scores, part, column[part, nth], bias, factor))[0]
@@ -186,7 +181,7 @@ class _Corners(torch.autograd.Function):
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         scores, column = ctx.saved_tensors
         slope = torch.zeros_like(scores)
-        for part in parts(len(scores), block_rows(len(scores), len(scores), scores.device)):
+        for part in row_slices(len(scores), block_rows(len(scores), len(scores), scores.device)):
             bias = hidden(ctx.pairs.block(part).negative, masks=ctx.pairs.masks)
             for nth in range(column.shape[1]):
                 other = column[part, nth]
@@ -205,7 +200,7 @@ def _corner(scores: Tensor, part: slice, other: Tensor, bias: Tensor, factor: fl
 @pair_loss(
     "angular", "square", "cosine-scores", "soft-relation", family="triplets", paper="arXiv:1708.01682", verified=PML
 )
-def angular(pairs: Pairs, *, alpha: float = 40.0) -> Part:
+def angular(pairs: Pairs, *, alpha: float = 40.0) -> RowTerms:
     r"""Triangles of a row, a related and an unrelated column with a bounded angle at the unrelated corner.
 
     $\log(1 + \sum_n e^{4 t (s_{in} + s_{pn}) - 2 (1 + t) s_{ip}})$ for related pairs (i, p), $t = \tan^2\alpha$.
@@ -213,7 +208,7 @@ def angular(pairs: Pairs, *, alpha: float = 40.0) -> Part:
     It bounds the angle at the unrelated corner n of a triangle by $\alpha$. Rows and columns must be the same things.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         alpha: degrees, between 0 and 90.
 
     >>> same = torch.tensor([0, 0, 1])[:, None] == torch.tensor([0, 0, 1])
@@ -222,37 +217,45 @@ def angular(pairs: Pairs, *, alpha: float = 40.0) -> Part:
     """
     slope = math.tan(math.radians(check_between("alpha", alpha, 0, 90))) ** 2
 
-    if pairs.given.shape[0] != pairs.given.shape[1]:
-        raise ValueError(f"scores: expected as many rows as columns, the same things, got {tuple(pairs.given.shape)}")
-    if torch.compiler.is_compiling():
-        return _angular_in_one_graph(pairs, slope)
-    weight, column = _related_columns(pairs)
-    against, own = _Corners.apply(pairs.given, pairs, column, 4 * slope)  # type: ignore[no-untyped-call]
-    value = softplus(against - 2 * (1 + slope) * own)
-    return pairs.terms(value, weight)
+    if pairs.raw_scores.shape[0] != pairs.raw_scores.shape[1]:
+        raise ValueError(
+            f"scores: expected as many rows as columns, the same things, got {tuple(pairs.raw_scores.shape)}"
+        )
+    if (fast := _corners(pairs, slope)) is not None:
+        return fast
 
-
-def _angular_in_one_graph(pairs: Pairs, slope: float) -> Part:
-    """All triangles at once: a loop over related columns would need their number."""
-
-    def terms(own: Tensor, scores: Tensor, negative: Tensor, of_positives: Tensor) -> tuple[Tensor, Tensor]:
+    def of_related(related: Tensor, scores: Tensor, negative: Tensor, of_positives: Tensor) -> tuple[Tensor, Tensor]:
         both = scores + of_positives
-        value = softplus(pairs.log_sum_exp(4 * slope * both, negative.expand_as(both)) - 2 * (1 + slope) * own[..., 0])
+        value = softplus(
+            pairs.log_sum_exp(4 * slope * both, negative.expand_as(both)) - 2 * (1 + slope) * related[..., 0]
+        )
         return value, torch.ones_like(value)
 
-    weight, value, _ = each_positive(terms, pairs.given, pairs.positive, pairs.negative, square=pairs.given)
+    weight, value, _ = each_positive(
+        of_related, pairs.raw_scores, pairs.positive, pairs.negative, square=pairs.raw_scores
+    )
     return pairs.terms(value, weight)
+
+
+@kernel("corners", loss="angular", float32=1e-5)
+def _corners(pairs: Pairs, slope: float) -> RowTerms | None:
+    """One related column after the other; in a compiled graph the loop would need their number."""
+    if torch.compiler.is_compiling():
+        return None
+    weight, column = _related_columns(pairs)
+    against, scores = _Corners.apply(pairs.raw_scores, pairs, column, 4 * slope)  # type: ignore[no-untyped-call]
+    return pairs.terms(softplus(against - 2 * (1 + slope) * scores), weight)
 
 
 def _related_columns(pairs: Pairs) -> tuple[Tensor, Tensor]:
     """As :func:`first_positives`, from blocks of rows, so that nothing is made of all pairs."""
-    scores = pairs.given
-    found = [
+    scores = pairs.raw_scores
+    blocks = [
         first_positives(pairs.block(part).positive)
-        for part in parts(len(scores), block_rows(len(scores), len(scores), scores.device))
+        for part in row_slices(len(scores), block_rows(len(scores), len(scores), scores.device))
     ]
-    most = max(weight.shape[1] for weight, _ in found)
-    padded = [torch.nn.functional.pad(each, (0, most - each.shape[1])) for pair in found for each in pair]
+    most = max(weight.shape[1] for weight, _ in blocks)
+    padded = [torch.nn.functional.pad(each, (0, most - each.shape[1])) for pair in blocks for each in pair]
     return torch.cat(padded[::2]), torch.cat(padded[1::2])
 
 
@@ -269,7 +272,7 @@ Weighting = Literal["equal", "softmax"]
 )
 def ngame(
     pairs: Pairs, *, margin: float = 0.3, k: int = 3, weighting: Weighting = "equal", temperature: float = 0.1
-) -> Part:
+) -> RowTerms:
     r"""Each related column above the few hardest unrelated ones of its row, by a margin.
 
     $[s_{in} - s_{ip} + m]_+$ for each related column p and each of the k most similar unrelated columns n of row i.
@@ -280,7 +283,7 @@ def ngame(
     columns are to have weight 0. For the batches of this method see :class:`vicinal.samplers.ClusterBatches`.
 
     Args:
-        pairs: scores, relation and weight.
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         margin: in units of score.
         k: unrelated columns of a row, >= 1.
         weighting: "equal" or "softmax".
@@ -297,8 +300,8 @@ def ngame(
         return pairs.terms(pairs.scores, pairs.weight)
     against, share = _hardest(pairs, min(k, pairs.scores.shape[1]))  # [b, k] each
     related, column = pairs.positive.topk(min(max(1, most_positives(pairs.positive)), pairs.scores.shape[1]), dim=-1)
-    own = pairs.scores.gather(1, column)  # [b, P]
-    terms = (against[:, None] - own[..., None] + margin).relu()  # [b, P, k]
+    of_related = pairs.scores.gather(1, column)  # [b, P]
+    terms = (against[:, None] - of_related[..., None] + margin).relu()  # [b, P, k]
     if weighting == "equal":
         return pairs.terms(terms.flatten(1), (related[..., None] * share[:, None]).flatten(1))
     logits = torch.where(terms > 0, against[:, None] / temperature, 0.0)
@@ -313,12 +316,71 @@ def _hardest(pairs: Pairs, k: int) -> tuple[Tensor, Tensor]:
     """Scores and weights ``[b, k]`` of the k most similar unrelated columns; weight 0 where there are fewer."""
     unrelated = pairs.negative > 0
     top = torch.where(unrelated, pairs.scores, -torch.inf).topk(k, dim=-1)
-    found = top.values > -torch.inf
-    last = torch.where(found, top.values, torch.inf).amin(-1, keepdim=True).detach()
+    is_real = top.values > -torch.inf
+    last = torch.where(is_real, top.values, torch.inf).amin(-1, keepdim=True).detach()
     tied = unrelated & (pairs.scores == last)
     number = tied.sum(-1, keepdim=True).clamp(min=1)
     level = torch.where(tied, pairs.scores, 0.0).sum(-1, keepdim=True) / number  # its slope is shared by all tied
     share = torch.where(tied, pairs.negative, 0.0).sum(-1, keepdim=True) / number
     above = top.values > last
-    scores = torch.where(above, top.values, torch.where(found, level, 0.0))
-    return scores, torch.where(above, pairs.negative.gather(1, top.indices), torch.where(found, share, 0.0))
+    scores = torch.where(above, top.values, torch.where(is_real, level, 0.0))
+    return scores, torch.where(above, pairs.negative.gather(1, top.indices), torch.where(is_real, share, 0.0))
+
+
+@pair_loss(
+    "proto_triplet",
+    "row-separable",
+    "score-shift-invariant",
+    family="triplets",
+    paper="arXiv:2305.09062",
+    verified=NUMPY,
+)
+def proto_triplet(pairs: Pairs, *, margin: float = 1.0, wrong: Literal["nearest", "all"] = "nearest") -> RowTerms:
+    r"""The prototype of a row's own class above the nearest other prototype by a margin.
+
+    $[s_{i-} - s_{iy} + m]_+$ for each related column y, where $s_{i-}$ is the highest unrelated score of the row.
+
+    The columns are prototypes, so of scores $-\|z_i - c_k\|^2$ this is the triplet loss of a query with its own and
+    the nearest wrong prototype: ``EmbeddingLoss("proto_triplet", similarity="squared_l2")(queries, labels,
+    class_means(support, support_labels), torch.arange(C))``.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        margin: m >= 0, in units of score.
+        wrong: "nearest", or "all": the mean over all wrong prototypes of a term with each.
+
+    >>> proto_triplet(torch.tensor([[-1.0, -1.5, -9.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
+    tensor(0.5000)
+    """
+    check_between("margin", margin, 0, float("inf"), closed=True)
+    check_choice("wrong", wrong, ("nearest", "all"))
+    unrelated = pairs.negative > 0
+    some = unrelated.any(-1, keepdim=True)
+    counted = torch.where(some, pairs.positive, 0.0)
+    if pairs.scores.shape[1] == 0:
+        return pair_terms(pairs.scores, counted)
+    if wrong == "nearest":
+        hardest = torch.where(unrelated, pairs.scores, -torch.inf).amax(-1, keepdim=True)
+        hardest = torch.where(some, hardest, 0.0)
+        return pair_terms(hinge(hardest - pairs.scores + margin), counted)
+    return pair_terms(_mean_gaps(pairs.scores, pairs.negative, margin), counted)
+
+
+def _mean_gaps(scores: Tensor, negative: Tensor, margin: float) -> Tensor:
+    """Mean over unrelated columns n of [s_n - s_j + m]_+ for each column j, ``[b, N]``, by sorting each row.
+
+    Of the unrelated scores those above s_j - m count: their sum and their number are sums of the end of the row. All
+    are measured from the highest unrelated score of the row, since sums of large scores would lose their gaps.
+    """
+    top = torch.where(negative > 0, scores.detach(), -torch.inf).amax(-1, keepdim=True)
+    scores = scores - torch.where(top > -torch.inf, top, 0.0)
+    ordered, order = scores.sort(dim=-1)
+    share = negative / negative.sum(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).tiny)
+    sorted_share = share.gather(-1, order)
+    first = torch.searchsorted(ordered.detach(), (scores - margin).detach().contiguous(), right=True)
+    sums = []
+    for values in (sorted_share, sorted_share * ordered):
+        ends = values.flip(-1).cumsum(-1).flip(-1)  # [b, N], of the columns from each on
+        sums.append(torch.cat([ends, torch.zeros_like(ends[:, :1])], -1).gather(-1, first))
+    mass, total = sums
+    return total - mass * (scores - margin)

@@ -29,8 +29,8 @@ def limits(curve: Curve | CompositeSoftmax, domain: Domain | None = None) -> tup
     """
     low, high = curve.domain
     if domain is not None:
-        given = (check_number("domain", domain[0]), check_number("domain", domain[1]))
-        low, high = max(low, given[0]), min(high, given[1])
+        ends_of_domain = (check_number("domain", domain[0]), check_number("domain", domain[1]))
+        low, high = max(low, ends_of_domain[0]), min(high, ends_of_domain[1])
         if not low < high:
             raise ValueError(f"domain: expected low < high inside {curve.domain}, got {domain}")
     ends = zip((low, high), curve.domain, curve.closed, strict=True)

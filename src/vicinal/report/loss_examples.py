@@ -3,7 +3,7 @@
 import inspect
 
 from vicinal.core import Entry
-from vicinal.losses import NEGATIVE_DISTANCES
+from vicinal.losses.spec import NEGATIVE_DISTANCES
 
 
 def python_example(kind: str, entry: Entry, settings: tuple[tuple[str, str, str], ...]) -> str:

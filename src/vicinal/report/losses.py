@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vicinal.core import Entry, entries, nearest
-from vicinal.losses.resolving import own_settings
+from vicinal.losses.contract import own_settings
 from vicinal.report.loss_examples import command_example, python_example
 from vicinal.report.plain import plain
 

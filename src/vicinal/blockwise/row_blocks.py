@@ -11,37 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vicinal.blockwise.blocks import row_slices
+
 Values = Callable[..., tuple[Tensor, ...]]
 """Of scores ``[r, N]``, the slice of the rows, and further tensors: what is kept of a block."""
 
+
 Score = Callable[[Tensor, Tensor], Tensor]
-
-BLOCK = 1 << 18
-"""Scores of a block on a CPU: a matrix of them and what is made of it stay in the caches of a core."""
-
-WIDE_BLOCK = 1 << 24
-"""The same on an accelerator, which has to be kept busy; about 4096 x 4096."""
-
-
-TWICE = 8
-"""So many times larger may a matrix be that is not cut where each block would have to be computed several times."""
-
-
-def block_rows(rows: int, columns: int, device: torch.device, *, twice: bool = False) -> int:
-    """Rows of a block: all of them if the matrix is no larger than a block (``twice``: than 8), at least 32.
-
-    >>> block_rows(256, 256, torch.device("cpu")), block_rows(4096, 4096, torch.device("cpu"))
-    (256, 64)
-    """
-    held = BLOCK if device.type == "cpu" else WIDE_BLOCK
-    if rows * columns <= held * (TWICE if twice else 1):
-        return max(1, rows)
-    return min(rows, max(32, held // columns))
-
-
-def parts(rows: int, size: int) -> list[slice]:
-    """Slices of ``size`` rows; an empty one for no rows."""
-    return [slice(start, min(rows, start + size)) for start in range(0, max(rows, 1), size)]
 
 
 def inner_products(queries: Tensor, columns: Tensor) -> Tensor:
@@ -75,10 +51,10 @@ class _Sides:
         used, outer = [leaf for leaf in leaves if leaf.requires_grad], [each for each in outer if each[0].requires_grad]
         if not used or not outer:
             return
-        made = iter(
+        grads = iter(
             torch.autograd.grad([each for each, _ in outer], used, [slope for _, slope in outer], allow_unused=True)
         )
-        slopes = [next(made) if leaf.requires_grad else None for leaf in leaves]
+        slopes = [next(grads) if leaf.requires_grad else None for leaf in leaves]
         if len(slopes) == len(self.slopes):
             places = [part, *[slice(None)] * (len(slopes) - 1)]
             for total, slope, place in zip(self.slopes, slopes, places, strict=True):
@@ -105,7 +81,7 @@ class _SumAtOnce(torch.autograd.Function):
     def forward(ctx: Any, score: Score, values: Values, size: int, mean: bool, *tensors: Tensor) -> Tensor:  # noqa: FBT001
         sides = _Sides(tensors, ctx.needs_input_grad[4:])
         total = count = tensors[0].new_zeros(())
-        for part in parts(len(tensors[0]), size):
+        for part in row_slices(len(tensors[0]), size):
             (value, number), leaves = sides.values(score, values, part)
             sides.back([(value, torch.ones_like(value))], leaves, part)
             total, count = total + value.detach().sum(), count + number.detach().sum()
@@ -116,8 +92,8 @@ class _SumAtOnce(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        made = [each if each is None else each * slopes[0] for each in ctx.saved_tensors]
-        return (None, None, None, None, *made)
+        grads = [each if each is None else each * slopes[0] for each in ctx.saved_tensors]
+        return (None, None, None, None, *grads)
 
 
 class _Recomputed(torch.autograd.Function):
@@ -126,11 +102,11 @@ class _Recomputed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, score: Score, values: Values, size: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         sides = _Sides(tensors, (False,) * len(tensors))
-        made = [sides.values(score, values, part)[0] for part in parts(len(tensors[0]), size)]
+        blocks = [sides.values(score, values, part)[0] for part in row_slices(len(tensors[0]), size)]
         ctx.score, ctx.values, ctx.size = score, values, size
-        ctx.lengths = [[len(each) for each in block] for block in made]
+        ctx.lengths = [[len(each) for each in block] for block in blocks]
         ctx.save_for_backward(*tensors)
-        joined = tuple(torch.cat(each) for each in zip(*made, strict=True))
+        joined = tuple(torch.cat(each) for each in zip(*blocks, strict=True))
         ctx.mark_non_differentiable(*(each for each in joined if not each.is_floating_point()))
         return joined
 
@@ -139,11 +115,11 @@ class _Recomputed(torch.autograd.Function):
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         sides = _Sides(ctx.saved_tensors, ctx.needs_input_grad[3:])
         starts = [0] * len(slopes)
-        for part, lengths in zip(parts(len(sides.queries), ctx.size), ctx.lengths, strict=True):
-            kept, leaves = sides.values(ctx.score, ctx.values, part)
+        for part, lengths in zip(row_slices(len(sides.queries), ctx.size), ctx.lengths, strict=True):
+            values, leaves = sides.values(ctx.score, ctx.values, part)
             outer = [
                 (each, slope[start : start + length])
-                for each, slope, start, length in zip(kept, slopes, starts, lengths, strict=True)
+                for each, slope, start, length in zip(values, slopes, starts, lengths, strict=True)
             ]
             starts = [start + length for start, length in zip(starts, lengths, strict=True)]
             sides.back(outer, leaves, part)
@@ -185,3 +161,39 @@ def recomputed(score: Score, values: Values, size: int, *tensors: Tensor) -> tup
     """
     result: tuple[Tensor, ...] = _Recomputed.apply(score, values, size, *_known(tensors))  # type: ignore[no-untyped-call]
     return result
+
+
+def coded(labels: Tensor, bank_labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Labels as small whole numbers in a floating dtype: equal where the labels are.
+
+    >>> coded(torch.tensor([900, 5]), torch.tensor([5, 7]))
+    (tensor([2., 0.]), tensor([0., 1.]))
+    """
+    values, code = torch.unique(
+        labels if labels is bank_labels else torch.cat([labels, bank_labels]), return_inverse=True
+    )
+    dtype = torch.float32 if len(values) < 1 << 24 else torch.float64
+    code = code.to(dtype)
+    return (code, code) if labels is bank_labels else (code[: len(labels)], code[len(labels) :])
+
+
+def equal_codes(codes: Tensor, bank_codes: Tensor, dtype: torch.dtype) -> Tensor:
+    """1 where codes are equal, else 0, ``[b, N]``; arithmetic is several times quicker than a comparison on a CPU.
+
+    >>> equal_codes(torch.tensor([2.0, 0.0]), torch.tensor([0.0, 1.0]), torch.float32)
+    tensor([[0., 0.],
+            [1., 0.]])
+    """
+    return (1 - (codes[:, None] - bank_codes).abs_()).clamp_(min=0).to(dtype)
+
+
+def others(rows: int, columns: int, start: int, like: Tensor) -> Tensor:
+    """1, but 0 where row i meets column ``start + i``, ``[rows, columns]``: itself.
+
+    >>> others(2, 3, 1, torch.zeros(1))
+    tensor([[1., 0., 1.],
+            [1., 1., 0.]])
+    """
+    weight = like.new_ones(rows, columns)
+    weight.diagonal(start).zero_()
+    return weight

@@ -5,11 +5,9 @@ from torch import Tensor, nn
 
 from vicinal.core import check_between, register
 from vicinal.links import Curve, Exp, Sinh, SmeLUGrad
-from vicinal.losses.bregman import bregman, reduced_bregman
-from vicinal.losses.checks import check_domain, check_reduction, check_scores_like, check_valid, reduce
-from vicinal.losses.matching import PAPER, DecomposedMatchingLoss, MatchingLoss
-from vicinal.losses.matching_classes import CompositeSoftmaxMatchingLoss
-from vicinal.losses.potentials import Elementwise
+from vicinal.losses.bregman import Elementwise, bregman, reduced_bregman
+from vicinal.losses.contract import check_domain, check_reduction, check_scores_like, check_valid, reduce
+from vicinal.losses.matching import PAPER, CompositeSoftmaxMatchingLoss, DecomposedMatchingLoss, MatchingLoss
 from vicinal.losses.validity import check_link
 
 VERIFIED = "the plain matching loss"

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from vicinal.core import check_between, register
 from vicinal.links import CompositeSoftmax, Curve
 from vicinal.links.numerics import score_inside
-from vicinal.losses.checks import check_domain, check_reduction, check_scores_like, check_valid, reduce, spread_weight
+from vicinal.losses.contract import check_domain, check_reduction, check_scores_like, check_valid, reduce, spread_weight
 from vicinal.losses.matching import PAPER
 from vicinal.losses.validity import check_link, check_scaling
 
@@ -86,8 +86,8 @@ class CompositeSigmoidCrossEntropy(nn.Module):
         """The loss of scores of one shape; weight of that shape or one for each row."""
         target = check_scores_like(prediction, target)
         logits = self.scaling.primitive(prediction) / self.gamma
-        wanted = torch.sigmoid(self.scaling.primitive(target) / self.gamma)
-        values = nn.functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none")
+        probability = torch.sigmoid(self.scaling.primitive(target) / self.gamma)
+        values = nn.functional.binary_cross_entropy_with_logits(logits, probability, reduction="none")
         return reduce(values, weight, None, self.reduction)
 
 

@@ -1,4 +1,4 @@
-"""The log-mass of the unrelated pairs of a batch within the whiskers, with scores that are made a block at a time."""
+"""The unrelated pairs of a batch, and the log-mass of those within Tukey's fences, a block of scores at a time."""
 
 import functools
 import math
@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from vicinal.losses.nodes import node_of_slope
-from vicinal.losses.rowwise import Score, inner_products, parts
-from vicinal.losses.scaling import plain
-from vicinal.losses.streamed import coded, equal_codes
+from vicinal.blockwise.blocks import row_slices
+from vicinal.blockwise.custom_ops import value_and_grad_op
+from vicinal.blockwise.row_blocks import Score, coded, equal_codes, inner_products
 
 _SIDE, _APART = 32, 128
 """Scores of so many rows with as many others tell about where the quartiles are, once for so many rows of the batch."""
@@ -45,25 +44,25 @@ class _Batch:
 
     def blocks(self, *, leaves: bool = False) -> Iterator[tuple[slice, Tensor, Tensor, list[Tensor]]]:
         """A slice of rows; their scores with all rows from it on; these, least where none counts; and their leaves."""
-        for part in parts(len(self.rows), self.size):
+        for part in row_slices(len(self.rows), self.size):
             behind = slice(part.start, None)
             sides = [self.rows[part].detach(), self.rows[behind].detach()]
             with torch.set_grad_enabled(leaves and self.score is not inner_products):
                 scores = self.score(*(side.requires_grad_(torch.is_grad_enabled()) for side in sides))
             counted = torch.add(scores.detach(), self.related(part, behind), alpha=_least(scores))
-            own = counted[:, : len(counted)]
-            own.masked_fill_(torch.ones_like(own, dtype=torch.bool).tril_(), _least(scores))
+            square = counted[:, : len(counted)]
+            square.masked_fill_(torch.ones_like(square, dtype=torch.bool).tril_(), _least(scores))
             yield part, scores, counted, sides
 
     def sample(self) -> Tensor:
         """Some of the scores that count, sorted."""
-        b, found = len(self.rows), []
+        b, samples = len(self.rows), []
         place = torch.arange(_SIDE, device=self.rows.device) * max(1, b // _SIDE)
         for turn in range(1 + b // _APART):
             one, other = (place + 3 * turn) % b, (place + 5 * turn + b // 2) % b
             scores = self.score(self.rows[one], self.rows[other])
-            found.append(scores[self.related(one, other) == 0])
-        return torch.cat(found).sort().values
+            samples.append(scores[self.related(one, other) == 0])
+        return torch.cat(samples).sort().values
 
     def mass(self, scale: float, reach: float, *, sloped: bool) -> tuple[Tensor, Tensor]:
         """Log of the sum of e^(scale * score) within the whiskers, and its slope by the rows."""
@@ -98,10 +97,10 @@ class _Batch:
             return [few.new_zeros(())] * 2
         ends = [_about(few, share) for share in (0.25, 0.75)]
         for _ in range(1 + 2 * len(ends)):
-            found = list(zip((self.number // 4, 3 * self.number // 4), *self._counted(ends), strict=True))
-            if all(less <= place < less + len(values) for place, less, values in found):
-                return [values.kthvalue(place - less + 1).values for place, less, values in found]
-            for nth, (place, less, values) in enumerate(found):  # the sample was a bad one
+            ranges = list(zip((self.number // 4, 3 * self.number // 4), *self._counted(ends), strict=True))
+            if all(less <= place < less + len(values) for place, less, values in ranges):
+                return [values.kthvalue(place - less + 1).values for place, less, values in ranges]
+            for nth, (place, less, values) in enumerate(ranges):  # the sample was a bad one
                 if place < less:
                     ends[nth] = _least(few) / 2, ends[nth][0]
                 elif place >= less + len(values):
@@ -125,8 +124,10 @@ class _Batch:
                 below[nth] -= int(counted.sub(low).sign_().clamp_(max=0).sum())
             inside = counted.sub(center).abs_().sub_(apart).abs_() <= reach
             near.append(counted.reshape(-1)[inside.reshape(-1)])
-        found = torch.cat(near)
-        return [each - out for each in below], [found[(found >= low) & (found <= high)] for low, high in ends]
+        inside_scores = torch.cat(near)
+        return [each - out for each in below], [
+            inside_scores[(inside_scores >= low) & (inside_scores <= high)] for low, high in ends
+        ]
 
     @functools.cached_property
     def number(self) -> int:
@@ -177,48 +178,50 @@ def _keep_between(scores: Tensor, ends: tuple[Tensor, Tensor] | None) -> float:
 def _add_slopes(slopes: Tensor, scores: Tensor, share: Tensor, sides: list[Tensor], part: slice) -> None:
     """Add what a block of rows and those behind have to rise by."""
     if scores.requires_grad:
-        made = torch.autograd.grad(scores, sides, share)
-        slopes[part] += made[0]
-        slopes[part.start :] += made[1]
+        of_sides = torch.autograd.grad(scores, sides, share)
+        slopes[part] += of_sides[0]
+        slopes[part.start :] += of_sides[1]
         return
     slopes[part].addmm_(share, sides[1])
     slopes[part.start :].addmm_(share.T, sides[0])
 
 
-def whisker_mass(
-    similarity: nn.Module, rows: Tensor, labels: Tensor, *, size: int, scale: float, reach: float
-) -> Tensor:
-    r"""$\log \sum e^{\gamma s}$ over the unrelated pairs of rows whose scores s lie within the whiskers; -inf of none.
+def iqr_mass(score: Score, rows: Tensor, labels: Tensor, *, size: int, scale: float, reach: float) -> Tensor:
+    r"""$\log \sum e^{\gamma s}$ over the unrelated pairs of rows with scores s within Tukey's fences; -inf of none.
 
     Args:
-        similarity: without parameters that are learned; in a compiled graph one by inner products.
-        rows: ``[b, d]``.
+        score: of rows with rows; in a compiled graph :func:`inner_products`.
+        rows: ``[b, d]``, in float32 or wider.
         labels: classes ``[b]``, or numbers of at least 0 of several classes ``[b, C]``: related with one in common.
         size: rows of a block.
         scale: $\gamma > 0$.
-        reach: length of the whiskers in boxes; see :func:`vicinal.miners.whiskers`.
+        reach: from the quartiles to the fences, in boxes; inf: all pairs.
 
     Returns:
         A number that can be differentiated once.
 
-    >>> from vicinal.similarity import Cosine
-    >>> whisker_mass(Cosine(), torch.eye(3), torch.tensor([0, 1, 2]), size=1, scale=5.0, reach=1.5)
+    >>> iqr_mass(inner_products, torch.eye(3), torch.tensor([0, 1, 2]), size=1, scale=5.0, reach=1.5)
     tensor(1.0986)
     """
-    with torch.autocast(rows.device.type, enabled=False):
-        score, given, _ = plain(similarity, rows, rows)
-        if torch.compiler.is_compiling():
-            return _NODE(given, labels, size, scale, reach)[0]  # of inner products alone
-        batch = _Batch(score, given.detach(), _codes(labels, given), size)
-        return cast(Tensor, _LogMass.apply(given, batch, scale, reach))  # type: ignore[no-untyped-call]
+    if torch.compiler.is_compiling():
+        return _mass_op(rows, labels, size, scale, reach)[0]  # of inner products alone
+    batch = _Batch(score, rows.detach(), _codes(labels, rows), size)
+    return cast(Tensor, _LogMass.apply(rows, batch, scale, reach))  # type: ignore[no-untyped-call]
 
 
 def _codes(labels: Tensor, like: Tensor) -> Tensor:
     return coded(labels, labels)[0] if labels.ndim == 1 else labels.to(like.dtype)
 
 
-def _mass(rows: Tensor, labels: Tensor, size: int, scale: float, reach: float) -> tuple[Tensor, Tensor]:
-    return _Batch(inner_products, rows, _codes(labels, rows), size).mass(scale, reach, sloped=True)
+def _mass(
+    rows: Tensor,
+    labels: Tensor,
+    size: int,
+    scale: float,
+    reach: float,
+    with_grad: bool,  # noqa: FBT001
+) -> tuple[Tensor, Tensor]:
+    return _Batch(inner_products, rows, _codes(labels, rows), size).mass(scale, reach, sloped=with_grad)
 
 
-_NODE = node_of_slope("whisker_mass", _mass)
+_mass_op = value_and_grad_op("iqr_mass", _mass, lambda rows, *_: (rows.new_empty(()), torch.empty_like(rows)))

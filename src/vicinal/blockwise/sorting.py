@@ -1,0 +1,177 @@
+"""Rows that are sorted: ranks, sums above thresholds, and related columns packed to the left."""
+
+from collections.abc import Callable
+
+import numpy
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from vicinal.blockwise.blocks import policy, row_slices
+
+_LOW = 0x7FFFFFFF
+
+
+def sort_rows(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Values of each row from the lowest on, and where they stood; equal ones in the order of their columns.
+
+    On a CPU, float32 is sorted as whole numbers that carry their place, by numpy: an order of magnitude quicker.
+
+    >>> sort_rows(torch.tensor([[0.5, -1.0, 0.25]]))
+    (tensor([[-1.0000,  0.2500,  0.5000]]), tensor([[1, 2, 0]]))
+    """
+    values = values.detach()
+    if values.dtype != torch.float32 or values.device.type != "cpu":
+        ordered = values.sort(dim=-1, stable=True)
+        return ordered.values, ordered.indices
+    bits = values.contiguous().numpy().view(numpy.int32)
+    rising = numpy.right_shift(bits, 31)
+    rising &= _LOW
+    rising ^= bits  # negative floats fall as their bits rise
+    keys = rising.astype(numpy.int64)
+    keys <<= 32
+    keys |= numpy.arange(values.shape[-1])
+    keys.sort(axis=-1)
+    keys &= 0xFFFFFFFF
+    order = torch.from_numpy(keys)
+    return values.gather(-1, order), order
+
+
+def mean_ranks(rising: Tensor) -> Tensor:
+    """Ranks of the values of each row, which rise, from 1 on; equal ones have the mean of theirs.
+
+    >>> mean_ranks(torch.tensor([[0.5, 0.5, 2.0]]))
+    tensor([[1.5000, 1.5000, 3.0000]])
+    """
+    columns = rising.shape[-1]
+    rank = torch.arange(1, columns + 1, dtype=rising.dtype, device=rising.device).expand_as(rising)
+    if rising.device.type == "cpu":
+        ordered = rising.numpy()
+        return _by_ties(ordered[:, 1:] == ordered[:, :-1], rank)
+    change = rising[:, 1:] != rising[:, :-1]
+    if bool(change.all()):
+        return rank
+    edge = change.new_ones(len(change), 1)
+    first = torch.where(torch.cat([edge, change], dim=1), rank, 0.0).cummax(dim=-1).values
+    last = torch.where(torch.cat([change, edge], dim=1), rank, torch.inf).flip(-1).cummin(dim=-1).values.flip(-1)
+    return (first + last) / 2
+
+
+def _by_ties(equal: NDArray[numpy.bool_], rank: Tensor) -> Tensor:
+    """As :func:`mean_ranks`, from where neighbors are equal: ``rank`` changed only there, which are few places."""
+    ties = numpy.flatnonzero(equal)
+    if not len(ties):
+        return rank
+    row, place = numpy.divmod(ties, equal.shape[1])
+    tied = row * rank.shape[1] + place  # equal to the next one
+    starts = numpy.diff(tied, prepend=-2) != 1
+    run = starts.cumsum() - 1
+    low, high = place[starts], place[numpy.append(starts[1:], True)] + 1
+    mean = torch.from_numpy((low + high) / 2 + 1)[torch.from_numpy(run)].to(rank.dtype)
+    ranks, where = rank.clone(), torch.from_numpy(tied)
+    ranks.view(-1)[where] = mean
+    ranks.view(-1)[where + 1] = mean
+    return ranks
+
+
+def above(scores: Tensor, weight: Tensor, thresholds: Tensor, *, equal: bool = False) -> tuple[Tensor, Tensor]:
+    r"""For each threshold t of a row: $\sum_{s_j > t} w_j$ and $\sum_{s_j > t} w_j s_j$.
+
+    Args:
+        scores: ``[b, N]``.
+        weight: ``[b, N]``, >= 0.
+        thresholds: ``[b, M]``; they pass no gradient, and neither need they: a column at the threshold adds nothing
+            to a hinge.
+        equal: whether columns at the threshold count.
+
+    Returns:
+        two times ``[b, M]``, in time of N log N a row and memory of a few such matrices.
+
+    >>> above(torch.tensor([[1.0, 3.0, 2.0]]), torch.ones(1, 3), torch.tensor([[1.0, 2.5]]))
+    (tensor([[2., 1.]]), tensor([[5., 3.]]))
+    """
+    rising, order = sort_rows(-scores)
+    place = torch.searchsorted(rising, -thresholds.detach(), right=equal)  # how many columns lie above
+    sorted_weight = weight.gather(1, order)
+    mass = _prefix(sorted_weight)
+    total = _prefix(sorted_weight * scores.gather(1, order))
+    return mass.gather(1, place), total.gather(1, place)
+
+
+def _prefix(values: Tensor) -> Tensor:
+    """Sums of the first 0, 1, ..., N values of each row, ``[b, N + 1]``."""
+    return torch.nn.functional.pad(values.cumsum(-1), (1, 0))
+
+
+def most_positives(positive: Tensor) -> int:
+    """How many related columns the row has that has most."""
+    return int((positive > 0).sum(-1).max()) if positive.numel() else 0
+
+
+def first_positives(positive: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights and columns ``[b, P]`` of the related columns of each row, packed to the left; weights 0 beyond them."""
+    top = positive.topk(min(max(1, most_positives(positive)), positive.shape[1]), dim=-1)
+    return top.values, top.indices
+
+
+def related_columns(positive: Tensor) -> tuple[Tensor, Tensor]:
+    """As :func:`first_positives`, without gradient and in any order; several times quicker on a CPU.
+
+    >>> related_columns(torch.tensor([[0.0, 1.0, 0.5], [0.0, 0.0, 0.0]]))
+    (tensor([[1.0000, 0.5000],
+            [0.0000, 0.0000]]), tensor([[1, 2],
+            [0, 0]]))
+    """
+    if positive.device.type != "cpu" or not positive.numel():
+        return first_positives(positive.detach())
+    values = positive.detach().numpy()
+    place = numpy.flatnonzero(values > 0)
+    row, columns = numpy.divmod(place, values.shape[1])
+    number = numpy.bincount(row, minlength=len(values))
+    nth = numpy.arange(len(place)) - (number.cumsum() - number)[row]
+    column = numpy.zeros((len(values), max(1, int(number.max()))), numpy.int64)
+    weight = numpy.zeros(column.shape, values.dtype)
+    column[row, nth], weight[row, nth] = columns, values[row, columns]
+    return torch.from_numpy(weight), torch.from_numpy(column)
+
+
+def each_positive(
+    terms: Callable[..., tuple[Tensor, ...]],
+    scores: Tensor,
+    positive: Tensor,
+    *of_rows: Tensor,
+    square: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights, terms and counts for the related columns of each row, packed to the left.
+
+    Args:
+        terms: called with ``s_p [c, P, 1]``, ``scores [c, 1, N]``, each of ``of_rows [c, 1, N]`` and, of ``square``,
+            the rows of the related columns, ``[c, P, N]``; gives a term and a count, each ``[c, P]``.
+        scores: ``[b, N]``.
+        positive: ``[b, N]``, >= 0.
+        of_rows: further matrices ``[b, N]``.
+        square: ``[N, N]`` scores, where rows and columns are the same things.
+
+    Returns:
+        weights ``[b, P]`` (0 beyond the last related column of a row), terms and counts ``[b, P]``. Blocks of rows
+        are computed again in the backward pass instead of being kept.
+    """
+    if square is not None and scores.shape[0] != scores.shape[1]:
+        raise ValueError(f"scores: expected as many rows as columns, the same things, got {tuple(scores.shape)}")
+    weight, column = first_positives(positive)
+    related = scores.gather(1, column)
+
+    def block(part: slice) -> tuple[Tensor, ...]:
+        extra = [] if square is None else [square[column[part]]]
+        rows = [matrix[part, None, :] for matrix in (scores, *of_rows)]
+        return terms(related[part, :, None], *rows, *extra)
+
+    whole = torch.compiler.is_compiling()  # the number of blocks would depend on the data, and steps are fused there
+    step = len(scores) if whole else max(1, policy().memory_entries // max(1, weight.shape[1] * scores.shape[1]))
+    if step >= len(scores):
+        results = [block(slice(None))]
+    else:
+        results = [checkpoint(block, part, use_reentrant=False) for part in row_slices(len(scores), step)]
+    value, count = (torch.cat([blocks[which] for blocks in results]) for which in (0, 1))
+    return weight, value, count

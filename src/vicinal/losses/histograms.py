@@ -1,0 +1,409 @@
+"""Losses from histograms: average precision, related above unrelated scores, and triplets weighed by the gaps seen."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vicinal.blockwise import block_rows, custom_op, policy, row_slices
+from vicinal.blockwise.sorting import related_columns, sort_rows
+from vicinal.core import check_between, check_integer, check_number
+from vicinal.losses.contract import PML, PairLoss, Pairs, RowTerms, pair_loss, prepare, row_products, row_terms
+
+Histogram = tuple[Tensor, Tensor, Tensor]
+"""Counts by edge ``[b, bins + 1]``, sums of gaps by bin ``[b, bins]``, and how many gaps are not 0 ``[b]``."""
+
+Sorted = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+"""Of a block: order of the columns, their weights in it ``[r, N]``; weights and places of the related ones ``[r, P]``;
+how many columns lie below each edge ``[r, P, bins + 1]``; weight of the gaps by bin ``[r, P, bins]``."""
+
+
+def _slices(scores: Tensor) -> list[slice]:
+    """Blocks of rows that stay in the caches of a core."""
+    if not scores.numel():
+        return []
+    return row_slices(
+        len(scores), block_rows(len(scores), scores.shape[1], scores.device, entries=policy().sort_entries)
+    )
+
+
+def _places(rising: Tensor, related: Tensor, span: float, bins: int) -> tuple[Tensor, Tensor]:
+    """Edges ``[bins + 1]``, and how many sorted columns lie below each beside a related column ``[r, P, bins + 1]``."""
+    edges = torch.arange(bins + 1, dtype=related.dtype, device=related.device) * (2 * span / bins) - span
+    above = related[:, :, None] + edges
+    last = above[..., -1]
+    above[..., -1] = last.nextafter(torch.full_like(last, torch.inf))  # a gap of just the span is in the last bin
+    return edges, torch.searchsorted(rising, above.flatten(1)).view(above.shape)
+
+
+def _prefix(values: Tensor) -> Tensor:
+    """Sums of the first 0, 1, ..., N values of each row ``[b, N + 1]``, in float64: they cancel."""
+    sums = torch.empty(len(values), values.shape[1] + 1, dtype=torch.float64, device=values.device)
+    sums[:, 0] = 0
+    torch.cumsum(values, -1, dtype=torch.float64, out=sums[:, 1:])
+    return sums
+
+
+def _taken(sums: Tensor, place: Tensor) -> Tensor:
+    return sums.gather(1, place.flatten(1)).view(place.shape)
+
+
+def _of_block(
+    scores: Tensor, negative: Tensor, positive: Tensor, span: float, bins: int, *, counting: bool
+) -> tuple[Histogram, Sorted]:
+    weight, column = related_columns(positive)
+    related = scores.gather(1, column)
+    rising, order = sort_rows(scores)
+    among = negative.gather(1, order)
+    mass, total = _prefix(among), _prefix(among * rising)
+    edges, place = _places(rising, related, span, bins)
+    below = _taken(mass, place)
+    number = below.diff(dim=-1)  # [r, P, bins]
+    gaps = _taken(total, place).diff(dim=-1) - related[:, :, None] * number
+    upper = (gaps - edges[:-1] * number) * (bins / (2 * span))
+    counts = torch.nn.functional.pad(number - upper, (0, 1)) + torch.nn.functional.pad(upper, (1, 0))
+    under, over = below[..., 0], mass[:, -1:] - below[..., -1]  # gaps beyond the span count as the span
+    counts[..., 0] += under
+    counts[..., -1] += over
+    gaps[..., 0] -= span * under
+    gaps[..., -1] += span * over
+    apart = mass[:, -1:].expand_as(related)
+    if counting:
+        ends = [_taken(mass, torch.searchsorted(rising, related, right=right)) for right in (True, False)]
+        apart = apart - (ends[0] - ends[1])
+    counts, gaps = ((weight[..., None] * each).sum(1).to(scores.dtype) for each in (counts, gaps))
+    nonzero = (weight * apart).sum(1).to(scores.dtype)
+    return (counts, gaps, nonzero), (order, among, weight, column, place, number.to(scores.dtype))
+
+
+def _slope_of_block(of_bin: Tensor, sorted_: Sorted, out: Tensor) -> None:
+    """Write the slope by the scores ``[r, N]``, given that by a gap in each bin ``[r, bins]``."""
+    order, among, weight, column, place, number = sorted_
+    each = weight[..., None] * of_bin[:, None]  # [r, P, bins]
+    jumps = torch.nn.functional.pad(each, (1, 1)).diff(dim=-1).flatten(1)
+    steps = among.new_zeros(len(among), among.shape[1] + 1).scatter_add_(1, place.flatten(1), jumps)
+    out.scatter_(1, order, steps.cumsum(-1)[:, :-1].mul_(among))
+    out.scatter_add_(1, column, -(each * number).sum(-1))
+
+
+def _histograms(
+    scores: Tensor,
+    negative: Tensor,
+    positive: Tensor,
+    span: float,
+    bins: int,
+    counting: bool,  # noqa: FBT001
+) -> Histogram:
+    blocks = [
+        _of_block(scores[part], negative[part], positive[part], span, bins, counting=counting)[0]
+        for part in _slices(scores)
+    ]
+    return _joined(blocks, scores, bins)
+
+
+def _joined(blocks: list[Histogram], scores: Tensor, bins: int) -> Histogram:
+    if not blocks:
+        return _like(scores.new_zeros, scores, bins)
+    counts, gaps, nonzero = (torch.cat(each) for each in zip(*blocks, strict=True))
+    return counts, gaps, nonzero
+
+
+def _like(make: Any, scores: Tensor, bins: int) -> Histogram:
+    return make(len(scores), bins + 1), make(len(scores), bins), make(len(scores))
+
+
+def _slopes(of_bin: Tensor, scores: Tensor, negative: Tensor, positive: Tensor, span: float, bins: int) -> Tensor:
+    """As :func:`_slope_of_block`, of all rows, which are sorted again."""
+    slope = torch.zeros_like(scores)
+    for part in _slices(scores):
+        ordered = _of_block(scores[part], negative[part], positive[part], span, bins, counting=False)[1]
+        _slope_of_block(of_bin[part], ordered, slope[part])
+    return slope
+
+
+class _GapHistograms(torch.autograd.Function):
+    """In eager: the order of the columns is kept for the backward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        scores: Tensor,
+        negative: Tensor,
+        positive: Tensor,
+        span: float,
+        bins: int,
+        counting: bool,  # noqa: FBT001
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        blocks = []
+        saved: list[Tensor] = []
+        for part in _slices(scores):
+            block, ordered = _of_block(scores[part], negative[part], positive[part], span, bins, counting=counting)
+            blocks.append(block)
+            saved += ordered if ctx.needs_input_grad[0] else ()
+        ctx.save_for_backward(*saved)
+        ctx.slices, ctx.shape, ctx.span, ctx.bins = _slices(scores), scores.shape, span, bins
+        joined = _joined(blocks, scores, bins)
+        ctx.mark_non_differentiable(joined[2])
+        return joined
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        of_bin = _of_bin(slopes, ctx.span, ctx.bins)
+        slope = of_bin.new_zeros(ctx.shape)
+        for at, part in enumerate(ctx.slices):
+            order, among, weight, column, place, number = ctx.saved_tensors[6 * at : 6 * at + 6]
+            _slope_of_block(of_bin[part], (order, among, weight, column, place, number), slope[part])
+        return slope, None, None, None, None, None
+
+
+def _of_bin(slopes: tuple[Tensor, ...], span: float, bins: int) -> Tensor:
+    return slopes[0].diff(dim=-1) * (bins / (2 * span)) + slopes[1]
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Histogram) -> None:
+    ctx.save_for_backward(*inputs[:3])
+    ctx.span, ctx.bins = inputs[3:5]
+    ctx.mark_non_differentiable(output[2])
+
+
+def _back(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+    of_bin = _of_bin(slopes, ctx.span, ctx.bins)
+    return _slope_node(of_bin, *ctx.saved_tensors, ctx.span, ctx.bins), None, None, None, None, None
+
+
+_slope_node = custom_op("gap_slopes", _slopes, lambda of_bin, scores, *_: torch.empty_like(scores))
+_node = custom_op(
+    "gap_histograms",
+    _histograms,
+    lambda scores, negative, positive, span, bins, counting: _like(scores.new_empty, scores, bins),
+    save=_keep,
+    backward=_back,
+)
+
+
+def gap_histograms(
+    scores: Tensor, negative: Tensor, positive: Tensor, span: float, bins: int, *, counting: bool = True
+) -> Histogram:
+    r"""Of each row, over its pairs of a related column p and another n: the gaps $s_n - s_p$, clamped to the span.
+
+    Each gap is shared between the two edges around it, by nearness; its sum goes to the bin that it lies in. A row is
+    sorted once, and a bin is a difference of prefix sums. One node of a compiled graph; gradient of ``scores`` alone.
+
+    Args:
+        scores: ``[b, N]``.
+        negative: weights of n ``[b, N]``, >= 0.
+        positive: weights of p ``[b, N]``, >= 0.
+        span: > 0.
+        bins: number of bins between -span and span.
+        counting: whether gaps that are 0 are told apart from others in the third; else it counts all.
+
+    >>> counts, gaps, nonzero = gap_histograms(torch.tensor([[1.0, 0.0]]), *torch.eye(2)[[1, 0], None], 2.0, 4)
+    >>> counts, gaps, nonzero  # one gap, of -1: at the second of five edges
+    (tensor([[0., 1., 0., 0., 0.]]), tensor([[ 0., -1.,  0.,  0.]]), tensor([1.]))
+    """
+    if torch.compiler.is_compiling():
+        counts, gaps, nonzero = _node(scores, negative, positive, span, bins, counting)
+        return counts, gaps, nonzero
+    result: Histogram = _GapHistograms.apply(scores, negative, positive, span, bins, counting)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _of_rows(pairs: Pairs, *, span: float = 2.0, bins: int = 10, **_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each row the counts of its gaps by edge ``[b, bins + 1]``, their sums by bin, and how many are not 0."""
+    check_between("span", span, 0, float("inf"))
+    check_integer("bins", bins, 2)
+    return gap_histograms(pairs.scores, pairs.negative, pairs.positive, float(span), bins, counting=pairs.counting)
+
+
+@pair_loss(
+    "dynamic_soft_margin",
+    "score-shift-invariant",
+    "soft-relation",
+    "stopped-gradient",
+    family="triplets",
+    paper="Zhang and Rusinkiewicz, ICCV 2019",
+    verified=PML,
+    batch_stats=_of_rows,
+)
+def dynamic_soft_margin(
+    pairs: Pairs,
+    *,
+    span: float = 2.0,
+    bins: int = 10,
+    history: Tensor | None = None,
+    momentum: float = 0.01,
+    detach: bool = True,
+) -> RowTerms:
+    r"""Triplets weighted by the share of gaps that are smaller, in place of a margin.
+
+    $F(v) v$ for the gap $v = s_{in} - s_{ip}$ of each triplet, F the share of gaps that are smaller, by histogram.
+
+    The hardest triplets count most, and there is no margin to choose. F is a weight and passes no gradient: through
+    it the loss would be lowest where all classes share two opposite places.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        span: > 0; gaps are clamped to [-span, span].
+        bins: >= 2, of the histogram.
+        history: ``[bins + 1]``, a histogram of earlier batches; None: of this batch alone.
+        momentum: share of this batch beside the history, between 0 and 1.
+        detach: False lets the gradient flow through F too, as pytorch-metric-learning does; harmless only beside a
+            history, of which a batch is a small part.
+
+    >>> dynamic_soft_margin(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
+    tensor(-0.5000)
+    """
+    check_between("momentum", momentum, 0, 1, closed=True)
+    counts, gaps, nonzero = pairs.stats
+    batch = counts.sum(0)
+    mass = batch.sum()
+    batch = batch / torch.where(mass > 0, mass, 1.0)
+    if history is not None:
+        if history.shape != batch.shape:
+            raise ValueError(f"history: expected shape {tuple(batch.shape)}, got {tuple(history.shape)}")
+        batch = (1 - momentum) * history.to(batch.dtype) + momentum * batch
+        batch = batch / torch.where(mass > 0, batch.sum(), 1.0)
+    if detach:
+        batch = batch.detach()
+    block = slice(pairs.start, pairs.start + len(pairs.raw_scores))
+    return RowTerms((gaps[block] * batch.cumsum(0)[:-1]).sum(-1), counts[block].detach().sum(-1), nonzero[block])
+
+
+class DynamicSoftMargin(nn.Module):
+    """:func:`dynamic_soft_margin` that remembers: a histogram of all batches so far, which is saved with its state.
+
+    Args:
+        span: see :func:`dynamic_soft_margin`, as are the two below.
+        bins: of the histogram.
+        momentum: share of a new batch.
+
+    >>> loss = DynamicSoftMargin()
+    >>> loss(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
+    tensor(-0.5000)
+    """
+
+    def __init__(self, span: float = 2.0, bins: int = 10, momentum: float = 0.01) -> None:
+        super().__init__()
+        self.span, self.bins, self.momentum = span, check_integer("bins", bins, 2), momentum
+        self.register_buffer("history", torch.zeros(bins + 1))
+        self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+        self.history: Tensor
+        self.batches: Tensor
+
+    def forward(
+        self, scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
+    ) -> Tensor:
+        """The loss; in training the histogram is then updated."""
+        loss: PairLoss = dynamic_soft_margin
+        history = self.history if int(self.batches) else None
+        settings = {
+            "span": self.span,
+            "bins": self.bins,
+            "history": history,
+            "momentum": self.momentum,
+            "detach": False,
+        }
+        value = loss(scores, relation, weight, reduction=reduction, **settings)
+        if self.training:
+            self._update(scores.detach(), relation, weight)
+        return value
+
+    @torch.no_grad()
+    def _update(self, scores: Tensor, relation: Tensor, weight: Tensor | None) -> None:
+        pairs = prepare(scores, relation, weight)
+        batch = _of_rows(pairs, span=self.span, bins=self.bins)[0].sum(0)
+        mass = batch.sum()
+        if mass > 0:
+            share = self.momentum if int(self.batches) else 1.0
+            self.history = (1 - share) * self.history + share * (batch / mass).to(self.history.dtype)
+            self.batches += 1
+
+
+def _share(scores: Tensor, low: float, high: float, bins: int) -> tuple[Tensor, Tensor]:
+    """Bin edge below each score, counted from ``low``, and the share ``[0, 1]`` that falls to the edge above it."""
+    place = ((scores - low) * (bins / (high - low))).clamp(0, bins)
+    edge = place.detach().floor().clamp(max=bins - 1)
+    return edge.long(), place - edge
+
+
+def _histogram(edge: Tensor, share: Tensor, weight: Tensor, bins: int) -> Tensor:
+    """``[b, bins + 1]``: each column is shared between the two edges around its score."""
+    empty = weight.new_zeros(len(weight), bins)
+    upper = empty.scatter_add(1, edge, weight * share)
+    lower = empty.scatter_add(1, edge, weight) - upper
+    return torch.nn.functional.pad(lower, (0, 1)) + torch.nn.functional.pad(upper, (1, 0))
+
+
+def _of_batch(pairs: Pairs, *, bins: int = 100, low: float = -1.0, high: float = 1.0) -> tuple[Tensor]:
+    """Histogram of the related pairs of all rows, ``[1, bins + 1]``."""
+    _check_bins(bins, low, high)
+    if not pairs.masks or torch.compiler.is_compiling():
+        edge, share = _share(pairs.scores, low, high, bins)
+        return (_histogram(edge, share, pairs.positive, bins).sum(0, keepdim=True),)
+    place = pairs.positive.reshape(-1).nonzero()[:, 0]  # few
+    edge, share = _share(pairs.scores.reshape(-1)[place][None], low, high, bins)
+    return (_histogram(edge, share, torch.ones_like(share), bins),)
+
+
+def _check_bins(bins: int, low: float, high: float) -> None:
+    check_integer("bins", bins, 2)
+    check_number("low", low)
+    check_between("high", high, low, float("inf"))
+
+
+@pair_loss("fast_ap", "row-separable", "soft-relation", family="ranks", paper="Cakir et al., CVPR 2019", verified=PML)
+def fast_ap(pairs: Pairs, *, bins: int = 10, low: float = -1.0, high: float = 1.0) -> RowTerms:
+    r"""Average precision of a row from histograms of its scores.
+
+    1 - average precision of a row, from a histogram: $1 - \frac{1}{\sum h^+} \sum_l h^+_l H^+_l / H_l$.
+
+    H are sums from the most similar bin on. Equal bins of cosine are equal bins of squared distance of directions.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        bins: >= 2.
+        low: lowest score.
+        high: highest score; scores outside are clamped.
+
+    >>> fast_ap(torch.tensor([[1.0, -1.0]]), torch.tensor([[1.0, 0.0]]))
+    tensor(0.)
+    """
+    _check_bins(bins, low, high)
+    edge, share = _share(-pairs.scores, -high, -low, bins)  # from the most similar on
+    related = _histogram(edge, share, pairs.positive, bins)
+    every = _histogram(edge, share, pairs.weight, bins).cumsum(-1)
+    some = every > 0
+    precision = torch.where(some, related.cumsum(-1) / torch.where(some, every, 1.0), 0.0)
+    mass = pairs.positive.sum(-1)
+    return row_terms(1 - (related * precision).sum(-1) / torch.where(mass > 0, mass, 1.0), mass > 0)
+
+
+@pair_loss("histogram", "soft-relation", family="ranks", paper="arXiv:1611.00822", verified=PML, batch_stats=_of_batch)
+def histogram(pairs: Pairs, *, bins: int = 100, low: float = -1.0, high: float = 1.0) -> RowTerms:
+    r"""Chance that an unrelated pair scores higher than a related one, from histograms of the batch.
+
+    $\sum_l h^-_l \sum_{k \le l} h^+_k$ with the histograms of unrelated and of related pairs, each summing to 1.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        bins: >= 2.
+        low: lowest score.
+        high: highest score; scores outside are clamped.
+
+    >>> histogram(torch.tensor([[1.0, -1.0]]), torch.tensor([[1.0, 0.0]]))
+    tensor(0.)
+    """
+    _check_bins(bins, low, high)
+    edge, share = _share(pairs.scores, low, high, bins)
+    related = pairs.stats[0].sum(0)
+    mass = related.detach().sum()  # each pair adds 1 in all, whatever its score
+    below = (related / torch.where(mass > 0, mass, 1.0)).cumsum(0)  # [bins + 1], share of related pairs up to an edge
+    total = _histogram(edge, share, pairs.negative, bins) @ below
+    number = nonzero = pairs.negative.sum(-1)
+    if pairs.counting:
+        seen = below.detach()
+        nonzero = row_products(
+            ((seen[edge] * (1 - share) + seen[edge + 1] * share) != 0).to(total.dtype), pairs.negative
+        )
+    return RowTerms(total, number, nonzero)

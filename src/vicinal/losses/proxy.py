@@ -1,0 +1,495 @@
+"""Softmax against learned vectors of classes, with margins; and proxies as rows."""
+
+import functools
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vicinal.blockwise.logsums import log_sum_exp, softplus
+from vicinal.blockwise.target_entropy import Change, scaled_at, target_entropy
+from vicinal.core import check_between, check_integer, check_number
+from vicinal.losses.contract import PML, Pairs, RowTerms, cross_entropy, pair_loss, row_products, row_terms, some
+from vicinal.losses.kernels import kernel, kernels_in_use
+from vicinal.miners import within_whiskers
+from vicinal.miners.whiskers import check_reach, whisker_ends
+
+
+def shifted_cosine(cosine: Tensor, shift: float) -> Tensor:
+    r"""$\cos(\theta + a) = \cos\theta \cos a - \sin\theta \sin a$ for $\theta = \arccos$ of ``cosine``.
+
+    Cosines are clamped to [-1, 1]; where they are -1 or 1 the sine is taken as 0 with slope 0.
+
+    >>> shifted_cosine(torch.tensor([0.5, 0.0]), math.pi / 2)
+    tensor([-0.8660, -1.0000])
+    """
+    cosine = cosine.clamp(-1, 1)
+    square = (1 - cosine) * (1 + cosine)
+    inside = square > 0
+    sine = torch.where(inside, torch.where(inside, square, 1.0).sqrt(), 0.0)
+    return cosine * math.cos(shift) - sine * math.sin(shift)
+
+
+def falling_cosine(cosine: Tensor, margin: float) -> Tensor:
+    r"""$\cos(\theta + m)$, and $\cos\theta - m \sin m$ beyond $\theta = \pi - m$, where it would rise again.
+
+    >>> falling_cosine(torch.tensor([0.0, -1.0]), math.pi / 2)
+    tensor([-1.0000, -2.5708])
+    """
+    beyond = cosine < -math.cos(margin)
+    return torch.where(beyond, cosine.clamp(-1, 1) - margin * math.sin(margin), shifted_cosine(cosine, margin))
+
+
+def multiplied_cosine(cosine: Tensor, times: int) -> Tensor:
+    r"""$(-1)^k \cos(m\theta) - 2k$ for $\theta \in [k\pi/m, (k+1)\pi/m]$: falls from 1 to 1 - 2m as the angle grows.
+
+    >>> multiplied_cosine(torch.tensor([1.0, 0.0, -1.0]), 4)
+    tensor([ 1., -3., -7.])
+    """
+    cosine = cosine.clamp(-1, 1)
+    last, now = torch.ones_like(cosine), cosine
+    for _ in range(times - 1):  # cos((n+1)t) = 2 cos t cos nt - cos((n-1)t)
+        last, now = now, 2 * cosine * now - last
+    with torch.no_grad():
+        turns = (torch.acos(cosine) * times / math.pi).floor().clamp(max=times - 1)
+        sign = 1 - 2 * (turns % 2)
+    return sign * now - 2 * turns
+
+
+_COLUMNS = ("row-separable", "proxies")
+
+
+def where_related(pairs: Pairs, change: Change) -> Tensor:
+    """Scores that are changed where a column is related, in part by a soft relation, ``[b, N]``."""
+    scores, relation = pairs.scores, pairs.relation
+    if torch.compiler.is_compiling() or not kernels_in_use():
+        return scores + relation * (change(scores) - scores)
+    if pairs.masks and scores.shape[1] and bool((relation.sum(-1) == 1).all()):  # one each: found without a search
+        falling = torch.arange(scores.shape[1], 0, -1, dtype=scores.dtype, device=scores.device)
+        column = scores.shape[1] - (relation * falling).amax(-1, keepdim=True).long()
+        related = scores.gather(1, column)
+        return scores.scatter_add(1, column, change(related) - related)
+    place = relation.nonzero(as_tuple=True)  # few
+    related = scores[place]
+    return scores.index_put(place, relation[place] * (change(related) - related), accumulate=True)
+
+
+def margin_logits(pairs: Pairs, scale: float, change: Change) -> Tensor:
+    """``scale * scores`` after a change of the score of the related column, ``[b, N]``."""
+    if pairs.column is None or not kernels_in_use():
+        return scale * where_related(pairs, change)
+    return scaled_at(pairs.scores, pairs.column, scale, change)
+
+
+def margin_softmax(pairs: Pairs, scale: float, change: Change | None = None) -> RowTerms:
+    """Cross-entropy of :func:`margin_logits`, or of ``scale * scores`` without a change.
+
+    >>> pairs = Pairs(torch.zeros(1, 3), torch.tensor([[1.0, 0.0, 0.0]]), None)
+    >>> margin_softmax(pairs, 1.0).total
+    tensor([1.0986])
+    """
+    if (terms := target_softmax(pairs, pairs.scores, scale, change)) is not None:
+        return terms
+    return cross_entropy(scale * pairs.scores if change is None else margin_logits(pairs, scale, change), pairs)
+
+
+def softmax_terms(logits: Tensor, pairs: Pairs) -> RowTerms:
+    """Cross-entropy of the logits."""
+    terms = target_softmax(pairs, logits)
+    return cross_entropy(logits, pairs) if terms is None else terms
+
+
+@kernel("target_softmax", loss="normalized_softmax", float32=1e-5)
+def target_softmax(pairs: Pairs, scores: Tensor, scale: float = 1.0, change: Change | None = None) -> RowTerms | None:
+    """Where the one related column of each row is known."""
+    if pairs.column is None:
+        return None
+    value = target_entropy(scores, pairs.column, scale, change)
+    return row_terms(value, torch.ones_like(value, dtype=torch.bool))
+
+
+@pair_loss("normalized_softmax", *_COLUMNS, "soft-relation", family="proxies", paper="arXiv:1704.06369", verified=PML)
+def normalized_softmax(pairs: Pairs, *, temperature: float = 0.05) -> RowTerms:
+    r"""Softmax against proxies of length 1.
+
+    Cross-entropy of $\mathrm{softmax}(s_{i\cdot}/\tau)$ of cosines with the proxies.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        temperature: divides the scores, > 0.
+
+    >>> normalized_softmax(torch.zeros(1, 3), torch.tensor([[1.0, 0.0, 0.0]]))
+    tensor(1.0986)
+    """
+    check_between("temperature", temperature, 0, math.inf)
+    return margin_softmax(pairs, 1 / temperature)
+
+
+@pair_loss("cosface", *_COLUMNS, "soft-relation", family="proxies", paper="arXiv:1801.09414", verified=PML)
+def cosface(pairs: Pairs, *, margin: float = 0.35, scale: float = 64.0) -> RowTerms:
+    r"""Softmax against proxies, with a margin taken off the cosine of the related one.
+
+    Cross-entropy of $\gamma(s_{ic} - m\, r_{ic})$: the related proxy must win by a margin of cosine.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        margin: >= 0, in units of score.
+        scale: > 0.
+
+    >>> cosface(torch.tensor([[0.35, 0.0]]), torch.tensor([[1.0, 0.0]]))
+    tensor(0.6931)
+    """
+    check_between("margin", margin, 0, math.inf, closed=True)
+    check_between("scale", scale, 0, math.inf)
+    return margin_softmax(pairs, scale, lambda related: related - margin)
+
+
+@pair_loss(
+    "arcface", *_COLUMNS, "soft-relation", "cosine-scores", family="proxies", paper="arXiv:1801.07698", verified=PML
+)
+def arcface(pairs: Pairs, *, margin: float = 28.6, scale: float = 64.0) -> RowTerms:
+    r"""Softmax against proxies, with a margin added to the angle of the related one.
+
+    Cross-entropy of $\gamma\cos(\theta_{ic} + m)$ for the related proxy and $\gamma\cos\theta_{ic}$ for the others.
+
+    Beyond $\pi - m$, where the cosine would rise again, it is $\gamma(\cos\theta - m \sin m)$.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        margin: degrees, 0 to 180.
+        scale: > 0.
+
+    >>> arcface(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]), margin=90)
+    tensor(0.6931)
+    """
+    check_between("margin", margin, 0, 180, closed=True)
+    check_between("scale", scale, 0, math.inf)
+    return margin_softmax(pairs, scale, functools.partial(falling_cosine, margin=math.radians(margin)))
+
+
+def _multiplied(pairs: Pairs, margin: int, scale: float, lengths: Tensor | None) -> RowTerms:
+    check_integer("margin", margin)
+    check_between("scale", scale, 0, math.inf)
+    logits = margin_logits(pairs, scale, functools.partial(multiplied_cosine, times=margin))
+    if lengths is None:
+        return softmax_terms(logits, pairs)
+    if lengths.shape not in (pairs.scores.shape, (len(pairs.scores), 1)):
+        raise ValueError(f"lengths: expected {tuple(pairs.scores.shape)}, got {tuple(lengths.shape)}")
+    return softmax_terms(logits * lengths.to(logits.dtype), pairs)
+
+
+@pair_loss(
+    "sphereface",
+    *_COLUMNS,
+    "soft-relation",
+    "cosine-scores",
+    "embedding-lengths",
+    family="proxies",
+    paper="arXiv:1704.08063",
+    verified=PML,
+)
+def sphereface(pairs: Pairs, *, margin: int = 4, scale: float = 1.0, lengths: Tensor | None = None) -> RowTerms:
+    r"""Softmax against proxies, with the angle of the related one multiplied.
+
+    Cross-entropy of $\|x_i\| \psi(\theta_{ic})$ for the related proxy, $\|x_i\|\cos\theta_{ic}$ for the others.
+
+    $\psi(\theta) = (-1)^k \cos(m\theta) - 2k$ falls all the way. Proxies have length 1.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        margin: whole number m >= 1 that multiplies the angle.
+        scale: > 0.
+        lengths: ``[b, 1]``, of the embeddings; None: 1. :class:`ProxyLoss` gives them.
+
+    >>> sphereface(torch.tensor([[1.0, 1.0]]), torch.tensor([[1.0, 0.0]]))
+    tensor(0.6931)
+    """
+    return _multiplied(pairs, margin, scale, lengths)
+
+
+@pair_loss(
+    "large_margin_softmax",
+    *_COLUMNS,
+    "soft-relation",
+    "cosine-scores",
+    "embedding-lengths",
+    "proxy-lengths",
+    family="proxies",
+    paper="arXiv:1612.02295",
+    verified=PML,
+)
+def large_margin_softmax(
+    pairs: Pairs, *, margin: int = 4, scale: float = 1.0, lengths: Tensor | None = None
+) -> RowTerms:
+    r"""Softmax against proxies of any length, with the angle of the related one multiplied.
+
+    As :func:`sphereface`, with proxies of any length: logits $\|x_i\| \|w_c\| \psi(\theta_{ic})$.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        margin: whole number m >= 1 that multiplies the angle.
+        scale: > 0.
+        lengths: ``[b, C]``, lengths of the embeddings times those of the proxies; None: 1.
+
+    >>> large_margin_softmax(torch.tensor([[1.0, 1.0]]), torch.tensor([[1.0, 0.0]]))
+    tensor(0.6931)
+    """
+    return _multiplied(pairs, margin, scale, lengths)
+
+
+@pair_loss("proxy_nca", *_COLUMNS, "soft-relation", family="proxies", paper="arXiv:1703.07464", verified=PML)
+def proxy_nca(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
+    r"""The softmax mass that a row gives to the proxies of its class.
+
+    $-\log$ of the softmax mass of the related proxies: :func:`nca` against proxies.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        temperature: divides the scores, > 0. Made for negative squared distances of directions.
+
+    >>> proxy_nca(torch.zeros(1, 4), torch.tensor([[1.0, 0.0, 0.0, 0.0]]))
+    tensor(1.3863)
+    """
+    check_between("temperature", temperature, 0, math.inf)
+    logits = pairs.scores / temperature
+    related = some(pairs.positive)
+    mass, every = pairs.log_sum_exp(logits, pairs.positive), pairs.log_sum_exp_all(logits)
+    return row_terms(torch.where(related, every, 0.0) - torch.where(related, mass, 0.0), related)
+
+
+@pair_loss(
+    "proxy_anchor",
+    "row-separable",
+    "soft-relation",
+    "proxy-rows",
+    family="proxies",
+    paper="arXiv:2003.13911",
+    verified=PML,
+)
+def proxy_anchor(pairs: Pairs, *, margin: float = 0.1, alpha: float = 32.0) -> tuple[RowTerms, RowTerms]:
+    r"""Each proxy near the related rows of the batch and far from the others, the hardest first.
+
+    $\log(1+\sum_p e^{-\alpha(s_{cp}-m)})$ and $\log(1+\sum_n e^{\alpha(s_{cn}+m)})$ for each proxy c as a row.
+
+    The first has a mean over the proxies with related columns in the batch, the second over all proxies.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        margin: in units of score, on both sides of 0.
+        alpha: > 0.
+
+    >>> proxy_anchor(torch.tensor([[0.1, -0.1]]), torch.tensor([[1.0, 0.0]]))
+    tensor(1.3863)
+    """
+    check_number("margin", margin)
+    check_between("alpha", alpha, 0, math.inf)
+    related = softplus(pairs.log_sum_exp(-alpha * (pairs.scores - margin), pairs.positive))
+    unrelated = softplus(pairs.log_sum_exp(alpha * (pairs.scores + margin), pairs.negative))
+    return (
+        row_terms(related, some(pairs.positive)),
+        row_terms(unrelated, some(pairs.weight)),
+    )
+
+
+def _pooled(scores: Tensor, per_class: int, temperature: float | None) -> Tensor:
+    """The largest or the mean score of each class, ``[b, C]``; reductions over the few columns of a class are slow."""
+    each = [scores[:, nth::per_class] for nth in range(per_class)]
+    if temperature is None:  # the gradient of a maximum takes several times as long as that of a hinge
+        return functools.reduce(lambda one, other: other + (one - other).relu(), each)
+    with torch.no_grad():
+        top = functools.reduce(torch.maximum, each)
+    mass = [((one - top) / temperature).exp() for one in each]
+    return sum(m * one for m, one in zip(mass, each, strict=True)) / sum(mass)  # type: ignore[return-value]
+
+
+def _classes(pairs: Pairs, per_class: int, temperature: float | None) -> Pairs:
+    """One column a class: the largest score of its columns, or their mean by softmax of the scores."""
+    check_integer("per_class", per_class)
+    b, columns = pairs.scores.shape
+    if columns % per_class:
+        raise ValueError(f"per_class: expected a divisor of the {columns} columns, got {per_class}")
+    if pairs.full:
+        relation = functools.reduce(torch.maximum, [pairs.relation[:, nth::per_class] for nth in range(per_class)])
+        return Pairs(_pooled(pairs.scores, per_class, temperature), relation, None, masks=pairs.masks)
+    scores, weight, relation = (
+        matrix.reshape(b, -1, per_class) for matrix in (pairs.scores, pairs.weight, pairs.relation)
+    )
+    counted = weight > 0
+    some = counted.any(-1)
+    seen = torch.where(counted | ~some[..., None], scores, -torch.inf)
+    pooled = seen.amax(-1) if temperature is None else ((seen / temperature).softmax(-1) * scores).sum(-1)
+    weight, relation = weight.amax(-1), relation.amax(-1)
+    pooled = torch.where(some, pooled, 0.0)
+    return Pairs(pooled, relation, weight, clean=True, masks=pairs.masks)
+
+
+@pair_loss(
+    "subcenter_arcface",
+    "row-separable",
+    "proxies",
+    "cosine-scores",
+    "proxy-groups",
+    family="several proxies",
+    paper="Deng et al., ECCV 2020",
+    verified=PML,
+)
+def subcenter_arcface(pairs: Pairs, *, margin: float = 28.6, scale: float = 64.0, per_class: int = 1) -> RowTerms:
+    r"""Softmax against the nearest of several proxies a class, with a margin added to its angle.
+
+    As :func:`arcface`, with $\cos\theta_{ic} = \max_k s_{ick}$ over the proxies k of a class.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        margin: degrees, 0 to 180.
+        scale: > 0.
+        per_class: proxies of a class, in columns side by side. :class:`ProxyLoss` gives it.
+
+    >>> scores, relation = torch.tensor([[1.0, -1.0, 0.0, -1.0]]), torch.tensor([[1.0, 1.0, 0.0, 0.0]])
+    >>> subcenter_arcface(scores, relation, margin=90, per_class=2)
+    tensor(0.6931)
+    """
+    check_between("margin", margin, 0, 180, closed=True)
+    check_between("scale", scale, 0, math.inf)
+    classes = _classes(pairs, per_class, None)
+    angle = math.radians(margin)
+    return cross_entropy(scale * where_related(classes, lambda score: falling_cosine(score, angle)), classes)
+
+
+@pair_loss(
+    "soft_triple",
+    "row-separable",
+    "proxies",
+    "proxy-groups",
+    family="several proxies",
+    paper="arXiv:1909.05235",
+    verified=PML,
+)
+def soft_triple(
+    pairs: Pairs,
+    *,
+    margin: float = 0.01,
+    scale: float = 20.0,
+    temperature: float = 0.1,
+    per_class: int = 1,
+) -> RowTerms:
+    r"""Softmax against classes of several proxies, weighted by their likeness, with a margin.
+
+    As :func:`cosface` with the mean score of several proxies a class, weighted by $\mathrm{softmax}(s/\tau)$.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        margin: >= 0, in units of score.
+        scale: > 0.
+        temperature: of the weights, > 0.
+        per_class: proxies of a class, in columns side by side. :class:`ProxyLoss` gives it.
+
+    >>> soft_triple(torch.tensor([[0.5, 0.5, 0.5, 0.5]]), torch.tensor([[1.0, 1, 0, 0]]), margin=0, per_class=2)
+    tensor(0.6931)
+    """
+    check_between("margin", margin, 0, math.inf, closed=True)
+    check_between("scale", scale, 0, math.inf)
+    check_between("temperature", temperature, 0, math.inf)
+    classes = _classes(pairs, per_class, temperature)
+    return cross_entropy(scale * (classes.scores - margin * classes.relation), classes)
+
+
+SCALE, REACH = 64.0, 1.5
+
+
+@pair_loss(
+    "unpg",
+    "row-separable",
+    "soft-relation",
+    "proxies",
+    "batch-scores",
+    family="proxies",
+    paper="arXiv:2203.11593",
+    verified="values of the paper's code, value and gradient in float64",
+)
+def unpg(
+    pairs: Pairs,
+    *,
+    margin: float = 0.35,
+    scale: float = SCALE,
+    angle: float = 0.0,
+    reach: float = REACH,
+    negatives: Tensor | None = None,
+) -> RowTerms:
+    r"""Softmax against proxies with a margin, and the unrelated pairs of the batch in every row's denominator.
+
+    Cross-entropy of $\gamma [g(s_{iy}), s_{ic}, S]$, where S are the scores of the unrelated pairs of the batch that
+    lie within the whiskers $q_1 - r(q_3 - q_1)$ to $q_3 + r(q_3 - q_1)$, and $g(s) = \cos(\arccos s + \theta) - m$.
+
+    Negatives of classes and of pairs so take part in one denominator. The pairs beyond the whiskers are too easy to
+    count or likely mislabelled; see the miner :func:`vicinal.miners.whiskers`. All rows share one sum over the pairs,
+    so no matrix is widened. Without pairs it is :func:`cosface`, :func:`arcface` or, without a margin,
+    :func:`normalized_softmax`.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        margin: m >= 0, in units of score, taken off the related cosine.
+        scale: $\gamma > 0$.
+        angle: $\theta$, degrees from 0 to 180, added to the related angle.
+        reach: r >= 0; 0 keeps the middle half of the pairs, inf all.
+        negatives: scores of pairs, of any shape, each pair once; -inf leaves one out. :class:`ProxyLoss` gives those
+            of the batch.
+
+    >>> unpg(torch.zeros(1, 3), torch.tensor([[1.0, 0.0, 0.0]]), margin=0, negatives=torch.zeros(5))
+    tensor(2.0794)
+    """
+    check_between("margin", margin, 0, math.inf, closed=True)
+    check_between("scale", scale, 0, math.inf)
+    check_between("angle", angle, 0, 180, closed=True)
+    length = check_reach(reach)
+
+    def lowered(related: Tensor) -> Tensor:
+        return (falling_cosine(related, math.radians(angle)) if angle else related) - margin
+
+    logits = margin_logits(pairs, scale, lowered)
+    terms = softmax_terms(logits, pairs)
+    if negatives is None:
+        return terms
+    against = _log_sum(negatives.to(logits.dtype), length, scale)
+    return row_terms(torch.logaddexp(terms.total, against - _related_logit(logits, pairs)), terms.number > 0)
+
+
+def _related_logit(logits: Tensor, pairs: Pairs) -> Tensor:
+    """The mean logit of the related columns, ``[b]``; 0 of none."""
+    if pairs.column is not None:
+        return logits.gather(1, pairs.column)[:, 0]
+    mass = pairs.positive.sum(-1)
+    return row_products(logits, pairs.positive) / torch.where(mass > 0, mass, 1.0)
+
+
+class _LogSumWithin(torch.autograd.Function):
+    """Log of the sum of e^(scale * value) over all values from ``low`` to ``high``; keeps one matrix."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, low: Tensor, high: Tensor, scale: float) -> Tensor:
+        share = (values * scale).masked_fill_((values < low).logical_or_(values > high), -torch.inf)
+        top = share.amax()
+        top = torch.where(top > -torch.inf, top, 0.0)
+        total = share.sub_(top).exp_().sum()
+        ctx.save_for_backward(share, total)
+        ctx.scale = scale
+        return total.log() + top
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None, None]:
+        share, total = ctx.saved_tensors
+        return share * (slopes[0] * ctx.scale / torch.where(total > 0, total, 1.0)), None, None, None
+
+
+def _log_sum(values: Tensor, reach: float, scale: float) -> Tensor:
+    """Log of the sum of e^(scale * value) over the values within the whiskers; -inf if there is none."""
+    values = values if values.ndim == 2 else values.reshape(1, -1)
+    among = values.detach() > -torch.inf
+    if torch.compiler.is_compiling() or not values.numel():
+        inside = within_whiskers(values.detach(), among, reach).reshape(1, -1)
+        flat = torch.where(inside, values.reshape(1, -1), 0.0)
+        return log_sum_exp(scale * flat, inside.to(flat.dtype))[0]
+    far = values.new_tensor(torch.finfo(values.dtype).max)
+    ends = (-far, far) if math.isinf(reach) else whisker_ends(values.detach(), among, reach)
+    result: Tensor = _LogSumWithin.apply(values, *ends, scale)  # type: ignore[no-untyped-call]
+    return result

@@ -1,0 +1,518 @@
+"""Losses of sets: classes as subsets of a batch, by submodular functions, volumes and nearest neighbors."""
+
+import math
+from typing import Any, Literal, cast, get_args
+
+import torch
+from torch import Tensor, nn
+
+from vicinal.blockwise import opaque_op, value_and_grad_op
+from vicinal.blockwise.row_blocks import inner_products
+from vicinal.core import check_between, check_choice, check_integer, check_matrices
+from vicinal.losses.contract import NUMPY, Pairs, RowTerms, best_score, pair_loss, row_products, row_terms, some
+from vicinal.losses.kernels import class_kernel, kernel
+from vicinal.losses.streaming import as_inner_product
+from vicinal.relation import other_rows, same_class
+from vicinal.similarity import NegativeSquaredL2
+
+Sets = Literal["rest", "classes"]
+CutForm = Literal["information", "correlation", "ratio"]
+
+PAPER = "arXiv:2310.00165"
+VERIFIED = "released code up to its constants and masked zeros, value and gradient in float64"
+
+
+@pair_loss("facility_location", "row-separable", "soft-relation", family="sets", paper=PAPER, verified=VERIFIED)
+def facility_location(pairs: Pairs, *, temperature: float = 1.0, sets: Sets = "rest") -> RowTerms:
+    r"""How well what is unrelated to a row represents it: the softly most similar unrelated column, to be low.
+
+    $\tau\log\sum_n e^{s_{in}/\tau}$ over the unrelated columns n of each row, a soft maximum.
+
+    "rest" takes the unrelated columns as one set, as the authors' program does. "classes" sums the soft maximum over
+    each other class, $\sum_k \tau\log\sum_{n \in A_k} e^{s_{in}/\tau}$, the formula of the paper; it reads the classes
+    off a relation of the batch against itself, which has to be a partition. Only unrelated pairs have a gradient, so it
+    is a term to add to a loss that pulls related ones together. A row without unrelated columns is left out.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        temperature: > 0; towards 0 the soft maximum becomes the maximum.
+        sets: "rest", or "classes", which needs the scores of a batch against itself and a relation of classes.
+
+    Raises:
+        ValueError: for "classes" with other columns than the rows, or a relation that is no partition into classes
+            (which is read off its values, so an accelerator waits; a compiled graph does not look).
+
+    >>> facility_location(torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
+    tensor(0.6931)
+    """
+    check_between("temperature", temperature, 0, math.inf)
+    check_choice("sets", sets, get_args(Sets))
+    logits, some = pairs.scores / temperature, (pairs.negative > 0).any(-1)
+    value = pairs.log_sum_exp(logits, pairs.negative) if sets == "rest" else _over_classes(logits, pairs)
+    return row_terms(temperature * torch.where(some, value, 0.0), some)
+
+
+def check_square(scores: Tensor) -> None:
+    """Check that rows and columns can be the same things."""
+    if scores.shape[0] != scores.shape[1]:
+        raise ValueError(f"scores: expected as many rows as columns, the same things, got {tuple(scores.shape)}")
+
+
+def _over_classes(logits: Tensor, pairs: Pairs) -> Tensor:
+    """The log-sum of each class of unrelated columns, summed over classes, ``[b]``."""
+    check_square(logits)
+    first = _classes(pairs.relation)
+    kind = first.expand(logits.shape)
+    counted = pairs.negative > 0
+    floor = torch.full_like(logits, -torch.inf)
+    top = floor.scatter_reduce(1, kind, torch.where(counted, logits.detach(), -torch.inf), "amax")
+    mass = pairs.negative * torch.where(counted, logits - top.gather(1, kind), 0.0).exp()
+    total = torch.zeros_like(logits).scatter_add(1, kind, mass)
+    some = total > 0
+    return torch.where(some, torch.where(some, total, 1.0).log() + top, 0.0).sum(-1)
+
+
+def _classes(relation: Tensor) -> Tensor:
+    """The first row of the class of each row, ``[b]``: rows of one class are related to one another, and to no other.
+
+    Raises:
+        ValueError: naming two rows that share a class by one of them and not by the other.
+    """
+    itself = torch.eye(len(relation), dtype=torch.bool, device=relation.device)
+    related = (relation > 0) | itself
+    first = related.to(torch.uint8).argmax(-1)
+    if not torch.compiler.is_compiling():
+        wrong = related != (first[:, None] == first)
+        if bool(wrong.any()):
+            row, column = (int(place) for place in wrong.nonzero()[0])
+            raise ValueError(
+                "relation: expected classes (rows of one class related to each other and to no others), got rows "
+                f"{row} and {column}, which one row relates and another does not; use sets='rest'"
+            )
+    return first
+
+
+@pair_loss("graph_cut", "row-separable", "soft-relation", family="sets", paper=PAPER, verified=VERIFIED)
+def graph_cut(pairs: Pairs, *, balance: float = 0.5, form: CutForm = "information") -> RowTerms:
+    r"""Similarity across classes, which should be low, against similarity within them.
+
+    With $B_i = \sum_n s_{in}$ over unrelated, $W_i = \sum_p s_{ip}$ over related columns and $r_i$ related ones:
+    "information" $(B_i - \lambda W_i)/r_i$, "correlation" $\lambda B_i/r_i$, "ratio" $\log(B_i/(\lambda W_i))$.
+
+    A row without related columns is left out; for "ratio" also one without unrelated columns. "correlation" has a
+    gradient through unrelated pairs only.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        balance: $\lambda > 0$.
+        form: which of the three; "ratio" needs scores above 0, such as $e^{-d^2}$.
+
+    Raises:
+        ValueError: for scores that are not above 0 in "ratio".
+
+    >>> graph_cut(torch.tensor([[0.8, 0.2]]), torch.tensor([[1.0, 0.0]]))
+    tensor(-0.2000)
+    """
+    check_between("balance", balance, 0, math.inf)
+    check_choice("form", form, get_args(CutForm))
+    between, within = row_products(pairs.scores, pairs.negative), row_products(pairs.scores, pairs.positive)
+    number = pairs.positive.sum(-1)
+    active = number > 0
+    if form == "ratio":
+        _check_above_0(pairs)
+        active = active & (pairs.negative > 0).any(-1)
+        across, inside = (torch.where(active, side, 1.0) for side in (between, within))
+        return row_terms(across.log() - inside.log() - math.log(balance), active)
+    value = balance * between if form == "correlation" else between - balance * within
+    return row_terms(value / torch.where(active, number, 1.0), active)
+
+
+def _check_above_0(pairs: Pairs) -> None:
+    low = (pairs.scores.detach() <= 0) & (pairs.weight > 0)
+    if not torch.compiler.is_compiling() and bool(low.any()):
+        raise ValueError(
+            f"scores: expected numbers above 0 under the logarithm, got {float(pairs.scores[low][0]):g}; use a kernel "
+            "of a distance, or another form"
+        )
+
+
+Form = Literal["correlation", "information"]
+
+
+def _check(ridge: float, offset: float, form: Form) -> None:
+    check_between("ridge", ridge, 0, math.inf)
+    check_between("offset", offset, 0, math.inf, closed=True)
+    check_choice("form", form, get_args(Form))
+
+
+@class_kernel("log_det", float32=1e-4)
+def _log_det_of_classes(
+    similarity: nn.Module,
+    rows: Tensor,
+    classes: Tensor,
+    *,
+    ridge: float = 0.5,
+    offset: float = 0.0,
+    form: Form = "correlation",
+) -> RowTerms | None:
+    r"""The loss of rows whose scores are inner products, in time that grows with b d^2.
+
+    $\det(XX^\top + \epsilon I_n) = \epsilon^{n-d}\det(X^\top X + \epsilon I_d)$, of all rows and of those of a class.
+    """
+    _check(ridge, offset, form)
+    score, vectors, _ = as_inner_product(similarity, rows, rows)
+    if score is not inner_products or len(rows) < 2:
+        return None
+    if offset:
+        vectors = nn.functional.pad(vectors, (0, 1), value=math.sqrt(offset))
+    (value,) = _volumes_op(vectors, classes, ridge, form == "correlation")
+    every = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+    return row_terms((value / len(rows)).expand(len(rows)), every)
+
+
+def _volume(rows: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+    """Of ``rows [..., n, d]`` the summed log det of their inner products with the ridge, and its slope."""
+    n, d = rows.shape[-2:]
+    sides = rows.mT if n > d else rows  # the shorter side is first
+    matrix = sides @ sides.mT
+    matrix.diagonal(dim1=-2, dim2=-1).add_(ridge)
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    if bool(failed.any()):  # rounding of huge rows
+        volume = torch.linalg.slogdet(matrix).logabsdet.sum()
+        slope = torch.linalg.inv_ex(matrix).inverse @ sides
+    else:
+        volume = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum()
+        slope = torch.cholesky_solve(sides, factor)
+    volume = volume + math.prod(rows.shape[:-2]) * max(0, n - d) * math.log(ridge)
+    return volume, 2 * (slope.mT if n > d else slope)
+
+
+def _volumes(
+    rows: Tensor,
+    classes: Tensor,
+    ridge: float,
+    correlation: bool,  # noqa: FBT001
+    with_grad: bool,  # noqa: FBT001
+) -> tuple[Tensor, Tensor]:
+    """The volume of each class, summed, for ``correlation`` less that of all rows; and its slope ``[b, d]``."""
+    _, kind, count = torch.unique(classes, return_inverse=True, return_counts=True)
+    order = (count[kind] * len(count) + kind).argsort()
+    volume, slope = rows.new_zeros(()), torch.zeros_like(rows)
+    if correlation:
+        of_all, rise = _volume(rows, ridge)
+        volume, slope = volume - of_all, slope - rise
+    start = 0
+    for size, number in zip(*(each.tolist() for each in torch.unique(count, return_counts=True)), strict=True):
+        members = order[start : start + size * number]  # classes of one size are done at once
+        of_classes, rise = _volume(rows.index_select(0, members).view(number, size, -1), ridge)
+        volume = volume + of_classes
+        slope.index_add_(0, members, rise.reshape(len(members), -1))
+        start += size * number
+    return volume, slope
+
+
+_volumes_op = value_and_grad_op("volumes", _volumes, lambda rows, *_: (rows.new_empty(()), torch.empty_like(rows)))
+
+
+@pair_loss(
+    "log_det",
+    "square",
+    "soft-relation",
+    "cosine-scores",
+    family="sets",
+    paper=PAPER,
+    verified=VERIFIED,
+)
+def log_det(pairs: Pairs, *, ridge: float = 0.5, offset: float = 0.0, form: Form = "correlation") -> RowTerms:
+    r"""Volume that the classes span one by one beyond the volume that they span together.
+
+    $\log\det(S \circ R + \epsilon I) - \log\det(S + \epsilon I)$ ("correlation"), or the first term alone
+    ("information"), for the relation R with ones on its diagonal; each row has an equal share of it.
+
+    For a relation of classes the first term is $\sum_k \log\det(S_{A_k} + \epsilon I)$. For scores that are positive
+    semidefinite (cosines, inner products, kernels) the difference is >= 0 (Fischer), and 0 exactly if what is unrelated
+    scores 0. Two opposite directions span as little as two equal ones: ``offset=1`` makes them span most. The diagonal
+    is read even where its weight is 0; the weight of a pair multiplies its score. Time grows with the cube of the
+    batch; :class:`EmbeddingLoss` takes inner products and cosines of a batch with classes by the d sides of its rows,
+    $\det(XX^\top + \epsilon I_n) = \epsilon^{n-d}\det(X^\top X + \epsilon I_d)$, without a matrix of scores.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        ridge: $\epsilon > 0$, added to the diagonal.
+        offset: >= 0, added to all scores, as a constant coordinate of all embeddings would.
+        form: "correlation" keeps classes apart, "information" draws each together.
+
+    Raises:
+        ValueError: if there are not as many rows as columns.
+
+    >>> log_det(torch.tensor([[1.0, 0.5], [0.5, 1.0]]), torch.eye(2), reduction="sum")
+    tensor(0.1178)
+    """
+    _check(ridge, offset, form)
+    check_square(pairs.scores)
+    counted = pairs.weight > 0
+    used = counted.any(-1) | counted.any(0)
+    diagonal = torch.where(used, pairs.raw_scores.diagonal() + offset, 1.0) + ridge
+    apart = pairs.weight * (pairs.scores + offset)
+    if (terms := _log_det_by_factors(pairs, apart, diagonal, form)) is not None:
+        return terms
+    value = _log_volume(apart * pairs.relation, diagonal)
+    if form == "correlation":
+        value = value - _log_volume(apart, diagonal)
+    return _equal_shares(value, pairs)
+
+
+def _equal_shares(value: Tensor, pairs: Pairs) -> RowTerms:
+    active = some(pairs.weight)
+    return row_terms((value / active.sum().clamp(min=1)).expand(len(active)), active)
+
+
+def _log_volume(apart: Tensor, diagonal: Tensor) -> Tensor:
+    """The log of the absolute determinant of the symmetric part of ``apart [n, n]`` with another diagonal."""
+    matrix = ((apart + apart.mT) / 2).diagonal_scatter(diagonal, dim1=-2, dim2=-1)
+    return cast(Tensor, torch.linalg.slogdet(matrix).logabsdet)
+
+
+@kernel("log_det_by_factors", loss="log_det", float32=1e-4)
+def _log_det_by_factors(pairs: Pairs, apart: Tensor, diagonal: Tensor, form: Form) -> RowTerms | None:
+    """By Cholesky's factors, class by class where the relation is that of small classes; not in a compiled graph."""
+    if torch.compiler.is_compiling():
+        return None
+    value = _log_volume_of_classes(apart, pairs.relation, diagonal)
+    if form == "correlation":
+        value = value - _factored_log_volume(apart, diagonal)
+    return _equal_shares(value, pairs)
+
+
+class _LogDet(torch.autograd.Function):
+    """Summed over matrices; by Cholesky's factor where they are positive definite, in half the time of elimination."""
+
+    @staticmethod
+    def forward(ctx: Any, apart: Tensor, diagonal: Tensor) -> Tensor:
+        matrix = (apart + apart.mT).mul_(0.5)
+        matrix.diagonal(dim1=-2, dim2=-1).copy_(diagonal)
+        factor, failed = torch.linalg.cholesky_ex(matrix.mT)
+        ctx.definite = not bool(failed.any())
+        ctx.save_for_backward(factor if ctx.definite else matrix)
+        volume: Tensor = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum()
+        if not ctx.definite:
+            volume = torch.linalg.slogdet(matrix).logabsdet.sum()
+        return volume
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, Tensor]:
+        (saved,) = ctx.saved_tensors
+        inverse = torch.cholesky_inverse(saved) if ctx.definite else torch.linalg.inv_ex(saved).inverse
+        slope: Tensor = inverse.mT.mul_(slopes[0])  # it is symmetric, and stored by columns
+        diagonal = slope.diagonal(dim1=-2, dim2=-1)
+        of_diagonal = diagonal.clone()
+        diagonal.zero_()
+        return slope, of_diagonal
+
+
+def _members(relation: Tensor) -> Tensor | None:
+    """Rows of each class ``[K, m]``, len(relation) beyond them; None for no relation of classes, or one of few."""
+    size = len(relation)
+    if not size:
+        return None
+    related = relation.detach().clone().fill_diagonal_(1.0)
+    falling = torch.arange(size, 0, -1, dtype=related.dtype, device=related.device)
+    first = (related.sign() * falling).amax(-1)  # names the class
+    if not torch.equal((1 - (first[:, None] - first).abs_()).clamp_(min=0), related):
+        return None
+    _, kind, count = torch.unique(first, return_inverse=True, return_counts=True)
+    widest = int(count.max())
+    if 4 * len(count) * widest**2 > size**2:
+        return None
+    order = kind.argsort(stable=True)
+    kind = kind[order]
+    nth = torch.arange(size, device=kind.device) - (count.cumsum(0) - count)[kind]
+    member: Tensor = kind.new_full((len(count), widest), size).index_put_((kind, nth), order)
+    return member
+
+
+def _log_volume_of_classes(apart: Tensor, relation: Tensor, diagonal: Tensor) -> Tensor:
+    """:func:`_log_volume` of ``apart * relation``, class by class where the relation is that of small classes."""
+    member = _members(relation)
+    if member is None:
+        return _factored_log_volume(apart * relation, diagonal)
+    size = len(apart)
+    real = member < size
+    row = member.clamp(max=size - 1)
+    place = (row[:, :, None] * size + row[:, None]).reshape(-1)
+    both = real[:, :, None] & real[:, None]
+    blocks = torch.where(both, apart.reshape(-1).index_select(0, place).reshape(both.shape), 0.0)
+    return _factored_log_volume(blocks, torch.where(real, diagonal[row], 1.0))
+
+
+def _factored_log_volume(apart: Tensor, diagonal: Tensor) -> Tensor:
+    return cast(Tensor, _LogDet.apply(apart, diagonal))  # type: ignore[no-untyped-call]
+
+
+@pair_loss("icnn", "row-separable", family="sets", paper="arXiv:2305.09062", verified=NUMPY)
+def icnn(
+    pairs: Pairs,
+    *,
+    k: int = 5,
+    ratio_power: float = 1.0,
+    spread_power: float = 1.0,
+    share_power: float = 1.0,
+    best: float | None = None,
+) -> RowTerms:
+    r"""Inter and intra class nearest neighbors: the nearest columns related, near and evenly far.
+
+    $1 - \lambda_i^a\, \omega_i^b\, \gamma_i^c$ over the k nearest columns of each row, with distances
+    $D = s_{best} - s$.
+
+    $\lambda = \bar D_O / (\bar D_O + \bar D_S)$ compares the mean distances of the other classes and of the same one,
+    $\omega = 1 - 4 \mathrm{Var}(D) / D_{max}^2$ is 1 for neighbors at equal distances, with the largest distance of the
+    row as its unit, and $\gamma$ is the share of the same class, a step function of the scores that passes no
+    gradient. This is our reading: the paper's factors are known (a ratio of distances, a variance, a share, each with a
+    power), its normalization is not.
+
+    A row whose nearest columns are all of its class has $\lambda = 1$, and a row without such a column
+    $\lambda = 0$; of distances that are all 0 it is 1/2 and $\omega = 1$. Columns tied with the k-th are neighbors
+    too, and a row with fewer columns has them all.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        k: neighbors of a row, >= 1.
+        ratio_power: a >= 0.
+        spread_power: b >= 0.
+        share_power: c >= 0.
+        best: the score of two equal things: 0 of negative distances, 1 of cosines. None: that of the similarity of
+            the criterion; of bare scores 1 if one of them is above 0, else 0.
+
+    >>> icnn(torch.tensor([[-1.0, -3.0, -9.0]]), torch.tensor([[1.0, 0.0, 0.0]]), k=2)
+    tensor(0.6435)
+    """
+    check_integer("k", k)
+    top = best_score(pairs, best)
+    powers = {"ratio_power": ratio_power, "spread_power": spread_power, "share_power": share_power}
+    for name, power in powers.items():
+        check_between(name, power, 0, float("inf"), closed=True)
+    counted = pairs.weight > 0
+    column, is_near = _nearest(pairs.scores, counted, k)  # [b, K]
+    distance = (top - pairs.scores.gather(1, column)).clamp(min=0)
+    near = torch.where(is_near, pairs.weight.gather(1, column), 0.0)
+    same = near * pairs.relation.gather(1, column)
+    mass, of_same = near.sum(-1), same.sum(-1)
+    of_other = (near - same).sum(-1)
+    to_same, to_other = _ratio((same * distance).sum(-1), of_same), _ratio(((near - same) * distance).sum(-1), of_other)
+    both = to_same + to_other
+    ratio = torch.where(both > 0, to_other / torch.where(both > 0, both, 1.0), 0.5)
+    ratio = torch.where(of_other > 0, torch.where(of_same > 0, ratio, 0.0), torch.where(of_same > 0, 1.0, ratio))
+    spread = _evenness(distance, near, mass, (top - _lowest(pairs.scores, counted)).clamp(min=0))
+    share = _ratio(of_same, mass).detach()
+    value = 1 - _power(ratio, ratio_power) * _power(spread, spread_power) * _power(share, share_power)
+    return row_terms(value, mass > 0)
+
+
+def _ratio(total: Tensor, mass: Tensor) -> Tensor:
+    return total / torch.where(mass > 0, mass, 1.0)
+
+
+def _power(base: Tensor, exponent: float) -> Tensor:
+    """``base ** exponent`` for a base >= 0, with gradient 0 at 0."""
+    if exponent == 1:
+        return base
+    positive = base > 0
+    return torch.where(positive, torch.where(positive, base, 1.0) ** exponent, 0.0**exponent)
+
+
+def _nearest(scores: Tensor, counted: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Columns ``[b, K]`` of the k highest scores of each row of those kept and of those tied with the k-th.
+
+    A row with fewer such columns has others as well, so which of them are is the second of the two.
+    """
+    column = _columns(scores.detach(), counted, k)
+    near_scores = torch.where(counted.gather(1, column), scores.detach().gather(1, column), -torch.inf)
+    near = near_scores > -torch.inf
+    return column, near & (near_scores >= near_scores[:, k - 1 : k]) if k < scores.shape[1] else near
+
+
+def _some_columns(scores: Tensor, counted: Tensor, k: int) -> Tensor:
+    number = scores.shape[1] if k >= scores.shape[1] else torch.library.get_ctx().new_dynamic_size(min=k)
+    return scores.new_empty((len(scores), number), dtype=torch.int64)
+
+
+@opaque_op("nearest_columns", _some_columns)
+def _columns(scores: Tensor, counted: Tensor, k: int) -> Tensor:
+    ranked = torch.where(counted, scores, -torch.inf)
+    if k >= scores.shape[1]:
+        return ranked.topk(scores.shape[1], dim=-1).indices
+    top = ranked.topk(k + 1, dim=-1)
+    last = top.values[:, k - 1 : k]
+    if bool(((last == top.values[:, k:]) & (last > -torch.inf)).any()):
+        most = int((counted & (ranked >= last) & (last > -torch.inf)).sum(-1).max())
+        return ranked.topk(max(k, most), dim=-1).indices
+    return top.indices[:, :k].contiguous()
+
+
+def _lowest(scores: Tensor, counted: Tensor) -> Tensor:
+    """Lowest score of each row of those kept, ``[b]``, inf where there is none; equal ones share the gradient."""
+    if scores.shape[1] == 0:
+        return scores.new_full((len(scores),), torch.inf)
+    if scores.shape[1] > 1 and not torch.compiler.is_compiling():
+        low = torch.where(counted, scores.detach(), torch.inf).topk(2, dim=-1, largest=False)
+        if not bool((low.values[:, 0] == low.values[:, 1]).any()):
+            return scores.gather(1, low.indices[:, :1])[:, 0]
+    return torch.where(counted, scores, torch.inf).amin(-1)
+
+
+def _evenness(distance: Tensor, near: Tensor, mass: Tensor, farthest: Tensor) -> Tensor:
+    """1 - 4 Var / D_max^2 of the distances ``near``; no variance is above a quarter of the square of the farthest."""
+    mean = _ratio((near * distance).sum(-1), mass)
+    variance = _ratio((near * (distance - mean[:, None]).square()).sum(-1), mass)
+    most = farthest.square() / 4
+    return torch.where(most > 0, 1 - variance / torch.where(most > 0, most, 1.0), 1.0).clamp(0.0, 1.0)
+
+
+def icnn_score(
+    embeddings: Tensor,
+    labels: Tensor,
+    *,
+    k: int = 5,
+    ratio_power: float = 1.0,
+    spread_power: float = 1.0,
+    share_power: float = 1.0,
+) -> Tensor:
+    r"""How well classes are apart, $\mathrm{mean}_i\, \lambda_i^a \omega_i^b \gamma_i^c$ in [0, 1]: 1 - :func:`icnn`.
+
+    Distances are squared Euclidean. It is 1 for clusters of more than k equal rows each, and near 1 for
+    clusters that are small and far apart.
+
+    Args:
+        embeddings: ``[n, d]``, floating and finite.
+        labels: whole numbers ``[n]``, of at least two classes.
+        k: neighbors of a row, 1 to n - 1.
+        ratio_power: a >= 0.
+        spread_power: b >= 0.
+        share_power: c >= 0.
+
+    Raises:
+        ValueError: for fewer than two classes, too large a k, or numbers that are not finite.
+
+    >>> icnn_score(torch.tensor([[0.0], [0.0], [9.0], [9.0]]), torch.tensor([0, 0, 1, 1]), k=1)
+    tensor(1.)
+    """
+    check_matrices(embeddings, embeddings)
+    if not bool(embeddings.isfinite().all()):
+        raise ValueError("embeddings: expected finite numbers, got NaN or inf")
+    if len(labels) and bool((labels == labels[0]).all()):
+        raise ValueError("labels: expected at least two classes, got one")
+    if check_integer("k", k) >= len(embeddings):
+        raise ValueError(f"k: expected less than the {len(embeddings)} rows, got {k!r}")
+    ids = torch.arange(len(embeddings), device=embeddings.device)
+    value: Tensor = icnn(
+        NegativeSquaredL2()(embeddings, embeddings),
+        same_class(labels, labels),
+        other_rows(ids, ids),
+        k=k,
+        ratio_power=ratio_power,
+        spread_power=spread_power,
+        share_power=share_power,
+        best=0.0,
+    )
+    return 1 - value

@@ -1,0 +1,200 @@
+"""A pair loss of embeddings a block of rows at a time, so that no matrix of all scores is ever held."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from vicinal.blockwise import row_slices
+from vicinal.blockwise.row_blocks import Score, Values, inner_products, recomputed, sum_at_once
+from vicinal.losses.contract import PairLoss, Pairs, RowTerms, reduce_terms
+from vicinal.losses.kernels import class_kernel_of
+from vicinal.similarity import Cosine, Dot
+from vicinal.similarity.products import l2_normalize
+
+
+class _Directions(torch.autograd.Function):
+    """As :func:`l2_normalize`, with a gradient in three steps; it can be differentiated again."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
+        largest = rows.abs().amax(dim=-1, keepdim=True)  # the norm of that name takes 20 times as long
+        largest.masked_fill_(largest == 0, 1.0)
+        unit: Tensor = rows / largest  # entries within [-1, 1]: squares cannot overflow
+        length: Tensor = torch.linalg.vector_norm(unit, dim=-1, keepdim=True)
+        inverse = length.masked_fill(length == 0, torch.inf).reciprocal_()  # a row of zeros stays zero, with slope 0
+        unit *= inverse
+        ctx.save_for_backward(rows, unit, inverse.div_(largest))
+        return unit
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> Tensor:
+        rows, unit, inverse = ctx.saved_tensors
+        if torch.is_grad_enabled():  # the gradient of a gradient is wanted
+            return cast(Tensor, torch.autograd.grad(l2_normalize(rows), rows, slopes[0], create_graph=True)[0])
+        along: Tensor = torch.linalg.vecdot(unit, slopes[0])[:, None]
+        return cast(Tensor, torch.addcmul(slopes[0], unit, along, value=-1) * inverse)
+
+
+def is_inner_product(similarity: nn.Module) -> bool:
+    """Whether scores are inner products of vectors that are scaled first.
+
+    >>> is_inner_product(Cosine()), is_inner_product(Dot(scaled=True))
+    (True, False)
+    """
+    return type(similarity) is Cosine or (type(similarity) is Dot and not similarity.scaled)
+
+
+def as_inner_product(similarity: nn.Module, queries: Tensor, columns: Tensor) -> tuple[Score, Tensor, Tensor]:
+    """The similarity as a function of vectors that are scaled already, and these, in float32 or wider."""
+    dtype = torch.promote_types(torch.promote_types(queries.dtype, columns.dtype), torch.float32)
+    same = queries is columns
+    queries, columns = queries.to(dtype), columns.to(dtype)
+    if not is_inner_product(similarity):
+        return similarity, queries, columns
+    if type(similarity) is Dot:
+        return inner_products, queries, columns
+    unit = _unit(queries)
+    return inner_products, unit, unit if same else _unit(columns)
+
+
+def _unit(rows: Tensor) -> Tensor:
+    if torch.compiler.is_compiling() or not rows.shape[1]:
+        return l2_normalize(rows)
+    unit: Tensor = _Directions.apply(rows)  # type: ignore[no-untyped-call]
+    return unit
+
+
+Matrix = Callable[[slice], Tensor]
+
+
+@dataclass(frozen=True)
+class ScoreBlocks:
+    """Scores of queries with columns, a block of rows at a time, with their relation and weight.
+
+    Attributes:
+        similarity: of queries and columns.
+        queries: ``[b, d]``.
+        columns: ``[N, d]``.
+        relation: of a slice of the rows, ``[r, N]``.
+        weight: likewise, or None: all count.
+        masks: whether both are 0 or 1 throughout.
+        miner: ``(scores, relation, weight) -> weight``, or None.
+        column: of a slice of the rows, the one related column of each, ``[r, 1]``; None: there may be other numbers.
+        classes: ``[b]``, where the columns are the rows, those of a class are related and all count but itself.
+        size: rows of a block.
+    """
+
+    similarity: nn.Module
+    queries: Tensor
+    columns: Tensor
+    relation: Matrix
+    weight: Matrix | None
+    masks: bool
+    miner: Callable[..., Tensor] | None = None
+    column: Matrix | None = None
+    classes: Tensor | None = None
+    size: int = 1
+
+    def pairs(self, scores: Tensor, part: slice, stats: tuple[Tensor, ...] = (), *, counting: bool) -> Pairs:
+        """What the loss sees of a block of rows."""
+        relation: Tensor | Matrix = _shifted(self.relation, part)
+        weight: Tensor | Matrix | None = None if self.weight is None else _shifted(self.weight, part)
+        if self.miner is not None:
+            relation, weight = self.relation(part), None if self.weight is None else self.weight(part)
+            weight = self.miner(scores.detach(), relation, weight)
+        pairs = Pairs(scores, relation, weight, clean=True, masks=self.masks)
+        pairs.start, pairs.stats, pairs.counting = part.start, stats, counting
+        pairs.column = None if self.column is None else self.column(part)
+        return pairs
+
+
+def _shifted(matrix: Matrix, part: slice) -> Matrix:
+    return lambda rows: matrix(slice(part.start + rows.start, part.start + rows.stop))
+
+
+def blocked_loss(
+    loss: PairLoss,
+    blocks: ScoreBlocks,
+    reduction: str,
+    hyper: dict[str, Any],
+    *,
+    row_settings: Callable[..., dict[str, Any]] = lambda *_: {},
+    setting_tensors: tuple[Tensor, ...] = (),
+) -> Tensor:
+    """The loss, a block of rows at a time; value and gradient are those of the whole, and can be differentiated once.
+
+    A mean or sum of one kind of terms takes its gradient on the way, others compute the scores of a block twice; of a
+    loss whose rows depend on one another, what all rows say together is computed first.
+
+    Args:
+        loss: what is computed.
+        blocks: of which scores.
+        reduction: "mean", "sum", "none" or "mean_nonzero".
+        hyper: settings of the loss.
+        row_settings: of a slice of the rows and of ``setting_tensors``, further settings.
+        setting_tensors: tensors that further settings are made of, which may pass gradients.
+    """
+    with torch.autocast(blocks.queries.device.type, enabled=False):
+        if blocks.classes is not None and (kernel := class_kernel_of(loss)) is not None:
+            terms = kernel(blocks.similarity, blocks.queries, blocks.classes, **hyper)
+            if terms is not None:
+                return reduce_terms((terms,), reduction)
+        score, *sides = as_inner_product(blocks.similarity, blocks.queries, blocks.columns)
+        counting = reduction == "mean_nonzero"
+        if blocks.size >= len(blocks.queries):
+            whole = slice(0, len(blocks.queries))
+            pairs = blocks.pairs(score(sides[0], sides[1]), whole, counting=counting)
+            return loss(pairs, reduction=reduction, **hyper, **row_settings(whole, *setting_tensors))
+
+        def terms_of(scores: Tensor, part: slice, *tensors: Tensor) -> tuple[RowTerms, ...]:
+            settings = row_settings(part, *tensors[: len(setting_tensors)])
+            return loss.terms(
+                blocks.pairs(scores, part, tensors[len(setting_tensors) :], counting=counting), **hyper, **settings
+            )
+
+        def stats_of(scores: Tensor, part: slice, *tensors: Tensor) -> tuple[Tensor, ...]:
+            pairs = blocks.pairs(scores, part, counting=counting)
+            return loss.batch_stats(pairs, **hyper, **row_settings(part, *tensors))  # type: ignore[misc]
+
+        tensors = (*sides, *setting_tensors)
+        if loss.batch_stats is not None:
+            tensors = (*tensors, *recomputed(score, stats_of, blocks.size, *tensors))
+        if reduction != "none" and loss.has_one_mean:
+
+            def sums_of(scores: Tensor, part: slice, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+                (terms,) = terms_of(scores, part, *tensors)
+                return terms.total, terms.nonzero if counting else terms.number
+
+            return sum_at_once(score, sums_of, blocks.size, *tensors, mean=reduction != "sum")
+        return _reduced(recomputed(score, _flat(terms_of), blocks.size, *tensors), reduction)
+
+
+def checkpointed_loss(loss: PairLoss, blocks: ScoreBlocks, reduction: str, hyper: dict[str, Any]) -> Tensor:
+    """As :func:`blocked_loss`, for gradients of settings and of a learned similarity too: it computes blocks twice."""
+    counting = reduction == "mean_nonzero"
+
+    def joined(make: Callable[[Pairs], tuple[Tensor, ...]], *stats: Tensor) -> tuple[Tensor, ...]:
+        def block(part: slice) -> tuple[Tensor, ...]:
+            scores = blocks.similarity(blocks.queries[part], blocks.columns)
+            return make(blocks.pairs(scores, part, stats, counting=counting))
+
+        slices = row_slices(len(blocks.queries), blocks.size)
+        values = [checkpoint(block, part, use_reentrant=False) for part in slices]
+        return tuple(torch.cat(each) for each in zip(*values, strict=True))
+
+    batch_stats = loss.batch_stats
+    stats = () if batch_stats is None else joined(lambda pairs: batch_stats(pairs, **hyper))
+    return _reduced(joined(_flat(lambda pairs: loss.terms(pairs, **hyper)), *stats), reduction)
+
+
+def _flat(terms_of: Callable[..., tuple[RowTerms, ...]]) -> Values:
+    """Totals, numbers and counts of one kind of terms after the other."""
+    return lambda *tensors: tuple(value for each in terms_of(*tensors) for value in each)
+
+
+def _reduced(values: tuple[Tensor, ...], reduction: str) -> Tensor:
+    return reduce_terms(tuple(RowTerms(*values[i : i + 3]) for i in range(0, len(values), 3)), reduction)
