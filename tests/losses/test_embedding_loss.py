@@ -1,6 +1,8 @@
 """Criteria of embeddings and labels: the same loss whatever the way its columns come."""
 
 import contextlib
+import inspect
+from pathlib import Path
 
 import pytest
 import torch
@@ -331,3 +333,22 @@ def test_criteria_compile_to_one_graph(entry):
         made(leaf, labels).backward()
         slopes.append(leaf.grad)
     torch.testing.assert_close(slopes[0], slopes[1])
+
+
+@pytest.mark.parametrize("rows", [None, 3])
+def test_the_formula_is_at_most_six_calls_away(rows, monkeypatch):
+    """And it is the public function that is called."""
+    calls = []
+
+    def formula(pairs, **settings):
+        files = [Path(frame.filename) for frame in inspect.stack()]
+        calls.append([file.name for file in files if "vicinal" in file.parts and "losses" in file.parts[-2:]])
+        return original(pairs, **settings)
+
+    original = supcon.formula
+    monkeypatch.setattr(supcon, "formula", formula)
+    EmbeddingLoss("supcon", rows=rows)(torch.randn(6, 3), torch.arange(6) // 2)
+    assert len(calls) == (1 if rows is None else 2)
+    for files in calls:
+        assert "contract.py" in files
+        assert len(files) + 1 <= (6 if rows is None else 8), files
