@@ -165,11 +165,9 @@ QUANTILES = {
 
 
 @pytest.fixture(autouse=True)
-def every_branch(monkeypatch):
+def every_branch():
     """Balls of rows are small, and queries are predicted a few at a time."""
-    monkeypatch.setattr("vicinal.training.network._QUERIES", 7)
-    monkeypatch.setattr("vicinal.training.network._SCORES", 3 * ROWS)
-    with block_policy(ball_rows=8):
+    with block_policy(ball_rows=8, batch_queries=7, memory_entries=3 * ROWS):
         yield
 
 

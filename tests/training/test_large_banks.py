@@ -15,7 +15,6 @@ def rows(seed, *shape):
 
 def test_many_queries_are_streamed_together(monkeypatch):
     """Also in parts of the queries, with ids, and in the bank's own dtype."""
-    monkeypatch.setattr("vicinal.training.network._QUERIES", 9)
     head = NONA(mask=SoftStep(3)).double()
     network = NeighborNetwork(nn.Identity(), nn.Identity(), head)
     queries, bank, labels = rows(0, 20, 3), rows(1, 50, 3).float(), rows(2, 50)
@@ -23,7 +22,7 @@ def test_many_queries_are_streamed_together(monkeypatch):
     want = head(queries, bank, labels, **keys).detach()
     seen = []
     monkeypatch.setattr(head, "weights", lambda *args, **settings: seen.append(args))
-    with block_policy(streamed_entries=0):
+    with block_policy(streamed_entries=0, batch_queries=9):
         got = network.predict(queries, bank, labels, **keys)
     assert seen == []
     torch.testing.assert_close(got, want)

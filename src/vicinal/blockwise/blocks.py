@@ -33,6 +33,7 @@ class BlockPolicy:
         attention_entries: scores of a tile of queries against a block of the bank on a CPU.
         query_rows: queries of a tile on a CPU.
         device_query_rows: the same on an accelerator.
+        batch_queries: queries that are predicted at a time by a head that streams the bank.
         streamed_entries: scores from which on attention is computed by blocks; it is faster from there, and smaller.
         pair_entries: numbers of the vectors of single pairs that are computed from their differences at a time.
         memory_entries: numbers held at a time where only memory matters.
@@ -49,6 +50,7 @@ class BlockPolicy:
     attention_entries: int = 1 << 19
     query_rows: int = 256
     device_query_rows: int = 4096
+    batch_queries: int = 4096
     streamed_entries: int = 1 << 18
     pair_entries: int = 1 << 18
     memory_entries: int = 1 << 22

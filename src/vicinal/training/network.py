@@ -5,14 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vicinal.blockwise import policy, row_slices
 from vicinal.encoders.base import to_device
 from vicinal.training.rows import RowInputs
-
-_SCORES = 1 << 22
-"""Scores held at a time while many queries are predicted (32 MiB in float64)."""
-
-_QUERIES = 4096
-"""Queries predicted at a time by a head that streams the bank."""
 
 
 class NeighborNetwork(nn.Module):
@@ -62,10 +57,10 @@ class NeighborNetwork(nn.Module):
     ) -> Tensor:
         """The head on many queries, a block of queries at a time: see :meth:`vicinal.heads.NONA.forward`."""
         streamed = getattr(self.head, "can_stream", False)  # then memory does not grow with the bank
-        step = _QUERIES if streamed else max(1, _SCORES // max(1, len(bank)))
+        sizes = policy()
+        step = sizes.batch_queries if streamed else max(1, sizes.memory_entries // max(1, len(bank)))
         blocks = []
-        for start in range(0, len(queries), step):
-            part = slice(start, start + step)
+        for part in row_slices(len(queries), step):
             blocks.append(
                 self.head(
                     queries[part],
