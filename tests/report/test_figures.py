@@ -6,20 +6,18 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from vicinal.report import (
-    cliques,
+from vicinal.report.compare import cliques, critical_difference, relative_changes
+from vicinal.report.figures import (
+    _count_pairs,
     confusion_matrix,
-    critical_difference,
     embedding_map,
     learning_curves,
     mask_curves,
     predicted_vs_true,
     principal_plane,
-    relative_changes,
     reliability,
     residuals,
 )
-from vicinal.report.figures import _count_pairs
 from vicinal.report.theme import sample, to_svg
 
 

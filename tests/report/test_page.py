@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from vicinal.core import replace_text
-from vicinal.report import FitRecord, NeighborPanel, compare_html, page_html, write_compare_page, write_page
-from vicinal.report.panels import cell_view, panel_view
+from vicinal.report import FitRecord, NeighborPanel, write_compare_page, write_page
+from vicinal.report.compare import compare_html
+from vicinal.report.page import cell_view, page_html, panel_view
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 HOSTILE = (

@@ -4,8 +4,15 @@ import dataclasses
 
 import pytest
 
-from vicinal.report import compare_table, findings, fit_table, limits
-from vicinal.report.tables import mean_and_deviation, relative_change, splits_won
+from vicinal.report.tables import (
+    findings,
+    fit_table,
+    limits,
+    mean_and_deviation,
+    relative_change,
+    splits_won,
+    spread,
+)
 
 
 def test_model_comes_first_and_gaps_stay_empty(words):
@@ -51,4 +58,5 @@ def test_changes_and_wins(comparison):
     assert relative_change(record, "d", "dense") is None
     assert splits_won(record, "d", "nona") == (2, 3)
     assert splits_won(dataclasses.replace(record, higher_is_better=True), "d", "nona") == (1, 3)
-    assert compare_table(record)[1] == ["d", "2,000.0 +- 0.0", "1,666.7 +- 1,154.7 (-16.7 %)"]
+    assert spread(record.results["d"]["dense"], record.scale) == "2,000.0 +- 0.0"
+    assert spread(record.results["d"]["nona"], record.scale) == "1,666.7 +- 1,154.7"

@@ -98,7 +98,7 @@ def fit(
 
 def outcome_json(outcome: "FitOutcome") -> dict[str, Any]:
     """What a program reads of a fit."""
-    record, columns = outcome.record, outcome.record.told_columns
+    record, columns = outcome.record, outcome.record.column_list
     return {
         "model": str(outcome.folder),
         "task": record.task,
@@ -118,7 +118,7 @@ def outcome_json(outcome: "FitOutcome") -> dict[str, Any]:
 def print_outcome(outcome: "FitOutcome") -> None:
     """What a person reads of a fit."""
     record = outcome.record
-    rows = [[c.name, c.kind or "left out", c.encoder, c.reason] for c in record.told_columns]
+    rows = [[c.name, c.kind or "left out", c.encoder, c.reason] for c in record.column_list]
     print_rows("Columns", ["column", "taken for", "encoder", "because"], rows, numbers=False)
     sizes = record.split_sizes
     output.print(

@@ -8,10 +8,21 @@ import numpy as np
 
 from vicinal.core import replace_text
 from vicinal.report import figures
-from vicinal.report.audit_records import AuditRecord, Suspect
-from vicinal.report.page import Picture, environment, picture, shown
+from vicinal.report.records import AuditRecord, Copies, Suspect
 from vicinal.report.text import clean, metric_name, number, one_line, percent
-from vicinal.report.theme import ACCENT, MUTED, SOFT, WARM, blank, sample_note, style
+from vicinal.report.theme import (
+    ACCENT,
+    MUTED,
+    SOFT,
+    WARM,
+    Picture,
+    blank,
+    environment,
+    picture,
+    sample_note,
+    shown,
+    style,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,8 +57,8 @@ def audit_html(record: AuditRecord) -> str:
             hubs=[
                 [shown(hub.row), _label(hub.label), hub.served, percent(hub.weight), hub.shown] for hub in record.hubs
             ],
-            suspects=[_suspect(found) for found in record.suspects],
-            copies=[_copies(found) for found in record.copies],
+            suspects=[_suspect(suspect) for suspect in record.suspects],
+            copies=[_copies(copies) for copies in record.copies],
             pictures=_pictures(record),
             notes=[clean(note) for note in record.notes],
             versions=[(one_line(key, 60), shown(value)) for key, value in record.versions.items()],
@@ -57,37 +68,37 @@ def audit_html(record: AuditRecord) -> str:
 
 def audit_findings(record: AuditRecord) -> list[str]:
     """The audit in sentences, the most important first."""
-    said = []
-    crossing = [found for found in record.copies if found.across]
+    sentences = []
+    crossing = [copies for copies in record.copies if copies.across]
     if crossing:
-        rows = ", ".join(" = ".join(str(row) for row in found.rows) for found in crossing[:3])
-        said.append(
+        rows = ", ".join(" = ".join(str(row) for row in copies.rows) for copies in crossing[:3])
+        sentences.append(
             f"{len(crossing)} group{'s' if len(crossing) > 1 else ''} of copies reach from the new rows into what the "
             f"model has seen (rows {rows}{' ...' if len(crossing) > 3 else ''}): the figures below are too good."
         )
-    conflicting = sum(found.conflicting for found in record.copies)
+    conflicting = sum(copies.conflicting for copies in record.copies)
     if conflicting:
-        said.append(f"{conflicting} groups of copies have different labels: at most one of each can be right.")
+        sentences.append(f"{conflicting} groups of copies have different labels: at most one of each can be right.")
     ninety = next((level for level in record.coverage if abs(level["coverage"] - 0.9) < 1e-9), None)
     if ninety is not None:
         worst = min(ninety["by_part"]) if ninety["by_part"] else float("nan")
-        said.append(
+        sentences.append(
             f"Intervals that promise 90 % hold {percent(ninety['covered'])} of the new rows; in the worst quarter of "
             f"the target {percent(worst)}."
         )
     worse = [part for part in record.slices if part.ratio > 1.5 and part.low > 0 and part.rows >= 10]
     if worse:
         part = worse[0]
-        said.append(
+        sentences.append(
             f"The error is {part.ratio:.1f} times the average where {one_line(part.column, 40)} is "
             f"{one_line(part.value, 40)} ({part.rows} rows)."
         )
     if record.hubs:
-        said.append(
+        sentences.append(
             f"{percent(record.unused)} of the bank is among nobody's {record.neighbors} nearest; the busiest row "
             f"serves {record.hubs[0].served} of {record.rows.get('new', 0)} predictions."
         )
-    return [clean(sentence) for sentence in said]
+    return [clean(sentence) for sentence in sentences]
 
 
 def _slice(part: Any) -> list[Any]:
@@ -96,8 +107,8 @@ def _slice(part: Any) -> list[Any]:
 
 
 def _suspect(s: Suspect) -> list[str]:
-    told = [_label(label) for label in (s.label, s.expected, s.neighbors)]
-    return [shown(s.row), s.part, *told, number(s.score, 3), s.shown]
+    labels = [_label(label) for label in (s.label, s.expected, s.neighbors)]
+    return [shown(s.row), s.part, *labels, number(s.score, 3), s.shown]
 
 
 def _level(level: Any) -> list[str]:
@@ -105,17 +116,17 @@ def _level(level: Any) -> list[str]:
     return [percent(level["coverage"]), percent(level["covered"]), by_part, number(level["width"], 3)]
 
 
-def _copies(found: Any) -> dict[str, Any]:
+def _copies(copies: Copies) -> dict[str, Any]:
     places = [
         f"{row} ({part}, {_label(label)})"
-        for row, part, label in zip(found.rows, found.parts, found.labels, strict=True)
+        for row, part, label in zip(copies.rows, copies.parts, copies.labels, strict=True)
     ]
     return {
-        "what": one_line(found.what, 60),
+        "what": one_line(copies.what, 60),
         "rows": one_line(" = ".join(places[:8]), 400),
-        "across": found.across,
-        "conflicting": found.conflicting,
-        "distance": "" if found.distance == 0 else number(found.distance, 2),
+        "across": copies.across,
+        "conflicting": copies.conflicting,
+        "distance": "" if copies.distance == 0 else number(copies.distance, 2),
     }
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from vicinal.core import replace_text
 from vicinal.encoders import reaches_out
-from vicinal.report.page import shown
-from vicinal.report.records import Column, FitRecord
+from vicinal.report.records import FitRecord
 from vicinal.report.tables import findings, fit_table, limits
 from vicinal.report.text import clean, duration, one_line
+from vicinal.report.theme import shown
 
 
 def write_card(record: FitRecord, path: str | os.PathLike[str], *, folder: str = "MODEL") -> Path:
@@ -82,7 +82,7 @@ def _header(record: FitRecord) -> str:
 
 def _about(record: FitRecord) -> str:
     """What the model does, in a paragraph."""
-    inputs = ", ".join(f"{_code(c.name)} ({c.kind})" for c in _columns(record) if c.kind)
+    inputs = ", ".join(f"{_code(c.name)} ({c.kind})" for c in record.column_list if c.kind)
     what = "number" if record.task == "regression" else "class"
     head = str(record.settings.get("head", "nona"))
     how = (
@@ -136,17 +136,13 @@ def _named_again(record: FitRecord) -> tuple[str, str]:
 
 def _data(record: FitRecord) -> str:
     """Columns, rows used and dropped."""
-    columns = [[c.name, c.kind or "left out", c.encoder, c.reason] for c in _columns(record)]
+    columns = [[c.name, c.kind or "left out", c.encoder, c.reason] for c in record.column_list]
     sizes = ", ".join(f"{count:,} {markdown(name)}" for name, count in record.split_sizes.items())
     facts = [f"{record.rows_used:,} rows used{f' ({sizes})' if sizes else ''}."]
     facts += [f"{count:,} rows dropped: {markdown(reason)}" for reason, count in record.dropped.items()]
     facts += [markdown(record.duplicates)] if record.duplicates else []
     table = _table([["column", "taken for", "encoder", "because"], *columns]) if columns else ""
     return "\n\n".join(part for part in ("\n".join(f"- {fact}" for fact in facts), table) if part)
-
-
-def _columns(record: FitRecord) -> list[Column]:
-    return [column for column in record.columns if isinstance(column, Column)]
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

@@ -1,15 +1,21 @@
-"""The page of a comparison: table, change split by split, and which methods can be told apart."""
+"""The page of a comparison: table, change split by split, and which methods can be told apart, with its pictures."""
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vicinal.core import replace_text
-from vicinal.report import ranks
-from vicinal.report.page import Picture, environment, picture, shown
+import numpy as np
+
+from vicinal.core import check_between, replace_text
 from vicinal.report.records import CompareRecord
 from vicinal.report.tables import mean_and_deviation, relative_change, splits_won, spread
 from vicinal.report.text import clean, metric_name, one_line
+from vicinal.report.theme import CLASSES, INK, MUTED, WARM, Picture, blank, environment, picture, shown, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def write_compare_page(record: CompareRecord, path: str | os.PathLike[str]) -> Path:
@@ -95,7 +101,7 @@ def _pictures(record: CompareRecord) -> list[Picture]:
         better = "Right" if record.higher_is_better else "Left"
         drawn.append(
             picture(
-                lambda: ranks.relative_changes(record.results, record.methods, record.reference),
+                lambda: relative_changes(record.results, record.methods, record.reference),
                 "change",
                 f"Change against {one_line(record.reference, 30)}",
                 "For each data set and method, dots for the splits and a bar for their mean, in per cent.",
@@ -109,7 +115,7 @@ def _pictures(record: CompareRecord) -> list[Picture]:
         said = ", ".join(f"{one_line(name, 30)} {rank:.2f}" for name, rank in sorted(record.ranks.items(), key=_rank))
         drawn.append(
             picture(
-                lambda: ranks.critical_difference(record.ranks, difference),
+                lambda: critical_difference(record.ranks, difference),
                 "cd",
                 "Critical difference",
                 f"Average ranks: {said}; critical difference {difference:.2f}.",
@@ -123,3 +129,120 @@ def _pictures(record: CompareRecord) -> list[Picture]:
 
 def _rank(pair: tuple[str, float]) -> float:
     return pair[1]
+
+
+def cliques(ranks: Mapping[str, float], difference: float) -> list[tuple[float, float]]:
+    """Widest runs of methods whose average ranks lie within ``difference`` of each other: (best, worst) rank.
+
+    >>> cliques({"a": 1.0, "b": 1.5, "c": 2.2, "d": 4.0}, 0.8)
+    [(1.0, 1.5), (1.5, 2.2)]
+    """
+    ordered = sorted(ranks.values())
+    runs: list[tuple[float, float]] = []
+    for start, best in enumerate(ordered):
+        worst = max(rank for rank in ordered[start:] if rank - best <= difference)
+        if worst > best and (not runs or worst > runs[-1][1]):
+            runs.append((best, worst))
+    return runs
+
+
+def critical_difference(ranks: Mapping[str, float], difference: float) -> "Figure":
+    """Critical-difference diagram: methods on the axis of their average rank, bars join those not told apart.
+
+    Args:
+        ranks: method -> average rank over the data sets, 1 is best.
+        difference: critical difference of average ranks by Nemenyi's test.
+
+    Raises:
+        ValueError: for fewer than two methods or a negative difference.
+    """
+    if len(ranks) < 2:
+        raise ValueError(f"ranks: expected at least two methods, got {len(ranks)}")
+    check_between("difference", difference, 0, float("inf"), closed=True)
+    bars = cliques(ranks, difference)
+    with style():
+        depth = 0.55 + 0.3 * ((len(ranks) + 1) // 2) + 0.16 * len(bars)
+        figure, axes = blank(4.8, 0.7 + 0.7 * depth)
+        low, high = 1.0, max(float(len(ranks)), *ranks.values())
+        span = high - low
+        axes.plot((low, high), (0, 0), color=INK, linewidth=1.2)
+        for tick in range(1, int(high) + 1):
+            axes.plot((tick, tick), (0, 0.09), color=INK, linewidth=1.2)
+            axes.text(tick, 0.14, str(tick), ha="center", va="bottom", color=MUTED)
+        _ruler(axes, low, min(difference, span), difference)
+        for place, (best, worst) in enumerate(bars):
+            level = -0.14 - 0.16 * place
+            ends = (best - 0.01 * span, worst + 0.01 * span)
+            axes.plot(ends, (level, level), color=WARM, linewidth=3.5, solid_capstyle="round")
+        _methods(axes, ranks, -0.14 - 0.16 * len(bars), (low, high))
+        axes.set(xlim=(low - 0.5 * span, high + 0.5 * span), ylim=(-depth - 0.1, 0.9))
+        axes.axis("off")
+    return figure
+
+
+def _ruler(axes: "Axes", low: float, shown: float, difference: float) -> None:
+    """The length of the critical difference, above the axis."""
+    axes.plot((low, low + shown), (0.55, 0.55), color=WARM, linewidth=1.5, marker="|")
+    axes.text(low, 0.66, f"critical difference {difference:.2f}", va="bottom", color=WARM, fontsize=8)
+
+
+def _methods(axes: "Axes", ranks: Mapping[str, float], top: float, ends: tuple[float, float]) -> None:
+    """Names beside the axis: the better half on the left, the others on the right, joined to their ranks."""
+    low, high = ends
+    ordered = sorted(ranks.items(), key=lambda pair: pair[1])
+    half = (len(ordered) + 1) // 2
+    for place, (name, rank) in enumerate(ordered):
+        left = place < half
+        level = top - 0.12 - 0.3 * (place if left else len(ordered) - 1 - place)
+        edge = low - 0.04 * (high - low) if left else high + 0.04 * (high - low)
+        axes.plot((rank, rank, edge), (0, level, level), color=INK, linewidth=0.9)
+        text = f"{one_line(name, 22)}  {rank:.2f}" if left else f"{rank:.2f}  {one_line(name, 22)}"
+        axes.text(
+            edge + (-0.015 if left else 0.015) * (high - low), level, text, ha="right" if left else "left", va="center"
+        )
+
+
+def relative_changes(
+    results: Mapping[str, Mapping[str, Sequence[float]]], methods: Sequence[str], reference: str
+) -> "Figure":
+    """Change of each method's error against ``reference`` in per cent: a dot a split, a bar for the mean of the splits.
+
+    Args:
+        results: data set -> method -> one value a split.
+        methods: in the order of colors; ``reference`` itself is the line at 0.
+        reference: must be a method of each data set that is to be drawn.
+    """
+    drawn = [name for name, values in results.items() if reference in values]
+    others = [method for method in methods if method != reference]
+    with style():
+        figure, axes = blank(4.8, 1.0 + 0.24 * max(2, len(drawn) * (len(others) + 1)))
+        level, labels = 0, []
+        for name in drawn:
+            base = np.asarray(results[name][reference], dtype=float)
+            labels.append((level + (len(others) - 1) / 2, one_line(name, 20)))
+            for color, method in enumerate(others):
+                if method in results[name]:
+                    with np.errstate(divide="ignore", invalid="ignore"):
+                        change = 100 * (np.asarray(results[name][method], dtype=float) / base - 1)
+                    change = change[np.isfinite(change)]
+                    shade = CLASSES[color % len(CLASSES)]
+                    label = one_line(method, 24) if name == drawn[0] else None
+                    axes.plot(change, np.full(len(change), level), "o", color=shade, alpha=0.45, markersize=4)
+                    axes.plot(
+                        change.mean() if len(change) else np.nan,
+                        level,
+                        "|",
+                        color=shade,
+                        markersize=13,
+                        markeredgewidth=2.5,
+                        label=label,
+                    )
+                level += 1
+            level += 1
+        axes.axvline(0, color=MUTED, linewidth=1.2)
+        axes.set_yticks([place for place, _ in labels], [name for _, name in labels])
+        axes.set(ylim=(level - 1.3, -0.8), xlabel=f"change against {one_line(reference, 24)} in %")
+        axes.grid(visible=False, axis="y")
+        if others and drawn:
+            figure.legend(loc="outside lower center", ncols=4, fontsize=8)
+    return figure

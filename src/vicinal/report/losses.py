@@ -7,8 +7,7 @@ from typing import Any
 
 from vicinal.core import Entry, entries, nearest
 from vicinal.losses.contract import own_settings
-from vicinal.report.loss_examples import command_example, python_example
-from vicinal.report.plain import plain
+from vicinal.losses.spec import NEGATIVE_DISTANCES
 
 KINDS = {
     "pairs": "Losses of pairs of embeddings",
@@ -83,10 +82,10 @@ def method_sheets(kind: str) -> list[MethodSheet]:
     >>> [sheet.name for sheet in method_sheets("pairs") if sheet.labels == ("numbers",)][:2]
     ['label_contrast', 'log_ratio']
     """
-    found = entries(_REGISTERED.get(kind, "sampler"))
+    registered = entries(_REGISTERED.get(kind, "sampler"))
     if kind in ("pairs", "proxies"):
-        found = tuple(entry for entry in found if (kind == "proxies") == _has_proxies(entry))
-    return [_sheet(kind, entry) for entry in found]
+        registered = tuple(entry for entry in registered if (kind == "proxies") == _has_proxies(entry))
+    return [_sheet(kind, entry) for entry in registered]
 
 
 def find_sheets(name: str, kinds: tuple[str, ...] = tuple(KINDS)) -> list[MethodSheet]:
@@ -95,15 +94,15 @@ def find_sheets(name: str, kinds: tuple[str, ...] = tuple(KINDS)) -> list[Method
     Raises:
         ValueError: if there is none, with the nearest.
     """
-    wanted = name.strip().replace("-", "_").lower()
+    plain_name = name.strip().replace("-", "_").lower()
     sheets = [sheet for kind in kinds for sheet in method_sheets(kind)]
-    found = [sheet for sheet in sheets if sheet.name == wanted]
-    if not found:
-        hint = nearest(wanted, [sheet.name for sheet in sheets])
+    matching = [sheet for sheet in sheets if sheet.name == plain_name]
+    if not matching:
+        hint = nearest(plain_name, [sheet.name for sheet in sheets])
         raise ValueError(
             f"name: expected a loss, miner or sampler ('vicinal losses --kind all' lists them), got {name!r}{hint}"
         )
-    return found
+    return matching
 
 
 def _has_proxies(entry: Entry) -> bool:
@@ -137,16 +136,16 @@ def _read(docstring: str) -> tuple[list[str], dict[str, str]]:
     before, _, rest = docstring.partition("\nArgs:\n")
     before = before.partition("\n>>>")[0]
     before = re.split(r"\n(?:Raises|Returns|Attributes):\n", before)[0]
-    found: dict[str, str] = {}
+    arguments: dict[str, str] = {}
     last = ""
     for line in rest.partition("\n\n")[0].splitlines():
         start = re.match(r" {4}(\w+): (.*)", line)
         if start:
             last = start[1]
-            found[last] = start[2]
+            arguments[last] = start[2]
         elif last:
-            found[last] += " " + line.strip()
-    return [part for part in before.split("\n\n") if part.strip()], {k: plain(v) for k, v in found.items()}
+            arguments[last] += " " + line.strip()
+    return [part for part in before.split("\n\n") if part.strip()], {k: plain(v) for k, v in arguments.items()}
 
 
 def _settings(kind: str, entry: Entry) -> dict[str, Any]:
@@ -172,3 +171,165 @@ def _labels(kind: str, entry: Entry) -> tuple[str, ...]:
     if kind == "miners" or "soft-relation" in facts:
         return ("classes", "several", "graded")
     return ("classes", "several")
+
+
+def python_example(kind: str, entry: Entry, settings: tuple[tuple[str, str, str], ...]) -> str:
+    """Lines that make it and use it."""
+    options = "".join(f", {name}={default}" for name, default, _ in settings if default not in ("needed", "None"))
+    name, symbol = entry.name, entry.make.__name__
+    if kind == "pairs":
+        if name in NEGATIVE_DISTANCES:
+            options = f', similarity="l2"{options}'
+        labels = "numbers" if "number-relation" in entry.facts else "classes"
+        return (
+            "from vicinal.losses import EmbeddingLoss\n\n"
+            f'criterion = EmbeddingLoss("{name}"{options})\n'
+            f"loss = criterion(embeddings, labels)  # [b, d] and {labels} [b]"
+        )
+    if kind == "proxies":
+        return (
+            "from vicinal.losses import ProxyLoss\n\n"
+            f'criterion = ProxyLoss("{name}", num_classes=10, dim=64{options})\n'
+            "loss = criterion(embeddings, labels)  # [b, 64] and classes 0 to 9\n"
+            "learned = criterion.parameters()  # the vectors of the classes: give them to the optimizer too"
+        )
+    if kind == "predictions":
+        return _of_predictions(entry, settings)
+    if kind == "samplers":
+        first = next(iter(inspect.signature(entry.make).parameters))
+        also = ", parents" if "parents" in inspect.signature(entry.make).parameters else ""
+        return (
+            "from torch.utils.data import DataLoader\n"
+            f"from vicinal.samplers import {symbol}\n\n"
+            f"sampler = {symbol}({first}{also}{options})\n"
+            "loader = DataLoader(dataset, batch_sampler=sampler)"
+        )
+    required = [name for name, default, _ in settings if default == "needed"]
+    needed = "".join(f", {name}={64 if name == 'dim' else name}" for name in required)
+    miner = f"functools.partial(miners.{symbol}{needed}{options})" if needed or options else f"miners.{symbol}"
+    return (
+        ("import functools\n\n" if "partial" in miner else "") + "from vicinal import miners\n"
+        "from vicinal.losses import EmbeddingLoss\n\n"
+        f"miner = {miner}\n"
+        'criterion = EmbeddingLoss("triplet", miner=miner)\n'
+        "loss = criterion(embeddings, labels)"
+    )
+
+
+def _of_predictions(entry: Entry, settings: tuple[tuple[str, str, str], ...]) -> str:
+    symbol = entry.make.__name__
+    if hasattr(entry.make, "steps"):
+        return (
+            f"from vicinal.losses import {symbol}\n\n"
+            f"criterion = {symbol}().fit(labels)\n"
+            "steps = criterion.steps(labels)  # [n, K]\n"
+            "loss = criterion(weights @ steps, steps)  # weights of neighbors [n, n], rows sum to 1"
+        )
+    needed = [name for name, default, _ in settings if default == "needed"]
+    example = {"link": "links.Sinh()", "scaling": "links.Exp()", "potential": "links.ConvexPotential(3)"}
+    arguments = ", ".join(example.get(name, name) for name in needed)
+    return (
+        ("from vicinal import links\n" if needed else "")
+        + f"from vicinal.losses import {symbol}\n\ncriterion = {symbol}({arguments})\nloss = criterion({_called_with(entry)})"
+    )
+
+
+def _called_with(entry: Entry) -> str:
+    """What a loss of predictions is called with: mostly prediction and target."""
+    parameters = list(inspect.signature(getattr(entry.make, "forward", entry.make)).parameters.values())
+    return ", ".join(p.name for p in parameters if p.default is p.empty and p.name != "self")
+
+
+def command_example(kind: str, entry: Entry, settings: tuple[tuple[str, str, str], ...]) -> str:
+    """The option of ``vicinal fit`` that adds it, or ""."""
+    if kind in ("pairs", "proxies"):
+        options = ", ".join(f"{n}={d}" for n, d, _ in settings[:2] if d not in ("needed", "None") and "'" not in d)
+        return f'vicinal fit data.csv --target label --loss "{entry.name}{f"({options})" if options else ""}"'
+    if kind == "miners" and not any(default == "needed" and name != "dim" for name, default, _ in settings):
+        return f'vicinal fit data.csv --target label --loss "triplet(miner={entry.name})"'
+    if kind == "predictions":
+        part = {"link": ":sinh", "scaling": ":exp"}
+        first = next((name for name, default, _ in settings if default == "needed"), "")
+        by_itself = _called_with(entry) == "prediction, target" or hasattr(entry.make, "steps")
+        if first != "potential" and by_itself:
+            return f'vicinal fit data.csv --target score --loss "{entry.name}{part.get(first, "")}"'
+    return ""
+
+
+_WORDS = (
+    r"alpha|beta|gamma|delta|epsilon|lambda|sigma|tau|theta|psi|pi|mu|nu|rho|log|ln|exp|max|min|arctan|cos|sin|tan|det"
+)
+_SIGNS = {
+    r"\cdot": "*",
+    r"\times": " x ",
+    r"\circ": " o ",
+    r"\ge": ">=",
+    r"\le": "<=",
+    r"\ne": "!=",
+    r"\in": " in ",
+    r"\pm": "+-",
+    r"\propto": " ~ ",
+    r"\cap": " and ",
+    r"\cup": " or ",
+    r"\to": "->",
+    r"\ell": "l",
+    r"\infty": "inf",
+    r"\dots": "...",
+    r"\sum": " sum",
+    r"\prod": "prod",
+    r"\mid": " | ",
+    r"\|": "|",
+    r"\{": "{",
+    r"\}": "}",
+    r"\,": " ",
+    r"\;": " ",
+    r"\ ": " ",
+    r"\!": "",
+    r"\quad": "  ",
+}
+_BRACED = r"\{((?:[^{}]|\{[^{}]*\})*)\}"
+_COMMANDS = re.compile("|".join(re.escape(sign) + ("(?![a-z])" if sign[-1].isalpha() else "") for sign in _SIGNS))
+
+
+def plain(text: str) -> str:
+    r"""``text`` of a docstring, with its formulas as one would type them.
+
+    >>> plain(r"Loss $-\log \frac{e^{s_{ip}/\tau}}{\sum_n e^{s_{in}/\tau}}$ of :func:`supcon`, in ``[0, 1]``.")
+    'Loss -log(e^(s_ip/tau)/(sum_n e^(s_in/tau))) of supcon, in [0, 1].'
+    """
+    text = re.sub(r"\$([^$]+)\$", lambda tex: formula(tex[1]), text)
+    text = re.sub(r":[a-z]+:`[~.]*(?:[a-z]+\.)*([^`]+)`", r"\1", text)
+    return " ".join(text.replace("`", "").split())
+
+
+def formula(tex: str) -> str:
+    r"""A formula as one would type it.
+
+    >>> formula(r"[m + s_{in} - s_{ip}]_+")
+    '[m + s_in - s_ip]_+'
+    >>> formula(r"\mathrm{softmax}_j(s_{i\cdot}/\tau)")
+    'softmax_j(s_i*/tau)'
+    """
+    tex = re.sub(r"_\{(\w+)\}", r"_\1", tex)
+    for _ in range(4):  # fractions in fractions, from the inside
+        tex = re.sub(r"\\[td]?frac" + _BRACED + _BRACED, lambda m: f"({m[1]}/{_grouped(m[2])})", tex)
+        tex = re.sub(r"\\[td]?frac(\d)(\d|\\[a-z]+)", r"(\1/\2)", tex)
+        tex = re.sub(r"\\sqrt" + _BRACED, r"sqrt(\1)", tex)
+        tex = re.sub(r"\\(?:mathrm|operatorname|text|mathbf|mathcal|hat|bar|tilde)\s*" + _BRACED, r" \1", tex)
+    tex = re.sub(r"\\(?:big|Big|bigl|bigr|left|right|lVert|rVert|lvert|rvert|Vert|vert)(?![a-z])", _bar, tex)
+    tex = _COMMANDS.sub(lambda sign: _SIGNS[sign[0]], tex)
+    tex = re.sub(rf"\\({_WORDS})(?![a-z])", r" \1 ", tex)
+    for _ in range(3):
+        tex = re.sub(r"\^" + _BRACED, lambda m: f"^{_grouped(m[1])}", tex)
+        tex = re.sub(r"_" + _BRACED, lambda m: f"_{_grouped(m[1])}", tex)
+    tex = re.sub(r"(?<!\\)[{}](?=.)|\\(?=[a-z])", "", tex)
+    tex = re.sub(r"\s+(?=[)\]_^,/(]|$)|(?<=[(\[^_/])\s+|(?<=^-)\s+|(?<=[(=]-)\s+", "", " ".join(tex.split()))
+    return re.sub(r"(?<=[+|/=*])(?=\()|(?<=\w)\s*([<>]=?)\s*(?=\w)", lambda m: f" {m[1]} " if m[1] else "", tex)
+
+
+def _bar(sign: re.Match[str]) -> str:
+    return "|" if "ert" in sign[0] else ""
+
+
+def _grouped(text: str) -> str:
+    return text if re.fullmatch(r"[\w.*+,']+", text) or re.fullmatch(r"[+-]", text) else f"({text})"

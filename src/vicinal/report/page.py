@@ -1,79 +1,44 @@
-"""One self-contained HTML page of a fit: nothing is loaded, no script runs, foreign text is escaped."""
+"""One self-contained HTML page of a fit: nothing is loaded, no script runs, foreign text is escaped.
 
+Its neighbor panels show cells as text, image or sound, bars, and contributions that add up to the eye.
+"""
+
+import base64
+import io
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from typing import Any
 
 from vicinal.core import replace_text
-from vicinal.report import figures, maps
-from vicinal.report.panels import panel_view
-from vicinal.report.records import FitRecord
-from vicinal.report.tables import (
-    HIGHER_IS_BETTER,
-    findings,
-    fit_table,
-    limits,
-    main_metric,
-    method_name,
+from vicinal.report import figures
+from vicinal.report.records import Cell, FitRecord, Label, Neighbor, NeighborPanel
+from vicinal.report.tables import HIGHER_IS_BETTER, findings, fit_table, limits, main_metric, method_name
+from vicinal.report.text import (
+    clean,
+    decimals_for,
+    fixed,
+    metric_name,
+    number,
+    one_line,
+    percent,
+    round_to_sum,
 )
-from vicinal.report.text import clean, duration, metric_name, number, one_line
-from vicinal.report.theme import sample_note, to_svg
+from vicinal.report.theme import Picture, environment, picture, sample_note, shown
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure in a page: what to see in it (``caption``), and what it shows in words (``alt``)."""
-
-    title: str
-    svg: Markup
-    alt: str
-    caption: str
-    wide: bool = False
-
-
-@lru_cache(maxsize=1)
-def environment() -> Environment:
-    """The templates of this package; everything that is put into them is escaped."""
-    made = Environment(
-        loader=PackageLoader("vicinal.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=lambda value: value if isinstance(value, Markup) or not isinstance(value, str) else clean(value),
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters["number"] = number
-    made.filters["minus"] = lambda text: str(text).replace("-", "\N{MINUS SIGN}")
-    made.filters["duration"] = duration
-    made.filters["shown"] = shown
-    return made
-
-
-def shown(value: object, limit: int = 300) -> str:
-    """A setting as text of at most ``limit`` characters."""
-    if value is None or value == "":
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list | tuple):
-        return one_line(", ".join(map(str, value)), limit) or "none"
-    return one_line(value, limit)
-
-
-def picture(
-    draw: "Callable[[], Figure]", key: str, title: str, alt: str, caption: str, *, wide: bool = False
-) -> Picture:
-    """Draw a figure for a page; ``key`` tells its ids from those of the others."""
-    return Picture(clean(title), Markup(to_svg(draw(), key)), clean(alt), clean(caption), wide)  # noqa: S704
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"fLaC", "audio/flac"),
+    (b"OggS", "audio/ogg"),
+    (b"ID3", "audio/mpeg"),
+)
+_LARGEST = {"image": 60_000, "audio": 600_000}
+_TITLE = 2000
 
 
 def write_page(record: FitRecord, path: str | os.PathLike[str]) -> Path:
@@ -153,7 +118,7 @@ def pictures(record: FitRecord) -> list[Picture]:
         flat = record.embedding.shape[1] == 1
         drawn.append(
             picture(
-                lambda: maps.embedding_map(record.embedding, record.embedding_labels, target),
+                lambda: figures.embedding_map(record.embedding, record.embedding_labels, target),
                 "map",
                 "Map of the embedding",
                 f"Rows of the bank as points on two principal components, colored by {one_line(target)}.",
@@ -167,7 +132,7 @@ def pictures(record: FitRecord) -> list[Picture]:
         grid, curves = record.mask_curves
         drawn.append(
             picture(
-                lambda: maps.mask_curves(grid, curves),
+                lambda: figures.mask_curves(grid, curves),
                 "mask",
                 "The mask that was learned",
                 "Curves from 0 to 1 of what the mask lets through over the nearness of a neighbor.",
@@ -221,3 +186,213 @@ def _held_out(record: FitRecord) -> list[Picture]:
             f"leaves zero, the model is off in one direction.{note}",
         ),
     ]
+
+
+@dataclass(frozen=True)
+class CellView:
+    """One cell: ``kind`` is "text", "image" or "audio"; ``source`` is a data URI, ``full`` the text before clipping."""
+
+    column: str
+    kind: str
+    text: str
+    full: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class NeighborView:
+    """One line of a panel; ``bar`` is the length of its bar from 0 to 100."""
+
+    cells: list[CellView]
+    label: str
+    weight: str
+    bar: float
+    contribution: str
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A neighbor on the line of numbers: place from 0 to 100, radius, and what to say of it."""
+
+    place: float
+    radius: float
+    title: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """The line of numbers of a panel: labels of the neighbors, the prediction and the truth, 0 to 100 across."""
+
+    marks: list[Mark]
+    prediction: float
+    target: float | None
+    ends: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class PanelView:
+    """A panel, all in text."""
+
+    title: str
+    id: str
+    cells: list[CellView]
+    prediction: str
+    target: str
+    error: str
+    right: bool | None
+    neighbors: list[NeighborView]
+    other: NeighborView | None
+    total: str
+    total_name: str
+    line: Line | None
+    other_is_sum_of: str
+
+
+def cell_view(column: str, cell: Cell, limit: int) -> CellView:
+    """What to show of ``cell``: bytes of a known image or sound as such, all else as at most ``limit`` characters."""
+    name = one_line(column, 40)
+    if isinstance(cell, bytes):
+        kind, source = _media(cell)
+        return CellView(
+            name, kind, f"({len(cell):,} bytes that cannot be shown)" if kind == "text" else name, "", source
+        )
+    text = clean(cell).strip()
+    if not text:
+        return CellView(name, "text", "(empty)")
+    short = text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+    full = "" if short == text else text if len(text) <= _TITLE else text[: _TITLE - 1] + "…"
+    return CellView(name, "text", short, full)
+
+
+def _media(content: bytes) -> tuple[str, str]:
+    """Kind and data URI of ``content``; ("text", "") for what is not known, or too large and not to be made smaller."""
+    mime = next((mime for start, mime in _SIGNATURES if content.startswith(start)), "")
+    if content[:4] == b"RIFF":
+        mime = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(content[8:12], "")
+    kind = mime.partition("/")[0]
+    if kind == "image" and len(content) > _LARGEST["image"]:
+        content, mime = _smaller(content), "image/jpeg"
+    if not kind or not content or len(content) > _LARGEST[kind]:
+        return "text", ""
+    return kind, f"data:{mime};base64,{base64.b64encode(content).decode()}"
+
+
+def _smaller(content: bytes, side: int = 256) -> bytes:
+    """``content`` as a JPEG of at most ``side`` pixels each way; b"" if it cannot be read or Pillow is not there."""
+    try:
+        from PIL import Image
+
+        with Image.open(io.BytesIO(content)) as image:
+            if image.width * image.height > 64_000_000:
+                return b""
+            image.draft("RGB", (side, side))
+            image.thumbnail((side, side))
+            buffer = io.BytesIO()
+            image.convert("RGB").save(buffer, "JPEG", quality=82)
+        return buffer.getvalue()
+    except Exception:  # a picture in a report is never worth losing the report
+        return b""
+
+
+def cells(row: Mapping[str, Cell], limit: int) -> list[CellView]:
+    """``row`` as it is shown, media first."""
+    views = [cell_view(column, cell, limit) for column, cell in row.items()]
+    return sorted(views, key=lambda view: view.kind == "text")
+
+
+def panel_view(panel: NeighborPanel) -> PanelView:
+    """``panel`` as it is shown.
+
+    Contributions are rounded together, so that the shown column adds up to the shown sum; none of them moves by more
+    than one unit of its last digit.
+    """
+    listed = panel.listed
+    numeric = not isinstance(panel.prediction, str) and panel.probability is None
+    lines, other, total = _lines(panel, listed, numeric=numeric) if listed else ([], None, "")
+    return PanelView(
+        title=one_line(panel.title, 60),
+        id="" if panel.id in panel.query.values() else one_line(panel.id, 40),
+        cells=cells(panel.query, 400),
+        prediction=total if numeric and total else _label(panel.prediction),
+        target="" if panel.target is None else _label(panel.target),
+        error=_error(panel) if numeric else "",
+        right=None if numeric or panel.target is None else str(panel.prediction) == str(panel.target),
+        neighbors=lines,
+        other=other,
+        total=total,
+        total_name="the prediction" if numeric else f"probability of {_label(panel.prediction)}",
+        line=_line(panel, listed) if numeric and listed else None,
+        other_is_sum_of=f"all {panel.other_rows:,} other rows" if panel.other_rows else "all other rows",
+    )
+
+
+def _label(label: Label) -> str:
+    return one_line(label, 60) if isinstance(label, str) else number(float(label))
+
+
+def _error(panel: NeighborPanel) -> str:
+    """Prediction less truth, with its sign."""
+    if panel.target is None or isinstance(panel.target, str):
+        return ""
+    error = float(panel.prediction) - float(panel.target)
+    text = fixed(error, decimals_for([float(panel.prediction), float(panel.target)]))
+    return text if text.startswith("-") or not text.strip("0.,") else f"+{text}"
+
+
+def _lines(
+    panel: NeighborPanel, listed: list[Neighbor], *, numeric: bool
+) -> tuple[list[NeighborView], NeighborView | None, str]:
+    """The lines of the neighbors, of all other rows, and the sum."""
+    rest = panel.other_contribution or 0.0
+    values = [neighbor.contribution for neighbor in listed]
+    with_rest = panel.other_weight > 0 and panel.other_rows != 0
+    summed = [*values, rest] if with_rest else values
+    decimals = decimals_for([panel.total, *summed]) if numeric else 3
+    shown = round_to_sum(summed, sum(summed), decimals)
+    heaviest = max([neighbor.weight for neighbor in listed] + [panel.other_weight]) or 1.0
+    lines = [
+        NeighborView(
+            cells(neighbor.row, 120),
+            _label(neighbor.label),
+            percent(neighbor.weight),
+            round(100 * neighbor.weight / heaviest, 2),
+            text,
+            one_line(neighbor.id, 40),
+        )
+        for neighbor, text in zip(listed, shown, strict=False)
+    ]
+    other = None
+    if with_rest:
+        mean = number(rest / panel.other_weight, 3) if numeric and panel.other_weight > 1e-3 else ""
+        share = round(100 * panel.other_weight / heaviest, 2)
+        other = NeighborView([], mean, percent(panel.other_weight), share, shown[-1])
+    return lines, other, fixed(sum(summed), decimals)
+
+
+def _line(panel: NeighborPanel, listed: list[Neighbor]) -> Line | None:
+    """The line of numbers, or None where a label is not a finite number."""
+    values = [neighbor.label for neighbor in listed] + [panel.prediction]
+    if panel.target is not None:
+        values.append(panel.target)
+    if any(isinstance(value, str) or not math.isfinite(value) for value in values):
+        return None
+    numbers = [float(value) for value in values]
+    low, high = min(numbers), max(numbers)
+    if high == low:
+        low, high = low - 0.5, high + 0.5
+    heaviest = max(neighbor.weight for neighbor in listed) or 1.0
+
+    def place(value: Label) -> float:
+        return round(6 + 88 * (float(value) - low) / (high - low), 2)
+
+    marks = [
+        Mark(
+            place(neighbor.label),
+            round(2 + 7 * math.sqrt(max(0.0, neighbor.weight) / heaviest), 2),
+            f"label {_label(neighbor.label)}, weight {percent(neighbor.weight)}",
+        )
+        for neighbor in listed
+    ]
+    target = None if panel.target is None else place(panel.target)
+    return Line(marks, place(panel.prediction), target, (number(low, 3), number(high, 3)))

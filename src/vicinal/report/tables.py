@@ -42,8 +42,8 @@ def fit_table(record: FitRecord) -> list[list[str]]:
 
 def main_metric(record: FitRecord) -> str:
     """The metric that sentences are about: MSE or accuracy, else the model's first."""
-    wanted = "mse" if record.task == "regression" else "accuracy"
-    return wanted if wanted in record.scores["model"] else next(iter(record.scores["model"]), "")
+    usual = "mse" if record.task == "regression" else "accuracy"
+    return usual if usual in record.scores["model"] else next(iter(record.scores["model"]), "")
 
 
 def findings(record: FitRecord) -> list[str]:
@@ -51,26 +51,26 @@ def findings(record: FitRecord) -> list[str]:
     metric = main_metric(record)
     if not metric:
         return []
-    own = record.scores["model"][metric]
+    score = record.scores["model"][metric]
     count = record.split_sizes.get("test", len(record.truth))
     where = f"On {count:,} test rows" if count else "On the test rows"
     parts = [
-        _against(own, scores[metric], metric, ("the " if method == "mean" else "") + method_name(method, record))
+        _against(score, scores[metric], metric, ("the " if method == "mean" else "") + method_name(method, record))
         for method, scores in record.scores.items()
         if method != "model" and metric in scores
     ]
-    first = f"{where} {'the ' if metric != 'accuracy' else ''}{metric_name(metric)} is {number(own)}"
+    first = f"{where} {'the ' if metric != 'accuracy' else ''}{metric_name(metric)} is {number(score)}"
     return [f"{first}: {'; '.join(parts)}." if parts else f"{first}."]
 
 
-def _against(own: float, other: float, metric: str, name: str) -> str:
-    """One clause on ``own`` beside ``other``."""
+def _against(score: float, other: float, metric: str, name: str) -> str:
+    """One clause on ``score`` beside ``other``."""
     if metric in ("accuracy", "r2"):
-        points = 100 * (own - other)
+        points = 100 * (score - other)
         if abs(points) < 0.05:
             return f"the same as {name}"
         return f"{abs(points):.1f} points {'above' if points > 0 else 'below'} {name} ({number(other)})"
-    change = 100 * (own / other - 1) if other else 0.0
+    change = 100 * (score / other - 1) if other else 0.0
     if abs(change) < 0.05:
         return f"the same as {name}"
     return f"{abs(change):.1f} % {'above' if change > 0 else 'below'} {name} ({number(other)})"
@@ -125,27 +125,6 @@ def splits_won(record: CompareRecord, dataset: str, method: str) -> tuple[int, i
     gain = np.asarray(results[method], dtype=float) - np.asarray(results[record.reference], dtype=float)
     better = gain > 0 if record.higher_is_better else gain < 0
     return int(better.sum()), len(gain)
-
-
-def compare_table(record: CompareRecord) -> list[list[str]]:
-    """Mean +- deviation and relative change against the reference, a row a data set, the header first.
-
-    >>> record = CompareRecord("c", {"words": {"dense": [0.02, 0.03], "nona": [0.01, 0.03]}})
-    >>> compare_table(record)
-    [['MSE x 1000', 'dense', 'nona'], ['words', '25.0 +- 7.1', '20.0 +- 14.1 (-20.0 %)']]
-    """
-    scale = f" x {record.scale:g}" if record.scale != 1 else ""
-    rows = [[metric_name(record.metric) + scale, *record.methods]]
-    for dataset, results in record.results.items():
-        rows.append([one_line(dataset, 40)])
-        for method in record.methods:
-            if method not in results:
-                rows[-1].append("")
-                continue
-            change = relative_change(record, dataset, method)
-            said = "" if change is None else f" ({100 * change:+.1f} %)"
-            rows[-1].append(spread(results[method], record.scale) + said)
-    return rows
 
 
 def spread(values: Sequence[float], scale: float) -> str:

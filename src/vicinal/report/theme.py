@@ -1,14 +1,20 @@
-"""One look for all pictures: colors that the page may swap for its dark scheme, and figures as inline SVG."""
+"""One look for all pages: templates, colors that a page may swap for its dark scheme, figures as inline SVG."""
 
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from numpy.typing import NDArray
+
+from vicinal.report.text import clean, duration, number, one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -131,3 +137,50 @@ def _retouch(tag: str, prefix: str) -> str:
     for color, variable in _VARIABLES.items():
         tag = re.sub(rf"\b(fill|stroke): {color}", rf"\1: var({variable}, {color})", tag)
     return tag
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure in a page: what to see in it (``caption``), and what it shows in words (``alt``)."""
+
+    title: str
+    svg: Markup
+    alt: str
+    caption: str
+    wide: bool = False
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """The templates of this package; everything that is put into them is escaped."""
+    templates = Environment(
+        loader=PackageLoader("vicinal.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: value if isinstance(value, Markup) or not isinstance(value, str) else clean(value),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters["number"] = number
+    templates.filters["minus"] = lambda text: str(text).replace("-", "\N{MINUS SIGN}")
+    templates.filters["duration"] = duration
+    templates.filters["shown"] = shown
+    return templates
+
+
+def shown(value: object, limit: int = 300) -> str:
+    """A setting as text of at most ``limit`` characters."""
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return one_line(", ".join(map(str, value)), limit) or "none"
+    return one_line(value, limit)
+
+
+def picture(
+    draw: "Callable[[], Figure]", key: str, title: str, alt: str, caption: str, *, wide: bool = False
+) -> Picture:
+    """Draw a figure for a page; ``key`` tells its ids from those of the others."""
+    return Picture(clean(title), Markup(to_svg(draw(), key)), clean(alt), clean(caption), wide)  # noqa: S704
