@@ -13,11 +13,12 @@ import time
 import numpy as np
 import torch
 from attention import readouts
+from blending import blend_weights
 from members import Recipe, embed_rows
 from trainer import Stream, fit
 from tuned import Kept, each_split, parts_of
 
-from vicinal.evaluation import blend_weights, knn_grid, ridge_baseline
+from vicinal.evaluation import knn_grid, ridge_baseline
 
 DEFAULT = Recipe(simplex="entmax15", final_tanh=False, dropouts=(0.2,), batch=128, together=True)
 DENSE = DEFAULT.but(dense=1.0, nona=0.0, stop="dense", bias_at_mean=True)

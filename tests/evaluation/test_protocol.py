@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from vicinal.evaluation import Run, RunStore, run_protocol, significance, split_digest, summarize
+from vicinal.evaluation import Run, RunStore, run_protocol, significance, summarize
+from vicinal.evaluation.store import split_digest
 
 
 @dataclass

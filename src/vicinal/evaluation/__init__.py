@@ -6,14 +6,12 @@ from vicinal.evaluation.audit import (
     class_suspicion,
     coverage_curve,
     error_slices,
+    left_out_predictions,
     suspicion,
     target_slices,
 )
 from vicinal.evaluation.baselines import Baseline, knn_grid, mean_baseline, ridge_baseline
-from vicinal.evaluation.blending import blend_weights
 from vicinal.evaluation.comparison import Significance, Summary, significance, summarize
-from vicinal.evaluation.left_out import left_out_predictions
-from vicinal.evaluation.protocol import SplitLike, run_protocol, split_digest
 from vicinal.evaluation.representers import l1_representers, nuclear_representers
 from vicinal.evaluation.scores import HIGHER_IS_BETTER, PRIMARY, classification_scores, regression_scores
 from vicinal.evaluation.statistics import (
@@ -27,7 +25,7 @@ from vicinal.evaluation.statistics import (
     relative_change,
     wilcoxon,
 )
-from vicinal.evaluation.store import Run, RunStore
+from vicinal.evaluation.store import Run, RunStore, run_protocol
 
 __all__ = [
     "HIGHER_IS_BETTER",
@@ -38,11 +36,9 @@ __all__ = [
     "RunStore",
     "Significance",
     "Slice",
-    "SplitLike",
     "Summary",
     "average_precision",
     "average_ranks",
-    "blend_weights",
     "bootstrap_interval",
     "class_suspicion",
     "classification_scores",
@@ -62,7 +58,6 @@ __all__ = [
     "ridge_baseline",
     "run_protocol",
     "significance",
-    "split_digest",
     "summarize",
     "suspicion",
     "target_slices",

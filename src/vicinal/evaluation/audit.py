@@ -1,4 +1,4 @@
-"""Where a model errs and what its data hide: slices, coverage, hubs, suspicious labels, near copies."""
+"""Where a model errs and what its data hide: slices, coverage, labels that do not fit what all other rows say."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,10 +6,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GroupKFold, KFold
 
 from vicinal.core import check_between, check_integer
+from vicinal.core.identity import IdsLike, canonical_ids
 
 Floats = NDArray[np.float64]
+STRENGTHS = tuple(10.0 ** np.arange(-1, 6))
 
 
 @dataclass(frozen=True)
@@ -50,16 +55,16 @@ def error_slices(
     """
     values = np.asarray(errors, dtype=np.float64)
     check_integer("least", least), check_integer("most", most)
-    overall, found = float(values.mean()), []
+    overall, slices = float(values.mean()), []
     for name, cells in columns.items():
         if len(cells) != len(values):
             raise ValueError(f"columns: expected {len(values)} values in {name!r}, got {len(cells)}")
-        told = np.array(["missing" if _is_missing(cell) else str(cell) for cell in cells], dtype=object)
-        kinds, place, counts = np.unique(told, return_inverse=True, return_counts=True)
+        names = np.array(["missing" if _is_missing(cell) else str(cell) for cell in cells], dtype=object)
+        kinds, place, counts = np.unique(names, return_inverse=True, return_counts=True)
         for kind in np.argsort(-counts, kind="stable")[:most]:
             if counts[kind] >= least and len(kinds) > 1:
-                found.append(_slice(name, str(kinds[kind]), values[place == kind], overall))
-    return sorted(found, key=lambda part: -part.error)
+                slices.append(_slice(name, str(kinds[kind]), values[place == kind], overall))
+    return sorted(slices, key=lambda part: -part.error)
 
 
 def target_slices(
@@ -74,12 +79,12 @@ def target_slices(
     check_integer("parts", parts)
     edges = np.unique(np.quantile(labels, np.linspace(0, 1, parts + 1)))
     place = np.clip(np.searchsorted(edges, labels, side="right") - 1, 0, max(len(edges) - 2, 0))
-    overall, found = float(values.mean()), []
+    overall, slices = float(values.mean()), []
     for part in range(len(edges) - 1):
         inside = values[place == part]
         if len(inside) >= least:
-            found.append(_slice(name, f"{edges[part]:.4g} to {edges[part + 1]:.4g}", inside, overall))
-    return found
+            slices.append(_slice(name, f"{edges[part]:.4g} to {edges[part + 1]:.4g}", inside, overall))
+    return slices
 
 
 def _is_missing(cell: Any) -> bool:
@@ -110,14 +115,14 @@ def coverage_curve(truth: ArrayLike, intervals: Mapping[float, ArrayLike], *, pa
     0.5
     """
     labels = np.asarray(truth, dtype=np.float64)
-    order, found = np.argsort(labels, kind="stable"), []
+    order, levels = np.argsort(labels, kind="stable"), []
     for level in sorted(intervals):
         bounds = np.asarray(intervals[level], dtype=np.float64)
         if bounds.shape != (len(labels), 2):
             raise ValueError(f"intervals: expected shape {(len(labels), 2)}, got {bounds.shape}")
         inside = (labels >= bounds[:, 0]) & (labels <= bounds[:, 1])
         by_part = [float(inside[rows].mean()) for rows in np.array_split(order, parts) if len(rows)]
-        found.append(
+        levels.append(
             {
                 "coverage": check_between("coverage", level, 0, 1),
                 "covered": float(inside.mean()),
@@ -125,7 +130,7 @@ def coverage_curve(truth: ArrayLike, intervals: Mapping[float, ArrayLike], *, pa
                 "by_part": by_part,
             }
         )
-    return found
+    return levels
 
 
 def suspicion(labels: ArrayLike, expected: ArrayLike, spread: ArrayLike) -> Floats:
@@ -147,29 +152,98 @@ def suspicion(labels: ArrayLike, expected: ArrayLike, spread: ArrayLike) -> Floa
 
 
 def class_suspicion(places: ArrayLike, probabilities: ArrayLike) -> Floats:
-    r"""How little a row's class fits what is expected of it, ``[n]``: $\max_k p_k - p_{\mathrm{given}}$, in [0, 1].
+    r"""How little a row's class fits what is expected of it, ``[n]``: $\max_k p_k - p_{\mathrm{label}}$, in [0, 1].
 
     Confident learning's margin (Northcutt et al. 2021, arXiv:1911.00068).
 
     >>> class_suspicion([0, 1], [[0.9, 0.1], [0.75, 0.25]]).tolist()
     [0.0, 0.5]
     """
-    shares, given = np.asarray(probabilities, dtype=np.float64), np.asarray(places, dtype=np.int64)
-    return np.asarray(shares.max(1) - shares[np.arange(len(given)), given], dtype=np.float64)
+    shares, columns = np.asarray(probabilities, dtype=np.float64), np.asarray(places, dtype=np.int64)
+    return np.asarray(shares.max(1) - shares[np.arange(len(columns)), columns], dtype=np.float64)
 
 
-def average_precision(scores: ArrayLike, wanted: ArrayLike) -> float:
-    """Mean precision at the place of each wanted row when rows are sorted by falling score; ties in the worst order.
+def average_precision(scores: ArrayLike, relevant: ArrayLike) -> float:
+    """Mean precision at the place of each relevant row when rows are sorted by falling score; ties in the worst order.
 
-    By chance it is about the share of wanted rows.
+    By chance it is about the share of relevant rows.
 
     >>> average_precision([3.0, 2.0, 1.0], [True, False, True])
     0.8333333333333333
     """
-    values, hits = np.asarray(scores, dtype=np.float64), np.asarray(wanted, dtype=bool)
+    values, hits = np.asarray(scores, dtype=np.float64), np.asarray(relevant, dtype=bool)
     if not hits.any():
         return float("nan")
     order = np.lexsort((hits, -values))
     sorted_hits = hits[order]
     precision = np.cumsum(sorted_hits) / np.arange(1, len(hits) + 1)
     return float(precision[sorted_hits].mean())
+
+
+def left_out_predictions(
+    features: Any, targets: ArrayLike, *, strengths: Sequence[float] = STRENGTHS, groups: IdsLike | None = None
+) -> Floats:
+    r"""Predictions of each row by a ridge regression on the other rows.
+
+    Dense features are standardized, and every row is left out in closed form, $y_i - \frac{y_i - \hat y_i}{1 -
+    H_{ii}}$, from one decomposition; sparse ones, or rows in groups, are predicted in ten folds. The penalty is the
+    one with the smallest error of the left-out predictions.
+
+    Args:
+        features: ``[n, p]`` array or sparse matrix.
+        targets: ``[n]`` or ``[n, T]`` (classes one-hot).
+        strengths: penalties to choose from.
+        groups: ``[n]``; no row is predicted from one of its group.
+
+    Returns:
+        of the shape of ``targets``.
+
+    >>> x = np.arange(20.0)[:, None]
+    >>> bool(np.abs(left_out_predictions(x, 3 * x[:, 0]) - 3 * x[:, 0]).max() < 0.5)
+    True
+    """
+    values = np.asarray(targets, dtype=np.float64)
+    columns = values.reshape(len(values), -1)
+    if features.shape[0] != len(values) or len(values) < 3:
+        raise ValueError(f"features: expected {len(values)} rows (at least 3) as the targets, got {features.shape[0]}")
+    if sparse.issparse(features) or groups is not None:
+        predictions = _in_folds(features, columns, strengths, groups)
+    else:
+        predictions = _in_closed_form(np.asarray(features, dtype=np.float64), columns, strengths)
+    return predictions.reshape(values.shape)
+
+
+def _standardized(features: Floats) -> Floats:
+    spread = features.std(0)
+    return np.asarray((features - features.mean(0)) / np.where(spread > 0, spread, 1.0), dtype=np.float64)
+
+
+def _in_closed_form(features: Floats, columns: Floats, strengths: Sequence[float]) -> Floats:
+    left, size, _ = np.linalg.svd(_standardized(features), full_matrices=False)
+    mean, best, predictions = columns.mean(0), np.inf, columns
+    parts = left.T @ (columns - mean)
+    for strength in strengths:
+        shrunk = size**2 / (size**2 + strength)
+        leverage = np.minimum((left**2) @ shrunk + 1 / len(columns), 1 - 1e-6)
+        error = (columns - mean - left @ (shrunk[:, None] * parts)) / (1 - leverage)[:, None]
+        if (loss := float((error**2).mean())) < best:
+            best, predictions = loss, columns - error
+    return predictions
+
+
+def _in_folds(features: Any, columns: Floats, strengths: Sequence[float], groups: IdsLike | None) -> Floats:
+    rows = features.tocsr() if sparse.issparse(features) else _standardized(np.asarray(features, dtype=np.float64))
+    if groups is None:
+        folds = list(KFold(min(10, len(columns)), shuffle=True, random_state=0).split(columns))
+    else:
+        named = np.unique(canonical_ids("groups", groups), return_inverse=True)[1]
+        folds = list(GroupKFold(min(10, int(named.max()) + 1)).split(columns, groups=named))
+    best, predictions = np.inf, columns
+    for strength in strengths:
+        of_folds = np.empty_like(columns)
+        for inside, outside in folds:
+            model = Ridge(alpha=strength, solver="auto").fit(rows[inside], columns[inside])
+            of_folds[outside] = model.predict(rows[outside]).reshape(len(outside), -1)
+        if (loss := float(((of_folds - columns) ** 2).mean())) < best:
+            best, predictions = loss, of_folds
+    return predictions

@@ -82,16 +82,16 @@ def knn_grid(
         _check_embeddings(name, np.asarray(values), np.asarray(train).shape[-1])
     labels = _labels(train_target, classes)
     counts = sorted({min(k, len(labels)) for k in neighbors})
-    found = {p: NearestNeighbors(n_neighbors=counts[-1], p=p).fit(train) for p in POWERS}
+    search = {p: NearestNeighbors(n_neighbors=counts[-1], p=p).fit(train) for p in POWERS}
     tried: list[tuple[tuple[float, float], int, int, str]] = []
     for p in POWERS:
-        distances, places = found[p].kneighbors(validation)
+        distances, places = search[p].kneighbors(validation)
         for k in counts:
             for weights in WEIGHTS:
                 guess = _neighbor_mean(labels, distances[:, :k], places[:, :k], weights)
                 tried.append((_error(validation_target, guess, classes), k, p, weights))
     (error, _), k, p, weights = min(tried, key=lambda choice: choice[0])
-    distances, places = found[p].kneighbors(test, n_neighbors=k)
+    distances, places = search[p].kneighbors(test, n_neighbors=k)
     settings = {"n_neighbors": k, "p": p, "weights": weights}
     return Baseline("k-NN", _neighbor_mean(labels, distances, places, weights), settings, error)
 

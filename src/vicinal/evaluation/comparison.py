@@ -89,8 +89,8 @@ def summarize(runs: Sequence[Run], metric: str, *, reference: str | None = "dens
     order = list(dict.fromkeys(dataset for dataset, _ in cells))
     ordered = sorted(cells.items(), key=lambda item: order.index(item[0][0]))
     return [
-        _summary(metric, dataset, method, own, cells.get((dataset, reference or "")) if method != reference else None)
-        for (dataset, method), own in ordered
+        _summary(metric, dataset, method, done, cells.get((dataset, reference or "")) if method != reference else None)
+        for (dataset, method), done in ordered
     ]
 
 
@@ -133,16 +133,16 @@ def significance(
     )
 
 
-def _summary(metric: str, dataset: str, method: str, own: dict[int, Run], reference: dict[int, Run] | None) -> Summary:
-    values = np.array([run.metrics[metric] for run in own.values()])
+def _summary(metric: str, dataset: str, method: str, runs: dict[int, Run], reference: dict[int, Run] | None) -> Summary:
+    values = np.array([run.metrics[metric] for run in runs.values()])
     change = p_value = float("nan")
-    shared = sorted(set(own) & set(reference or {}))
+    shared = sorted(set(runs) & set(reference or {}))
     if reference is not None and shared:
-        ours = [own[split].metrics[metric] for split in shared]
+        ours = [runs[split].metrics[metric] for split in shared]
         theirs = [reference[split].metrics[metric] for split in shared]
         change = relative_change(ours, theirs)
         if np.isfinite([*ours, *theirs]).all():
-            overlap = float(np.mean([own[split].sizes[2] / own[split].sizes[0] for split in shared]))
+            overlap = float(np.mean([runs[split].sizes[2] / runs[split].sizes[0] for split in shared]))
             p_value = paired_t(ours, theirs, overlap=overlap).p_value
     return Summary(
         dataset=dataset,
@@ -153,7 +153,7 @@ def _summary(metric: str, dataset: str, method: str, own: dict[int, Run], refere
         splits=len(values),
         change=change,
         p_value=p_value,
-        seconds=float(np.mean([run.seconds for run in own.values()])),
+        seconds=float(np.mean([run.seconds for run in runs.values()])),
     )
 
 
@@ -162,9 +162,9 @@ def _sentence(
 ) -> str:
     order = sorted(range(len(names)), key=lambda place: ranks[place])
     listed = ", ".join(f"{names[place]} {ranks[place]:.2f}" for place in order)
-    said = f"average ranks over {blocks} data sets: {listed}; {omnibus.name} p = {omnibus.p_value:.3g}"
+    sentence = f"average ranks over {blocks} data sets: {listed}; {omnibus.name} p = {omnibus.p_value:.3g}"
     if difference is None:
-        return said
+        return sentence
     best = order[0]
     worse = [names[place] for place in order if ranks[place] - ranks[best] >= difference]
     if omnibus.p_value < alpha and worse:
@@ -172,4 +172,4 @@ def _sentence(
     else:
         verdict = "no difference is established"
     few = "; with so few data sets these tests find only large differences" if blocks < 10 else ""
-    return f"{said}; critical difference {difference:.2f} at level {alpha:g}: {verdict}{few}"
+    return f"{sentence}; critical difference {difference:.2f} at level {alpha:g}: {verdict}{few}"

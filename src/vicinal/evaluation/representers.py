@@ -64,10 +64,10 @@ def nuclear_representers(
         _places("items", items, matrix.shape[1], len(slope)),
     )
     left, size, right = np.linalg.svd(matrix, full_matrices=False)
-    kept = size > tolerance * max(float(size[0]), 0.0)
-    if not kept.any():
+    large = size > tolerance * max(float(size[0]), 0.0)
+    if not large.any():
         raise ValueError("scores: expected a matrix of rank at least 1, got zeros; there is nothing to explain")
-    people, things = left[:, kept] * np.sqrt(size[kept]), right[kept].T * np.sqrt(size[kept])
+    people, things = left[:, large] * np.sqrt(size[large]), right[large].T * np.sqrt(size[large])
     of_item = -slope * (things @ things[column].T)  # [I, n]
     of_user = -slope * (people @ people[row].T)  # [U, n]
     same_user = np.arange(len(matrix))[:, None] == row

@@ -73,10 +73,10 @@ def classification_scores(
     column = {name: place for place, name in enumerate(classes)}
     places = np.array([column.get(label, -1) for label in truth])
     eps = np.finfo(np.float64).eps
-    given = np.where(places >= 0, p[np.arange(len(p)), places], 0.0) / total
+    of_truth = np.where(places >= 0, p[np.arange(len(p)), places], 0.0) / total
     return {
         "accuracy": float((p.argmax(1) == places).mean()),
-        "log_loss": float(-np.log(np.clip(given, eps, 1 - eps)).mean()),
+        "log_loss": float(-np.log(np.clip(of_truth, eps, 1 - eps)).mean()),
     }
 
 

@@ -108,7 +108,7 @@ def bootstrap_interval(
         return float(sample[0]), float(sample[0])
     with warnings.catch_warnings():  # too few values for the correction: scipy says so and gives NaN
         warnings.simplefilter("ignore", scipy.stats.DegenerateDataWarning)
-        found = scipy.stats.bootstrap(
+        bootstrap = scipy.stats.bootstrap(
             (sample,),
             np.mean,
             confidence_level=coverage,
@@ -116,9 +116,9 @@ def bootstrap_interval(
             batch=max(1, 2_000_000 // len(sample)),
             rng=np.random.default_rng(seed),
         )
-    low, high = found.confidence_interval
+    low, high = bootstrap.confidence_interval
     if not math.isfinite(low + high):
-        low, high = np.quantile(found.bootstrap_distribution, [(1 - coverage) / 2, (1 + coverage) / 2])
+        low, high = np.quantile(bootstrap.bootstrap_distribution, [(1 - coverage) / 2, (1 + coverage) / 2])
     return float(low), float(high)
 
 

@@ -1,19 +1,24 @@
-"""The file of finished runs: one JSON file, always whole, of one kind of settings."""
+"""Comparisons that resume: finished runs in one JSON file, always whole, and the runs that are still to do."""
 
+import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pydantic import JsonValue, ValidationError
 
-from vicinal.core import escape_formula, replace_text
+from vicinal.core import check_choice, escape_formula, replace_text
 from vicinal.core.files import clear_target, locked, resolved
 from vicinal.core.untrusted import Saved, Versioned, open_regular
+from vicinal.evaluation.scores import HIGHER_IS_BETTER
 
 VERSION = 1
 
@@ -107,9 +112,9 @@ class RunStore:
         Raises:
             ValueError: if the file holds runs on a data set of this name with others.
         """
-        given = json.loads(json.dumps(dict(settings), default=str))
-        known = self._datasets.setdefault(dataset, given)
-        _check_same(f"{self.path.name}: expected runs on {dataset!r} with", known, given)
+        entered = json.loads(json.dumps(dict(settings), default=str))
+        known = self._datasets.setdefault(dataset, entered)
+        _check_same(f"{self.path.name}: expected runs on {dataset!r} with", known, entered)
 
     def find(self, dataset: str, split: int, method: str) -> Run | None:
         """The finished run, if there is one."""
@@ -193,12 +198,12 @@ def _check_writable(folder: Path) -> None:
         raise ValueError(f"out: expected a folder that can be written to, got {folder}; choose another --out")
 
 
-def _check_same(sentence: str, stored: Mapping[str, Json], given: Mapping[str, Json]) -> None:
+def _check_same(sentence: str, stored: Mapping[str, Json], new: Mapping[str, Json]) -> None:
     """Refuse settings that differ, naming the first that does."""
-    for key in [*given, *(key for key in stored if key not in given)]:
-        if stored.get(key) != given.get(key):
+    for key in [*new, *(key for key in stored if key not in new)]:
+        if stored.get(key) != new.get(key):
             raise ValueError(
-                f"{sentence} {key} = {given.get(key)!r}, got stored ones with {stored.get(key)!r}; "
+                f"{sentence} {key} = {new.get(key)!r}, got stored ones with {stored.get(key)!r}; "
                 "go back to those settings, or choose another --out"
             )
 
@@ -206,3 +211,106 @@ def _check_same(sentence: str, stored: Mapping[str, Json], given: Mapping[str, J
 def _run_to_json(run: Run) -> dict[str, Json]:
     metrics = {name: value if math.isfinite(value) else None for name, value in run.metrics.items()}
     return asdict(run) | {"metrics": metrics}
+
+
+class SplitLike(Protocol):
+    """Positions to train, validate and test on, and the seed they were drawn with."""
+
+    @property
+    def train(self) -> NDArray[np.int64]: ...  # noqa: D102
+    @property
+    def validation(self) -> NDArray[np.int64]: ...  # noqa: D102
+    @property
+    def test(self) -> NDArray[np.int64]: ...  # noqa: D102
+    @property
+    def seed(self) -> int: ...  # noqa: D102
+
+
+Fit = Callable[[SplitLike], Mapping[str, Mapping[str, float]]]
+"""Fits on a split; gives the test scores of each method that the fit yields."""
+
+Progress = Callable[[str, int, str, list[Run]], None]
+"""Called with data set, number of the split, method, and its runs once finished (empty when it starts)."""
+
+
+def run_protocol(
+    methods: Mapping[str | tuple[str, ...], Fit],
+    splits: Sequence[SplitLike],
+    store: RunStore,
+    *,
+    dataset: str = "",
+    settings: Mapping[str, Json] | None = None,
+    progress: Progress | None = None,
+) -> list[Run]:
+    """Run every method on every split, but for those that ``store`` has; each result is on disk before the next fit.
+
+    Args:
+        methods: the fit for each method; a fit that yields several (nona, nona+knn) has a tuple of their names.
+        splits: drawn before, so that all methods see the same rows.
+        store: where finished runs are kept.
+        dataset: name of the data set in the store.
+        settings: what the runs on this data set have in common, such as its fingerprint; others are refused.
+        progress: told about each fit when it starts and ends.
+
+    Returns:
+        The runs of these methods on these splits, old and new.
+
+    Raises:
+        ValueError: if stored runs are of other settings, other data or other splits, or a fit yields other scores
+            than it should. What was finished before stays in the store.
+    """
+    store.enter(dataset, settings or {})
+    runs: list[Run] = []
+    for number, split in enumerate(splits):
+        rows = split_digest(split)
+        for key, fit in methods.items():
+            names = (key,) if isinstance(key, str) else tuple(key)
+            finished = [store.find(dataset, number, name) for name in names]
+            for run in finished:
+                _check_rows(store, run, rows)
+            if any(run is None for run in finished):
+                if progress is not None:
+                    progress(dataset, number, "+".join(names[:1]), [])
+                store.add(_run_fit(fit, names, dataset, number, split, rows))
+                finished = [store.find(dataset, number, name) for name in names]
+                if progress is not None:
+                    progress(dataset, number, names[0], [run for run in finished if run])
+            runs += [run for run in finished if run is not None]
+    return runs
+
+
+def split_digest(split: SplitLike) -> str:
+    """A digest of which rows are in which part of ``split``, 16 hex digits."""
+    digest = hashlib.sha256()
+    for part in (split.train, split.validation, split.test):
+        digest.update(np.ascontiguousarray(part, dtype="<i8").tobytes() + b"|")
+    return digest.hexdigest()[:16]
+
+
+def _run_fit(fit: Fit, names: Sequence[str], dataset: str, number: int, split: SplitLike, rows: str) -> list[Run]:
+    started = time.perf_counter()
+    scores = fit(split)
+    seconds = time.perf_counter() - started
+    for name in names:
+        if name not in scores:
+            raise ValueError(f"{name}: expected scores from the fit of {', '.join(names)}, got {', '.join(scores)}")
+    for metrics in scores.values():
+        for metric in metrics:
+            check_choice("metric", metric, HIGHER_IS_BETTER)
+    sizes = (len(split.train), len(split.validation), len(split.test))
+    return [
+        Run(dataset, number, int(split.seed), name, _floats(metrics), seconds, rows, sizes)
+        for name, metrics in scores.items()
+    ]
+
+
+def _floats(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def _check_rows(store: RunStore, run: Run | None, rows: str) -> None:
+    if run is not None and run.rows != rows:
+        raise ValueError(
+            f"{store.path.name}: expected runs on the same splits, got {run.method!r} of {run.dataset!r}, split "
+            f"{run.split}, on other rows; use the seed, shares and data of then, or choose another --out"
+        )

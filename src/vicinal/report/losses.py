@@ -230,7 +230,8 @@ def _of_predictions(entry: Entry, settings: tuple[tuple[str, str, str], ...]) ->
     arguments = ", ".join(example.get(name, name) for name in needed)
     return (
         ("from vicinal import links\n" if needed else "")
-        + f"from vicinal.losses import {symbol}\n\ncriterion = {symbol}({arguments})\nloss = criterion({_called_with(entry)})"
+        + f"from vicinal.losses import {symbol}\n\ncriterion = {symbol}({arguments})\n"
+        f"loss = criterion({_called_with(entry)})"
     )
 
 

@@ -1,9 +1,21 @@
-"""Blend weights are the best point of the simplex."""
+"""Blend weights of benchmarks/nona are the best point of the simplex."""
+
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from vicinal.evaluation import blend_weights
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "nona"
+
+
+@pytest.fixture
+def blend_weights(monkeypatch):
+    if not FOLDER.is_dir():
+        pytest.skip("the benchmarks are not beside the tests")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    yield __import__("blending").blend_weights
+    sys.modules.pop("blending", None)
 
 
 def drawn(spread, seed=0, rows=60):
@@ -15,7 +27,7 @@ def drawn(spread, seed=0, rows=60):
 
 @pytest.mark.parametrize("spread", [(0.5, 0.5, 0.5), (0.1, 1.0, 3.0), (1.0, 0.2, 0.3), (2.0, 0.0, 1.0)])
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e8])
-def test_no_point_of_a_grid_is_better(spread, scale):
+def test_no_point_of_a_grid_is_better(blend_weights, spread, scale):
     guesses, truth = drawn(spread)
     weights = blend_weights(guesses * scale, truth * scale)
     assert weights.sum() == pytest.approx(1)
@@ -26,7 +38,7 @@ def test_no_point_of_a_grid_is_better(spread, scale):
     assert ((guesses @ weights - truth) ** 2).mean() <= errors.min() * (1 + 1e-9) + 1e-12
 
 
-def test_the_exact_one_takes_all_and_copies_share():
+def test_the_exact_one_takes_all_and_copies_share(blend_weights):
     _, truth = drawn((1.0,))
     np.testing.assert_allclose(blend_weights(np.column_stack([truth + 1, truth]), truth), [0, 1], atol=1e-6)
     np.testing.assert_allclose(blend_weights(truth[:, None] + 1, truth), [1])
@@ -36,7 +48,7 @@ def test_the_exact_one_takes_all_and_copies_share():
     assert (weights >= 0).all()
 
 
-def test_order_of_the_columns_does_not_matter():
+def test_order_of_the_columns_does_not_matter(blend_weights):
     guesses, truth = drawn((0.5, 0.4, 0.9, 0.6))
     order = [2, 0, 3, 1]
     np.testing.assert_allclose(blend_weights(guesses[:, order], truth), blend_weights(guesses, truth)[order], atol=1e-9)
@@ -46,11 +58,11 @@ def test_order_of_the_columns_does_not_matter():
     ("predictions", "truth"),
     [(np.zeros((3, 2)), np.zeros(4)), (np.zeros((0, 2)), np.zeros(0)), (np.zeros((3, 13)), np.zeros(3))],
 )
-def test_wrong_shapes(predictions, truth):
+def test_wrong_shapes(blend_weights, predictions, truth):
     with pytest.raises(ValueError, match=r"^predictions: expected \[n, k\]"):
         blend_weights(predictions, truth)
 
 
-def test_not_finite():
+def test_not_finite(blend_weights):
     with pytest.raises(ValueError, match=r"^predictions: expected finite"):
         blend_weights([[1.0, np.nan]], [1.0])
