@@ -131,9 +131,9 @@ def test_found_rows_refuse():
         with_relevant(found, torch.tensor([[4], [-1]]))
     with pytest.raises(ValueError, match=r"^relevant: expected \[2, n\]"):
         with_relevant(found, torch.tensor([[4]]))
-    with pytest.raises(TypeError, match=r"^found: expected whole numbers"):
+    with pytest.raises(TypeError, match=r"^results: expected whole numbers"):
         with_relevant(found.float(), torch.tensor([[4], [2]]))
-    with pytest.raises(ValueError, match=r"^found: expected at least 2 unrelated rows, got 1 for query 0"):
+    with pytest.raises(ValueError, match=r"^results: expected at least 2 unrelated rows, got 1 for query 0"):
         draw_negatives(found, torch.tensor([[4], [3]]), 2)
 
 

@@ -30,8 +30,8 @@ def neighbor_density(weights: ArrayLike, labels: ArrayLike, at: ArrayLike, *, wi
         kernel = np.exp(-0.5 * ((points[None] - targets[:, None]) / width) ** 2)
         return np.asarray(mass @ kernel / (width * np.sqrt(2 * np.pi)), dtype=np.float64)
     rows = [
-        row @ np.exp(-0.5 * ((own[None] - targets[:, None]) / width) ** 2)
-        for row, own in zip(mass, points, strict=True)
+        row @ np.exp(-0.5 * ((grid[None] - targets[:, None]) / width) ** 2)
+        for row, grid in zip(mass, points, strict=True)
     ]
     scale = width * np.sqrt(2 * np.pi)
     return np.asarray(np.asarray(rows).reshape(points.shape) / scale, dtype=np.float64)
@@ -66,10 +66,10 @@ class DensityIntervals:
         """Calibrate on rows with ``weights [n, N]`` over the bank's ``labels [N]`` and own labels ``truth [n]``."""
         check_between("coverage", self.coverage, 0, 1)
         targets = check_vector("labels", labels)
-        own = check_vector("truth", truth, size=len(np.asarray(weights)))
+        of_rows = check_vector("truth", truth, size=len(np.asarray(weights)))
         if self.width is None:
             self.width = max(0.9 * float(targets.std()) * len(targets) ** -0.2, 1e-12)
-        height = neighbor_density(weights, targets, own[:, None], width=self.width)[:, 0]
+        height = neighbor_density(weights, targets, of_rows[:, None], width=self.width)[:, 0]
         mode = np.maximum(
             self._on_grid(weights, targets)[1].max(1), height
         )  # a peak may lie between points of the grid

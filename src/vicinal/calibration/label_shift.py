@@ -171,17 +171,17 @@ class LabelShiftSets:
         self.threshold = self._threshold(shares[np.arange(len(shares)), truth], truth, self.weights)
         return self
 
-    def _threshold(self, own: Floats, truth: Integers, weights: ClassWeights) -> float:
+    def _threshold(self, of_truth: Floats, truth: Integers, weights: ClassWeights) -> float:
         most = float(weights.high.max())
-        draws = np.random.default_rng(self.seed).random(len(own))
-        if_missed, if_held = draws <= weights.high[truth] / most, draws <= weights.low[truth] / most
-        order = np.argsort(own, kind="stable")
-        values = own[order]
-        # for each candidate tau = values[i]: rows with own < tau are missed; they come first in this order
+        draws = np.random.default_rng(self.seed).random(len(of_truth))
+        if_missed, if_covered = draws <= weights.high[truth] / most, draws <= weights.low[truth] / most
+        order = np.argsort(of_truth, kind="stable")
+        values = of_truth[order]
+        # for each candidate tau = values[i]: rows with of_truth < tau are missed; they come first in this order
         missed = np.concatenate([[0], np.cumsum(if_missed[order])])
-        held = if_held.sum() - np.concatenate([[0], np.cumsum(if_held[order])])
+        covered = if_covered.sum() - np.concatenate([[0], np.cumsum(if_covered[order])])
         first = np.searchsorted(values, values, side="left")
-        wrong, trials = missed[first], missed[first] + held[first]
+        wrong, trials = missed[first], missed[first] + covered[first]
         bound = np.where(trials > 0, clopper_pearson_upper(wrong, np.maximum(trials, 1), self.level / 2), 1.0)
         good = np.flatnonzero(bound <= self.error)
         return float(values[good[-1]]) if len(good) else 0.0

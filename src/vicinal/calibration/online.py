@@ -142,10 +142,10 @@ class StronglyAdaptive:
         life = self.lifetime * (self.time & -self.time)
         self.experts.append(_Expert(self.time, life, ScaleFreeOGD(self.coverage, self.scale, start)))
         alpha = 1 - self.coverage
-        own = _pinball(score, self.radius, alpha)
+        loss = _pinball(score, self.radius, alpha)
         for expert in self.experts:
             weight = expert.weight
-            gain = (own - _pinball(score, expert.learner.radius, alpha)) / self.scale / max(alpha, 1 - alpha)
+            gain = (loss - _pinball(score, expert.learner.radius, alpha)) / self.scale / max(alpha, 1 - alpha)
             gain = min(max(gain, -1.0 if weight > self.threshold else 0.0), 1.0)
             expert.won += gain
             expert.wagered += gain * weight
@@ -156,9 +156,9 @@ class StronglyAdaptive:
         prior = [1 / (e.born**2 * (1 + math.floor(math.log2(e.born)))) for e in self.experts]
         total = sum(prior)
         prior = [value / total for value in prior]
-        kept = [p * e.weight if e.weight > self.threshold else 0.0 for p, e in zip(prior, self.experts, strict=True)]
-        total = sum(kept)
-        return [value / total for value in kept] if total > 0 else prior
+        shares = [p * e.weight if e.weight > self.threshold else 0.0 for p, e in zip(prior, self.experts, strict=True)]
+        total = sum(shares)
+        return [value / total for value in shares] if total > 0 else prior
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that :meth:`load_state_dict` needs, as plain numbers, lists and dictionaries (fit for JSON)."""

@@ -41,9 +41,9 @@ def conformal_quantile(scores: ArrayLike, coverage: float, *, weights: ArrayLike
     mass = check_vector("weights", weights, size=count)
     if (mass < 0).any() or not mass.any():
         raise ValueError("weights: expected numbers >= 0, not all of them 0")
-    own = mass.sum() / np.count_nonzero(mass)
+    mean_mass = mass.sum() / np.count_nonzero(mass)
     order = np.argsort(values, kind="stable")
-    share = np.cumsum(mass[order]) / (mass.sum() + own)
+    share = np.cumsum(mass[order]) / (mass.sum() + mean_mass)
     reached = int(np.searchsorted(share, coverage - 1e-12))
     if reached == count:
         raise _too_few(coverage, float(share[-1]), count)

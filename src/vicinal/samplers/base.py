@@ -50,9 +50,9 @@ class BatchSampler(ABC):
         return len(self._mine())
 
     def _mine(self) -> list[list[int]]:
-        found = self.batches(np.random.default_rng([self.seed, self.epoch]))
-        even = len(found) // self.processes * self.processes
-        return found[self.process : even : self.processes]
+        batches = self.batches(np.random.default_rng([self.seed, self.epoch]))
+        even = len(batches) // self.processes * self.processes
+        return batches[self.process : even : self.processes]
 
 
 def as_labels(name: str, labels: Any) -> NDArray[Any]:
@@ -64,10 +64,10 @@ def as_labels(name: str, labels: Any) -> NDArray[Any]:
     >>> as_labels("labels", ["b", "a"]).shape
     (2,)
     """
-    found = np.asarray(labels)
-    if found.ndim != 1 or len(found) == 0:
-        raise ValueError(f"{name}: expected a list of at least one label, got shape {found.shape}")
-    return found
+    values = np.asarray(labels)
+    if values.ndim != 1 or len(values) == 0:
+        raise ValueError(f"{name}: expected a list of at least one label, got shape {values.shape}")
+    return values
 
 
 def members(labels: NDArray[Any]) -> list[Rows]:
@@ -121,5 +121,5 @@ def deal(
 
 def joined(batch: Sequence[Rows], random: np.random.Generator) -> list[int]:
     """The rows of some pieces, in random order."""
-    found: list[int] = random.permutation(np.concatenate(batch)).tolist()
-    return found
+    rows: list[int] = random.permutation(np.concatenate(batch)).tolist()
+    return rows

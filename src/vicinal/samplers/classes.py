@@ -111,10 +111,12 @@ class HierarchicalBatches(BatchSampler):
         self.per_class = check_integer("per_class", per_class, 2)
         families: dict[Any, list[Rows]] = {}
         for rows in members(kinds):
-            found = np.unique(above[rows])
-            if len(found) > 1:
-                raise ValueError(f"parents: expected one for class {kinds[rows[0]]}, got {found[0]} and {found[1]}")
-            families.setdefault(found[0], []).append(rows)
+            of_class = np.unique(above[rows])
+            if len(of_class) > 1:
+                raise ValueError(
+                    f"parents: expected one for class {kinds[rows[0]]}, got {of_class[0]} and {of_class[1]}"
+                )
+            families.setdefault(of_class[0], []).append(rows)
         self.families = list(families.values())
         if len(self.families) < self.parents_per_batch:
             raise ValueError(f"parents_per_batch: expected at most {len(self.families)}, got {parents_per_batch}")

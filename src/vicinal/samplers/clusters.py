@@ -47,13 +47,13 @@ def split_in_two(rows: NDArray[np.floating[Any]], draw: Draw) -> tuple[Rows, Row
 
 def checked_embeddings(embeddings: Any) -> NDArray[np.float64]:
     """``embeddings [n, d]`` as an array; an error if it is no matrix of finite numbers."""
-    found = np.asarray(embeddings, dtype=np.float64)
-    if found.ndim != 2 or len(found) == 0:
-        raise ValueError(f"embeddings: expected a matrix [n, d] of at least one row, got shape {found.shape}")
-    bad = np.flatnonzero(~np.isfinite(found).all(axis=1))
+    values = np.asarray(embeddings, dtype=np.float64)
+    if values.ndim != 2 or len(values) == 0:
+        raise ValueError(f"embeddings: expected a matrix [n, d] of at least one row, got shape {values.shape}")
+    bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
     if len(bad):
         raise ValueError(f"embeddings: expected finite numbers, got NaN or inf in row {bad[0]}")
-    return found
+    return values
 
 
 def balanced_clusters(embeddings: Any, size: int, random: np.random.Generator | Draw) -> list[Rows]:

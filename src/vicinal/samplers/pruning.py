@@ -120,8 +120,8 @@ class SlidingLossWindow(LossSampler):
         self.groups = check_integer("groups", groups)
         if check_between("window", window, 0, 1, closed=True) == 0:
             raise ValueError("window: expected a share above 0, got 0")
-        if groups >= self._kept():
-            raise ValueError(f"groups: expected fewer than the {self._kept()} rows kept, got {groups}")
+        if groups >= self._draw_size():
+            raise ValueError(f"groups: expected fewer than the {self._draw_size()} rows kept, got {groups}")
         self.window = window
 
     def span(self) -> tuple[int, int]:
@@ -134,14 +134,14 @@ class SlidingLossWindow(LossSampler):
 
     def _draw(self) -> tuple[Rows, None]:
         random = self._random()
-        drawn = random.permutation(self.rows)[: self._kept()]
+        drawn = random.permutation(self.rows)[: self._draw_size()]
         first, last = self.span()
         if (first, last) == (0, self.groups - 1):
             return drawn, None
         group = loss_groups(self.losses[drawn], self.groups, seed=self.seed)
         return np.asarray(drawn[(group >= first) & (group <= last)], dtype=np.int64), None
 
-    def _kept(self) -> int:
+    def _draw_size(self) -> int:
         return max(round(self.rows * self.keep), 1)
 
 
@@ -195,10 +195,10 @@ class UnbiasedPruning(LossSampler):
         easy = np.flatnonzero(self.losses < self.losses.mean())
         if self.epoch >= self.last_pruned or not len(easy):
             return random.permutation(self.rows), weights
-        kept = random.choice(easy, max(round(len(easy) * self.keep), 1), replace=False)
-        weights[kept] = len(easy) / len(kept)
+        drawn = random.choice(easy, max(round(len(easy) * self.keep), 1), replace=False)
+        weights[drawn] = len(easy) / len(drawn)
         hard = np.setdiff1d(np.arange(self.rows), easy)
-        return random.permutation(np.concatenate([hard, kept])), weights
+        return random.permutation(np.concatenate([hard, drawn])), weights
 
     def weights(self, indices: ArrayLike) -> NDArray[np.float64]:
         """Factors ``[b]`` for the losses of these rows in the present pass."""

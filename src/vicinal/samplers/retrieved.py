@@ -22,7 +22,7 @@ class Retrieved(NamedTuple):
     weight: Tensor
 
 
-def with_relevant(found: Tensor, relevant: Tensor, *, always: bool = False) -> Retrieved:
+def with_relevant(results: Tensor, relevant: Tensor, *, always: bool = False) -> Retrieved:
     """What a search found for each query, and its related rows where it found none of them.
 
     Scores of the columns, such as ``torch.einsum("bd,bnd->bn", queries, bank[columns])``, go with relation and weight
@@ -30,7 +30,7 @@ def with_relevant(found: Tensor, relevant: Tensor, *, always: bool = False) -> R
     they are; only they have a gradient if the bank has none.
 
     Args:
-        found: whole numbers ``[b, n]``, bank rows by a search; -1 where it found fewer.
+        results: whole numbers ``[b, n]``, bank rows by a search; -1 where it found fewer.
         relevant: whole numbers ``[b, r]``, related bank rows of each query, -1 as padding.
         always: add all related rows that were not found, not only where none was.
 
@@ -40,28 +40,28 @@ def with_relevant(found: Tensor, relevant: Tensor, *, always: bool = False) -> R
     Raises:
         ValueError: for a query without a related row, or other shapes.
 
-    >>> made = with_relevant(torch.tensor([[4, 7], [2, 9]]), torch.tensor([[7, -1], [3, -1]]))
-    >>> made.columns.tolist(), made.relation.tolist()
+    >>> retrieved = with_relevant(torch.tensor([[4, 7], [2, 9]]), torch.tensor([[7, -1], [3, -1]]))
+    >>> retrieved.columns.tolist(), retrieved.relation.tolist()
     ([[4, 7, 0, 0], [2, 9, 3, 0]], [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]])
-    >>> made.weight.tolist()
+    >>> retrieved.weight.tolist()
     [[1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]]
     """
-    hit = _hits(found, relevant)
+    hit = _hits(results, relevant)
     there = relevant >= 0
     if bool((~there.any(dim=1)).any()):
         row = int((~there.any(dim=1)).nonzero()[0])
         raise ValueError(f"relevant: expected at least one related row of each query, got none for query {row}")
-    missing = there & ~(relevant[:, :, None] == found[:, None]).any(dim=-1)
+    missing = there & ~(relevant[:, :, None] == results[:, None]).any(dim=-1)
     again = (relevant[:, :, None] == relevant[:, None]).tril(-1).any(dim=-1)  # listed twice
     added = missing & ~again if always else there & ~again & ~hit.any(dim=1, keepdim=True)
-    counted = torch.cat([found >= 0, added], dim=1)
-    columns = torch.cat([found, relevant], dim=1)
+    counted = torch.cat([results >= 0, added], dim=1)
+    columns = torch.cat([results, relevant], dim=1)
     relation = torch.cat([hit, added], dim=1).to(torch.get_default_dtype())
     return Retrieved(torch.where(counted, columns, 0), relation, counted.to(relation.dtype))
 
 
 def draw_negatives(
-    found: Tensor, relevant: Tensor, number: int = 1, *, generator: torch.Generator | None = None
+    results: Tensor, relevant: Tensor, number: int = 1, *, generator: torch.Generator | None = None
 ) -> Tensor:
     """Hard unrelated rows of each query, drawn from what a search found, without replacement.
 
@@ -69,37 +69,37 @@ def draw_negatives(
     ``triplet(margin=0, smooth=True)`` on the scores of the batch's related rows and these of all its queries together.
 
     Args:
-        found: whole numbers ``[b, n]``, bank rows by a search; -1 where it found fewer.
+        results: whole numbers ``[b, n]``, bank rows by a search; -1 where it found fewer.
         relevant: whole numbers ``[b, r]``, related bank rows of each query, -1 as padding; never drawn.
         number: rows for each query.
-        generator: source of random numbers on the device of ``found``.
+        generator: source of random numbers on the device of ``results``.
 
     Returns:
         whole numbers ``[b, number]``, rows of the bank.
 
     Raises:
-        ValueError: for a query with fewer unrelated rows found.
+        ValueError: for a query with fewer unrelated rows.
 
     >>> draw_negatives(torch.tensor([[4, 7, 5]]), torch.tensor([[7, 5]])).tolist()
     [[4]]
     """
     check_integer("number", number)
-    usable = ~_hits(found, relevant) & (found >= 0)
+    usable = ~_hits(results, relevant) & (results >= 0)
     few = usable.sum(dim=1) < number
     if bool(few.any()):
         row = int(few.nonzero()[0])
         raise ValueError(
-            f"found: expected at least {number} unrelated rows, got {int(usable[row].sum())} for query {row}"
+            f"results: expected at least {number} unrelated rows, got {int(usable[row].sum())} for query {row}"
         )
-    chance = torch.rand(found.shape, generator=generator, device=found.device)
-    return found.gather(1, torch.where(usable, chance, -1.0).topk(number, dim=1).indices)
+    chance = torch.rand(results.shape, generator=generator, device=results.device)
+    return results.gather(1, torch.where(usable, chance, -1.0).topk(number, dim=1).indices)
 
 
-def _hits(found: Tensor, relevant: Tensor) -> Tensor:
+def _hits(results: Tensor, relevant: Tensor) -> Tensor:
     """Boolean ``[b, n]``: what was found is related."""
-    for name, value in (("found", found), ("relevant", relevant)):
-        if value.ndim != 2 or len(value) != len(found):
-            raise ValueError(f"{name}: expected [{len(found)}, n], a row for each query, got {tuple(value.shape)}")
+    for name, value in (("results", results), ("relevant", relevant)):
+        if value.ndim != 2 or len(value) != len(results):
+            raise ValueError(f"{name}: expected [{len(results)}, n], a row for each query, got {tuple(value.shape)}")
         if value.is_floating_point():
             raise TypeError(f"{name}: expected whole numbers, got {value.dtype}")
-    return ((found[:, :, None] == relevant[:, None]) & (found >= 0)[:, :, None]).any(dim=-1)
+    return ((results[:, :, None] == relevant[:, None]) & (results >= 0)[:, :, None]).any(dim=-1)

@@ -70,33 +70,33 @@ def prototype_distances(
         raise ValueError(f"prototypes: expected at most the {len(rows)} rows, got {prototypes}")
     group = _groups(groups, len(rows))
     points = _units(rows) if kind == "cosine" else rows
-    found = np.empty(len(rows))
+    distances = np.empty(len(rows))
     for name in np.unique(group):
         mine = np.flatnonzero(group == name)
-        found[mine] = _to_centers(points[mine], min(prototypes, len(mine)), kind, seed)
-    return found
+        distances[mine] = _to_centers(points[mine], min(prototypes, len(mine)), kind, seed)
+    return distances
 
 
 def _to_centers(points: Floats, number: int, kind: str, seed: int) -> Floats:
     if number == len(points):
         return np.zeros(len(points))
     if number == 1:
-        centers, own = points.mean(0, keepdims=True), np.zeros(len(points), dtype=np.int64)
+        centers, cluster = points.mean(0, keepdims=True), np.zeros(len(points), dtype=np.int64)
     else:
         model = KMeans(number, n_init=1, random_state=seed).fit(points)
-        centers, own = model.cluster_centers_, model.labels_
+        centers, cluster = model.cluster_centers_, model.labels_
     if kind == "cosine":
-        return np.asarray(np.maximum(1 - (points * _units(centers)[own]).sum(1), 0), dtype=np.float64)
-    return np.asarray(np.linalg.norm(points - centers[own], axis=1), dtype=np.float64)
+        return np.asarray(np.maximum(1 - (points * _units(centers)[cluster]).sum(1), 0), dtype=np.float64)
+    return np.asarray(np.linalg.norm(points - centers[cluster], axis=1), dtype=np.float64)
 
 
 def _groups(groups: ArrayLike | None, rows: int) -> Rows:
     if groups is None:
         return np.zeros(rows, dtype=np.int64)
-    found = np.asarray(groups)
-    if found.shape != (rows,):
-        raise ValueError(f"groups: expected one for each of {rows} rows, got shape {found.shape}")
-    return np.asarray(np.unique(found, return_inverse=True)[1], dtype=np.int64)
+    names = np.asarray(groups)
+    if names.shape != (rows,):
+        raise ValueError(f"groups: expected one for each of {rows} rows, got shape {names.shape}")
+    return np.asarray(np.unique(names, return_inverse=True)[1], dtype=np.int64)
 
 
 def keep_rows(
@@ -132,13 +132,13 @@ def keep_rows(
     order = order[::-1] if keep == "hard" else order
     group = _groups(groups, len(values))[order]
     number = max(math.floor(share * len(values) + 0.5), 1)
-    kept = np.zeros(len(values), dtype=bool)
+    chosen = np.zeros(len(values), dtype=bool)
     if groups is not None:
         for name in np.unique(group):
             mine = np.flatnonzero(group == name)
-            kept[mine[: math.floor(balance * share * len(mine) + 1e-9)]] = True
-    kept[np.flatnonzero(~kept)[: max(number - int(kept.sum()), 0)]] = True
-    return np.sort(order[kept])
+            chosen[mine[: math.floor(balance * share * len(mine) + 1e-9)]] = True
+    chosen[np.flatnonzero(~chosen)[: max(number - int(chosen.sum()), 0)]] = True
+    return np.sort(order[chosen])
 
 
 class Selection(NamedTuple):

@@ -103,13 +103,13 @@ class StratumBatches(BatchSampler):
         process: int = 0,
     ) -> None:
         super().__init__(seed=seed, processes=processes, process=process)
-        found = as_labels("targets", targets).astype(np.float64)
-        bad = np.flatnonzero(~np.isfinite(found))
+        values = as_labels("targets", targets).astype(np.float64)
+        bad = np.flatnonzero(~np.isfinite(values))
         if len(bad):
-            raise ValueError(f"targets: expected finite numbers, got {found[bad[0]]} in row {bad[0]}")
+            raise ValueError(f"targets: expected finite numbers, got {values[bad[0]]} in row {bad[0]}")
         self.batch_size = check_integer("batch_size", batch_size)
-        self.strata = np.array_split(found.argsort(kind="stable"), check_integer("strata", strata, 2))
-        self.rows = len(found)
+        self.strata = np.array_split(values.argsort(kind="stable"), check_integer("strata", strata, 2))
+        self.rows = len(values)
 
     def batches(self, random: np.random.Generator) -> list[list[int]]:
         """All batches of an epoch."""
