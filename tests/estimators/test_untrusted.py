@@ -66,7 +66,7 @@ def test_an_index_elsewhere_is_opened_only_if_it_is_named_again(folder, name, tm
     for way in ("predict", "evaluate"):
         assert run([way, str(folder), str(rows)]) == 2
         error = capsys.readouterr().err
-        assert error.startswith("error: index: expected ")
+        assert error.startswith("error: --index: expected ")
         assert f"say --index {name}" in error
     with pytest.raises(ValueError, match=r"^index: expected .* to be given again"):
         NeighborRegressor.load(folder)

@@ -143,7 +143,7 @@ def resave(root):
     """Rows forgotten and added, and the model saved where it was."""
     model, new = load_model(root / "m"), ["n1", "n2", "n3", "n4"]
     frame = pd.read_csv(root / "houses.csv")
-    if model.bank_.missing(new):
+    if not model.bank_.has(new).all():
         model.forget(model.bank_.ids[:3].tolist())
         model.add(frame.drop(columns=["house", "price"]).iloc[:4], frame["price"].iloc[:4], ids=new)
     save_model(model, root / "m")

@@ -154,7 +154,9 @@ def test_two_writers_and_a_reader(tmp_path, work, rounds, exchange):
     place, ending = tmp_path / "place" / "m", tmp_path / "end"
     shutil.copytree(models[0], place)
     write = functools.partial(crashing.save_again_and_again, exchange=exchange)
-    writers = [start(tmp_path / f"writer {i}", write, model, place, ending) for i, model in enumerate(models)]
+    writers = [
+        start(tmp_path / f"writer {i}", write, model, place, ending, seconds=280) for i, model in enumerate(models)
+    ]
     args = (place, rounds, work.origin / "new.csv", known)
     outcome = run_case(tmp_path / "reader", crashing.read_again_and_again, *args, seconds=280)
     ending.touch()
@@ -178,7 +180,7 @@ def test_two_writers_and_a_reader_of_a_mapped_bank(tmp_path, work, rounds):
     place, ending = tmp_path / "place" / "b", tmp_path / "end"
     shutil.copytree(banks[0], place)
     write = functools.partial(crashing.save_again_and_again, bank=True)
-    writers = [start(tmp_path / f"writer {i}", write, bank, place, ending) for i, bank in enumerate(banks)]
+    writers = [start(tmp_path / f"writer {i}", write, bank, place, ending, seconds=280) for i, bank in enumerate(banks)]
     outcome = run_case(tmp_path / "reader", crashing.read_banks_again_and_again, place, rounds, known, seconds=280)
     ending.touch()
     written = [end(writer, tmp_path / f"writer {i}") for i, writer in enumerate(writers)]

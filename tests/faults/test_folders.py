@@ -30,6 +30,7 @@ def rows(count=48, seed=0):
     frame["street"] = [f"s{i // 3}" for i in range(count)]
     frame["price"] = price
     frame["mood"] = frame["note"].str.split().str[1]
+    frame.loc[::3, "mood"] = rng.permutation(frame.loc[::3, "mood"])  # the note alone shall not tell it
     return frame
 
 
