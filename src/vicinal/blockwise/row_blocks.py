@@ -28,21 +28,21 @@ def inner_products(queries: Tensor, columns: Tensor) -> Tensor:
 class _Sides:
     """Queries and columns without their history, and their slopes while blocks are gone through."""
 
-    def __init__(self, tensors: tuple[Tensor, ...], wanted: tuple[bool, ...]) -> None:
+    def __init__(self, tensors: tuple[Tensor, ...], needed: tuple[bool, ...]) -> None:
         self.queries, self.columns = tensors[0].detach(), tensors[1].detach()
-        self.wanted = wanted  # of the queries, the columns, each of the extras
-        self.extras = [each.detach().requires_grad_(want) for each, want in zip(tensors[2:], wanted[2:], strict=True)]
-        self.slopes = [torch.zeros_like(each) if want else None for each, want in zip(tensors, wanted, strict=True)]
+        self.needed = needed  # of the queries, the columns, each of the extras
+        self.extras = [each.detach().requires_grad_(want) for each, want in zip(tensors[2:], needed[2:], strict=True)]
+        self.slopes = [torch.zeros_like(each) if want else None for each, want in zip(tensors, needed, strict=True)]
 
     def values(self, score: Score, values: Values, part: slice) -> tuple[tuple[Tensor, ...], list[Tensor]]:
         """What is kept of a block, and the leaves it was made of."""
         queries, columns = self.queries[part], self.columns
-        with torch.set_grad_enabled(any(self.wanted)):
+        with torch.set_grad_enabled(any(self.needed)):
             if score is inner_products:
                 scores = queries @ columns.T
-                leaves = [scores.requires_grad_(any(self.wanted[:2]))]
+                leaves = [scores.requires_grad_(any(self.needed[:2]))]
             else:
-                leaves = [queries.detach().requires_grad_(self.wanted[0]), columns.requires_grad_(self.wanted[1])]
+                leaves = [queries.detach().requires_grad_(self.needed[0]), columns.requires_grad_(self.needed[1])]
                 scores = score(*leaves)
             return values(scores, part, *self.extras), leaves + self.extras
 
