@@ -29,7 +29,7 @@ from vicinal.estimators.schema import (
     saved_config,
     with_allowed_encoders,
 )
-from vicinal.index.bank_files import ROWS, write_bank
+from vicinal.index.bank_files import ROWS
 from vicinal.training import NeighborNetwork, TrainingHistory
 
 CONFIG, MODEL, HELD = MARKERS["model"], "model.safetensors", "held"
@@ -69,9 +69,9 @@ def write_model(model: BankedEstimator, stage: Path, notes: dict[str, Any] | Non
     """
     (stage / CONFIG).write_text(_config(model, notes or {}).model_dump_json(indent=1) + "\n", encoding="utf-8")
     save_file(_weights(model), stage / MODEL)
-    write_bank(model.bank_.store, stage, _shown_rows(model, model.bank_))
+    model.bank_.store.write(stage, _shown_rows(model, model.bank_))
     with staged_folder(stage / HELD, "bank") as held:
-        write_bank(model.calibration_.store, held, _shown_rows(model, model.calibration_))
+        model.calibration_.store.write(held, _shown_rows(model, model.calibration_))
     near = model._near()
     if near is not None:
         near.save(stage)

@@ -1,25 +1,41 @@
 """The bank of a neighbor model at any size: rows with ids, groups, vectors, labels and cells."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from vicinal.core.identity import canonical_ids, shown
+import vicinal
+from vicinal.core.folders import read_whole, staged_folder
+from vicinal.core.identity import as_texts, canonical_ids, shown
+from vicinal.index.bank_files import NAMES, ROWS, VERSION, BankContents, read_bank, write_bank
+from vicinal.index.bank_schema import SavedBank, SavedForm, check_columns, check_values
 from vicinal.index.base import check_vectors
 from vicinal.index.coding import encode_all
+from vicinal.index.columns import Columns
 from vicinal.index.forms import Form, as_kind, checked_groups, checked_labels, checked_rows, form_of
 from vicinal.index.identity import Array
 from vicinal.index.names import Names
 from vicinal.index.payload import Payload
 from vicinal.index.rows import BankRows
+from vicinal.index.tensor_file import Column
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _STEP = 1 << 14
 """Rows that are gone and whose cells are kept at least."""
+
+_RUN = 1 << 16
+"""Rows that are written at a time."""
+
+_STORED = ("keys", "groups", "vectors", "codes", "scale", "residual", "labels")
+_SETTINGS = "told"
+"""The tensor of a state that holds the settings and the names; files of today have it under this name."""
 
 
 class NeighborBank(BankRows):
@@ -180,9 +196,14 @@ class NeighborBank(BankRows):
         Args:
             folder: new, empty, or of an earlier bank.
         """
-        from vicinal.index.bank_files import save_bank
+        with staged_folder(Path(folder), "bank") as stage:
+            self.write(stage)
 
-        save_bank(self, Path(folder))
+    def write(self, stage: Path, cells: "pd.DataFrame | None" = None) -> None:
+        """Write the files of the bank into an empty folder, with ``cells``, if given, in place of its table of rows."""
+        if cells is None and len(self):
+            cells = self.rows
+        write_bank(stage, self._settings(), self._stored_columns(), self._names(), cells)
 
     @classmethod
     def load(cls, folder: str | Path, *, verify: bool = False) -> Self:
@@ -198,15 +219,19 @@ class NeighborBank(BankRows):
         Raises:
             ValueError: naming the file that is missing, torn, edited or of a newer version.
         """
-        from vicinal.index.bank_files import load_bank
-
-        return load_bank(cls, Path(folder), verify=verify)
+        contents, table = read_whole(Path(folder), lambda place: read_bank(place, verify=verify))
+        settings = contents.settings
+        bank = cls(settings.dim, storage=settings.storage, exact=settings.exact)
+        bank.restore(contents, ROWS, table)
+        if verify:
+            bank.check()
+        return bank
 
     def state_dict(self) -> dict[str, Tensor]:
         """The rows as tensors by name, with the settings and strings in one of bytes, but not the table of rows."""
-        from vicinal.index.bank_state import state_of
-
-        return state_of(self)
+        state = {name: torch.from_numpy(self._columns.whole(name)) for name in self._stored_columns()}
+        settings = json.dumps(self._settings().model_dump() | self._names())
+        return state | {_SETTINGS: torch.frombuffer(bytearray(settings.encode()), dtype=torch.uint8)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Become the bank that ``state`` was taken of, without its table of rows.
@@ -214,9 +239,91 @@ class NeighborBank(BankRows):
         Raises:
             ValueError: if it is of a bank of another width or storage, or of no bank.
         """
-        from vicinal.index.bank_state import take_state
+        try:
+            saved = json.loads(bytes(state[_SETTINGS].tolist()))
+            names = {name: saved.pop(name, []) for name in ("id", "group")}
+            settings = SavedBank.model_validate_json(json.dumps(saved))
+        except (KeyError, ValueError) as wrong:
+            raise ValueError("state: expected the state of a bank, got other content") from wrong
+        if (settings.dim, settings.storage, settings.exact) != (self.dim, self.storage, self.exact):
+            raise ValueError(
+                f"state: expected dim={self.dim}, storage={self.storage!r}, exact={self.exact}, as this bank, "
+                f"got {settings.dim}, {settings.storage!r}, {settings.exact}"
+            )
+        if settings.form is not None:
+            settings = settings.model_copy(update={"form": settings.form.model_copy(update={"rows": False})})
+        columns = {name: value.detach().cpu().numpy().copy() for name, value in state.items() if name != _SETTINGS}
+        check_columns("state", settings, columns)
+        self.restore(BankContents(settings, columns, names), "state")
 
-        take_state(self, state)
+    def restore(self, contents: BankContents, source: str, table: "Callable[[], pd.DataFrame] | None" = None) -> None:
+        """Become the bank that ``contents`` were taken of.
+
+        Args:
+            contents: settings, columns and names that fit together.
+            source: what errors call it; values are checked when they are first used.
+            table: gives the table of rows when it is first needed; None: there is none.
+
+        Raises:
+            ValueError: for ids or keys that are given twice.
+        """
+        form, count, columns = contents.settings.form, contents.settings.rows, dict(contents.columns)
+        id_names = group_names = payload = None
+        if form is not None and form.ids == "strings":
+            ids = canonical_ids(f"{NAMES}: id", contents.names.get("id", []), distinct=True)
+            keys = columns["keys"] if count else np.zeros(0, dtype=np.int64)
+            check_values(source, "keys", keys)
+            if len(np.unique(keys)) < len(keys):
+                raise ValueError(f"{source}: expected each key once, got one twice; the file was edited")
+            id_names = Names(as_texts(ids).tolist(), keys.tolist(), contents.settings.following)
+        if form is not None and form.groups == "strings":
+            group_names = Names()
+            if count:
+                groups = as_texts(canonical_ids(f"{NAMES}: group", contents.names["group"]))
+                columns["groups"] = group_names.numbers(groups, add=True)
+        if form is not None and form.rows:
+            columns["cells"] = np.arange(count)
+            payload = Payload(contents.settings.columns, table, count)
+        self._form = None if form is None else Form(**form.model_dump())
+        self._places, self._id_names, self._group_names, self._payload = None, id_names, group_names, payload
+        self._columns = Columns(columns)
+        self.distrust(source)
+
+    def _settings(self) -> SavedBank:
+        """What ``bank.json`` holds, but for the checksum of the header."""
+        return SavedBank(
+            version=VERSION,
+            vicinal=vicinal.__version__,
+            dim=self.dim,
+            storage=self.storage,  # type: ignore[arg-type]
+            exact=self.exact,
+            rows=len(self),
+            form=None if self._form is None else SavedForm.model_validate(self._form._asdict()),
+            following=0 if self._id_names is None else self._id_names.following,
+            columns=self.columns,
+            header="",
+        )
+
+    def _stored_columns(self) -> dict[str, Column]:
+        """The columns that are numbers, in runs."""
+        columns: dict[str, Column] = {}
+        names = self._columns.names
+        for name in (name for name in _STORED if name in names):
+            if name == "groups" and self._group_names is not None:
+                continue
+            first = next(run for _, run in self._columns.pieces(name, 1))
+            runs = (run for _, run in self._columns.pieces(name, _RUN))
+            columns[name] = Column(first.dtype, (len(self), *first.shape[1:]), runs)
+        return columns
+
+    def _names(self) -> dict[str, list[str]]:
+        """The columns that are strings."""
+        if not len(self):
+            return {}
+        names: dict[str, list[str]] = {} if self._id_names is None else {"id": self.ids.tolist()}
+        if self._group_names is not None and self.groups is not None:
+            names["group"] = self.groups.tolist()
+        return names
 
     # Checking and coding.
 

@@ -115,10 +115,8 @@ class ExactIndex(Index):
 
     def save(self, folder: str | Path) -> None:
         """See :meth:`Index.save`; of a shared bank, all of it."""
-        from vicinal.index.bank_files import write_bank
-
         with sealed(self, Path(folder), "exact") as stage:
-            write_bank(self.bank, stage)
+            self.bank.write(stage)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ class Column(NamedTuple):
     runs: Iterable[Array]
 
 
-def write_tensors(path: Path, columns: dict[str, Column]) -> int:
+def write_tensors(path: Path, columns: Mapping[str, Column]) -> int:
     """Write a safetensors file. Gives its size in bytes."""
     names = {np.dtype(code): name for name, code in _DTYPES.items()}
     header: dict[str, Any] = {}
