@@ -37,7 +37,7 @@ def shifted_rows(seed: int, rows: int = 400) -> tuple[np.ndarray, np.ndarray, np
     rng = np.random.default_rng(seed)
     x, target = rng.normal(size=rows), rng.normal(1.2, 0.6, size=rows)
     scores = np.abs(rng.normal(size=rows)) * np.exp(x)
-    return tuple(np.stack([np.ones_like(z), z], axis=1) for z in (x, target)) + (scores,)
+    return (*tuple(np.stack([np.ones_like(z), z], axis=1) for z in (x, target)), scores)
 
 
 def test_the_likelihood_ratio_term_draws_the_threshold_toward_the_ratio():
