@@ -9,6 +9,7 @@ from scipy.stats import skew
 
 from references import geometry
 from vicinal import metrics
+from vicinal.blockwise import block_policy
 
 
 def problem(seed, n=23, d=5):
@@ -17,10 +18,9 @@ def problem(seed, n=23, d=5):
 
 
 @pytest.fixture(autouse=True)
-def _small_blocks(monkeypatch):
-    monkeypatch.setattr("vicinal.metrics.geometry._BLOCK", 7)
-    monkeypatch.setattr("vicinal.metrics.geometry._HELD", 100)
-    monkeypatch.setattr("vicinal.metrics.streamed._RELATED_ROWS", 4)
+def _small_blocks():
+    with block_policy(memory_entries=100, query_rows=4):
+        yield
 
 
 @pytest.mark.parametrize("seed", range(4))

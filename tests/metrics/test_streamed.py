@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vicinal import metrics
-from vicinal.metrics.formulas import from_ranks
-from vicinal.metrics.naming import NAMES, named
+from vicinal.blockwise import block_policy
+from vicinal.metrics.retrieval import NAMES, from_ranks, named
 from vicinal.ranks import related_ranks
 from vicinal.similarity import Dot, NegativeL2
 
@@ -93,12 +93,12 @@ def test_a_sample_of_columns_may_mislead(block):
         torch.testing.assert_close(got[name], want)
 
 
-def test_stripes_equal_half_of_the_blocks(monkeypatch):
+def test_stripes_equal_half_of_the_blocks():
     g = torch.Generator().manual_seed(2)
     x, y = torch.randn(200, 4, generator=g, dtype=torch.float64), torch.randint(0, 5, (200,), generator=g)
     want = metrics.embedding_metrics(x, y, metrics=ALL, block=16)
-    monkeypatch.setattr("vicinal.metrics.streamed._HELD", 64)
-    got = metrics.embedding_metrics(x, y, metrics=ALL, block=16)
+    with block_policy(memory_entries=64):
+        got = metrics.embedding_metrics(x, y, metrics=ALL, block=16)
     for name in ALL:
         torch.testing.assert_close(got[name], want[name])
 

@@ -14,7 +14,7 @@ from vicinal import miners
 from vicinal.blockwise import block_policy
 from vicinal.core import entries
 from vicinal.losses import EmbeddingLoss
-from vicinal.miners import histograms, selection
+from vicinal.miners import sampled, selection
 
 GOLDEN = Path(__file__).parents[1] / "golden/retrieval/miners.npz"
 MINERS = entries("miner")
@@ -192,7 +192,7 @@ def test_equals_numpy(name, settings, tied):
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_semihard_of_many_related_pairs_equals_numpy_too(tied, monkeypatch):
-    monkeypatch.setattr("vicinal.miners.triplets._FEW", 0)
+    monkeypatch.setattr("vicinal.miners.triplets.FEW_RELATED", 0)
     for seed in range(12):
         s, r, w = problem(seed, b=9, tied=tied)
         for margin in (0.1, 0.5):
@@ -340,13 +340,13 @@ def test_uniform_histogram_is_flat():
 
 
 def test_uniform_histogram_draws_again_if_too_few_numbers_were_low(monkeypatch):
-    draw, seen = histograms._likely, []
+    draw, seen = sampled._likely, []
 
     def unlucky(*given):
         seen.append(given)
         return draw(*given)[:, :3] if len(seen) % 2 else draw(*given)
 
-    monkeypatch.setattr(histograms, "_likely", unlucky)
+    monkeypatch.setattr(sampled, "_likely", unlucky)
     test_uniform_histogram_is_flat()
     assert len(seen) == 4
 

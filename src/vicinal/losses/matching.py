@@ -11,9 +11,8 @@ from vicinal.links import CompositeSigmoid, CompositeSoftmax, Constant, ConvexPo
 from vicinal.links.numerics import score_inside
 from vicinal.losses.bregman import Elementwise, Learned, Rows, reduced_bregman
 from vicinal.losses.contract import check_domain, check_reduction, check_scores_like, check_valid, reduce
-from vicinal.losses.validity import Domain, Verdict, check_link, check_scaling, limits, scaling_of_transform
+from vicinal.losses.validity import PAPER, Domain, Verdict, check_link, check_scaling, limits, scaling_of_transform
 
-PAPER = "Selective Matching Losses, arXiv:2506.04446"
 GOLDEN = "mpmath, 40 digits"
 
 

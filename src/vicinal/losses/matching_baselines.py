@@ -9,8 +9,7 @@ from vicinal.core import check_between, register
 from vicinal.links import CompositeSoftmax, Curve
 from vicinal.links.numerics import score_inside
 from vicinal.losses.contract import check_domain, check_reduction, check_scores_like, check_valid, reduce, spread_weight
-from vicinal.losses.matching import PAPER
-from vicinal.losses.validity import check_link, check_scaling
+from vicinal.losses.validity import PAPER, check_link, check_scaling
 
 
 @register(

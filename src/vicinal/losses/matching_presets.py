@@ -7,8 +7,8 @@ from vicinal.core import check_between, register
 from vicinal.links import Curve, Exp, Sinh, SmeLUGrad
 from vicinal.losses.bregman import Elementwise, bregman, reduced_bregman
 from vicinal.losses.contract import check_domain, check_reduction, check_scores_like, check_valid, reduce
-from vicinal.losses.matching import PAPER, CompositeSoftmaxMatchingLoss, DecomposedMatchingLoss, MatchingLoss
-from vicinal.losses.validity import check_link
+from vicinal.losses.matching import CompositeSoftmaxMatchingLoss, DecomposedMatchingLoss, MatchingLoss
+from vicinal.losses.validity import PAPER, check_link
 
 VERIFIED = "the plain matching loss"
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from vicinal.core import check_between, check_choice, check_integer, check_matrices
 from vicinal.losses.embedding import EmbeddingLoss, LabelledEmbeddings, relation_of
 from vicinal.mixing import Mixture, draw_mixture
-from vicinal.mixing.drawing import Kind
+from vicinal.mixing.mixture import Kind
 from vicinal.relation import other_rows
 
 

@@ -13,6 +13,8 @@ from vicinal.links.custom import FromTransform
 from vicinal.links.numerics import number
 from vicinal.links.ranges import Least, Range, least
 
+PAPER = "Selective Matching Losses, arXiv:2506.04446"
+
 Domain = tuple[float, float]
 _ROUNDING = 1e-12
 

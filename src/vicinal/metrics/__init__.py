@@ -3,13 +3,12 @@
 from vicinal.metrics.accumulate import EmbeddingRetrieval, RetrievalMetrics
 from vicinal.metrics.blocking import BlockingQuality, blocking_quality
 from vicinal.metrics.calibration import opis
-from vicinal.metrics.coverage import nearest_distances, neighbor_coverage
-from vicinal.metrics.geometry import alignment, hubness, uniformity, utilization
-from vicinal.metrics.graded import ndcg
+from vicinal.metrics.geometry import alignment, hubness, nearest_distances, neighbor_coverage, uniformity, utilization
 from vicinal.metrics.retrieval import (
     average_precision,
     hit_at_k,
     map_at_r,
+    ndcg,
     precision_at_k,
     r_precision,
     recall_at_k,

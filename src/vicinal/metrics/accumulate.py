@@ -6,9 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from vicinal.metrics.formulas import from_ranks
-from vicinal.metrics.graded import ndcg
-from vicinal.metrics.naming import DEFAULT, named
+from vicinal.metrics.retrieval import DEFAULT, from_ranks, named, ndcg
 from vicinal.metrics.streamed import embedding_metrics
 from vicinal.ranks import Ties, related_ranks
 
@@ -20,7 +18,7 @@ class RetrievalMetrics:
     that a query is compared with.
 
     Args:
-        metrics: names, see :func:`vicinal.metrics.naming.named`; "ndcg" reads grades, the others relation > 0.
+        metrics: names, see :func:`vicinal.metrics.retrieval.named`; "ndcg" reads grades, the others relation > 0.
         ties: order of equal scores, see :func:`vicinal.ranks.rank_order`.
         empty: value of a query without related columns; NaN leaves it out of the means.
 
@@ -57,9 +55,9 @@ class RetrievalMetrics:
                 values = ndcg(scores, relation, weight, k=one.k, ties=self.ties, empty=self.empty)
             else:
                 values = from_ranks(one.formula, ranks, k=one.k, empty=self.empty)
-            kept = values[~values.isnan()]
-            self.totals[place] += kept.sum().item()
-            self.counts[place] += len(kept)
+            numbers = values[~values.isnan()]
+            self.totals[place] += numbers.sum().item()
+            self.counts[place] += len(numbers)
 
     def merge(self, other: "RetrievalMetrics") -> None:
         """Add the queries that ``other`` has seen, on another process for example; its metrics must be the same."""
@@ -82,7 +80,7 @@ class EmbeddingRetrieval:
     ``self.log_dict(metrics.compute())`` then :meth:`reset` in ``on_validation_epoch_end``.
 
     Args:
-        metrics: names, see :func:`vicinal.metrics.naming.named`.
+        metrics: names, see :func:`vicinal.metrics.retrieval.named`.
         similarity: name or module, symmetric.
         ties: "worst" or "best".
         empty: value of a row without related rows; NaN leaves it out of the means.

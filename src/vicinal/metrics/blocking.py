@@ -48,11 +48,11 @@ def blocking_quality(pairs: Tensor, related: Tensor, rows: int, bank_rows: int |
             raise ValueError(f"{name}: expected [P, 2], a row and a bank row a pair, got shape {tuple(value.shape)}")
         if bool(((value < 0) | (value >= value.new_tensor([rows, width]))).any()):
             raise ValueError(f"{name}: expected positions below {rows} and {width}, got others")
-        kept = value
+        links = value
         if bank_rows is None:
-            kept = value.sort(dim=1).values
-            kept = kept[kept[:, 0] < kept[:, 1]]
-        place: Tensor = (kept[:, 0] * width + kept[:, 1]).unique()  # type: ignore[no-untyped-call]
+            links = value.sort(dim=1).values
+            links = links[links[:, 0] < links[:, 1]]
+        place: Tensor = (links[:, 0] * width + links[:, 1]).unique()  # type: ignore[no-untyped-call]
         places.append(place)
     candidates, true = places
     both = int(torch.isin(candidates, true).sum())

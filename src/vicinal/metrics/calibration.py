@@ -58,14 +58,14 @@ def opis(
         raise ValueError(f"far: expected a lower and a higher share, got {far}")
     count = check_integer("steps", steps, 2)
     columns = labels if bank_labels is None else bank_labels
-    for name, found, wanted in (("labels", labels, scores.shape[0]), ("bank_labels", columns, scores.shape[1])):
-        if found.shape != (wanted,):
-            raise ValueError(f"{name}: expected [{wanted}], got {tuple(found.shape)}")
-    kept = sortable(scores).to(wide(scores.device))
-    counted = torch.ones_like(kept, dtype=torch.bool) if weight is None else weight > 0
-    curves = _curves(kept, labels, columns, counted, (low, high), count)
+    for name, classes, rows_here in (("labels", labels, scores.shape[0]), ("bank_labels", columns, scores.shape[1])):
+        if classes.shape != (rows_here,):
+            raise ValueError(f"{name}: expected [{rows_here}], got {tuple(classes.shape)}")
+    numbers = sortable(scores).to(wide(scores.device))
+    counted = torch.ones_like(numbers, dtype=torch.bool) if weight is None else weight > 0
+    curves = _curves(numbers, labels, columns, counted, (low, high), count)
     if curves is None:
-        return kept.new_tensor(torch.nan)
+        return numbers.new_tensor(torch.nan)
     if extreme is not None:
         share = check_between("extreme", extreme, 0, 0.5 + 1e-12)
         means = (torch.trapezoid(curves, dim=1) / (count - 1)).sort().values
@@ -86,7 +86,7 @@ def _curves(
     last = len(ordered) - 1
     start, stop = (ordered[min(last, max(0, round((1 - share) * last)))] for share in (far[1], far[0]))
     grid = start + (stop - start) * torch.linspace(0, 1, steps, dtype=scores.dtype, device=scores.device)
-    found = []
+    results = []
     for label in torch.unique(labels):
         rows = labels == label
         mine, others = scores[rows][(related & counted)[rows]], scores[rows][(~related & counted)[rows]]
@@ -94,5 +94,5 @@ def _curves(
             accepted = 1 - torch.searchsorted(mine.sort().values, grid).to(scores.dtype) / len(mine)
             rejected = torch.searchsorted(others.sort().values, grid).to(scores.dtype) / len(others)
             total = accepted + rejected
-            found.append(torch.where(total > 0, 2 * accepted * rejected / torch.where(total > 0, total, 1.0), 0.0))
-    return torch.stack(found) if found else None
+            results.append(torch.where(total > 0, 2 * accepted * rejected / torch.where(total > 0, total, 1.0), 0.0))
+    return torch.stack(results) if results else None

@@ -1,29 +1,107 @@
-"""Metrics of embeddings as a whole: alignment, uniformity, hubness and utilization; block by block."""
+"""The geometry of embeddings: alignment, uniformity, hubs, use of dimensions, and what a bank covers."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
+from vicinal.blockwise import policy
+from vicinal.blockwise.distances import squared_distances
 from vicinal.core import check_between, check_integer, check_matrices, register
 from vicinal.metrics.streamed import related_blocks, retrieval_task
 from vicinal.ranks.hard import wide
 from vicinal.similarity import Cosine, NegativeSquaredL2, resolve_similarity
 
-_BLOCK = 1024
-"""Rows of a block."""
 
-_HELD = 1 << 22
-"""Scores held at a time where a query needs all of its columns."""
+@torch.no_grad()
+def nearest_distances(
+    queries: Tensor,
+    bank: Tensor | None = None,
+    *,
+    query_groups: Tensor | None = None,
+    bank_groups: Tensor | None = None,
+) -> Tensor:
+    """Euclidean distance ``[n]`` of each row to its nearest neighbor; inf where none is admissible.
+
+    Args:
+        queries: ``[n, d]``.
+        bank: ``[N, d]``; None: the queries, where no row is its own neighbor.
+        query_groups: integers ``[n]``; rows of one group are no neighbors.
+        bank_groups: integers ``[N]``, with ``query_groups`` if there is a bank.
+
+    >>> nearest_distances(torch.tensor([[0.0], [1.0], [5.0]]))
+    tensor([1., 1., 4.])
+    """
+    rows = queries if bank is None else bank
+    check_matrices(queries, rows)
+    if bank is None and bank_groups is not None:
+        raise ValueError("bank_groups: expected none without a bank, got some; query_groups serve for both")
+    others = query_groups if bank is None else bank_groups
+    if (query_groups is None) != (others is None):
+        raise ValueError("bank_groups: expected groups of queries and bank, or neither")
+    for name, groups, number in (("query_groups", query_groups, len(queries)), ("bank_groups", others, len(rows))):
+        if groups is not None and groups.shape != (number,):
+            raise ValueError(f"{name}: expected [{number}], got {tuple(groups.shape)}")
+    step, nearest = max(1, policy().memory_entries // max(len(rows), 1)), []
+    for start in range(0, len(queries), step):
+        part = slice(start, start + step)
+        apart = squared_distances(queries[part], rows)
+        if bank is None:
+            place = torch.arange(len(apart), device=apart.device)
+            apart[place, place + start] = torch.inf
+        if query_groups is not None and others is not None:
+            apart = apart.masked_fill(query_groups[part, None] == others[None], torch.inf)
+        none = apart.new_full((len(apart), 1), torch.inf)
+        nearest.append(torch.cat([apart, none], dim=1).amin(1).sqrt())
+    return torch.cat(nearest) if nearest else queries.new_zeros(0)
+
+
+def neighbor_coverage(
+    queries: Tensor,
+    radius: float | Sequence[float],
+    bank: Tensor | None = None,
+    *,
+    query_groups: Tensor | None = None,
+    bank_groups: Tensor | None = None,
+) -> Tensor:
+    """Share of rows whose nearest admissible neighbor lies within ``radius``: how much of the data has somebody near.
+
+    Args:
+        queries: ``[n, d]``, n >= 1.
+        radius: >= 0, or several.
+        bank: see :func:`nearest_distances`, as for the groups.
+        query_groups: integers ``[n]``.
+        bank_groups: integers ``[N]``.
+
+    Returns:
+        a scalar, or ``[r]`` for several radii.
+
+    >>> neighbor_coverage(torch.tensor([[0.0], [1.0], [5.0]]), [0.5, 1.0, 4.0])
+    tensor([0.0000, 0.6667, 1.0000])
+    """
+    several = isinstance(radius, Sequence)
+    all_radii = list(radius) if isinstance(radius, Sequence) else [radius]
+    radii = [check_between("radius", value, 0, math.inf, closed=True) for value in all_radii]
+    if len(queries) == 0:
+        raise ValueError("queries: expected at least one row, got none")
+    away = nearest_distances(queries, bank, query_groups=query_groups, bank_groups=bank_groups)
+    shares = (away[:, None] <= away.new_tensor(radii)).to(away.dtype).mean(0)
+    return shares if several else shares[0]
+
+
+def _tile_rows() -> int:
+    """Rows and columns of a square of scores."""
+    return max(1, math.isqrt(policy().memory_entries) // 2)
 
 
 def _checked(name: str, rows: Tensor) -> Tensor:
-    kept = rows.detach()
-    kept = kept if kept.dtype in (torch.float32, torch.float64) else kept.float()
-    bad = (~kept.isfinite().all(dim=1)).nonzero()
+    finite = rows.detach()
+    finite = finite if finite.dtype in (torch.float32, torch.float64) else finite.float()
+    bad = (~finite.isfinite().all(dim=1)).nonzero()
     if len(bad):
         raise ValueError(f"{name}: expected finite numbers, got NaN or inf in row {int(bad[0])}")
-    return kept
+    return finite
 
 
 @register(
@@ -57,7 +135,7 @@ def alignment(embeddings: Tensor, labels: Tensor, *, power: float = 2.0) -> Tens
     for _, scores, related in related_blocks(task, 0, len(labels)):
         squared = (2 - 2 * scores[related]).clamp(min=0)
         total += (squared ** (alpha / 2)).sum(dtype=total.dtype)
-    return total / task.found.sum()
+    return total / task.number.sum()
 
 
 @register(
@@ -87,9 +165,10 @@ def uniformity(embeddings: Tensor, *, t: float = 2.0) -> Tensor:
     check_matrices(embeddings, embeddings)
     rows, score = _checked("embeddings", embeddings), Cosine()
     total = torch.zeros((), dtype=wide(rows.device), device=rows.device)
-    for low in range(0, len(rows), _BLOCK):
-        for left in range(low, len(rows), _BLOCK):
-            block = (2 * sharpness * (score(rows[low : low + _BLOCK], rows[left : left + _BLOCK]) - 1)).exp()
+    tile = _tile_rows()
+    for low in range(0, len(rows), tile):
+        for left in range(low, len(rows), tile):
+            block = (2 * sharpness * (score(rows[low : low + tile], rows[left : left + tile]) - 1)).exp()
             part = block.triu(diagonal=1) if left == low else block
             total += 2 * part.sum(dtype=total.dtype)
     return (total / (len(rows) * (len(rows) - 1) or math.nan)).log()
@@ -121,7 +200,7 @@ def hubness(
     columns = rows if bank is None else _checked("bank", bank)
     number = min(check_integer("k", k), len(columns) - (1 if bank is None else 0))
     counts = torch.zeros(len(columns), dtype=torch.int64, device=rows.device)
-    step = max(1, _HELD // max(1, len(columns)))
+    step = max(1, policy().memory_entries // max(1, len(columns)))
     for low in range(0, len(rows) if number > 0 else 0, step):
         scores = module(rows[low : low + step], columns)
         if bank is None:
@@ -164,9 +243,10 @@ def utilization(queries: Tensor, bank: Tensor) -> Tensor:
         raise ValueError("bank: expected at least one row, got none")
     rows, columns, score = _checked("queries", queries), _checked("bank", bank), NegativeSquaredL2()
     nearest = rows.new_full((len(rows),), -torch.inf, dtype=torch.promote_types(rows.dtype, columns.dtype))
-    for low in range(0, len(rows), _BLOCK):
-        part = nearest[low : low + _BLOCK]
-        for left in range(0, len(columns), _BLOCK):
-            block = score(rows[low : low + _BLOCK], columns[left : left + _BLOCK])
+    tile = _tile_rows()
+    for low in range(0, len(rows), tile):
+        part = nearest[low : low + tile]
+        for left in range(0, len(columns), tile):
+            block = score(rows[low : low + tile], columns[left : left + tile])
             torch.maximum(part, block.amax(dim=1), out=part)
     return -nearest.to(wide(rows.device)).mean()

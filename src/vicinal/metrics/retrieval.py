@@ -1,22 +1,241 @@
-r"""How well scores rank related columns first: one value a query.
-
-All functions take ``scores [b, N]`` (higher = more alike), ``relation [b, N]`` (above 0 = related) and ``weight``
-(``[b, N]`` or None; columns of weight 0 are taken out) and give ``[b]``. A query without related columns is NaN, so
-that ``values.nanmean()`` skips it; ``empty=0`` counts it as a failure. Columns with equal scores are ranked by
-``ties``: "worst" (the default) puts unrelated ones first, so a model that gives all rows one score looks as bad as it
-is, and the order of the columns does not matter; "best", "first" and "last" are explained in
-:func:`vicinal.ranks.rank_order`.
-
-$R_i$ is the number of related columns of query $i$, $r_{im}$ the rank of the $m$-th of them.
-"""
+"""Measures of retrieval by rank: their names, their formulas, and functions of a matrix of scores."""
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
 
+import torch
 from torch import Tensor
 
-from vicinal.core import check_integer, register
-from vicinal.metrics.formulas import from_ranks
-from vicinal.ranks import Ties, related_ranks
+from vicinal.core import check_choice, check_integer, register
+from vicinal.ranks import Ties, check_relation, rank_order, related_ranks
+from vicinal.ranks.hard import sortable, wide
+
+NAMES: dict[str, tuple[str, str]] = {
+    "precision": ("precision_at_k", "needs"),
+    "hit": ("hit_at_k", "needs"),
+    "recall": ("recall_at_k", "needs"),
+    "r_precision": ("r_precision", "no"),
+    "map@r": ("map_at_r", "no"),
+    "map": ("average_precision", "may"),
+    "mrr": ("reciprocal_rank", "may"),
+    "ndcg": ("ndcg", "may"),
+}
+"""Written name to (formula, whether it takes a cutoff ``@k``)."""
+
+DEFAULT = ("precision@1", "r_precision", "map@r")
+
+
+@dataclass(frozen=True)
+class Named:
+    """One metric of a list: the name as written, its formula and its cutoff."""
+
+    name: str
+    formula: str
+    k: int | None
+
+    def reach(self) -> float | None:
+        """Rank beyond which nothing matters; None if that is the number of related columns of the query."""
+        if self.formula in ("r_precision", "map_at_r"):
+            return None
+        if self.formula == "reciprocal_rank" and self.k is None:
+            return 0.0  # the first related column is kept at any rank, see first()
+        return float("inf") if self.k is None else float(self.k)
+
+    def first(self) -> bool:
+        """Whether the rank of the first related column matters however far it is."""
+        return self.formula == "reciprocal_rank" and self.k is None
+
+
+def named(metrics: Sequence[str]) -> tuple[Named, ...]:
+    """Read names of metrics.
+
+    Args:
+        metrics: each one of "precision@k", "hit@k", "recall@k", "r_precision", "map@r", "map", "map@k", "mrr",
+            "mrr@k", "ndcg", "ndcg@k", with a whole number in place of k.
+
+    Raises:
+        ValueError: for a name that is none of these, or given twice, or if there is none.
+
+    >>> named(["recall@10"])
+    (Named(name='recall@10', formula='recall_at_k', k=10),)
+    >>> named(["recal@10"])
+    Traceback (most recent call last):
+    ValueError: metrics: expected one of ..., got 'recal'; did you mean 'recall'?
+    """
+    if isinstance(metrics, str) or not metrics:
+        raise ValueError(f"metrics: expected a list of names such as {list(DEFAULT)}, got {metrics!r}")
+    measures = tuple(_one(str(name)) for name in metrics)
+    if len({one.name for one in measures}) < len(measures):
+        raise ValueError(f"metrics: expected each name once, got {list(metrics)!r}")
+    return measures
+
+
+def _one(name: str) -> Named:
+    if name in ("map@r", "MAP@R"):
+        return Named(name, "map_at_r", None)
+    base, _, cutoff = name.partition("@")
+    formula, takes = NAMES[check_choice("metrics", base, NAMES)]
+    if cutoff and takes == "no":
+        raise ValueError(f"metrics: expected {base!r} without a cutoff, got {name!r}")
+    if takes == "needs" and not cutoff:
+        raise ValueError(f"metrics: expected a cutoff as in '{base}@10', got {name!r}")
+    if cutoff and not cutoff.isdecimal():
+        raise ValueError(f"metrics: expected a whole number after @, got {name!r}")
+    return Named(name, formula, check_integer("k", int(cutoff)) if cutoff else None)
+
+
+Formula = Callable[[Tensor, Tensor, int | None], Tensor]
+
+
+def _precision(ranks: Tensor, count: Tensor, k: int | None) -> Tensor:
+    return (ranks <= (k or 1)).sum(dim=1, dtype=ranks.dtype) / (k or 1)
+
+
+def _hit(ranks: Tensor, count: Tensor, k: int | None) -> Tensor:
+    return (ranks <= (k or 1)).any(dim=1).to(ranks.dtype)
+
+
+def _recall(ranks: Tensor, count: Tensor, k: int | None) -> Tensor:
+    return (ranks <= (k or 1)).sum(dim=1) / count
+
+
+def _r_precision(ranks: Tensor, count: Tensor, k: int | None) -> Tensor:
+    return (ranks <= count[:, None]).sum(dim=1) / count
+
+
+def _precisions(ranks: Tensor) -> Tensor:
+    """Precision at the rank of each related column, ``[b, R]``; 0 at the padding."""
+    return torch.arange(1, ranks.shape[1] + 1, device=ranks.device) / ranks
+
+
+def _map_at_r(ranks: Tensor, count: Tensor, k: int | None) -> Tensor:
+    return torch.where(ranks <= count[:, None], _precisions(ranks), 0.0).sum(dim=1) / count
+
+
+def _average_precision(ranks: Tensor, count: Tensor, k: int | None) -> Tensor:
+    counted = ranks if k is None else torch.where(ranks <= k, ranks, torch.inf)
+    return _precisions(counted).sum(dim=1) / count
+
+
+def _reciprocal_rank(ranks: Tensor, count: Tensor, k: int | None) -> Tensor:
+    if ranks.shape[1] == 0:
+        return torch.zeros_like(count)
+    first = ranks[:, 0]
+    return (1 / first if k is None else torch.where(first <= k, 1 / first, 0.0)).clone()
+
+
+def _ndcg(ranks: Tensor, count: Tensor, k: int | None) -> Tensor:
+    last = ranks.shape[1] if k is None else min(k, ranks.shape[1])
+    counted = ranks if k is None else torch.where(ranks <= k, ranks, torch.inf)
+    places = torch.arange(1, last + 1, device=ranks.device, dtype=ranks.dtype)
+    ideal = torch.cat([ranks.new_zeros(1), (1 / (places + 1).log2()).cumsum(0)])  # of 0, 1, ... last related columns
+    return (1 / (counted + 1).log2()).sum(dim=1) / ideal[count.clamp(max=last).long()]
+
+
+FORMULAS: dict[str, Formula] = {
+    "precision_at_k": _precision,
+    "hit_at_k": _hit,
+    "recall_at_k": _recall,
+    "r_precision": _r_precision,
+    "map_at_r": _map_at_r,
+    "average_precision": _average_precision,
+    "reciprocal_rank": _reciprocal_rank,
+    "ndcg": _ndcg,
+}
+
+
+def from_ranks(formula: str, ranks: Tensor, *, k: int | None = None, empty: float = math.nan) -> Tensor:
+    """The metric called ``formula`` of each row of ``ranks [b, R]``; ``empty`` for a row without related columns.
+
+    >>> from_ranks("average_precision", torch.tensor([[1.0, 4.0], [torch.inf, torch.inf]]))
+    tensor([0.7500,    nan])
+    """
+    count = ranks.isfinite().sum(dim=1)
+    return value_of(formula, ranks, count, k=k, empty=empty)
+
+
+def value_of(formula: str, ranks: Tensor, count: Tensor, *, k: int | None, empty: float) -> Tensor:
+    """As :func:`from_ranks` where ranks too far to matter were replaced by inf: ``count [b]`` is given."""
+    count = count.to(ranks.dtype)
+    return torch.where(count > 0, FORMULAS[formula](ranks, count, k), empty).to(ranks.dtype)
+
+
+Gain = Literal["linear", "exponential"]
+
+
+def _discounts(scores: Tensor, order: Tensor, counted: Tensor, k: int | None, *, average: bool) -> Tensor:
+    """Discount of each place ``[b, N]``; if ``average``, its mean over the places that columns of one score share."""
+    width = order.shape[1]
+    places = torch.arange(1, width + 1, device=order.device, dtype=wide(order.device))
+    discount = torch.where(places <= (k or width), 1 / (places + 1).log2(), 0.0).expand(order.shape)
+    if not average or width == 0:
+        return discount
+    ordered = torch.where(counted, sortable(scores), -torch.inf).gather(1, order)
+    inside = counted.gather(1, order)
+    new = (ordered[:, 1:] != ordered[:, :-1]) | (inside[:, 1:] != inside[:, :-1])
+    group = torch.cat([new.new_zeros(len(new), 1), new], dim=1).cumsum(dim=1)  # [b, N]
+    total = torch.zeros_like(discount).scatter_add_(1, group, discount)
+    size = torch.zeros_like(discount).scatter_add_(1, group, torch.ones_like(discount))
+    return (total / size.clamp(min=1)).gather(1, group)
+
+
+@register(
+    "metric",
+    "ndcg",
+    "bounded",
+    "permutation-invariant",
+    "score-shift-invariant",
+    "score-scale-invariant",
+    paper="Jarvelin and Kekalainen 2002",
+    verified="numpy in float64; scikit-learn; ir_measures and ranx (stored values)",
+)
+def ndcg(
+    scores: Tensor,
+    relation: Tensor,
+    weight: Tensor | None = None,
+    *,
+    k: int | None = None,
+    gain: Gain = "linear",
+    ties: Ties | Literal["average"] = "worst",
+    empty: float = math.nan,
+) -> Tensor:
+    r"""Discounted gain of the first ``k`` ranks over the largest that any order could have.
+
+    $\mathrm{DCG}_i = \sum_{r \le k} g_{i(r)} / \log_2(r + 1)$, where $g$ is the grade of the column at rank $r$, or
+    $2^{\text{grade}} - 1$ for the gain "exponential".
+
+    Args:
+        scores: ``[b, N]``, higher = more alike.
+        relation: ``[b, N]``, grades >= 0; grades below 0 count as 0.
+        weight: ``[b, N]`` or None; columns of weight 0 are taken out.
+        k: ranks that count, >= 1, or None for all.
+        gain: "linear" or "exponential".
+        ties: order of equal scores, see :func:`vicinal.ranks.rank_order`; or "average": the expected value over all
+            orders of columns with equal scores, which is what scikit-learn gives.
+        empty: value of a query with no grade above 0.
+
+    Returns:
+        ``[b]`` in [0, 1], NaN (or ``empty``) for a query with no grade above 0.
+
+    >>> ndcg(torch.tensor([[0.9, 0.5, 0.1]]), torch.tensor([[1, 2, 0]]))
+    tensor([0.8597], dtype=torch.float64)
+    """
+    check_relation(scores, relation, weight)
+    check_choice("gain", gain, get_args(Gain))
+    check_choice("ties", ties, (*get_args(Ties), "average"))
+    k = None if k is None else check_integer("k", k)
+    counted = torch.ones_like(relation, dtype=torch.bool) if weight is None else weight > 0
+    grade = torch.where(counted, relation.to(wide(scores.device)).clamp(min=0), 0.0)
+    value = grade if gain == "linear" else torch.exp2(grade) - 1
+    order = rank_order(scores, relation, weight, ties="worst" if ties == "average" else ties)
+    discount = _discounts(scores, order, counted, k, average=ties == "average")
+    reached = (value.gather(1, order) * discount).sum(dim=1)
+    plain = _discounts(scores, order, counted, k, average=False)
+    ideal = (value.sort(dim=1, descending=True).values * plain).sum(dim=1)
+    return torch.where(ideal > 0, reached / torch.where(ideal > 0, ideal, 1.0), empty)
+
 
 _FACTS = ("bounded", "permutation-invariant", "score-shift-invariant", "score-scale-invariant")
 _CHECKED = "numpy in float64; ir_measures and ranx (stored values)"

@@ -1,12 +1,16 @@
 """Miners ``g(scores, relation, weight=None, **hyper) -> weight [b, N]``: which pairs of a batch a loss sees."""
 
-from vicinal.miners.adaptive import adaptive_margin
-from vicinal.miners.angles import angular
-from vicinal.miners.blocking import bucket_pairs, nearest
-from vicinal.miners.histograms import uniform_histogram
-from vicinal.miners.pairs import guided, multi_similarity, pair_margin, topk_hard
-from vicinal.miners.sampled import distance_weighted
-from vicinal.miners.triplets import hard, semihard, triplet_margin
+from vicinal.miners.pairs import (
+    adaptive_margin,
+    bucket_pairs,
+    guided,
+    multi_similarity,
+    nearest,
+    pair_margin,
+    topk_hard,
+)
+from vicinal.miners.sampled import distance_weighted, uniform_histogram
+from vicinal.miners.triplets import angular, hard, semihard, triplet_margin
 from vicinal.miners.whiskers import whiskers, within_whiskers
 
 __all__ = [

@@ -24,27 +24,27 @@ def by_rows(mine: Miner) -> Miner:
     """A miner that looks at each row alone, a block of rows at a time; matrices among its settings are cut too."""
 
     @functools.wraps(mine)
-    def blocked(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *given: Any, **hyper: Any) -> Tensor:
+    def blocked(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *others: Any, **hyper: Any) -> Tensor:
         check_relation(scores, relation, weight)
         blocks = row_blocks(scores)
         if len(blocks) < 2 or torch.compiler.is_compiling():
-            return mine(scores, relation, weight, *given, **hyper)
-        made: list[Tensor] = []
+            return mine(scores, relation, weight, *others, **hyper)
+        results: list[Tensor] = []
         for part in blocks:
             cut = {k: v[part] if isinstance(v, Tensor) and v.shape == scores.shape else v for k, v in hyper.items()}
-            one = mine(scores[part], relation[part], None if weight is None else weight[part], *given, **cut)
-            if not made:
-                made.append(one.new_empty(scores.shape))
-            made[0][part] = one
-        return made[0]
+            one = mine(scores[part], relation[part], None if weight is None else weight[part], *others, **cut)
+            if not results:
+                results.append(one.new_empty(scores.shape))
+            results[0][part] = one
+        return results[0]
 
     return cast(Miner, blocked)
 
 
 def measured(scores: Tensor) -> Tensor:
     """``scores`` without gradient, in float32 or float64."""
-    kept = scores.detach()
-    return kept if kept.dtype in (torch.float32, torch.float64) else kept.float()
+    measured_scores = scores.detach()
+    return measured_scores if measured_scores.dtype in (torch.float32, torch.float64) else measured_scores.float()
 
 
 def some(among: Tensor) -> Tensor:
@@ -102,12 +102,12 @@ def _picked(preference: Tensor, among: Tensor, count: Tensor) -> Tensor:
         return chosen
     for part in row_blocks(preference):
         rows, number = among[part], count[part, None]
-        kept = torch.where(rows, preference[part], -torch.inf)
-        last = kept.topk(most, dim=1).values.gather(1, (number.clamp(max=most) - 1).clamp(min=0))  # [b, 1]
-        found = rows & (kept >= last) & (number > 0)
-        if bool((found.sum(dim=1, keepdim=True) > number).any()):
-            tied = rows & (kept == last)
-            above = found & ~tied
-            found &= above | (tied.cumsum(dim=1) <= number - above.sum(dim=1, keepdim=True))
-        chosen[part] = found
+        ranked = torch.where(rows, preference[part], -torch.inf)
+        last = ranked.topk(most, dim=1).values.gather(1, (number.clamp(max=most) - 1).clamp(min=0))  # [b, 1]
+        is_picked = rows & (ranked >= last) & (number > 0)
+        if bool((is_picked.sum(dim=1, keepdim=True) > number).any()):
+            tied = rows & (ranked == last)
+            above = is_picked & ~tied
+            is_picked &= above | (tied.cumsum(dim=1) <= number - above.sum(dim=1, keepdim=True))
+        chosen[part] = is_picked
     return chosen

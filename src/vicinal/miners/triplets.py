@@ -1,9 +1,6 @@
-"""Miners by triplets: which related and unrelated pairs of a query take part in a triplet of a given kind.
+"""Miners of the pairs of triplets: hard, semi-hard, within a margin, and by the angle at the unrelated corner."""
 
-No triplet is ever built: whether a pair takes part in one depends on the extremes, or on the neighbors in order, of the
-other side, so memory stays at a few matrices ``[b, N]``. All miners leave out rows that have only one side.
-"""
-
+import math
 from typing import Literal, get_args
 
 import torch
@@ -11,13 +8,14 @@ from torch import Tensor
 
 from vicinal.blockwise import opaque_op
 from vicinal.core import check_between, check_choice, register
-from vicinal.miners.selection import by_rows, highest, kept_weight, lowest, measured, row_blocks, some
-from vicinal.ranks import split_pairs
+from vicinal.miners.sampled import Scale, squared_distance
+from vicinal.miners.selection import by_rows, highest, kept_dtype, kept_weight, lowest, measured, row_blocks, some
+from vicinal.ranks import check_relation, split_pairs
 
 Kind = Literal["hard", "semihard", "violating", "easy"]
 Choice = Literal["hard", "semihard", "easy", "all"]
 
-_FEW = 48
+FEW_RELATED = 48
 """Up to so many related pairs in a row are gone through one by one, which is quicker than to sort the row."""
 
 _PML = "numpy in float64; pytorch-metric-learning (stored values)"
@@ -73,16 +71,16 @@ def hard(
             f"negative: expected 'hard' or 'easy' beside one 'semihard', got {positive!r} and {negative!r}"
         )
     related, unrelated = split_pairs(scores, relation, weight)
-    kept = measured(scores)
+    values = measured(scores)
     both = some(related) & some(unrelated)
     if positive != "semihard":
-        first = _extreme(kept, related, positive, low=True)
-        limit = lowest(kept, first)  # the score of the chosen related pair
-        rest = unrelated & (kept < limit) if negative == "semihard" else unrelated
-        second = _extreme(kept, rest, "hard" if negative == "semihard" else negative, low=False)
+        first = _extreme(values, related, positive, low=True)
+        limit = lowest(values, first)  # the score of the chosen related pair
+        rest = unrelated & (values < limit) if negative == "semihard" else unrelated
+        second = _extreme(values, rest, "hard" if negative == "semihard" else negative, low=False)
     else:
-        second = _extreme(kept, unrelated, negative, low=False)
-        first = _extreme(kept, related & (kept > highest(kept, second)), "hard", low=True)
+        second = _extreme(values, unrelated, negative, low=False)
+        first = _extreme(values, related & (values > highest(values, second)), "hard", low=True)
     both = both & some(first) & some(second)
     return kept_weight(scores, weight, (first | second) & both)
 
@@ -185,7 +183,7 @@ def _semihard(scores: Tensor, related: Tensor, unrelated: Tensor, margin: float)
         return chosen
     for part in row_blocks(scores):
         rows = scores[part], related[part], unrelated[part]
-        chosen[part] = _partners(*rows, margin, most) if most <= _FEW else _neighbors(*rows, margin)
+        chosen[part] = _partners(*rows, margin, most) if most <= FEW_RELATED else _neighbors(*rows, margin)
     return chosen
 
 
@@ -193,15 +191,15 @@ def _partners(scores: Tensor, related: Tensor, unrelated: Tensor, margin: float,
     """By the related scores of each row, one after the other; comparisons give numbers, which is quicker."""
     others = torch.where(unrelated, scores, torch.nan)  # a comparison with nan fails
     limits, columns = torch.where(related, scores, -torch.inf).topk(most, dim=1)  # [b, P]
-    chosen, found = torch.zeros_like(scores), torch.zeros_like(limits)
+    chosen, exists = torch.zeros_like(scores), torch.zeros_like(limits)
     gap, near = torch.empty_like(scores), torch.empty_like(scores)
     for nth in range(most):
         torch.sub(limits[:, nth, None], others, out=gap)
         torch.le(gap, margin, out=near)
         near.mul_(gap.gt_(0))
         torch.maximum(chosen, near, out=chosen)
-        found[:, nth] = near.amax(dim=1)
-    return chosen.scatter_(1, columns, chosen.gather(1, columns).maximum(found)).bool()
+        exists[:, nth] = near.amax(dim=1)
+    return chosen.scatter_(1, columns, chosen.gather(1, columns).maximum(exists)).bool()
 
 
 def _neighbors(scores: Tensor, related: Tensor, unrelated: Tensor, margin: float) -> Tensor:
@@ -215,5 +213,91 @@ def _next_below(scores: Tensor, among: Tensor) -> Tensor:
     """For each entry of ``scores [b, N]`` the highest score ``among`` the others that is less, or -inf."""
     ordered = torch.where(among, scores, -torch.inf).sort(dim=1).values  # [b, N]
     place = torch.searchsorted(ordered, scores.contiguous())  # how many are less
-    found = ordered.gather(1, (place - 1).clamp(min=0))
-    return torch.where(place > 0, found, -torch.inf)
+    below = ordered.gather(1, (place - 1).clamp(min=0))
+    return torch.where(place > 0, below, -torch.inf)
+
+
+@register(
+    "miner",
+    "angular",
+    "permutation-invariant",
+    "square",
+    family="triplets",
+    paper="arXiv:1708.01682",
+    verified="numpy in float64; pytorch-metric-learning (stored values)",
+)
+@torch.no_grad()
+def angular(
+    scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, angle: float = 20.0, scale: Scale = "cosine"
+) -> Tensor:
+    r"""Pairs of triplets that are too open at the unrelated corner.
+
+    With the center $c$ of a related pair $(a, p)$, the triplet counts if
+    $\arctan\bigl(\|x_a - x_p\| / (2 \|x_n - c\|)\bigr) > \alpha$, where
+    $\|x_n - c\|^2 = \tfrac12 \|x_n - x_a\|^2 + \tfrac12 \|x_n - x_p\|^2 - \tfrac14 \|x_a - x_p\|^2$.
+    Both pairs of the query, $(a, p)$ and $(a, n)$, are kept. Time grows with related pairs times columns; memory does
+    not.
+
+    Args:
+        scores: ``[b, b]`` of the rows of a batch against one another: the formula needs the distance from p to n.
+        relation: ``[b, b]``, above 0 = related.
+        weight: ``[b, b]`` or None; pairs of weight 0 are not looked at.
+        angle: $\alpha$ in degrees, between 0 and 90.
+        scale: what the scores are: "cosine", "l2" or "squared_l2" (negative distances).
+
+    Returns:
+        ``[b, b]``: ``weight`` where a pair was chosen, else 0.
+
+    Raises:
+        ValueError: if ``scores`` is not square.
+
+    >>> x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6], [-1.0, 0.0]])
+    >>> y = torch.tensor([0, 0, 1, 2])
+    >>> angular(x @ x.T, y[:, None] == y, 1 - torch.eye(4), angle=45)[0]
+    tensor([0., 1., 1., 0.])
+    """
+    bound = 4 * math.tan(math.radians(check_between("angle", angle, 0, 90))) ** 2
+    check_choice("scale", scale, get_args(Scale))
+    check_relation(scores, relation, weight)
+    if scores.shape[0] != scores.shape[1]:
+        raise ValueError(f"scores: expected a square matrix of one batch against itself, got {tuple(scores.shape)}")
+    return _weights(scores, relation, weight, scale, bound)
+
+
+@opaque_op(
+    "angular", lambda scores, relation, weight, *_: scores.new_empty(scores.shape, dtype=kept_dtype(scores, weight))
+)
+def _weights(scores: Tensor, relation: Tensor, weight: Tensor | None, scale: str, bound: float) -> Tensor:
+    """The weight of the pairs that were chosen, by blocks of rows."""
+    weights, values = (
+        torch.empty(scores.shape, dtype=kept_dtype(scores, weight), device=scores.device),
+        measured(scores),
+    )
+    for part in row_blocks(scores):
+        cut = (scores[part], relation[part], None if weight is None else weight[part])
+        weights[part] = kept_weight(cut[0], cut[2], _open(values, part, *split_pairs(*cut), scale, bound))
+    return weights
+
+
+def _open(scores: Tensor, part: slice, related: Tensor, unrelated: Tensor, scale: str, bound: float) -> Tensor:
+    """Pairs of a block of rows that were chosen, from one related column of each row after the other.
+
+    Comparisons give numbers, which is quicker than booleans.
+    """
+    most = int(related.sum(dim=1).max()) if related.numel() else 0
+    if not most:
+        return torch.zeros_like(related)
+    rows = squared_distance(scores[part], scale)
+    counts, columns = related.to(rows.dtype).topk(most, dim=1)
+    base = rows.gather(1, columns)  # [r, P]
+    most_open = torch.where(counts > 0, base, -torch.inf)
+    rows = torch.where(unrelated, rows.div_(2), torch.inf)  # no angle is open at another column
+    chosen, exists = torch.zeros_like(rows), torch.zeros_like(base)
+    near = torch.empty_like(rows)
+    for nth in range(most):
+        height = squared_distance(scores.index_select(0, columns[:, nth]), scale)
+        torch.add(rows, height, alpha=0.5, out=near).sub_(base[:, nth, None] / 4).mul_(bound)
+        torch.lt(near, most_open[:, nth, None], out=height)
+        torch.maximum(chosen, height, out=chosen)
+        exists[:, nth] = height.amax(dim=1)
+    return chosen.scatter_(1, columns, chosen.gather(1, columns).maximum(exists)).bool()

@@ -65,22 +65,22 @@ def _quartiles_of(values: Tensor, among: Among) -> Tensor:
     step = math.isqrt(values.numel()) // 16 | 1  # odd, so that columns take turns
     total, sample = 0, []
     for part in row_blocks(values):
-        kept = among(part)
-        total += int(kept.count_nonzero())
-        sample.append(values[part].reshape(-1)[::step][kept.reshape(-1)[::step]])
+        counted = among(part)
+        total += int(counted.count_nonzero())
+        sample.append(values[part].reshape(-1)[::step][counted.reshape(-1)[::step]])
     few = torch.cat([*sample, values.new_empty(0)]).sort().values
     places = [total // 4, 3 * total // 4]
     if not total:
         return values.new_zeros(2)
     if step == 1:
         return few[places]
-    found = []
+    samples = []
     limits = [_about(few, place / total) for place in places]
     for place, (below, between) in zip(places, _between(values, among, limits), strict=True):
         if not below <= place < below + len(between):
             below, between = 0, torch.cat([values[part][among(part)] for part in row_blocks(values)])
-        found.append(between.kthvalue(place - below + 1).values)
-    return torch.stack(found)
+        samples.append(between.kthvalue(place - below + 1).values)
+    return torch.stack(samples)
 
 
 def _about(few: Tensor, share: float) -> tuple[Tensor, Tensor]:
@@ -94,13 +94,13 @@ def _between(values: Tensor, among: Among, limits: list[tuple[Tensor, Tensor]]) 
     """For each two limits how many values are below, and those that are between."""
     below, between = [0] * len(limits), [[values.new_empty(0)] for _ in limits]
     for part in row_blocks(values):
-        block, kept = values[part], among(part)
+        block, counted = values[part], among(part)
         for nth, (low, high) in enumerate(limits):
-            lower = (block < low).logical_and_(kept)
+            lower = (block < low).logical_and_(counted)
             below[nth] += int(lower.count_nonzero())
-            inside = (block <= high).logical_and_(kept).logical_xor_(lower).reshape(-1).nonzero()[:, 0]
+            inside = (block <= high).logical_and_(counted).logical_xor_(lower).reshape(-1).nonzero()[:, 0]
             between[nth].append(block.reshape(-1).index_select(0, inside))
-    return [(number, torch.cat(found)) for number, found in zip(below, between, strict=True)]
+    return [(number, torch.cat(values_between)) for number, values_between in zip(below, between, strict=True)]
 
 
 @register(
@@ -140,15 +140,20 @@ def whiskers(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, 
 )
 def _weights(scores: Tensor, relation: Tensor, weight: Tensor | None, reach: float) -> Tensor:
     """The weight of the pairs that were kept, by blocks of rows."""
-    made, given = torch.empty(scores.shape, dtype=kept_dtype(scores, weight), device=scores.device), measured(scores)
+    weights, values = (
+        torch.empty(scores.shape, dtype=kept_dtype(scores, weight), device=scores.device),
+        measured(scores),
+    )
 
     def sides(part: slice) -> Pairs:
         return split_pairs(scores[part], relation[part], None if weight is None else weight[part])
 
-    ends = None if math.isinf(reach) else _ends(_quartiles_of(given, lambda part: sides(part).unrelated), reach)
+    ends = None if math.isinf(reach) else _ends(_quartiles_of(values, lambda part: sides(part).unrelated), reach)
     for part in row_blocks(scores):
-        related, kept = sides(part)
+        related, counted = sides(part)
         if ends is not None:
-            kept = kept.logical_and_((given[part] >= ends[0]).logical_and_(given[part] <= ends[1]))
-        made[part] = kept_weight(scores[part], None if weight is None else weight[part], kept.logical_or_(related))
-    return made
+            counted = counted.logical_and_((values[part] >= ends[0]).logical_and_(values[part] <= ends[1]))
+        weights[part] = kept_weight(
+            scores[part], None if weight is None else weight[part], counted.logical_or_(related)
+        )
+    return weights

@@ -1,7 +1,6 @@
 """Mixed rows for losses with soft relations: of inputs, of features or of embeddings."""
 
-from vicinal.mixing.drawing import draw_mixture, draw_shares
-from vicinal.mixing.mixture import Mixture
+from vicinal.mixing.mixture import Mixture, draw_mixture, draw_shares
 from vicinal.mixing.negatives import append_negatives, draw_mixed_negatives, mix_all_negatives, mix_negatives
 
 __all__ = [

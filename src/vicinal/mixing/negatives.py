@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_integer, check_matrices, check_scores
-from vicinal.mixing.drawing import draw_shares
+from vicinal.mixing.mixture import draw_shares
 
 
 class Columns(NamedTuple):

@@ -1,9 +1,8 @@
 """Samplers: which rows meet in a batch. Iterators of lists of row numbers, seeded, with ``set_epoch``."""
 
 from vicinal.samplers.base import BatchSampler
-from vicinal.samplers.classes import ClassBatches, HierarchicalBatches
-from vicinal.samplers.clusters import ClusterBatches, balanced_clusters
-from vicinal.samplers.diverse import diverse_anchors
+from vicinal.samplers.classes import ClassBatches, GroupBatches, HierarchicalBatches, StratumBatches
+from vicinal.samplers.clusters import ClusterBatches, balanced_clusters, diverse_anchors
 from vicinal.samplers.pruning import LossSampler, SlidingLossWindow, UnbiasedPruning, loss_groups
 from vicinal.samplers.retrieved import Retrieved, draw_negatives, with_relevant
 from vicinal.samplers.selection import (
@@ -14,7 +13,6 @@ from vicinal.samplers.selection import (
     label_bands,
     prototype_distances,
 )
-from vicinal.samplers.spread import GroupBatches, StratumBatches
 
 __all__ = [
     "BatchSampler",
