@@ -157,9 +157,9 @@ def test_it(): helper("three")
     assert {"one", "two", "deeper", "three"} <= reached.words
     assert "elsewhere" not in reached.words
     assert {"references/pair_losses.py::circle", "references/geometry.py::opis"} <= reached.definitions
-    assert "references/mining.py::whiskers" in reached.offered - reached.definitions
-    assert uses(reached, "references/mining.py::whiskers", "vicinal.miners.whiskers")
-    assert not uses(reached, "references/mining.py::whiskers", "vicinal.miners.hard")
+    assert "references/mining.py::iqr_filter" in reached.offered - reached.definitions
+    assert uses(reached, "references/mining.py::iqr_filter", "vicinal.miners.iqr_filter")
+    assert not uses(reached, "references/mining.py::iqr_filter", "vicinal.miners.hard")
     assert "references/pair_losses.py::nca" not in reached.definitions
     assert names("vicinal.losses.circle", reached)
     assert not names("vicinal.losses.nca", reached)

@@ -10,7 +10,7 @@ import torch
 
 from vicinal import losses, masks
 from vicinal.losses import EmbeddingLoss, ProxyLoss
-from vicinal.miners import within_whiskers
+from vicinal.miners import within_fences
 from vicinal.similarity import NegativeSNR
 
 FOLDER = Path(__file__).parents[1] / "golden"
@@ -164,7 +164,7 @@ def test_unpg(case):
     close(value, data[f"{case}_loss"])
     close(x.grad, data[f"{case}_grad"])
     pairs = torch.from_numpy(data[f"{case}_neg_similarities"])
-    kept = pairs[within_whiskers(pairs, torch.ones_like(pairs, dtype=torch.bool), 1.5)]
+    kept = pairs[within_fences(pairs, torch.ones_like(pairs, dtype=torch.bool), 1.5)]
     close(kept.sort().values, data[f"{case}_kept_sorted"])
 
 

@@ -118,7 +118,7 @@ def assert_same_mass(similarity, x, labels, size, scale, reach):
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot", "squared_l2"])
 @pytest.mark.parametrize("reach", [0.0, 0.5, 1.5, math.inf])
-def test_mass_within_whiskers(similarity, reach):
+def test_mass_within_fences(similarity, reach):
     made = resolve_similarity(similarity)
     for b, size, scale in itertools.product((2, 5, 40, 150), (1, 7, 200), (0.1, 64.0)):
         x, labels = batch(b, b, classes=3)

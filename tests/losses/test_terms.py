@@ -143,3 +143,8 @@ def test_a_loss_is_offered_for_the_labels_that_it_takes(entry):
     with pytest.raises(ValueError, match=f"labels that are {other}") as caught:
         check_label_kind(entry.name, entry.facts, other)
     assert all(name in str(caught.value) for name in losses_for(other))
+
+
+def test_a_miner_of_a_saved_model_is_known_by_its_former_name():
+    (term,) = read_loss("supcon(miner=whiskers(reach=2.0))").terms
+    assert term.miner == ("iqr_filter", {"reach": 2.0})

@@ -1,4 +1,4 @@
-"""Whiskers, and margins made for each query."""
+"""Fences, and margins made for each query."""
 
 import math
 
@@ -8,7 +8,7 @@ import torch
 
 from references import mining
 from vicinal import miners
-from vicinal.miners.whiskers import whisker_ends
+from vicinal.miners.iqr_filter import fences
 
 
 def problem(seed, b=9):
@@ -22,10 +22,10 @@ def problem(seed, b=9):
 
 
 GRID = [
-    ("whiskers", {"reach": 0.0}),
-    ("whiskers", {"reach": 0.3}),
-    ("whiskers", {}),
-    ("whiskers", {"reach": math.inf}),
+    ("iqr_filter", {"reach": 0.0}),
+    ("iqr_filter", {"reach": 0.3}),
+    ("iqr_filter", {}),
+    ("iqr_filter", {"reach": math.inf}),
     ("adaptive_margin", {}),
     ("adaptive_margin", {"factor": 0.5, "k": 2, "high": 1.0}),
     ("adaptive_margin", {"factor": 0.0, "low": 0.1, "reference": "mean"}),
@@ -41,18 +41,18 @@ def test_equals_numpy(name, settings):
         np.testing.assert_array_equal(got.numpy(), want * w.numpy(), err_msg=f"{seed}")
 
 
-def test_whiskers_keep_all_or_the_middle_half_and_both_triangles_alike():
+def test_the_iqr_filter_keeps_all_or_the_middle_half_and_both_triangles_alike():
     s, r, w = problem(1, b=21)
     unrelated = (r == 0) & (w > 0)
-    assert torch.equal(miners.whiskers(s, r, w, reach=math.inf), w)
-    kept = miners.whiskers(s, r, w, reach=0.0) * unrelated
+    assert torch.equal(miners.iqr_filter(s, r, w, reach=math.inf), w)
+    kept = miners.iqr_filter(s, r, w, reach=0.0) * unrelated
     assert 0.45 < float(kept.sum() / unrelated.sum()) < 0.55
-    counts = [float(miners.whiskers(s, r, w, reach=reach).sum()) for reach in (0.0, 0.2, 1.0, 5.0)]
+    counts = [float(miners.iqr_filter(s, r, w, reach=reach).sum()) for reach in (0.0, 0.2, 1.0, 5.0)]
     assert counts == sorted(counts)
     w = 1 - torch.eye(21, dtype=torch.float64)
-    both = miners.whiskers(s, r, w, reach=0.4)
+    both = miners.iqr_filter(s, r, w, reach=0.4)
     assert torch.equal(both, both.T)
-    once = miners.whiskers(s, r, w.triu(), reach=0.4)
+    once = miners.iqr_filter(s, r, w.triu(), reach=0.4)
     torch.testing.assert_close(once, both.triu())
 
 
@@ -65,7 +65,7 @@ def test_ends_are_those_of_sorted_values_even_where_the_sample_misleads(misleadi
         values[0, :1] = -100.0
     ordered = values[among].sort().values
     first, third = (ordered[part * len(ordered) // 4] for part in (1, 3))
-    low, high = whisker_ends(values, among, 1.5)
+    low, high = fences(values, among, 1.5)
     torch.testing.assert_close((low, high), (first - 1.5 * (third - first), third + 1.5 * (third - first)))
 
 
@@ -84,8 +84,8 @@ def test_wider_margins_keep_fewer_pairs_and_all_related_ones():
 @pytest.mark.parametrize(
     ("name", "settings", "sentence"),
     [
-        ("whiskers", {"reach": -1}, "^reach: expected a number of at least 0"),
-        ("whiskers", {"reach": math.nan}, "^reach: expected a number of at least 0"),
+        ("iqr_filter", {"reach": -1}, "^reach: expected a number of at least 0"),
+        ("iqr_filter", {"reach": math.nan}, "^reach: expected a number of at least 0"),
         ("adaptive_margin", {"low": 0.3}, "^high: expected at least low = 0.3, got 0.2"),
         ("adaptive_margin", {"factor": -1}, "^factor: expected a number of at least 0"),
         ("adaptive_margin", {"k": 0}, "^k: expected a whole number of at least 1"),

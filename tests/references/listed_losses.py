@@ -130,7 +130,7 @@ def soft_topk(s, r, w, alpha=2.0):
     return rows(values)
 
 
-def whisker_ends(values, reach):
+def fences(values, reach):
     ordered = np.sort(values)
     first, third = ordered[int(0.25 * len(ordered))], ordered[int(0.75 * len(ordered))]
     return first - reach * (third - first), third + reach * (third - first)
@@ -139,7 +139,7 @@ def whisker_ends(values, reach):
 def unpg(s, r, w, margin=0.35, scale=64, reach=1.5, negatives=()):
     negatives = np.asarray(negatives, float)
     if len(negatives):
-        low, high = whisker_ends(negatives, reach)
+        low, high = fences(negatives, reach)
         negatives = negatives[(negatives >= low) & (negatives <= high)]
     values = []
     for i in range(len(s)):

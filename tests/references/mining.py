@@ -91,7 +91,7 @@ def adaptive_margin(s, r, w, *, factor=0.1, k=10, low=0.0, high=0.2, reference="
     return out
 
 
-def whiskers(s, r, w, *, reach=1.5):
+def iqr_filter(s, r, w, *, reach=1.5):
     out = np.zeros(s.shape, bool)
     every = sorted(s[i, n] for i, _, unrelated in sides(r, w) for n in unrelated)
     if every:

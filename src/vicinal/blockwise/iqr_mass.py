@@ -65,9 +65,9 @@ class _Batch:
         return torch.cat(samples).sort().values
 
     def mass(self, scale: float, reach: float, *, sloped: bool) -> tuple[Tensor, Tensor]:
-        """Log of the sum of e^(scale * score) within the whiskers, and its slope by the rows."""
+        """Log of the sum of e^(scale * score) within the fences, and its slope by the rows."""
         finite = bool(self.rows.isfinite().all())
-        ends = self.whiskers(reach) if finite and not math.isinf(reach) else None
+        ends = self.fences(reach) if finite and not math.isinf(reach) else None
         if not finite or (ends is not None and not bool(ends[0] <= ends[1])):  # nothing is known of such scores
             return self.rows.new_tensor(torch.nan), torch.full_like(self.rows, torch.nan)
         slope = torch.zeros_like(self.rows)
@@ -84,7 +84,7 @@ class _Batch:
         slope.mul_(scale / torch.where(total > 0, total, 1.0))
         return total.log() + (scale * top if math.isfinite(top) else 0.0), slope
 
-    def whiskers(self, reach: float) -> tuple[Tensor, Tensor]:
+    def fences(self, reach: float) -> tuple[Tensor, Tensor]:
         """The lowest and the highest score within ``reach`` boxes of the quartiles."""
         first, third = self.quartiles()
         spread = reach * (third - first)

@@ -15,7 +15,7 @@ from vicinal.losses.contract import PairLoss, check_reduction
 from vicinal.losses.embedding import Loss, resolve_loss, with_best
 from vicinal.losses.proxy import REACH, SCALE
 from vicinal.losses.streaming import ScoreBlocks, as_inner_product, blocked_loss, is_inner_product
-from vicinal.miners.whiskers import check_reach
+from vicinal.miners.iqr_filter import check_reach
 from vicinal.similarity import resolve_similarity
 
 

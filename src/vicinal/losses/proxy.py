@@ -12,8 +12,8 @@ from vicinal.blockwise.target_entropy import Change, scaled_at, target_entropy
 from vicinal.core import check_between, check_integer, check_number
 from vicinal.losses.contract import PML, Pairs, RowTerms, cross_entropy, pair_loss, row_products, row_terms, some
 from vicinal.losses.kernels import kernel, kernels_in_use
-from vicinal.miners import within_whiskers
-from vicinal.miners.whiskers import check_reach, whisker_ends
+from vicinal.miners import within_fences
+from vicinal.miners.iqr_filter import check_reach, fences
 
 
 def shifted_cosine(cosine: Tensor, shift: float) -> Tensor:
@@ -419,10 +419,10 @@ def unpg(
     r"""Softmax against proxies with a margin, and the unrelated pairs of the batch in every row's denominator.
 
     Cross-entropy of $\gamma [g(s_{iy}), s_{ic}, S]$, where S are the scores of the unrelated pairs of the batch that
-    lie within the whiskers $q_1 - r(q_3 - q_1)$ to $q_3 + r(q_3 - q_1)$, and $g(s) = \cos(\arccos s + \theta) - m$.
+    lie within the fences $q_1 - r(q_3 - q_1)$ to $q_3 + r(q_3 - q_1)$, and $g(s) = \cos(\arccos s + \theta) - m$.
 
-    Negatives of classes and of pairs so take part in one denominator. The pairs beyond the whiskers are too easy to
-    count or likely mislabelled; see the miner :func:`vicinal.miners.whiskers`. All rows share one sum over the pairs,
+    Negatives of classes and of pairs so take part in one denominator. The pairs beyond the fences are too easy to
+    count or likely mislabelled; see the miner :func:`vicinal.miners.iqr_filter`. All rows share one sum over the pairs,
     so no matrix is widened. Without pairs it is :func:`cosface`, :func:`arcface` or, without a margin,
     :func:`normalized_softmax`.
 
@@ -482,14 +482,14 @@ class _LogSumWithin(torch.autograd.Function):
 
 
 def _log_sum(values: Tensor, reach: float, scale: float) -> Tensor:
-    """Log of the sum of e^(scale * value) over the values within the whiskers; -inf if there is none."""
+    """Log of the sum of e^(scale * value) over the values within the fences; -inf if there is none."""
     values = values if values.ndim == 2 else values.reshape(1, -1)
     among = values.detach() > -torch.inf
     if torch.compiler.is_compiling() or not values.numel():
-        inside = within_whiskers(values.detach(), among, reach).reshape(1, -1)
+        inside = within_fences(values.detach(), among, reach).reshape(1, -1)
         flat = torch.where(inside, values.reshape(1, -1), 0.0)
         return log_sum_exp(scale * flat, inside.to(flat.dtype))[0]
     far = values.new_tensor(torch.finfo(values.dtype).max)
-    ends = (-far, far) if math.isinf(reach) else whisker_ends(values.detach(), among, reach)
+    ends = (-far, far) if math.isinf(reach) else fences(values.detach(), among, reach)
     result: Tensor = _LogSumWithin.apply(values, *ends, scale)  # type: ignore[no-untyped-call]
     return result

@@ -122,6 +122,8 @@ _SENTENCE = re.compile(r"\w+: expected ")
 _EXPONENT = re.compile(r"\d\.?[eE]$")
 NEGATIVE_DISTANCES = ("rank_n_contrast", "log_ratio", "nlsh")
 """Losses made for negative distances: written as text they compare by l2, all others by cosine."""
+RENAMED_MINERS = {"whiskers": "iqr_filter"}
+"""Names in models that were saved before."""
 CRITERION = {
     "similarity": "how two embeddings are compared: cosine, l2, squared_l2, l1, dot or scaled_dot",
     "normalize": "scale embeddings to length 1 first",
@@ -288,7 +290,8 @@ def _checked(name: str, settings: dict[str, Any]) -> dict[str, Any]:
 def _checked_miner(name: str, settings: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     usable = {each.name: own_settings(each.make) for each in entries("miner")}
     usable = {n: s for n, s in usable.items() if inspect.Parameter.empty not in {**s, "dim": 0}.values()}
-    name = check_choice("miner", name.replace("-", "_").lower(), usable)
+    name = name.replace("-", "_").lower()
+    name = check_choice("miner", RENAMED_MINERS.get(name, name), usable)
     check_names("miner", name, settings, [each for each in usable[name] if each != "generator"], [])
     return name, settings
 

@@ -1,5 +1,6 @@
 """Miners ``g(scores, relation, weight=None, **hyper) -> weight [b, N]``: which pairs of a batch a loss sees."""
 
+from vicinal.miners.iqr_filter import iqr_filter, within_fences
 from vicinal.miners.pairs import (
     adaptive_margin,
     bucket_pairs,
@@ -11,7 +12,6 @@ from vicinal.miners.pairs import (
 )
 from vicinal.miners.sampled import distance_weighted, uniform_histogram
 from vicinal.miners.triplets import angular, hard, semihard, triplet_margin
-from vicinal.miners.whiskers import whiskers, within_whiskers
 
 __all__ = [
     "adaptive_margin",
@@ -20,6 +20,7 @@ __all__ = [
     "distance_weighted",
     "guided",
     "hard",
+    "iqr_filter",
     "multi_similarity",
     "nearest",
     "pair_margin",
@@ -27,6 +28,5 @@ __all__ = [
     "topk_hard",
     "triplet_margin",
     "uniform_histogram",
-    "whiskers",
-    "within_whiskers",
+    "within_fences",
 ]

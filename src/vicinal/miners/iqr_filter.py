@@ -1,4 +1,4 @@
-"""The miner that leaves out unrelated pairs of unusual score, by the whiskers of a box plot."""
+"""The miner that leaves out unrelated pairs of unusual score, by Tukey's fences."""
 
 import math
 import numbers
@@ -25,11 +25,11 @@ def check_reach(reach: object) -> float:
     return length
 
 
-def whisker_ends(values: Tensor, among: Tensor, reach: float) -> tuple[Tensor, Tensor]:
+def fences(values: Tensor, among: Tensor, reach: float) -> tuple[Tensor, Tensor]:
     """The lowest and the highest that a usual value may be, of ``values`` (any shape) those ``among``.
 
     The quartiles are the sorted values at the places ``int(n / 4)`` and ``int(3 n / 4)`` of n, counted from 0, so
-    values that all come twice (both triangles of a symmetric matrix) give the same whiskers as once.
+    values that all come twice (both triangles of a symmetric matrix) give the same fences as once.
     """
     return _ends(_quartiles(values, among), reach)
 
@@ -40,11 +40,11 @@ def _ends(quartiles: Tensor, reach: float) -> tuple[Tensor, Tensor]:
     return first - spread, third + spread
 
 
-def within_whiskers(values: Tensor, among: Tensor, reach: float) -> Tensor:
-    """Where ``values`` lie within the whiskers of those ``among``; boolean, of their shape."""
+def within_fences(values: Tensor, among: Tensor, reach: float) -> Tensor:
+    """Where ``values`` lie within the fences of those ``among``; boolean, of their shape."""
     if math.isinf(reach) or values.numel() == 0:
         return among
-    low, high = whisker_ends(values, among, reach)
+    low, high = fences(values, among, reach)
     return among & (values >= low) & (values <= high)
 
 
@@ -105,29 +105,29 @@ def _between(values: Tensor, among: Among, limits: list[tuple[Tensor, Tensor]]) 
 
 @register(
     "miner",
-    "whiskers",
+    "iqr_filter",
     "permutation-invariant",
     family="single pairs",
     paper="arXiv:2203.11593",
     verified="values of the paper's code",
 )
 @torch.no_grad()
-def whiskers(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, reach: float = 1.5) -> Tensor:
+def iqr_filter(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, reach: float = 1.5) -> Tensor:
     r"""Unrelated pairs of usual score: $q_1 - r (q_3 - q_1) \le s_{an} \le q_3 + r (q_3 - q_1)$.
 
-    The quartiles are those of the scores of all unrelated pairs of the matrix. Pairs above the whiskers are likely
+    The quartiles are those of the scores of all unrelated pairs of the matrix. Pairs above the fences are likely
     mislabelled, those below teach nothing. Related pairs are kept.
 
     Args:
         scores: ``[b, N]``, higher = more alike.
         relation: ``[b, N]``, above 0 = related.
         weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
-        reach: r >= 0, length of the whiskers in boxes; 0 keeps the middle half, inf all.
+        reach: r >= 0, from the quartiles to the fences, in boxes; 0 keeps the middle half, inf all.
 
     Returns:
         ``[b, N]``: ``weight`` where a pair was kept, else 0.
 
-    >>> whiskers(torch.tensor([[0.9, 0.1, 0.2, 0.2, 0.3, 0.9]]), torch.tensor([[1, 0, 0, 0, 0, 0]]))
+    >>> iqr_filter(torch.tensor([[0.9, 0.1, 0.2, 0.2, 0.3, 0.9]]), torch.tensor([[1, 0, 0, 0, 0, 0]]))
     tensor([[1., 1., 1., 1., 1., 0.]])
     """
     length = check_reach(reach)
@@ -136,7 +136,7 @@ def whiskers(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, 
 
 
 @opaque_op(
-    "whiskers", lambda scores, relation, weight, _: scores.new_empty(scores.shape, dtype=kept_dtype(scores, weight))
+    "iqr_filter", lambda scores, relation, weight, _: scores.new_empty(scores.shape, dtype=kept_dtype(scores, weight))
 )
 def _weights(scores: Tensor, relation: Tensor, weight: Tensor | None, reach: float) -> Tensor:
     """The weight of the pairs that were kept, by blocks of rows."""
