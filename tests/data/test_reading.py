@@ -359,3 +359,9 @@ def test_tidy_features_reads_spelled_gaps_among_numbers_only():
     assert frame["area"].tolist() == ["12", "n/a", "-"], "the given table is left alone"
     codes = pd.DataFrame({"zip": ["10001", "10002", None]})
     assert tidy_features(codes)["zip"].tolist()[:2] == ["10001", "10002"], "typed as texts, they stay texts"
+
+
+def test_names_are_checked_before_the_rows_are_read(tmp_path):
+    (tmp_path / "d.csv").write_text("a,b,a\n1,2,3\n1,2,3,4,5\n")
+    with pytest.raises(ValueError, match=r"^d\.csv: expected columns of different names, got 'a' twice; rename one$"):
+        read_table(tmp_path / "d.csv")

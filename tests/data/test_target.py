@@ -109,3 +109,9 @@ def test_bad_target_gets_one_sentence(case):
     cells, task, sentence = BAD[case]
     with pytest.raises(ValueError, match=sentence):
         read_target(column(cells), task)
+
+
+def test_a_whole_number_too_large_for_a_float_is_refused_as_infinite():
+    cells = pd.Series([*range(30), 10**400], dtype=object, name="price")
+    with pytest.raises(ValueError, match=r"^row 30, column price: expected a finite number, got 1000"):
+        read_target(cells)

@@ -104,6 +104,12 @@ def test_no_rows_of_any_storage():
         assert encoder.prepare(pd.DataFrame({"x": pd.Series([], dtype=dtype)})).values.shape == (0, 2)
 
 
+@pytest.mark.parametrize("large", [10**400, -(10**400)])
+def test_a_whole_number_too_large_for_a_float_is_refused_as_infinite(large):
+    with pytest.raises(ValueError, match=r"^a: expected a finite number in row 1, got -?inf; correct it"):
+        NumberEncoder("a").fit(pd.DataFrame({"a": pd.Series([1, large, 3], dtype=object)}))
+
+
 def test_all_missing_is_refused():
     with pytest.raises(ValueError, match=r"^b: expected at least one number, got 2 rows all missing; leave"):
         NumberEncoder(["a", "b"]).fit(pd.DataFrame({"a": [1, 2], "b": [None, None]}))

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from vicinal.encoders.numeric import as_float
+
 WRITTEN_MISSING = frozenset({"", "NA", "NaN", "nan"})
 """How programs write a missing number: read as missing wherever the rest of a column are numbers."""
 
@@ -48,7 +50,7 @@ def _plain_number(cell: Any) -> float | None:
     """A number object of any make (bool, Decimal, numpy) as a float; None for anything else."""
     if isinstance(cell, (bytes, bytearray)) or not hasattr(cell, "__float__") or np.ndim(cell):
         return None
-    return float(cell)
+    return as_float(cell)
 
 
 def typed_text(column: pd.Series, missing: Collection[str] = WRITTEN_MISSING) -> pd.Series:

@@ -3,7 +3,7 @@
 import json
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +61,15 @@ def read_table(
         )
     frame = reader(path, text, ids, say)
     frame.columns = pd.Index([str(name).strip() for name in frame.columns], dtype=object)
-    twice = [name for name, count in Counter(frame.columns).items() if count > 1]
-    if twice:
-        raise ValueError(f"{path.name}: expected columns of different names, got {short(twice[0])} twice; rename one")
+    _check_names(path, frame.columns)
     frame.index = pd.RangeIndex(1, len(frame) + 1)
     return frame
+
+
+def _check_names(path: Path, names: Iterable[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"{path.name}: expected columns of different names, got {short(twice[0])} twice; rename one")
 
 
 def check_file(path: Path) -> None:
@@ -93,7 +97,9 @@ def _read_delimited(path: Path, usual: str, text: Collection[str], ids: Collecti
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             options: dict[str, Any] = {"sep": separator, "dtype": str, "keep_default_na": False, "encoding": encoding}
-            header = pd.read_csv(path, header=None, nrows=1, **options).iloc[0]
+            options["low_memory"] = False  # else a wide table is put together piece by piece, for minutes
+            header = pd.read_csv(path, header=None, nrows=1, **options).iloc[0].map(_unescaped)
+            _check_names(path, [str(cell).strip() for cell in header if str(cell).strip()])
             frame = pd.read_csv(path, index_col=False, **options)
     except pd.errors.EmptyDataError:
         raise ValueError(f"{path.name}: expected a header and rows, got an empty file") from None
@@ -103,7 +109,7 @@ def _read_delimited(path: Path, usual: str, text: Collection[str], ids: Collecti
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
         detail = short_text(error, ECHO).removeprefix("Error tokenizing data. C error: ")
         raise ValueError(f"{path.name}: expected as many cells in each row as in the header, got: {detail}") from None
-    names = zip(header.map(_unescaped), frame.columns, strict=True)
+    names = zip(header, frame.columns, strict=True)
     frame.columns = pd.Index([str(cell).strip() or str(name) for cell, name in names])
     comma = separator != "," and has_decimal_commas(frame)
     taken = [f"{DELIMITERS[separator]} between cells"] * (separator != usual) + ["decimal commas"] * comma

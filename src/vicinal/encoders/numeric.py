@@ -1,6 +1,7 @@
 """Columns of numbers: standardized, missing values flagged."""
 
 import datetime
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,6 +42,9 @@ def to_numbers(series: "pd.Series[Any]", column: str) -> Array:
         values = series.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
         objects = series.astype(object)
+        whole = objects.map(lambda cell: type(cell) is int)
+        if whole.any():
+            objects[whole] = objects[whole].map(as_float)
         lasting = objects.map(is_duration)
         if lasting.any():
             objects[lasting] = objects[lasting].map(_seconds)
@@ -61,6 +65,18 @@ def to_numbers(series: "pd.Series[Any]", column: str) -> Array:
         got = str(values[first])
         raise refuse(column, series.index[first], "a finite number", got, "correct it or leave the cell empty")
     return values
+
+
+def as_float(number: Any) -> float:
+    """A number of any make as a float; infinite if it is too large for one, as whole numbers of Python may be.
+
+    >>> as_float(10**400)
+    inf
+    """
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def standardizer(values: Array) -> tuple[Array, Array]:
