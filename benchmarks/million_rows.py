@@ -98,8 +98,7 @@ def fit(clock: Clock, rows: int, dim: int) -> Any:
     import torch
 
     from vicinal.estimators import NeighborRegressor
-    from vicinal.estimators.bank import Bank
-    from vicinal.estimators.filling import fill_bank
+    from vicinal.estimators.bank import Bank, fill_bank
     from vicinal.index import NeighborBank
 
     settings: dict[str, Any] = {"max_epochs": 3, "hidden": (200, dim), "members": 1, "batch_size": 256}

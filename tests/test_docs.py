@@ -17,7 +17,7 @@ from faults.edits import seal
 from vicinal.cli import run
 from vicinal.cli.app import app
 from vicinal.estimators import NeighborRegressor, save_model
-from vicinal.estimators.resuming import working_folder
+from vicinal.workflows.resuming import working_folder
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -219,8 +219,8 @@ def test_demo_of_a_few_words(monkeypatch, tmp_path, capsys):
     from vicinal.data import lexicon_table
 
     words = lexicon_table().iloc[::25].reset_index(drop=True)
-    monkeypatch.setattr("vicinal.estimators.demonstration.lexicon_table", lambda: words)
-    monkeypatch.setattr("vicinal.estimators.demonstration.PARAMETERS", {"max_epochs": 2})
+    monkeypatch.setattr("vicinal.workflows.demo.lexicon_table", lambda: words)
+    monkeypatch.setattr("vicinal.workflows.demo.PARAMETERS", {"max_epochs": 2})
     assert run(["demo", "--out", str(tmp_path / "demo"), "-q"]) == 0
     printed = capsys.readouterr().out
     for word in ("NONA", "dense head", "k-NN", "->", "report.html"):

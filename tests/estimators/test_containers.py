@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from references.tables import table
-from vicinal.estimators import NeighborClassifier, NeighborRegressor, TableJob, fit_table, load_model, predict_table
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.workflows import TableJob, fit_table, predict_table
 
 ROWS = 60
 QUICK = {"max_epochs": 1, "members": 1, "hidden": (8, 4)}

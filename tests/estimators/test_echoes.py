@@ -10,7 +10,8 @@ from references.tables import table
 from vicinal.core import short
 from vicinal.data import check_column, prepare_table, read_table, read_target
 from vicinal.encoders import build_table_encoder, infer_kinds
-from vicinal.estimators import NeighborClassifier, NeighborRegressor, predict_table, save_model
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, save_model
+from vicinal.workflows import predict_table
 
 LONG = "y" * 3000
 COUNT = 40

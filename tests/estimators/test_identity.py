@@ -48,7 +48,7 @@ def changeable(form):
 @pytest.fixture
 def blockwise(monkeypatch):
     """Banks and predictions of any size count as large."""
-    monkeypatch.setattr("vicinal.estimators.looking.LARGE", 1)
+    monkeypatch.setattr("vicinal.estimators.attention.LARGE", 1)
     with block_policy(streamed_entries=1):
         yield
 
@@ -111,7 +111,7 @@ def test_nor_with_a_database(tmp_path):
     for what in ("ids", "groups"):
         model = fitted.__wrapped__("str", what, f"milvus:{tmp_path / 'bank.db'}")
         check_no_leak(model, what, "mixed")
-        model._near().close()
+        model.near_bank().close()
 
 
 @pytest.mark.parametrize("fitted_form", [*KEPT, "mixed"])

@@ -45,7 +45,7 @@ def test_predictions_are_within_the_error_that_is_told(rows, plain, name):
         assert error.shape == found.shape
         assert (np.abs(found - plain.predict(fresh)) <= error + 1e-6).all()
         assert (error <= tolerance * np.ptp(rows[1])).all()
-        model._near().close()
+        model.near_bank().close()
 
 
 def test_neighbors_and_explanations_are_those_of_the_bank(rows, plain, name):
@@ -58,30 +58,30 @@ def test_neighbors_and_explanations_are_those_of_the_bank(rows, plain, name):
     np.testing.assert_allclose(model.kneighbors(fresh, 4)[0], plain.kneighbors(fresh, 4)[0], atol=1e-6)
     np.testing.assert_allclose(model.kneighbors(n_neighbors=2)[0], plain.kneighbors(n_neighbors=2)[0], atol=1e-6)
     np.testing.assert_allclose(model.predict_interval(fresh, 0.7), plain.predict_interval(fresh, 0.7), atol=0.3)
-    model._near().close()
+    model.near_bank().close()
 
 
 def test_index_and_bank_stay_in_step(rows, plain, name, tmp_path):
     model, fresh = fit(rows, name, index_tolerance=1e-6), rows[0].iloc[:20]
     before = model.predict(fresh)
     model.add(fresh.iloc[1:4], [900.0, 950.0, 990.0], ids=[5000, 5001, 5002])
-    assert len(model._near()) == len(model.bank_) == len(plain.bank_) + 3
+    assert len(model.near_bank()) == len(model.bank_) == len(plain.bank_) + 3
     assert 5000 in {n.id for n in model.explain(fresh.iloc[1:2], 5)[0].neighbors}
     with pytest.raises(ValueError, match=r"^ids: expected ids that the bank has not yet"):
         model.add(fresh.iloc[:1], [1.0], ids=[5000])
     model.save(tmp_path / "model")
     model.forget([5000, 5001, 5002])
-    assert len(model._near()) == len(model.bank_) == len(plain.bank_)
+    assert len(model.near_bank()) == len(model.bank_) == len(plain.bank_)
     np.testing.assert_allclose(model.predict(fresh), before, atol=1e-4)
-    model._near().close()
+    model.near_bank().close()
     again = load_model(tmp_path / "model", index=name)  # a database has lost the three rows by now: it is made again
-    assert len(again._near()) == len(again.bank_) == len(plain.bank_) + 3
+    assert len(again.near_bank()) == len(again.bank_) == len(plain.bank_) + 3
     assert 5000 in {n.id for n in again.explain(fresh.iloc[1:2], 5)[0].neighbors}
     again.forget([5000]).save(tmp_path / "model")
-    again._near().close()
+    again.near_bank().close()
     last = load_model(tmp_path / "model", index=name)
     np.testing.assert_allclose(last.predict(fresh), without_index(last).predict(fresh), atol=1e-4)
-    last._near().close()
+    last.near_bank().close()
 
 
 def without_index(model):
@@ -113,21 +113,21 @@ def test_members_have_an_index_each(rows, tmp_path):
         if name != "exact":
             pytest.importorskip("faiss" if name.startswith("faiss") else "milvus_lite", reason="an optional package")
         model = fit(rows, name, members=3, index_tolerance=0.05)
-        assert len(model._near().indexes) == 3
+        assert len(model.near_bank().indexes) == 3
         fresh = frame.iloc[:20]
         found, error = model.predict(fresh, return_error=True)
         assert (np.abs(found - plain.predict(fresh)) <= error + 1e-6).all()
         model.add(fresh.iloc[1:4], [900.0, 950.0, 990.0], ids=[5000, 5001, 5002]).forget([5001])
         model.save(tmp_path / "model")
         wanted = model.predict(fresh)
-        model._near().close()
+        model.near_bank().close()
         again = load_model(tmp_path / "model", index=name)
         np.testing.assert_allclose(again.predict(fresh), wanted, atol=1e-9)
         one = again.explain(fresh.iloc[1:2], 4)[0]
         assert 5000 in {n.id for n in one.neighbors}
         assert sum(n.weight for n in one.neighbors) + one.other_weight == pytest.approx(1)
         assert again.predict_interval(fresh, 0.7).shape == (20, 2)
-        again._near().close()
+        again.near_bank().close()
 
 
 @pytest.mark.parametrize("members", [1, 3])
@@ -139,7 +139,7 @@ def test_a_large_bank_is_read_in_blocks_with_the_same_result(rows, members, mask
     fresh, asked = frame.iloc[:30], {"ids": np.arange(30), "groups": groups[:30]}
     whole = model.explain(fresh, 3, **asked), model.predict_interval(fresh, 0.7, **asked), model.kneighbors(fresh, 3)[0]
     own = model.kneighbors(n_neighbors=3)[0]
-    monkeypatch.setattr("vicinal.estimators.looking.LARGE", 100)
+    monkeypatch.setattr("vicinal.estimators.attention.LARGE", 100)
     monkeypatch.setattr(model, "_weights", None)  # is not called
     blocks = (
         model.explain(fresh, 3, **asked),

@@ -17,10 +17,11 @@ from references.tables import table
 from vicinal.core import files, replace_text
 from vicinal.encoders import EmbeddingCache
 from vicinal.encoders.cache import content_key
-from vicinal.estimators import job, load_model, save_model
+from vicinal.estimators import load_model, save_model
 from vicinal.evaluation import Run, RunStore
 from vicinal.index import ExactIndex, NeighborBank, load_index
 from vicinal.training import NeighborModule
+from vicinal.workflows import fit as fit_workflow
 
 QUICK = ["--epochs", "3", "--batch-size", "16", "--hidden", "8,3", "--learning-rate", "0.01", "-q"]
 COLUMNS = ["--target", "price", "--id", "house"]
@@ -120,7 +121,7 @@ def prepare(root):
 
 def fit(root, head, members):
     """A model in the place of the old one; its report has no pictures, which take longer than all the rest."""
-    job.write_page = lambda record, path: replace_text(path, record.name)
+    fit_workflow.write_page = lambda record, path: replace_text(path, record.name)
     options = ["--head", head, "--members", members, "--out", root / "m"]
     return command("fit", root / "houses.csv", *COLUMNS, *options, *QUICK)
 

@@ -23,6 +23,7 @@ PACKAGES = [
     "report",
     "training",
     "estimators",
+    "workflows",
     "ranks",
     "metrics",
     "miners",

@@ -12,7 +12,7 @@ from vicinal.cli.output import out as output
 from vicinal.cli.output import print_json, print_rows, say
 
 if TYPE_CHECKING:
-    from vicinal.estimators import Comparison
+    from vicinal.workflows import Comparison
 
 
 @app.command(epilog="Example: vicinal compare houses.csv --target price --splits 10 --heads dense,nona,nona+knn")
@@ -68,8 +68,8 @@ def compare(
     is --learning-rate 1e-5.
     """
     from vicinal.core import local_path
-    from vicinal.estimators import TableJob, compare_tables, table_columns
     from vicinal.report import write_compare_page
+    from vicinal.workflows import TableJob, compare_tables, table_columns
 
     if len(target) not in (1, len(data)):
         raise ValueError(f"--target: expected one column, or one for each of the {len(data)} tables, got {len(target)}")

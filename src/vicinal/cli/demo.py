@@ -24,7 +24,7 @@ def demo(
     The data are human valence ratings (-4 to 4) of about 7,500 words and emoticons from the lexicon in the package
     vaderSentiment; nothing is downloaded.
     """
-    from vicinal.estimators import run_demo
+    from vicinal.workflows import run_demo
 
     result = run_demo(out, seed=seed, say=(lambda line: None) if quiet else say, progress=shows_bar(quiet=quiet))
     if as_json:

@@ -30,8 +30,8 @@ def evaluate(
 
     from vicinal.cli.output import finite
     from vicinal.core import local_path, replace_text, short_text
-    from vicinal.estimators import audit_table
     from vicinal.report import audit_findings, write_audit_page
+    from vicinal.workflows import audit_table
 
     page = None if out is None else local_path("--out", out, written=True)
     if page is not None:

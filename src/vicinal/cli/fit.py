@@ -10,7 +10,7 @@ from vicinal.cli.output import out as output
 from vicinal.cli.output import print_json, print_rows, print_scores, say
 
 if TYPE_CHECKING:
-    from vicinal.estimators import FitOutcome
+    from vicinal.workflows import FitOutcome
 
 
 @app.command(epilog="Example: vicinal fit houses.csv --target price --image photo --encoder photo=efficientnet-lite0")
@@ -70,7 +70,7 @@ def fit(
     command is given again.
     """
     from vicinal.core import local_path
-    from vicinal.estimators import TableJob, fit_table
+    from vicinal.workflows import TableJob, fit_table
 
     source = local_path("data", data)
     folder = source.parent / f"{source.stem}-model" if out is None else local_path("--out", out, written=True)

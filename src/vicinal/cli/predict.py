@@ -38,7 +38,7 @@ def predict(
     """Predict new rows, say which rows made each prediction, and how far off it may be."""
     from vicinal.core import check_between, check_integer, local_path
     from vicinal.data import check_table_name, csv_text, write_table
-    from vicinal.estimators import predict_table
+    from vicinal.workflows import predict_table
 
     check_integer("--explain", explain, low=0)
     if interval is not None:

@@ -16,8 +16,10 @@ from vicinal.core import short, warn_caller
 from vicinal.core.identity import canonical_ids, warn_of_identity
 from vicinal.data import LeakWarning, leaking_columns
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
-from vicinal.estimators.bank import Bank, Ids
-from vicinal.estimators.building import (
+from vicinal.estimators.bank import Bank, Ids, embedded, fill_bank
+from vicinal.estimators.indexing import NearBank, SavedNear, fill_indexes, load_near, start_indexes, storage_of
+from vicinal.estimators.inputs import HeldOut, as_frame, as_table, check_rows, hold_out, kinds_of
+from vicinal.estimators.network import (
     check_loss,
     check_settings,
     make_added,
@@ -26,10 +28,8 @@ from vicinal.estimators.building import (
     make_targets,
     training_settings,
 )
-from vicinal.estimators.filling import embedded, fill_bank
-from vicinal.estimators.indexing import NearBank, SavedNear, fill_indexes, load_near, start_indexes, storage_of
-from vicinal.estimators.inputs import HeldOut, as_frame, as_table, check_rows, hold_out, kinds_of
 from vicinal.index import NeighborBank
+from vicinal.similarity import resolve_similarity
 from vicinal.training import NeighborNetwork, Rows, RowSubset, TrainingHistory, train
 
 SCORES = 1 << 22
@@ -129,7 +129,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: the index of a loaded model is read first, so that the folder is needed no more."""
         if hasattr(self, "bank_"):
-            self._near()
+            self.near_bank()
         state: dict[str, Any] = super().__getstate__()
         return state
 
@@ -214,7 +214,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         classes = getattr(self, "classes_", None)
         return None if classes is None else len(classes)
 
-    def _near(self) -> NearBank | None:
+    def near_bank(self) -> NearBank | None:
         """The head over its index, or None without; a saved one in a database is opened when it is first asked for."""
         if self._near_saved is not None and self.index is not None:
             store, classes = self.bank_.store, self._class_count()
@@ -222,6 +222,10 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             self._near_head = load_near(self.index, self._near_saved, head, store, classes, tolerance)
             self._near_saved = None
         return self._near_head
+
+    def attach_saved_index(self, saved: SavedNear) -> None:
+        """Take the index of a saved model, which is read when it is first asked for."""
+        self._near_saved = saved
 
     def _prepare(self, encoder: TableEncoder, frame: pd.DataFrame) -> TableInputs:
         """Prepared rows, those of frozen networks run once (and kept in ``cache_dir`` if there is one)."""
@@ -269,36 +273,42 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _answer(self, queries: Tensor, asked: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
         """Predictions ``[b]`` or ``[b, K]``, and ``[b]`` how far each may be from that over the whole bank."""
-        near = self._near()
+        near = self.near_bank()
         if near is not None:
             found = near.predict(queries, **asked)
             prediction, error = found.prediction, found.error
         else:
-            prediction = self._head_predict(queries, self.bank_.identity(**asked))
+            prediction = self.predict_embedded(queries, self.bank_.identity(**asked))
             error = torch.zeros(len(queries), dtype=torch.float64)
         _check_finite("predictions", prediction)
         return prediction, error
 
-    def _head_predict(self, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
+    def predict_embedded(self, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
         """The head's prediction ``[b]`` or ``[b, K]`` in the bank's own label units."""
-        return self.network_.predict(queries, self.bank_.vectors, self._bank_labels(), **identity)
+        return self.network_.predict(queries, self.bank_.vectors, self.bank_labels(), **identity)
 
-    def _bank_labels(self) -> Tensor:
+    def bank_labels(self) -> Tensor:
+        """Labels of the bank as the head takes them: numbers ``[N]``, or classes one-hot ``[N, K]``."""
         return self.bank_.labels
 
-    def _check_neighbor_head(self, asked: str) -> None:
+    def fitted_similarity(self) -> torch.nn.Module:
+        """The similarity of the fitted head; for one without, that of the parameter."""
+        return resolve_similarity(getattr(self.network_.head, "similarity", self.similarity))
+
+    def check_neighbor_head(self, name: str) -> None:
+        """Raise ValueError, which begins with ``name``, if the head predicts without neighbors."""
         if not self.network_.head.uses_bank:
             raise ValueError(
-                f"{asked}: expected head='nona', got head={short(self.head)}, which has no neighbors to show"
+                f"{name}: expected head='nona', got head={short(self.head)}, which has no neighbors to show"
             )
 
-    def _weights(self, queries: Tensor, bank: Bank, identity: Mapping[str, Tensor | None]) -> Tensor:
-        """Weights ``[b, N]``."""
+    def bank_weights(self, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
+        """Weights ``[b, N]`` of the bank's rows for embedded queries ``[b, d]``."""
         with torch.no_grad():
-            weights: Tensor = self.network_.head.weights(queries, bank.vectors, **identity)  # type: ignore[operator]
+            weights: Tensor = self.network_.head.weights(queries, self.bank_.vectors, **identity)  # type: ignore[operator]
         return weights
 
-    def _blocks(
+    def query_blocks(
         self, queries: Tensor, identity: Mapping[str, Tensor | None], step: int | None = None
     ) -> Iterator[tuple[Tensor, dict[str, Tensor | None]]]:
         """Queries with their share of ``identity``, ``step`` at a time; None: so many that their weights fit."""

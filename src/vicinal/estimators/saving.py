@@ -1,46 +1,258 @@
 """The saved form of a neighbor estimator: a folder of JSON, safetensors and parquet, never pickle."""
 
+import json
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 import torch
+from pydantic import Field, JsonValue, NonNegativeInt, PositiveInt, model_validator
 from safetensors.torch import save_file
 from torch import Tensor
 
 import vicinal
-from vicinal.core import ECHO, entry, local_path, short_text
+from vicinal.core import ECHO, check_choice, entry, local_path, short, short_text
 from vicinal.core.folders import MARKERS, SUMS, check_sums, read_sums, read_whole, staged_folder
-from vicinal.core.untrusted import LARGEST_SETTINGS, check_inside, read_settings, read_tensors, tensor_header
-from vicinal.encoders import TableEncoder, thumbnail
-from vicinal.estimators.bank import Bank
-from vicinal.estimators.building import make_network
-from vicinal.estimators.indexing import SavedNear
-from vicinal.estimators.neighborhood import BankedEstimator
-from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
-from vicinal.estimators.schema import (
-    VERSION,
-    SavedConfig,
-    allowed_index,
-    check_bank,
-    check_encoder_columns,
-    saved_config,
-    with_allowed_encoders,
+from vicinal.core.untrusted import (
+    LARGEST_SETTINGS,
+    Saved,
+    check_inside,
+    check_settings,
+    read_settings,
+    read_tensors,
+    tensor_header,
 )
+from vicinal.encoders import KIND_NAMES, Kind, TableEncoder, check_encoder, reaches_out, thumbnail
+from vicinal.encoders.base import Size
+from vicinal.encoders.build import chosen_encoder
+from vicinal.estimators.bank import Bank
+from vicinal.estimators.base import NeighborEstimator
+from vicinal.estimators.indexing import SavedNear
+from vicinal.estimators.network import make_network
+from vicinal.index import FaissIndex
 from vicinal.index.bank_files import ROWS
 from vicinal.training import NeighborNetwork, TrainingHistory
+
+VERSION = 2
+"""Version of the folder's layout; folders of other versions are refused."""
+
+WIDEST = 1 << 24
+"""Numbers in the vector of a row before it is projected, at most."""
+
+_ROLES = ("name", "target", "id", "group")
+"""Notes that name a column, or the data."""
+
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Positive = Annotated[float, Field(gt=0)]
+_Text = Annotated[str, Field(max_length=1000)]
+
+
+class SavedParameters(Saved):
+    """Parameters of an estimator that say what is fitted; see :class:`vicinal.estimators.NeighborRegressor`."""
+
+    head: Literal["nona", "dense"]
+    similarity: _Text
+    mask: Literal["s1", "s2", "topk"] | None
+    mask_parameters: Literal["pointwise", "global"]
+    mask_extent: Literal["admissible", "all"]
+    simplex: _Text
+    loss: _Text | None
+    n_neighbors: PositiveInt
+    index: _Text | None
+    index_tolerance: _Share
+    columns: dict[str, Kind] | None
+    encoders: dict[str, _Text] | None
+    tune: _Text
+    hidden: list[Size] = Field(min_length=1, max_length=64)
+    members: Annotated[int, Field(ge=1, le=1024)]
+    final_tanh: bool
+    dropout: Annotated[float, Field(ge=0, lt=1)]
+    max_epochs: PositiveInt
+    batch_size: Annotated[int, Field(ge=2)]
+    learning_rate: _Positive
+    encoder_learning_rate: _Positive
+    weight_decay: Annotated[float, Field(ge=0)]
+    patience: PositiveInt
+    validation_fraction: _Share
+    precision: _Text
+    accelerator: _Text
+    devices: PositiveInt | Literal["auto"]
+    random_state: NonNegativeInt | None
+
+
+class SavedTableEncoder(Saved):
+    """The encoders of a table; what each may say is checked as it is made."""
+
+    parts: list[dict[str, JsonValue]] = Field(min_length=1, max_length=1024)
+
+
+class SavedConfig(Saved):
+    """What ``config.json`` holds."""
+
+    format: Literal["vicinal-model"] = "vicinal-model"
+    version: int
+    vicinal: str
+    task: Literal["regression", "classification"]
+    parameters: SavedParameters
+    kinds: dict[str, Kind] = Field(min_length=1)
+    encoder: SavedTableEncoder
+    features: list[str] | None
+    n_features: PositiveInt
+    classes: list[str] | list[int] | list[float] | list[bool] | None
+    label_range: tuple[float, float] | None
+    train_error: list[float]
+    validation_error: list[float]
+    best_epoch: NonNegativeInt
+    notes: dict[str, JsonValue] = Field(default_factory=dict)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns of X, as the table of the bank has them."""
+        return [f"x{i}" for i in range(self.n_features)] if self.features is None else self.features
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.features is not None and not len(set(self.features)) == len(self.features) == self.n_features:
+            raise ValueError(f"{len(self.features)} features in place of {self.n_features} different ones")
+        if not set(self.kinds) <= set(self.columns):
+            raise ValueError("kinds of other columns than the features")
+        if len(self.train_error) != len(self.validation_error):
+            raise ValueError("error curves of different lengths")
+        if (self.task == "classification") != (self.classes is not None):
+            raise ValueError(f"{'no classes' if self.classes is None else 'classes'} of a {self.task}")
+        if (self.task == "regression") != (self.label_range is not None):
+            raise ValueError(f"{'no range' if self.label_range is None else 'a range'} of labels of a {self.task}")
+        if self.label_range is not None and not self.label_range[0] < self.label_range[1]:
+            raise ValueError("a range of labels that is none")
+        if self.classes is not None and (len(self.classes) < 2 or not _rising(self.classes)):
+            raise ValueError("classes that are not sorted, each once")
+        if not all(isinstance(self.notes.get(role), str | None) for role in _ROLES):
+            raise ValueError("a note that names no column")
+        return self
+
+
+def saved_config(values: Mapping[str, Any]) -> SavedConfig:
+    """The settings of a model that is to be saved, from values of Python.
+
+    Raises:
+        ValueError: naming a parameter that has no name in JSON, or that a loaded model would be refused for.
+    """
+    for name, value in values["parameters"].items():
+        try:
+            json.dumps(value)
+        except TypeError as wrong:
+            raise ValueError(f"{name}: expected a value with a name, to be saved, got {short(value)}") from wrong
+    return check_settings("model", SavedConfig, values)
+
+
+def _rising(values: list[Any]) -> bool:
+    return all(one < other for one, other in pairwise(values))
+
+
+# What a folder may not decide alone.
+
+
+def allowed_index(saved: str | None, repeated: str | None) -> str | None:
+    """The index to use: the one that the user named, else the saved one if it is nowhere but in the folder.
+
+    Raises:
+        ValueError: for a saved name with a path or an address, or a FAISS factory string beyond the usual ones.
+    """
+    if repeated is not None or saved is None:
+        return repeated
+    kind, _, rest = saved.partition(":")
+    if kind == "milvus" or (kind == "faiss" and not FaissIndex.usual(rest)):
+        raise ValueError(
+            f"index: expected {saved:.200} of this model's settings to be given again, as a folder may not choose what "
+            f"is opened; say --index {saved:.200} (index= in Python) if that is meant, or --index exact"
+        )
+    return saved
+
+
+def with_allowed_encoders(config: SavedConfig, repeated: Mapping[str, str] | None) -> SavedConfig:
+    """The settings with the encoders that the user named in the place of those that reach out of the folder.
+
+    Args:
+        config: as it was saved.
+        repeated: names of encoders by column or by kind.
+
+    Raises:
+        ValueError: for a folder or a model of the hub that the user has not named, or an encoder that is another than
+            the model's.
+    """
+    for key in repeated or {}:
+        check_choice("encoders", key, [*config.kinds, *KIND_NAMES])
+    named = dict(config.parameters.encoders or {})
+    chosen = {key: wish for key, wish in named.items() if not reaches_out(wish)} | dict(repeated or {})
+    parts = []
+    for part in config.encoder.parts:
+        name, columns = part.get("encoder"), part.get("columns")
+        names = tuple(str(column) for column in columns) if isinstance(columns, list) else ()
+        if not names or not set(names) <= set(config.kinds):
+            raise ValueError(f"config.json: expected encoders of the model's columns, got one of {columns!r:.100}")
+        kind = config.kinds[names[0]]
+        encoder, where = chosen_encoder(names, kind, chosen)
+        if reaches_out(name) and not reaches_out(encoder):
+            raise ValueError(
+                f"encoders: expected {name!s:.200} of this model's settings to be given again, as a folder may not "
+                f"choose what is read; say --encoder {names[0]}={name!s:.200} (encoders= in Python) if that is meant"
+            )
+        encoder = check_encoder(encoder, kind, where)
+        if encoder != name and not (reaches_out(encoder) and reaches_out(name)):
+            raise ValueError(
+                f"encoders: expected {name!r:.100} for {names[0]!r}, as it was fitted with, got {encoder!r}"
+            )
+        parts.append({**part, "encoder": encoder})
+    parameters = config.parameters.model_copy(update={"encoders": chosen or None})
+    return config.model_copy(
+        update={"parameters": parameters, "encoder": config.encoder.model_copy(update={"parts": parts})}
+    )
+
+
+# What must fit together.
+
+
+def check_encoder_columns(encoder: TableEncoder, config: SavedConfig) -> None:
+    """Raise ValueError unless the encoders read the columns of ``config``, each as its kind, in their order."""
+    read = {column: part.kind for part in encoder.encoders for column in part.columns}
+    if read != config.kinds:
+        raise ValueError("config.json: expected encoders of all columns by their kinds, got others")
+    for part in encoder.encoders:
+        if part.columns != [column for column in config.kinds if column in part.columns]:
+            raise ValueError("config.json: expected the columns of an encoder in the order of the kinds, got another")
+    if encoder.dim > WIDEST:
+        raise ValueError(f"config.json: expected rows of at most {WIDEST} numbers, got {encoder.dim}")
+
+
+def check_bank(bank: Bank, config: SavedConfig, folder: Path) -> None:
+    """Raise ValueError unless the rows in ``folder`` are of the form that the settings of the model ask for."""
+    store, form = bank.store, bank.store.form
+    width = config.parameters.hidden[-1] * config.parameters.members
+    if store.dim != width:
+        raise ValueError(f"bank.json: expected vectors of {width} numbers in {folder}, got {store.dim}")
+    if form is None:
+        return
+    if form.labels != ("float64", 0) or store.columns != config.columns:
+        raise ValueError(f"bank.json: expected rows with the labels and columns of config.json in {folder}, got others")
+    labels = bank.labels
+    if not bool(labels.isfinite().all()):
+        raise ValueError(f"bank.safetensors: expected finite labels in {folder}, got NaN or infinity")
+    count = None if config.classes is None else len(config.classes)
+    if count is not None and not bool(((labels >= 0) & (labels < count) & (labels == labels.floor())).all()):
+        raise ValueError(f"bank.safetensors: expected places of {count} classes as labels in {folder}, got others")
+
 
 CONFIG, MODEL, HELD = MARKERS["model"], "model.safetensors", "held"
 _VERIFIED = 1 << 26
 """Bytes of a bank up to which all of it is checked when it is loaded."""
 _LOCAL = ("root", "cache_dir", "checkpoint_dir", "progress", "logger")
 """Parameters that say where and how a run is made, not what is fitted; they are not saved."""
-_CLASSES: dict[str, type[BankedEstimator]] = {"regression": NeighborRegressor, "classification": NeighborClassifier}
 
 
-def save_model(model: BankedEstimator, folder: str | Path, notes: dict[str, Any] | None = None) -> None:
+def save_model(model: NeighborEstimator, folder: str | Path, notes: dict[str, Any] | None = None) -> None:
     """Write a fitted estimator as a folder; see :func:`write_model`.
 
     An earlier model there is replaced at the end, and with it its card and report, which may show forgotten rows.
@@ -54,7 +266,7 @@ def save_model(model: BankedEstimator, folder: str | Path, notes: dict[str, Any]
         write_model(model, stage, getattr(model, "notes_", {}) if notes is None else notes)
 
 
-def write_model(model: BankedEstimator, stage: Path, notes: dict[str, Any] | None = None) -> None:
+def write_model(model: NeighborEstimator, stage: Path, notes: dict[str, Any] | None = None) -> None:
     """Write the files of a model into an empty folder.
 
     ``config.json`` (settings, versioned), ``model.safetensors`` (weights; not those that a pinned package carries), the
@@ -71,36 +283,28 @@ def write_model(model: BankedEstimator, stage: Path, notes: dict[str, Any] | Non
     save_file(_weights(model), stage / MODEL)
     model.bank_.store.write(stage, _shown_rows(model, model.bank_))
     with staged_folder(stage / HELD, "bank") as held:
-        model.calibration_.store.write(held, _shown_rows(model, model.calibration_))
-    near = model._near()
+        write_bank(model.calibration_.store, held, _shown_rows(model, model.calibration_))
+    near = model.near_bank()
     if near is not None:
         near.save(stage)
 
 
-def load_model(
+def read_model(
     folder: str | Path,
+    classes: Mapping[str, type[NeighborEstimator]],
     *,
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
     verify: bool = False,
-) -> BankedEstimator:
-    """The estimator saved in ``folder``, which may come from anybody: see "Threats and promises" in the documentation.
-
-    The bank is mapped from its files, not read: a large one costs memory only where it is used, and loads at once. Its
-    files may be replaced while the model is in use, but not changed in place.
+) -> NeighborEstimator:
+    """The estimator saved in ``folder``: see :func:`vicinal.estimators.load_model`.
 
     Args:
         folder: as :func:`save_model` wrote it.
-        index: the index to use, as :func:`vicinal.index.open_index` takes it. None: the saved one, unless it is at a
-            path or an address: that has to be given again.
-        encoders: names of encoders by column or kind. Those that the model was fitted with; only those out of a folder
-            or from the hub have to be given again, and a folder may have moved.
-        verify: read and check a large bank whole, too; that of up to 64 MiB always is, and of a larger one each row is
-            checked to be finite when it is first used.
-
-    Raises:
-        ValueError: if the folder is not a model, was torn or edited, or is of a newer version, and says which file; or
-            if it names a path or an address that was not given again.
+        classes: what is made for each task.
+        index: see there, as for the others.
+        encoders: by column or kind.
+        verify: read and check a large bank whole.
     """
     folder = local_path("model", folder)
     if folder.is_file():
@@ -108,20 +312,25 @@ def load_model(
             f"model: expected a model folder, got the file {short_text(folder, ECHO)}; the model comes first and the "
             "table second, as in: vicinal predict MODEL DATA"
         )
-    model, sums = read_whole(folder, lambda place: _load_with_index(place, index, encoders, verify=verify))
+    model, sums = read_whole(folder, lambda place: _load_with_index(place, classes, index, encoders, verify=verify))
     if model.index is not None and _in_database(model.index):
-        model._near_saved = SavedNear(folder, sums)
+        model.attach_saved_index(SavedNear(folder, sums))
     return model
 
 
 def _load_with_index(
-    folder: Path, index: str | None, encoders: Mapping[str, str] | None, *, verify: bool
-) -> tuple[BankedEstimator, dict[str, str]]:
+    folder: Path,
+    classes: Mapping[str, type[NeighborEstimator]],
+    index: str | None,
+    encoders: Mapping[str, str] | None,
+    *,
+    verify: bool,
+) -> tuple[NeighborEstimator, dict[str, str]]:
     """The model with the checksums of its folder; an index in files is read at once, as they may be replaced."""
-    model, sums = _load(folder, index, encoders, verify=verify), read_sums(folder)
+    model, sums = _load(folder, classes, index, encoders, verify=verify), read_sums(folder)
     if model.index is not None and not _in_database(model.index):
-        model._near_saved = SavedNear(folder, sums)
-        model._near()
+        model.attach_saved_index(SavedNear(folder, sums))
+        model.near_bank()
     return model, sums
 
 
@@ -130,7 +339,14 @@ def _in_database(index: str) -> bool:
     return "persistent" in entry("index", index.partition(":")[0]).facts
 
 
-def _load(folder: Path, index: str | None, encoders: Mapping[str, str] | None, *, verify: bool) -> BankedEstimator:
+def _load(
+    folder: Path,
+    classes: Mapping[str, type[NeighborEstimator]],
+    index: str | None,
+    encoders: Mapping[str, str] | None,
+    *,
+    verify: bool,
+) -> NeighborEstimator:
     if not folder.is_dir():
         raise ValueError(f"model: expected a model folder, got {short_text(folder, ECHO)}, which is not there")
     check_inside(folder, SUMS, CONFIG, MODEL, HELD)
@@ -143,7 +359,7 @@ def _load(folder: Path, index: str | None, encoders: Mapping[str, str] | None, *
         "hidden": tuple(config.parameters.hidden),
         "index": allowed_index(config.parameters.index, index),
     }
-    model = _CLASSES[config.task](**parameters)
+    model = classes[config.task](**parameters)
     model.kinds_ = config.kinds
     model.n_features_in_ = config.n_features
     if config.features is not None:
@@ -195,7 +411,7 @@ def _load_bank(folder: Path, config: SavedConfig, *, verify: bool) -> Bank:
     return bank
 
 
-def _config(model: BankedEstimator, notes: dict[str, Any]) -> SavedConfig:
+def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
     parameters = {k: v for k, v in model.get_params(deep=False).items() if k not in _LOCAL}
     if not isinstance(parameters["random_state"], int):
         parameters["random_state"] = None
@@ -221,7 +437,7 @@ def _config(model: BankedEstimator, notes: dict[str, Any]) -> SavedConfig:
     )
 
 
-def _weights(model: BankedEstimator) -> dict[str, Tensor]:
+def _weights(model: NeighborEstimator) -> dict[str, Tensor]:
     network = model.network_
     state = {f"encoder.{name}": value for name, value in model.table_encoder.trained_state().items()}
     for part in ("projector", "head"):
@@ -230,7 +446,7 @@ def _weights(model: BankedEstimator) -> dict[str, Tensor]:
     return {name: value.detach().contiguous().clone() for name, value in state.items()}
 
 
-def _shown_rows(model: BankedEstimator, bank: Bank) -> pd.DataFrame:
+def _shown_rows(model: NeighborEstimator, bank: Bank) -> pd.DataFrame:
     """The rows of a bank as explanations show them."""
     rows = bank.rows
     for name in rows.columns:

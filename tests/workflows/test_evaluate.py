@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from vicinal.cli import run
-from vicinal.estimators import TableJob, audit_table, fit_table
 from vicinal.report import AuditRecord
+from vicinal.workflows import TableJob, audit_table, fit_table
 
 QUICK = {"max_epochs": 3, "hidden": (16, 8), "learning_rate": 1e-3}
 

@@ -1,4 +1,4 @@
-"""Predictions of a saved model for the rows of a table, with neighbors and intervals."""
+"""``vicinal predict``: a saved model and the rows of a table to predictions, with neighbors and intervals."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -11,10 +11,9 @@ import pandas as pd
 from vicinal.core import nearest, short, short_text
 from vicinal.core.identity import IdentityWarning
 from vicinal.data import read_table, tidy_features
-from vicinal.estimators.explain import Explanation
+from vicinal.estimators.attention import Explanation
 from vicinal.estimators.inputs import as_table
-from vicinal.estimators.neighborhood import BankedEstimator
-from vicinal.estimators.saving import load_model
+from vicinal.estimators.neighbors import BankedEstimator, load_model
 
 Say = Callable[[str], None]
 

@@ -11,11 +11,20 @@ import torch
 import vicinal
 from vicinal.core import check_choice, check_integer
 from vicinal.data import Split, load_splits, make_splits, save_splits, table_fingerprint
-from vicinal.estimators.measuring import knn_of_embeddings, predict_test, score
-from vicinal.estimators.neighborhood import BankedEstimator
-from vicinal.estimators.opening import OpenTable, TableJob, fit_split, groups_sentence, make_estimator, open_table
+from vicinal.estimators.neighbors import BankedEstimator
 from vicinal.evaluation import PRIMARY, Run, RunStore, Significance, Summary, run_protocol, significance, summarize
 from vicinal.report import CompareRecord
+from vicinal.workflows.fit import (
+    OpenTable,
+    TableJob,
+    fit_split,
+    groups_sentence,
+    knn_of_embeddings,
+    make_estimator,
+    open_table,
+    predict_test,
+    score,
+)
 
 HEADS = ("dense", "dense+knn", "nona", "nona+knn")
 """What can be compared: a head, or k-NN on the embeddings that were trained for that head."""

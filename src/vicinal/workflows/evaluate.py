@@ -1,25 +1,26 @@
-"""A saved model on labelled rows: errors by slice, coverage, hubs, suspicious labels, and copies across its parts."""
+"""``vicinal evaluate``: a saved model on labelled rows: errors, coverage, hubs, suspicious labels, and copies."""
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
 import vicinal
-from vicinal.calibration import ConformalClasses
-from vicinal.core import check_integer
-from vicinal.data.table import Table
+from vicinal.calibration import ConformalClasses, neighbor_spread
+from vicinal.core import check_integer, short
+from vicinal.data import find_duplicates
+from vicinal.data.cells import as_numbers
+from vicinal.data.table import Table, prepare_table
 from vicinal.encoders import EmbeddingCache, build_table_encoder
 from vicinal.estimators.bank import Bank
-from vicinal.estimators.copies import equal_content, near_embeddings
-from vicinal.estimators.measuring import score
-from vicinal.estimators.neighborhood import BankedEstimator
-from vicinal.estimators.saving import load_model
-from vicinal.estimators.standing import FIRST, Attended, attend, labelled_rows, parts_of
+from vicinal.estimators.neighbors import BankedEstimator, load_model
+from vicinal.estimators.saving import shown_cell
 from vicinal.evaluation import (
     class_suspicion,
     coverage_curve,
@@ -28,7 +29,9 @@ from vicinal.evaluation import (
     suspicion,
     target_slices,
 )
-from vicinal.report import AuditRecord, Hub, Part, Suspect
+from vicinal.report import AuditRecord, Copies, Hub, Part, Suspect
+from vicinal.workflows.fit import score
+from vicinal.workflows.predict import features_of, read_rows
 
 Say = Callable[[str], None]
 Array = np.ndarray[Any, Any]
@@ -37,6 +40,32 @@ LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 SETS = 0.9
 """Coverage of sets of classes."""
+
+FIRST = 10
+"""First neighbors of a row, for the counts of hubs."""
+
+MEDIA = ("text", "image", "audio", "vector")
+"""Kinds of which one equal cell makes two rows copies."""
+
+SHORT = 40
+"""Characters of a typical text up to which an equal one says little."""
+
+
+@dataclass(frozen=True)
+class BankUse:
+    """What the rows attend to, put together block by block so that no ``[n, N]`` weights are kept.
+
+    Attributes:
+        expected: what each row's neighbors say without it: numbers ``[n]``, or probabilities ``[n, K]``.
+        spread: deviation of the neighbors' labels ``[n]``, for numbers.
+        served: how many new rows have each bank row among their first neighbors ``[N]``.
+        weight: mean weight of each bank row over the new rows ``[N]``.
+    """
+
+    expected: Array
+    spread: Array
+    served: Array
+    weight: Array
 
 
 def audit_table(
@@ -69,7 +98,7 @@ def audit_table(
     """
     check_integer("suspects", suspects, 0)
     model = load_model(folder, index=index, encoders=encoders)
-    model._check_neighbor_head("evaluate")
+    model.check_neighbor_head("evaluate")
     table = labelled_rows(model, source, say, root)
     parts = parts_of(model, table)
     new = np.array([part == "new" for part in parts])
@@ -149,11 +178,11 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
     """What a reader should know: rows that were left out, and what could not be calibrated."""
     notes = [f"{len(table.dropped)} rows were left out: {table.dropped[0].reason}."] if table.dropped else []
     what, levels = ("intervals", LEVELS) if getattr(model, "classes_", None) is None else ("sets of classes", (SETS,))
-    short = [f"{level:.0%}" for level in levels if not _enough(model, level)]
-    if short:
+    uncovered = [f"{level:.0%}" for level in levels if not _enough(model, level)]
+    if uncovered:
         held = len(model.calibration_)
         notes.append(
-            f"{held} rows are held out for calibration: too few for {what} that cover {', '.join(short)}, which "
+            f"{held} rows are held out for calibration: too few for {what} that cover {', '.join(uncovered)}, which "
             "are not shown. Fit on more rows for them."
         )
     return notes
@@ -164,7 +193,7 @@ def _class_sets(model: BankedEstimator, predicted: Array, truth: Array) -> dict[
     if not _enough(model, SETS):
         return {}
     identity = model.bank_.identity(held.ids, held.groups)
-    shares = model._head_predict(held.vectors.double(), identity).double().numpy()
+    shares = model.predict_embedded(held.vectors.double(), identity).double().numpy()
     shares /= shares.sum(1, keepdims=True)
     places = {name: place for place, name in enumerate(getattr(model, "classes_", ()))}
     right = np.array([places.get(label, 0) for label in truth.tolist()])
@@ -179,7 +208,7 @@ def _class_sets(model: BankedEstimator, predicted: Array, truth: Array) -> dict[
     return sets
 
 
-def _hubs(model: BankedEstimator, seen: Attended, most: int = 10) -> list[Hub]:
+def _hubs(model: BankedEstimator, seen: BankUse, most: int = 10) -> list[Hub]:
     bank, hubs = model.bank_, []
     for place in np.lexsort((-seen.weight, -seen.served))[:most]:
         label, shown = _named(model, float(bank.labels[place])), _shown(bank.rows.iloc[place])
@@ -187,7 +216,7 @@ def _hubs(model: BankedEstimator, seen: Attended, most: int = 10) -> list[Hub]:
     return hubs
 
 
-def _suspects(model: BankedEstimator, table: Table, seen: Attended, parts: list[Part]) -> list[Suspect]:
+def _suspects(model: BankedEstimator, table: Table, seen: BankUse, parts: list[Part]) -> list[Suspect]:
     """All rows, the most suspicious first.
 
     The trained encoder has seen the labels of the bank and has moved mislabelled rows toward their wrong labels, so the
@@ -238,3 +267,163 @@ def _skewness(counts: Array) -> float:
     centered = counts - counts.mean()
     deviation = float(np.sqrt((centered**2).mean()))
     return float((centered**3).mean() / deviation**3) if deviation else 0.0
+
+
+def labelled_rows(model: BankedEstimator, source: Path | pd.DataFrame, say: Say, root: Path | None = None) -> Table:
+    """The rows of ``source`` with the model's columns and target."""
+    frame = read_rows(model, source, root, say)
+    target = model.notes_.get("target")
+    if target is None:
+        raise ValueError("model: expected one of `vicinal fit`, which knows its target, got one saved from Python")
+    features = features_of(model, frame, say)
+    known = {role: model.notes_.get(role) for role in ("id", "group")}
+    for name in (target, *known.values()):
+        if name is not None:
+            if name not in frame.columns:
+                raise ValueError(f"data: expected the column {short(name)}, which the model was fitted with, got none")
+            features[name] = frame[name]
+    classes = getattr(model, "classes_", None)
+    return prepare_table(
+        features,
+        target,
+        id=known["id"],
+        group=known["group"],
+        task="regression" if classes is None else "classification",
+        name=source.stem if isinstance(source, Path) else "table",
+        root=None if model.root is None else Path(model.root),
+    )
+
+
+def parts_of(model: BankedEstimator, table: Table) -> list[Part]:
+    """Where each row stands: its id is in the bank, or held out, and its content is the same there."""
+    found: list[Part] = ["new"] * len(table)
+    asked = _by_value(model, table.frame)
+    for part, bank in (("bank", model.bank_), ("held out", model.calibration_)):
+        places = bank.keys_of(table.ids)
+        there = _by_value(model, bank.rows)
+        for row, place in enumerate([] if places is None else places.tolist()):
+            if place >= 0 and (model.notes_.get("id") is not None or _same(model, asked, row, there.iloc[place])):
+                found[row] = part  # type: ignore[call-overload]
+    return found
+
+
+def _by_value(model: BankedEstimator, frame: pd.DataFrame) -> pd.DataFrame:
+    """The columns that the model reads, numbers (but not dates) by their value: 3 and 3.0 are alike."""
+    columns: dict[str, Any] = {name: frame[name] for name in model.kinds_}
+    for name in [name for name, kind in model.kinds_.items() if kind == "number"]:
+        numbers = as_numbers(frame[name])
+        if not np.isnan(numbers).all():
+            columns[name] = numbers
+    return pd.DataFrame(columns, index=frame.index)
+
+
+def _same(model: BankedEstimator, frame: pd.DataFrame, row: int, kept: "pd.Series[Any]") -> bool:
+    """Whether a row of ``frame`` has the cells of a bank row, as the bank keeps them."""
+    for name, kind in model.kinds_.items():
+        cell = frame[name].iloc[row]
+        cell = shown_cell(cell, kind) if frame[name].dtype == object else cell
+        missing = [not isinstance(one, bytes) and bool(pd.isna(one)) for one in (cell, kept[name])]
+        if any(missing) and not all(missing):
+            return False
+        if not any(missing) and str(cell) != str(kept[name]):
+            return False
+    return True
+
+
+def attend(model: BankedEstimator, table: Table, vectors: Tensor, parts: list[Part]) -> BankUse:
+    """Let every row attend to the bank, none to its own row."""
+    new = np.array([part == "new" for part in parts])
+    ids = table.ids.astype(object)
+    ids[new] = None  # a new row may bear the number of another one in the bank
+    bank, size = model.bank_, len(model.bank_)
+    identity = bank.identity(ids, table.groups if bank.groups is not None else None)
+    labels, numbers = model.bank_labels().double().numpy(), bank.labels.numpy()
+    expected, spread = [], []
+    served, weight, start = np.zeros(size, dtype=np.int64), np.zeros(size), 0
+    for part, own in model.query_blocks(vectors, identity):
+        weights = model.bank_weights(part, own)
+        fresh = weights[torch.from_numpy(new[start : start + len(part)])]
+        served += np.bincount(fresh.topk(min(FIRST, size), dim=1).indices.flatten().numpy(), minlength=size)
+        weight += fresh.sum(0).numpy()
+        expected.append(weights.numpy() @ labels)
+        spread.append(neighbor_spread(weights.numpy(), numbers))
+        start += len(part)
+    return BankUse(np.concatenate(expected), np.concatenate(spread), served, weight / max(int(new.sum()), 1))
+
+
+def equal_content(table: Table, kinds: dict[str, str], parts: Sequence[Part]) -> list[Copies]:
+    """Groups of rows that are equal in all columns, or in one that holds media or long text.
+
+    Args:
+        table: the labelled rows.
+        kinds: of the columns that the model reads.
+        parts: ``[n]``, where each row stands.
+    """
+    found, told = [], set()
+    singles = [name for name, kind in kinds.items() if kind in MEDIA and _says_much(table, name, kind)]
+    for what, columns in [("all columns", list(kinds)), *((name, [name]) for name in singles)]:
+        for group in find_duplicates(table, kinds, columns=columns).groups:
+            if tuple(group) in told:
+                continue
+            told.add(tuple(group))
+            found.append(_copies(table, what, group, parts))
+    return found
+
+
+def _says_much(table: Table, name: str, kind: str) -> bool:
+    """Whether an equal cell of this column means the same thing: a medium does, "yes" does not."""
+    if kind != "text":
+        return True
+    return bool(table.frame[name].astype(str).str.len().median() > SHORT)
+
+
+def near_embeddings(
+    table: Table,
+    vectors: Tensor,
+    parts: Sequence[Part],
+    known: Sequence[Copies],
+    *,
+    share: float = 0.01,
+    most: int = 20,
+) -> list[Copies]:
+    """New rows whose nearest row that the model has seen lies much nearer than is usual, and is no known copy.
+
+    Args:
+        table: the labelled rows.
+        vectors: ``[n, d]``, their embeddings.
+        parts: ``[n]``.
+        known: copies of equal content.
+        share: of the median distance to the nearest neighbor, below which two rows count as near copies.
+        most: how many to give, nearest first.
+    """
+    new = np.array([part == "new" for part in parts])
+    seen = np.flatnonzero(~new)
+    if not new.any() or not len(seen):
+        return []
+    distance, place = [], []
+    fresh = np.flatnonzero(new)
+    for start in range(0, len(fresh), 512):
+        block = fresh[start : start + 512]
+        near = torch.cdist(vectors[block], vectors[seen]).min(dim=1)
+        distance.append(near.values.numpy())
+        place.append(seen[near.indices.numpy()])
+    gaps, others = np.concatenate(distance), np.concatenate(place)
+    listed = {frozenset((a, b)) for group in known for a in group.rows for b in group.rows}
+    found: list[Copies] = []
+    for query in np.argsort(gaps, kind="stable"):
+        if gaps[query] > share * np.median(gaps) or len(found) == most:
+            break
+        pair = np.array([fresh[query], others[query]])
+        if frozenset(table.rows[pair].tolist()) not in listed:
+            found.append(_copies(table, "the embedding", pair, parts, float(gaps[query])))
+    return found
+
+
+def _copies(table: Table, what: str, rows: np.ndarray, parts: Sequence[Part], distance: float = 0.0) -> Copies:
+    return Copies(
+        what,
+        table.rows[rows].tolist(),
+        [parts[row] for row in rows],
+        table.target[rows].tolist(),
+        distance,
+    )

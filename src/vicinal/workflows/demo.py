@@ -8,9 +8,16 @@ from typing import Any
 import numpy as np
 
 from vicinal.data import lexicon_table
-from vicinal.estimators.job import FitOutcome, fit_table
-from vicinal.estimators.measuring import knn_of_embeddings, predict_test, score
-from vicinal.estimators.opening import TableJob, fit_split, make_estimator
+from vicinal.workflows.fit import (
+    FitOutcome,
+    TableJob,
+    fit_split,
+    fit_table,
+    knn_of_embeddings,
+    make_estimator,
+    predict_test,
+    score,
+)
 
 Say = Callable[[str], None]
 

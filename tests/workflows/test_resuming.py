@@ -7,7 +7,7 @@ import pytest
 
 from vicinal.core import files
 from vicinal.core.files import FileLayer
-from vicinal.estimators.resuming import working_folder
+from vicinal.workflows.resuming import working_folder
 
 
 def test_it_goes_when_the_run_ends_well(tmp_path):
@@ -77,7 +77,7 @@ def test_without_a_folder_nothing_is_made():
 def test_a_second_run_says_so_and_stops(tmp_path):
     code = f"""
 from pathlib import Path
-from vicinal.estimators.resuming import working_folder
+from vicinal.workflows.resuming import working_folder
 with working_folder(Path({str(tmp_path / "m")!r})) as work:
     work.take_up("a")
     print("fitting", flush=True)

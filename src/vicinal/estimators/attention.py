@@ -1,0 +1,290 @@
+"""Which bank rows queries attend to, and what that explains; by the index, in blocks, or from all weights."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from vicinal.estimators.bank import Bank
+from vicinal.estimators.base import NeighborEstimator
+from vicinal.heads import NONA, Ensemble, admissible, neighbor_range, streamed_quantiles
+from vicinal.heads.members import ensemble_quantiles, ensemble_top_weights
+from vicinal.index import ExactIndex
+from vicinal.index.pairs import PairScore, pair_score
+
+LARGE = 1 << 15
+"""Rows from which on a bank is read a block at a time; the weights of fewer are held for some queries at a time."""
+
+_QUERIES = 1024
+"""Queries that are looked up together in a large bank."""
+
+_RANGE = 1024
+"""Rows of highest weight whose labels make the range of a query, where an index finds them."""
+
+
+class Attended(NamedTuple):
+    """Of some queries: highest weights and positions (-1 for none) ``[b, k]``, predictions ``[b]`` or ``[b, K]``."""
+
+    weights: Tensor
+    positions: Tensor
+    prediction: Tensor
+
+
+def streams(model: NeighborEstimator) -> bool:
+    """Whether the bank is large and the head can read it in blocks."""
+    head = model.network_.head
+    heads = list(head.heads) if isinstance(head, Ensemble) else [head]
+    known = all(isinstance(one, NONA) and pair_score(one.similarity) is not None for one in heads)
+    return len(model.bank_) >= LARGE and known and bool(head.can_stream)
+
+
+def attended(model: NeighborEstimator, queries: Tensor, asked: dict[str, Any], k: int) -> Iterator[Attended]:
+    """The ``k`` rows of highest weight of each query, for some queries after the other."""
+    near, head = model.near_bank(), model.network_.head
+    k = min(k, len(model.bank_))
+    if near is not None:
+        for start in range(0, len(queries), _QUERIES):
+            found = near.predict(queries[start : start + _QUERIES], **_part(asked, start, _QUERIES), top=k)
+            yield Attended(found.weights, found.positions, found.prediction)
+        return
+    identity = model.bank_.identity(**asked)
+    if streams(model):
+        vectors = model.bank_.vectors
+        for some, keys in model.query_blocks(queries, identity, _QUERIES):
+            if isinstance(head, Ensemble):
+                top = ensemble_top_weights(head, some, vectors, k, **keys)
+            else:
+                top = head.top_weights(some, vectors, k, **keys)  # type: ignore[operator]
+            yield Attended(*top, model.predict_embedded(some, keys))
+        return
+    for part, own in model.query_blocks(queries, identity):
+        weights = model.bank_weights(part, own)
+        best = weights.topk(k, dim=-1)
+        yield Attended(best.values, best.indices, weights @ model.bank_labels().to(weights))
+
+
+def label_range(
+    model: NeighborEstimator, queries: Tensor, asked: dict[str, Any], coverage: float
+) -> tuple[Tensor, Tensor]:
+    """The central range of the labels that each query attends to: ``[b]`` and ``[b]``; with an index, of the first."""
+    near, head, labels = model.near_bank(), model.network_.head, model.bank_.labels
+    tail = (1 - coverage) / 2
+    found = []
+    if near is not None:
+        for one in attended(model, queries, asked, _RANGE):
+            near_labels = labels[one.positions.clamp(min=0)]
+            found.append(_row_quantiles(one.weights, near_labels, (tail, 1 - tail)))
+    elif streams(model):
+        vectors, levels = model.bank_.vectors, (tail, 1 - tail)
+        for part, own in model.query_blocks(queries, model.bank_.identity(**asked), _QUERIES):
+            if isinstance(head, Ensemble):
+                found.append(ensemble_quantiles(head, part, vectors, labels, levels, **own))
+            elif isinstance(head, NONA):
+                parts: dict[str, Any] = {
+                    "similarity": head.similarity,
+                    "mask": head.mask,
+                    "simplex": head.simplex,
+                    **own,
+                }
+                found.append(streamed_quantiles(part, vectors, labels, levels, **parts))
+    else:
+        for part, own in model.query_blocks(queries, model.bank_.identity(**asked)):
+            found.append(torch.stack(neighbor_range(model.bank_weights(part, own), labels, coverage), dim=1))
+    both = torch.cat(found)
+    return both[:, 0], both[:, 1]
+
+
+def nearest_rows(model: NeighborEstimator, queries: Tensor, k: int, asked: dict[str, Any]) -> tuple[Any, Any]:
+    """Negated scores ``[n, k]``, rising, and positions ``[n, k]`` of the nearest bank rows of other ids and groups.
+
+    Raises:
+        ValueError: if a query has fewer than k such rows.
+    """
+    score = pair_score(model.fitted_similarity())
+    if score is None or len(model.bank_) < LARGE:
+        scores, places = _nearest_of_all(model, queries, k, asked)
+    else:
+        scores, places = _nearest_by_index(model, queries, k, asked, score)
+    short = (places < 0).any(dim=1)
+    if bool(short.any()):
+        row = int(short.nonzero()[0])
+        most = int((places[row] >= 0).sum())
+        raise ValueError(
+            f"n_neighbors: expected at most {most}, the rows of other ids and groups of row {row}, got {k}"
+        )
+    return -scores.numpy(), places.numpy()
+
+
+def _nearest_by_index(
+    model: NeighborEstimator, queries: Tensor, k: int, asked: dict[str, Any], score: PairScore
+) -> tuple[Tensor, Tensor]:
+    """Scores and positions ``[n, k]``, best first; -1 where there are no more rows that a query may see."""
+    store = model.bank_.store
+    index = ExactIndex(store.dim, model.fitted_similarity(), bank=store)
+    found = []
+    for start in range(0, len(queries), _QUERIES):
+        part, own = queries[start : start + _QUERIES], _part(asked, start, _QUERIES)
+        hidden = store.hidden_keys(**own) if any(value is not None for value in own.values()) else None
+        at = store.positions_of_keys(index.search(part.float(), k, exclude=hidden).ids)
+        lines = torch.arange(len(part)).repeat_interleave(k)
+        rows = store.vectors_at(at.clamp(min=0).flatten()).double()
+        scores = score(part.double()[lines], rows).reshape(at.shape).masked_fill(at < 0, -torch.inf)
+        best = scores.sort(dim=1, descending=True, stable=True)
+        found.append((best.values, at.gather(1, best.indices)))
+    return torch.cat([scores for scores, _ in found]), torch.cat([places for _, places in found])
+
+
+def _nearest_of_all(model: NeighborEstimator, queries: Tensor, k: int, asked: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """The same from all scores."""
+    bank, similarity = model.bank_, model.fitted_similarity()
+    found = []
+    for part, own in model.query_blocks(queries, bank.identity(**asked)):
+        with torch.no_grad():
+            scores = similarity(part, bank.vectors)
+        allowed = admissible((len(part), len(bank)), **own)
+        if allowed is not None:
+            scores = scores.masked_fill(~allowed, -torch.inf)
+        best = scores.topk(k, dim=-1)
+        seen = torch.ones_like(best.indices, dtype=torch.bool) if allowed is None else allowed.gather(1, best.indices)
+        found.append((best.values, best.indices.masked_fill(~seen, -1)))
+    return torch.cat([scores for scores, _ in found]), torch.cat([places for _, places in found])
+
+
+def _part(asked: dict[str, Any], start: int, size: int) -> dict[str, Any]:
+    return {name: None if value is None else value[start : start + size] for name, value in asked.items()}
+
+
+def _row_quantiles(weights: Tensor, labels: Tensor, levels: tuple[float, float]) -> Tensor:
+    """Quantiles ``[b, 2]`` of labels ``[b, k]`` by weights ``[b, k]``, which need not sum to 1."""
+    ordered, order = labels.sort(dim=1)
+    mass = weights.gather(1, order).cumsum(dim=1)
+    wanted = mass[:, -1:] * torch.tensor(levels, dtype=mass.dtype) * (1 - 8 * torch.finfo(mass.dtype).eps)
+    at = torch.searchsorted(mass, wanted).clamp_(max=labels.shape[1] - 1)
+    return ordered.gather(1, at)
+
+
+@dataclass(frozen=True)
+class Neighbor:
+    """A bank row in a prediction.
+
+    Attributes:
+        id: the row's id.
+        weight: its share, from 0 to 1.
+        label: its label (number or class).
+        contribution: what it adds to the prediction: weight times label; for a class, weight if it is of that class.
+        row: its columns.
+        name: what to call it: its first text, cut to 40 characters, or its id.
+    """
+
+    id: Any
+    weight: float
+    label: Any
+    contribution: float
+    row: dict[str, Any]
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One prediction as a sum over bank rows.
+
+    Attributes:
+        prediction: a number, or the predicted class.
+        total: what the contributions sum to: the number, or the probability of the predicted class.
+        neighbors: the rows of highest weight, highest first.
+        other_weight: weight of all rows that are not listed; with the listed weights it sums to 1.
+        other_contribution: what those rows add; with the listed contributions it sums to ``total``.
+        other_count: how many rows those are.
+    """
+
+    prediction: Any
+    total: float
+    neighbors: tuple[Neighbor, ...]
+    other_weight: float
+    other_contribution: float
+    other_count: int
+
+    def __str__(self) -> str:
+        """One line: ``-2.4: horrible -2.5 (0.31), horrid -2.5 (0.22) ...``; rows without weight are not told."""
+        told = [n for n in self.neighbors if n.weight >= 0.005]
+        parts = [f"{n.name or n.id} {_short(n.label)} ({n.weight:.2f})" for n in told]
+        rest, count = self.other_weight, self.other_count
+        more = f", {count} more ({rest:.2f})" if count and (rest >= 0.005 or not told) else ""
+        return f"{_short(self.prediction)}: {', '.join(parts)}{more}"
+
+
+def explain_rows(
+    found: Attended,
+    bank: Bank,
+    classes: np.ndarray[Any, Any] | None,
+    text: str | None = None,
+) -> list[Explanation]:
+    """Explanations of some queries.
+
+    Args:
+        found: their highest weights, where these rows stand in the bank, and their predictions.
+        bank: the rows.
+        classes: names of the classes that the bank's labels count, or None for numbers.
+        text: the column that rows are called by; None: by their ids.
+    """
+    known = found.positions >= 0
+    places, where = torch.unique(found.positions[known], return_inverse=True)
+    slots = torch.full_like(found.positions, -1).masked_scatter_(known, where)
+    rows, ids = bank.store.rows_at(places), bank.store.ids_of_keys(bank.store.keys[places])
+    labels = bank.labels[places].tolist()
+    best = found.prediction if classes is None else found.prediction.argmax(dim=-1)
+    made = []
+    for i, prediction in enumerate(best.tolist()):
+        neighbors = []
+        for weight, slot in zip(found.weights[i].tolist(), slots[i].tolist(), strict=True):
+            if slot < 0:
+                continue
+            label = labels[slot]
+            share = weight * label if classes is None else weight * (label == prediction)
+            row = rows.iloc[slot].to_dict()
+            name = _name(ids[slot], row, text)
+            neighbors.append(Neighbor(ids[slot], weight, _named(label, classes), share, row, name))
+        total = float(prediction if classes is None else found.prediction[i, prediction])
+        made.append(
+            Explanation(
+                prediction=float(prediction) if classes is None else classes[prediction],
+                total=total,
+                neighbors=tuple(neighbors),
+                other_weight=max(0.0, 1.0 - sum(n.weight for n in neighbors)),
+                other_contribution=total - sum(n.contribution for n in neighbors),
+                other_count=len(bank) - len(neighbors),
+            )
+        )
+    return made
+
+
+def _named(label: float, classes: np.ndarray[Any, Any] | None) -> Any:
+    return label if classes is None else classes[int(label)]
+
+
+def explanation_table(explanations: list[Explanation]) -> pd.DataFrame:
+    """One line a neighbor: query, prediction, rank, id, weight, label, contribution; "others" ends each query."""
+    lines: list[dict[str, Any]] = []
+    for query, found in enumerate(explanations):
+        start = {"query": query, "prediction": found.prediction}
+        for rank, n in enumerate(found.neighbors, start=1):
+            lines.append({**start, "rank": rank, "id": n.id, "weight": n.weight, "label": n.label})
+            lines[-1]["contribution"] = n.contribution
+        if found.other_count:
+            rest = {"rank": None, "id": "others", "weight": found.other_weight, "label": None}
+            lines.append({**start, **rest, "contribution": found.other_contribution})
+    columns = ["query", "prediction", "rank", "id", "weight", "label", "contribution"]
+    return pd.DataFrame(lines, columns=columns).astype({"rank": "Int64"})
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _name(own: Any, row: dict[str, Any], text: str | None) -> str:
+    told = f"row {own}" if text is None else str(row[text])
+    return told if len(told) <= 40 else told[:37] + "..."

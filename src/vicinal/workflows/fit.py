@@ -1,0 +1,490 @@
+"""``vicinal fit``: a table goes in, a model folder with its report comes out."""
+
+import json
+import platform
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+import vicinal
+from vicinal.core.folders import check_replaceable, staged_folder
+from vicinal.core.identity import IdentityWarning
+from vicinal.data import (
+    ColumnLeak,
+    LeakWarning,
+    Split,
+    Table,
+    duplicates_across,
+    find_duplicates,
+    leaking_columns,
+    make_splits,
+    prepare_table,
+    read_table,
+    save_splits,
+    table_fingerprint,
+)
+from vicinal.encoders import ColumnKind, EmbeddingCache, Kind, build_table_encoder, infer_kinds, read_cell, thumbnail
+from vicinal.estimators.attention import Explanation
+from vicinal.estimators.base import LONE_GROUPS
+from vicinal.estimators.inputs import as_table, left_out
+from vicinal.estimators.neighbors import BankedEstimator, NeighborClassifier, NeighborRegressor
+from vicinal.estimators.network import check_settings, predicts_by_default
+from vicinal.estimators.saving import write_model
+from vicinal.evaluation import (
+    Baseline,
+    classification_scores,
+    knn_grid,
+    mean_baseline,
+    regression_scores,
+    ridge_baseline,
+)
+from vicinal.heads import Ensemble
+from vicinal.masks import SoftStep
+from vicinal.report import FitRecord, NeighborPanel, write_card, write_page
+from vicinal.workflows.resuming import CACHE, working_folder
+
+Say = Callable[[str], None]
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class TableJob:
+    """What to learn from which table.
+
+    Attributes:
+        source: file of the table (csv, tsv, parquet, jsonl), or the table itself.
+        target: the column to predict.
+        kinds: kind of columns where it should not be found out.
+        id: column of ids, or None.
+        group: column of groups, or None.
+        task: "regression", "classification", or None to read it from the target.
+        root: folder that paths of images and sounds start from; None: that of the file.
+        use: feature columns; None: all that can be used.
+        drop: columns to leave out.
+        name: of the data; "" for the name of the file.
+        seed: of the split and of training.
+        test: share of rows to test on.
+        validation: share of the remaining rows held out for early stopping and intervals.
+        parameters: of the estimator, see :class:`NeighborRegressor`.
+    """
+
+    source: Path | pd.DataFrame
+    target: str
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    id: str | None = None
+    group: str | None = None
+    task: str | None = None
+    root: Path | None = None
+    use: Sequence[str] | None = None
+    drop: Sequence[str] = ()
+    name: str = ""
+    seed: int = 0
+    test: float = 0.2
+    validation: float = 0.15
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OpenTable:
+    """A table that was read and checked.
+
+    Attributes:
+        table: the rows that are used.
+        columns: what each column was taken for.
+        leaks: columns that give the target away or look like a key of groups.
+        notes: how the file was read, where that is not as its name says.
+    """
+
+    table: Table
+    columns: Mapping[str, ColumnKind]
+    leaks: Sequence[ColumnLeak] = ()
+    notes: Sequence[str] = ()
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """Kinds of the columns that are used."""
+        return {name: column.kind for name, column in self.columns.items() if column.kind is not None}
+
+
+def open_table(job: TableJob, say: Say = lambda line: None) -> OpenTable:
+    """Read and check the table of ``job``; ``say`` is told how it was read.
+
+    Raises:
+        ValueError: in one sentence, for any of the many ways in which a table can be wrong.
+    """
+    notes: list[str] = []
+    check_settings(NeighborRegressor(**job.parameters).get_params(deep=False))
+    root: Path | None
+    if isinstance(job.source, Path):
+        say(f"reading {job.source.name}")
+        frame = read_table(job.source, ids=_exact_columns(job), say=notes.append)
+        root = job.root or job.source.resolve().parent
+        name = job.name or job.source.stem
+    else:
+        frame, root, name = as_table("data", job.source), job.root, job.name or "table"
+    say(f"{len(frame)} rows and {frame.shape[1]} columns in {name}")
+    table = prepare_table(
+        frame,
+        job.target,
+        id=job.id,
+        group=job.group,
+        task=job.task,
+        use=job.use,
+        drop=job.drop,
+        name=name,
+        root=root,
+    )
+    columns = infer_kinds(table.frame, job.kinds)
+    if all(column.kind is None for column in columns.values()):
+        raise ValueError(f"data: expected at least one column to learn from, got none ({left_out(columns)})")
+    kinds = {name: column.kind for name, column in columns.items() if column.kind is not None}
+    classes = table.task == "classification"
+    leaks = leaking_columns(table.frame, kinds, table.target, classes=classes, groups=table.groups)
+    for line in (*notes, *(leak.sentence for leak in leaks)):
+        say(line)
+    return OpenTable(table, columns, leaks, notes)
+
+
+def _exact_columns(job: TableJob) -> list[str]:
+    """Columns of ids and groups, unless they are learned from too."""
+    return [name for name in (job.id, job.group) if name is not None and name not in (job.use or ())]
+
+
+def groups_sentence(table: Table) -> str:
+    """What is wrong with groups of which each holds one row, as a copy of the ids does; "" if there is nothing."""
+    if table.groups is None or len(set(table.groups.tolist())) < len(table):
+        return ""
+    return LONE_GROUPS
+
+
+def make_estimator(opened: OpenTable, job: TableJob) -> BankedEstimator:
+    """The estimator for the task of the table, with the job's parameters."""
+    made = NeighborRegressor if opened.table.task == "regression" else NeighborClassifier
+    settings = {"random_state": job.seed, "root": opened.table.root, "columns": opened.kinds, **job.parameters}
+    return made(**settings)
+
+
+def fit_split(model: BankedEstimator, opened: OpenTable, split: Split) -> BankedEstimator:
+    """Fit on the training rows of ``split``, with its validation rows held out; test rows are not read."""
+    rows = np.concatenate([split.train, split.validation])
+    part = opened.table.select(rows)
+    held = np.arange(len(split.train), len(rows))
+    frame = part.frame[list(opened.kinds)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentityWarning)  # the job says what groups_sentence gives
+        warnings.simplefilter("ignore", LeakWarning)  # open_table has told
+        fitted: BankedEstimator = model.fit(frame, part.target, ids=part.ids, groups=part.groups, validation=held)
+    return fitted
+
+
+@dataclass(frozen=True)
+class FitOutcome:
+    """What :func:`fit_table` gives: the model, its figures, and where it was written (None: nowhere)."""
+
+    model: BankedEstimator
+    record: FitRecord
+    opened: OpenTable
+    split: Split
+    folder: Path | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Scores on the test rows.
+
+    Attributes:
+        scores: method ("model" first) -> metric -> value.
+        predicted: the model's predictions ``[n]`` or probabilities ``[n, K]``.
+        notes: what the baselines chose, and what else a reader should know.
+    """
+
+    scores: dict[str, dict[str, float]]
+    predicted: Array
+    notes: list[str]
+
+
+def fit_table(job: TableJob, out: Path | None = None, say: Say = lambda line: None) -> FitOutcome:
+    """Split, fit, measure on the test rows, and write the model folder.
+
+    The folder holds the four files of the model, ``splits.json``, ``report.html`` and ``README.md`` (the model card). A
+    killed run resumes if it is called again with the same job; a model that was there before stays until
+    the new one is whole.
+
+    Args:
+        job: what to learn.
+        out: the folder to write, or None to write nothing.
+        say: told one line of progress at a time.
+
+    Raises:
+        ValueError: if data or settings cannot be used.
+    """
+    started = time.perf_counter()
+    if out is not None:
+        check_replaceable(out)
+    with working_folder(out) as work:
+        opened = open_table(job, say)
+        split = make_splits(opened.table, number=1, seed=job.seed, test=job.test, validation=job.validation)[0]
+        leak = duplicates_across(split, find_duplicates(opened.table, opened.kinds))
+        for sentence in (groups_sentence(opened.table), leak.sentence):
+            if sentence:
+                say(sentence)
+        if work.take_up(_fingerprint(job, opened)):
+            say("taking up the run that was interrupted")
+        cache = None if work.folder is None else work.folder / CACHE
+        settings = {"cache_dir": cache, **job.parameters, "checkpoint_dir": work.folder}
+        model = make_estimator(opened, replace(job, parameters=settings))
+        fit_split(model, opened, split)
+        say("measuring on the test rows")
+        measured = measure(model, opened, split)
+        record = _record(job, opened, split, model, measured, leak.sentence, time.perf_counter() - started)
+        if out is not None:
+            _write(out, model, record, split, job)
+    return FitOutcome(model, record, opened, split, out)
+
+
+def _fingerprint(job: TableJob, opened: OpenTable) -> str:
+    settings = {name: value for name, value in job.parameters.items() if name not in ("progress", "logger")}
+    told = [table_fingerprint(opened.table), opened.kinds, job.seed, job.test, job.validation, settings]
+    return json.dumps([vicinal.__version__, torch.__version__, *told], default=str, sort_keys=True)
+
+
+def _record(
+    job: TableJob,
+    opened: OpenTable,
+    split: Split,
+    model: BankedEstimator,
+    measured: Measured,
+    duplicates: str,
+    duration: float,
+) -> FitRecord:
+    table = opened.table
+    loss = "mse" if table.task == "regression" else "log_loss"
+    loss = loss if predicts_by_default(model.loss) else "loss"
+    labels = model.bank_.labels.numpy()
+    classes = [] if table.classes is None else [str(name) for name in model.classes_]
+    encoders = {column: part.encoder for part in model.table_encoder.describe() for column in part.columns}
+    settings = {"head": model.head, "seed": job.seed, **_shown_settings(model)}
+    return FitRecord(
+        name=table.name,
+        target_name=table.target_name,
+        task=table.task,
+        settings=settings,
+        columns=[(name, column.kind, encoders.get(name, ""), column.reason) for name, column in opened.columns.items()],
+        rows_used=len(table),
+        dropped=table.dropped_counts,
+        duplicates=duplicates,
+        scores=measured.scores,
+        history={f"train_{loss}": model.history_.train_error, f"validation_{loss}": model.history_.validation_error},
+        predicted=measured.predicted,
+        truth=table.target[split.test],
+        classes=classes,
+        embedding=model.bank_.vectors.numpy(),
+        embedding_labels=np.array([classes[int(i)] for i in labels]) if classes else labels,
+        panels=neighbor_panels(model, opened.table, list(opened.kinds), split.test, measured.predicted),
+        mask_curves=mask_curves(model),
+        split_sizes={"train": len(split.train), "validation": len(split.validation), "test": len(split.test)},
+        duration_s=duration,
+        versions={"vicinal": vicinal.__version__, "torch": torch.__version__, "python": platform.python_version()},
+        notes=[*opened.notes, *(f"{leak.sentence}." for leak in opened.leaks), *measured.notes],
+    )
+
+
+def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
+    hidden = ("head", "columns", "root", "cache_dir", "checkpoint_dir", "progress", "logger", "random_state")
+    neighbor_only = ("similarity", "mask", "mask_parameters", "mask_extent", "simplex", "n_neighbors")
+    skipped = hidden if model.head == "nona" else (*hidden, *neighbor_only)
+    return {name: value for name, value in model.get_params(deep=False).items() if name not in skipped}
+
+
+def _write(out: Path, model: BankedEstimator, record: FitRecord, split: Split, job: TableJob) -> None:
+    notes = {"name": record.name, "target": job.target, "id": job.id, "group": job.group, "scores": dict(record.scores)}
+    with staged_folder(out) as stage:
+        write_model(model, stage, notes)
+        save_splits(stage / "splits.json", [split])
+        write_page(record, stage / "report.html")
+        write_card(record, stage / "README.md")
+
+
+def measure(model: BankedEstimator, opened: OpenTable, split: Split) -> Measured:
+    """Scores of the model, of the mean, of k-NN on the model's embeddings, and of ridge on the untuned features."""
+    predicted = predict_test(model, opened, split)
+    classes = _classes(model)
+    target = opened.table.target
+    labels = (target[split.train], target[split.validation])
+    mean = mean_baseline(target[split.train], len(split.test), classes=classes)
+    knn = knn_of_embeddings(model, opened, split)
+    features = untuned_features(model, opened, split)
+    ridge = ridge_baseline(features[0], labels[0], features[1], labels[1], features[2], classes=classes)
+    linear = "ridge" if classes is None else "logistic regression"
+    named = {
+        "model": predicted,
+        "mean": mean.prediction,
+        "k-NN on its embeddings": knn.prediction,
+        f"{linear} on untuned features": ridge.prediction,
+    }
+    notes = [f"{baseline.name}: {_told(baseline)}, chosen on the validation rows." for baseline in (knn, ridge)]
+    return Measured({name: score(model, p, target[split.test]) for name, p in named.items()}, predicted, notes)
+
+
+def predict_test(model: BankedEstimator, opened: OpenTable, split: Split) -> Array:
+    """Predictions of the test rows; their ids and groups keep a row from its own."""
+    part = opened.table.select(split.test)
+    frame = part.frame[list(opened.kinds)]
+    predict = model.predict if _classes(model) is None else model.predict_proba
+    predicted: Array = predict(frame, ids=part.ids, groups=part.groups)
+    return predicted
+
+
+def knn_of_embeddings(model: BankedEstimator, opened: OpenTable, split: Split) -> Baseline:
+    """The paper's k-NN grid on the model's embeddings, chosen on the validation rows."""
+    test = model.embed(opened.table.select(split.test).frame[list(opened.kinds)])
+    return knn_grid(
+        model.bank_.vectors.numpy(),
+        _named_labels(model, model.bank_.labels),
+        model.calibration_.vectors.numpy(),
+        _named_labels(model, model.calibration_.labels),
+        test,
+        classes=_classes(model),
+    )
+
+
+def untuned_features(model: BankedEstimator, opened: OpenTable, split: Split) -> list[Any]:
+    """Features of training, validation and test rows as the encoders give them before any training."""
+    frame = opened.table.frame[list(opened.kinds)]
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        encoder = build_table_encoder(opened.kinds, encoders=model.encoders)
+        encoder.fit(frame.iloc[split.train])
+    store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)
+    found = []
+    for rows in (split.train, split.validation, split.test):
+        part = frame.iloc[rows]
+        found.append(encoder.features(part, encoder.cache(encoder.prepare(part, opened.table.root), store=store)))
+    return found
+
+
+def score(model: BankedEstimator, predicted: Array, truth: Array) -> dict[str, float]:
+    """Regression or classification scores of predictions of this model's kind."""
+    classes = _classes(model)
+    if classes is None:
+        return regression_scores(truth, predicted)
+    return classification_scores(truth, predicted, classes)
+
+
+def _classes(model: BankedEstimator) -> Sequence[Any] | None:
+    classes = getattr(model, "classes_", None)
+    return None if classes is None else classes.tolist()
+
+
+def _named_labels(model: BankedEstimator, labels: torch.Tensor) -> Array:
+    classes = getattr(model, "classes_", None)
+    return labels.numpy() if classes is None else classes[labels.long().numpy()]
+
+
+def _told(baseline: Baseline) -> str:
+    return (
+        ", ".join(
+            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in baseline.settings.items()
+        )
+        or "as it is"
+    )
+
+
+def neighbor_panels(
+    model: BankedEstimator, table: Table, columns: list[str], test: Array, predicted: Array, k: int = 5
+) -> list[NeighborPanel]:
+    """Panels of the best, the median and the worst test prediction; none for a head without neighbors."""
+    if not model.network_.head.uses_bank or len(test) == 0:
+        return []
+    order = np.argsort(_errors(model, predicted, table.target[test]), kind="stable")
+    chosen = {"Best prediction": order[0], "Median prediction": order[len(order) // 2], "Worst prediction": order[-1]}
+    positions = test[list(chosen.values())]
+    part = table.select(positions)
+    explained = model.explain(part.frame[columns], k, ids=part.ids, groups=part.groups)
+    panels = []
+    for title, found, row in zip(chosen, explained, range(len(positions)), strict=True):
+        shown = {name: part.frame[name].iloc[row] for name in columns}
+        panels.append(_panel(model, title, found, shown, part.target[row], table.root))
+    return panels
+
+
+def mask_curves(model: BankedEstimator, queries: int = 200) -> tuple[Array, list[tuple[str, Array]]] | None:
+    """Learned masks (of the first member) of held-out rows: those that reject the least, the median, and the most."""
+    head = model.network_.head
+    members = len(head.heads) if isinstance(head, Ensemble) else 1
+    mask = getattr(head.heads[0] if isinstance(head, Ensemble) else head, "mask", None)
+    if not isinstance(mask, SoftStep):
+        return None
+    grid = torch.linspace(0, 1, 201, dtype=torch.float64)
+    held = model.calibration_ if len(model.calibration_) else model.bank_
+    with torch.no_grad():
+        curves = mask.curve(grid, held.vectors[:queries].double().chunk(members, dim=1)[0])
+    if mask.parameters_from == "global":
+        return grid.numpy(), [("all rows", curves[0].numpy())]
+    order = curves.mean(dim=1).argsort(descending=True)
+    picked = {"rejects least": order[0], "median": order[len(order) // 2], "rejects most": order[-1]}
+    return grid.numpy(), [(label, curves[int(i)].numpy()) for label, i in picked.items()]
+
+
+def _errors(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
+    classes = getattr(model, "classes_", None)
+    if classes is None:
+        errors: Array = np.abs(predicted - truth)
+        return errors
+    column = {name: place for place, name in enumerate(classes.tolist())}
+    places = [column.get(name) for name in truth.tolist()]
+    return np.array([1.0 if place is None else 1 - row[place] for row, place in zip(predicted, places, strict=True)])
+
+
+def _panel(
+    model: BankedEstimator, title: str, found: Explanation, row: dict[str, Any], target: Any, root: Path | None
+) -> NeighborPanel:
+    kinds = model.kinds_
+    neighbors = [
+        (_cells(n.row, kinds, root), _label(n.label), n.weight, n.contribution, str(n.id)) for n in found.neighbors
+    ]
+    return NeighborPanel(
+        title=title,
+        query=_cells(row, kinds, root),
+        prediction=_label(found.prediction),
+        target=_label(target),
+        neighbors=neighbors,
+        other_weight=found.other_weight,
+        other_contribution=found.other_contribution,
+        other_rows=found.other_count,
+        probability=None if isinstance(found.prediction, float) else found.total,
+    )
+
+
+def _label(value: Any) -> float | str:
+    return float(value) if isinstance(value, float | np.floating) else str(value)
+
+
+def _cells(row: dict[str, Any], kinds: dict[str, Any], root: Path | None) -> dict[str, str | bytes]:
+    """What to show of a row: thumbnails of images, names of sounds, texts and numbers as they read."""
+    shown: dict[str, str | bytes] = {}
+    for name, cell in row.items():
+        content = cell.get("bytes") if isinstance(cell, dict) else cell
+        if kinds.get(name) == "image":
+            try:
+                small = thumbnail(read_cell(cell, column=name, row="", wanted="an image", root=root), 320)
+            except ValueError:  # it was there when the model was fitted
+                small = None
+            shown[name] = small if small is not None else str(cell)[:80]
+        elif isinstance(content, bytes | bytearray):
+            shown[name] = f"({len(content)} bytes)"
+        elif isinstance(cell, float | np.floating):
+            shown[name] = "" if np.isnan(cell) else f"{cell:.4g}"
+        elif isinstance(cell, list | tuple | np.ndarray):
+            shown[name] = f"({len(cell)} numbers)"
+        else:
+            shown[name] = "" if cell is None else str(cell)
+    return shown
