@@ -283,7 +283,7 @@ def write_model(model: NeighborEstimator, stage: Path, notes: dict[str, Any] | N
     save_file(_weights(model), stage / MODEL)
     model.bank_.store.write(stage, _shown_rows(model, model.bank_))
     with staged_folder(stage / HELD, "bank") as held:
-        write_bank(model.calibration_.store, held, _shown_rows(model, model.calibration_))
+        model.calibration_.store.write(held, _shown_rows(model, model.calibration_))
     near = model.near_bank()
     if near is not None:
         near.save(stage)
