@@ -1,8 +1,107 @@
 """Learn from neighbors and scores.
 
-The layers, low to high: ``core``; ``similarity`` | ``relation`` | ``links`` | ``ranks``; ``masks`` | ``miners`` |
-``metrics``; ``heads`` | ``encoders`` | ``losses`` | ``samplers``; ``data`` | ``evaluation`` | ``report``; ``training``;
-``estimators``; ``cli``. Each is imported by its own name.
+``vicinal.<TAB>`` gives the packages and the main names; each is imported when it is first asked for, so that
+``import vicinal`` itself costs nothing (PEP 562).
+
+The layers, low to high: ``core``; ``blockwise``; ``similarity`` | ``relation`` | ``links`` | ``ranks``; ``masks``;
+``index`` | ``miners`` | ``metrics`` | ``mixing`` | ``calibration``; ``heads`` | ``encoders`` | ``losses`` |
+``samplers``; ``data`` | ``evaluation`` | ``report``; ``training``; ``estimators``; ``workflows``; ``cli``.
+
+>>> import vicinal
+>>> vicinal.NONA is vicinal.heads.NONA
+True
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vicinal import (
+        blockwise,
+        calibration,
+        core,
+        data,
+        encoders,
+        estimators,
+        evaluation,
+        heads,
+        index,
+        links,
+        losses,
+        masks,
+        metrics,
+        miners,
+        mixing,
+        ranks,
+        relation,
+        report,
+        samplers,
+        similarity,
+        training,
+        workflows,
+    )
+    from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+    from vicinal.heads import NONA
+    from vicinal.losses import EmbeddingLoss, MatchingLoss, ProxyLoss
+    from vicinal.masks import SoftStep
+
 __version__ = "0.1.0"
+
+_HOMES = {
+    "EmbeddingLoss": "losses",
+    "MatchingLoss": "losses",
+    "NONA": "heads",
+    "NeighborClassifier": "estimators",
+    "NeighborRegressor": "estimators",
+    "ProxyLoss": "losses",
+    "SoftStep": "masks",
+    "load_model": "estimators",
+}
+"""The package of each main name."""
+
+__all__ = [
+    "NONA",
+    "EmbeddingLoss",
+    "MatchingLoss",
+    "NeighborClassifier",
+    "NeighborRegressor",
+    "ProxyLoss",
+    "SoftStep",
+    "blockwise",
+    "calibration",
+    "core",
+    "data",
+    "encoders",
+    "estimators",
+    "evaluation",
+    "heads",
+    "index",
+    "links",
+    "load_model",
+    "losses",
+    "masks",
+    "metrics",
+    "miners",
+    "mixing",
+    "ranks",
+    "relation",
+    "report",
+    "samplers",
+    "similarity",
+    "training",
+    "workflows",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(f"vicinal.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+    if name in __all__:
+        return import_module(f"vicinal.{name}")
+    raise AttributeError(f"module 'vicinal' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

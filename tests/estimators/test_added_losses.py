@@ -150,7 +150,7 @@ def test_the_loss_is_kept_with_the_model(curve, tmp_path):
     ],
 )
 def test_wrong_losses_are_refused_before_anything_is_trained(curve, made, which, loss, sentence, monkeypatch):
-    monkeypatch.setattr("vicinal.estimators.base.train", None)
+    monkeypatch.setattr("vicinal.training.fit.train", None)
     with pytest.raises((ValueError, TypeError)) as caught:
         made(loss=loss, **QUICK).fit(curve[0], curve[which])
     assert sentence in str(caught.value)

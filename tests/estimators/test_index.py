@@ -172,7 +172,7 @@ def test_a_large_bank_is_read_in_blocks_with_the_same_result(rows, members, mask
     ],
 )
 def test_wrong_indexes_are_refused_before_training(rows, settings, sentence, monkeypatch):
-    monkeypatch.setattr("vicinal.estimators.base.train", None)
+    monkeypatch.setattr("vicinal.training.fit.train", None)
     with pytest.raises((TypeError, ValueError), match=sentence):
         fit(rows, **settings)
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import vicinal
 from vicinal.core import KINDS, entries
 
 PACKAGES = [
@@ -53,17 +54,44 @@ def test_every_kind_has_entries_with_a_summary(kind):
         assert entry.summary, f"{kind} {entry.name} has no docstring"
 
 
+HEAVY = (
+    "lightning",
+    "torchmetrics",
+    "torch._dynamo",
+    "transformers",
+    "matplotlib",
+    "sklearn.model_selection",
+    "sklearn.tree",
+    "scipy.stats",
+    "scipy.signal",
+    "PIL",
+    "soundfile",
+    "faiss",
+    "pymilvus",
+)
+"""What takes seconds to import, and is imported by the functions that need it."""
+
+
 @pytest.mark.parametrize(
-    ("imported", "unwanted"),
+    ("code", "unwanted"),
     [
-        ("vicinal", ("torch", "pandas", "lightning")),
-        ("vicinal.heads", ("pandas", "lightning", "sklearn", "transformers", "matplotlib")),
-        ("vicinal.index", ("faiss", "pymilvus", "pandas", "pyarrow", "lightning")),
-        ("vicinal.encoders", ("transformers", "lightning", "PIL", "soundfile")),
-        ("vicinal.cli", ("transformers", "matplotlib.pyplot", "soundfile")),
+        ("import vicinal", (*HEAVY, "torch", "numpy", "pandas", "sklearn", "pyarrow", "scipy")),
+        ("from vicinal import NeighborRegressor", HEAVY),
+        ("from vicinal import NONA, EmbeddingLoss, SoftStep", (*HEAVY, "pandas", "sklearn")),
+        ("from vicinal.cli import run; run(['--help'])", (*HEAVY, "torch", "numpy", "pandas", "sklearn", "scipy")),
+        ("import vicinal.index", (*HEAVY, "pandas", "pyarrow")),
     ],
 )
-def test_imports_stay_light(imported, unwanted):
-    code = f"import sys, {imported}; print(*[m for m in {unwanted!r} if m in sys.modules])"
+def test_imports_stay_light(code, unwanted):
+    code = f"import sys; {code}; print('loaded:', *[m for m in {unwanted!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+    assert done.stdout.splitlines()[-1].split() == ["loaded:"]
+
+
+def test_the_front_door_offers_packages_and_main_names():
+    assert set(vicinal.__all__) <= set(dir(vicinal))
+    for name in vicinal.__all__:
+        assert getattr(vicinal, name) is not None
+    assert vicinal.NONA is vicinal.heads.NONA
+    with pytest.raises(AttributeError, match="no attribute 'nona'"):
+        _ = vicinal.nona

@@ -7,8 +7,6 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import kendalltau
-from sklearn.tree import DecisionTreeClassifier
 
 from vicinal.core import short_text
 from vicinal.encoders.kinds import ID_NAME
@@ -166,6 +164,8 @@ def concordance(one: NDArray[Any], other: NDArray[Any]) -> float:
     apart = pairs - ties - others + both
     if apart <= 0:
         return 0.0
+    from scipy.stats import kendalltau  # slow to import, and needed only when a model is fitted
+
     return float(kendalltau(one, other).statistic * np.sqrt((pairs - ties) * (pairs - others)) / apart)
 
 
@@ -188,6 +188,8 @@ def _separates(levels: NDArray[Any], labels: NDArray[Any]) -> str:
     base = 1 - np.bincount(labels).max() / len(labels)
     if count < 2 or turns > count - 1 + 4 * (1 - ERRORS) * base * len(labels):
         return ""
+    from sklearn.tree import DecisionTreeClassifier  # slow to import, and needed only when a model is fitted
+
     tree = DecisionTreeClassifier(max_leaf_nodes=count, random_state=0).fit(levels[:, None], labels)
     right = float(tree.score(levels[:, None], labels))
     if 1 - (1 - right) / base < ERRORS:

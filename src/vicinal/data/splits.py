@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
-from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit
 
 from vicinal.core import check_between, check_integer, replace_text
 from vicinal.core.identity import canonical_ids
@@ -108,6 +107,8 @@ def _halve(
     strata: NDArray[Any] | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Part ``rows`` into (others, held out), both sorted."""
+    from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit  # slow to import
+
     held = int(np.ceil(share * len(rows)))
     if held >= len(rows):
         raise ValueError(
@@ -126,6 +127,8 @@ def _halve(
 def _halve_groups(
     rows: NDArray[np.int64], share: float, seed: int, groups: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    from sklearn.model_selection import GroupShuffleSplit  # slow to import
+
     splitter = GroupShuffleSplit(CANDIDATES, test_size=share, random_state=seed)
     draws = list(splitter.split(rows, groups=groups))
     others, held = min(draws, key=lambda draw: abs(len(draw[1]) / len(rows) - share))

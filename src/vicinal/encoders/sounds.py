@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.signal
 import torch
 from torch import Tensor
 
@@ -65,6 +64,8 @@ def open_sound(data: bytes, *, column: str, row: object, rate: int = RATE) -> Te
         raise refuse(column, row, "finite samples", "a sound with NaN or infinite ones")
     if source != rate:
         ratio = Fraction(rate, source).limit_denominator(_FINEST)
+        import scipy.signal  # slow to import, and needed for sounds only
+
         samples = scipy.signal.resample_poly(samples, ratio.numerator, ratio.denominator)
     return torch.from_numpy(np.ascontiguousarray(samples, dtype=np.float32))
 

@@ -30,7 +30,7 @@ from vicinal.estimators.network import (
 )
 from vicinal.index import NeighborBank
 from vicinal.similarity import resolve_similarity
-from vicinal.training import NeighborNetwork, Rows, RowSubset, TrainingHistory, train
+from vicinal.training import NeighborNetwork, Rows, RowSubset, TrainingHistory
 
 SCORES = 1 << 22
 """Scores or weights held at a time while many queries are looked up, explained or calibrated."""
@@ -179,6 +179,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def _train(
         self, frame: pd.DataFrame, labels: Tensor, ids: Ids, groups: Ids | None, held: HeldOut, seed: int
     ) -> None:
+        from vicinal.training.fit import train  # Lightning takes seconds to import; a saved model predicts without it
+
         encoder = build_table_encoder(self.kinds_, encoders=self.encoders, tune=self.tune)
         encoder.fit(frame.iloc[held.train])
         inputs = self._prepare(encoder, frame)

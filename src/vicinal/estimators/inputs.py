@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from sklearn.base import BaseEstimator
-from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit
 from sklearn.utils.validation import validate_data
 
 from vicinal.core import check_between, short_text
@@ -138,6 +137,9 @@ def hold_out(
     Raises:
         ValueError: if the positions are wrong, or one group holds nearly everything.
     """
+    # slow to import, and needed only when a model is fitted
+    from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, StratifiedShuffleSplit
+
     everything = np.arange(rows)
     if validation is not None:
         held = np.unique(np.asarray(validation, dtype=np.int64))

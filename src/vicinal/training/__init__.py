@@ -1,11 +1,20 @@
 """Training: a network of encoder, projector and head, and the Lightning module that fits it."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from vicinal.training.added import AddedLosses
-from vicinal.training.fit import TrainingHistory, train
-from vicinal.training.module import MeanError, NeighborModule, error_of
+from vicinal.training.history import TrainingHistory
 from vicinal.training.network import NeighborNetwork
 from vicinal.training.rows import RowBatches, Rows, RowSubset
 from vicinal.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from vicinal.training.fit import train
+    from vicinal.training.module import MeanError, NeighborModule, error_of
+
+_LIGHTNING = {"MeanError": "module", "NeighborModule": "module", "error_of": "module", "train": "fit"}
+"""Names that need Lightning, by file: it takes seconds to import, and a saved model predicts without it."""
 
 __all__ = [
     "AddedLosses",
@@ -20,3 +29,9 @@ __all__ = [
     "error_of",
     "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LIGHTNING:
+        return getattr(import_module(f"vicinal.training.{_LIGHTNING[name]}"), name)
+    raise AttributeError(f"module 'vicinal.training' has no attribute {name!r}")

@@ -3,7 +3,6 @@
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +14,13 @@ from torch import nn
 from vicinal.encoders import PretrainedEncoder, TableEncoder
 from vicinal.training.added import AddedLosses
 from vicinal.training.checkpoints import BEST, LAST, WholeCheckpoints, checkpoints, last_checkpoint
+from vicinal.training.history import TrainingHistory
 from vicinal.training.module import NeighborModule
 from vicinal.training.network import NeighborNetwork
 from vicinal.training.processes import Processes, SpawnedOrStarted, errors_of_processes, processes_of, share_weights
 from vicinal.training.quiet import quiet
 from vicinal.training.rows import Rows, loader
 from vicinal.training.settings import TrainingSettings, make_logger
-
-
-@dataclass
-class TrainingHistory:
-    """What a run left behind.
-
-    Attributes:
-        train_error: mean error over each epoch's batches, on [0, 1]-scaled labels (log-loss for classes).
-        validation_error: error on validation rows at the end of each epoch.
-        best_epoch: position of the epoch whose weights were kept.
-        resumed_at: epoch at which an interrupted run was taken up again, or None.
-    """
-
-    train_error: list[float] = field(default_factory=list)
-    validation_error: list[float] = field(default_factory=list)
-    best_epoch: int = 0
-    resumed_at: int | None = None
 
 
 class _Record(Callback):

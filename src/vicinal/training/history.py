@@ -1,0 +1,20 @@
+"""What a training run left behind."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class TrainingHistory:
+    """What a run left behind.
+
+    Attributes:
+        train_error: mean error over each epoch's batches, on [0, 1]-scaled labels (log-loss for classes).
+        validation_error: error on validation rows at the end of each epoch.
+        best_epoch: position of the epoch whose weights were kept.
+        resumed_at: epoch at which an interrupted run was taken up again, or None.
+    """
+
+    train_error: list[float] = field(default_factory=list)
+    validation_error: list[float] = field(default_factory=list)
+    best_epoch: int = 0
+    resumed_at: int | None = None
