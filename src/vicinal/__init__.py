@@ -15,6 +15,8 @@ True
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from vicinal.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from vicinal import (
         blockwise,
@@ -44,8 +46,6 @@ if TYPE_CHECKING:
     from vicinal.heads import NONA
     from vicinal.losses import EmbeddingLoss, MatchingLoss, ProxyLoss
     from vicinal.masks import SoftStep
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "EmbeddingLoss": "losses",

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-import vicinal
 from vicinal.cli.output import out
+from vicinal.version import __version__
 
 app = typer.Typer(
     name="vicinal",
@@ -20,7 +20,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:  # noqa: FBT001  typer's form of a callback
     if wanted:
-        out.print(f"vicinal {vicinal.__version__}")
+        out.print(f"vicinal {__version__}")
         raise typer.Exit
 
 

@@ -13,7 +13,6 @@ from pydantic import Field, JsonValue, NonNegativeInt, PositiveInt, model_valida
 from safetensors.torch import save_file
 from torch import Tensor
 
-import vicinal
 from vicinal.core import ECHO, check_choice, entry, local_path, short, short_text
 from vicinal.core.folders import MARKERS, SUMS, check_sums, read_sums, read_whole, staged_folder
 from vicinal.core.untrusted import (
@@ -35,6 +34,7 @@ from vicinal.estimators.network import make_network
 from vicinal.index import FaissIndex
 from vicinal.index.bank_files import ROWS
 from vicinal.training import NeighborNetwork, TrainingHistory
+from vicinal.version import __version__
 
 VERSION = 2
 """Version of the folder's layout; folders of other versions are refused."""
@@ -420,7 +420,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
     return saved_config(
         {
             "version": VERSION,
-            "vicinal": vicinal.__version__,
+            "vicinal": __version__,
             "task": "regression" if classes is None else "classification",
             "parameters": parameters,
             "kinds": dict(model.kinds_),

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import vicinal
 from vicinal.core.folders import read_whole, staged_folder
 from vicinal.core.identity import as_texts, canonical_ids, shown
 from vicinal.index.bank_files import NAMES, ROWS, VERSION, BankContents, read_bank, write_bank
@@ -23,6 +22,7 @@ from vicinal.index.names import Names
 from vicinal.index.payload import Payload
 from vicinal.index.rows import BankRows
 from vicinal.index.tensor_file import Column
+from vicinal.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -293,7 +293,7 @@ class NeighborBank(BankRows):
         """What ``bank.json`` holds, but for the checksum of the header."""
         return SavedBank(
             version=VERSION,
-            vicinal=vicinal.__version__,
+            vicinal=__version__,
             dim=self.dim,
             storage=self.storage,  # type: ignore[arg-type]
             exact=self.exact,

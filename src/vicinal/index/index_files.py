@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, JsonValue, NonNegativeInt, PositiveInt
 
-import vicinal
 from vicinal.core.folders import MARKERS, SUMS, check_sums, staged_folder
 from vicinal.core.untrusted import LARGEST_SETTINGS, Saved, check_inside, check_settings, read_settings
 from vicinal.index.pairs import similarity_name
+from vicinal.version import __version__
 
 if TYPE_CHECKING:
     from vicinal.index.base import Index
@@ -53,7 +53,7 @@ def sealed(index: "Index", folder: Path, kind: str, **settings: Any) -> Iterator
         yield stage
         config = SavedIndex(
             version=VERSION,
-            vicinal=vicinal.__version__,
+            vicinal=__version__,
             kind=kind,
             dim=index.dim,
             similarity=name,

@@ -1,7 +1,7 @@
 """Training: a network of encoder, projector and head, and the Lightning module that fits it."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
 from vicinal.training.added import AddedLosses
 from vicinal.training.history import TrainingHistory
@@ -9,7 +9,7 @@ from vicinal.training.network import NeighborNetwork
 from vicinal.training.rows import RowBatches, Rows, RowSubset
 from vicinal.training.settings import TrainingSettings
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from vicinal.training.fit import train
     from vicinal.training.module import MeanError, NeighborModule, error_of
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     if name in _LIGHTNING:
-        return getattr(import_module(f"vicinal.training.{_LIGHTNING[name]}"), name)
+        return getattr(_importlib.import_module(f"vicinal.training.{_LIGHTNING[name]}"), name)
     raise AttributeError(f"module 'vicinal.training' has no attribute {name!r}")

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 
-import vicinal
 from vicinal.core import check_choice, check_integer
 from vicinal.data import Split, load_splits, make_splits, save_splits, table_fingerprint
 from vicinal.estimators.neighbors import BankedEstimator
 from vicinal.evaluation import PRIMARY, Run, RunStore, Significance, Summary, run_protocol, significance, summarize
 from vicinal.report import CompareRecord
+from vicinal.version import __version__
 from vicinal.workflows.fit import (
     OpenTable,
     TableJob,
@@ -169,6 +169,6 @@ def _comparison(runs: list[Run], metric: str, settings: dict[str, Any], heads: S
         test_note="" if tests is None else tests.sentence,
         seconds=per_split,
         settings=settings,
-        versions={"vicinal": vicinal.__version__, "torch": torch.__version__},
+        versions={"vicinal": __version__, "torch": torch.__version__},
     )
     return Comparison(metric, runs, summarize(runs, metric), tests, record)

@@ -11,7 +11,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-import vicinal
 from vicinal.calibration import ConformalClasses, neighbor_spread
 from vicinal.core import check_integer, short
 from vicinal.data import find_duplicates
@@ -30,6 +29,7 @@ from vicinal.evaluation import (
     target_slices,
 )
 from vicinal.report import AuditRecord, Copies, Hub, Part, Suspect
+from vicinal.version import __version__
 from vicinal.workflows.fit import score
 from vicinal.workflows.predict import features_of, read_rows
 
@@ -138,7 +138,7 @@ def audit_table(
         classes=[] if classes is None else [str(name) for name in classes],
         served=seen.served,
         notes=_notes(model, table),
-        versions={"vicinal": vicinal.__version__, "torch": torch.__version__, "python": platform.python_version()},
+        versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
     )
 
 

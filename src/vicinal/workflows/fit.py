@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import torch
 
-import vicinal
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.core.identity import IdentityWarning
 from vicinal.data import (
@@ -48,6 +47,7 @@ from vicinal.evaluation import (
 from vicinal.heads import Ensemble
 from vicinal.masks import SoftStep
 from vicinal.report import FitRecord, NeighborPanel, write_card, write_page
+from vicinal.version import __version__
 from vicinal.workflows.resuming import CACHE, working_folder
 
 Say = Callable[[str], None]
@@ -252,7 +252,7 @@ def fit_table(job: TableJob, out: Path | None = None, say: Say = lambda line: No
 def _fingerprint(job: TableJob, opened: OpenTable) -> str:
     settings = {name: value for name, value in job.parameters.items() if name not in ("progress", "logger")}
     told = [table_fingerprint(opened.table), opened.kinds, job.seed, job.test, job.validation, settings]
-    return json.dumps([vicinal.__version__, torch.__version__, *told], default=str, sort_keys=True)
+    return json.dumps([__version__, torch.__version__, *told], default=str, sort_keys=True)
 
 
 def _record(
@@ -291,7 +291,7 @@ def _record(
         mask_curves=mask_curves(model),
         split_sizes={"train": len(split.train), "validation": len(split.validation), "test": len(split.test)},
         duration_s=duration,
-        versions={"vicinal": vicinal.__version__, "torch": torch.__version__, "python": platform.python_version()},
+        versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
         notes=[*opened.notes, *(f"{leak.sentence}." for leak in opened.leaks), *measured.notes],
     )
 
