@@ -151,11 +151,11 @@ def test_a_table_lets_go_of_rows_that_are_gone(monkeypatch):
     bank = NeighborBank(1)
     bank.add(range(100), torch.zeros(100, 1), rows=pd.DataFrame({"n": range(100)}))
     bank.remove(range(70))
-    assert bank._payload.rows == 30
+    assert bank._table.rows == 30
     assert bank.rows["n"].tolist() == bank.ids.tolist()
     for number in range(40):
         bank.update([70], rows=pd.DataFrame({"n": [number]}))
-    assert bank._payload.rows <= 69
+    assert bank._table.rows <= 69
     assert bank.rows_at(bank.positions([70, 99]))["n"].tolist() == [39, 99]
 
 

@@ -6,13 +6,13 @@ would make an accelerator wait.
 
 import bisect
 import difflib
+import inspect
 import itertools
 import math
 import numbers
 import os
 import re
 import reprlib
-import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -97,8 +97,12 @@ def listed(names: Iterable[object], room: int = 900) -> str:
 
 def warn_caller(sentence: str, kind: type[Warning] = UserWarning) -> None:
     """Warn of the line that called us from outside: not from here, torch or scikit-learn."""
-    frame, level = sys._getframe(), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PACKAGES:
+    frame, level = inspect.currentframe(), 1
+    while (
+        frame is not None
+        and frame.f_back is not None
+        and frame.f_globals.get("__name__", "").partition(".")[0] in _PACKAGES
+    ):
         frame, level = frame.f_back, level + 1
     warnings.warn(sentence, kind, stacklevel=level)
 

@@ -145,9 +145,9 @@ class NgramEncoder(ColumnEncoder):
         self.slots: Tensor
         self.register_buffer("slots", torch.full((self.buckets,), -1, dtype=torch.int32))
         self.table = nn.EmbeddingBag(1, self.width, mode="sum", include_last_offset=True)
-        self._replace_vectors(1)
+        self.replace_vectors(1)
 
-    def _replace_vectors(self, vectors: int) -> None:
+    def replace_vectors(self, vectors: int) -> None:
         """Random vectors in the place, device, dtype and trained state of the old ones.
 
         Small ones: on the valence of 7,000 words they took a third off the error of deviation 1.
@@ -165,7 +165,7 @@ class NgramEncoder(ColumnEncoder):
         slots = np.full(self.buckets, -1, dtype=np.int32)
         slots[kept] = np.arange(len(kept))
         self.slots.copy_(torch.from_numpy(slots))
-        self._replace_vectors(max(1, len(kept)))
+        self.replace_vectors(max(1, len(kept)))
         return self
 
     def _hash(self, frame: pd.DataFrame) -> tuple[I64, I64, I64]:
@@ -221,5 +221,5 @@ class NgramEncoder(ColumnEncoder):
     def from_config(cls, config: dict[str, Any]) -> "NgramEncoder":
         """An encoder of the same shape with random vectors."""
         made = cls(**{key: value for key, value in config.items() if key not in ("encoder", "vectors")})
-        made._replace_vectors(check_integer("vectors", config["vectors"]))
+        made.replace_vectors(check_integer("vectors", config["vectors"]))
         return made

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,14 +13,21 @@ from torch import Tensor
 from vicinal.core.folders import read_whole, staged_folder
 from vicinal.core.identity import as_texts, canonical_ids, shown
 from vicinal.index.bank_files import NAMES, ROWS, VERSION, BankContents, read_bank, write_bank
-from vicinal.index.bank_schema import SavedBank, SavedForm, check_columns, check_values
+from vicinal.index.bank_schema import (
+    BankSchema,
+    SavedBank,
+    SavedBankSchema,
+    as_kind,
+    check_columns,
+    check_values,
+    checked_groups,
+    checked_labels,
+    checked_rows,
+    schema_of,
+)
+from vicinal.index.bank_storage import Array, Columns, Names, TableStore
 from vicinal.index.base import check_vectors
 from vicinal.index.coding import encode_all
-from vicinal.index.columns import Columns
-from vicinal.index.forms import Form, as_kind, checked_groups, checked_labels, checked_rows, form_of
-from vicinal.index.identity import Array
-from vicinal.index.names import Names
-from vicinal.index.payload import Payload
 from vicinal.index.rows import BankRows
 from vicinal.index.tensor_file import Column
 from vicinal.version import __version__
@@ -94,11 +102,11 @@ class NeighborBank(BankRows):
         made = check_vectors("vectors", vectors, self.dim, len(names))
         cells = self._checked(labels, groups, len(names))
         if rows is not None:
-            checked_rows(rows, len(names), None if self._payload is None else self._payload.columns)
+            checked_rows(rows, len(names), None if self._table is None else self._table.columns)
         self._check_new(names)
         if len(names) == 0:
             return
-        form = form_of(names, cells, rows)
+        form = schema_of(names, cells, rows)
         if self._form is not None:
             self._form.check_same(form)
         columns = self._vector_columns(made)
@@ -106,9 +114,9 @@ class NeighborBank(BankRows):
         columns["keys"] = self._keys_for(names)
         for name, value in cells.items():
             columns[name] = self._group_codes(value) if name == "groups" else value
-        if rows is not None and self._payload is not None:
-            columns["cells"] = self._payload.add(rows)
-        self._where().add(columns["keys"], np.arange(len(self), len(self) + len(names)))
+        if rows is not None and self._table is not None:
+            columns["cells"] = self._table.add(rows)
+        self.id_map().add(columns["keys"], np.arange(len(self), len(self) + len(names)))
         self._columns.append(columns)
 
     def remove(self, ids: Any) -> None:
@@ -122,9 +130,9 @@ class NeighborBank(BankRows):
             return
         gone = self._columns.take("keys", places)
         _, holes = self._columns.remove(places)
-        self._where().drop(gone)
+        self.id_map().drop(gone)
         if len(holes):
-            self._where().move(self._columns.take("keys", holes), holes)
+            self.id_map().move(self._columns.take("keys", holes), holes)
         if self._id_names is not None:
             self._id_names.forget(gone)
         self._tidy()
@@ -150,7 +158,7 @@ class NeighborBank(BankRows):
                 raise ValueError(f"{name}: expected none, as the rows of the bank have none, got some")
         columns = self._checked(labels, groups, len(names))
         if rows is not None:
-            checked_rows(rows, len(names), None if self._payload is None else self._payload.columns)
+            checked_rows(rows, len(names), None if self._table is None else self._table.columns)
         if vectors is not None:
             made = check_vectors("vectors", vectors, self.dim, len(names))
             columns |= self._vector_columns(made) if len(names) else {}
@@ -158,8 +166,8 @@ class NeighborBank(BankRows):
             return
         if groups is not None:
             columns["groups"] = self._group_codes(columns["groups"])
-        if rows is not None and self._payload is not None:
-            columns["cells"] = self._payload.add(rows)
+        if rows is not None and self._table is not None:
+            columns["cells"] = self._table.add(rows)
         self._columns.put(places, columns)
         self._tidy()
 
@@ -172,21 +180,21 @@ class NeighborBank(BankRows):
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: everything in memory, nothing mapped, and nothing of rows that were removed."""
-        if self._payload is not None:
-            self._compact(self._payload)
+        if self._table is not None:
+            self._compact(self._table)
         return self.__dict__.copy()
 
     def _tidy(self) -> None:
         """Let go of cells of rows that are not there any more, when these are most."""
-        if self._payload is not None and self._payload.rows > 2 * len(self) + _STEP and len(self):
-            self._compact(self._payload)
+        if self._table is not None and self._table.rows > 2 * len(self) + _STEP and len(self):
+            self._compact(self._table)
 
-    def _compact(self, payload: Payload) -> None:
+    def _compact(self, payload: TableStore) -> None:
         """Keep the cells of the rows that are there, and no others."""
         cells = payload.take(self._whole("cells"))
-        self._payload = Payload(list(cells.columns))
+        self._table = TableStore(list(cells.columns))
         if len(self):
-            self._columns.put(np.arange(len(self)), {"cells": self._payload.add(cells)})
+            self._columns.put(np.arange(len(self)), {"cells": self._table.add(cells)})
 
     # Keeping it.
 
@@ -283,9 +291,9 @@ class NeighborBank(BankRows):
                 columns["groups"] = group_names.numbers(groups, add=True)
         if form is not None and form.rows:
             columns["cells"] = np.arange(count)
-            payload = Payload(contents.settings.columns, table, count)
-        self._form = None if form is None else Form(**form.model_dump())
-        self._places, self._id_names, self._group_names, self._payload = None, id_names, group_names, payload
+            payload = TableStore(contents.settings.columns, table, count)
+        self._form = None if form is None else BankSchema(**form.model_dump())
+        self._places, self._id_names, self._group_names, self._table = None, id_names, group_names, payload
         self._columns = Columns(columns)
         self.distrust(source)
 
@@ -298,7 +306,7 @@ class NeighborBank(BankRows):
             storage=self.storage,  # type: ignore[arg-type]
             exact=self.exact,
             rows=len(self),
-            form=None if self._form is None else SavedForm.model_validate(self._form._asdict()),
+            form=None if self._form is None else SavedBankSchema.model_validate(asdict(self._form)),
             following=0 if self._id_names is None else self._id_names.following,
             columns=self.columns,
             header="",
@@ -338,7 +346,7 @@ class NeighborBank(BankRows):
 
     def _found(self, names: Array) -> Array:
         """Positions of ids that must be there."""
-        places = self._where().of(self._known_keys(names))
+        places = self.id_map().of(self._known_keys(names))
         if (places < 0).any():
             raise ValueError(f"ids: expected ids that the bank has, got {shown(names[places < 0])}, which it has not")
         return places
@@ -346,18 +354,18 @@ class NeighborBank(BankRows):
     def _check_new(self, names: Array) -> None:
         if names.dtype == np.int64 and len(names) and names.min() < 0:
             raise ValueError(f"ids: expected whole numbers of at least 0, got {int(names.min())}")
-        there = self._where().has(self._known_keys(names))
+        there = self.id_map().has(self._known_keys(names))
         if there.any():
             raise ValueError(f"ids: expected ids that the bank has not yet, got {shown(names[there])}, which it has")
 
-    def _start(self, form: Form) -> None:
+    def _start(self, form: BankSchema) -> None:
         """Become a bank of this form, if it has none yet."""
         if self._form is not None:
             return
         self._form = form
         self._id_names = Names() if form.ids == "strings" else None
         self._group_names = Names() if form.groups == "strings" else None
-        self._payload = Payload() if form.rows else None
+        self._table = TableStore() if form.rows else None
 
     def _keys_for(self, names: Array) -> Array:
         return names if self._id_names is None else self._id_names.numbers(names, add=True)

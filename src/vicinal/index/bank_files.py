@@ -19,7 +19,7 @@ from vicinal.core.untrusted import (
     read_settings,
 )
 from vicinal.index.bank_schema import SavedBank, check_columns, check_names
-from vicinal.index.identity import Array
+from vicinal.index.bank_storage import Array
 from vicinal.index.tensor_file import Column, map_tensors, write_tensors
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from vicinal.core import register
 from vicinal.core.folders import read_whole
 from vicinal.core.identity import shown, whole_ids
 from vicinal.index.bank import NeighborBank
+from vicinal.index.bank_storage import Array
 from vicinal.index.base import Hits, Index
-from vicinal.index.identity import Array
 from vicinal.index.index_files import check_rows, opened, sealed
 from vicinal.index.scanning import BLOCK, scan
 from vicinal.similarity.factors import factors

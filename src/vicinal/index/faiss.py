@@ -14,13 +14,11 @@ from vicinal.core import check_integer, register, short, short_text
 from vicinal.core.folders import read_whole
 from vicinal.core.untrusted import Saved
 from vicinal.index.bank import NeighborBank
+from vicinal.index.bank_storage import Columns, IdMap
 from vicinal.index.base import Array, Hits, Index, check_vectors, ordered
-from vicinal.index.columns import Columns
-from vicinal.index.foreign import as_float32, foreign
-from vicinal.index.identity import Places
+from vicinal.index.external import as_float32, external_metric, optional_import
 from vicinal.index.index_files import check_rows, opened, sealed
-from vicinal.index.needs import need
-from vicinal.index.rescoring import rescored
+from vicinal.index.scanning import rescored
 from vicinal.index.tensor_file import Column, map_tensors, write_tensors
 
 _DATA, _STATE = "index.faiss", "state.safetensors"
@@ -77,11 +75,11 @@ class FaissIndex(Index):
         bank: NeighborBank | None = None,
     ) -> None:
         super().__init__(dim, similarity)
-        self._faiss = need("faiss", "faiss")
+        self._faiss = optional_import("faiss", "faiss")
         self.factory, self.settings, self.bank = factory, search, bank
         self.seed = check_integer("seed", seed, 0)
-        self._foreign = foreign(self.similarity, "faiss")
-        self._places = Places(np.zeros(0, dtype=np.int64))
+        self._foreign = external_metric(self.similarity, "faiss")
+        self._places = IdMap(np.zeros(0, dtype=np.int64))
         self._ids = Columns()  # by the running numbers that rows have in FAISS; -1 for removed rows
         self._center: Tensor | None = None
         self._index = self._made()
@@ -203,12 +201,12 @@ class FaissIndex(Index):
         numbers = np.flatnonzero(ids.ravel() >= 0)
         total = self._index.ntotal
         fits = ids.ndim == 1 and len(numbers) <= total <= len(ids)  # graphs keep rows that were removed
-        if ids.dtype != np.int64 or not fits or Places(ids.ravel()[numbers]).repeated:
+        if ids.dtype != np.int64 or not fits or IdMap(ids.ravel()[numbers]).repeated:
             raise ValueError(f"{_STATE}: expected an id for each of {total} rows, got others")
         if center.dtype != np.float32 or center.shape not in ((0,), (self.dim,)) or not np.isfinite(center).all():
             raise ValueError(f"{_STATE}: expected a center of {self.dim} finite numbers or none, got another")
         self._ids = Columns({"ids": ids})
-        self._places = Places(np.zeros(0, dtype=np.int64))
+        self._places = IdMap(np.zeros(0, dtype=np.int64))
         self._places.add(ids[numbers], numbers)
         self._center = torch.from_numpy(center) if len(center) else None
         return len(numbers)
@@ -232,7 +230,7 @@ class FaissIndex(Index):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         data = state.pop("data")
-        self.__dict__.update(state, _faiss=need("faiss", "faiss"))
+        self.__dict__.update(state, _faiss=optional_import("faiss", "faiss"))
         self._index = self._faiss.deserialize_index(data)
         self._tune()
 

@@ -1,6 +1,8 @@
 """Search by Milvus: a file with nothing to start, or a cluster, by the same code."""
 
+import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -10,16 +12,58 @@ import torch
 from pydantic import Field, NonNegativeInt
 from torch import Tensor, nn
 
-from vicinal.core import check_choice, register
+from vicinal.core import check_choice, register, short, short_text
 from vicinal.core.folders import read_whole
 from vicinal.core.untrusted import Saved
 from vicinal.index.bank import NeighborBank
 from vicinal.index.base import Array, Hits, Index, ordered
-from vicinal.index.foreign import as_float32, foreign
+from vicinal.index.external import as_float32, external_metric, optional_import
 from vicinal.index.index_files import opened, sealed
-from vicinal.index.milvus_connection import checked_uri, connected, release
-from vicinal.index.needs import need
-from vicinal.index.rescoring import rescored
+from vicinal.index.scanning import rescored
+
+_users: Counter[str] = Counter()
+"""How many indexes use each file; a file has one server, in this process."""
+
+
+def checked_uri(uri: str | Path) -> str:
+    """An address as it is, or the whole path of a file; the folder of the file is made."""
+    if not isinstance(uri, str | Path):
+        raise TypeError(f"uri: expected a file ending in .db or an address, got {short(uri)}")
+    uri = str(uri)
+    if "://" in uri:
+        return uri
+    if not uri.endswith(".db"):
+        raise ValueError(
+            f"uri: expected a file ending in .db, or an address such as http://host:19530, got {short(uri)}"
+        )
+    path = Path(uri).absolute()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return str(path)
+
+
+def connected(uri: str, token: str) -> Any:
+    """A connection. gRPC's log lines on stderr are off, unless GRPC_VERBOSITY says otherwise."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    pymilvus = optional_import("pymilvus", "milvus")
+    if "://" not in uri:
+        optional_import("milvus_lite", "milvus")
+    try:
+        client = pymilvus.MilvusClient(uri, token=token)
+    except Exception as wrong:  # pymilvus raises several kinds, its own and those of gRPC
+        raise ValueError(
+            f"uri: expected a database that can be opened, got {short(uri, 200)}; {short_text(wrong, 200)}"
+        ) from wrong
+    if "://" not in uri:
+        _users[uri] += 1
+    return client
+
+
+def release(file: str) -> None:
+    """Say that an index uses a file no more; after the last, its server stops."""
+    _users[file] -= 1
+    if _users[file] == 0:
+        optional_import("milvus_lite.server_manager", "milvus").server_manager_instance.release_server(file)
+
 
 _BUILD: dict[str, dict[str, int]] = {"HNSW": {"M": 16, "efConstruction": 200}, "IVF_FLAT": {"nlist": 128}}
 _IN_FILES = ("AUTOINDEX", "FLAT", "HNSW", "HNSW_SQ", "IVF_FLAT", "IVF_SQ8")
@@ -91,7 +135,7 @@ class MilvusIndex(Index):
     ) -> None:
         super().__init__(dim, similarity)
         self.uri, self.collection, self.index_type, self.bank = checked_uri(uri), collection, index_type, bank
-        self._foreign = foreign(self.similarity, "milvus")
+        self._foreign = external_metric(self.similarity, "milvus")
         self._settings, self._unflushed = search, 0
         self._file = None if "://" in self.uri else self.uri
         self._client = connected(self.uri, token)
@@ -235,7 +279,7 @@ class MilvusIndex(Index):
     def _make(self, build: dict[str, int]) -> None:
         if self._file is not None:
             check_choice("index_type", self.index_type, _IN_FILES)
-        kinds = need("pymilvus", "milvus").DataType
+        kinds = optional_import("pymilvus", "milvus").DataType
         schema = self._client.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field("id", kinds.INT64, is_primary=True)
         schema.add_field("vector", kinds.FLOAT_VECTOR, dim=self.dim)

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from vicinal.index.bank import NeighborBank
-from vicinal.index.identity import Places
+from vicinal.index.bank_storage import IdMap
 
-_SHARED = ("_columns", "_id_names", "_group_names", "_payload", "_form", "_distrusted", "_source")
+_SHARED = ("_columns", "_id_names", "_group_names", "_table", "_form", "_distrusted", "_source")
 
 
 class BankPart(NeighborBank):
@@ -58,8 +58,9 @@ class BankPart(NeighborBank):
         for start, rows, residual in self._bank.blocks(size, exact=exact):
             yield start, rows[:, self._part].contiguous(), residual
 
-    def _where(self) -> Places:
-        return self._bank._where()
+    def id_map(self) -> IdMap:
+        """See :meth:`NeighborBank.id_map`."""
+        return self._bank.id_map()
 
 
 def bank_part(bank: NeighborBank, start: int, stop: int) -> NeighborBank:

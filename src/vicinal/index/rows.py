@@ -9,13 +9,9 @@ from torch import Tensor
 
 from vicinal.core import check_choice, check_integer
 from vicinal.core.identity import as_texts, canonical_ids, whole_values
-from vicinal.index.bank_schema import check_values
+from vicinal.index.bank_schema import BankSchema, check_values
+from vicinal.index.bank_storage import Array, Columns, IdMap, Names, TableStore
 from vicinal.index.coding import STORAGES, decode
-from vicinal.index.columns import Columns
-from vicinal.index.forms import Form
-from vicinal.index.identity import Array, Places
-from vicinal.index.names import Names
-from vicinal.index.payload import Payload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,11 +31,11 @@ class BankRows:
         self.storage = check_choice("storage", storage, STORAGES)
         self.exact = bool(exact) or storage == "float32"
         self._columns = Columns()
-        self._places: Places | None = None
+        self._places: IdMap | None = None
         self._id_names: Names | None = None
         self._group_names: Names | None = None
-        self._payload: Payload | None = None
-        self._form: Form | None = None
+        self._table: TableStore | None = None
+        self._form: BankSchema | None = None
         self._distrusted: set[str] = set()
         self._source = ""
 
@@ -65,7 +61,7 @@ class BankRows:
         coded = self.exact and self.storage != "float32" and bool(self._distrusted)
         for name in self._columns.names:
             self._check(name)
-        self._where()
+        self.id_map()
         for start, rows, residual in self.blocks(_STEP) if coded else ():
             apart = rows - self.vectors_at(torch.arange(start, start + len(rows)))
             if residual is not None and bool((apart.norm(dim=1) > residual * _SLACK + _TINY).any()):
@@ -74,14 +70,14 @@ class BankRows:
     # What is in it.
 
     @property
-    def form(self) -> Form | None:
+    def form(self) -> BankSchema | None:
         """What every row has alike; None before there are rows."""
         return self._form
 
     @property
     def columns(self) -> list[Any] | None:
         """Names of the columns of the table of rows, or None without."""
-        return None if self._payload is None else self._payload.columns
+        return None if self._table is None else self._table.columns
 
     @property
     def keys(self) -> Tensor:
@@ -122,16 +118,16 @@ class BankRows:
     @property
     def rows(self) -> "pd.DataFrame | None":
         """The table of the rows, or None."""
-        return None if self._payload is None else self.rows_at(torch.arange(len(self)))
+        return None if self._table is None else self.rows_at(torch.arange(len(self)))
 
     def positions(self, ids: Any) -> Tensor:
         """Where the rows of ``ids`` stand now: ``[n]``, -1 for ids that the bank has not."""
-        return torch.from_numpy(self._where().of(self._known_keys(canonical_ids("ids", ids))))
+        return torch.from_numpy(self.id_map().of(self._known_keys(canonical_ids("ids", ids))))
 
     def positions_of_keys(self, keys: Tensor) -> Tensor:
         """Where the rows of ``keys`` stand now, in the shape of ``keys``; -1 for keys that the bank has not."""
         flat = keys.detach().cpu().numpy().reshape(-1)
-        return torch.from_numpy(self._where().of(flat)).reshape(keys.shape).to(keys.device)
+        return torch.from_numpy(self.id_map().of(flat)).reshape(keys.shape).to(keys.device)
 
     def ids_of_keys(self, keys: Tensor) -> Array:
         """The ids of rows by their keys ``[n]``."""
@@ -190,9 +186,9 @@ class BankRows:
         Raises:
             ValueError: if the bank has no table, or its file was torn or edited.
         """
-        if self._payload is None:
+        if self._table is None:
             raise ValueError("rows: expected a bank with a table of rows, got one without")
-        return self._payload.take(self._take("cells", positions))
+        return self._table.take(self._take("cells", positions))
 
     def blocks(self, size: int, *, exact: bool = False) -> Iterator[tuple[int, Tensor, Tensor | None]]:
         """What searches scan, or the vectors if ``exact``, a block at a time.
@@ -259,10 +255,10 @@ class BankRows:
             return np.zeros((0, width) if width else 0, dtype=dtype)
         return np.zeros(0, dtype=np.int64)
 
-    def _where(self) -> Places:
+    def id_map(self) -> IdMap:
         """Where each key stands; sorted when it is first asked for."""
         if self._places is None:
-            self._places = Places(self._whole("keys"))
+            self._places = IdMap(self._whole("keys"))
             if self._places.repeated:
                 raise ValueError(f"{self._source}: expected each id once, got one twice; the file was edited")
         return self._places

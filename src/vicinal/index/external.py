@@ -1,6 +1,7 @@
-"""What indexes of other libraries compute, and how it becomes a similarity of this one."""
+"""What indexes of other libraries need: the library itself, and the metric of theirs that a similarity is."""
 
-from typing import NamedTuple
+import importlib
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -8,10 +9,23 @@ from torch import Tensor, nn
 from vicinal.index.pairs import similarity_name
 from vicinal.similarity.products import l2_normalize
 
+
+def optional_import(module: str, extra: str) -> Any:
+    """The module, or a ValueError that says how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.split(".")[0] != module.split(".")[0]:
+            raise
+        raise ValueError(
+            f"index: expected the package {missing.name} for this index, got none; pip install 'vicinal[{extra}]'"
+        ) from missing
+
+
 _METRICS = {"l2": "L2", "squared_l2": "L2", "dot": "IP", "scaled_dot": "IP", "cosine": "COSINE"}
 
 
-class Foreign(NamedTuple):
+class ExternalMetric(NamedTuple):
     """How a similarity is computed by an index that knows squared distances and inner products.
 
     Attributes:
@@ -37,14 +51,14 @@ class Foreign(NamedTuple):
         return found / dim if self.similarity == "scaled_dot" else found
 
 
-def foreign(similarity: nn.Module, kind: str) -> Foreign:
+def external_metric(similarity: nn.Module, kind: str) -> ExternalMetric:
     """How an index of ``kind`` computes a similarity.
 
     Raises:
         ValueError: for one that it cannot compute.
 
     >>> from vicinal.similarity import NegativeL1
-    >>> foreign(NegativeL1(), "faiss")
+    >>> external_metric(NegativeL1(), "faiss")
     Traceback (most recent call last):
     ValueError: similarity: expected one of l2, squared_l2, dot, scaled_dot, cosine for an index ...
     """
@@ -54,7 +68,7 @@ def foreign(similarity: nn.Module, kind: str) -> Foreign:
             f"similarity: expected one of {', '.join(_METRICS)} for an index {kind!r}, got {name or similarity!r}; "
             "use 'exact'"
         )
-    return Foreign(name, _METRICS[name])
+    return ExternalMetric(name, _METRICS[name])
 
 
 def as_float32(rows: Tensor) -> Tensor:

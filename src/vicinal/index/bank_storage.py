@@ -1,12 +1,150 @@
-"""Columns of equal length that grow and shrink without a copy of what is already there."""
+"""How a bank keeps its rows: columns in parts, places of ids, names as numbers, and the table beside them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+
 Array = np.ndarray[Any, Any]
+
+
+class IdMap:
+    """Where the row of each id stands: a sorted array, 16 bytes a row, searched by halving.
+
+    A change costs one pass over the array (some 10 ms for a million rows), whatever number of ids it is about.
+
+    Args:
+        ids: ``[N]`` int64, each once; the row of ``ids[i]`` stands at ``i``.
+    """
+
+    def __init__(self, ids: Array) -> None:
+        self._places = np.argsort(ids, kind="stable")
+        self._ids = ids[self._places]
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def repeated(self) -> bool:
+        """Whether an id was given twice."""
+        return bool((self._ids[1:] == self._ids[:-1]).any())
+
+    def of(self, ids: Array) -> Array:
+        """IdMap ``[n]`` of the rows of ``ids``, -1 for ids that are not there."""
+        slots, there = self._slots(ids)
+        return np.where(there, self._places[slots], -1) if len(self) else np.full(len(ids), -1, dtype=np.int64)
+
+    def has(self, ids: Array) -> Array:
+        """Which of ``ids [n]`` are there."""
+        return self._slots(ids)[1]
+
+    def add(self, ids: Array, places: Array) -> None:
+        """Ids that are not there yet, and where their rows stand."""
+        order = np.argsort(ids, kind="stable")
+        slots = np.searchsorted(self._ids, ids[order])
+        self._ids = np.insert(self._ids, slots, ids[order])
+        self._places = np.insert(self._places, slots, places[order])
+
+    def drop(self, ids: Array) -> None:
+        """Ids that are there."""
+        slots, _ = self._slots(ids)
+        self._ids, self._places = np.delete(self._ids, slots), np.delete(self._places, slots)
+
+    def move(self, ids: Array, places: Array) -> None:
+        """New places of ids that are there."""
+        slots, _ = self._slots(ids)
+        self._places[slots] = places
+
+    def _slots(self, ids: Array) -> tuple[Array, Array]:
+        if len(self) == 0:
+            return np.zeros(len(ids), dtype=np.int64), np.zeros(len(ids), dtype=bool)
+        slots = np.searchsorted(self._ids, ids)
+        slots[slots == len(self)] = 0
+        return slots, self._ids[slots] == ids
+
+
+class Names:
+    """Texts in canonical form and the numbers that stand for them; a number is never given twice.
+
+    Args:
+        names: texts to begin with.
+        numbers: the numbers that stand for them; None: 0, 1, ...
+        following: the next number to give.
+    """
+
+    def __init__(self, names: Iterable[str] = (), numbers: Iterable[int] | None = None, following: int = 0) -> None:
+        listed = list(names)
+        self._numbers = dict(zip(listed, range(len(listed)) if numbers is None else numbers, strict=True))
+        self._names = {number: name for name, number in self._numbers.items()}
+        self.following = max(following, 1 + max(self._names, default=-1))
+
+    def numbers(self, names: Array, *, add: bool = False) -> Array:
+        """The numbers ``[n]`` of ``names``: -1 for names that are new, or a new number with ``add``."""
+        if add:
+            for name in names.tolist():
+                if name not in self._numbers:
+                    self._numbers[name], self._names[self.following] = self.following, name
+                    self.following += 1
+        return np.array([self._numbers.get(name, -1) for name in names.tolist()], dtype=np.int64)
+
+    def names(self, numbers: Array) -> Array:
+        """The strings ``[n]`` that ``numbers`` stand for."""
+        made = np.empty(len(numbers), dtype=object)
+        made[:] = [self._names[number] for number in numbers.tolist()]
+        return made
+
+    def forget(self, numbers: Array) -> None:
+        """Let go of strings; their numbers are not given again."""
+        for number in numbers.tolist():
+            del self._numbers[self._names.pop(number)]
+
+
+class TableStore:
+    """Rows of tables under running numbers.
+
+    Removed rows stay in memory until they are half of all, and are in no file that is written later.
+
+    Args:
+        columns: names of the columns; None: those of the first table.
+        read: gives the first rows when they are first needed, or None.
+        rows: how many these are.
+    """
+
+    def __init__(
+        self, columns: list[Any] | None = None, read: "Callable[[], pd.DataFrame] | None" = None, rows: int = 0
+    ) -> None:
+        self.columns, self.rows, self._read = columns, rows, read
+        self._frames: list[pd.DataFrame] = []
+
+    def add(self, frame: "pd.DataFrame") -> Array:
+        """Put rows in; gives their numbers ``[n]``."""
+        self.columns = list(frame.columns)
+        numbers = np.arange(self.rows, self.rows + len(frame))
+        self._frames.append(frame.reset_index(drop=True))
+        self.rows += len(frame)
+        return numbers
+
+    def take(self, numbers: Array) -> "pd.DataFrame":
+        """The rows of these numbers, in this order."""
+        return self._whole().iloc[numbers].reset_index(drop=True)
+
+    def _whole(self) -> "pd.DataFrame":
+        import pandas as pd
+
+        if self._read is not None:
+            self._frames.insert(0, self._read())
+            self._read = None
+        if not self._frames:
+            return pd.DataFrame(columns=self.columns)
+        if len(self._frames) > 1:
+            self._frames = [pd.concat(self._frames, ignore_index=True)]
+        return self._frames[0]
+
 
 _SLACK = 1024
 """Rows for which room is made at least; room that is not used costs no memory."""
