@@ -365,3 +365,15 @@ def test_names_are_checked_before_the_rows_are_read(tmp_path):
     (tmp_path / "d.csv").write_text("a,b,a\n1,2,3\n1,2,3,4,5\n")
     with pytest.raises(ValueError, match=r"^d\.csv: expected columns of different names, got 'a' twice; rename one$"):
         read_table(tmp_path / "d.csv")
+
+
+def test_what_a_torn_parquet_file_gives_is_told_in_signs_that_print(tmp_path, monkeypatch):
+    def torn(*_):
+        raise OSError("don't know what type: \x0e\nof \x1b[31m" + "x" * 500)
+
+    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "d.parquet")
+    monkeypatch.setattr("vicinal.core.untrusted._counted_batches", torn)
+    with pytest.raises(ValueError, match=r"^d\.parquet: expected a whole parquet file, got: don't know") as wrong:
+        read_table(tmp_path / "d.parquet")
+    assert str(wrong.value).isprintable()
+    assert len(str(wrong.value)) < 300

@@ -13,6 +13,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
+from vicinal.core.checks import ECHO, short_text
+
 if TYPE_CHECKING:
     import pandas
     import pyarrow
@@ -238,8 +240,7 @@ def read_parquet(stream: BinaryIO, name: str) -> "pyarrow.Table":
         batches = list(_counted_batches(stream, name, most))
         return pyarrow.Table.from_batches(batches[1:], batches[0].schema)
     except (pyarrow.ArrowException, OSError) as wrong:
-        detail = " ".join(str(wrong).split())
-        raise ValueError(f"{name}: expected a whole parquet file, got: {detail:.200}") from None
+        raise ValueError(f"{name}: expected a whole parquet file, got: {short_text(wrong, ECHO)}") from None
 
 
 def read_frame(stream: BinaryIO, name: str, *, ignore_metadata: bool = False) -> "pandas.DataFrame":
@@ -254,8 +255,7 @@ def read_frame(stream: BinaryIO, name: str, *, ignore_metadata: bool = False) ->
     try:
         frame: pandas.DataFrame = table.to_pandas(ignore_metadata=ignore_metadata)
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, pyarrow.ArrowException) as wrong:
-        detail = " ".join(str(wrong).split())
-        raise ValueError(f"{name}: expected a table that pandas can read, got: {detail:.200}") from wrong
+        raise ValueError(f"{name}: expected a table that pandas can read, got: {short_text(wrong, ECHO)}") from wrong
     return frame
 
 
