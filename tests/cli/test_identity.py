@@ -8,6 +8,8 @@ import pytest
 
 from vicinal.cli import run
 
+pytestmark = pytest.mark.sweep(6)
+
 ROWS = 120
 FIT = ["--target", "y", "--id", "key", "--epochs", "2", "--hidden", "16,8", "--members", "1", "-q"]
 FIT += ["--mask", "topk", "--similarity", "squared_l2", "--learning-rate", "1e-12"]

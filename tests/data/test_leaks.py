@@ -9,6 +9,8 @@ from vicinal.data import leaking_columns, prepare_table
 from vicinal.data.leaks import concordance
 from vicinal.encoders import infer_kinds
 
+pytestmark = pytest.mark.sweep(4)
+
 SEEDS = range(8)
 
 

@@ -25,6 +25,8 @@ from vicinal.index import ExactIndex, NeighborBank
 from vicinal.masks import SoftStep, TopK, softmax
 from vicinal.training import NeighborNetwork
 
+pytestmark = pytest.mark.sweep(4)
+
 DIM, ROWS = 4, 96
 LEVELS = [0.05, 0.5, 0.95]
 

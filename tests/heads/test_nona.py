@@ -14,6 +14,8 @@ from vicinal.core import entries
 from vicinal.heads import NONA
 from vicinal.masks import SoftStep, TopK
 
+pytestmark = pytest.mark.sweep(2)
+
 DIM = 3
 SIMILARITIES = [entry.name for entry in entries("similarity")]
 SIMPLEX = [entry.name for entry in entries("simplex")]

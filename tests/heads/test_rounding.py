@@ -12,6 +12,8 @@ from vicinal.index import ExactIndex, NeighborBank
 from vicinal.masks import SoftStep, TopK, log_s1, log_s2
 from vicinal.similarity.factors import relative_scores
 
+pytestmark = pytest.mark.sweep(4)
+
 DIM, BANK, QUERIES = 5, 19, 5
 SIMILARITIES = [entry.name for entry in entries("similarity")]
 INDEXED = ("l2", "l1", "squared_l2", "cosine", "dot", "scaled_dot")

@@ -13,6 +13,8 @@ from vicinal.core import entries
 from vicinal.heads import NONA, streamed_prediction
 from vicinal.masks import SoftStep, TopK
 
+pytestmark = pytest.mark.sweep(4)
+
 DIM = 3
 SIMILARITIES = [entry.name for entry in entries("similarity")]
 SIMPLEX = [entry.name for entry in entries("simplex")]

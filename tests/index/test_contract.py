@@ -27,7 +27,7 @@ def test_search_finds_what_a_sort_of_all_scores_finds(make, backend, rows, gener
     hits = index.search(queries, 32)
     wanted, scores = sorted_search(similarity, queries.numpy(), ids.numpy(), vectors.numpy(), 32)
     reached = recall(hits.ids, wanted)
-    record_property("recall@32", reached)
+    record_property("recall@32", float(reached))
     if backend in COMPLETE:
         assert reached == 1
         np.testing.assert_allclose(hits.scores, scores, rtol=1e-5, atol=2e-5)

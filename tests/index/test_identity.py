@@ -11,6 +11,8 @@ from references.identity import FORMS, KEPT, KINDS
 from vicinal.heads import NONA, ApproximateNONA
 from vicinal.index import ExactIndex, NeighborBank
 
+pytestmark = pytest.mark.sweep(3)
+
 NUMBERS = [5, 0, 12, 300, 7]
 GROUPS = [1, 1, 0, 2, 0]
 

@@ -10,6 +10,8 @@ from references import exact_curves
 from vicinal import links
 from vicinal.core import entries
 
+pytestmark = pytest.mark.sweep(5)
+
 SETTINGS = {  # binary fractions, so that float32 has the same kinks
     "signed_power": [{"d": 2.0}, {"d": 1.5}, {"d": 0.5}, {"d": 1.0}],
     "power": [{"d": 2.0}, {"d": 0.5}, {"d": 1.0}],

@@ -8,6 +8,8 @@ from torch import nn
 from vicinal.core import entries, entry
 from vicinal.losses import EmbeddingLoss, ProxyLoss, read_loss
 
+pytestmark = pytest.mark.sweep(3)
+
 CLASSES, WIDTH = 4, 6
 PLACES_NO_PAIRS = ("intra_pair_variance",)  # narrows the scores of related pairs, and says so: for use beside another
 SIMILARITIES = ["cosine", "l2", "squared_l2", "l1", "snr"]

@@ -8,6 +8,8 @@ from processes import run_processes
 from vicinal.core import entries, entry, gather_rows, sum_over_processes
 from vicinal.losses import AdaptiveHeadsLoss, CrossBatchBank, EmbeddingLoss, MixedLoss, ProxyLoss
 
+pytestmark = pytest.mark.sweep(4)
+
 NAMES = [
     (entry.name, "number-relation" in entry.facts)
     for entry in entries("pair_loss")

@@ -14,6 +14,8 @@ from vicinal.blockwise import block_policy
 from vicinal.core import entries
 from vicinal.losses import triplets
 
+pytestmark = pytest.mark.sweep(2)
+
 ENTRIES = entries("pair_loss")
 REDUCTIONS = ("mean", "sum", "none", "mean_nonzero")
 REFERENCES = (reference, set_losses, listed_losses)

@@ -9,6 +9,8 @@ import torch
 from references import exact_curves
 from vicinal import links, losses
 
+pytestmark = pytest.mark.sweep(4)
+
 ROOT, ARC = links.SignedPower(0.5), links.Arcsin()
 SINGULAR = {  # link, and scores at which its slope is infinite
     "signed_power": (ROOT, [0.0]),

@@ -12,6 +12,8 @@ from references import curves
 from vicinal import links, losses
 from vicinal.losses import validity
 
+pytestmark = pytest.mark.sweep(4)
+
 AT = re.compile(r"at the score (\S+)")
 
 
