@@ -36,11 +36,13 @@ test-all: $(READY) ## also the slow tests and those of pretrained encoders
 mutants: $(READY) ## break one line of the library at a time: a test must notice each (tests/mutants.tsv)
 	$(BIN)/python scripts/mutants.py
 
-lint: $(READY) ## style, types and the one-way imports
+lint: $(READY) ## style, types, one-way imports, no circle, no private reach
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/house.py --check --allow name
+	$(BIN)/python scripts/mutants.py --check
 
 format: $(READY) ## rewrite the code in the project's style
 	$(BIN)/ruff check --fix .
