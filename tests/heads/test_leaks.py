@@ -214,7 +214,7 @@ def test_hidden_labels_and_rows_have_gradient_exactly_0(path, name, who):
     assert "-all" in name or (of_bank[hidden[0]] == 0).all()
 
 
-@pytest.mark.parametrize("path", ["prepared", "streamed", "fused", "sharded"])
+@pytest.mark.parametrize("path", ["prepared", "streamed", "sharded"])
 @pytest.mark.parametrize("name", HEADS)
 def test_nor_in_single_precision(path, name):
     """Where a prepared bank has a copy in bfloat16."""
