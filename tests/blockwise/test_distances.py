@@ -11,6 +11,8 @@ from vicinal.blockwise import distances as euclidean
 from vicinal.blockwise.distances import distances, squared_distances
 from vicinal.similarity import NegativeL2, NegativeSquaredL2
 
+pytestmark = pytest.mark.sweep(2)
+
 traced = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
 rooted = pytest.mark.parametrize("rooted", [True, False])
 DATA = ("spread", "offset", "clusters", "coincident", "collapsed", "outlier")

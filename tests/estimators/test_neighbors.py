@@ -11,7 +11,7 @@ from references.tables import QUICK, table
 from vicinal.data import LeakWarning
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, explanation_table
 
-pytestmark = pytest.mark.sweep(3)
+pytestmark = pytest.mark.sweep(12)
 
 CHECKED = {"max_epochs": 25, "learning_rate": 2e-2, "hidden": (16, 4), "batch_size": 64}
 

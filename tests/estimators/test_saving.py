@@ -8,6 +8,8 @@ import pytest
 from references.tables import QUICK, table
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model, save_model
 
+pytestmark = pytest.mark.sweep(2)
+
 
 def assert_same(found, wanted):
     """Equal but for the order in which a sum is taken, which depends on where memory lies."""

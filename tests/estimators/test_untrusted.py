@@ -15,6 +15,8 @@ from references.tables import QUICK, table
 from vicinal.estimators import NeighborRegressor, load_model, save_model
 from vicinal.index import MilvusIndex, load_index, open_index
 
+pytestmark = pytest.mark.sweep(2)
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):

@@ -18,6 +18,8 @@ from vicinal.heads import (
     welch_bound,
 )
 
+pytestmark = pytest.mark.sweep(2)
+
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "losses"
 
 

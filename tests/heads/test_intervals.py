@@ -72,7 +72,7 @@ def test_margin_covers_exchangeable_rows_as_often_as_asked(coverage, generator):
 
 def test_errors_say_what_to_do():
     with pytest.raises(
-        ValueError, match=r"^coverage: expected at most 0.800 with 4 calibration rows, got 0.9; hold out"
+        ValueError, match=r"^coverage: expected at most 0.800 with 4 calibration rows, got 0.9; ask for less"
     ):
         conformal_margin(torch.zeros(4), 0.9)
     for coverage in (0, 1, 1.5):

@@ -12,7 +12,7 @@ from vicinal.core import entries
 from vicinal.heads import NONA, sharded_prediction, sharded_top_weights
 from vicinal.masks import SoftStep, TopK
 
-pytestmark = pytest.mark.sweep(4)
+pytestmark = pytest.mark.sweep(8)
 
 DIM = 3
 SIMILARITIES = [entry.name for entry in entries("similarity")]

@@ -13,7 +13,7 @@ from vicinal.core import entries
 from vicinal.heads import NONA, streamed_prediction
 from vicinal.masks import SoftStep, TopK
 
-pytestmark = pytest.mark.sweep(4)
+pytestmark = pytest.mark.sweep(6)
 
 DIM = 3
 SIMILARITIES = [entry.name for entry in entries("similarity")]

@@ -8,6 +8,8 @@ from index.conftest import COMPLETE
 from references.search import search as sorted_search
 from vicinal.index import load_index
 
+pytestmark = pytest.mark.sweep(3)
+
 
 def filled(make, rows, **settings):
     index = make(**settings)

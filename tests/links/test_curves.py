@@ -8,6 +8,8 @@ import torch
 from references import curves
 from vicinal.core import entries
 
+pytestmark = pytest.mark.sweep(2)
+
 each = pytest.mark.parametrize("case", curves.ALL, ids=lambda c: c.name)
 each_link = pytest.mark.parametrize("case", curves.LINKS, ids=lambda c: c.name)
 SMOOTH = 1e-4  # scores nearer than this to a kink are not differentiated numerically

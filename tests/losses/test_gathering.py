@@ -8,7 +8,7 @@ from processes import run_processes
 from vicinal.core import entries, entry, gather_rows, sum_over_processes
 from vicinal.losses import AdaptiveHeadsLoss, CrossBatchBank, EmbeddingLoss, MixedLoss, ProxyLoss
 
-pytestmark = pytest.mark.sweep(4)
+pytestmark = pytest.mark.sweep(8)
 
 NAMES = [
     (entry.name, "number-relation" in entry.facts)

@@ -12,7 +12,7 @@ from references import curves
 from vicinal import links, losses
 from vicinal.losses import validity
 
-pytestmark = pytest.mark.sweep(4)
+pytestmark = pytest.mark.sweep(6)
 
 AT = re.compile(r"at the score (\S+)")
 

@@ -13,6 +13,8 @@ from references import ranking
 from vicinal import metrics
 from vicinal.core import entries
 
+pytestmark = pytest.mark.sweep(3)
+
 GOLDEN = Path(__file__).parents[1] / "golden/retrieval"
 SETTINGS = {"precision_at_k": {"k": 3}, "hit_at_k": {"k": 2}, "recall_at_k": {"k": 4}}
 PLAIN = [e for e in entries("metric") if "permutation-invariant" in e.facts and "score-shift-invariant" in e.facts]

@@ -17,6 +17,8 @@ from vicinal.metrics.retrieval import NAMES, from_ranks, named
 from vicinal.ranks import related_ranks
 from vicinal.similarity import Dot, NegativeL2
 
+pytestmark = pytest.mark.sweep(3)
+
 GOLDEN = Path(__file__).parents[1] / "golden/retrieval"
 ALL = ["precision@1", "precision@5", "hit@3", "recall@7", "r_precision", "map@r", "map", "map@5", "mrr", "mrr@3"]
 ALL += ["ndcg@5", "ndcg"]

@@ -27,6 +27,8 @@ from vicinal.training import (
 )
 from vicinal.training.normalizing import separate, synchronize
 
+pytestmark = pytest.mark.sweep(3)
+
 HEADS = {
     "nona": lambda: NONA("l2"),
     "s1": lambda: NONA("cosine", SoftStep(4, "s1")),

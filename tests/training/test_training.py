@@ -209,8 +209,8 @@ def test_a_logger_by_name_writes(tmp_path):
         ({"precision": "8"}, "precision: expected one of"),
         ({"logger": "cvs"}, "did you mean 'csv'?"),
         ({"patience": 0}, "patience: expected a whole number of at least 1"),
-        ({"learning_rate": 0.0}, "learning_rate: expected a number above 0"),
-        ({"weight_decay": -1.0}, "weight_decay: expected a number of at least 0"),
+        ({"learning_rate": 0.0}, "learning_rate: expected a number between 0 and 1e+06, got 0.0"),
+        ({"weight_decay": -1.0}, "weight_decay: expected a number"),
     ],
 )
 def test_wrong_settings_get_one_sentence(change, sentence):
