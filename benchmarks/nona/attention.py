@@ -4,9 +4,10 @@ import torch
 from members import Recipe
 from torch import Tensor
 
+from vicinal.blockwise.softstep import unit_width
 from vicinal.masks import softstep
 from vicinal.masks.simplex import resolve_simplex
-from vicinal.masks.unit import row_range, unit_scores
+from vicinal.masks.unit import row_range, told_apart, unit_scores
 from vicinal.similarity.products import l2_normalize
 
 STEP_EPS = 1e-6
@@ -52,11 +53,12 @@ def _log_mask(recipe: Recipe, p, found: Tensor, open_to: Tensor, queries: Tensor
         logits = queries @ p["step_w"] + logits  # [..., b, 3]
     up = STEP_EPS + (1 - 2 * STEP_EPS) * logits.sigmoid()
     down = STEP_EPS + (1 - 2 * STEP_EPS) * (-logits).sigmoid()
-    shape = softstep.Shape(up[..., 0:1], up[..., 1:2], up[..., 2:3], up[..., 2:3] / down[..., 2:3])
+    shape = softstep.StepParameters(up[..., 0:1], up[..., 1:2], up[..., 2:3], up[..., 2:3] / down[..., 2:3])
     if recipe.mask == "s2" and recipe.extent == "admissible":
         return _log_s2(found, open_to, shape, barred)
     allowed = None if barred is None else barred == 0
-    unit = unit_scores(found, row_range(found, allowed if recipe.extent == "admissible" else None))
+    span = row_range(found, allowed if recipe.extent == "admissible" else None)
+    unit = unit_scores(found, span, inset=recipe.mask == "s2")
     if recipe.mask == "s2":
         log_values = softstep.log_s2(unit, shape)
         if allowed is None:
@@ -67,11 +69,12 @@ def _log_mask(recipe: Recipe, p, found: Tensor, open_to: Tensor, queries: Tensor
     return softstep.log_s1(unit, shape, top, STEP_EPS, STEP_EPS if recipe.extent == "all" else 0.0)
 
 
-def _log_s2(found: Tensor, open_to: Tensor, shape: softstep.Shape, barred: Tensor | None) -> Tensor:
+def _log_s2(found: Tensor, open_to: Tensor, shape: softstep.StepParameters, barred: Tensor | None) -> Tensor:
     """The library's ``log_s2`` of unit scores without ``torch.where``, which takes most of the time of a small step."""
     high = open_to.amax(-1, keepdim=True)
     low = (found if barred is None else found - barred).amin(-1, keepdim=True)
-    unit = (1 - ((high - found) / (high - low).clamp(min=1e-12)).relu()).relu()
+    width = unit_width(high - low, told_apart(found, None).of(low, high), inset=True)
+    unit = (1 - ((high - found) / width).relu()).relu()
     rejected = unit.detach().sign().log()  # -inf at 0, where the next line's gradient is multiplied by a weight of 0
     return (shape.b0 - unit).relu() * shape.odds * ((unit + 1e-30).log() - shape.b0.log()) + rejected
 
