@@ -194,6 +194,19 @@ def test_one_writer_at_a_time_replaces(tmp_path, monkeypatch, exchange):
     disk.close()
 
 
+@pytest.mark.parametrize("exchange", [True, False])
+def test_the_checksums_of_the_old_folder_go_first_so_that_a_kill_leaves_no_torn_model(tmp_path, monkeypatch, exchange):
+    save(tmp_path / "m", "old", extra=[f"file{number}" for number in range(20)])
+    monkeypatch.setattr(files, "layer", disk := Disk(tmp_path, exchange=exchange))
+    save(tmp_path / "m", "new")
+    swapped = max(number for number, call in enumerate(disk.calls()) if call in ("exchange", "rename"))
+    gone = [Path(step.call[1]) for step in disk.steps[swapped:] if step.call[0] == "unlink"]
+    old = [path for path in gone if path.parts[:1] != ("m",) and "new" in path.parts]
+    assert len(old) == 24  # checksums, settings, weights, rows and the twenty
+    assert old[0].name == SUMS
+    disk.close()
+
+
 def test_permissions_are_those_of_the_user(tmp_path):
     before = os.umask(0o077)
     try:

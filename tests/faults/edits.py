@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 SUMS = "SHA256SUMS"
 TENSORS = ("model.safetensors", "bank.safetensors", "held/bank.safetensors", "cells.safetensors")
 REACHING = (
-    "milvus:/tmp/vicinal-fault.db",
+    "milvus:../else/vicinal-fault.db",
     "milvus:http://127.0.0.1:9",
     "hub:someone/model",
     "folder:/etc",

@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+from vicinal.core import files
 from vicinal.estimators import NeighborClassifier, NeighborRegressor
 from vicinal.training import NeighborModule
-from vicinal.training.checkpoints import random_states, set_random_states
+from vicinal.training.checkpoints import BEST, LAST, random_states, set_random_states
 
 EPOCHS, BATCHES = 4, 3
 SETTINGS = {"max_epochs": EPOCHS, "batch_size": 16, "hidden": (8, 3), "learning_rate": 1e-2, "dropout": 0.3}
@@ -108,6 +109,25 @@ def test_a_loss_with_random_numbers_of_its_own_goes_on_with_them(tmp_path, monke
     with pytest.raises(Killed):
         fit(monkeypatch, tmp_path, loss=Noisy(), stop=stop)
     assert_same_model(fit(monkeypatch, tmp_path, loss=Noisy()), whole)
+
+
+def test_checkpoints_are_written_aside_and_renamed_so_that_a_kill_leaves_the_old_or_the_new(tmp_path, monkeypatch):
+    class Recording(files.FileLayer):
+        def rename(self, source, target):
+            torch.load(source, weights_only=False)  # whole before it has the name
+            renamed.append(target.name)
+            super().rename(source, target)
+
+    renamed = []
+    monkeypatch.setattr(files, "layer", Recording())
+    with pytest.raises(Killed):
+        fit(monkeypatch, tmp_path, stop=2 * BATCHES + 1)
+    assert [name for name in renamed if name == LAST] == [LAST] * 2
+    assert BEST in renamed
+    inside = {path.name: path.stat().st_ino for path in tmp_path.rglob("*.ckpt")}
+    assert set(inside) == {BEST, LAST}
+    fit(monkeypatch, tmp_path)
+    assert [name for name in renamed if name == LAST] == [LAST] * EPOCHS
 
 
 def test_a_run_that_had_stopped_early_trains_no_further(tmp_path, monkeypatch):
