@@ -160,11 +160,11 @@ def check_between(name: str, value: object, low: float, high: float, *, closed: 
     inside = low <= number <= high if closed else low < number < high
     if not inside:
         if math.isinf(high):
-            wanted = f"a number {'of at least' if closed else 'above'} {low:g}"
+            interval = f"a number {'of at least' if closed else 'above'} {low:g}"
         else:
-            wanted = f"a number {'from' if closed else 'between'} {low:g} {'to' if closed else 'and'} {high:g}"
+            interval = f"a number {'from' if closed else 'between'} {low:g} {'to' if closed else 'and'} {high:g}"
         hint = f"; for {number:g} % say {number / 100:g}" if (low, high) == (0, 1) and 2 <= number < 100 else ""
-        raise ValueError(f"{name}: expected {wanted}, got {short(value)}{hint}")
+        raise ValueError(f"{name}: expected {interval}, got {short(value)}{hint}")
     return number
 
 

@@ -91,10 +91,10 @@ def resolved(path: str | os.PathLike[str]) -> Path:
     Raises:
         ValueError: for links that lead in a circle.
     """
-    found = Path(os.path.realpath(path))
-    if found.is_symlink():
+    real = Path(os.path.realpath(path))
+    if real.is_symlink():
         raise ValueError(f"out: expected a path, got {path}, a symbolic link that leads to itself")
-    return found
+    return real
 
 
 def make_parents(path: Path) -> None:
@@ -187,7 +187,7 @@ def clear_target(target: Path) -> None:
 
 def clear(folder: Path) -> None:
     """Remove what killed processes left in ``folder`` while they wrote files of whatever name there."""
-    for name in {found[1] for path in folder.iterdir() if (found := _PART.fullmatch(path.name))}:
+    for name in {part[1] for path in folder.iterdir() if (part := _PART.fullmatch(path.name))}:
         with contextlib.suppress(OSError):  # nothing can be removed that is only for reading
             clear_target(folder / name)
 
@@ -195,8 +195,8 @@ def clear(folder: Path) -> None:
 def _clear(target: Path, rescue: Callable[[Path], None] = lambda stage: None) -> None:
     """Remove what killed processes left that wrote ``target``, whose lock is held."""
     for work in list(target.parent.iterdir()):
-        found = _PART.fullmatch(work.name)
-        if found is None or found[1] != target.name or not work.is_dir():
+        part = _PART.fullmatch(work.name)
+        if part is None or part[1] != target.name or not work.is_dir():
             continue
         try:
             abandoned = hold(work / _LOCK)

@@ -78,22 +78,22 @@ def staged_folder(target: Path, what: str = "model") -> Iterator[Path]:
 
 def check_replaceable(target: Path, what: str = "model") -> None:
     """Raise unless ``target`` can be made or replaced: it is absent, empty or ours, and we may write there."""
-    given, target = target, files.resolved(target)
+    path, target = target, files.resolved(target)
     if target.exists() and not target.is_dir():
-        raise ValueError(f"out: expected a folder, got the file {given}")
+        raise ValueError(f"out: expected a folder, got the file {path}")
     if read_whole(target, lambda place: place.is_dir() and any(place.iterdir()) and kind_of(place) != what):
         article = "an" if what[0] in "aeiou" else "a"
         raise ValueError(
-            f"out: expected a new or empty folder, or {article} {what} folder to replace, got {given}, "
+            f"out: expected a new or empty folder, or {article} {what} folder to replace, got {path}, "
             "which holds other files"
         )
     if os.path.ismount(target):
-        raise ValueError(f"out: expected a folder that can be renamed, got {given}, a mount point; give one below it")
+        raise ValueError(f"out: expected a folder that can be renamed, got {path}, a mount point; give one below it")
     above = next(folder for folder in target.parents if folder.is_dir())
     for folder in (target, above) if target.is_dir() else (above,):
         if not os.access(folder, os.W_OK | os.X_OK):
             raise ValueError(
-                f"out: expected a folder that can be written to, got {given}; {folder} is read-only for you"
+                f"out: expected a folder that can be written to, got {path}; {folder} is read-only for you"
             )
 
 
@@ -227,20 +227,20 @@ def read_whole(folder: Path, read: Callable[[Path], Read]) -> Read:
             if tries > _EAGER:  # writers do not let us through
                 with contextlib.suppress(OSError):  # we may not lock here
                     stack.enter_context(files.locked(files.resolved(folder)))
-            place = _standing(folder)
+            place = _current_folder(folder)
             version = stack.enter_context(_pinned(place))
             try:
-                found = read(place)
+                content = read(place)
             except Exception:  # whatever it is, it says nothing about a folder that went away under it
-                if _version(_standing(folder)) == version:
+                if _version(_current_folder(folder)) == version:
                     raise
             else:
-                if _version(_standing(folder)) == version:
-                    return found
+                if _version(_current_folder(folder)) == version:
+                    return content
     raise ValueError(f"{folder}: expected a folder that stays while it is read, got one that is replaced all the time")
 
 
-def _standing(folder: Path) -> Path:
+def _current_folder(folder: Path) -> Path:
     """The folder, or what waits in its stead while it is replaced."""
     previous = _previous(files.resolved(folder))
     return previous if not folder.exists() and previous.is_dir() else folder
@@ -249,10 +249,10 @@ def _standing(folder: Path) -> Path:
 def _version(place: Path) -> tuple[int, int] | None:
     """What tells a folder from its successor of the same name; None if it is not there."""
     try:
-        found = place.stat()
+        status = place.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 @contextlib.contextmanager
@@ -264,8 +264,8 @@ def _pinned(place: Path) -> Iterator[tuple[int, int] | None]:
         yield _version(place)
         return
     try:
-        found = os.fstat(handle)
-        yield found.st_dev, found.st_ino
+        status = os.fstat(handle)
+        yield status.st_dev, status.st_ino
     finally:
         os.close(handle)
 
@@ -294,7 +294,7 @@ def check_sums(folder: Path, names: tuple[str, ...], what: str = "model", larges
         what: the thing that the folder holds, as errors name it.
         largest: bytes of the largest file; None: as many as this machine has memory.
     """
-    wanted = read_sums(folder, what)
+    sums = read_sums(folder, what)
     largest = machine_memory() if largest is None else largest
     for name in names:
         path = folder / name
@@ -303,9 +303,9 @@ def check_sums(folder: Path, names: tuple[str, ...], what: str = "model", larges
         if path.stat().st_size > largest:
             got = f"{path.stat().st_size >> 20} MiB"
             raise ValueError(f"{name}: expected at most {largest >> 20} MiB in {folder}, got {got}; it was edited")
-        found = sha256(path)
-        if found != wanted.get(name):
+        checksum = sha256(path)
+        if checksum != sums.get(name):
             raise ValueError(
-                f"{name}: expected the checksum {wanted.get(name, 'that ' + SUMS + ' lists')!s:.20}, got {found:.20}; "
+                f"{name}: expected the checksum {sums.get(name, 'that ' + SUMS + ' lists')!s:.20}, got {checksum:.20}; "
                 "the file was torn or edited, so nothing was loaded"
             )

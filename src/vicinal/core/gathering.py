@@ -69,9 +69,9 @@ def gather_rows(rows: Tensor, group: Group = None) -> Tensor:
     """
     if process_count(group) == 1:
         return rows
-    own = torch.tensor([len(rows)], device=rows.device)
-    counts = [torch.empty_like(own) for _ in range(process_count(group))]
-    dist.all_gather(counts, own, group=group)
+    count = torch.tensor([len(rows)], device=rows.device)
+    counts = [torch.empty_like(count) for _ in range(process_count(group))]
+    dist.all_gather(counts, count, group=group)
     gathered: Tensor = _Gathered.apply(rows, [int(count) for count in counts], group)  # type: ignore[no-untyped-call]
     return gathered
 

@@ -324,9 +324,9 @@ def _whole(text: str) -> int | None:
 
 
 def _objects(values: list[Any]) -> Array:
-    made = np.empty(len(values), dtype=object)
-    made[:] = values
-    return made
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
 
 
 def _limit(kind: type) -> float:

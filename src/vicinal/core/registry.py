@@ -84,7 +84,7 @@ FACTS: dict[str, str] = {
     "optional-package": "needs a package that is not installed by default",
 }
 
-Made = TypeVar("Made", bound=Callable[..., Any])
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ _entries: dict[tuple[str, str], Entry] = {}
 
 def register(
     kind: str, name: str, *facts: str, family: str = "", paper: str = "", verified: str = ""
-) -> Callable[[Made], Made]:
+) -> Callable[[Method], Method]:
     """Register what is decorated under ``kind`` and ``name`` with its ``facts``.
 
     Raises:
@@ -129,12 +129,12 @@ def register(
     for fact in facts:
         check_choice("fact", fact, FACTS)
 
-    def add(made: Made) -> Made:
+    def add(method: Method) -> Method:
         if (kind, name) in _entries:
             raise ValueError(f"name: expected a new name for a {kind}, got {name!r}, which is registered already")
-        summary, formula = _summary_and_formula(inspect.getdoc(made) or "")
-        _entries[kind, name] = Entry(kind, name, made, frozenset(facts), family, summary, formula, paper, verified)
-        return made
+        summary, formula = _summary_and_formula(inspect.getdoc(method) or "")
+        _entries[kind, name] = Entry(kind, name, method, frozenset(facts), family, summary, formula, paper, verified)
+        return method
 
     return add
 
@@ -158,7 +158,7 @@ def entry(kind: str, name: str) -> Entry:
     Raises:
         ValueError: naming all that are registered, and the nearest.
     """
-    by_name = {found.name: found for found in entries(kind)}
+    by_name = {item.name: item for item in entries(kind)}
     return by_name[check_choice(kind, name, by_name)]
 
 
