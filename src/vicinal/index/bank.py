@@ -99,7 +99,7 @@ class NeighborBank(BankRows):
         names = canonical_ids("ids", ids, distinct=True)
         if self._form is not None:
             names = as_kind("ids", names, self._form.ids)
-        made = check_vectors("vectors", vectors, self.dim, len(names))
+        matrix = check_vectors("vectors", vectors, self.dim, len(names))
         cells = self._checked(labels, groups, len(names))
         if rows is not None:
             checked_rows(rows, len(names), None if self._table is None else self._table.columns)
@@ -109,7 +109,7 @@ class NeighborBank(BankRows):
         form = schema_of(names, cells, rows)
         if self._form is not None:
             self._form.check_same(form)
-        columns = self._vector_columns(made)
+        columns = self._vector_columns(matrix)
         self._start(form)
         columns["keys"] = self._keys_for(names)
         for name, value in cells.items():
@@ -125,7 +125,7 @@ class NeighborBank(BankRows):
         Raises:
             ValueError: for an id that is given twice or is not in the bank; nothing is removed then.
         """
-        places = self._found(canonical_ids("ids", ids, distinct=True))
+        places = self._known_positions(canonical_ids("ids", ids, distinct=True))
         if len(places) == 0:
             return
         gone = self._columns.take("keys", places)
@@ -152,7 +152,7 @@ class NeighborBank(BankRows):
             ValueError: for an id that is given twice or is not in the bank, or as :meth:`add`; nothing is changed then.
         """
         names = canonical_ids("ids", ids, distinct=True)
-        places = self._found(names)
+        places = self._known_positions(names)
         for name, value in (("labels", labels), ("groups", groups), ("rows", rows)):
             if value is not None and len(places) and not self._has(name):
                 raise ValueError(f"{name}: expected none, as the rows of the bank have none, got some")
@@ -160,8 +160,8 @@ class NeighborBank(BankRows):
         if rows is not None:
             checked_rows(rows, len(names), None if self._table is None else self._table.columns)
         if vectors is not None:
-            made = check_vectors("vectors", vectors, self.dim, len(names))
-            columns |= self._vector_columns(made) if len(names) else {}
+            matrix = check_vectors("vectors", vectors, self.dim, len(names))
+            columns |= self._vector_columns(matrix) if len(names) else {}
         if len(places) == 0:
             return
         if groups is not None:
@@ -344,7 +344,7 @@ class NeighborBank(BankRows):
             cells["groups"] = checked_groups(groups, count, self._form)
         return cells
 
-    def _found(self, names: Array) -> Array:
+    def _known_positions(self, names: Array) -> Array:
         """Positions of ids that must be there."""
         places = self.id_map().of(self._known_keys(names))
         if (places < 0).any():

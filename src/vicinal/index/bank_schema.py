@@ -55,23 +55,23 @@ def schema_of(names: Array, cells: dict[str, Array], rows: "pd.DataFrame | None"
 
 def checked_labels(labels: Tensor | Array, rows: int, form: BankSchema | None) -> Array:
     """``labels`` of ``rows`` rows, in the dtype and width of a bank of this form."""
-    made = torch.as_tensor(labels).detach().cpu()
-    check_labels(made, rows)
+    tensor = torch.as_tensor(labels).detach().cpu()
+    check_labels(tensor, rows)
     known = None if form is None else form.labels
-    if known is not None and _width(made) != known[1]:
-        wanted = f"[{rows}, {known[1]}]" if known[1] else f"[{rows}]"
-        raise ValueError(f"labels: expected {wanted} as the bank has them, got {tuple(made.shape)}")
-    bad = made.isnan() if made.ndim == 1 else made.isnan().any(dim=1)
+    if known is not None and _width(tensor) != known[1]:
+        shape = f"[{rows}, {known[1]}]" if known[1] else f"[{rows}]"
+        raise ValueError(f"labels: expected {shape} as the bank has them, got {tuple(tensor.shape)}")
+    bad = tensor.isnan() if tensor.ndim == 1 else tensor.isnan().any(dim=1)
     if bool(bad.any()):
         raise ValueError(f"labels: expected a number for every row, got NaN in row {int(bad.nonzero()[0])}")
-    dtype = known[0] if known is not None else "float64" if made.dtype == torch.float64 else "float32"
-    return made.to(getattr(torch, dtype)).numpy()
+    dtype = known[0] if known is not None else "float64" if tensor.dtype == torch.float64 else "float32"
+    return tensor.to(getattr(torch, dtype)).numpy()
 
 
 def checked_groups(groups: object, rows: int, form: BankSchema | None) -> Array:
     """``groups`` of ``rows`` rows, as numbers or strings as a bank of this form has them."""
-    given = canonical_ids("groups", groups, rows)  # type: ignore[arg-type]
-    return given if form is None or form.groups is None or rows == 0 else as_kind("groups", given, form.groups)
+    names = canonical_ids("groups", groups, rows)  # type: ignore[arg-type]
+    return names if form is None or form.groups is None or rows == 0 else as_kind("groups", names, form.groups)
 
 
 def as_kind(name: str, ids: Array, kind: str) -> Array:

@@ -94,9 +94,9 @@ class Names:
 
     def names(self, numbers: Array) -> Array:
         """The strings ``[n]`` that ``numbers`` stand for."""
-        made = np.empty(len(numbers), dtype=object)
-        made[:] = [self._names[number] for number in numbers.tolist()]
-        return made
+        strings = np.empty(len(numbers), dtype=object)
+        strings[:] = [self._names[number] for number in numbers.tolist()]
+        return strings
 
     def forget(self, numbers: Array) -> None:
         """Let go of strings; their numbers are not given again."""
@@ -216,10 +216,10 @@ class Columns:
         moved = {}
         for name in self.names:
             first = self._parts[0].arrays[name]
-            made = np.empty((capacity, *first.shape[1:]), dtype=first.dtype)
+            column = np.empty((capacity, *first.shape[1:]), dtype=first.dtype)
             for start, piece in self.pieces(name):
-                made[start : start + len(piece)] = piece
-            moved[name] = made
+                column[start : start + len(piece)] = piece
+            moved[name] = column
             del first, piece
             for part in self._parts:
                 del part.arrays[name]
@@ -237,10 +237,10 @@ class Columns:
         if len(self._parts) == 1:
             return self._parts[0].arrays[name][positions]
         first = self._parts[0].arrays[name]
-        made = np.empty((len(positions), *first.shape[1:]), dtype=first.dtype)
+        rows = np.empty((len(positions), *first.shape[1:]), dtype=first.dtype)
         for part, inside, local in self._split(positions):
-            made[inside] = part.arrays[name][local]
-        return made
+            rows[inside] = part.arrays[name][local]
+        return rows
 
     def put(self, positions: Array, columns: Mapping[str, Array]) -> None:
         """Write rows of some columns at ``positions [n]``."""
@@ -256,9 +256,9 @@ class Columns:
         """
         left = len(self) - len(positions)
         holes = np.sort(positions[positions < left])
-        kept = np.ones(len(positions), dtype=bool)
-        kept[positions[positions >= left] - left] = False
-        movers = left + np.flatnonzero(kept)
+        stays = np.ones(len(positions), dtype=bool)
+        stays[positions[positions >= left] - left] = False
+        movers = left + np.flatnonzero(stays)
         if len(holes):
             self.put(holes, {name: self.take(name, movers) for name in self._parts[0].arrays})
         surplus = len(positions)
@@ -282,8 +282,8 @@ class Columns:
 
     def whole(self, name: str) -> Array:
         """One column: the rows themselves if they are in one part, else a copy."""
-        found = [values for _, values in self.pieces(name)]
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        pieces = [values for _, values in self.pieces(name)]
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def _split(self, positions: Array) -> Iterator[tuple[_Part, Array | slice, Array]]:
         if len(self._parts) == 1:

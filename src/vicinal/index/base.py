@@ -77,17 +77,17 @@ class Index(ABC):
             TypeError: if ids are not whole numbers or vectors no floating matrix.
             ValueError: for an id that is given twice or in the index already, a wrong shape, NaN or infinity.
         """
-        wanted = check_distinct(whole_ids("ids", ids))
-        rows = check_vectors("vectors", vectors, self.dim, len(wanted))
-        if len(wanted) == 0:
+        numbers = check_distinct(whole_ids("ids", ids))
+        rows = check_vectors("vectors", vectors, self.dim, len(numbers))
+        if len(numbers) == 0:
             return
-        there = self.has(wanted)
+        there = self.has(numbers)
         if there.any():
-            first = int(wanted[there.argmax()])
+            first = int(numbers[there.argmax()])
             raise ValueError(
                 f"ids: expected ids that the index has not yet, got {first}, which it has; remove it first"
             )
-        self._add(wanted, rows)
+        self._add(numbers, rows)
 
     def remove(self, ids: IdsLike) -> None:
         """Take rows out; later searches do not find them.
@@ -95,13 +95,13 @@ class Index(ABC):
         Raises:
             ValueError: for an id that is given twice or is not in the index; nothing is removed then.
         """
-        wanted = check_distinct(whole_ids("ids", ids))
-        if len(wanted) == 0:
+        numbers = check_distinct(whole_ids("ids", ids))
+        if len(numbers) == 0:
             return
-        there = self.has(wanted)
+        there = self.has(numbers)
         if not there.all():
-            raise ValueError(f"ids: expected ids that the index has, got {shown(wanted[~there])}, which it has not")
-        self._remove(wanted)
+            raise ValueError(f"ids: expected ids that the index has, got {shown(numbers[~there])}, which it has not")
+        self._remove(numbers)
 
     def search(self, queries: Tensor | Array, k: int, *, exclude: Tensor | Array | None = None) -> Hits:
         """The ``k`` rows of highest score for each query.
@@ -122,15 +122,15 @@ class Index(ABC):
         checked = check_vectors("queries", queries, self.dim)
         k = check_integer("k", k)
         hidden = None if exclude is None else _excluded(exclude, len(checked)).to(checked.device)
-        wanted = k if hidden is None else k + hidden.shape[1]
-        fetched = min(wanted, len(self))
+        limit = k if hidden is None else k + hidden.shape[1]
+        fetched = min(limit, len(self))
         if fetched == 0 or len(checked) == 0:
             return padded(checked.new_zeros(len(checked), 0), None, k)
         with torch.no_grad():
-            found = self._search(checked, fetched)
+            hits = self._search(checked, fetched)
         if hidden is not None:
-            found = _without(found, hidden)
-        return padded(found.scores, found.ids, k)
+            hits = _without(hits, hidden)
+        return padded(hits.scores, hits.ids, k)
 
     @abstractmethod
     def has(self, ids: Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -202,15 +202,15 @@ def ordered(ids: Tensor, scores: Tensor) -> Hits:
 
 def padded(scores: Tensor, ids: Tensor | None, k: int) -> Hits:
     """Hits ``[b, k]`` of ordered ones ``[b, m]``: cut, or filled up with id -1 and score ``-inf``."""
-    made = Hits(
+    hits = Hits(
         torch.full((len(scores), k), -1, dtype=torch.int64, device=scores.device),
         torch.full((len(scores), k), -torch.inf, device=scores.device),
     )
     if ids is not None:
-        made.ids[:, : ids.shape[1]] = ids[:, :k]
-        made.scores[:, : ids.shape[1]] = scores[:, :k]
-    made.scores.masked_fill_(made.ids < 0, -torch.inf)
-    return made
+        hits.ids[:, : ids.shape[1]] = ids[:, :k]
+        hits.scores[:, : ids.shape[1]] = scores[:, :k]
+    hits.scores.masked_fill_(hits.ids < 0, -torch.inf)
+    return hits
 
 
 def _excluded(exclude: Tensor | Array, rows: int) -> Tensor:
@@ -223,10 +223,10 @@ def _excluded(exclude: Tensor | Array, rows: int) -> Tensor:
     return hidden.long()
 
 
-def _without(found: Hits, hidden: Tensor) -> Hits:
-    gone = torch.zeros_like(found.ids, dtype=torch.bool)
+def _without(hits: Hits, hidden: Tensor) -> Hits:
+    gone = torch.zeros_like(hits.ids, dtype=torch.bool)
     for column in hidden.T:
-        gone |= found.ids == column[:, None]
+        gone |= hits.ids == column[:, None]
     order = gone.to(torch.int8).sort(dim=1, stable=True).indices
-    ids = found.ids.masked_fill(gone, -1).gather(1, order)
-    return Hits(ids, found.scores.gather(1, order))
+    ids = hits.ids.masked_fill(gone, -1).gather(1, order)
+    return Hits(ids, hits.scores.gather(1, order))

@@ -72,15 +72,15 @@ class DistanceScan(Scan):
 
     trusted = False
 
-    def __init__(self, similarity: nn.Module, queries: Tensor, found: Factors, center: Tensor) -> None:
+    def __init__(self, similarity: nn.Module, queries: Tensor, factors: Factors, center: Tensor) -> None:
         super().__init__(similarity, queries)
-        self.found, self.center, self.squared = found, center, type(similarity) is NegativeSquaredL2
-        self.features = found.of_queries(queries, center)
+        self.factors, self.center, self.squared = factors, center, type(similarity) is NegativeSquaredL2
+        self.features = factors.of_queries(queries, center)
         self.error = _share(queries.shape[1])
 
     def block(self, rows: Tensor, residual: Tensor | None) -> Block:
         """See :meth:`Scan.block`."""
-        features = self.found.of_bank(rows, self.center)
+        features = self.factors.of_bank(rows, self.center)
         return Block(features, float(features[:, -2].amax()), 0.0 if residual is None else float(residual.amax()))
 
     def products(self, tile: slice, block: Block) -> Tensor:
@@ -108,16 +108,16 @@ class ProductScan(Scan):
 
     trusted = False
 
-    def __init__(self, similarity: nn.Module, queries: Tensor, found: Factors) -> None:
+    def __init__(self, similarity: nn.Module, queries: Tensor, factors: Factors) -> None:
         super().__init__(similarity, queries)
-        self.found, self.directions = found, type(similarity) is Cosine
-        self.features = found.of_queries(queries, queries)
+        self.factors, self.directions = factors, type(similarity) is Cosine
+        self.features = factors.of_queries(queries, queries)
         self.lengths = self.features.norm(dim=1) * (1 + 1e-5)
         self.error = _share(queries.shape[1])
 
     def block(self, rows: Tensor, residual: Tensor | None) -> Block:
         """See :meth:`Scan.block`."""
-        features = self.found.of_bank(rows, rows)
+        features = self.factors.of_bank(rows, rows)
         longest, apart = float(features.norm(dim=1).amax()) * (1 + 1e-5), 0.0
         if residual is not None and self.directions:
             length = rows.norm(dim=1) * (1 - 1e-5)
@@ -149,13 +149,13 @@ class ProductScan(Scan):
 
 def make_scan(similarity: nn.Module, queries: Tensor, center: Tensor) -> Scan:
     """The scan of a similarity; ``center [d]`` is a point near the rows, which costs digits if it is far."""
-    found = factors(similarity)
-    if found is None:
+    form = factors(similarity)
+    if form is None:
         return Scan(similarity, queries)
-    if found.cancels:
-        return DistanceScan(similarity, queries, found, center)
+    if form.cancels:
+        return DistanceScan(similarity, queries, form, center)
     if isinstance(similarity, Cosine | Dot):
-        return ProductScan(similarity, queries, found)
+        return ProductScan(similarity, queries, form)
     return Scan(similarity, queries)
 
 

@@ -27,31 +27,31 @@ def encode(vectors: Tensor, storage: str) -> dict[str, Array]:
         ValueError: if a number is too large for float16.
     """
     check_choice("storage", storage, STORAGES[1:])
-    made: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     if storage == "float16":
         codes = vectors.half()
         if not bool(codes.isfinite().all()):
             raise ValueError("vectors: expected numbers within 65504 for storage 'float16', got larger; use 'float32'")
-        made["codes"] = codes.numpy()
+        arrays["codes"] = codes.numpy()
     else:
         scale = vectors.abs().amax(dim=1) / 127 if vectors.shape[1] else vectors.new_zeros(len(vectors))
         scale = torch.where(scale > 0, scale, 1.0)
-        made["codes"] = (vectors / scale[:, None]).round_().clamp_(-127, 127).to(torch.int8).numpy()
-        made["scale"] = scale.numpy()
-    apart = vectors.double() - decode(made).double()
-    made["residual"] = (apart.square().sum(dim=1).sqrt() * (1 + 1e-6)).float().numpy()
-    return made
+        arrays["codes"] = (vectors / scale[:, None]).round_().clamp_(-127, 127).to(torch.int8).numpy()
+        arrays["scale"] = scale.numpy()
+    apart = vectors.double() - decode(arrays).double()
+    arrays["residual"] = (apart.square().sum(dim=1).sqrt() * (1 + 1e-6)).float().numpy()
+    return arrays
 
 
 def encode_all(vectors: Tensor, storage: str) -> dict[str, Array]:
     """The same, some rows at a time and into one array each, so that little more memory is used than they take."""
-    made: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for start in range(0, len(vectors), _STEP):
         for name, part in encode(vectors[start : start + _STEP], storage).items():
             if start == 0:
-                made[name] = np.empty((len(vectors), *part.shape[1:]), dtype=part.dtype)
-            made[name][start : start + len(part)] = part
-    return made
+                arrays[name] = np.empty((len(vectors), *part.shape[1:]), dtype=part.dtype)
+            arrays[name][start : start + len(part)] = part
+    return arrays
 
 
 def decode(coded: dict[str, Array]) -> Tensor:

@@ -67,16 +67,16 @@ class ExactIndex(Index):
 
     def has(self, ids: Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """See :meth:`Index.has`."""
-        found: np.ndarray[Any, np.dtype[np.bool_]] = self.bank.positions_of_keys(torch.from_numpy(ids)).numpy() >= 0
-        return found
+        is_there: np.ndarray[Any, np.dtype[np.bool_]] = self.bank.positions_of_keys(torch.from_numpy(ids)).numpy() >= 0
+        return is_there
 
     def add(self, ids: Any, vectors: Any) -> None:
         """See :meth:`Index.add`."""
         if not self.shared:
             super().add(ids, vectors)
             return
-        wanted = whole_ids("ids", ids)
-        lost = wanted[~self.has(wanted)]
+        numbers = whole_ids("ids", ids)
+        lost = numbers[~self.has(numbers)]
         if len(lost):
             raise ValueError(
                 f"ids: expected rows of the bank that is searched, got {shown(lost)}; add them to the bank"
@@ -87,8 +87,8 @@ class ExactIndex(Index):
         if not self.shared:
             super().remove(ids)
             return
-        wanted = whole_ids("ids", ids)
-        left = wanted[self.has(wanted)]
+        numbers = whole_ids("ids", ids)
+        left = numbers[self.has(numbers)]
         if len(left):
             raise ValueError(
                 f"ids: expected rows that the bank that is searched has no more, got {shown(left)}; "
@@ -123,6 +123,6 @@ class ExactIndex(Index):
         """See :meth:`Index.load`; rows are mapped as :meth:`vicinal.index.NeighborBank.load` maps them."""
         config, bank = read_whole(Path(folder), lambda place: (opened(place, "exact"), NeighborBank.load(place)))
         check_rows(config, len(bank))
-        made = cls(config.dim, config.similarity, bank=bank)
-        made.shared = False
-        return made
+        index = cls(config.dim, config.similarity, bank=bank)
+        index.shared = False
+        return index

@@ -40,15 +40,15 @@ class ExternalMetric(NamedTuple):
         """``rows [n, d]`` as such an index is given them."""
         return l2_normalize(rows) if self.metric == "COSINE" else rows
 
-    def scores(self, found: Tensor, dim: int) -> Tensor:
-        """What the index found, as scores of the similarity."""
+    def scores(self, values: Tensor, dim: int) -> Tensor:
+        """``values`` that the index gives, as scores of the similarity."""
         if self.similarity == "l2":
-            return -found.clamp(min=0).sqrt() + 0.0
+            return -values.clamp(min=0).sqrt() + 0.0
         if self.similarity == "squared_l2":
-            return -found.clamp(min=0) + 0.0
+            return -values.clamp(min=0) + 0.0
         if self.similarity == "cosine":
-            return found.clamp(-1, 1)
-        return found / dim if self.similarity == "scaled_dot" else found
+            return values.clamp(-1, 1)
+        return values / dim if self.similarity == "scaled_dot" else values
 
 
 def external_metric(similarity: nn.Module, kind: str) -> ExternalMetric:

@@ -78,11 +78,11 @@ class FaissIndex(Index):
         self._faiss = optional_import("faiss", "faiss")
         self.factory, self.settings, self.bank = factory, search, bank
         self.seed = check_integer("seed", seed, 0)
-        self._foreign = external_metric(self.similarity, "faiss")
+        self._external = external_metric(self.similarity, "faiss")
         self._places = IdMap(np.zeros(0, dtype=np.int64))
         self._ids = Columns()  # by the running numbers that rows have in FAISS; -1 for removed rows
         self._center: Tensor | None = None
-        self._index = self._made()
+        self._index = self._new_index()
 
     @classmethod
     def named(cls, rest: str, dim: int, similarity: str | nn.Module = "l2", **settings: Any) -> Self:
@@ -118,7 +118,7 @@ class FaissIndex(Index):
         """
         rows = check_vectors("vectors", vectors, self.dim)
         if self._center is None:
-            self._center = rows.mean(dim=0).cpu() if self._foreign.metric == "L2" and len(rows) else None
+            self._center = rows.mean(dim=0).cpu() if self._external.metric == "L2" and len(rows) else None
         if self._index.is_trained:
             return
         for clustering, least in self._clusterings():
@@ -128,13 +128,13 @@ class FaissIndex(Index):
                     f"vectors: expected at least {least} rows to train {self.factory!r}, better {40 * least}, "
                     f"got {len(rows)}; use fewer cells, or train it on more rows"
                 )
-        self._told(lambda: self._index.train(self._given(rows)))
+        self._attempt(lambda: self._index.train(self._prepared(rows)))
 
     def _add(self, ids: Array, vectors: Tensor) -> None:
         if self._center is None or not self.trained:
             self.train(vectors)
         numbers = np.arange(len(self._ids), len(self._ids) + len(ids))
-        self._index.add_with_ids(self._given(vectors), numbers)
+        self._index.add_with_ids(self._prepared(vectors), numbers)
         self._ids.append({"ids": ids})
         self._places.add(ids, numbers)
 
@@ -149,18 +149,18 @@ class FaissIndex(Index):
         self._ids.put(numbers, {"ids": np.full(len(ids), -1)})
 
     def _search(self, queries: Tensor, k: int) -> Hits:
-        given, total = self._given(queries), int(self._index.ntotal)
-        wanted = min(total, k if total == len(self) else k * total // len(self) + 8)
+        rows, total = self._prepared(queries), int(self._index.ntotal)
+        count = min(total, k if total == len(self) else k * total // len(self) + 8)
         while True:  # rows that were removed but are still in the graph are passed over
-            values, numbers = self._found(given, wanted)
+            values, numbers = self._neighbors(rows, count)
             ids = np.full(numbers.shape, -1)
             ids[numbers >= 0] = self._ids.take("ids", numbers[numbers >= 0])
-            if wanted == total or bool(((ids >= 0).sum(axis=1) >= k).all()) or bool((numbers[:, -1] < 0).any()):
+            if count == total or bool(((ids >= 0).sum(axis=1) >= k).all()) or bool((numbers[:, -1] < 0).any()):
                 break
-            wanted = min(total, 2 * wanted)
-        found = torch.from_numpy(ids)
-        scores = self._foreign.scores(torch.from_numpy(values), self.dim).masked_fill_(found < 0, -torch.inf)
-        hits = ordered(found, scores)
+            count = min(total, 2 * count)
+        keys = torch.from_numpy(ids)
+        scores = self._external.scores(torch.from_numpy(values), self.dim).masked_fill_(keys < 0, -torch.inf)
+        hits = ordered(keys, scores)
         hits = Hits(hits.ids[:, :k].to(queries.device), hits.scores[:, :k].to(queries.device))
         return hits if self.bank is None else rescored(hits, queries, self.similarity, self.bank)
 
@@ -216,9 +216,9 @@ class FaissIndex(Index):
         try:
             index = self._faiss.read_index(str(path))
         except (RuntimeError, MemoryError) as wrong:
-            told = str(wrong).split(": ", 1)[-1].strip().partition("\n")[0]
-            raise ValueError(f"{path.name}: expected an index of FAISS, got another file ({told:.200})") from wrong
-        metric = self._faiss.METRIC_L2 if self._foreign.metric == "L2" else self._faiss.METRIC_INNER_PRODUCT
+            message = str(wrong).split(": ", 1)[-1].strip().partition("\n")[0]
+            raise ValueError(f"{path.name}: expected an index of FAISS, got another file ({message:.200})") from wrong
+        metric = self._faiss.METRIC_L2 if self._external.metric == "L2" else self._faiss.METRIC_INNER_PRODUCT
         if index.d != self.dim or index.metric_type != metric or (index.ntotal and not index.is_trained):
             raise ValueError(f"{path.name}: expected a trained index of width {self.dim} and its metric, got another")
         return index
@@ -236,32 +236,32 @@ class FaissIndex(Index):
 
     # The FAISS index.
 
-    def _found(self, given: Array, wanted: int) -> tuple[Array, Array]:
-        """Values and numbers of rows ``[b, wanted]``; what FAISS raises comes from a file that was edited."""
+    def _neighbors(self, rows: Array, count: int) -> tuple[Array, Array]:
+        """Values and numbers of rows ``[b, count]``; what FAISS raises comes from a file that was edited."""
         try:
-            values, numbers = self._index.search(given, wanted)
+            values, numbers = self._index.search(rows, count)
         except RuntimeError as wrong:
-            told = str(wrong).split(": ", 1)[-1].strip().partition("\n")[0]
+            message = str(wrong).split(": ", 1)[-1].strip().partition("\n")[0]
             raise ValueError(
-                f"{_DATA}: expected an index that can be searched, got an edited one ({told:.99})"
+                f"{_DATA}: expected an index that can be searched, got an edited one ({message:.99})"
             ) from wrong
         if numbers.max(initial=-1) >= len(self._ids):
             raise ValueError(f"{_DATA}: expected rows below {len(self._ids)}, got {numbers.max()}; it was edited")
         return values, numbers
 
-    def _given(self, rows: Tensor) -> Array:
+    def _prepared(self, rows: Tensor) -> Array:
         """Rows as FAISS is given them."""
         moved = as_float32(rows)
         if self._center is not None:
             moved = moved - self._center
-        return self._foreign.rows(moved).contiguous().numpy()
+        return self._external.rows(moved).contiguous().numpy()
 
-    def _made(self) -> Any:
+    def _new_index(self) -> Any:
         faiss = self._faiss
-        metric = faiss.METRIC_L2 if self._foreign.metric == "L2" else faiss.METRIC_INNER_PRODUCT
+        metric = faiss.METRIC_L2 if self._external.metric == "L2" else faiss.METRIC_INNER_PRODUCT
         if not isinstance(self.factory, str):
             raise TypeError(f"factory: expected a FAISS factory string, got {short(self.factory)}")
-        index = self._told(lambda: faiss.index_factory(self.dim, self.factory, metric))
+        index = self._attempt(lambda: faiss.index_factory(self.dim, self.factory, metric))
         keeps_numbers = isinstance(index, faiss.IndexIDMap | faiss.IndexIDMap2 | faiss.IndexIVF) or (
             isinstance(index, faiss.IndexPreTransform) and isinstance(faiss.downcast_index(index.index), faiss.IndexIVF)
         )
@@ -275,7 +275,7 @@ class FaissIndex(Index):
         space = faiss.ParameterSpace()
         if self.settings is not None:
             settings = self.settings
-            self._told(lambda: space.set_index_parameters(self._index, settings), "search")
+            self._attempt(lambda: space.set_index_parameters(self._index, settings), "search")
         elif ivf is not None:
             ivf.nprobe = min(ivf.nlist, max(16, ivf.nlist // 8))
         elif "HNSW" in self.factory:
@@ -283,25 +283,25 @@ class FaissIndex(Index):
 
     def _clusterings(self) -> list[tuple[Any, int]]:
         """What is clustered in training: its parameters, and the centroids that there will be."""
-        faiss, found = self._faiss, []
+        faiss, clusterings = self._faiss, []
         ivf = faiss.try_extract_index_ivf(self._index)
         if ivf is not None:
-            found.append((ivf.cp, int(ivf.nlist)))
+            clusterings.append((ivf.cp, int(ivf.nlist)))
         inner = self._index
         while hasattr(inner, "index"):
             inner = faiss.downcast_index(inner.index)
         for holder in (inner, None if ivf is None else faiss.downcast_index(ivf)):
             if holder is not None and hasattr(holder, "pq"):
-                found.append((holder.pq.cp, int(holder.pq.ksub)))
-        return found
+                clusterings.append((holder.pq.cp, int(holder.pq.ksub)))
+        return clusterings
 
-    def _told(self, work: "Callable[[], Any]", name: str = "factory") -> Any:
+    def _attempt(self, work: "Callable[[], Any]", name: str = "factory") -> Any:
         """What ``work`` gives; an error of FAISS becomes one sentence."""
         try:
             return work()
         except RuntimeError as wrong:
-            told = str(wrong).split(": ", 1)[-1].strip().splitlines()[0]
+            message = str(wrong).split(": ", 1)[-1].strip().splitlines()[0]
             value = self.settings if name == "search" else self.factory
             raise ValueError(
-                f"{name}: expected what FAISS can use, got {short(value)}; it says: {short_text(told, 200)}"
+                f"{name}: expected what FAISS can use, got {short(value)}; it says: {short_text(message, 200)}"
             ) from wrong

@@ -135,7 +135,7 @@ class MilvusIndex(Index):
     ) -> None:
         super().__init__(dim, similarity)
         self.uri, self.collection, self.index_type, self.bank = checked_uri(uri), collection, index_type, bank
-        self._foreign = external_metric(self.similarity, "milvus")
+        self._external = external_metric(self.similarity, "milvus")
         self._settings, self._unflushed = search, 0
         self._file = None if "://" in self.uri else self.uri
         self._client = connected(self.uri, token)
@@ -161,15 +161,15 @@ class MilvusIndex(Index):
         return cls(dim, similarity, **settings)
 
     def __len__(self) -> int:
-        found = self._client.query(self.collection, filter="", output_fields=["count(*)"])
-        return int(found[0]["count(*)"])
+        counts = self._client.query(self.collection, filter="", output_fields=["count(*)"])
+        return int(counts[0]["count(*)"])
 
     def has(self, ids: Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """See :meth:`Index.has`."""
         there: list[int] = []
         for part in _parts(ids, 4096):
-            found = self._client.query(self.collection, filter=f"id in {part.tolist()}", output_fields=["id"])
-            there += [int(row["id"]) for row in found]
+            rows = self._client.query(self.collection, filter=f"id in {part.tolist()}", output_fields=["id"])
+            there += [int(row["id"]) for row in rows]
         return np.isin(ids, np.array(there, dtype=np.int64))
 
     def _add(self, ids: Array, vectors: Tensor) -> None:
@@ -191,26 +191,26 @@ class MilvusIndex(Index):
     def _search(self, queries: Tensor, k: int) -> Hits:
         if k > _MOST:
             raise ValueError(f"k: expected at most {_MOST}, the most that Milvus gives, got {k}")
-        given = as_float32(queries).numpy()
-        ids = np.full((len(given), k), -1)
-        values = np.zeros((len(given), k), dtype=np.float32)
+        vectors = as_float32(queries).numpy()
+        ids = np.full((len(vectors), k), -1)
+        values = np.zeros((len(vectors), k), dtype=np.float32)
         step = max(1, min(1024, 1_000_000 // k))
-        for start in range(0, len(given), step):
-            found = self._client.search(
+        for start in range(0, len(vectors), step):
+            answers = self._client.search(
                 self.collection,
-                data=list(given[start : start + step]),
+                data=list(vectors[start : start + step]),
                 limit=k,
                 output_fields=["id"],
                 search_params={"params": self._search_params(k)},
             )
-            for row, hits in enumerate(found, start=start):
+            for row, hits in enumerate(answers, start=start):
                 ids[row, : len(hits)] = [hit["id"] for hit in hits]
                 values[row, : len(hits)] = [hit["distance"] for hit in hits]
         numbers = torch.from_numpy(ids)
-        scores = self._foreign.scores(torch.from_numpy(values), self.dim).masked_fill_(numbers < 0, -torch.inf)
-        made = ordered(numbers, scores)
-        made = Hits(made.ids.to(queries.device), made.scores.to(queries.device))
-        return made if self.bank is None else rescored(made, queries, self.similarity, self.bank)
+        scores = self._external.scores(torch.from_numpy(values), self.dim).masked_fill_(numbers < 0, -torch.inf)
+        ranked = ordered(numbers, scores)
+        ranked = Hits(ranked.ids.to(queries.device), ranked.scores.to(queries.device))
+        return ranked if self.bank is None else rescored(ranked, queries, self.similarity, self.bank)
 
     def flush(self, *, indexed: bool = False) -> None:
         """Wait until all rows are on disk, and if ``indexed`` until the index is built over them.
@@ -284,7 +284,7 @@ class MilvusIndex(Index):
         schema.add_field("id", kinds.INT64, is_primary=True)
         schema.add_field("vector", kinds.FLOAT_VECTOR, dim=self.dim)
         index = self._client.prepare_index_params()
-        index.add_index("vector", index_type=self.index_type, metric_type=self._foreign.metric, params=build)
+        index.add_index("vector", index_type=self.index_type, metric_type=self._external.metric, params=build)
         self._client.create_collection(self.collection, schema=schema, index_params=index, consistency_level="Strong")
 
     def _check(self) -> None:
@@ -298,13 +298,13 @@ class MilvusIndex(Index):
         dim = int(fields["vector"]["params"]["dim"])
         if dim != self.dim:
             raise ValueError(f"dim: expected {dim} as the collection {self.collection!r} has it, got {self.dim}")
-        told = self._client.describe_index(self.collection, "vector")
-        if told["metric_type"] != self._foreign.metric:
+        details = self._client.describe_index(self.collection, "vector")
+        if details["metric_type"] != self._external.metric:
             raise ValueError(
-                f"similarity: expected one of metric {told['metric_type']} as the collection {self.collection!r} "
-                f"has it, got {self._foreign.similarity!r}, which is of {self._foreign.metric}"
+                f"similarity: expected one of metric {details['metric_type']} as the collection {self.collection!r} "
+                f"has it, got {self._external.similarity!r}, which is of {self._external.metric}"
             )
-        self.index_type = str(told["index_type"])
+        self.index_type = str(details["index_type"])
 
     def _search_params(self, k: int) -> dict[str, int]:
         if self._settings is not None:

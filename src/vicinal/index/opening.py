@@ -39,15 +39,15 @@ def open_index(name: str, *, dim: int, similarity: str | nn.Module = "l2", **set
     if not isinstance(name, str):
         raise TypeError(f"index: expected a name such as 'exact' or 'faiss:Flat', got {short(name)}")
     kind, _, rest = name.partition(":")
-    check_choice("index", kind, [found.name for found in entries("index")])
-    made = entry("index", kind).make
+    check_choice("index", kind, [item.name for item in entries("index")])
+    factory = entry("index", kind).make
     try:
-        index = made.named(rest, dim, similarity, **settings)  # type: ignore[attr-defined]
+        index = factory.named(rest, dim, similarity, **settings)  # type: ignore[attr-defined]
     except TypeError as wrong:
         if "unexpected keyword" not in str(wrong):
             raise
         raise ValueError(
-            f"index: expected settings of {made.__name__}, got another; {short_text(wrong, 200)}"
+            f"index: expected settings of {factory.__name__}, got another; {short_text(wrong, 200)}"
         ) from wrong
     if not isinstance(index, Index):
         raise TypeError(f"index: expected an index, got {short(index)}")
@@ -69,7 +69,7 @@ def load_index(folder: str | Path, **settings: Any) -> Index:
 
 def _load_index(folder: Path, settings: dict[str, Any]) -> Index:
     kind = opened(folder).kind
-    check_choice("index", kind, [found.name for found in entries("index")])
+    check_choice("index", kind, [item.name for item in entries("index")])
     index = entry("index", kind).make.load(folder, **settings)  # type: ignore[attr-defined]
     if not isinstance(index, Index):
         raise TypeError(f"index: expected an index, got {short(index)}")

@@ -44,12 +44,12 @@ def exact_scores(score: PairScore, queries: Tensor, rows: Tensor, at: Callable[[
     Returns:
         ``[p]``, float32.
     """
-    made = torch.empty(len(rows), device=queries.device)
+    scores = torch.empty(len(rows), device=queries.device)
     step = max(1, _BLOCK // max(1, queries.shape[1]))
     for start in range(0, len(rows), step):
         run = slice(start, min(start + step, len(rows)))
-        made[run] = score(queries[rows[run]].double(), at(run).to(queries.device).double()).float()
-    return made + 0.0  # no negative zero
+        scores[run] = score(queries[rows[run]].double(), at(run).to(queries.device).double()).float()
+    return scores + 0.0  # no negative zero
 
 
 def similarity_name(similarity: nn.Module) -> str | None:
@@ -58,8 +58,8 @@ def similarity_name(similarity: nn.Module) -> str | None:
     >>> similarity_name(Dot(scaled=True))
     'scaled_dot'
     """
-    for found in entries("similarity"):
-        made = found.make()
-        if type(made) is type(similarity) and repr(made) == repr(similarity):
-            return found.name
+    for item in entries("similarity"):
+        module = item.make()
+        if type(module) is type(similarity) and repr(module) == repr(similarity):
+            return item.name
     return None

@@ -136,10 +136,10 @@ class BankRows:
 
     def codes_of_groups(self, groups: Any) -> Tensor:
         """Numbers ``[n]`` that stand for ``groups``; for those that the bank has not, numbers that no row has."""
-        given = canonical_ids("groups", groups)
+        names = canonical_ids("groups", groups)
         if self._group_names is not None:
-            return torch.from_numpy(self._group_names.numbers(as_texts(given)))
-        numbers, whole = whole_values(given)
+            return torch.from_numpy(self._group_names.numbers(as_texts(names)))
+        numbers, whole = whole_values(names)
         absent = -1 if whole.all() or self.group_codes is None else _absent(self.group_codes.numpy())
         return torch.from_numpy(np.where(whole, numbers, absent))
 
@@ -153,16 +153,16 @@ class BankRows:
         Returns:
             ``[b, m]`` int64, filled up with -1; m is the most rows that a query may not see.
         """
-        found: list[Tensor] = []
+        columns: list[Tensor] = []
         if ids is not None:
             keys = torch.from_numpy(self._known_keys(canonical_ids("ids", ids)))
-            found.append(keys.where(self.positions_of_keys(keys) >= 0, -1)[:, None])
+            columns.append(keys.where(self.positions_of_keys(keys) >= 0, -1)[:, None])
         codes = self.group_codes
         if groups is not None and codes is not None:
-            found.append(_members(self.keys, codes, self.codes_of_groups(groups)))
-        if not found:
+            columns.append(_members(self.keys, codes, self.codes_of_groups(groups)))
+        if not columns:
             raise ValueError("ids: expected ids or groups of the queries, got neither that the bank knows of")
-        return torch.cat(found, dim=1)
+        return torch.cat(columns, dim=1)
 
     def vectors_at(self, positions: Tensor) -> Tensor:
         """A copy ``[n, d]`` of the vectors at ``positions [n]``."""
@@ -276,13 +276,13 @@ def _absent(codes: Array) -> int:
     return int(np.setdiff1d(np.arange(-1, len(codes)), codes)[0])
 
 
-def _members(keys: Tensor, codes: Tensor, wanted: Tensor) -> Tensor:
-    """The ``keys [N]`` whose group in ``codes [N]`` is that of each of ``wanted [b]``: ``[b, m]``, -1 behind them."""
-    some = torch.isin(codes, wanted).nonzero()[:, 0]
+def _members(keys: Tensor, codes: Tensor, groups: Tensor) -> Tensor:
+    """The ``keys [N]`` whose group in ``codes [N]`` is that of each of ``groups [b]``: ``[b, m]``, -1 behind them."""
+    some = torch.isin(codes, groups).nonzero()[:, 0]
     some = some[codes[some].sort(stable=True).indices]
     ranked = codes[some]
-    first, last = torch.searchsorted(ranked, wanted), torch.searchsorted(ranked, wanted, right=True)
-    most = int((last - first).amax()) if len(wanted) else 0
+    first, last = torch.searchsorted(ranked, groups), torch.searchsorted(ranked, groups, right=True)
+    most = int((last - first).amax()) if len(groups) else 0
     slots = first[:, None] + torch.arange(most)
     there = slots < last[:, None]
-    return torch.where(there, keys[some[slots.where(there, 0)]], -1) if most else keys.new_zeros(len(wanted), 0)
+    return torch.where(there, keys[some[slots.where(there, 0)]], -1) if most else keys.new_zeros(len(groups), 0)

@@ -51,7 +51,7 @@ def scan(
         keys ``[b, k]``, -1 where there are fewer rows than k, and scores ``[b, k]``, best first.
     """
     device = queries.device
-    found = Hits(
+    best = Hits(
         torch.full((len(queries), k), _NONE, device=device), torch.full((len(queries), k), -torch.inf, device=device)
     )
     score, scanned = pair_score(similarity), make_scan(similarity, queries, center.to(device))
@@ -59,10 +59,10 @@ def scan(
     for start, stored, residual in blocks:
         rows = stored.to(device)
         block = scanned.block(rows, None if residual is None else residual.to(device))
-        own = keys[start : start + len(rows)].to(device)
+        block_keys = keys[start : start + len(rows)].to(device)
         for tile in tiles:
             products = scanned.products(tile, block)
-            lines, columns = _candidates(scanned, tile, block, products, found.scores[tile, -1], k)
+            lines, columns = _candidates(scanned, tile, block, products, best.scores[tile, -1], k)
             if len(lines) == 0:
                 continue
             if scanned.trusted or score is None:
@@ -70,8 +70,8 @@ def scan(
             else:
                 at = _reader(rows if residual is None else None, start, columns, vectors_at)
                 scores = exact_scores(score, queries[tile], lines, at)
-            _merge(found, tile, lines, own[columns], scores)
-    return Hits(found.ids.masked_fill_(found.ids == _NONE, -1), found.scores)
+            _merge(best, tile, lines, block_keys[columns], scores)
+    return Hits(best.ids.masked_fill_(best.ids == _NONE, -1), best.scores)
 
 
 def _candidates(
@@ -102,9 +102,9 @@ def _reader(
     return lambda run: vectors_at(start + columns[run])
 
 
-def _merge(found: Hits, tile: slice, lines: Tensor, keys: Tensor, scores: Tensor) -> None:
+def _merge(best: Hits, tile: slice, lines: Tensor, keys: Tensor, scores: Tensor) -> None:
     """Put pairs ``[p]``, sorted by line, among the best of their queries."""
-    k = found.ids.shape[1]
+    k = best.ids.shape[1]
     touched, counts = torch.unique_consecutive(lines, return_counts=True)
     slots = torch.arange(len(lines), device=lines.device) - (counts.cumsum(0) - counts).repeat_interleave(counts)
     places = torch.arange(len(touched), device=lines.device).repeat_interleave(counts)
@@ -114,12 +114,12 @@ def _merge(found: Hits, tile: slice, lines: Tensor, keys: Tensor, scores: Tensor
     )
     more.ids[places, slots], more.scores[places, slots] = keys, scores
     rows = tile.start + touched
-    best = ordered(torch.cat([found.ids[rows], more.ids], dim=1), torch.cat([found.scores[rows], more.scores], dim=1))
-    found.ids[rows], found.scores[rows] = best.ids[:, :k], best.scores[:, :k]
+    merged = ordered(torch.cat([best.ids[rows], more.ids], dim=1), torch.cat([best.scores[rows], more.scores], dim=1))
+    best.ids[rows], best.scores[rows] = merged.ids[:, :k], merged.scores[:, :k]
 
 
-def rescored(found: Hits, queries: Tensor, similarity: nn.Module, bank: NeighborBank) -> Hits:
-    """``found [b, k]`` with the exact scores of the bank's vectors, ordered by them.
+def rescored(hits: Hits, queries: Tensor, similarity: nn.Module, bank: NeighborBank) -> Hits:
+    """``hits [b, k]`` with the exact scores of the bank's vectors, ordered by them.
 
     Candidates that the bank has not are dropped. What the search missed stays missed.
 
@@ -129,14 +129,14 @@ def rescored(found: Hits, queries: Tensor, similarity: nn.Module, bank: Neighbor
     score = pair_score(similarity)
     if score is None:
         raise ValueError(f"similarity: expected one of this library, got {similarity!r}")
-    positions = bank.positions_of_keys(found.ids.masked_fill(found.ids < 0, -1))
+    positions = bank.positions_of_keys(hits.ids.masked_fill(hits.ids < 0, -1))
     known = positions >= 0
     lines, _ = known.nonzero(as_tuple=True)
     at = positions[known]
-    scores = torch.full_like(found.scores, -torch.inf)
+    scores = torch.full_like(hits.scores, -torch.inf)
     scores[known] = exact_scores(score, queries, lines, lambda run: bank.vectors_at(at[run]))
-    made = ordered(torch.where(known, found.ids, _LAST), scores)
-    return Hits(made.ids.masked_fill(made.ids == _LAST, -1), made.scores)
+    ranked = ordered(torch.where(known, hits.ids, _LAST), scores)
+    return Hits(ranked.ids.masked_fill(ranked.ids == _LAST, -1), ranked.scores)
 
 
 _LAST = torch.iinfo(torch.int64).max

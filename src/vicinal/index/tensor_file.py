@@ -67,20 +67,20 @@ def map_tensors(path: Path) -> dict[str, Array]:
         raise ValueError(
             f"{path.name}: expected a whole safetensors file, got one that was torn or edited ({wrong})"
         ) from wrong
-    made: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for name, (dtype, shape, begin, _) in tensors.items():
         if math.prod(shape) == 0:
-            made[name] = np.zeros(shape, dtype)
+            arrays[name] = np.zeros(shape, dtype)
         else:
-            made[name] = np.asarray(np.memmap(path, dtype, mode="c", offset=8 + length + begin, shape=shape))
-    return made
+            arrays[name] = np.asarray(np.memmap(path, dtype, mode="c", offset=8 + length + begin, shape=shape))
+    return arrays
 
 
 def _described(header: dict[str, Any]) -> Iterator[tuple[str, tuple[str, tuple[int, ...], int, int]]]:
-    for name, told in header.items():
+    for name, entry in header.items():
         if name == "__metadata__":
             continue
-        dtype, shape, (begin, end) = _DTYPES[told["dtype"]], tuple(told["shape"]), told["data_offsets"]
+        dtype, shape, (begin, end) = _DTYPES[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"]
         if end - begin != math.prod(shape) * np.dtype(dtype).itemsize or begin < 0:
             raise ValueError(f"{name!r} does not fill its place")
         yield name, (dtype, shape, begin, end)
