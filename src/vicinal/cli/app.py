@@ -18,8 +18,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:  # noqa: FBT001  typer's form of a callback
-    if wanted:
+def _version(flag: bool) -> None:  # noqa: FBT001  typer's form of a callback
+    if flag:
         out.print(f"vicinal {__version__}")
         raise typer.Exit
 

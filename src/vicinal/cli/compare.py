@@ -9,7 +9,7 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_rows, say
+from vicinal.cli.output import print_json, print_progress, print_rows
 
 if TYPE_CHECKING:
     from vicinal.workflows import Comparison
@@ -79,25 +79,25 @@ def compare(
     sources = [local_path("data", path) for path in data]
     columns = [table_columns(path) for path in sources]
     _check_named(named, columns)
-    for path, column, own in zip(sources, target * (len(data) if len(target) == 1 else 1), columns, strict=True):
+    for path, column, names in zip(sources, target * (len(data) if len(target) == 1 else 1), columns, strict=True):
         jobs.append(
             TableJob(
                 source=path,
                 target=column,
-                kinds={name: kind for name, kind in named.items() if name in own},
-                id=id_column if id_column in own else _one(id_column, sources),
-                group=group if group in own else _one(group, sources),
+                kinds={name: kind for name, kind in named.items() if name in names},
+                id=id_column if id_column in names else _one(id_column, sources),
+                group=group if group in names else _one(group, sources),
                 task=task,
                 root=o.root_of(root),
-                use=None if use is None else [name for name in use if name in own],
-                drop=[name for name in drop or () if name in own],
+                use=None if use is None else [name for name in use if name in names],
+                drop=[name for name in drop or () if name in names],
                 seed=seed,
                 parameters=parameters,
             )
         )
     first = sources[0]
     folder = first.parent / f"{first.stem}-compare" if out is None else local_path("--out", out, written=True)
-    teller = (lambda line: None) if quiet else say
+    teller = (lambda line: None) if quiet else print_progress
     comparison = compare_tables(jobs, folder, splits=splits, heads=heads.split(","), say=teller)
     write_compare_page(comparison.record, folder / "report.html")
     write_runs(comparison, folder / "runs.csv")
@@ -115,7 +115,7 @@ def _one(column: str | None, data: list[Path]) -> str | None:
 def _check_named(named: dict[str, Any], columns: list[list[str]]) -> None:
     from vicinal.core import nearest, short
 
-    known = [name for own in columns for name in own]
+    known = [name for names in columns for name in names]
     for name, kind in named.items():
         if name not in known:
             raise ValueError(f"--{kind}: expected a column of the data, got {short(name)}{nearest(name, known)}")

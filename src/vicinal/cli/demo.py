@@ -8,7 +8,7 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_scores, say, shows_bar
+from vicinal.cli.output import print_json, print_progress, print_scores, shows_bar
 
 
 @app.command(epilog="Example: vicinal demo --out demo-model")
@@ -26,7 +26,9 @@ def demo(
     """
     from vicinal.workflows import run_demo
 
-    result = run_demo(out, seed=seed, say=(lambda line: None) if quiet else say, progress=shows_bar(quiet=quiet))
+    result = run_demo(
+        out, seed=seed, say=(lambda line: None) if quiet else print_progress, progress=shows_bar(quiet=quiet)
+    )
     if as_json:
         print_json(result.as_json())
         return

@@ -7,7 +7,7 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_rows, print_scores, say
+from vicinal.cli.output import print_json, print_progress, print_rows, print_scores
 
 
 @app.command(epilog="Example: vicinal evaluate houses-model houses.csv --out audit.html --json > audit.json")
@@ -46,20 +46,20 @@ def evaluate(
         suspects=suspects,
         index=index,
         encoders=o.parse_encoders(encoder),
-        say=(lambda line: None) if quiet else say,
+        say=(lambda line: None) if quiet else print_progress,
     )
-    told = record.as_json()
+    audit = record.as_json()
     if page is not None:
         write_audit_page(record, page)
-        replace_text(page.with_suffix(".json"), json.dumps(finite(told), default=str, allow_nan=False, indent=1))
+        replace_text(page.with_suffix(".json"), json.dumps(finite(audit), default=str, allow_nan=False, indent=1))
     if as_json:
-        print_json(told)
+        print_json(audit)
         return
     print_scores(f"{record.model} on {record.rows['new']} new rows of {record.name}", {"model": record.scores})
     for sentence in audit_findings(record):
         output.print(f"- {sentence}", markup=False)
     lines = [
-        [str(s.row), s.part, *map(_told, (s.label, s.expected, s.neighbors)), f"{s.score:.2f}"]
+        [str(s.row), s.part, *map(_cell, (s.label, s.expected, s.neighbors)), f"{s.score:.2f}"]
         for s in record.suspects[:10]
     ]
     headings = ["row", "part", "label", "expected", "neighbors say", "suspicion"]
@@ -68,5 +68,5 @@ def evaluate(
         output.print(f"page in {page}, all figures in {page.with_suffix('.json')}", markup=False)
 
 
-def _told(value: object) -> str:
+def _cell(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)

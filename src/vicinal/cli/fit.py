@@ -7,7 +7,7 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_rows, print_scores, say
+from vicinal.cli.output import print_json, print_progress, print_rows, print_scores
 
 if TYPE_CHECKING:
     from vicinal.workflows import FitOutcome
@@ -89,7 +89,7 @@ def fit(
         seed=seed,
         parameters=parameters,
     )
-    outcome = fit_table(job, folder, (lambda line: None) if quiet else say)
+    outcome = fit_table(job, folder, (lambda line: None) if quiet else print_progress)
     if as_json:
         print_json(outcome_json(outcome))
     else:

@@ -46,11 +46,11 @@ def show(
     from vicinal.report import link_figure
 
     check_choice("--out", out.suffix, (".png", ".svg", ".pdf"))
-    found = parse(link)
-    check_link(found)
-    figure = link_figure(found, link)
+    curve = parse(link)
+    check_link(curve)
+    figure = link_figure(curve, link)
     with replaced_file(out) as aside:
         figure.savefig(aside, format=out.suffix[1:], dpi=150)
     output.print(f"picture  {out}", markup=False)
-    if found.note:
-        output.print(found.note, markup=False)
+    if curve.note:
+        output.print(curve.note, markup=False)

@@ -40,15 +40,15 @@ def listing(context: typer.Context, *, kind: Kind = "losses", labels: Labels = N
 
     if labels is not None:
         check_choice("--labels", labels, LABELS)
-    found = [sheet for one in _kinds(kind) for sheet in method_sheets(one) if labels is None or labels in sheet.labels]
+    sheets = [sheet for one in _kinds(kind) for sheet in method_sheets(one) if labels is None or labels in sheet.labels]
     if as_json:
-        print_json([sheet.as_json() for sheet in found])
+        print_json([sheet.as_json() for sheet in sheets])
         return
     for one in _kinds(kind):
-        rows = [[s.name, s.family, ", ".join(s.labels), s.defaults, s.paper] for s in found if s.kind == one]
+        rows = [[s.name, s.family, ", ".join(s.labels), s.defaults, s.paper] for s in sheets if s.kind == one]
         if rows:
             print_rows(METHOD_KINDS[one], _HEADINGS, rows, numbers=False, names=True)
-    if not found:
+    if not sheets:
         output.print(f"none takes {labels}: {LABELS[labels or 'none']}", markup=False)
     if kind == "losses":
         output.print("vicinal losses show NAME tells more; --kind miners and --kind samplers list those", markup=False)
@@ -73,11 +73,11 @@ def show(
     """Tell about one: formula, settings with defaults and ranges, labels, paper, how it was verified, how to use it."""
     from vicinal.report import find_sheets
 
-    found = find_sheets(name, _kinds(kind))
+    sheets = find_sheets(name, _kinds(kind))
     if as_json:
-        print_json([sheet.as_json() for sheet in found])
+        print_json([sheet.as_json() for sheet in sheets])
         return
-    for sheet in found:
+    for sheet in sheets:
         _print_sheet(sheet)
 
 

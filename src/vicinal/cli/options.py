@@ -170,24 +170,24 @@ Quiet: TypeAlias = Annotated[
 _KINDS = ("text", "image", "audio", "number", "category", "vector")
 
 
-def named_kinds(given: Mapping[str, Any]) -> dict[str, Any]:
+def named_kinds(options: Mapping[str, Any]) -> dict[str, Any]:
     """Kind by column from the options of the six kinds; a column named for two is refused."""
     from vicinal.core import short
 
-    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for kind in _KINDS:
-        for column in given[kind] or []:
-            if column in found:
+        for column in options[kind] or []:
+            if column in kinds:
                 raise ValueError(
-                    f"--{kind}: expected each column for one kind, got {short(column)} for {found[column]} too"
+                    f"--{kind}: expected each column for one kind, got {short(column)} for {kinds[column]} too"
                 )
-            found[column] = kind
-    return found
+            kinds[column] = kind
+    return kinds
 
 
 def estimator_parameters(context: typer.Context) -> dict[str, Any]:
     """Parameters of an estimator from the options of a command, checked."""
-    given = context.params
+    options = context.params
     same = (
         "tune",
         "mask_parameters",
@@ -202,15 +202,15 @@ def estimator_parameters(context: typer.Context) -> dict[str, Any]:
         "precision",
         "accelerator",
     )
-    parameters = {name: given[name] for name in same}
+    parameters = {name: options[name] for name in same}
     parameters |= {
-        "encoders": parse_encoders(given["encoder"]),
-        "similarity": check_method("--similarity", "similarity", given["similarity"]),
-        "mask": parse_mask(given["mask"]),
-        "simplex": check_method("--simplex", "simplex", given["simplex"], also=("auto",)),
-        "hidden": parse_sizes(given["hidden"]),
+        "encoders": parse_encoders(options["encoder"]),
+        "similarity": check_method("--similarity", "similarity", options["similarity"]),
+        "mask": parse_mask(options["mask"]),
+        "simplex": check_method("--simplex", "simplex", options["simplex"], also=("auto",)),
+        "hidden": parse_sizes(options["hidden"]),
         "max_epochs": _max_epochs(context),
-        "progress": shows_bar(quiet=given["quiet"]),
+        "progress": shows_bar(quiet=options["quiet"]),
     }
     for option, name in (
         ("head", "head"),
@@ -221,8 +221,8 @@ def estimator_parameters(context: typer.Context) -> dict[str, Any]:
         ("index_tolerance", "index_tolerance"),
         ("cache", "cache_dir"),
     ):
-        if given.get(option) is not None:
-            parameters[name] = given[option]
+        if options.get(option) is not None:
+            parameters[name] = options[option]
     return parameters
 
 
@@ -238,15 +238,15 @@ def _max_epochs(context: typer.Context) -> int:
     return alias
 
 
-def root_of(given: str | None) -> Path | None:
+def root_of(path: str | None) -> Path | None:
     """The folder that ``--root`` names, which must be there."""
     from vicinal.core import local_path, short
 
-    if given is None:
+    if path is None:
         return None
-    root = local_path("--root", given)
+    root = local_path("--root", path)
     if not root.is_dir():
-        raise ValueError(f"--root: expected a folder, got {short(given, 120)}, which is none")
+        raise ValueError(f"--root: expected a folder, got {short(path, 120)}, which is none")
     return root.resolve()
 
 
@@ -254,13 +254,13 @@ def parse_encoders(pairs: Iterable[str] | None) -> dict[str, str]:
     """``COL=NAME`` pairs."""
     from vicinal.core import short
 
-    found = {}
+    encoders = {}
     for pair in pairs or []:
         column, equals, name = pair.partition("=")
         if not (column and equals and name):
             raise ValueError(f"--encoder: expected COL=NAME, as text=minilm, got {short(pair)}")
-        found[column] = name
-    return found
+        encoders[column] = name
+    return encoders
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
@@ -285,4 +285,4 @@ def check_method(option: str, kind: str, name: str, also: tuple[str, ...] = ()) 
     """``name`` if it is a registered method of ``kind``, or one of the words that may stand for one."""
     from vicinal.core import check_choice, entries
 
-    return check_choice(option, name, [*also, *(found.name for found in entries(kind))])
+    return check_choice(option, name, [*also, *(method.name for method in entries(kind))])

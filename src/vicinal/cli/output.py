@@ -18,7 +18,7 @@ def shows_bar(*, quiet: bool) -> bool:
     return not quiet and progress.is_terminal
 
 
-def say(line: str) -> None:
+def print_progress(line: str) -> None:
     """One line of progress."""
     progress.print(line, style="dim", markup=False)
 

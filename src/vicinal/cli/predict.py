@@ -7,7 +7,7 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, say
+from vicinal.cli.output import print_json, print_progress
 
 
 @app.command(epilog="Example: vicinal predict houses-model new.csv --explain 3 --interval 0.9 --out prices.csv")
@@ -52,7 +52,7 @@ def predict(
         coverage=interval,
         index=index,
         encoders=o.parse_encoders(encoder),
-        say=(lambda line: None) if quiet else say,
+        say=(lambda line: None) if quiet else print_progress,
     )
     if path is not None:
         write_table(result.flat(), path, escape=not no_escape)
