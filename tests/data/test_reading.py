@@ -103,7 +103,7 @@ GERMAN = pd.DataFrame({"Stra\u00dfe": ["M\u00fchlweg", "\u00d6tztal"], "Preis": 
 def said(path, **options):
     """A table and what was said of it."""
     lines = []
-    return read_table(path, say=lines.append, **options), lines
+    return read_table(path, log=lines.append, **options), lines
 
 
 @pytest.mark.parametrize("name", ["d.csv", "d.tsv"])

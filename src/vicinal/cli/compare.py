@@ -98,7 +98,7 @@ def compare(
     first = sources[0]
     folder = first.parent / f"{first.stem}-compare" if out is None else local_path("--out", out, written=True)
     teller = (lambda line: None) if quiet else print_progress
-    comparison = compare_tables(jobs, folder, splits=splits, heads=heads.split(","), say=teller)
+    comparison = compare_tables(jobs, folder, splits=splits, heads=heads.split(","), log=teller)
     write_compare_page(comparison.record, folder / "report.html")
     write_runs(comparison, folder / "runs.csv")
     if as_json:

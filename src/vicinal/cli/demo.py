@@ -27,7 +27,7 @@ def demo(
     from vicinal.workflows import run_demo
 
     result = run_demo(
-        out, seed=seed, say=(lambda line: None) if quiet else print_progress, progress=shows_bar(quiet=quiet)
+        out, seed=seed, log=(lambda line: None) if quiet else print_progress, progress=shows_bar(quiet=quiet)
     )
     if as_json:
         print_json(result.as_json())

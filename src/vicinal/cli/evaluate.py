@@ -46,7 +46,7 @@ def evaluate(
         suspects=suspects,
         index=index,
         encoders=o.parse_encoders(encoder),
-        say=(lambda line: None) if quiet else print_progress,
+        log=(lambda line: None) if quiet else print_progress,
     )
     audit = record.as_json()
     if page is not None:

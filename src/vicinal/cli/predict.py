@@ -52,7 +52,7 @@ def predict(
         coverage=interval,
         index=index,
         encoders=o.parse_encoders(encoder),
-        say=(lambda line: None) if quiet else print_progress,
+        log=(lambda line: None) if quiet else print_progress,
     )
     if path is not None:
         write_table(result.flat(), path, escape=not no_escape)

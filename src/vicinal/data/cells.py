@@ -122,15 +122,15 @@ def tidy_features(frame: pd.DataFrame, numbers: Collection[str] = ()) -> pd.Data
     >>> tidy_features(pd.DataFrame({"area": ["12", "n/a"], "name": ["n/a", "Oslo"]})).to_dict("list")
     {'area': [12.0, nan], 'name': ['n/a', 'Oslo']}
     """
-    made: dict[str, pd.Series] = {}
+    typed_columns: dict[str, pd.Series] = {}
     spelled = list(SPELLED_MISSING - WRITTEN_MISSING)
     for name, column in frame.items():
         if pd.api.types.is_string_dtype(column.dtype) and all(isinstance(cell, str) for cell in column.dropna()):
             known = name in numbers
             typed = typed_text(column, SPELLED_MISSING) if known or column.isin(spelled).any() else column
             if pd.api.types.is_numeric_dtype(typed.dtype) and (known or typed.notna().any()):
-                made[str(name)] = typed
-    return frame.assign(**made) if made else frame
+                typed_columns[str(name)] = typed
+    return frame.assign(**typed_columns) if typed_columns else frame
 
 
 _PLAIN = r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?(?:[eE][+-]?\d+)?"  # 1.234,5

@@ -83,8 +83,8 @@ def other_format(path: Path) -> str:
     if start.startswith(b"PK\x03\x04"):
         what, advice = _zipped(path)
     else:
-        found = ((what, advice) for pattern, what, advice in _FORMATS if re.match(pattern, start))
-        what, advice = next(found, ("", ""))
+        matches = ((what, advice) for pattern, what, advice in _FORMATS if re.match(pattern, start))
+        what, advice = next(matches, ("", ""))
     return f"{what}; {advice.replace('NAME', path.name)}" if what else ""
 
 
@@ -123,10 +123,10 @@ def text_encoding(path: Path) -> str:
         if _is_utf8(file, path.name):
             return "utf-8"
         file.seek(0)
-        found = _likeliest(b"".join(_foreign_lines(file, path.name)))
-    if found is None:
+        encoding = _likeliest(b"".join(_foreign_lines(file, path.name)))
+    if encoding is None:
         raise ValueError(f"{path.name}: expected text in UTF-8, got other bytes in no known encoding; save it as UTF-8")
-    return found
+    return encoding
 
 
 def _is_utf8(file: BinaryIO, name: str) -> bool:
@@ -169,8 +169,8 @@ def _likeliest(text: bytes) -> str | None:
     best = matches.best()
     if best is None:
         return None
-    equal = [found for found in matches if (found.chaos, found.coherence) == (best.chaos, best.coherence)]
-    names = {name for found in equal for name in found.could_be_from_charset}
+    equal = [match for match in matches if (match.chaos, match.coherence) == (best.chaos, best.coherence)]
+    names = {name for match in equal for name in match.could_be_from_charset}
     return next((name for name in _LIKELY if name in names), best.encoding)
 
 

@@ -100,7 +100,7 @@ def leaking_columns(
         return []
     labels = pd.factorize(np.asarray(target))[0] if classes else np.asarray(target, dtype=np.float64)
     grouped = None if groups is None else pd.factorize(np.asarray(groups))[0]
-    found = []
+    leaks = []
     for name, column in frame.items():
         kind, called = kinds.get(str(name)), str(name)
         if kind not in _READ:
@@ -116,8 +116,8 @@ def leaking_columns(
         if leak is None and grouped is None and not pd.api.types.is_float_dtype(column.dtype):
             leak = _named_key(called, levels)
         if leak is not None:
-            found.append(leak)
-    return found
+            leaks.append(leak)
+    return leaks
 
 
 def _look_at_numbers(
@@ -131,10 +131,10 @@ def _look_at_numbers(
         return levels, None
     if len(known) > _MOST:
         known = np.sort(np.random.default_rng(0).choice(known, _MOST, replace=False))
-    told = (_separates if classes else _ranks)(levels[known], labels[known])
-    if not told:
+    clause = (_separates if classes else _ranks)(levels[known], labels[known])
+    if not clause:
         return levels, None
-    return levels, ColumnLeak(name, "target", f"{short_text(name)} alone {told}")
+    return levels, ColumnLeak(name, "target", f"{short_text(name)} alone {clause}")
 
 
 def _ranks(levels: NDArray[Any], labels: NDArray[Any]) -> str:
@@ -201,16 +201,16 @@ def _level_leak(name: str, levels: NDArray[Any], labels: NDArray[Any], *, classe
     """A column whose values, where they repeat, stand for one target each."""
     counts = np.bincount(levels[levels >= 0], minlength=1)
     again = (levels >= 0) & (counts[levels] > 1)
-    rows, kept = int(again.sum()), int((counts > 1).sum())
-    if kept < 2 or rows < max(FEWEST, len(levels) // 2, 2 * kept):
+    rows, repeated = int(again.sum()), int((counts > 1).sum())
+    if repeated < 2 or rows < max(FEWEST, len(levels) // 2, 2 * repeated):
         return None
     share = (_class_share if classes else _number_share)(levels[again], labels[again])
     if share < (ERRORS if classes else VARIANCE):
         return None
-    if classes and kept <= 2 * len(np.unique(labels)):
+    if classes and repeated <= 2 * len(np.unique(labels)):
         return ColumnLeak(name, "target", f"{short_text(name)} alone tells the class of almost every row")
-    told = f"rows of one {short_text(name)} have the same {'class' if classes else 'target'}"
-    return ColumnLeak(name, "group", f"{told} ({kept} values, {rows} rows)")
+    clause = f"rows of one {short_text(name)} have the same {'class' if classes else 'target'}"
+    return ColumnLeak(name, "group", f"{clause} ({repeated} values, {rows} rows)")
 
 
 def _class_share(levels: NDArray[Any], labels: NDArray[Any]) -> float:

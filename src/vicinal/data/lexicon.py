@@ -33,13 +33,13 @@ def lexicon_table() -> pd.DataFrame:
         )
     ratings: dict[str, list[int]] = {}
     for line in text.decode("utf-8").splitlines():
-        word, _, _, given = line.split("\t")
-        ratings.setdefault(word.strip(), []).extend(json.loads(given))
+        word, _, _, scores = line.split("\t")
+        ratings.setdefault(word.strip(), []).extend(json.loads(scores))
     table = pd.DataFrame(
         {
             "word": list(ratings),
-            "valence": [float(np.mean(given)) for given in ratings.values()],
-            "rating_sd": [float(np.std(given)) for given in ratings.values()],
+            "valence": [float(np.mean(scores)) for scores in ratings.values()],
+            "rating_sd": [float(np.std(scores)) for scores in ratings.values()],
         }
     )
     table.index = pd.RangeIndex(1, len(table) + 1)
@@ -47,8 +47,8 @@ def lexicon_table() -> pd.DataFrame:
 
 
 def _lexicon_file() -> Path:
-    found = importlib.util.find_spec(PACKAGE)
-    for folder in (found.submodule_search_locations or []) if found else []:
+    spec = importlib.util.find_spec(PACKAGE)
+    for folder in (spec.submodule_search_locations or []) if spec else []:
         path = Path(folder) / "vader_lexicon.txt"
         if path.is_file():
             return path

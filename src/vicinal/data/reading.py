@@ -15,14 +15,14 @@ from vicinal.core.untrusted import open_regular, read_frame
 from vicinal.data.cells import exact_text, has_decimal_commas, typed_text, with_decimal_points
 from vicinal.data.formats import DELIMITERS, JSON_ARRAY, advice_for, delimiter_of, other_format, text_encoding
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 DEEPEST = 16
 """Lists and objects in one another, from which on a row of JSON is refused."""
 
 
 def read_table(
-    path: str | Path, *, text: Collection[str] = (), ids: Collection[str] = (), say: Say = lambda line: None
+    path: str | Path, *, text: Collection[str] = (), ids: Collection[str] = (), log: Log = lambda line: None
 ) -> pd.DataFrame:
     """The table in the file at ``path``, its rows labelled 1, 2, ... (the header is not counted).
 
@@ -38,7 +38,7 @@ def read_table(
             takes for texts or categories: a title "1984", a code "12").
         ids: columns of ids and groups, of which csv and tsv keep each cell as it is written ("1e3", "+1"), so that it
             is the same id in a file whose other cells are words.
-        say: told how the file was read where that is not as its name says.
+        log: gets how the file was read where that is not as its name says.
 
     Raises:
         ValueError: for a file that is missing, of another format, torn, or with two columns of one name; the
@@ -59,7 +59,7 @@ def read_table(
             f"{path.name}: expected a file that ends in {', '.join(READERS)}, got "
             f"{short(path.suffix or 'no ending')}{'; ' if advice else ''}{advice}"
         )
-    frame = reader(path, text, ids, say)
+    frame = reader(path, text, ids, log)
     frame.columns = pd.Index([str(name).strip() for name in frame.columns], dtype=object)
     _check_names(path, frame.columns)
     frame.index = pd.RangeIndex(1, len(frame) + 1)
@@ -81,15 +81,15 @@ def check_file(path: Path) -> None:
     raise ValueError(f"{short_text(path, ECHO)}: expected a file, got {got}")
 
 
-def _read_comma(path: Path, text: Collection[str], ids: Collection[str], say: Say) -> pd.DataFrame:
-    return _read_delimited(path, ",", text, ids, say)
+def _read_comma(path: Path, text: Collection[str], ids: Collection[str], log: Log) -> pd.DataFrame:
+    return _read_delimited(path, ",", text, ids, log)
 
 
-def _read_tab(path: Path, text: Collection[str], ids: Collection[str], say: Say) -> pd.DataFrame:
-    return _read_delimited(path, "\t", text, ids, say)
+def _read_tab(path: Path, text: Collection[str], ids: Collection[str], log: Log) -> pd.DataFrame:
+    return _read_delimited(path, "\t", text, ids, log)
 
 
-def _read_delimited(path: Path, usual: str, text: Collection[str], ids: Collection[str], say: Say) -> pd.DataFrame:
+def _read_delimited(path: Path, usual: str, text: Collection[str], ids: Collection[str], log: Log) -> pd.DataFrame:
     """Every cell as text first, then each column as what all its cells are."""
     encoding = text_encoding(path)
     separator = delimiter_of(path, encoding, usual)
@@ -115,7 +115,7 @@ def _read_delimited(path: Path, usual: str, text: Collection[str], ids: Collecti
     taken = [f"{DELIMITERS[separator]} between cells"] * (separator != usual) + ["decimal commas"] * comma
     taken += [f"the encoding {encoding}"] * (encoding not in ("utf-8", "utf-8-sig"))
     if taken:
-        say(f"{path.name} was read with {' and '.join(taken)}")
+        log(f"{path.name} was read with {' and '.join(taken)}")
     columns = []
     for name, column in frame.items():
         marked = any(isinstance(cell, str) and cell.startswith("'") for cell in column.tolist())
@@ -134,49 +134,49 @@ def _unescaped(cell: Any) -> Any:
     return unescape_formula(cell) if isinstance(cell, str) else cell
 
 
-def _read_parquet(path: Path, _: Collection[str], __: Collection[str], ___: Say) -> pd.DataFrame:
+def _read_parquet(path: Path, _: Collection[str], __: Collection[str], ___: Log) -> pd.DataFrame:
     with open_regular(path) as file:
         frame: pd.DataFrame = read_frame(file, path.name, ignore_metadata=True)
     return frame.drop(columns=[name for name in frame.columns if str(name).startswith("__index_level_")])
 
 
-def _read_lines(path: Path, _: Collection[str], __: Collection[str], say: Say) -> pd.DataFrame:
+def _read_lines(path: Path, _: Collection[str], __: Collection[str], log: Log) -> pd.DataFrame:
     encoding = text_encoding(path)
     if encoding not in ("utf-8", "utf-8-sig"):
-        say(f"{path.name} was read with the encoding {encoding}")
+        log(f"{path.name} was read with the encoding {encoding}")
     rows = []
-    wanted = f"{path.name}: expected a JSON object in each line, got"
+    prefix = f"{path.name}: expected a JSON object in each line, got"
     try:
         with path.open(encoding=encoding, newline="\n") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    rows.append(_row_of(line, f"line {number}", wanted))
+                    rows.append(_row_of(line, f"line {number}", prefix))
     except UnicodeError as error:
         detail = short_text(error, ECHO)
         raise ValueError(f"{path.name}: expected text in {encoding}, got: {detail}; save it as UTF-8") from None
     if not rows:
-        raise ValueError(f"{wanted} an empty file")
+        raise ValueError(f"{prefix} an empty file")
     return pd.DataFrame(rows)
 
 
-def _row_of(line: str, where: str, wanted: str) -> dict[str, Any]:
+def _row_of(line: str, where: str, prefix: str) -> dict[str, Any]:
     """The row that a line holds."""
     try:
         row = json.loads(line)
         deep = line.count("[") + line.count("{") > DEEPEST and _depth(row) > DEEPEST
     except json.JSONDecodeError as error:
         advice = f"; {JSON_ARRAY}" if line.lstrip().startswith("[") and where == "line 1" else ""
-        raise ValueError(f"{wanted} none in {where}: {error.msg}{advice}") from None
+        raise ValueError(f"{prefix} none in {where}: {error.msg}{advice}") from None
     except RecursionError:
         deep = True
     except ValueError as error:  # a whole number of more digits than Python reads
-        raise ValueError(f"{wanted} one that cannot be read in {where}: {short_text(error, ECHO)}") from None
+        raise ValueError(f"{prefix} one that cannot be read in {where}: {short_text(error, ECHO)}") from None
     if deep:
-        raise ValueError(f"{wanted} one that is nested more than {DEEPEST} deep in {where}; make its parts columns")
+        raise ValueError(f"{prefix} one that is nested more than {DEEPEST} deep in {where}; make its parts columns")
     if not isinstance(row, dict):
-        raise ValueError(f"{wanted} a {type(row).__name__} in {where}")
+        raise ValueError(f"{prefix} a {type(row).__name__} in {where}")
     if "\\u" in line and not _is_text(json.dumps(row, ensure_ascii=False)):
-        raise ValueError(f"{wanted} one with half of a character (a lone surrogate) in {where}; save it as UTF-8")
+        raise ValueError(f"{prefix} one with half of a character (a lone surrogate) in {where}; save it as UTF-8")
     return row
 
 
@@ -184,7 +184,7 @@ def _depth(value: Any) -> int:
     """How deep lists and objects stand in one another."""
     level, depth = [value], 0
     while level := [part for part in level if isinstance(part, dict | list)]:
-        level = [part for held in level for part in (held.values() if isinstance(held, dict) else held)]
+        level = [part for outer in level for part in (outer.values() if isinstance(outer, dict) else outer)]
         depth += 1
     return depth
 
@@ -197,7 +197,7 @@ def _is_text(line: str) -> bool:
     return True
 
 
-READERS: dict[str, Callable[[Path, Collection[str], Collection[str], Say], pd.DataFrame]] = {
+READERS: dict[str, Callable[[Path, Collection[str], Collection[str], Log], pd.DataFrame]] = {
     ".csv": _read_comma,
     ".tsv": _read_tab,
     ".parquet": _read_parquet,

@@ -109,15 +109,15 @@ def _halve(
     """Part ``rows`` into (others, held out), both sorted."""
     from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit  # slow to import
 
-    held = int(np.ceil(share * len(rows)))
-    if held >= len(rows):
+    count = int(np.ceil(share * len(rows)))
+    if count >= len(rows):
         raise ValueError(
-            f"splits: expected shares that leave rows to train on, got {held} of {len(rows)} rows held out"
+            f"splits: expected shares that leave rows to train on, got {count} of {len(rows)} rows held out"
         )
     if groups is not None:
         return _halve_groups(rows, share, seed, groups[rows])
     merged = None if strata is None else _merge_rare(strata[rows])
-    if merged is not None and 2 <= merged.max() + 1 <= min(held, len(rows) - held):
+    if merged is not None and 2 <= merged.max() + 1 <= min(count, len(rows) - count):
         drawn = next(StratifiedShuffleSplit(1, test_size=share, random_state=seed).split(rows, merged))
     else:
         drawn = next(ShuffleSplit(1, test_size=share, random_state=seed).split(rows))
@@ -131,8 +131,8 @@ def _halve_groups(
 
     splitter = GroupShuffleSplit(CANDIDATES, test_size=share, random_state=seed)
     draws = list(splitter.split(rows, groups=groups))
-    others, held = min(draws, key=lambda draw: abs(len(draw[1]) / len(rows) - share))
-    return np.sort(rows[others]), np.sort(rows[held])
+    others, held_out = min(draws, key=lambda draw: abs(len(draw[1]) / len(rows) - share))
+    return np.sort(rows[others]), np.sort(rows[held_out])
 
 
 def _merge_rare(labels: NDArray[Any]) -> NDArray[np.int64]:
@@ -213,9 +213,9 @@ def load_splits(path: str | Path, *, rows: int | None = None, fingerprint: str =
         version = Versioned.model_validate_json(text).version
         stored = SavedSplits.model_validate_json(text) if version <= VERSION else None
     except ValidationError as error:
-        told = error.errors()[0]["msg"]
+        detail = error.errors()[0]["msg"]
         raise ValueError(
-            f"{path.name}: expected splits written by vicinal, got a torn or edited file ({told:.200})"
+            f"{path.name}: expected splits written by vicinal, got a torn or edited file ({detail:.200})"
         ) from None
     if stored is None:
         raise ValueError(f"{path.name}: expected splits of version {VERSION}, got the newer {version}; update vicinal")

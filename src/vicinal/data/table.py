@@ -130,12 +130,12 @@ def prepare_table(
     if len(read.values) < FEWEST:
         but = f" ({len(dropped)} dropped because {TARGET_MISSING})" if dropped else ""
         raise ValueError(f"data: expected at least {FEWEST} rows with a target, got {len(read.values)}{but}")
-    kept = frame.loc[:, features][read.keep]
+    labelled = frame.loc[:, features][read.keep]
     groups = None if groups is None else groups[read.keep]
     if groups is not None:
         check_groups(groups)
     return Table(
-        frame=tidy_features(kept),
+        frame=tidy_features(labelled),
         target=read.values,
         task=read.task,
         ids=ids[read.keep],
@@ -144,7 +144,7 @@ def prepare_table(
         target_name=target,
         classes=read.classes,
         dropped=dropped,
-        rows=kept.index.to_numpy(),
+        rows=labelled.index.to_numpy(),
         name=name,
         reason=read.reason,
     )
@@ -244,11 +244,11 @@ def _read_groups(column: pd.Series) -> NDArray[np.str_]:
     return as_texts(canonical_ids(f"column {short_text(column.name)}", column, labels=column.index)).astype(str)
 
 
-def _refuse_missing(column: pd.Series, wanted: str) -> None:
+def _refuse_missing(column: pd.Series, content: str) -> None:
     missing = missing_cells(column)
     if missing.any():
         more = f" (and {int(missing.sum()) - 1} more such rows)" if missing.sum() > 1 else ""
         row = column.index[int(np.argmax(missing))]
         raise ValueError(
-            f"row {short_text(row)}, column {short_text(column.name)}: expected {wanted}, got an empty cell{more}"
+            f"row {short_text(row)}, column {short_text(column.name)}: expected {content}, got an empty cell{more}"
         )

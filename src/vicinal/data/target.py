@@ -120,11 +120,11 @@ def _whole(present: pd.Series, numbers: NDArray[np.float64], *, gaps: bool) -> b
 
 def _check_cells(name: str, column: pd.Series) -> None:
     """Refuse dates and nested cells."""
-    for found, got, such_as in (
+    for refused, got, such_as in (
         (pd.api.types.is_datetime64_any_dtype(column.dtype), "dates", "days"),
         (pd.api.types.is_timedelta64_dtype(column.dtype), "durations", "seconds"),
     ):
-        if found:
+        if refused:
             raise ValueError(
                 f"column {name}: expected numbers or classes, got {got}; make them numbers first, as {such_as}"
             )
@@ -139,13 +139,13 @@ def _check_cells(name: str, column: pd.Series) -> None:
 
 def _check_numbers(name: str, present: pd.Series, numbers: NDArray[np.float64]) -> None:
     """Refuse the first cell that is no number, or not finite."""
-    for wrong, wanted in ((np.isnan(numbers), "a number"), (np.isinf(numbers), "a finite number")):
+    for wrong, kind in ((np.isnan(numbers), "a number"), (np.isinf(numbers), "a finite number")):
         if wrong.any():
             place = int(np.argmax(wrong))
             more = f" (and {int(wrong.sum()) - 1} more such rows)" if wrong.sum() > 1 else ""
             cell = present.iloc[place]
             raise ValueError(
-                f"row {short_text(present.index[place])}, column {name}: expected {wanted}, got {short(cell)}{more}; "
+                f"row {short_text(present.index[place])}, column {name}: expected {kind}, got {short(cell)}{more}; "
                 "correct it, or leave it empty to drop the row"
             )
 

@@ -29,7 +29,7 @@ from vicinal.workflows.fit import (
 HEADS = ("dense", "dense+knn", "nona", "nona+knn")
 """What can be compared: a head, or k-NN on the embeddings that were trained for that head."""
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Comparison:
 
 
 def compare_tables(
-    jobs: Sequence[TableJob], out: Path, *, splits: int = 10, heads: Sequence[str] = HEADS, say: Say = lambda line: None
+    jobs: Sequence[TableJob], out: Path, *, splits: int = 10, heads: Sequence[str] = HEADS, log: Log = lambda line: None
 ) -> Comparison:
     """Compare ``heads`` on the same seeded splits of each table; what ``out`` holds already is not run again.
 
@@ -61,7 +61,7 @@ def compare_tables(
         out: folder for splits, runs and the cache of frozen encoders.
         splits: how many splits of each table, 80/20 and then 85/15 by default.
         heads: out of ``HEADS``.
-        say: told one line of progress at a time.
+        log: gets one line of progress at a time.
 
     Raises:
         ValueError: if data or settings cannot be used, or ``out`` holds runs of other settings.
@@ -70,7 +70,7 @@ def compare_tables(
     heads = list(dict.fromkeys(check_choice("heads", head, HEADS) for head in heads))
     if not heads:
         raise ValueError(f"heads: expected at least one of {', '.join(HEADS)}, got none")
-    opened = [open_table(job, say) for job in jobs]
+    opened = [open_table(job, log) for job in jobs]
     tasks = {table.table.task for table in opened}
     if len(tasks) > 1:
         raise ValueError("data: expected tables of one task, got regression and classification; compare them apart")
@@ -81,15 +81,15 @@ def compare_tables(
     runs: list[Run] = []
     for job, table in zip(jobs, opened, strict=True):
         if lone := groups_sentence(table.table):
-            say(f"{table.table.name}: {lone}")
-        told = _told_splits(job, table, splits, out)
+            log(f"{table.table.name}: {lone}")
+        stored = _stored_splits(job, table, splits, out)
         runs += run_protocol(
             _methods(job, table, heads, out),
-            told,
+            stored,
             store,
             dataset=table.table.name,
             settings={"rows": table_fingerprint(table.table), "kinds": table.kinds, "target": job.target},
-            progress=lambda data, number, method, done: say(_line(data, number, method, done)) if done else None,
+            progress=lambda data, number, method, done: log(_line(data, number, method, done)) if done else None,
         )
     metric = PRIMARY[tasks.pop()]
     return _comparison(runs, metric, _settings(jobs[0]), heads)
@@ -101,7 +101,7 @@ def _settings(job: TableJob) -> dict[str, Any]:
     return {"seed": job.seed, "test": job.test, "validation": job.validation, **shown}
 
 
-def _told_splits(job: TableJob, opened: OpenTable, number: int, out: Path) -> list[Split]:
+def _stored_splits(job: TableJob, opened: OpenTable, number: int, out: Path) -> list[Split]:
     """The splits stored in ``out``, or new ones that are stored there before anything is fitted."""
     path = out / f"splits-{opened.table.name}.json"
     fingerprint = table_fingerprint(opened.table)
@@ -109,10 +109,10 @@ def _told_splits(job: TableJob, opened: OpenTable, number: int, out: Path) -> li
         stored = load_splits(path, rows=len(opened.table), fingerprint=fingerprint)
         if len(stored) >= number and stored[0].seed == job.seed:
             return stored[:number]
-    made = make_splits(opened.table, number=number, seed=job.seed, test=job.test, validation=job.validation)
+    splits = make_splits(opened.table, number=number, seed=job.seed, test=job.test, validation=job.validation)
     out.mkdir(parents=True, exist_ok=True)
-    save_splits(path, made, fingerprint=fingerprint)
-    return made
+    save_splits(path, splits, fingerprint=fingerprint)
+    return splits
 
 
 def _methods(
@@ -121,15 +121,15 @@ def _methods(
     """One fit for each kind of head; it yields the head's own scores and those of k-NN on its embeddings."""
     methods: dict[str | tuple[str, ...], Callable[[Any], Mapping[str, Mapping[str, float]]]] = {}
     for base in dict.fromkeys(head.partition("+")[0] for head in heads):
-        wanted = tuple(head for head in heads if head.partition("+")[0] == base)
+        variants = tuple(head for head in heads if head.partition("+")[0] == base)
 
-        def fit(split: Split, base: str = base, wanted: tuple[str, ...] = wanted) -> dict[str, dict[str, float]]:
+        def fit(split: Split, base: str = base, variants: tuple[str, ...] = variants) -> dict[str, dict[str, float]]:
             settings = {"cache_dir": out / "cache", **job.parameters, "head": base, "random_state": split.seed}
             model = make_estimator(opened, replace(job, parameters=settings))
             fit_split(model, opened, split)
-            return {head: _scores(model, opened, split, knn=head.endswith("+knn")) for head in wanted}
+            return {head: _scores(model, opened, split, knn=head.endswith("+knn")) for head in variants}
 
-        methods[wanted] = fit
+        methods[variants] = fit
     return methods
 
 
@@ -143,8 +143,8 @@ def _scores(model: BankedEstimator, opened: OpenTable, split: Split, *, knn: boo
 
 
 def _line(data: str, number: int, method: str, done: Sequence[Run]) -> str:
-    told = ", ".join(f"{run.method} {next(iter(run.metrics)):s} {next(iter(run.metrics.values())):.4g}" for run in done)
-    return f"{data}, split {number + 1}, {method}: {told} ({done[0].seconds:.0f} s)"
+    text = ", ".join(f"{run.method} {next(iter(run.metrics)):s} {next(iter(run.metrics.values())):.4g}" for run in done)
+    return f"{data}, split {number + 1}, {method}: {text} ({done[0].seconds:.0f} s)"
 
 
 def _comparison(runs: list[Run], metric: str, settings: dict[str, Any], heads: Sequence[str]) -> Comparison:

@@ -19,7 +19,7 @@ from vicinal.workflows.fit import (
     score,
 )
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 PARAMETERS = {
     "max_epochs": 80,
@@ -65,7 +65,7 @@ class DemoResult:
         }
 
 
-def run_demo(out: Path, *, seed: int = 0, say: Say = lambda line: None, progress: bool = False) -> DemoResult:
+def run_demo(out: Path, *, seed: int = 0, log: Log = lambda line: None, progress: bool = False) -> DemoResult:
     """Fit both heads on the lexicon's words, write the neighbor model to ``out``, and explain a few held-out words."""
     frame = lexicon_table()
     job = TableJob(
@@ -77,9 +77,9 @@ def run_demo(out: Path, *, seed: int = 0, say: Say = lambda line: None, progress
         seed=seed,
         parameters={**PARAMETERS, **NEIGHBORS, "progress": progress},
     )
-    say(f"{len(frame)} words and emoticons with human ratings; training the neighbor head")
-    outcome = fit_table(job, out, say)
-    say("training the dense head on the same rows")
+    log(f"{len(frame)} words and emoticons with human ratings; training the neighbor head")
+    outcome = fit_table(job, out, log)
+    log("training the dense head on the same rows")
     dense = make_estimator(outcome.opened, replace(job, parameters={**PARAMETERS, **DENSE, "progress": progress}))
     fit_split(dense, outcome.opened, outcome.split)
     return DemoResult(_scores(outcome, dense), _lines(outcome), len(outcome.split.test), outcome)
@@ -112,11 +112,11 @@ def _lines(outcome: FitOutcome, count: int = 5) -> list[str]:
     part = table.select(split.test)
     explained = outcome.model.explain(part.frame[["word"]], 3, ids=part.ids)
     order = np.argsort(part.target, kind="stable")
-    found = []
+    lines = []
     for chunk in np.array_split(order, count):
         best = max(chunk, key=lambda row: _telling([n.weight for n in explained[row].neighbors]))
-        found.append(f"{part.frame['word'].iloc[best]} (rated {part.target[best]:.1f}) -> {explained[best]}")
-    return found
+        lines.append(f"{part.frame['word'].iloc[best]} (rated {part.target[best]:.1f}) -> {explained[best]}")
+    return lines
 
 
 def _telling(weights: list[float]) -> float:

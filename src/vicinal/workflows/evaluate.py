@@ -33,7 +33,7 @@ from vicinal.version import __version__
 from vicinal.workflows.fit import score
 from vicinal.workflows.predict import features_of, read_rows
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Coverage of intervals that is looked at."""
@@ -76,7 +76,7 @@ def audit_table(
     suspects: int = 50,
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
-    say: Say = lambda line: None,
+    log: Log = lambda line: None,
 ) -> AuditRecord:
     """Look at the model saved in ``folder`` with the labelled rows of ``source``.
 
@@ -91,7 +91,7 @@ def audit_table(
         suspects: how many suspicious labels to list.
         index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
         encoders: by column or kind.
-        say: told one line of progress at a time.
+        log: gets one line of progress at a time.
 
     Raises:
         ValueError: if the model cannot be loaded, the target is missing, or fewer than 10 rows are new to the model.
@@ -99,7 +99,7 @@ def audit_table(
     check_integer("suspects", suspects, 0)
     model = load_model(folder, index=index, encoders=encoders)
     model.check_neighbor_head("evaluate")
-    table = labelled_rows(model, source, say, root)
+    table = labelled_rows(model, source, log, root)
     parts = parts_of(model, table)
     new = np.array([part == "new" for part in parts])
     if new.sum() < 10:
@@ -107,7 +107,7 @@ def audit_table(
             f"data: expected at least 10 rows that the model has not seen, got {int(new.sum())} of {len(table)}; "
             "give it the table it was fitted on, whose test rows are new to it, or other labelled rows"
         )
-    say(f"measuring on {int(new.sum())} rows that the model has not seen")
+    log(f"measuring on {int(new.sum())} rows that the model has not seen")
     vectors = torch.from_numpy(model.embed(table.frame))
     seen = attend(model, table, vectors, parts)
     fresh = table.select(np.flatnonzero(new))
@@ -180,30 +180,30 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
     what, levels = ("intervals", LEVELS) if getattr(model, "classes_", None) is None else ("sets of classes", (SETS,))
     uncovered = [f"{level:.0%}" for level in levels if not _enough(model, level)]
     if uncovered:
-        held = len(model.calibration_)
+        count = len(model.calibration_)
         notes.append(
-            f"{held} rows are held out for calibration: too few for {what} that cover {', '.join(uncovered)}, which "
+            f"{count} rows are held out for calibration: too few for {what} that cover {', '.join(uncovered)}, which "
             "are not shown. Fit on more rows for them."
         )
     return notes
 
 
 def _class_sets(model: BankedEstimator, predicted: Array, truth: Array) -> dict[str, dict[str, float]]:
-    held: Bank = model.calibration_
+    calibration: Bank = model.calibration_
     if not _enough(model, SETS):
         return {}
-    identity = model.bank_.identity(held.ids, held.groups)
-    shares = model.predict_embedded(held.vectors.double(), identity).double().numpy()
+    identity = model.bank_.identity(calibration.ids, calibration.groups)
+    shares = model.predict_embedded(calibration.vectors.double(), identity).double().numpy()
     shares /= shares.sum(1, keepdims=True)
     places = {name: place for place, name in enumerate(getattr(model, "classes_", ()))}
     right = np.array([places.get(label, 0) for label in truth.tolist()])
     sets = {}
     for method in ("lac", "aps", "raps"):
-        fitted = ConformalClasses(method, coverage=SETS, seed=0).fit(shares, held.labels.long().numpy())
-        found = fitted.predict(predicted)
+        fitted = ConformalClasses(method, coverage=SETS, seed=0).fit(shares, calibration.labels.long().numpy())
+        class_sets = fitted.predict(predicted)
         sets[method] = {
-            "covered": float(found[np.arange(len(found)), right].mean()),
-            "size": float(found.sum(1).mean()),
+            "covered": float(class_sets[np.arange(len(class_sets)), right].mean()),
+            "size": float(class_sets.sum(1).mean()),
         }
     return sets
 
@@ -230,9 +230,9 @@ def _suspects(model: BankedEstimator, table: Table, seen: BankUse, parts: list[P
         said = seen.expected.tolist()
     else:
         places = {name: place for place, name in enumerate(classes.tolist())}
-        given = np.array([places.get(label, 0) for label in table.target.tolist()])
-        expected = left_out_predictions(features, np.eye(len(classes))[given], groups=table.groups)
-        scores, said = class_suspicion(given, expected), np.asarray(classes)[seen.expected.argmax(1)].tolist()
+        codes = np.array([places.get(label, 0) for label in table.target.tolist()])
+        expected = left_out_predictions(features, np.eye(len(classes))[codes], groups=table.groups)
+        scores, said = class_suspicion(codes, expected), np.asarray(classes)[seen.expected.argmax(1)].tolist()
         expected = np.asarray(classes)[expected.argmax(1)]
     order = np.argsort(-scores, kind="stable").tolist()
     rows, labels, cells = table.rows, table.target, table.frame
@@ -269,13 +269,13 @@ def _skewness(counts: Array) -> float:
     return float((centered**3).mean() / deviation**3) if deviation else 0.0
 
 
-def labelled_rows(model: BankedEstimator, source: Path | pd.DataFrame, say: Say, root: Path | None = None) -> Table:
+def labelled_rows(model: BankedEstimator, source: Path | pd.DataFrame, log: Log, root: Path | None = None) -> Table:
     """The rows of ``source`` with the model's columns and target."""
-    frame = read_rows(model, source, root, say)
+    frame = read_rows(model, source, root, log)
     target = model.notes_.get("target")
     if target is None:
         raise ValueError("model: expected one of `vicinal fit`, which knows its target, got one saved from Python")
-    features = features_of(model, frame, say)
+    features = features_of(model, frame, log)
     known = {role: model.notes_.get(role) for role in ("id", "group")}
     for name in (target, *known.values()):
         if name is not None:
@@ -296,15 +296,15 @@ def labelled_rows(model: BankedEstimator, source: Path | pd.DataFrame, say: Say,
 
 def parts_of(model: BankedEstimator, table: Table) -> list[Part]:
     """Where each row stands: its id is in the bank, or held out, and its content is the same there."""
-    found: list[Part] = ["new"] * len(table)
-    asked = _by_value(model, table.frame)
+    parts: list[Part] = ["new"] * len(table)
+    cells = _by_value(model, table.frame)
     for part, bank in (("bank", model.bank_), ("held out", model.calibration_)):
         places = bank.keys_of(table.ids)
         there = _by_value(model, bank.rows)
         for row, place in enumerate([] if places is None else places.tolist()):
-            if place >= 0 and (model.notes_.get("id") is not None or _same(model, asked, row, there.iloc[place])):
-                found[row] = part  # type: ignore[call-overload]
-    return found
+            if place >= 0 and (model.notes_.get("id") is not None or _same(model, cells, row, there.iloc[place])):
+                parts[row] = part  # type: ignore[call-overload]
+    return parts
 
 
 def _by_value(model: BankedEstimator, frame: pd.DataFrame) -> pd.DataFrame:
@@ -317,15 +317,15 @@ def _by_value(model: BankedEstimator, frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns, index=frame.index)
 
 
-def _same(model: BankedEstimator, frame: pd.DataFrame, row: int, kept: "pd.Series[Any]") -> bool:
+def _same(model: BankedEstimator, frame: pd.DataFrame, row: int, bank_row: "pd.Series[Any]") -> bool:
     """Whether a row of ``frame`` has the cells of a bank row, as the bank keeps them."""
     for name, kind in model.kinds_.items():
         cell = frame[name].iloc[row]
         cell = shown_cell(cell, kind) if frame[name].dtype == object else cell
-        missing = [not isinstance(one, bytes) and bool(pd.isna(one)) for one in (cell, kept[name])]
+        missing = [not isinstance(one, bytes) and bool(pd.isna(one)) for one in (cell, bank_row[name])]
         if any(missing) and not all(missing):
             return False
-        if not any(missing) and str(cell) != str(kept[name]):
+        if not any(missing) and str(cell) != str(bank_row[name]):
             return False
     return True
 
@@ -340,8 +340,8 @@ def attend(model: BankedEstimator, table: Table, vectors: Tensor, parts: list[Pa
     labels, numbers = model.bank_labels().double().numpy(), bank.labels.numpy()
     expected, spread = [], []
     served, weight, start = np.zeros(size, dtype=np.int64), np.zeros(size), 0
-    for part, own in model.query_blocks(vectors, identity):
-        weights = model.bank_weights(part, own)
+    for part, part_identity in model.query_blocks(vectors, identity):
+        weights = model.bank_weights(part, part_identity)
         fresh = weights[torch.from_numpy(new[start : start + len(part)])]
         served += np.bincount(fresh.topk(min(FIRST, size), dim=1).indices.flatten().numpy(), minlength=size)
         weight += fresh.sum(0).numpy()
@@ -359,15 +359,15 @@ def equal_content(table: Table, kinds: dict[str, str], parts: Sequence[Part]) ->
         kinds: of the columns that the model reads.
         parts: ``[n]``, where each row stands.
     """
-    found, told = [], set()
+    copies, listed = [], set()
     singles = [name for name, kind in kinds.items() if kind in MEDIA and _says_much(table, name, kind)]
     for what, columns in [("all columns", list(kinds)), *((name, [name]) for name in singles)]:
         for group in find_duplicates(table, kinds, columns=columns).groups:
-            if tuple(group) in told:
+            if tuple(group) in listed:
                 continue
-            told.add(tuple(group))
-            found.append(_copies(table, what, group, parts))
-    return found
+            listed.add(tuple(group))
+            copies.append(_copies(table, what, group, parts))
+    return copies
 
 
 def _says_much(table: Table, name: str, kind: str) -> bool:
@@ -409,14 +409,14 @@ def near_embeddings(
         place.append(seen[near.indices.numpy()])
     gaps, others = np.concatenate(distance), np.concatenate(place)
     listed = {frozenset((a, b)) for group in known for a in group.rows for b in group.rows}
-    found: list[Copies] = []
+    copies: list[Copies] = []
     for query in np.argsort(gaps, kind="stable"):
-        if gaps[query] > share * np.median(gaps) or len(found) == most:
+        if gaps[query] > share * np.median(gaps) or len(copies) == most:
             break
         pair = np.array([fresh[query], others[query]])
         if frozenset(table.rows[pair].tolist()) not in listed:
-            found.append(_copies(table, "the embedding", pair, parts, float(gaps[query])))
-    return found
+            copies.append(_copies(table, "the embedding", pair, parts, float(gaps[query])))
+    return copies
 
 
 def _copies(table: Table, what: str, rows: np.ndarray, parts: Sequence[Part], distance: float = 0.0) -> Copies:

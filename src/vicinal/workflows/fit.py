@@ -50,7 +50,7 @@ from vicinal.report import FitRecord, NeighborPanel, write_card, write_page
 from vicinal.version import __version__
 from vicinal.workflows.resuming import CACHE, working_folder
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
 
 
@@ -113,8 +113,8 @@ class OpenTable:
         return {name: column.kind for name, column in self.columns.items() if column.kind is not None}
 
 
-def open_table(job: TableJob, say: Say = lambda line: None) -> OpenTable:
-    """Read and check the table of ``job``; ``say`` is told how it was read.
+def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
+    """Read and check the table of ``job``; ``log`` gets how it was read.
 
     Raises:
         ValueError: in one sentence, for any of the many ways in which a table can be wrong.
@@ -123,13 +123,13 @@ def open_table(job: TableJob, say: Say = lambda line: None) -> OpenTable:
     check_settings(NeighborRegressor(**job.parameters).get_params(deep=False))
     root: Path | None
     if isinstance(job.source, Path):
-        say(f"reading {job.source.name}")
-        frame = read_table(job.source, ids=_exact_columns(job), say=notes.append)
+        log(f"reading {job.source.name}")
+        frame = read_table(job.source, ids=_exact_columns(job), log=notes.append)
         root = job.root or job.source.resolve().parent
         name = job.name or job.source.stem
     else:
         frame, root, name = as_table("data", job.source), job.root, job.name or "table"
-    say(f"{len(frame)} rows and {frame.shape[1]} columns in {name}")
+    log(f"{len(frame)} rows and {frame.shape[1]} columns in {name}")
     table = prepare_table(
         frame,
         job.target,
@@ -148,7 +148,7 @@ def open_table(job: TableJob, say: Say = lambda line: None) -> OpenTable:
     classes = table.task == "classification"
     leaks = leaking_columns(table.frame, kinds, table.target, classes=classes, groups=table.groups)
     for line in (*notes, *(leak.sentence for leak in leaks)):
-        say(line)
+        log(line)
     return OpenTable(table, columns, leaks, notes)
 
 
@@ -166,21 +166,21 @@ def groups_sentence(table: Table) -> str:
 
 def make_estimator(opened: OpenTable, job: TableJob) -> BankedEstimator:
     """The estimator for the task of the table, with the job's parameters."""
-    made = NeighborRegressor if opened.table.task == "regression" else NeighborClassifier
+    estimator = NeighborRegressor if opened.table.task == "regression" else NeighborClassifier
     settings = {"random_state": job.seed, "root": opened.table.root, "columns": opened.kinds, **job.parameters}
-    return made(**settings)
+    return estimator(**settings)
 
 
 def fit_split(model: BankedEstimator, opened: OpenTable, split: Split) -> BankedEstimator:
     """Fit on the training rows of ``split``, with its validation rows held out; test rows are not read."""
     rows = np.concatenate([split.train, split.validation])
     part = opened.table.select(rows)
-    held = np.arange(len(split.train), len(rows))
+    validation = np.arange(len(split.train), len(rows))
     frame = part.frame[list(opened.kinds)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentityWarning)  # the job says what groups_sentence gives
-        warnings.simplefilter("ignore", LeakWarning)  # open_table has told
-        fitted: BankedEstimator = model.fit(frame, part.target, ids=part.ids, groups=part.groups, validation=held)
+        warnings.simplefilter("ignore", LeakWarning)  # open_table has named them
+        fitted: BankedEstimator = model.fit(frame, part.target, ids=part.ids, groups=part.groups, validation=validation)
     return fitted
 
 
@@ -210,7 +210,7 @@ class Measured:
     notes: list[str]
 
 
-def fit_table(job: TableJob, out: Path | None = None, say: Say = lambda line: None) -> FitOutcome:
+def fit_table(job: TableJob, out: Path | None = None, log: Log = lambda line: None) -> FitOutcome:
     """Split, fit, measure on the test rows, and write the model folder.
 
     The folder holds the four files of the model, ``splits.json``, ``report.html`` and ``README.md`` (the model card). A
@@ -220,7 +220,7 @@ def fit_table(job: TableJob, out: Path | None = None, say: Say = lambda line: No
     Args:
         job: what to learn.
         out: the folder to write, or None to write nothing.
-        say: told one line of progress at a time.
+        log: gets one line of progress at a time.
 
     Raises:
         ValueError: if data or settings cannot be used.
@@ -229,19 +229,19 @@ def fit_table(job: TableJob, out: Path | None = None, say: Say = lambda line: No
     if out is not None:
         check_replaceable(out)
     with working_folder(out) as work:
-        opened = open_table(job, say)
+        opened = open_table(job, log)
         split = make_splits(opened.table, number=1, seed=job.seed, test=job.test, validation=job.validation)[0]
         leak = duplicates_across(split, find_duplicates(opened.table, opened.kinds))
         for sentence in (groups_sentence(opened.table), leak.sentence):
             if sentence:
-                say(sentence)
+                log(sentence)
         if work.take_up(_fingerprint(job, opened)):
-            say("taking up the run that was interrupted")
+            log("taking up the run that was interrupted")
         cache = None if work.folder is None else work.folder / CACHE
         settings = {"cache_dir": cache, **job.parameters, "checkpoint_dir": work.folder}
         model = make_estimator(opened, replace(job, parameters=settings))
         fit_split(model, opened, split)
-        say("measuring on the test rows")
+        log("measuring on the test rows")
         measured = measure(model, opened, split)
         record = _record(job, opened, split, model, measured, leak.sentence, time.perf_counter() - started)
         if out is not None:
@@ -251,8 +251,8 @@ def fit_table(job: TableJob, out: Path | None = None, say: Say = lambda line: No
 
 def _fingerprint(job: TableJob, opened: OpenTable) -> str:
     settings = {name: value for name, value in job.parameters.items() if name not in ("progress", "logger")}
-    told = [table_fingerprint(opened.table), opened.kinds, job.seed, job.test, job.validation, settings]
-    return json.dumps([__version__, torch.__version__, *told], default=str, sort_keys=True)
+    facts = [table_fingerprint(opened.table), opened.kinds, job.seed, job.test, job.validation, settings]
+    return json.dumps([__version__, torch.__version__, *facts], default=str, sort_keys=True)
 
 
 def _record(
@@ -329,7 +329,7 @@ def measure(model: BankedEstimator, opened: OpenTable, split: Split) -> Measured
         "k-NN on its embeddings": knn.prediction,
         f"{linear} on untuned features": ridge.prediction,
     }
-    notes = [f"{baseline.name}: {_told(baseline)}, chosen on the validation rows." for baseline in (knn, ridge)]
+    notes = [f"{baseline.name}: {_settings_of(baseline)}, chosen on the validation rows." for baseline in (knn, ridge)]
     return Measured({name: score(model, p, target[split.test]) for name, p in named.items()}, predicted, notes)
 
 
@@ -363,11 +363,11 @@ def untuned_features(model: BankedEstimator, opened: OpenTable, split: Split) ->
         encoder = build_table_encoder(opened.kinds, encoders=model.encoders)
         encoder.fit(frame.iloc[split.train])
     store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)
-    found = []
+    features = []
     for rows in (split.train, split.validation, split.test):
         part = frame.iloc[rows]
-        found.append(encoder.features(part, encoder.cache(encoder.prepare(part, opened.table.root), store=store)))
-    return found
+        features.append(encoder.features(part, encoder.cache(encoder.prepare(part, opened.table.root), store=store)))
+    return features
 
 
 def score(model: BankedEstimator, predicted: Array, truth: Array) -> dict[str, float]:
@@ -388,7 +388,7 @@ def _named_labels(model: BankedEstimator, labels: torch.Tensor) -> Array:
     return labels.numpy() if classes is None else classes[labels.long().numpy()]
 
 
-def _told(baseline: Baseline) -> str:
+def _settings_of(baseline: Baseline) -> str:
     return (
         ", ".join(
             f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
@@ -410,9 +410,9 @@ def neighbor_panels(
     part = table.select(positions)
     explained = model.explain(part.frame[columns], k, ids=part.ids, groups=part.groups)
     panels = []
-    for title, found, row in zip(chosen, explained, range(len(positions)), strict=True):
+    for title, explanation, row in zip(chosen, explained, range(len(positions)), strict=True):
         shown = {name: part.frame[name].iloc[row] for name in columns}
-        panels.append(_panel(model, title, found, shown, part.target[row], table.root))
+        panels.append(_panel(model, title, explanation, shown, part.target[row], table.root))
     return panels
 
 
@@ -424,9 +424,9 @@ def mask_curves(model: BankedEstimator, queries: int = 200) -> tuple[Array, list
     if not isinstance(mask, SoftStep):
         return None
     grid = torch.linspace(0, 1, 201, dtype=torch.float64)
-    held = model.calibration_ if len(model.calibration_) else model.bank_
+    rows = model.calibration_ if len(model.calibration_) else model.bank_
     with torch.no_grad():
-        curves = mask.curve(grid, held.vectors[:queries].double().chunk(members, dim=1)[0])
+        curves = mask.curve(grid, rows.vectors[:queries].double().chunk(members, dim=1)[0])
     if mask.parameters_from == "global":
         return grid.numpy(), [("all rows", curves[0].numpy())]
     order = curves.mean(dim=1).argsort(descending=True)
@@ -445,22 +445,23 @@ def _errors(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
 
 
 def _panel(
-    model: BankedEstimator, title: str, found: Explanation, row: dict[str, Any], target: Any, root: Path | None
+    model: BankedEstimator, title: str, explanation: Explanation, row: dict[str, Any], target: Any, root: Path | None
 ) -> NeighborPanel:
     kinds = model.kinds_
     neighbors = [
-        (_cells(n.row, kinds, root), _label(n.label), n.weight, n.contribution, str(n.id)) for n in found.neighbors
+        (_cells(n.row, kinds, root), _label(n.label), n.weight, n.contribution, str(n.id))
+        for n in explanation.neighbors
     ]
     return NeighborPanel(
         title=title,
         query=_cells(row, kinds, root),
-        prediction=_label(found.prediction),
+        prediction=_label(explanation.prediction),
         target=_label(target),
         neighbors=neighbors,
-        other_weight=found.other_weight,
-        other_contribution=found.other_contribution,
-        other_rows=found.other_count,
-        probability=None if isinstance(found.prediction, float) else found.total,
+        other_weight=explanation.other_weight,
+        other_contribution=explanation.other_contribution,
+        other_rows=explanation.other_count,
+        probability=None if isinstance(explanation.prediction, float) else explanation.total,
     )
 
 

@@ -15,7 +15,7 @@ from vicinal.estimators.attention import Explanation
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.neighbors import BankedEstimator, load_model
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Answers:
         if not self.explanations:
             return table
         lines = []
-        for found in self.explanations:
+        for explanation in self.explanations:
             line: dict[str, Any] = {}
-            for rank, n in enumerate(found.neighbors, start=1):
+            for rank, n in enumerate(explanation.neighbors, start=1):
                 for name in ("id", "weight", "label", "contribution"):
                     line[f"neighbor_{rank}_{name}"] = getattr(n, name)
-            line |= {"others_weight": found.other_weight, "others_contribution": found.other_contribution}
+            line |= {"others_weight": explanation.other_weight, "others_contribution": explanation.other_contribution}
             lines.append(line)
         return pd.concat([table, pd.DataFrame(lines)], axis=1)
 
@@ -54,12 +54,12 @@ class Answers:
         for place, row in enumerate(self.rows):
             record = {"row": row, **{name: values[place] for name, values in self.columns.items()}}
             if self.explanations:
-                found = self.explanations[place]
+                explanation = self.explanations[place]
                 record["neighbors"] = [
                     {"id": n.id, "weight": n.weight, "label": n.label, "contribution": n.contribution}
-                    for n in found.neighbors
+                    for n in explanation.neighbors
                 ]
-                record["others"] = {"weight": found.other_weight, "contribution": found.other_contribution}
+                record["others"] = {"weight": explanation.other_weight, "contribution": explanation.other_contribution}
             records.append(record)
         return records
 
@@ -78,7 +78,7 @@ def predict_table(
     coverage: float | None = None,
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
-    say: Say = lambda line: None,
+    log: Log = lambda line: None,
 ) -> Answers:
     """Predict the rows of ``source`` with the model saved in ``folder``.
 
@@ -94,18 +94,18 @@ def predict_table(
         coverage: of intervals, or None for none.
         index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
         encoders: by column or kind.
-        say: told what was passed over, and which ids or groups are missing.
+        log: gets what was passed over, and which ids or groups are missing.
 
     Raises:
         ValueError: if the model cannot be loaded, a column is missing, or a cell cannot be used.
     """
     model = load_model(folder, index=index, encoders=encoders)
-    frame = read_rows(model, source, root, say)
-    features = features_of(model, frame, say)
+    frame = read_rows(model, source, root, log)
+    features = features_of(model, frame, log)
     ids, groups = (_identity(model, frame, name) for name in ("id", "group"))
     if model.bank_.store.group_codes is None:
         groups = None
-    _say_unknown(model, ids, groups, say)
+    _log_unknown(model, ids, groups, log)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentityWarning)  # it was said
         return _answers(model, frame, features, {"ids": ids, "groups": groups}, explain, coverage)
@@ -140,14 +140,14 @@ def _answers(
     return Answers(frame.index.tolist() if ids is None else ids, columns, explanations)
 
 
-def read_rows(model: BankedEstimator, source: Path | Any, root: Path | None, say: Say) -> pd.DataFrame:
+def read_rows(model: BankedEstimator, source: Path | Any, root: Path | None, log: Log) -> pd.DataFrame:
     """The rows of a file or table, with cells as ``model`` takes them; its paths start from ``root`` from now on.
 
     Args:
         model: what reads them.
         source: file of the table, or the table itself.
         root: None: the folder of the file.
-        say: told how the file was read.
+        log: gets how the file was read.
     """
     if not isinstance(source, Path):
         model.root = root
@@ -157,42 +157,42 @@ def read_rows(model: BankedEstimator, source: Path | Any, root: Path | None, say
         words = [name for name, kind in model.kinds_.items() if kind in ("text", "category")]
         known = [model.notes_.get(role) for role in ("id", "group")]
         exact = [name for name in known if name is not None and name not in model.kinds_]
-        frame = read_table(source, text=words, ids=exact, say=say)
+        frame = read_table(source, text=words, ids=exact, log=log)
     return frame.rename(columns=str)
 
 
-def features_of(model: BankedEstimator, frame: pd.DataFrame, say: Say) -> pd.DataFrame:
-    """The columns of ``frame`` that ``model`` reads, tidied; ``say`` is told what was passed over."""
-    wanted = [str(name) for name in model.feature_names_in_]
-    for name in wanted:
+def features_of(model: BankedEstimator, frame: pd.DataFrame, log: Log) -> pd.DataFrame:
+    """The columns of ``frame`` that ``model`` reads, tidied; ``log`` gets what was passed over."""
+    columns = [str(name) for name in model.feature_names_in_]
+    for name in columns:
         if name not in frame.columns:
             raise ValueError(
                 f"data: expected the column {short(name)}, which the model reads, got "
                 f"none{nearest(name, frame.columns)}"
             )
-    known = {*wanted, model.notes_.get("id"), model.notes_.get("group"), model.notes_.get("target")}
+    known = {*columns, model.notes_.get("id"), model.notes_.get("group"), model.notes_.get("target")}
     extra = [name for name in frame.columns if name not in known]
     if extra:
-        say(
+        log(
             f"passed over {len(extra)} columns that the model does not read: "
             f"{', '.join(short_text(name) for name in extra[:8])}"
         )
-    return tidy_features(frame[wanted], numbers=[name for name in wanted if model.kinds_.get(name) == "number"])
+    return tidy_features(frame[columns], numbers=[name for name in columns if model.kinds_.get(name) == "number"])
 
 
-def _say_unknown(model: BankedEstimator, ids: list[Any] | None, groups: list[Any] | None, say: Say) -> None:
+def _log_unknown(model: BankedEstimator, ids: list[Any] | None, groups: list[Any] | None, log: Log) -> None:
     """Say that the model was fitted with ids or groups that the table has not, so that a row may meet its own label."""
     if not model.network_.head.uses_bank:
         return
     grouped = model.bank_.store.group_codes is not None
-    for role, expected, given, risk in (
+    for role, expected, values, risk in (
         ("id", model.notes_.get("id") is not None, ids, "a row that is in the bank is predicted from itself too"),
         ("group", grouped, groups, "a row may be predicted from rows of its own group"),
     ):
-        if expected and given is None:
+        if expected and values is None:
             column = model.notes_.get(role)
-            wanted = f"the {role}s that the model was fitted with" if column is None else f"the column {short(column)}"
-            say(f"{role}: expected {wanted}, got none, so {risk}")
+            missing = f"the {role}s that the model was fitted with" if column is None else f"the column {short(column)}"
+            log(f"{role}: expected {missing}, got none, so {risk}")
 
 
 def _identity(model: BankedEstimator, frame: pd.DataFrame, role: str) -> list[Any] | None:

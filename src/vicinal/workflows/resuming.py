@@ -64,7 +64,7 @@ def working_folder(out: Path | None) -> Iterator[WorkingFolder]:
     if os.environ.get("RANK", "0") != "0":  # of processes that train as one, the first looks after the folder
         yield WorkingFolder(folder, shared=True)
         return
-    made = [above for above in folder.parents if not above.is_dir()]
+    new_folders = [above for above in folder.parents if not above.is_dir()]
     lock = _locked(folder)
     if lock is None:
         raise ValueError(
@@ -83,7 +83,7 @@ def working_folder(out: Path | None) -> Iterator[WorkingFolder]:
             _empty(folder, (_LOCK,))  # the lock goes last: whoever makes a new one finds nothing of ours
             files.remove_tree(folder)
             with contextlib.suppress(OSError):  # somebody has put something there
-                for above in made:
+                for above in new_folders:
                     files.layer.remove_folder(above)
         lock.release()
 
