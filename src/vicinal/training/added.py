@@ -45,9 +45,9 @@ class AddedLosses(nn.Module):
         Returns:
             A number.
         """
-        own = labels.argmax(dim=-1) if labels.ndim == 2 else self.low + (self.high - self.low) * labels
+        targets = labels.argmax(dim=-1) if labels.ndim == 2 else self.low + (self.high - self.low) * labels
         total = embeddings.new_zeros((), dtype=torch.promote_types(embeddings.dtype, torch.float32))
         for weight, criterion in zip(self.weights, self.criteria, strict=True):
             identity = {} if isinstance(criterion, ProxyLoss) else {"ids": ids, "groups": groups}
-            total = total + weight * criterion(embeddings, own, **identity)
+            total = total + weight * criterion(embeddings, targets, **identity)
         return total

@@ -89,10 +89,10 @@ def last_checkpoint(folder: Path) -> Path | None:
         return None
     for name in (LAST, BEST):
         try:
-            found = torch.load(folder / name, map_location="cpu", weights_only=True)
-            if not {_STATES, _STOPPED} <= found.keys():
+            checkpoint = torch.load(folder / name, map_location="cpu", weights_only=True)
+            if not {_STATES, _STOPPED} <= checkpoint.keys():
                 raise ValueError("it is of an older version")
-            homes = {state["dirpath"] for state in found["callbacks"].values() if "dirpath" in state}
+            homes = {state["dirpath"] for state in checkpoint["callbacks"].values() if "dirpath" in state}
             if homes != {os.path.realpath(folder)}:  # Lightning would forget which epoch was the best
                 raise ValueError("it was made in another folder")
         except Exception as wrong:  # whatever the reason it cannot be read, the run starts anew
@@ -142,9 +142,9 @@ def _generators(module: nn.Module) -> Iterator[Generator]:
     for part in module.modules():
         for value in vars(part).values():
             inner = value.keywords if isinstance(value, partial) else value
-            for found in inner.values() if isinstance(inner, dict) else (inner,):
-                if isinstance(found, Generator):
-                    yield found
+            for candidate in inner.values() if isinstance(inner, dict) else (inner,):
+                if isinstance(candidate, Generator):
+                    yield candidate
 
 
 def _state_of(generator: Generator) -> Any:

@@ -44,9 +44,9 @@ class _Record(Callback):
 
     def take(self, checkpoint: Path) -> None:
         """Read the curves from the last checkpoint of processes that have ended."""
-        found = torch.load(checkpoint, map_location="cpu", weights_only=True)["callbacks"][self.state_key]
-        self.load_state_dict(found)
-        self.history.resumed_at = found["resumed_at"]
+        state = torch.load(checkpoint, map_location="cpu", weights_only=True)["callbacks"][self.state_key]
+        self.load_state_dict(state)
+        self.history.resumed_at = state["resumed_at"]
 
 
 def train(

@@ -82,15 +82,15 @@ class NeighborModule(LightningModule):
 
     def training_step(self, batch: dict[str, Any], batch_index: int) -> Tensor:
         """Loss of one batch, each row predicted from the others."""
-        own, ids, groups = self._embedded(batch), batch["ids"], batch.get("groups")
-        labels = batch["labels"].to(own.dtype)
-        embeddings, all_labels, all_ids = self._all(own), self._all(labels), self._all(ids)
+        local, ids, groups = self._embedded(batch), batch["ids"], batch.get("groups")
+        labels = batch["labels"].to(local.dtype)
+        embeddings, all_labels, all_ids = self._all(local), self._all(labels), self._all(ids)
         all_groups = None if groups is None else self._all(groups)
         allowed = admissible((len(all_ids), len(all_ids)), all_ids, all_ids, all_groups, all_groups)
         active = torch.ones_like(all_ids, dtype=torch.bool) if allowed is None else allowed.any(dim=-1)
         loss = embeddings.sum() * 0.0
         if bool(active.any()):
-            prediction = self._predicted(own, embeddings, all_labels, (all_ids, all_groups), active)
+            prediction = self._predicted(local, embeddings, all_labels, (all_ids, all_groups), active)
             loss = loss + self._error(prediction, all_labels[active])
         self.log("train_error", loss, on_step=False, on_epoch=True, batch_size=int(active.sum()), prog_bar=True)
         if self.added is not None:
@@ -115,7 +115,7 @@ class NeighborModule(LightningModule):
 
     def _predicted(
         self,
-        own: Tensor,
+        local: Tensor,
         embeddings: Tensor,
         labels: Tensor,
         identity: tuple[Tensor, Tensor | None],
@@ -124,16 +124,16 @@ class NeighborModule(LightningModule):
         """Predictions of all rows that are ``active [b]``, each made by the process that has embedded the row.
 
         Args:
-            own: embeddings of this process' rows.
+            local: embeddings of this process' rows.
             embeddings: those of all processes ``[b, d]``.
             labels: of all.
             identity: ids and groups of all.
             active: which rows have neighbors; there is one.
         """
         ids, groups = identity
-        start = int(self._first_row(own))
-        mine = active[start : start + len(own)]
-        queries, places = own[mine], torch.arange(len(active), device=active.device)[start : start + len(own)][mine]
+        start = int(self._first_row(local))
+        mine = active[start : start + len(local)]
+        queries, places = local[mine], torch.arange(len(active), device=active.device)[start : start + len(local)][mine]
         if len(queries) == 0:  # all processes have to do the same, so this one asks for somebody else, and tells nobody
             places = active.nonzero()[:1, 0]
             queries = embeddings[places]
@@ -155,11 +155,11 @@ class NeighborModule(LightningModule):
             return cast(Tensor, self.criterion(prediction, labels))
         return torch.stack([self.criterion(one, labels) for one in prediction.unbind(-1)]).mean()
 
-    def _first_row(self, own: Tensor) -> Tensor:
+    def _first_row(self, local: Tensor) -> Tensor:
         """Where the rows of this process begin among those of all."""
         if not self.together:
             return torch.zeros((), dtype=torch.int64)
-        counts = gather_rows(torch.tensor([len(own)], device=own.device))
+        counts = gather_rows(torch.tensor([len(local)], device=local.device))
         return counts[: process_rank()].sum()
 
     def setup(self, stage: str) -> None:

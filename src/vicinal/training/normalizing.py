@@ -19,19 +19,19 @@ class _Synchronized:
     def forward(self: Any, input: Tensor) -> Tensor:
         """Batch norm, in training with mean and variance over the rows of all processes."""
         if not self.training:
-            found: Tensor = super().forward(input)  # type: ignore[misc]  # that of the batch norm behind it
-            return found
+            output: Tensor = super().forward(input)  # type: ignore[misc]  # that of the batch norm behind it
+            return output
         wide = input.to(torch.promote_types(input.dtype, torch.float32))
-        kept = [dim for dim in range(input.ndim) if dim != 1]
-        shape = [1, -1, *(1 for _ in kept[1:])]
-        own = wide.new_full((1,), input.numel() / input.shape[1])
-        total = sum_over_processes(torch.cat([wide.sum(dim=kept), own]))
+        dims = [dim for dim in range(input.ndim) if dim != 1]
+        shape = [1, -1, *(1 for _ in dims[1:])]
+        local_count = wide.new_full((1,), input.numel() / input.shape[1])
+        total = sum_over_processes(torch.cat([wide.sum(dim=dims), local_count]))
         count = total[-1].detach()
         if count < 2:
             raise ValueError(f"batch: expected more than 1 value a channel in training, got {int(count)}")
         mean = total[:-1] / count
         apart = wide - mean.view(shape)
-        variance = sum_over_processes(apart.square().sum(dim=kept)) / count
+        variance = sum_over_processes(apart.square().sum(dim=dims)) / count
         if self.track_running_stats:
             self._remember(mean.detach(), variance.detach() * count / (count - 1))
         normed = apart * (variance + self.eps).rsqrt().view(shape)

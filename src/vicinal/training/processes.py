@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
 from vicinal.core import process_count, process_rank, short
-from vicinal.training.quiet import hush
+from vicinal.training.quiet import silence
 from vicinal.training.settings import TrainingSettings
 
 
@@ -82,7 +82,7 @@ class SpawnedOrStarted(DDPStrategy):
     def setup_environment(self) -> None:
         """What a process does first."""
         if self._spawned:
-            hush()
+            silence()
             torch.set_num_threads(self._threads)
         super().setup_environment()
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 _LOGGERS = ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero")
 
 
-def hush() -> None:
+def silence() -> None:
     """Silence it from here on: one process loads rows, short epochs, processes that begin and end."""
     for text in (".*does not have many workers.*", ".*Checkpoint directory.*", ".*fewer than.*"):
         warnings.filterwarnings("ignore", text)
@@ -23,7 +23,7 @@ def quiet() -> Iterator[None]:
     """Silence it inside."""
     levels = {name: logging.getLogger(name).level for name in _LOGGERS}
     with warnings.catch_warnings():
-        hush()
+        silence()
         try:
             yield
         finally:

@@ -111,8 +111,8 @@ def make_logger(settings: TrainingSettings, folder: Path) -> Any:
         return False
     from lightning.pytorch import loggers
 
-    made = getattr(loggers, LOGGERS[settings.logger])
+    logger_class = getattr(loggers, LOGGERS[settings.logger])
     try:
-        return made(save_dir=str(folder))
+        return logger_class(save_dir=str(folder))
     except ModuleNotFoundError as missing:
         raise ValueError(f"logger: expected the package behind {settings.logger!r}, got {missing}") from missing
