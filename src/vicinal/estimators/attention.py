@@ -42,16 +42,16 @@ def streams(model: NeighborEstimator) -> bool:
     return len(model.bank_) >= LARGE and known and bool(head.can_stream)
 
 
-def attended(model: NeighborEstimator, queries: Tensor, asked: dict[str, Any], k: int) -> Iterator[Attended]:
+def attended(model: NeighborEstimator, queries: Tensor, query_identity: dict[str, Any], k: int) -> Iterator[Attended]:
     """The ``k`` rows of highest weight of each query, for some queries after the other."""
     near, head = model.near_bank(), model.network_.head
     k = min(k, len(model.bank_))
     if near is not None:
         for start in range(0, len(queries), _QUERIES):
-            found = near.predict(queries[start : start + _QUERIES], **_part(asked, start, _QUERIES), top=k)
-            yield Attended(found.weights, found.positions, found.prediction)
+            answer = near.predict(queries[start : start + _QUERIES], **_part(query_identity, start, _QUERIES), top=k)
+            yield Attended(answer.weights, answer.positions, answer.prediction)
         return
-    identity = model.bank_.identity(**asked)
+    identity = model.bank_.identity(**query_identity)
     if streams(model):
         vectors = model.bank_.vectors
         for some, keys in model.query_blocks(queries, identity, _QUERIES):
@@ -61,44 +61,44 @@ def attended(model: NeighborEstimator, queries: Tensor, asked: dict[str, Any], k
                 top = head.top_weights(some, vectors, k, **keys)  # type: ignore[operator]
             yield Attended(*top, model.predict_embedded(some, keys))
         return
-    for part, own in model.query_blocks(queries, identity):
-        weights = model.bank_weights(part, own)
+    for part, part_identity in model.query_blocks(queries, identity):
+        weights = model.bank_weights(part, part_identity)
         best = weights.topk(k, dim=-1)
         yield Attended(best.values, best.indices, weights @ model.bank_labels().to(weights))
 
 
 def label_range(
-    model: NeighborEstimator, queries: Tensor, asked: dict[str, Any], coverage: float
+    model: NeighborEstimator, queries: Tensor, query_identity: dict[str, Any], coverage: float
 ) -> tuple[Tensor, Tensor]:
     """The central range of the labels that each query attends to: ``[b]`` and ``[b]``; with an index, of the first."""
     near, head, labels = model.near_bank(), model.network_.head, model.bank_.labels
     tail = (1 - coverage) / 2
-    found = []
+    ranges = []
     if near is not None:
-        for one in attended(model, queries, asked, _RANGE):
+        for one in attended(model, queries, query_identity, _RANGE):
             near_labels = labels[one.positions.clamp(min=0)]
-            found.append(_row_quantiles(one.weights, near_labels, (tail, 1 - tail)))
+            ranges.append(_row_quantiles(one.weights, near_labels, (tail, 1 - tail)))
     elif streams(model):
         vectors, levels = model.bank_.vectors, (tail, 1 - tail)
-        for part, own in model.query_blocks(queries, model.bank_.identity(**asked), _QUERIES):
+        for part, part_identity in model.query_blocks(queries, model.bank_.identity(**query_identity), _QUERIES):
             if isinstance(head, Ensemble):
-                found.append(ensemble_quantiles(head, part, vectors, labels, levels, **own))
+                ranges.append(ensemble_quantiles(head, part, vectors, labels, levels, **part_identity))
             elif isinstance(head, NONA):
                 parts: dict[str, Any] = {
                     "similarity": head.similarity,
                     "mask": head.mask,
                     "simplex": head.simplex,
-                    **own,
+                    **part_identity,
                 }
-                found.append(streamed_quantiles(part, vectors, labels, levels, **parts))
+                ranges.append(streamed_quantiles(part, vectors, labels, levels, **parts))
     else:
-        for part, own in model.query_blocks(queries, model.bank_.identity(**asked)):
-            found.append(torch.stack(neighbor_range(model.bank_weights(part, own), labels, coverage), dim=1))
-    both = torch.cat(found)
+        for part, part_identity in model.query_blocks(queries, model.bank_.identity(**query_identity)):
+            ranges.append(torch.stack(neighbor_range(model.bank_weights(part, part_identity), labels, coverage), dim=1))
+    both = torch.cat(ranges)
     return both[:, 0], both[:, 1]
 
 
-def nearest_rows(model: NeighborEstimator, queries: Tensor, k: int, asked: dict[str, Any]) -> tuple[Any, Any]:
+def nearest_rows(model: NeighborEstimator, queries: Tensor, k: int, query_identity: dict[str, Any]) -> tuple[Any, Any]:
     """Negated scores ``[n, k]``, rising, and positions ``[n, k]`` of the nearest bank rows of other ids and groups.
 
     Raises:
@@ -106,9 +106,9 @@ def nearest_rows(model: NeighborEstimator, queries: Tensor, k: int, asked: dict[
     """
     score = pair_score(model.fitted_similarity())
     if score is None or len(model.bank_) < LARGE:
-        scores, places = _nearest_of_all(model, queries, k, asked)
+        scores, places = _nearest_of_all(model, queries, k, query_identity)
     else:
-        scores, places = _nearest_by_index(model, queries, k, asked, score)
+        scores, places = _nearest_by_index(model, queries, k, query_identity, score)
     short = (places < 0).any(dim=1)
     if bool(short.any()):
         row = int(short.nonzero()[0])
@@ -120,50 +120,52 @@ def nearest_rows(model: NeighborEstimator, queries: Tensor, k: int, asked: dict[
 
 
 def _nearest_by_index(
-    model: NeighborEstimator, queries: Tensor, k: int, asked: dict[str, Any], score: PairScore
+    model: NeighborEstimator, queries: Tensor, k: int, query_identity: dict[str, Any], score: PairScore
 ) -> tuple[Tensor, Tensor]:
     """Scores and positions ``[n, k]``, best first; -1 where there are no more rows that a query may see."""
     store = model.bank_.store
     index = ExactIndex(store.dim, model.fitted_similarity(), bank=store)
-    found = []
+    blocks = []
     for start in range(0, len(queries), _QUERIES):
-        part, own = queries[start : start + _QUERIES], _part(asked, start, _QUERIES)
-        hidden = store.hidden_keys(**own) if any(value is not None for value in own.values()) else None
+        part, part_identity = queries[start : start + _QUERIES], _part(query_identity, start, _QUERIES)
+        hidden = store.hidden_keys(**part_identity) if any(v is not None for v in part_identity.values()) else None
         at = store.positions_of_keys(index.search(part.float(), k, exclude=hidden).ids)
         lines = torch.arange(len(part)).repeat_interleave(k)
         rows = store.vectors_at(at.clamp(min=0).flatten()).double()
         scores = score(part.double()[lines], rows).reshape(at.shape).masked_fill(at < 0, -torch.inf)
         best = scores.sort(dim=1, descending=True, stable=True)
-        found.append((best.values, at.gather(1, best.indices)))
-    return torch.cat([scores for scores, _ in found]), torch.cat([places for _, places in found])
+        blocks.append((best.values, at.gather(1, best.indices)))
+    return torch.cat([scores for scores, _ in blocks]), torch.cat([places for _, places in blocks])
 
 
-def _nearest_of_all(model: NeighborEstimator, queries: Tensor, k: int, asked: dict[str, Any]) -> tuple[Tensor, Tensor]:
+def _nearest_of_all(
+    model: NeighborEstimator, queries: Tensor, k: int, query_identity: dict[str, Any]
+) -> tuple[Tensor, Tensor]:
     """The same from all scores."""
     bank, similarity = model.bank_, model.fitted_similarity()
-    found = []
-    for part, own in model.query_blocks(queries, bank.identity(**asked)):
+    blocks = []
+    for part, part_identity in model.query_blocks(queries, bank.identity(**query_identity)):
         with torch.no_grad():
             scores = similarity(part, bank.vectors)
-        allowed = admissible((len(part), len(bank)), **own)
+        allowed = admissible((len(part), len(bank)), **part_identity)
         if allowed is not None:
             scores = scores.masked_fill(~allowed, -torch.inf)
         best = scores.topk(k, dim=-1)
         seen = torch.ones_like(best.indices, dtype=torch.bool) if allowed is None else allowed.gather(1, best.indices)
-        found.append((best.values, best.indices.masked_fill(~seen, -1)))
-    return torch.cat([scores for scores, _ in found]), torch.cat([places for _, places in found])
+        blocks.append((best.values, best.indices.masked_fill(~seen, -1)))
+    return torch.cat([scores for scores, _ in blocks]), torch.cat([places for _, places in blocks])
 
 
-def _part(asked: dict[str, Any], start: int, size: int) -> dict[str, Any]:
-    return {name: None if value is None else value[start : start + size] for name, value in asked.items()}
+def _part(identity: dict[str, Any], start: int, size: int) -> dict[str, Any]:
+    return {name: None if value is None else value[start : start + size] for name, value in identity.items()}
 
 
 def _row_quantiles(weights: Tensor, labels: Tensor, levels: tuple[float, float]) -> Tensor:
     """Quantiles ``[b, 2]`` of labels ``[b, k]`` by weights ``[b, k]``, which need not sum to 1."""
     ordered, order = labels.sort(dim=1)
     mass = weights.gather(1, order).cumsum(dim=1)
-    wanted = mass[:, -1:] * torch.tensor(levels, dtype=mass.dtype) * (1 - 8 * torch.finfo(mass.dtype).eps)
-    at = torch.searchsorted(mass, wanted).clamp_(max=labels.shape[1] - 1)
+    thresholds = mass[:, -1:] * torch.tensor(levels, dtype=mass.dtype) * (1 - 8 * torch.finfo(mass.dtype).eps)
+    at = torch.searchsorted(mass, thresholds).clamp_(max=labels.shape[1] - 1)
     return ordered.gather(1, at)
 
 
@@ -209,16 +211,16 @@ class Explanation:
     other_count: int
 
     def __str__(self) -> str:
-        """One line: ``-2.4: horrible -2.5 (0.31), horrid -2.5 (0.22) ...``; rows without weight are not told."""
-        told = [n for n in self.neighbors if n.weight >= 0.005]
-        parts = [f"{n.name or n.id} {_short(n.label)} ({n.weight:.2f})" for n in told]
+        """One line: ``-2.4: horrible -2.5 (0.31), horrid -2.5 (0.22) ...``; rows without weight are left out."""
+        shown = [n for n in self.neighbors if n.weight >= 0.005]
+        parts = [f"{n.name or n.id} {_short(n.label)} ({n.weight:.2f})" for n in shown]
         rest, count = self.other_weight, self.other_count
-        more = f", {count} more ({rest:.2f})" if count and (rest >= 0.005 or not told) else ""
+        more = f", {count} more ({rest:.2f})" if count and (rest >= 0.005 or not shown) else ""
         return f"{_short(self.prediction)}: {', '.join(parts)}{more}"
 
 
 def explain_rows(
-    found: Attended,
+    top: Attended,
     bank: Bank,
     classes: np.ndarray[Any, Any] | None,
     text: str | None = None,
@@ -226,21 +228,21 @@ def explain_rows(
     """Explanations of some queries.
 
     Args:
-        found: their highest weights, where these rows stand in the bank, and their predictions.
+        top: their highest weights, where these rows stand in the bank, and their predictions.
         bank: the rows.
         classes: names of the classes that the bank's labels count, or None for numbers.
         text: the column that rows are called by; None: by their ids.
     """
-    known = found.positions >= 0
-    places, where = torch.unique(found.positions[known], return_inverse=True)
-    slots = torch.full_like(found.positions, -1).masked_scatter_(known, where)
+    known = top.positions >= 0
+    places, where = torch.unique(top.positions[known], return_inverse=True)
+    slots = torch.full_like(top.positions, -1).masked_scatter_(known, where)
     rows, ids = bank.store.rows_at(places), bank.store.ids_of_keys(bank.store.keys[places])
     labels = bank.labels[places].tolist()
-    best = found.prediction if classes is None else found.prediction.argmax(dim=-1)
-    made = []
+    best = top.prediction if classes is None else top.prediction.argmax(dim=-1)
+    explanations = []
     for i, prediction in enumerate(best.tolist()):
         neighbors = []
-        for weight, slot in zip(found.weights[i].tolist(), slots[i].tolist(), strict=True):
+        for weight, slot in zip(top.weights[i].tolist(), slots[i].tolist(), strict=True):
             if slot < 0:
                 continue
             label = labels[slot]
@@ -248,8 +250,8 @@ def explain_rows(
             row = rows.iloc[slot].to_dict()
             name = _name(ids[slot], row, text)
             neighbors.append(Neighbor(ids[slot], weight, _named(label, classes), share, row, name))
-        total = float(prediction if classes is None else found.prediction[i, prediction])
-        made.append(
+        total = float(prediction if classes is None else top.prediction[i, prediction])
+        explanations.append(
             Explanation(
                 prediction=float(prediction) if classes is None else classes[prediction],
                 total=total,
@@ -259,7 +261,7 @@ def explain_rows(
                 other_count=len(bank) - len(neighbors),
             )
         )
-    return made
+    return explanations
 
 
 def _named(label: float, classes: np.ndarray[Any, Any] | None) -> Any:
@@ -269,14 +271,14 @@ def _named(label: float, classes: np.ndarray[Any, Any] | None) -> Any:
 def explanation_table(explanations: list[Explanation]) -> pd.DataFrame:
     """One line a neighbor: query, prediction, rank, id, weight, label, contribution; "others" ends each query."""
     lines: list[dict[str, Any]] = []
-    for query, found in enumerate(explanations):
-        start = {"query": query, "prediction": found.prediction}
-        for rank, n in enumerate(found.neighbors, start=1):
+    for query, explanation in enumerate(explanations):
+        start = {"query": query, "prediction": explanation.prediction}
+        for rank, n in enumerate(explanation.neighbors, start=1):
             lines.append({**start, "rank": rank, "id": n.id, "weight": n.weight, "label": n.label})
             lines[-1]["contribution"] = n.contribution
-        if found.other_count:
-            rest = {"rank": None, "id": "others", "weight": found.other_weight, "label": None}
-            lines.append({**start, **rest, "contribution": found.other_contribution})
+        if explanation.other_count:
+            rest = {"rank": None, "id": "others", "weight": explanation.other_weight, "label": None}
+            lines.append({**start, **rest, "contribution": explanation.other_contribution})
     columns = ["query", "prediction", "rank", "id", "weight", "label", "contribution"]
     return pd.DataFrame(lines, columns=columns).astype({"rank": "Int64"})
 
@@ -285,6 +287,6 @@ def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _name(own: Any, row: dict[str, Any], text: str | None) -> str:
-    told = f"row {own}" if text is None else str(row[text])
-    return told if len(told) <= 40 else told[:37] + "..."
+def _name(row_id: Any, row: dict[str, Any], text: str | None) -> str:
+    name = f"row {row_id}" if text is None else str(row[text])
+    return name if len(name) <= 40 else name[:37] + "..."

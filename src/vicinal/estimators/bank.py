@@ -45,9 +45,9 @@ class Bank:
     @classmethod
     def over(cls, store: NeighborBank) -> Self:
         """The bank whose rows ``store`` holds."""
-        made = cls.__new__(cls)
-        made.store = store
-        return made
+        bank = cls.__new__(cls)
+        bank.store = store
+        return bank
 
     @classmethod
     def load(cls, folder: Path, *, verify: bool) -> Self:
@@ -118,16 +118,16 @@ class Bank:
     def take(self, positions: Ids) -> Self:
         """A bank of its own of the rows at ``positions``, in that order."""
         at = torch.from_numpy(np.asarray(positions, dtype=np.int64))
-        store, made = self.store, NeighborBank(self.store.dim, storage=self.store.storage, exact=self.store.exact)
+        store, subset = self.store, NeighborBank(self.store.dim, storage=self.store.storage, exact=self.store.exact)
         groups = store.groups
-        made.add(
+        subset.add(
             store.ids_of_keys(store.keys[at]),
             store.vectors_at(at),
             store.labels_at(at),
             groups=None if groups is None else groups[positions],
             rows=store.rows_at(at),
         )
-        return self.over(made)
+        return self.over(subset)
 
     def add(self, ids: Ids, vectors: Tensor, labels: Tensor, rows: pd.DataFrame, groups: Ids | None = None) -> Tensor:
         """Put rows in, all or none.
@@ -170,14 +170,14 @@ _BLOCK = 1 << 14
 
 def embedded(network: NeighborNetwork, inputs: RowInputs, dtype: torch.dtype = torch.float64) -> Tensor:
     """Embeddings ``[n, d]`` of all rows, on the CPU."""
-    made: Tensor | None = None
+    vectors: Tensor | None = None
     for start in range(0, len(inputs), _BLOCK):
         rows = torch.arange(start, min(start + _BLOCK, len(inputs)))
         part = network.embed_all(RowSubset(inputs, rows), torch.device("cpu"))
-        if made is None:
-            made = torch.empty(len(inputs), part.shape[1], dtype=dtype)
-        made[start : start + len(rows)] = part
-    return torch.zeros(0, 0, dtype=dtype) if made is None else made
+        if vectors is None:
+            vectors = torch.empty(len(inputs), part.shape[1], dtype=dtype)
+        vectors[start : start + len(rows)] = part
+    return torch.zeros(0, 0, dtype=dtype) if vectors is None else vectors
 
 
 def fill_bank(
@@ -206,5 +206,5 @@ def fill_bank(
     for start in range(0, len(positions), _BLOCK):
         at = positions[start : start + _BLOCK]
         vectors = embedded(network, RowSubset(inputs, torch.arange(start, start + len(at))), torch.float32)
-        own = None if groups is None else groups[at]
-        store.add(ids[at], vectors, labels[torch.from_numpy(at)], groups=own, rows=table.iloc[at])
+        block_groups = None if groups is None else groups[at]
+        store.add(ids[at], vectors, labels[torch.from_numpy(at)], groups=block_groups, rows=table.iloc[at])

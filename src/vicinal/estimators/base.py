@@ -166,27 +166,27 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             warn_of_identity(LONE_GROUPS)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         classes = labels if hasattr(self, "classes_") else None
-        held = hold_out(len(frame), validation, self.validation_fraction, own_groups, classes, seed)
+        held_out = hold_out(len(frame), validation, self.validation_fraction, own_groups, classes, seed)
         self.kinds_ = kinds_of(frame, x, self.columns)
         if isinstance(x, pd.DataFrame):
             for leak in leaking_columns(frame, self.kinds_, labels, classes=classes is not None, groups=own_groups):
                 warn_caller(leak.python, LeakWarning)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            self._train(frame, torch.from_numpy(labels.astype(np.float64)), own_ids, own_groups, held, seed)
+            self._train(frame, torch.from_numpy(labels.astype(np.float64)), own_ids, own_groups, held_out, seed)
         return self
 
     def _train(
-        self, frame: pd.DataFrame, labels: Tensor, ids: Ids, groups: Ids | None, held: HeldOut, seed: int
+        self, frame: pd.DataFrame, labels: Tensor, ids: Ids, groups: Ids | None, held_out: HeldOut, seed: int
     ) -> None:
         from vicinal.training.fit import train  # Lightning takes seconds to import; a saved model predicts without it
 
         encoder = build_table_encoder(self.kinds_, encoders=self.encoders, tune=self.tune)
-        encoder.fit(frame.iloc[held.train])
+        encoder.fit(frame.iloc[held_out.train])
         inputs = self._prepare(encoder, frame)
-        scaled = self._scaled(labels, labels[torch.from_numpy(held.train)])
+        scaled = self._scaled(labels, labels[torch.from_numpy(held_out.train)])
         settings = self.get_params(deep=False)
-        network = make_network(settings, encoder, encoder.dim, self._start(scaled[torch.from_numpy(held.train)]))
+        network = make_network(settings, encoder, encoder.dim, self._start(scaled[torch.from_numpy(held_out.train)]))
         width = int(self.hidden[-1]) * int(self.members)
         stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
         tolerance = self.index_tolerance
@@ -194,9 +194,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         codes = None if groups is None else torch.from_numpy(np.unique(groups, return_inverse=True)[1].astype(np.int64))
         label_range, classes = getattr(self, "label_range_", None), getattr(self, "classes_", None)
         criterion = make_criterion(settings, label_range)
-        targets = make_targets(criterion, scaled, torch.from_numpy(held.train))
+        targets = make_targets(criterion, scaled, torch.from_numpy(held_out.train))
         parts = []
-        for positions in (held.train, held.validation):
+        for positions in (held_out.train, held_out.validation):
             rows = torch.from_numpy(positions)
             parts.append(Rows(RowSubset(inputs, rows), targets[rows], rows, None if codes is None else codes[rows]))
         added = make_added(settings, label_range, None if classes is None else len(classes))
@@ -204,7 +204,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         network.projector.double()
         network.head.double()
         self.network_ = network.eval()
-        for positions, part, store in zip((held.train, held.validation), parts, stores, strict=True):
+        for positions, part, store in zip((held_out.train, held_out.validation), parts, stores, strict=True):
             fill_bank(store, network, part.inputs, labels, frame, ids, groups, positions)
         self.bank_, self.calibration_ = (Bank.over(store) for store in stores)
         self._near_head, self._near_saved = None, None
@@ -260,27 +260,29 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         """Ids and groups of queries, checked."""
         if groups is not None and self.bank_.store.group_codes is None:
             raise ValueError("groups: expected none, as the model was fitted without groups, got some")
-        given = {"ids": ids, "groups": groups}
-        return {name: None if values is None else canonical_ids(name, values, rows) for name, values in given.items()}
+        return {
+            "ids": None if ids is None else canonical_ids("ids", ids, rows),
+            "groups": None if groups is None else canonical_ids("groups", groups, rows),
+        }
 
-    def _asked(self, rows: int, ids: Any, groups: Any) -> dict[str, Any]:
+    def _prediction_identity(self, rows: int, ids: Any, groups: Any) -> dict[str, Any]:
         """The same for a prediction, with a warning of missing groups."""
-        asked = self._identity_of(rows, ids, groups)
+        query_identity = self._identity_of(rows, ids, groups)
         if groups is None and self.bank_.store.group_codes is not None and self.network_.head.uses_bank:
             warn_of_identity(
                 "groups: expected those of the rows, as the model was fitted with groups, got none, so a row may be "
                 "predicted from its own group; give groups=, with new names for rows of new groups"
             )
-        return asked
+        return query_identity
 
-    def _answer(self, queries: Tensor, asked: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+    def _answer(self, queries: Tensor, query_identity: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
         """Predictions ``[b]`` or ``[b, K]``, and ``[b]`` how far each may be from that over the whole bank."""
         near = self.near_bank()
         if near is not None:
-            found = near.predict(queries, **asked)
-            prediction, error = found.prediction, found.error
+            approximation = near.predict(queries, **query_identity)
+            prediction, error = approximation.prediction, approximation.error
         else:
-            prediction = self.predict_embedded(queries, self.bank_.identity(**asked))
+            prediction = self.predict_embedded(queries, self.bank_.identity(**query_identity))
             error = torch.zeros(len(queries), dtype=torch.float64)
         _check_finite("predictions", prediction)
         return prediction, error
@@ -317,8 +319,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         step = max(1, SCORES // len(self.bank_)) if step is None else step
         for start in range(0, len(queries), step):
             part = slice(start, start + step)
-            own = {n: v if v is None or n.startswith("bank") else v[part] for n, v in identity.items()}
-            yield queries[part], own
+            part_identity = {n: v if v is None or n.startswith("bank") else v[part] for n, v in identity.items()}
+            yield queries[part], part_identity
 
 
 def _check_finite(what: str, values: Tensor) -> None:

@@ -66,10 +66,10 @@ class NearBank:
         cells: Sequence[BallCover] | None = None,
     ) -> None:
         self.store, self.spans, self.indexes = store, _spans(head, store.dim), list(indexes)
-        held: Sequence[BallCover | None] = [None] * len(self.spans) if cells is None else cells
+        covers: Sequence[BallCover | None] = [None] * len(self.spans) if cells is None else cells
         self.members = [
-            ApproximateNONA(own, index, bank_part(store, *span), classes=classes, tolerance=tolerance, cells=held[i])
-            for i, (own, index, span) in enumerate(zip(_heads(head), indexes, self.spans, strict=True))
+            ApproximateNONA(nona, index, bank_part(store, *span), classes=classes, tolerance=tolerance, cells=covers[i])
+            for i, (nona, index, span) in enumerate(zip(_heads(head), indexes, self.spans, strict=True))
         ]
 
     def __len__(self) -> int:
@@ -78,19 +78,19 @@ class NearBank:
     def predict(self, queries: Tensor, *, ids: Any = None, groups: Any = None, top: int = 0) -> Approximation:
         """The mean of the members' predictions, and of their bounds: see :meth:`ApproximateNONA.predict`."""
         several = len(self.members) > 1
-        asked = max(top, _MERGED) if several and top else top
-        found = [
-            member.predict(part_of(queries, *span), ids=ids, groups=groups, top=min(asked, len(self.store)))
+        count = max(top, _MERGED) if several and top else top
+        answers = [
+            member.predict(part_of(queries, *span), ids=ids, groups=groups, top=min(count, len(self.store)))
             for member, span in zip(self.members, self.spans, strict=True)
         ]
         if not several:
-            return found[0]
-        weights, positions = _merged([one.weights for one in found], [one.positions for one in found], top)
+            return answers[0]
+        weights, positions = _merged([one.weights for one in answers], [one.positions for one in answers], top)
         return Approximation(
-            prediction=torch.stack([one.prediction for one in found]).mean(dim=0),
-            left_out=torch.stack([one.left_out for one in found]).mean(dim=0),
-            error=torch.stack([one.error for one in found]).mean(dim=0),
-            fetched=torch.stack([one.fetched for one in found]).amax(dim=0),
+            prediction=torch.stack([one.prediction for one in answers]).mean(dim=0),
+            left_out=torch.stack([one.left_out for one in answers]).mean(dim=0),
+            error=torch.stack([one.error for one in answers]).mean(dim=0),
+            fetched=torch.stack([one.fetched for one in answers]).amax(dim=0),
             weights=weights,
             positions=positions,
         )
@@ -137,16 +137,16 @@ def start_indexes(name: str, head: nn.Module, store: NeighborBank, tolerance: fl
         ValueError: for an index that is not there, or cannot serve the head.
     """
     check_between("index_tolerance", tolerance, 0, 1, closed=True)
-    made = []
-    for own, span in zip(_heads(head), _spans(head, store.dim), strict=True):
-        if not can_stream(own.mask, own.simplex):
+    indexes = []
+    for nona, span in zip(_heads(head), _spans(head, store.dim), strict=True):
+        if not can_stream(nona.mask, nona.simplex):
             raise ValueError(f"index: expected None for a mask or simplex map of your own, got {short(name)}")
-        BallCover(own.similarity)
+        BallCover(nona.similarity)
         settings: dict[str, Any] = {"bank": bank_part(store, *span)}
         if name.partition(":")[0] == "milvus":  # a file may hold the collections of several models
             settings["collection"] = f"vicinal_{uuid.uuid4().hex[:12]}"
-        made.append(open_index(name, dim=span[1] - span[0], similarity=own.similarity, **settings))
-    return made
+        indexes.append(open_index(name, dim=span[1] - span[0], similarity=nona.similarity, **settings))
+    return indexes
 
 
 def fill_indexes(indexes: Sequence[Index], head: nn.Module, store: NeighborBank) -> None:
@@ -238,27 +238,27 @@ def _load_cells(path: Path, head: nn.Module, store: NeighborBank) -> list[BallCo
         return None
     check_sums(path.parent, (path.name,))
     shapes = {name: shape for name, (shape, _) in tensor_header(path).items()}
-    wanted: dict[str, Tensor] = {}
+    template: dict[str, Tensor] = {}
     for i, (start, stop) in enumerate(_spans(head, store.dim)):
         balls, far = ((shapes.get(f"{i}.{name}") or (0,))[0] for name in ("radii", "far_keys"))
-        wanted |= {f"{i}.{name}": value for name, value in BallCover.empty_state(balls, far, stop - start).items()}
-    state = read_tensors(path, wanted)
-    made = []
-    for i, own in enumerate(_heads(head)):
+        template |= {f"{i}.{name}": value for name, value in BallCover.empty_state(balls, far, stop - start).items()}
+    state = read_tensors(path, template)
+    saved_covers = []
+    for i, nona in enumerate(_heads(head)):
         part = {name.removeprefix(f"{i}."): value for name, value in state.items() if name.startswith(f"{i}.")}
-        made.append(BallCover(own.similarity, part))
-        if len(made[-1]) - made[-1].removed != len(store) or bool((part["counts"] < 0).any()):
+        saved_covers.append(BallCover(nona.similarity, part))
+        if len(saved_covers[-1]) - saved_covers[-1].removed != len(store) or bool((part["counts"] < 0).any()):
             raise ValueError(f"{CELLS}: expected balls of the {len(store)} rows of the bank, got others; it was edited")
-    return made
+    return saved_covers
 
 
 def _heads(head: nn.Module) -> list[NONA]:
-    found: list[NONA] = []
-    for own in head.heads if isinstance(head, Ensemble) else [head]:
-        if not isinstance(own, NONA):
-            raise ValueError(f"index: expected None for a head that looks at no bank, got {type(own).__name__}")
-        found.append(own)
-    return found
+    heads: list[NONA] = []
+    for member in head.heads if isinstance(head, Ensemble) else [head]:
+        if not isinstance(member, NONA):
+            raise ValueError(f"index: expected None for a head that looks at no bank, got {type(member).__name__}")
+        heads.append(member)
+    return heads
 
 
 def _spans(head: nn.Module, dim: int) -> list[tuple[int, int]]:
@@ -271,11 +271,13 @@ def _spans(head: nn.Module, dim: int) -> list[tuple[int, int]]:
 def _merged(weights: list[Tensor], positions: list[Tensor], top: int) -> tuple[Tensor, Tensor]:
     """The highest of the mean of the members' weights, by bank row: ``[b, top]`` each."""
     share, where = torch.cat(weights, dim=1) / len(weights), torch.cat(positions, dim=1)
-    made = torch.zeros(len(share), top, dtype=share.dtype), torch.full((len(share), top), -1)
+    top_weights = torch.zeros(len(share), top, dtype=share.dtype)
+    top_positions = torch.full((len(share), top), -1)
     for row in range(len(share)):
         known = where[row] >= 0
         rows, slot = torch.unique(where[row][known], return_inverse=True)
         total = share.new_zeros(len(rows)).index_add_(0, slot, share[row][known])
         best = total.topk(min(top, len(rows)))
-        made[0][row, : len(best.values)], made[1][row, : len(best.values)] = best.values, rows[best.indices]
-    return made
+        top_weights[row, : len(best.values)] = best.values
+        top_positions[row, : len(best.values)] = rows[best.indices]
+    return top_weights, top_positions

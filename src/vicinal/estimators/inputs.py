@@ -34,10 +34,10 @@ def as_table(name: str, value: Any) -> Any:
         return value
     if isinstance(value, pa.RecordBatch):
         return value.to_pandas()
-    found = as_series(name, value)
-    if isinstance(found, pd.Series):
-        return found.to_frame("x0" if found.name is None else found.name)
-    read = nw.from_native(found, pass_through=True)
+    series = as_series(name, value)
+    if isinstance(series, pd.Series):
+        return series.to_frame("x0" if series.name is None else series.name)
+    read = nw.from_native(series, pass_through=True)
     if isinstance(read, nw.LazyFrame):
         raise ValueError(f"{name}: expected rows in memory, got a {type(value).__name__}; call .collect() on it first")
     return read.to_pandas() if isinstance(read, nw.DataFrame) else value
@@ -101,10 +101,10 @@ def kinds_of(frame: pd.DataFrame, x: Any, columns: Mapping[str, Kind] | None) ->
     """Kind of each column that is used: those of ``columns``, the rest by what they hold; all numbers for an array."""
     if not isinstance(x, pd.DataFrame):
         return {str(name): "number" for name in frame.columns}
-    found = infer_kinds(frame, dict(columns or {}))
-    used: dict[str, Kind] = {name: column.kind for name, column in found.items() if column.kind is not None}
+    inferred = infer_kinds(frame, dict(columns or {}))
+    used: dict[str, Kind] = {name: column.kind for name, column in inferred.items() if column.kind is not None}
     if not used:
-        raise ValueError(f"X: expected at least one column to learn from, got none ({left_out(found)})")
+        raise ValueError(f"X: expected at least one column to learn from, got none ({left_out(inferred)})")
     return used
 
 
@@ -142,13 +142,13 @@ def hold_out(
 
     everything = np.arange(rows)
     if validation is not None:
-        held = np.unique(np.asarray(validation, dtype=np.int64))
-        if len(held) == 0 or held[0] < 0 or held[-1] >= rows or len(held) > rows - 2:
+        held_out = np.unique(np.asarray(validation, dtype=np.int64))
+        if len(held_out) == 0 or held_out[0] < 0 or held_out[-1] >= rows or len(held_out) > rows - 2:
             raise ValueError(
                 f"validation: expected positions from 0 to {rows - 1} that leave at least 2 rows to train on, "
-                f"got {len(held)} positions"
+                f"got {len(held_out)} positions"
             )
-        return HeldOut(np.setdiff1d(everything, held), held)
+        return HeldOut(np.setdiff1d(everything, held_out), held_out)
     check_between("validation_fraction", fraction, 0, 1)
     count = min(rows - 2, max(1, round(fraction * rows)))
     if groups is not None:
@@ -159,12 +159,12 @@ def hold_out(
         splitter = StratifiedShuffleSplit(1, test_size=count, random_state=seed)
     else:
         splitter = ShuffleSplit(1, test_size=count, random_state=seed)
-    train, held = next(splitter.split(everything, classes, groups))
+    train, held_out = next(splitter.split(everything, classes, groups))
     if len(train) < 2:
         raise ValueError(f"groups: expected groups that leave at least 2 rows to train on, got {len(train)}")
-    return HeldOut(np.sort(train), np.sort(held))
+    return HeldOut(np.sort(train), np.sort(held_out))
 
 
-def _can_stratify(classes: Ids, held: int) -> bool:
+def _can_stratify(classes: Ids, count: int) -> bool:
     counts = np.unique(classes, return_counts=True)[1]
-    return bool(counts.min() >= 2 and held >= len(counts) and len(classes) - held >= len(counts))
+    return bool(counts.min() >= 2 and count >= len(counts) and len(classes) - count >= len(counts))

@@ -78,10 +78,10 @@ class BankedEstimator(NeighborEstimator):
             queries = self._embed(X)[1]
         if k > len(self.bank_):
             raise ValueError(f"n_neighbors: expected at most {len(self.bank_)}, the rows of the bank, got {k}")
-        asked = self._identity_of(len(queries), ids, groups)
-        distances, positions = nearest_rows(self, queries, k, asked)
-        found = self.bank_.ids[positions]
-        return (distances, found) if return_distance else found
+        query_identity = self._identity_of(len(queries), ids, groups)
+        distances, positions = nearest_rows(self, queries, k, query_identity)
+        nearest_ids = self.bank_.ids[positions]
+        return (distances, nearest_ids) if return_distance else nearest_ids
 
     def explain(self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None) -> list[Explanation]:
         """Which bank rows made each prediction.
@@ -99,13 +99,13 @@ class BankedEstimator(NeighborEstimator):
         _, queries = self._embed(X)
         self.check_neighbor_head("explain")
         k = check_integer("k", k)
-        asked = self._asked(len(queries), ids, groups)
+        query_identity = self._prediction_identity(len(queries), ids, groups)
         classes = getattr(self, "classes_", None)
         text = next((name for name, kind in self.kinds_.items() if kind == "text"), None)
-        found: list[Explanation] = []
-        for part in attended(self, queries, asked, k):
-            found += explain_rows(part, self.bank_, classes, text)
-        return found
+        explanations: list[Explanation] = []
+        for part in attended(self, queries, query_identity, k):
+            explanations += explain_rows(part, self.bank_, classes, text)
+        return explanations
 
     # Adding and forgetting rows.
 
@@ -304,7 +304,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
                 index; for an approximate index it supposes that the index found the best rows.
         """
         _, queries = self._embed(X)
-        prediction, error = self._answer(queries, self._asked(len(queries), ids, groups))
+        prediction, error = self._answer(queries, self._prediction_identity(len(queries), ids, groups))
         values = self._in_label_units(prediction).numpy()
         return (values, error.numpy()) if return_error else values
 
@@ -330,23 +330,23 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         """
         check_between("coverage", coverage, 0, 1)
         _, queries = self._embed(X)
-        held = self.calibration_
-        if len(held) == 0:
+        held_out = self.calibration_
+        if len(held_out) == 0:
             raise ValueError("coverage: expected rows held out for calibration, got none; they were all forgotten")
-        own = held.groups if self.bank_.store.group_codes is not None else None
-        low, high = self._range(held.vectors.double(), {"ids": held.ids, "groups": own}, coverage)
-        margin = conformal_margin(torch.maximum(low - held.labels, held.labels - high), coverage)
-        low, high = self._range(queries, self._asked(len(queries), ids, groups), coverage)
+        own_groups = held_out.groups if self.bank_.store.group_codes is not None else None
+        low, high = self._range(held_out.vectors.double(), {"ids": held_out.ids, "groups": own_groups}, coverage)
+        margin = conformal_margin(torch.maximum(low - held_out.labels, held_out.labels - high), coverage)
+        low, high = self._range(queries, self._prediction_identity(len(queries), ids, groups), coverage)
         low, high = low - margin, high + margin
         middle = (low + high) / 2
         return torch.stack([torch.minimum(low, middle), torch.maximum(high, middle)], dim=1).numpy()
 
-    def _range(self, queries: Tensor, asked: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor]:
+    def _range(self, queries: Tensor, query_identity: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor]:
         """Uncalibrated range of each query."""
-        prediction = self._in_label_units(self._answer(queries, asked)[0])
+        prediction = self._in_label_units(self._answer(queries, query_identity)[0])
         if not self.network_.head.uses_bank:
             return prediction, prediction
-        low, high = label_range(self, queries, asked, coverage)
+        low, high = label_range(self, queries, query_identity, coverage)
         return torch.lerp(low, prediction.to(low), INWARD), torch.lerp(high, prediction.to(high), INWARD)
 
     def _in_label_units(self, prediction: Tensor) -> Tensor:
@@ -398,9 +398,9 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator):  # type: ignore[misc
     def predict_proba(self, X: Any, *, ids: Any = None, groups: Any = None, return_error: bool = False) -> Any:
         """Probability of each class ``[n, K]``, rows sum to 1; see :meth:`NeighborRegressor.predict`."""
         _, queries = self._embed(X)
-        found, error = self._answer(queries, self._asked(len(queries), ids, groups))
-        found = found.double()
-        probabilities = (found / found.sum(dim=-1, keepdim=True)).numpy()
+        shares, error = self._answer(queries, self._prediction_identity(len(queries), ids, groups))
+        shares = shares.double()
+        probabilities = (shares / shares.sum(dim=-1, keepdim=True)).numpy()
         return (probabilities, error.numpy()) if return_error else probabilities
 
     def predict(self, X: Any, *, ids: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:
@@ -427,12 +427,12 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator):  # type: ignore[misc
         values = column_or_1d(y)
         _check_length(values, rows)
         positions = {name: position for position, name in enumerate(self.classes_.tolist())}
-        found = []
+        codes = []
         for row, value in enumerate(values.tolist()):
             if value not in positions:
                 raise ValueError(f"y: expected a class that the model was fitted with, got {short(value)} in row {row}")
-            found.append(positions[value])
-        return np.array(found, dtype=np.float64)
+            codes.append(positions[value])
+        return np.array(codes, dtype=np.float64)
 
     def _scaled(self, labels: Tensor, train_labels: Tensor) -> Tensor:
         return one_hot(labels.long(), len(self.classes_)).double()

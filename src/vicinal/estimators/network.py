@@ -40,7 +40,7 @@ def make_head(settings: dict[str, Any], dim: int, start: torch.Tensor) -> nn.Mod
         dim: width of the embeddings of one member.
         start: mean label ``[]``, or log of the class shares ``[K]``: where the bias of a dense head starts.
     """
-    check_choice("head", settings["head"], [found.name for found in entries("head")])
+    check_choice("head", settings["head"], [entry.name for entry in entries("head")])
     members = check_integer("members", settings["members"])
     heads = [_one_head(settings, dim, start) for _ in range(members)]
     return heads[0] if members == 1 else Ensemble(heads)
@@ -161,10 +161,10 @@ def make_added(
     dim = settings["hidden"][-1] * settings["members"]
     criteria = [(term.weight, term.make(num_classes=num_classes, dim=dim)) for term in written.terms]
     if _is_of_embeddings(loss):
-        own = copy.deepcopy(loss)
-        if isinstance(own, EmbeddingLoss):
-            own.gather = False  # what it is called with is gathered already
-        criteria = [(1.0, own)]
+        criterion = copy.deepcopy(loss)
+        if isinstance(criterion, EmbeddingLoss):
+            criterion.gather = False  # what it is called with is gathered already
+        criteria = [(1.0, criterion)]
     return AddedLosses(criteria, *(label_range or (0.0, 1.0))) if criteria else None
 
 
@@ -187,11 +187,11 @@ def check_settings(settings: dict[str, Any]) -> None:
     training_settings(settings, 0)
     if isinstance(settings["random_state"], int):
         check_integer("random_state", settings["random_state"], 0, 2**32 - 1)
-    check_choice("head", settings["head"], [found.name for found in entries("head")])
+    check_choice("head", settings["head"], [entry.name for entry in entries("head")])
     if isinstance(settings["mask"], str):
         check_choice("mask", settings["mask"], MASKS)
     if settings["simplex"] != "auto" and isinstance(settings["simplex"], str):
-        check_choice("simplex", settings["simplex"], [found.name for found in entries("simplex")])
+        check_choice("simplex", settings["simplex"], [entry.name for entry in entries("simplex")])
     resolve_similarity(settings["similarity"])
     check_choice("mask_parameters", settings["mask_parameters"], ("pointwise", "global"))
     check_choice("mask_extent", settings["mask_extent"], ("admissible", "all"))

@@ -245,7 +245,7 @@ def check_bank(bank: Bank, config: SavedConfig, folder: Path) -> None:
         raise ValueError(f"bank.safetensors: expected places of {count} classes as labels in {folder}, got others")
 
 
-CONFIG, MODEL, HELD = MARKERS["model"], "model.safetensors", "held"
+CONFIG, MODEL, HELD_OUT = MARKERS["model"], "model.safetensors", "held"
 _VERIFIED = 1 << 26
 """Bytes of a bank up to which all of it is checked when it is loaded."""
 _LOCAL = ("root", "cache_dir", "checkpoint_dir", "progress", "logger")
@@ -282,8 +282,8 @@ def write_model(model: NeighborEstimator, stage: Path, notes: dict[str, Any] | N
     (stage / CONFIG).write_text(_config(model, notes or {}).model_dump_json(indent=1) + "\n", encoding="utf-8")
     save_file(_weights(model), stage / MODEL)
     model.bank_.store.write(stage, _shown_rows(model, model.bank_))
-    with staged_folder(stage / HELD, "bank") as held:
-        model.calibration_.store.write(held, _shown_rows(model, model.calibration_))
+    with staged_folder(stage / HELD_OUT, "bank") as folder:
+        model.calibration_.store.write(folder, _shown_rows(model, model.calibration_))
     near = model.near_bank()
     if near is not None:
         near.save(stage)
@@ -349,7 +349,7 @@ def _load(
 ) -> NeighborEstimator:
     if not folder.is_dir():
         raise ValueError(f"model: expected a model folder, got {short_text(folder, ECHO)}, which is not there")
-    check_inside(folder, SUMS, CONFIG, MODEL, HELD)
+    check_inside(folder, SUMS, CONFIG, MODEL, HELD_OUT)
     check_sums(folder, (CONFIG,), largest=LARGEST_SETTINGS)
     check_sums(folder, (MODEL,))
     saved = read_settings(folder / CONFIG, SavedConfig, "a vicinal model", newest=VERSION, oldest=VERSION)
@@ -372,7 +372,7 @@ def _load(
     model.notes_ = config.notes
     with torch.random.fork_rng():  # a model of the hub draws weights that it overwrites
         model.network_ = _read_network(folder / MODEL, config)
-    model.bank_, model.calibration_ = (_load_bank(part, config, verify=verify) for part in (folder, folder / HELD))
+    model.bank_, model.calibration_ = (_load_bank(part, config, verify=verify) for part in (folder, folder / HELD_OUT))
     if len(model.bank_) == 0:
         raise ValueError(f"bank.json: expected rows to predict from in {folder}, got none")
     return model
@@ -390,16 +390,16 @@ def _read_network(path: Path, config: SavedConfig) -> NeighborNetwork:
         network = make_network(config.parameters.model_dump(), encoder, encoder.dim, start)
     network.projector.double()
     network.head.double()
-    wanted = {f"encoder.{name}": value for name, value in encoder.trained_state().items()}
+    template = {f"encoder.{name}": value for name, value in encoder.trained_state().items()}
     for part in ("projector", "head"):
-        wanted |= {f"{part}.{name}": value for name, value in getattr(network, part).state_dict().items()}
-    state = read_tensors(path, wanted)
+        template |= {f"{part}.{name}": value for name, value in getattr(network, part).state_dict().items()}
+    state = read_tensors(path, template)
     for part in ("encoder", "projector", "head"):
-        own = {name.removeprefix(f"{part}."): value for name, value in state.items() if name.startswith(f"{part}.")}
+        weights = {name.removeprefix(f"{part}."): value for name, value in state.items() if name.startswith(f"{part}.")}
         if part == "encoder":
-            encoder.load_trained_state(own)
+            encoder.load_trained_state(weights)
         else:
-            getattr(network, part).load_state_dict(own, assign=True)
+            getattr(network, part).load_state_dict(weights, assign=True)
     return network.eval()
 
 
