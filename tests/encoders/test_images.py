@@ -145,7 +145,7 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path):
     with (tmp_path / "big.png").open("wb") as file:
         file.truncate(300 * 2**20)
     with pytest.raises(ValueError, match=r"an image of at most 256 MiB in row 0, got 'big\.png', a file of 300 MiB"):
-        read_cell("big.png", column="photo", row=0, wanted="an image", root=tmp_path)
+        read_cell("big.png", column="photo", row=0, what="an image", root=tmp_path)
 
 
 def test_modes_become_rgb():

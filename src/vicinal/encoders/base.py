@@ -50,7 +50,7 @@ class ColumnEncoder(nn.Module, abc.ABC):
         name: how it is called in settings and configurations.
         several: whether it may read more than one column.
         saved: what ``config()`` must hold to be read.
-        held: whether nothing of it is trained, by ``hold()``.
+        is_held: whether nothing of it is trained, by ``hold()``.
     """
 
     kind: ClassVar[Kind]
@@ -61,12 +61,12 @@ class ColumnEncoder(nn.Module, abc.ABC):
     def __init__(self, columns: str | Sequence[str]) -> None:
         super().__init__()
         self.columns = [columns] if isinstance(columns, str) else list(columns)
-        wanted = "at least one column" if self.several else "one column"
+        number = "at least one column" if self.several else "one column"
         if not self.columns or (len(self.columns) > 1 and not self.several):
-            raise ValueError(f"columns: expected {wanted} for the encoder {self.name!r}, got {short(self.columns)}")
+            raise ValueError(f"columns: expected {number} for the encoder {self.name!r}, got {short(self.columns)}")
         if len(set(self.columns)) < len(self.columns):
             raise ValueError(f"columns: expected each column once, got {short(self.columns)}")
-        self.held = False
+        self.is_held = False
 
     @property
     @abc.abstractmethod
@@ -121,12 +121,12 @@ class ColumnEncoder(nn.Module, abc.ABC):
     def hold(self) -> Self:
         """Train nothing of it: parameters keep their values, and it stays in evaluation mode; gives itself."""
         self.requires_grad_(requires_grad=False)
-        self.held = True
+        self.is_held = True
         return self.eval()
 
     def train(self, mode: bool = True) -> Self:  # noqa: FBT001, FBT002 torch's signature
         """Training mode, unless it is held."""
-        return super().train(mode and not self.held)
+        return super().train(mode and not self.is_held)
 
     def remade_keys(self) -> set[str]:
         """Keys of the state that ``from_config`` makes again, so that they need not be saved."""
@@ -144,9 +144,9 @@ class ColumnEncoder(nn.Module, abc.ABC):
         if not isinstance(frame, pd.DataFrame):
             raise TypeError(f"frame: expected a pandas DataFrame, got {type(frame).__name__}")
         names = [str(name) for name in frame.columns]
-        counts, own = Counter(names), set(frame.columns)
+        counts, labels = Counter(names), set(frame.columns)
         for column in self.columns:
-            if counts[column] == 1 and column in own:
+            if counts[column] == 1 and column in labels:
                 continue
             if counts[column] > 1:
                 raise ValueError(f"frame: expected one column {short(column)}, got {counts[column]} of that name")
@@ -162,13 +162,13 @@ class ColumnEncoder(nn.Module, abc.ABC):
         return f"columns={self.columns!r}"
 
 
-def refuse(column: str, row: object, wanted: str, got: str, advice: str = "") -> ColumnError:
+def refuse(column: str, row: object, expected: str, got: str, advice: str = "") -> ColumnError:
     """The error for one cell; ``got`` is what :func:`vicinal.core.short` gives of it.
 
     >>> refuse("age", 3, "a number", "'abc'", "correct it")
     ColumnError("age: expected a number in row 3, got 'abc'; correct it")
     """
-    place = f"{wanted} in row {short(row)}"
+    place = f"{expected} in row {short(row)}"
     return ColumnError(f"{short_text(column)}: expected {place}, got {got}{'; ' if advice else ''}{advice}")
 
 
@@ -204,10 +204,10 @@ def embed(module: ColumnEncoder, inputs: Inputs, batch_size: int = 16) -> Tensor
         module.train(training)
     if not parts:
         return torch.zeros(0, module.dim)
-    found = torch.empty(len(inputs), parts[0][1].shape[1], dtype=parts[0][1].dtype)
+    vectors = torch.empty(len(inputs), parts[0][1].shape[1], dtype=parts[0][1].dtype)
     for rows, values in parts:
-        found[rows] = values
-    return found
+        vectors[rows] = values
+    return vectors
 
 
 def to_device(batch: Any, device: torch.device | str) -> Any:

@@ -41,8 +41,8 @@ def build_table_encoder(
     """
     encoders, settings = dict(encoders or {}), dict(settings or {})
     check_tune(tune)
-    for argument, given in (("encoders", encoders), ("settings", settings)):
-        for name in given:
+    for argument, choices in (("encoders", encoders), ("settings", settings)):
+        for name in choices:
             check_choice(argument, name, [*kinds, *KIND_NAMES])
     groups: dict[tuple[str, ...], Kind] = {}
     for kind in ("number", "category"):

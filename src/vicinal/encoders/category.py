@@ -38,15 +38,15 @@ def to_levels(series: "pd.Series[Any]", column: str) -> list[str | None]:
     Raises:
         ValueError: for a cell that holds several values (a list, an array, a dictionary).
     """
-    found: list[str | None] = []
+    levels: list[str | None] = []
     for row, cell, missing in zip(series.index, series, series.isna(), strict=True):
         if isinstance(cell, list | tuple | dict | set | np.ndarray):
             raise refuse(
                 column, row, "one category", short(cell), "join the values to one text, or make columns of them"
             )
         level = None if missing else level_of(cell)
-        found.append(level or None)
-    return found
+        levels.append(level or None)
+    return levels
 
 
 class SavedCategories(SavedEncoder):
@@ -121,17 +121,17 @@ class CategoryEncoder(ColumnEncoder):
         self.check_frame(frame)
         self.levels, self.has_other, self.has_missing = [], [], []
         for column in self.columns:
-            found = to_levels(frame[column], column)
-            counts = Counter(level for level in found if level is not None)
+            levels = to_levels(frame[column], column)
+            counts = Counter(level for level in levels if level is not None)
             if not counts:
                 raise ColumnError(
-                    f"{short_text(column)}: expected at least one category, got {len(found)} rows all missing; "
+                    f"{short_text(column)}: expected at least one category, got {len(levels)} rows all missing; "
                     "leave the column out"
                 )
             ranked = sorted(counts, key=lambda level: (-counts[level], level))
             self.levels.append(ranked[: self.largest])
             self.has_other.append(len(ranked) > self.largest)
-            self.has_missing.append(None in found)
+            self.has_missing.append(None in levels)
         return self
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RowInputs:
@@ -170,10 +170,10 @@ class CategoryEncoder(ColumnEncoder):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "CategoryEncoder":
         """The fitted encoder."""
-        made = cls(config["columns"], config["largest"])
-        made.levels = [list(levels) for levels in config["levels"]]
-        made.has_other, made.has_missing = list(config["has_other"]), list(config["has_missing"])
-        return made
+        encoder = cls(config["columns"], config["largest"])
+        encoder.levels = [list(levels) for levels in config["levels"]]
+        encoder.has_other, encoder.has_missing = list(config["has_other"]), list(config["has_missing"])
+        return encoder
 
     def _check_fitted(self) -> None:
         if not self.levels:

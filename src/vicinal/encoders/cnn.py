@@ -67,8 +67,8 @@ class ImageCNN(ColumnEncoder):
 
     def forward(self, batch: Tensor) -> Tensor:
         """``[b, dim]``."""
-        found: Tensor = self.net((batch.to(self.net.stem.weight.dtype) / 255 - 0.45) / 0.25)
-        return found
+        vectors: Tensor = self.net((batch.to(self.net.stem.weight.dtype) / 255 - 0.45) / 0.25)
+        return vectors
 
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
         """The pixels of the image at a sixteenth of 16 x 16 places, from 0 to 1: ``[n, 768]``."""
@@ -129,8 +129,8 @@ class AudioCNN(ColumnEncoder):
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         """``[b, dim]``."""
         values = batch["values"].to(self.net.stem.weight.dtype)
-        found: Tensor = self.net(values[:, None], batch["lengths"])
-        return found
+        vectors: Tensor = self.net(values[:, None], batch["lengths"])
+        return vectors
 
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
         """Mean and deviation over time of each band: ``[n, 2 * bands]``."""

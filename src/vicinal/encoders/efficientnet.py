@@ -155,8 +155,8 @@ class EfficientNetEncoder(PretrainedEncoder):
         """``[b, 1280]``."""
         dtype = next(self.net.parameters()).dtype
         image = (batch.to(dtype) / 127.5 - 1).contiguous(memory_format=torch.channels_last)  # half the time on a CPU
-        found: Tensor = self.net(image)
-        return found
+        vectors: Tensor = self.net(image)
+        return vectors
 
     def config(self) -> dict[str, Any]:
         """Column and what is trained."""

@@ -70,8 +70,8 @@ class AudioTransformer(TransformerEncoder):
 
         def make(wave: Tensor) -> Tensor:
             wave = nn.functional.pad(wave, (0, max(0, SHORTEST - len(wave))))
-            found = self.processor(wave.numpy(), sampling_rate=rate, return_tensors="np")
-            return torch.as_tensor(found[self._input(found)][0])
+            features = self.processor(wave.numpy(), sampling_rate=rate, return_tensors="np")
+            return torch.as_tensor(features[self._input(features)][0])
 
         rows = read_sounds(self.cells(frame), self.columns[0], root, make, rate)
         return ragged(rows, rows[0][:0] if rows else torch.zeros(0))
@@ -80,16 +80,16 @@ class AudioTransformer(TransformerEncoder):
         """``[b, dim]``."""
         values = batch["values"].to(next(self.net.parameters()).dtype)
         lengths: Tensor = batch["lengths"]
-        found = values.new_zeros(len(values), self.dim)
+        vectors = values.new_zeros(len(values), self.dim)
         for length in sorted(set(lengths.tolist())):
             rows = torch.nonzero(lengths == length)[:, 0]
             hidden = self.net(values[rows, :length]).last_hidden_state
-            found = found.index_copy(0, rows, self.pool(hidden))
-        return found
+            vectors = vectors.index_copy(0, rows, self.pool(hidden))
+        return vectors
 
     @staticmethod
-    def _input(found: Any) -> str:
-        return "input_values" if "input_values" in found else "input_features"
+    def _input(features: Any) -> str:
+        return "input_values" if "input_values" in features else "input_features"
 
 
 TRANSFORMERS: dict[str, type[TransformerEncoder]] = {

@@ -87,8 +87,8 @@ class SpeakerEncoder(PretrainedEncoder):
         longest = int(lengths.max()) if len(lengths) else 0
         places = start[:, None] + torch.arange(longest, device=start.device)  # [w, longest]
         frames = values[row[:, None], places.clamp(max=values.shape[1] - 1)]  # [w, longest, 40]
-        found = self.net(frames, lengths)  # [w, 256]
-        total = found.new_zeros(len(values), 256).index_add(0, row, found)
+        vectors = self.net(frames, lengths)  # [w, 256]
+        total = vectors.new_zeros(len(values), 256).index_add(0, row, vectors)
         return nn.functional.normalize(total, dim=1)
 
     def config(self) -> dict[str, Any]:

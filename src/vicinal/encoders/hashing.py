@@ -89,7 +89,7 @@ def hashed_ngrams(
         return mixed(plain + np.uint64(salt * BASE & (1 << 64) - 1))
 
     word_of = np.repeat(np.arange(len(starts)), ends - starts)  # [total]
-    found, of_text = [hashes(starts, ends, 0)], [owners]
+    hashed, of_text = [hashes(starts, ends, 0)], [owners]
     position = np.arange(total)
     border = (characters == WORD_START) | (characters == WORD_END)
     for size in sizes:
@@ -97,13 +97,13 @@ def hashed_ngrams(
         if size == 1:
             inside &= ~border
         first = position[inside]
-        found.append(hashes(first, first + size, size))
+        hashed.append(hashes(first, first + size, size))
         of_text.append(owners[word_of[first]])
     if pairs and len(owners) > 1:
         left = np.flatnonzero(owners[:-1] == owners[1:])
-        found.append(hashes(starts[left], ends[left + 1], -1))
+        hashed.append(hashes(starts[left], ends[left + 1], -1))
         of_text.append(owners[left])
-    return _counted(np.concatenate(found), np.concatenate(of_text), len(texts), buckets)
+    return _counted(np.concatenate(hashed), np.concatenate(of_text), len(texts), buckets)
 
 
 def _counted(hashes: U64, owners: I64, texts: int, buckets: int) -> tuple[I64, I64, I64]:

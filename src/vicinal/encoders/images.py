@@ -65,8 +65,8 @@ def _checked(data: bytes, column: str, row: object) -> "Image":
     try:
         image: Image = pil.Image.open(io.BytesIO(data), formats=FORMATS)
     except pil.UnidentifiedImageError:
-        wanted = f"an image ({', '.join(FORMATS)})"
-        raise refuse(column, row, wanted, f"{len(data)} bytes that are none", "replace the file") from None
+        expected = f"an image ({', '.join(FORMATS)})"
+        raise refuse(column, row, expected, f"{len(data)} bytes that are none", "replace the file") from None
     except (pil.Image.DecompressionBombError, pil.Image.DecompressionBombWarning) as error:
         raise refuse(column, row, limit, "a far larger one", "make it smaller") from error
     except Exception as error:  # readers of damaged files raise nearly every class there is
@@ -75,8 +75,8 @@ def _checked(data: bytes, column: str, row: object) -> "Image":
     if width * height > MOST_PIXELS:
         raise refuse(column, row, limit, f"{width} x {height}", "make it smaller")
     if max(width, height) > MOST_ASPECT * min(width, height):
-        wanted = f"an image whose sides differ by at most {MOST_ASPECT} times"
-        raise refuse(column, row, wanted, f"{width} x {height}", "cut it")
+        expected = f"an image whose sides differ by at most {MOST_ASPECT} times"
+        raise refuse(column, row, expected, f"{width} x {height}", "cut it")
     return image
 
 
@@ -87,8 +87,8 @@ def _decoded(image: "Image", column: str, row: object) -> "Image":
         pil.ImageOps.exif_transpose(image, in_place=True)
         return to_rgb(image)
     except MemoryError:
-        wanted, got = "an image that can be decoded in the memory there is", f"{image.width} x {image.height}"
-        raise refuse(column, row, wanted, got, "make it smaller") from None
+        expected, got = "an image that can be decoded in the memory there is", f"{image.width} x {image.height}"
+        raise refuse(column, row, expected, got, "make it smaller") from None
     except Exception as error:  # so do decoders
         raise _damaged(column, row, error) from None
 
@@ -196,7 +196,7 @@ def prepare_images(
     """
 
     def load(label: object, cell: Any) -> Tensor:
-        data = read_cell(cell, column=column, row=label, wanted="an image", root=root)
+        data = read_cell(cell, column=column, row=label, what="an image", root=root)
         image = _checked(data, column, label)
         key = (hashlib.sha256(data).digest(), recipe) if image.width * image.height > _KEPT_FROM else None
         content = None if key is None else _recent.get(key)

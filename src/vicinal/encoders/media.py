@@ -12,20 +12,20 @@ from vicinal.core import short, short_text
 from vicinal.core.untrusted import open_regular
 from vicinal.encoders.base import refuse
 
-Made = TypeVar("Made")
+Content = TypeVar("Content")
 
 LARGEST_FILE = 256 * 2**20
 """Bytes of the largest file that is read."""
 
 
-def read_cell(cell: object, *, column: str, row: object, wanted: str, root: Path | None) -> bytes:
+def read_cell(cell: object, *, column: str, row: object, what: str, root: Path | None) -> bytes:
     """The bytes that a cell holds or points to.
 
     Args:
         cell: a path, bytes, or a dictionary with "bytes" or "path".
         column: for the sentence of an error.
         row: label of the row, for the sentence of an error.
-        wanted: what is expected: "an image".
+        what: what is expected: "an image".
         root: folder that paths start from and must stay in, links resolved. None: the current folder, any path.
 
     Raises:
@@ -35,18 +35,18 @@ def read_cell(cell: object, *, column: str, row: object, wanted: str, root: Path
         cell = cell["bytes"] if cell.get("bytes") is not None else cell.get("path")
     if isinstance(cell, bytes | bytearray | memoryview):
         if not len(cell):
-            raise refuse(column, row, wanted, "no bytes")
+            raise refuse(column, row, what, "no bytes")
         return bytes(cell)
     if isinstance(cell, Path):
         cell = str(cell)
     if cell is None or cell is pd.NA or (isinstance(cell, float) and cell != cell) or cell == "":
-        raise refuse(column, row, wanted, "a missing value", "drop the row, or leave the column out")
+        raise refuse(column, row, what, "a missing value", "drop the row, or leave the column out")
     if not isinstance(cell, str):
-        raise refuse(column, row, f"{wanted} (a path or bytes)", short(cell))
-    return _read_file(cell, column, row, wanted, root)
+        raise refuse(column, row, f"{what} (a path or bytes)", short(cell))
+    return _read_file(cell, column, row, what, root)
 
 
-def _read_file(name: str, column: str, row: object, wanted: str, root: Path | None) -> bytes:
+def _read_file(name: str, column: str, row: object, what: str, root: Path | None) -> bytes:
     try:
         path = (Path(name) if root is None else Path(root) / name).resolve()
         inside = root is None or path.is_relative_to(Path(root).resolve())
@@ -58,18 +58,18 @@ def _read_file(name: str, column: str, row: object, wanted: str, root: Path | No
                 if 0 < size <= LARGEST_FILE:
                     return file.read()
     except (OSError, ValueError, RuntimeError) as error:  # a pipe, a null byte, a ring of links, no permission
-        raise refuse(column, row, wanted, f"{short(name)}, which cannot be read: {short_text(error, 120)}") from None
+        raise refuse(column, row, what, f"{short(name)}, which cannot be read: {short_text(error, 120)}") from None
     if not inside:
         advice = "give the folder that holds all files as root (--root on the command line), or copy the file into it"
         raise refuse(column, row, f"a path inside {short(str(root), 120)}", short(name, 120), advice)
     if not there:
         advice = "it is a web address: download it first" if "://" in name else f"no file at {short(str(path), 160)}"
-        raise refuse(column, row, wanted, short(name, 120), advice)
+        raise refuse(column, row, what, short(name, 120), advice)
     got = f"{short(name, 120)}, {'an empty file' if not size else f'a file of {size / 2**20:.0f} MiB'}"
-    raise refuse(column, row, f"{wanted} of at most {LARGEST_FILE // 2**20} MiB" if size else wanted, got)
+    raise refuse(column, row, f"{what} of at most {LARGEST_FILE // 2**20} MiB" if size else what, got)
 
 
-def map_rows(make: Callable[[object, Any], Made], rows: Iterable[tuple[object, Any]]) -> list[Made]:
+def map_rows(make: Callable[[object, Any], Content], rows: Iterable[tuple[object, Any]]) -> list[Content]:
     """``make(label, cell)`` for all rows, in order, by a few threads; the first error in row order is raised."""
     with ThreadPoolExecutor(max_workers=4) as pool:
         return list(pool.map(lambda row: make(*row), rows))

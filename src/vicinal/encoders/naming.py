@@ -31,7 +31,7 @@ def encoder_names(kind: str) -> list[str]:
     """
     check_choice("kind", kind, KIND_NAMES)
     suffix = {"folder": "folder:PATH", "hub": "hub:NAME"}
-    return sorted(suffix.get(found.name, found.name) for found in entries("encoder") if kind in found.facts)
+    return sorted(suffix.get(item.name, item.name) for item in entries("encoder") if kind in item.facts)
 
 
 def check_encoder(name: str, kind: str, where: str = "encoder") -> str:
@@ -57,8 +57,8 @@ def encoder_class(name: str, kind: str) -> type[ColumnEncoder]:
     """The class behind a name that ``check_encoder`` gave."""
     if reaches_out(name):
         return TRANSFORMERS[kind]
-    found: type[ColumnEncoder] = entry("encoder", name).make  # type: ignore[assignment]  # all others are classes
-    return found
+    factory: type[ColumnEncoder] = entry("encoder", name).make  # type: ignore[assignment]  # all others are classes
+    return factory
 
 
 def reaches_out(name: object) -> bool:
@@ -79,14 +79,14 @@ def encoder_from_config(config: Mapping[str, Any], *, empty: bool = False) -> Co
     """
     name = config.get("encoder")
     if reaches_out(name):
-        made: type[ColumnEncoder] = TRANSFORMERS[check_choice("kind", config.get("kind"), TRANSFORMERS)]
+        factory: type[ColumnEncoder] = TRANSFORMERS[check_choice("kind", config.get("kind"), TRANSFORMERS)]
     else:
-        known = [found.name for found in entries("encoder") if found.name not in ("hub", "folder")]
-        made = entry("encoder", check_choice("encoder", name, known)).make  # type: ignore[assignment]  # a class
-    settings = check_settings("encoder", made.saved, json.dumps(config)).model_dump()
-    bare = empty and not issubclass(made, PretrainedEncoder)
+        known = [item.name for item in entries("encoder") if item.name not in ("hub", "folder")]
+        factory = entry("encoder", check_choice("encoder", name, known)).make  # type: ignore[assignment]  # a class
+    settings = check_settings("encoder", factory.saved, json.dumps(config)).model_dump()
+    bare = empty and not issubclass(factory, PretrainedEncoder)
     with torch.device("meta") if bare else contextlib.nullcontext():
-        return made.from_config(settings)
+        return factory.from_config(settings)
 
 
 def make_encoder(
@@ -102,10 +102,10 @@ def make_encoder(
         settings: further arguments of its class.
     """
     name = check_encoder(name, kind)
-    made = encoder_class(name, kind)
+    factory = encoder_class(name, kind)
     options = dict(settings or {})
-    if issubclass(made, PretrainedEncoder):
+    if issubclass(factory, PretrainedEncoder):
         options.setdefault("tune", tune)
     if reaches_out(name):
         options["model"] = name
-    return made(columns, **options)
+    return factory(columns, **options)

@@ -27,17 +27,17 @@ def to_texts(series: "pd.Series[Any]", column: str) -> list[str]:
     >>> to_texts(pd.Series(["a", None, 3], dtype=object), "title")
     ['a', '', '3']
     """
-    found: list[str] = []
+    texts: list[str] = []
     for row, cell, missing in zip(series.index, series, series.isna(), strict=True):
         if isinstance(cell, str):
-            found.append(cell)
+            texts.append(cell)
         elif missing:
-            found.append("")
+            texts.append("")
         elif isinstance(cell, bytes | bytearray | list | tuple | dict | set | np.ndarray):
             raise refuse(column, row, "text", short(cell))
         else:
-            found.append(str(cell))
-    return found
+            texts.append(str(cell))
+    return texts
 
 
 @dataclass(frozen=True)
@@ -161,11 +161,11 @@ class NgramEncoder(ColumnEncoder):
         """Give a new random vector to each bucket that enough of these rows hit; what was prepared before is void."""
         _, bucket, _ = self._hash(frame)
         enough = self.min_rows if len(frame) >= 20 else 1
-        kept = np.flatnonzero(np.bincount(bucket, minlength=self.buckets) >= enough)
+        frequent = np.flatnonzero(np.bincount(bucket, minlength=self.buckets) >= enough)
         slots = np.full(self.buckets, -1, dtype=np.int32)
-        slots[kept] = np.arange(len(kept))
+        slots[frequent] = np.arange(len(frequent))
         self.slots.copy_(torch.from_numpy(slots))
-        self.replace_vectors(max(1, len(kept)))
+        self.replace_vectors(max(1, len(frequent)))
         return self
 
     def _hash(self, frame: pd.DataFrame) -> tuple[I64, I64, I64]:
@@ -180,7 +180,7 @@ class NgramEncoder(ColumnEncoder):
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> BagInputs:
         """Hash the n-grams of each text, and keep those that have a vector."""
         del root
-        offsets, bucket, count = (torch.from_numpy(found) for found in self._hash(frame))
+        offsets, bucket, count = (torch.from_numpy(array) for array in self._hash(frame))
         slots = self.slots.cpu()[bucket]
         owner = torch.repeat_interleave(torch.arange(len(frame)), offsets.diff())[slots >= 0]
         return bags(owner, slots[slots >= 0], count[slots >= 0], len(frame))
@@ -190,16 +190,16 @@ class NgramEncoder(ColumnEncoder):
         weights = batch["weights"].to(self.table.weight.dtype)
         if self.training and self.dropout > 0:
             weights = nn.functional.dropout(weights, self.dropout)
-        found: Tensor = self.table(batch["indices"].long(), batch["offsets"], per_sample_weights=weights)
-        return found
+        vectors: Tensor = self.table(batch["indices"].long(), batch["offsets"], per_sample_weights=weights)
+        return vectors
 
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> scipy.sparse.csr_matrix:
         """Counts in all buckets, each text scaled to length 1: sparse ``[n, buckets]``."""
         del inputs
-        offsets, bucket, count = (torch.from_numpy(found) for found in self._hash(frame))
+        offsets, bucket, count = (torch.from_numpy(array) for array in self._hash(frame))
         owner = torch.repeat_interleave(torch.arange(len(frame)), offsets.diff())
-        made = bags(owner, bucket.int(), count, len(frame))
-        parts = (made.weights.double().numpy(), made.values.numpy(), made.offsets.numpy())
+        weighted = bags(owner, bucket.int(), count, len(frame))
+        parts = (weighted.weights.double().numpy(), weighted.values.numpy(), weighted.offsets.numpy())
         return scipy.sparse.csr_matrix(parts, shape=(len(frame), self.buckets))
 
     def config(self) -> dict[str, Any]:
@@ -220,6 +220,6 @@ class NgramEncoder(ColumnEncoder):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "NgramEncoder":
         """An encoder of the same shape with random vectors."""
-        made = cls(**{key: value for key, value in config.items() if key not in ("encoder", "vectors")})
-        made.replace_vectors(check_integer("vectors", config["vectors"]))
-        return made
+        encoder = cls(**{key: value for key, value in config.items() if key not in ("encoder", "vectors")})
+        encoder.replace_vectors(check_integer("vectors", config["vectors"]))
+        return encoder

@@ -194,16 +194,16 @@ class NumberEncoder(ColumnEncoder):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "NumberEncoder":
         """The fitted encoder."""
-        made = cls(config["columns"])
-        made.mean, made.factor = list(config["mean"]), list(config["factor"])
-        made.flagged = list(config["flagged"])
-        return made
+        encoder = cls(config["columns"])
+        encoder.mean, encoder.factor = list(config["mean"]), list(config["factor"])
+        encoder.flagged = list(config["flagged"])
+        return encoder
 
     def _read(self, frame: pd.DataFrame) -> Array:
         self.check_frame(frame)
-        own = frame[self.columns]
-        if all(isinstance(dtype, np.dtype) and dtype.kind in "iuf" for dtype in own.dtypes):
-            values = own.to_numpy(dtype=np.float64)
+        table = frame[self.columns]
+        if all(isinstance(dtype, np.dtype) and dtype.kind in "iuf" for dtype in table.dtypes):
+            values = table.to_numpy(dtype=np.float64)
             if not np.isinf(values).any():
                 return values
         return np.stack([to_numbers(frame[column], column) for column in self.columns], axis=1)

@@ -22,9 +22,9 @@ def check_tune(tune: object) -> int | None:
     Traceback (most recent call last):
     ValueError: tune: expected 'all', 'none' or 'last-N' with a whole number N of at least 1, got 'some'
     """
-    found = re.fullmatch(r"last-([1-9]\d*)", tune) if isinstance(tune, str) else None
-    if found:
-        return int(found[1])
+    last = re.fullmatch(r"last-([1-9]\d*)", tune) if isinstance(tune, str) else None
+    if last:
+        return int(last[1])
     if tune == "none":
         return 0
     if tune == "all":
@@ -92,7 +92,7 @@ class PretrainedEncoder(ColumnEncoder):
         super().train(mode)
         self.net.eval()
         for module in self._tuned():
-            module.train(mode and not self.held)
+            module.train(mode and not self.is_held)
         return self
 
     def remade_keys(self) -> set[str]:

@@ -76,18 +76,18 @@ def _check_size(file: Any, column: str, row: object) -> None:
         got = f"{file.frames / file.samplerate:.0f} seconds"
         raise refuse(column, row, f"a sound of at most {LONGEST} seconds", got, "cut it")
     if file.frames > MOST_SAMPLES or file.channels > MOST_CHANNELS or file.samplerate > HIGHEST_RATE:
-        wanted = f"a sound of at most {MOST_SAMPLES:,} samples, {MOST_CHANNELS} channels and {HIGHEST_RATE:,} Hz"
+        expected = f"a sound of at most {MOST_SAMPLES:,} samples, {MOST_CHANNELS} channels and {HIGHEST_RATE:,} Hz"
         got = f"{file.frames:,} samples in {file.channels} channels at {file.samplerate:,} Hz"
-        raise refuse(column, row, wanted, got, "cut it, or sample it at 48,000 Hz")
+        raise refuse(column, row, expected, got, "cut it, or sample it at 48,000 Hz")
 
 
 def read_sounds(series: "pd.Series[Any]", column: str, root: Path | None, make: Any, rate: int = RATE) -> list[Tensor]:
     """``make(wave)`` for the sound of each row, in row order."""
 
     def load(label: object, cell: Any) -> Tensor:
-        data = read_cell(cell, column=column, row=label, wanted="a sound", root=root)
-        made: Tensor = make(open_sound(data, column=column, row=label, rate=rate))
-        return made
+        data = read_cell(cell, column=column, row=label, what="a sound", root=root)
+        content: Tensor = make(open_sound(data, column=column, row=label, rate=rate))
+        return content
 
     return map_rows(load, series.items())
 

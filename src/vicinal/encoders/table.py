@@ -112,12 +112,12 @@ class TableEncoder(nn.Module):
 
     def forward(self, batch: Mapping[str, Any]) -> Tensor:
         """``[b, dim]``, in the widest dtype of the parts: float64 where there are numbers or vectors."""
-        found = []
+        vectors = []
         for number, part in enumerate(self.encoders):
             item = batch[str(number)]
             embedded = isinstance(item, Mapping) and "embedded" in item
-            found.append(item["embedded"] if embedded else part(item))
-        return torch.cat(found, dim=1)
+            vectors.append(item["embedded"] if embedded else part(item))
+        return torch.cat(vectors, dim=1)
 
     def cache(
         self,
@@ -149,10 +149,10 @@ class TableEncoder(nn.Module):
 
     def features(self, frame: pd.DataFrame, inputs: TableInputs) -> Features:
         """What a linear baseline is given: the untuned features of all parts ``[n, d]``, sparse where one is."""
-        found = [part.features(frame, item) for part, item in zip(self.encoders, inputs.parts, strict=True)]
-        if any(scipy.sparse.issparse(matrix) for matrix in found):
-            return scipy.sparse.hstack(found, format="csr")
-        return np.concatenate(found, axis=1)
+        matrices = [part.features(frame, item) for part, item in zip(self.encoders, inputs.parts, strict=True)]
+        if any(scipy.sparse.issparse(matrix) for matrix in matrices):
+            return scipy.sparse.hstack(matrices, format="csr")
+        return np.concatenate(matrices, axis=1)
 
     def describe(self) -> list[PartSummary]:
         """One line for each part, for cards and reports."""
@@ -170,7 +170,7 @@ class TableEncoder(nn.Module):
 
     def config(self) -> dict[str, Any]:
         """Settings and fitted statistics of all parts as JSON values."""
-        return {"parts": [{**part.config(), "held": part.held} for part in self.encoders]}
+        return {"parts": [{**part.config(), "held": part.is_held} for part in self.encoders]}
 
     @classmethod
     def from_config(
@@ -188,10 +188,10 @@ class TableEncoder(nn.Module):
         """
         parts = []
         for settings in config["parts"]:
-            own = {key: value for key, value in settings.items() if key != "held"}
+            shared = {key: value for key, value in settings.items() if key != "held"}
             if not isinstance(settings.get("held"), bool):
                 raise ValueError(f"encoder: expected held to be true or false, got {settings.get('held')!r:.100}")
-            part = encoder_from_config(own, empty=empty)
+            part = encoder_from_config(shared, empty=empty)
             parts.append(part.hold() if settings["held"] else part)
         return cls(parts, cache_of_frozen)
 
@@ -206,17 +206,17 @@ class TableEncoder(nn.Module):
         Raises:
             ValueError: when names or shapes are not those of this encoder.
         """
-        wanted = self.trained_state()
-        strange = sorted(set(wanted) ^ set(state))
+        tensors = self.trained_state()
+        strange = sorted(set(tensors) ^ set(state))
         if strange:
-            side = "none of that name" if strange[0] in wanted else "one that is not part of this encoder"
+            side = "none of that name" if strange[0] in tensors else "one that is not part of this encoder"
             raise ValueError(f"state: expected the tensors of this encoder, got {side}: {strange[0]!r}")
-        for key, value in wanted.items():
+        for key, value in tensors.items():
             if value.shape != state[key].shape:
                 raise ValueError(
                     f"state: expected {key!r} of shape {tuple(value.shape)}, got {tuple(state[key].shape)}"
                 )
-        empty = any(value.is_meta for value in wanted.values())
+        empty = any(value.is_meta for value in tensors.values())
         self.load_state_dict(dict(state), strict=False, assign=empty)
 
     def remade_keys(self) -> set[str]:
@@ -250,9 +250,9 @@ def _embedded(
                 done += len(rows)
                 if progress is not None:
                     progress(done, len(todo))
-            found, values = [keys[row] for row in some.tolist()], torch.cat(blocks)
-            store.put(identity, found, values)
-            known.update(zip(found, values.unbind(), strict=True))
+            names, values = [keys[row] for row in some.tolist()], torch.cat(blocks)
+            store.put(identity, names, values)
+            known.update(zip(names, values.unbind(), strict=True))
     finally:
         part.to(home)
     return EmbeddedInputs(torch.stack([known[key] for key in keys]) if keys else torch.zeros(0, part.dim))

@@ -142,8 +142,8 @@ class TransformerEncoder(PretrainedEncoder):
             return None
         where_from = {name: options[name] for name in ("revision", "local_files_only")}
         file = import_transformers(self.kind).utils.cached_file(where, "config.json", **where_from)
-        found = re.search(r"snapshots[\\/]([^\\/]+)", str(file))
-        return found[1] if found else str(options["revision"])
+        commit = re.search(r"snapshots[\\/]([^\\/]+)", str(file))
+        return commit[1] if commit else str(options["revision"])
 
     @property
     def dim(self) -> int:
@@ -157,13 +157,13 @@ class TransformerEncoder(PretrainedEncoder):
 
     def tail(self) -> list[nn.Module]:
         """What is registered behind the stack, at any level."""
-        found: list[nn.Module] = []
+        modules: list[nn.Module] = []
         module = self.net
         for name in stack_path(self.net).split("."):
             children = dict(module.named_children())
-            found += list(children.values())[list(children).index(name) + 1 :]
+            modules += list(children.values())[list(children).index(name) + 1 :]
             module = children[name]
-        return found
+        return modules
 
     def unused(self) -> list[nn.Module]:
         """The pooling layer of the model: the last layer is pooled here."""

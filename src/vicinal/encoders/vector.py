@@ -109,6 +109,6 @@ class VectorEncoder(ColumnEncoder):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "VectorEncoder":
         """The fitted encoder."""
-        made = cls(config["columns"])
-        made.mean, made.factor = list(config["mean"]), list(config["factor"])
-        return made
+        encoder = cls(config["columns"])
+        encoder.mean, encoder.factor = list(config["mean"]), list(config["factor"])
+        return encoder

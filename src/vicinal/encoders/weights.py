@@ -62,10 +62,10 @@ def check_file(path: Path, checksum: str, encoder: str, advice: str) -> None:
     if key in _verified:
         return
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != checksum:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != checksum:
         raise ValueError(
-            f"{encoder}: expected {path.name} with sha256 {checksum[:12]}..., got {found[:12]}...: "
+            f"{encoder}: expected {path.name} with sha256 {checksum[:12]}..., got {digest[:12]}...: "
             f"the file was changed; {advice}"
         )
     _verified.add(key)

@@ -476,7 +476,7 @@ def _cells(row: dict[str, Any], kinds: dict[str, Any], root: Path | None) -> dic
         content = cell.get("bytes") if isinstance(cell, dict) else cell
         if kinds.get(name) == "image":
             try:
-                small = thumbnail(read_cell(cell, column=name, row="", wanted="an image", root=root), 320)
+                small = thumbnail(read_cell(cell, column=name, row="", what="an image", root=root), 320)
             except ValueError:  # it was there when the model was fitted
                 small = None
             shown[name] = small if small is not None else str(cell)[:80]
