@@ -12,7 +12,7 @@ import torch
 
 import references.encoders as reference
 from vicinal.encoders import AudioCNN, open_sound
-from vicinal.encoders.mel import mel_filters, mel_power
+from vicinal.encoders.sounds import mel_filters, mel_power
 
 
 def read(data, **options):

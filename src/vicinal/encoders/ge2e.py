@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from vicinal.core import register
 from vicinal.encoders.inputs import RaggedInputs, ragged
-from vicinal.encoders.mel import mel_filters, mel_power
 from vicinal.encoders.pretrained import PretrainedEncoder
-from vicinal.encoders.sounds import HOP, read_sounds
+from vicinal.encoders.sounds import HOP, mel_filters, mel_power, read_sounds
 from vicinal.encoders.weights import GE2E, load_tensors
 
 WINDOW = 160

@@ -1,4 +1,4 @@
-"""Columns of sounds: reading them safely, at one rate, in mono."""
+"""Columns of sounds: reading them safely, at one rate, in mono; mel spectrograms of them."""
 
 import io
 from fractions import Fraction
@@ -13,7 +13,10 @@ from torch import Tensor
 from vicinal.encoders.base import refuse
 from vicinal.encoders.inputs import RaggedInputs, ragged
 from vicinal.encoders.media import map_rows, read_cell
-from vicinal.encoders.mel import RATE, mel_filters, mel_power
+
+RATE = 16_000
+"""Samples a second of all sounds inside this package."""
+
 
 LONGEST = 600
 """Seconds of the longest sound that is decoded."""
@@ -90,6 +93,37 @@ def read_sounds(series: "pd.Series[Any]", column: str, root: Path | None, make: 
         return content
 
     return map_rows(load, series.items())
+
+
+def hertz_to_mel(hertz: "np.ndarray | float") -> "np.ndarray":
+    """Slaney's mel scale: linear below 1000 Hz (15 mels), logarithmic above."""
+    hertz = np.asarray(hertz, dtype=np.float64)
+    high = 15 + np.log(np.maximum(hertz, 1000) / 1000) * 27 / np.log(6.4)
+    return np.where(hertz < 1000, hertz * 3 / 200, high)
+
+
+def mel_to_hertz(mel: "np.ndarray | float") -> "np.ndarray":
+    """The inverse of ``hertz_to_mel``."""
+    mel = np.asarray(mel, dtype=np.float64)
+    return np.where(mel < 15, mel * 200 / 3, 1000 * np.exp((mel - 15) * np.log(6.4) / 27))
+
+
+def mel_filters(window: int, bands: int, rate: int = RATE) -> Tensor:
+    """Triangles evenly spaced in mels, each of area 2, as librosa has them: float32 ``[bands, window // 2 + 1]``."""
+    edges = mel_to_hertz(np.linspace(0, hertz_to_mel(rate / 2), bands + 2))  # [bands + 2]
+    frequency = np.linspace(0, rate / 2, window // 2 + 1)
+    rising = (frequency - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
+    falling = (edges[2:, None] - frequency) / (edges[2:] - edges[1:-1])[:, None]
+    triangles = np.maximum(0, np.minimum(rising, falling))
+    return torch.from_numpy(triangles * (2 / (edges[2:] - edges[:-2]))[:, None]).float()
+
+
+def mel_power(wave: Tensor, filters: Tensor, hop: int) -> Tensor:
+    """Power in each mel band ``[frames, bands]`` of a sound ``[samples]``; frame ``i`` is centered at ``i * hop``."""
+    window = 2 * (filters.shape[1] - 1)
+    hann = torch.hann_window(window)
+    spectrum = torch.stft(wave, window, hop, window=hann, center=True, pad_mode="constant", return_complex=True)
+    return (filters @ spectrum.abs().square()).T
 
 
 def prepare_log_mel(
