@@ -3,7 +3,7 @@
 import pytest
 
 import references.encoders as reference
-from vicinal.encoders.hashing import hashed_ngrams
+from vicinal.encoders.ngrams import hashed_ngrams
 
 PINNED = [9, 148, 262, 346, 362, 413, 548, 588, 598, 629, 699, 794, 938]
 TEXTS = ["", "a", "Red shoes, red SHOES", ":-) 100%", "Straße 東京 \U0001f600 tail", "  ", "a\tb\nc a"]

@@ -1,5 +1,10 @@
-"""Text as a bag of hashed character n-grams, trained from scratch."""
+"""Text as a bag of hashed character n-grams, trained from scratch.
 
+N-grams are hashed the same on every machine and in every run. All substrings of all texts get their hash from prefix
+sums of one polynomial modulo 2^64, so that the work is a few passes over arrays instead of a loop over n-grams.
+"""
+
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +19,13 @@ from torch import Tensor, nn
 
 from vicinal.core import check_between, check_integer, register, short
 from vicinal.encoders.base import ColumnEncoder, SavedEncoder, Size, refuse
-from vicinal.encoders.hashing import I64, hashed_ngrams
 from vicinal.encoders.inputs import Inputs, RaggedInputs, raw
+
+U64 = np.ndarray[Any, np.dtype[np.uint64]]
+I64 = np.ndarray[Any, np.dtype[np.int64]]
+
+BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2^64
+WORD_START, WORD_END = 2, 3  # control characters that stand for the borders of a word
 
 
 def to_texts(series: "pd.Series[Any]", column: str) -> list[str]:
@@ -60,21 +70,6 @@ class BagInputs(RaggedInputs):
         """Numbers and weights of the row."""
         part = slice(int(self.offsets[row]), int(self.offsets[row + 1]))
         return raw(self.values[part]) + raw(self.weights[part])
-
-
-def bags(owner: Tensor, values: Tensor, counts: Tensor, rows: int) -> BagInputs:
-    """Bags of ``rows`` texts, each weighted to length 1.
-
-    Args:
-        owner: ``[m]`` which text, in rising order.
-        values: int32 ``[m]`` which vector.
-        counts: ``[m]`` how often.
-        rows: how many texts.
-    """
-    counts = counts.double()
-    squares = torch.zeros(rows, dtype=torch.float64).index_add_(0, owner, counts.square())
-    offsets = nn.functional.pad(torch.bincount(owner, minlength=rows).cumsum(0), (1, 0))
-    return BagInputs(values, offsets, (counts / squares.sqrt()[owner]).float())
 
 
 LONGEST_NGRAM = 64
@@ -180,10 +175,17 @@ class NgramEncoder(ColumnEncoder):
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> BagInputs:
         """Hash the n-grams of each text, and keep those that have a vector."""
         del root
+        return self._bags(frame, self.slots.cpu())
+
+    def _bags(self, frame: pd.DataFrame, slots: Tensor) -> BagInputs:
+        """Bags of the texts, each weighted to length 1; ``slots [buckets]``: the vector of each bucket, -1 for none."""
         offsets, bucket, count = (torch.from_numpy(array) for array in self._hash(frame))
-        slots = self.slots.cpu()[bucket]
-        owner = torch.repeat_interleave(torch.arange(len(frame)), offsets.diff())[slots >= 0]
-        return bags(owner, slots[slots >= 0], count[slots >= 0], len(frame))
+        values = slots[bucket]  # [m]
+        owner = torch.repeat_interleave(torch.arange(len(frame)), offsets.diff())[values >= 0]
+        count = count[values >= 0].double()
+        squares = torch.zeros(len(frame), dtype=torch.float64).index_add_(0, owner, count.square())  # [n]
+        offsets = nn.functional.pad(torch.bincount(owner, minlength=len(frame)).cumsum(0), (1, 0))
+        return BagInputs(values[values >= 0], offsets, (count / squares.sqrt()[owner]).float())
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         """``[b, width]``."""
@@ -196,10 +198,8 @@ class NgramEncoder(ColumnEncoder):
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> scipy.sparse.csr_matrix:
         """Counts in all buckets, each text scaled to length 1: sparse ``[n, buckets]``."""
         del inputs
-        offsets, bucket, count = (torch.from_numpy(array) for array in self._hash(frame))
-        owner = torch.repeat_interleave(torch.arange(len(frame)), offsets.diff())
-        weighted = bags(owner, bucket.int(), count, len(frame))
-        parts = (weighted.weights.double().numpy(), weighted.values.numpy(), weighted.offsets.numpy())
+        bags = self._bags(frame, torch.arange(self.buckets, dtype=torch.int32))
+        parts = (bags.weights.double().numpy(), bags.values.numpy(), bags.offsets.numpy())
         return scipy.sparse.csr_matrix(parts, shape=(len(frame), self.buckets))
 
     def config(self) -> dict[str, Any]:
@@ -223,3 +223,99 @@ class NgramEncoder(ColumnEncoder):
         encoder = cls(**{key: value for key, value in config.items() if key not in ("encoder", "vectors")})
         encoder.replace_vectors(check_integer("vectors", config["vectors"]))
         return encoder
+
+
+def normal(text: str, *, fold_case: bool = True) -> str:
+    """Text with compatible characters made one, and case folded unless told otherwise.
+
+    >>> normal("Straße")
+    'strasse'
+    """
+    text = unicodedata.normalize("NFKC", text)
+    return text.casefold() if fold_case else text
+
+
+def mixed(values: U64) -> U64:
+    """Spread 64-bit numbers (the finalizer of splitmix64): each input bit reaches each output bit."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def powers(base: int, count: int) -> U64:
+    """``base`` to the powers 0 to ``count - 1``, modulo 2^64."""
+    steps = np.full(count, base, dtype=np.uint64)
+    steps[:1] = 1
+    return np.multiply.accumulate(steps)
+
+
+def bordered(texts: Sequence[str], *, fold_case: bool) -> tuple[U64, I64, I64, I64]:
+    """Characters of all words with borders, and where each word starts, ends and which text it is of."""
+    words: list[str] = []
+    owners: list[int] = []
+    for number, text in enumerate(texts):
+        parts = normal(text, fold_case=fold_case).split()
+        words.extend(parts)
+        owners.extend([number] * len(parts))
+    joined = "".join(f"{chr(WORD_START)}{word}{chr(WORD_END)}" for word in words)
+    characters = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype=np.uint32).astype(np.uint64)
+    lengths = np.fromiter((len(word) + 2 for word in words), dtype=np.int64, count=len(words))
+    ends = lengths.cumsum()
+    return characters, ends - lengths, ends, np.asarray(owners, dtype=np.int64)
+
+
+def hashed_ngrams(
+    texts: Sequence[str], *, sizes: Sequence[int], pairs: bool, buckets: int, fold_case: bool
+) -> tuple[I64, I64, I64]:
+    """Buckets of the n-grams of each text.
+
+    Args:
+        texts: any strings; an empty one has no n-grams.
+        sizes: lengths of n-grams in characters. They stay inside words, whose borders count as characters. Words
+            as wholes are always among them.
+        pairs: whether two words in a row are one more n-gram.
+        buckets: number of buckets.
+        fold_case: whether case is folded.
+
+    Returns:
+        ``(offsets [n + 1], bucket [m], count [m])``: the buckets of text ``i``, in rising order and each once with
+        how often it was hit, are ``bucket[offsets[i] : offsets[i + 1]]``.
+
+    >>> offsets, bucket, count = hashed_ngrams(["aa", ""], sizes=[1], pairs=False, buckets=1000, fold_case=True)
+    >>> offsets.tolist(), count.sum()
+    ([0, 2, 2], np.int64(3))
+    """
+    characters, starts, ends, owners = bordered(texts, fold_case=fold_case)
+    total = len(characters)
+    weight = powers(BASE, total + 1)
+    back = powers(pow(BASE, -1, 1 << 64), total + 1)
+    prefix = np.zeros(total + 1, dtype=np.uint64)
+    np.cumsum(mixed(characters + np.uint64(BASE)) * weight[:total], out=prefix[1:])
+
+    def hashes(first: I64, last: I64, salt: int) -> U64:
+        plain = (prefix[last] - prefix[first]) * back[first]
+        return mixed(plain + np.uint64(salt * BASE & (1 << 64) - 1))
+
+    word_of = np.repeat(np.arange(len(starts)), ends - starts)  # [total]
+    hashed, of_text = [hashes(starts, ends, 0)], [owners]
+    position = np.arange(total)
+    border = (characters == WORD_START) | (characters == WORD_END)
+    for size in sizes:
+        inside = position + size <= ends[word_of] if total else position.astype(bool)
+        if size == 1:
+            inside &= ~border
+        first = position[inside]
+        hashed.append(hashes(first, first + size, size))
+        of_text.append(owners[word_of[first]])
+    if pairs and len(owners) > 1:
+        left = np.flatnonzero(owners[:-1] == owners[1:])
+        hashed.append(hashes(starts[left], ends[left + 1], -1))
+        of_text.append(owners[left])
+    return _counted(np.concatenate(hashed), np.concatenate(of_text), len(texts), buckets)
+
+
+def _counted(hashes: U64, owners: I64, texts: int, buckets: int) -> tuple[I64, I64, I64]:
+    keys = owners * buckets + (hashes % np.uint64(buckets)).astype(np.int64)
+    unique, count = np.unique(keys, return_counts=True)
+    offsets = np.searchsorted(unique, np.arange(texts + 1) * buckets)
+    return offsets.astype(np.int64), unique % buckets, count.astype(np.int64)
