@@ -5,7 +5,7 @@ import pandas as pd
 import torch
 
 from vicinal.encoders import AudioCNN, ImageCNN
-from vicinal.encoders.residual import RealNorm, ResidualNet
+from vicinal.encoders.cnn import RealNorm, ResidualNet
 
 
 def test_what_is_behind_the_end_changes_nothing():

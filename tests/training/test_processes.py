@@ -12,7 +12,7 @@ from torch import nn
 
 from processes import run_processes
 from vicinal.encoders import Projector
-from vicinal.encoders.residual import RealNorm
+from vicinal.encoders.cnn import RealNorm
 from vicinal.heads import NONA, Dense
 from vicinal.losses import EmbeddingLoss
 from vicinal.masks import SoftStep, TopK
