@@ -15,13 +15,12 @@ from vicinal.encoders.media import read_cell
 from vicinal.encoders.members import MemberProjectors
 from vicinal.encoders.naming import check_encoder, encoder_names, reaches_out
 from vicinal.encoders.ngrams import NgramEncoder
-from vicinal.encoders.numeric import NumberEncoder
+from vicinal.encoders.numeric import NumberEncoder, VectorEncoder
 from vicinal.encoders.pretrained import PretrainedEncoder, check_tune
 from vicinal.encoders.projector import Projector
 from vicinal.encoders.sentences import MiniLMEncoder, TextTransformer
 from vicinal.encoders.sounds import open_sound
 from vicinal.encoders.table import PartSummary, TableEncoder, TableInputs
-from vicinal.encoders.vector import VectorEncoder
 
 __all__ = [
     "KIND_NAMES",

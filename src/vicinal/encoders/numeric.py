@@ -1,4 +1,4 @@
-"""Columns of numbers: standardized, missing values flagged."""
+"""Columns of numbers and of vectors: standardized, missing numbers flagged."""
 
 import datetime
 import math
@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 import torch
-from pydantic import NonNegativeFloat, model_validator
+from pydantic import Field, NonNegativeFloat, model_validator
 from torch import Tensor
 
 from vicinal.core import ColumnError, register, short, short_text
@@ -77,6 +77,76 @@ def as_float(number: Any) -> float:
         return float(number)
     except OverflowError:
         return math.inf if number > 0 else -math.inf
+
+
+def is_date(cell: object) -> bool:
+    """Whether a cell is a date, or text that is one: 2026-11-20, with or without a time of day.
+
+    >>> is_date("2026-11-20 07:30"), is_date("20.11.2026"), is_date("2026-13-01")
+    (True, False, False)
+    """
+    if isinstance(cell, str) and DATE.fullmatch(cell.strip()):
+        try:
+            datetime.datetime.fromisoformat(cell.strip())
+        except ValueError:
+            return False
+        return True
+    return isinstance(cell, datetime.date) and not pd.isna(cell)
+
+
+def _days(times: "pd.Series[Any]") -> "pd.Series[Any]":
+    return (times - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+
+
+def is_duration(cell: object) -> bool:
+    """Whether a cell is a length of time or a time of day.
+
+    >>> is_duration(datetime.timedelta(hours=1)), is_duration(datetime.time(7, 30)), is_duration("1:00")
+    (True, True, False)
+    """
+    return isinstance(cell, datetime.timedelta | datetime.time)
+
+
+def _seconds(cell: datetime.timedelta | datetime.time) -> float:
+    """A length of time or a time of day in seconds."""
+    if isinstance(cell, datetime.time):
+        return cell.hour * 3600 + cell.minute * 60 + cell.second + cell.microsecond / 1e6
+    return cell.total_seconds()
+
+
+def _is_scalar(cell: object) -> bool:
+    """Whether a cell of an object column may be read as one number (strings are tried)."""
+    plain = isinstance(cell, str | int | float | np.number | datetime.date)
+    return plain or (hasattr(cell, "__float__") and not hasattr(cell, "shape"))
+
+
+def _is_blank(cell: object) -> bool:
+    """Whether a cell is text that stands for a missing number."""
+    return isinstance(cell, str) and cell.strip().casefold() in ("", "nan", "na", "n/a", "null", "none")
+
+
+def to_vectors(series: "pd.Series[Any]", column: str, width: int | None) -> Array:
+    """A column of lists or arrays of numbers as float64 ``[n, width]``; None: as wide as the first row.
+
+    Raises:
+        ValueError: naming the row that is missing, of another length, or holds something else than finite numbers.
+    """
+    rows: list[Array] = []
+    for row, cell in series.items():
+        try:
+            values = np.asarray(cell, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise refuse(column, row, "a list of numbers", short(cell)) from None
+        if values.ndim != 1:
+            raise refuse(column, row, "a list of numbers", short(cell), "leave out rows without one")
+        width = len(values) if width is None else width
+        if len(values) != width or not width:
+            raise refuse(column, row, f"{width or 'some'} numbers", f"{len(values)}")
+        if not np.isfinite(values).all():
+            place = int(np.argmin(np.isfinite(values)))
+            raise refuse(column, row, "finite numbers", f"{values[place]} at place {place}")
+        rows.append(values)
+    return np.stack(rows) if rows else np.zeros((0, width or 0))
 
 
 def standardizer(values: Array) -> tuple[Array, Array]:
@@ -213,47 +283,75 @@ class NumberEncoder(ColumnEncoder):
             raise ValueError("NumberEncoder: expected a fitted encoder, got one without means; call fit first")
 
 
-def is_date(cell: object) -> bool:
-    """Whether a cell is a date, or text that is one: 2026-11-20, with or without a time of day.
+class SavedVectors(SavedEncoder):
+    """See :meth:`VectorEncoder.config`."""
 
-    >>> is_date("2026-11-20 07:30"), is_date("20.11.2026"), is_date("2026-13-01")
-    (True, False, False)
+    mean: list[float] = Field(min_length=1)
+    factor: list[NonNegativeFloat]
+
+    @model_validator(mode="after")
+    def _one_an_entry(self) -> Self:
+        if len(self.mean) != len(self.factor):
+            raise ValueError(f"{len(self.mean)} means and {len(self.factor)} factors")
+        return self
+
+
+@register("encoder", "vectors", "vector", "parameter-free")
+class VectorEncoder(ColumnEncoder):
+    """Vectors of one length in the cells of a column, each entry standardized, in float64.
+
+    Args:
+        columns: the column.
+
+    >>> frame = pd.DataFrame({"v": [[1.0, 5.0], [3.0, 5.0]]})
+    >>> encoder = VectorEncoder("v").fit(frame)
+    >>> encoder.prepare(frame).values
+    tensor([[-1.,  0.],
+            [ 1.,  0.]], dtype=torch.float64)
     """
-    if isinstance(cell, str) and DATE.fullmatch(cell.strip()):
-        try:
-            datetime.datetime.fromisoformat(cell.strip())
-        except ValueError:
-            return False
-        return True
-    return isinstance(cell, datetime.date) and not pd.isna(cell)
 
+    kind = "vector"
+    name = "vectors"
+    saved = SavedVectors
 
-def _days(times: "pd.Series[Any]") -> "pd.Series[Any]":
-    return (times - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+    def __init__(self, columns: str | Sequence[str]) -> None:
+        super().__init__(columns)
+        self.mean: list[float] = []
+        self.factor: list[float] = []
 
+    @property
+    def dim(self) -> int:
+        """Length of the vectors."""
+        if not self.mean:
+            raise ValueError("VectorEncoder: expected a fitted encoder, got one without means; call fit first")
+        return len(self.mean)
 
-def is_duration(cell: object) -> bool:
-    """Whether a cell is a length of time or a time of day.
+    def fit(self, frame: pd.DataFrame) -> Self:
+        """Take mean and deviation of each entry."""
+        values = to_vectors(self.cells(frame), self.columns[0], None)
+        if not len(values):
+            raise ColumnError(f"{short_text(self.columns[0])}: expected at least one row, got none")
+        mean, factor = standardizer(values)
+        self.mean, self.factor = mean.tolist(), factor.tolist()
+        return self
 
-    >>> is_duration(datetime.timedelta(hours=1)), is_duration(datetime.time(7, 30)), is_duration("1:00")
-    (True, True, False)
-    """
-    return isinstance(cell, datetime.timedelta | datetime.time)
+    def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RowInputs:
+        """Standardize."""
+        del root
+        values = to_vectors(self.cells(frame), self.columns[0], self.dim)
+        return RowInputs(torch.from_numpy((values - np.array(self.mean)) * np.array(self.factor)))
 
+    def forward(self, batch: Tensor) -> Tensor:
+        """The prepared vectors, in the dtype in which they come."""
+        return batch
 
-def _seconds(cell: datetime.timedelta | datetime.time) -> float:
-    """A length of time or a time of day in seconds."""
-    if isinstance(cell, datetime.time):
-        return cell.hour * 3600 + cell.minute * 60 + cell.second + cell.microsecond / 1e6
-    return cell.total_seconds()
+    def config(self) -> dict[str, Any]:
+        """Column, means, factors."""
+        return {"encoder": self.name, "columns": self.columns, "mean": self.mean, "factor": self.factor}
 
-
-def _is_scalar(cell: object) -> bool:
-    """Whether a cell of an object column may be read as one number (strings are tried)."""
-    plain = isinstance(cell, str | int | float | np.number | datetime.date)
-    return plain or (hasattr(cell, "__float__") and not hasattr(cell, "shape"))
-
-
-def _is_blank(cell: object) -> bool:
-    """Whether a cell is text that stands for a missing number."""
-    return isinstance(cell, str) and cell.strip().casefold() in ("", "nan", "na", "n/a", "null", "none")
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "VectorEncoder":
+        """The fitted encoder."""
+        encoder = cls(config["columns"])
+        encoder.mean, encoder.factor = list(config["mean"]), list(config["factor"])
+        return encoder
