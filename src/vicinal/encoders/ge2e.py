@@ -10,9 +10,16 @@ from torch import Tensor, nn
 
 from vicinal.core import register
 from vicinal.encoders.inputs import RaggedInputs, ragged
-from vicinal.encoders.pretrained import PretrainedEncoder
+from vicinal.encoders.pretrained import PretrainedEncoder, Wheel, load_tensors
 from vicinal.encoders.sounds import HOP, mel_filters, mel_power, read_sounds
-from vicinal.encoders.weights import GE2E, load_tensors
+
+GE2E = Wheel(
+    "ge2e",
+    "resemblyzer",
+    "Resemblyzer==0.1.4",
+    "audio",
+    {"pretrained.pt": "39373b86598fa3da9fcddee6142382efe09777e8d37dc9c0561f41f0070f134e"},
+)
 
 WINDOW = 160
 """Frames that the network was trained on: 1.6 seconds."""

