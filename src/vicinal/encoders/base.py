@@ -49,7 +49,8 @@ class ColumnEncoder(nn.Module, abc.ABC):
         kind: the kind of columns it reads.
         name: how it is called in settings and configurations.
         several: whether it may read more than one column.
-        saved: what ``config()`` must hold to be read.
+        saved: what ``config()`` holds: attributes of the encoder, and arguments of its class but for ``statistics``.
+        statistics: names of what ``fit`` takes from the data.
         is_held: whether nothing of it is trained, by ``hold()``.
     """
 
@@ -57,6 +58,7 @@ class ColumnEncoder(nn.Module, abc.ABC):
     name: str
     several: ClassVar[bool] = False
     saved: ClassVar[type[SavedEncoder]]
+    statistics: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, columns: str | Sequence[str]) -> None:
         super().__init__()
@@ -94,14 +96,18 @@ class ColumnEncoder(nn.Module, abc.ABC):
     def forward(self, batch: Any) -> Tensor:
         """Vectors ``[b, dim]`` of a batch from ``Inputs.select``."""
 
-    @abc.abstractmethod
     def config(self) -> dict[str, Any]:
-        """Settings and fitted statistics as JSON values; ``from_config`` reads it."""
+        """What ``saved`` lists, settings and fitted statistics, as JSON values; ``from_config`` reads it."""
+        names = [name for name in self.saved.model_fields if name != "encoder"]
+        return {"encoder": self.name, **{name: getattr(self, name) for name in names}}
 
     @classmethod
-    @abc.abstractmethod
-    def from_config(cls, config: dict[str, Any]) -> "ColumnEncoder":
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """An encoder whose ``load_state_dict`` takes the state of the one that gave ``config``."""
+        encoder = cls(**{name: value for name, value in config.items() if name not in ("encoder", *cls.statistics)})
+        for name in cls.statistics:
+            setattr(encoder, name, config[name])
+        return encoder
 
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
         """What a linear baseline is given: by default the vectors, in float64 ``[n, dim]``."""

@@ -90,6 +90,7 @@ class CategoryEncoder(ColumnEncoder):
     name = "categories"
     several = True
     saved = SavedCategories
+    statistics = ("levels", "has_other", "has_missing")
 
     def __init__(self, columns: str | Sequence[str], largest: int = 128) -> None:
         super().__init__(columns)
@@ -155,25 +156,6 @@ class CategoryEncoder(ColumnEncoder):
             batch[:, j, None] == torch.arange(len(slots), device=batch.device) for j, slots in enumerate(self.slots)
         ]
         return torch.cat(columns, dim=1).float()
-
-    def config(self) -> dict[str, Any]:
-        """Columns, categories and slots."""
-        return {
-            "encoder": self.name,
-            "columns": self.columns,
-            "largest": self.largest,
-            "levels": self.levels,
-            "has_other": self.has_other,
-            "has_missing": self.has_missing,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "CategoryEncoder":
-        """The fitted encoder."""
-        encoder = cls(config["columns"], config["largest"])
-        encoder.levels = [list(levels) for levels in config["levels"]]
-        encoder.has_other, encoder.has_missing = list(config["has_other"]), list(config["has_missing"])
-        return encoder
 
     def _check_fitted(self) -> None:
         if not self.levels:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
@@ -147,15 +146,6 @@ class ImageCNN(ColumnEncoder):
         ]
         return torch.cat(parts).numpy() if parts else torch.zeros(0, 1, dtype=torch.float64).numpy()
 
-    def config(self) -> dict[str, Any]:
-        """All settings."""
-        return {"encoder": self.name, "columns": self.columns, "side": self.side, "widths": self.widths}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "ImageCNN":
-        """A network of the same shape with random weights."""
-        return cls(config["columns"], config["side"], config["widths"])
-
 
 @register("encoder", "cnn-mel", "audio", "from-scratch")
 class AudioCNN(ColumnEncoder):
@@ -208,13 +198,3 @@ class AudioCNN(ColumnEncoder):
             values = inputs.select(torch.tensor([row]))["values"][0].double()  # [frames, bands]
             rows.append(torch.cat([values.mean(dim=0), values.std(dim=0, correction=0)]))
         return torch.stack(rows).numpy() if rows else torch.zeros(0, 2 * self.bands).double().numpy()
-
-    def config(self) -> dict[str, Any]:
-        """All settings."""
-        settings = {"bands": self.bands, "seconds": self.seconds, "widths": self.widths}
-        return {"encoder": self.name, "columns": self.columns, **settings}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "AudioCNN":
-        """A network of the same shape with random weights."""
-        return cls(config["columns"], config["bands"], config["seconds"], config["widths"])

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
@@ -164,15 +163,6 @@ class EfficientNetEncoder(PretrainedEncoder):
         image = (batch.to(dtype) / 127.5 - 1).contiguous(memory_format=torch.channels_last)  # half the time on a CPU
         vectors: Tensor = self.net(image)
         return vectors
-
-    def config(self) -> dict[str, Any]:
-        """Column and what is trained."""
-        return {"encoder": self.name, "columns": self.columns, "tune": self.tune}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "EfficientNetEncoder":
-        """The encoder with the published weights."""
-        return cls(config["columns"], config["tune"])
 
 
 def load_efficientnet() -> EfficientNetLite0:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
@@ -96,15 +95,6 @@ class SpeakerEncoder(PretrainedEncoder):
         vectors = self.net(frames, lengths)  # [w, 256]
         total = vectors.new_zeros(len(values), 256).index_add(0, row, vectors)
         return nn.functional.normalize(total, dim=1)
-
-    def config(self) -> dict[str, Any]:
-        """Column and what is trained."""
-        return {"encoder": self.name, "columns": self.columns, "tune": self.tune}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "SpeakerEncoder":
-        """The encoder with the published weights."""
-        return cls(config["columns"], config["tune"])
 
 
 def windows(lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:

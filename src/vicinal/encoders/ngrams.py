@@ -172,6 +172,18 @@ class NgramEncoder(ColumnEncoder):
         """The width."""
         return self.width
 
+    @property
+    def vectors(self) -> int:
+        """How many buckets have a vector."""
+        return self.table.num_embeddings
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """An encoder of the same shape with random vectors."""
+        encoder = super().from_config({name: value for name, value in config.items() if name != "vectors"})
+        encoder.replace_vectors(check_integer("vectors", config["vectors"]))
+        return encoder
+
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> BagInputs:
         """Hash the n-grams of each text, and keep those that have a vector."""
         del root
@@ -201,28 +213,6 @@ class NgramEncoder(ColumnEncoder):
         bags = self._bags(frame, torch.arange(self.buckets, dtype=torch.int32))
         parts = (bags.weights.double().numpy(), bags.values.numpy(), bags.offsets.numpy())
         return scipy.sparse.csr_matrix(parts, shape=(len(frame), self.buckets))
-
-    def config(self) -> dict[str, Any]:
-        """All settings."""
-        return {
-            "encoder": self.name,
-            "columns": self.columns,
-            "width": self.width,
-            "buckets": self.buckets,
-            "vectors": self.table.num_embeddings,
-            "min_rows": self.min_rows,
-            "dropout": self.dropout,
-            "sizes": self.sizes,
-            "pairs": self.pairs,
-            "fold_case": self.fold_case,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "NgramEncoder":
-        """An encoder of the same shape with random vectors."""
-        encoder = cls(**{key: value for key, value in config.items() if key not in ("encoder", "vectors")})
-        encoder.replace_vectors(check_integer("vectors", config["vectors"]))
-        return encoder
 
 
 def normal(text: str, *, fold_case: bool = True) -> str:

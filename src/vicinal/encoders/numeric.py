@@ -203,6 +203,7 @@ class NumberEncoder(ColumnEncoder):
     name = "numbers"
     several = True
     saved = SavedNumbers
+    statistics = ("mean", "factor", "flagged")
 
     def __init__(self, columns: str | Sequence[str]) -> None:
         super().__init__(columns)
@@ -251,24 +252,6 @@ class NumberEncoder(ColumnEncoder):
         """The prepared numbers, in the dtype in which they come."""
         return batch
 
-    def config(self) -> dict[str, Any]:
-        """Columns, means, factors, flagged columns."""
-        return {
-            "encoder": self.name,
-            "columns": self.columns,
-            "mean": self.mean,
-            "factor": self.factor,
-            "flagged": self.flagged,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "NumberEncoder":
-        """The fitted encoder."""
-        encoder = cls(config["columns"])
-        encoder.mean, encoder.factor = list(config["mean"]), list(config["factor"])
-        encoder.flagged = list(config["flagged"])
-        return encoder
-
     def _read(self, frame: pd.DataFrame) -> Array:
         self.check_frame(frame)
         table = frame[self.columns]
@@ -313,6 +296,7 @@ class VectorEncoder(ColumnEncoder):
     kind = "vector"
     name = "vectors"
     saved = SavedVectors
+    statistics = ("mean", "factor")
 
     def __init__(self, columns: str | Sequence[str]) -> None:
         super().__init__(columns)
@@ -344,14 +328,3 @@ class VectorEncoder(ColumnEncoder):
     def forward(self, batch: Tensor) -> Tensor:
         """The prepared vectors, in the dtype in which they come."""
         return batch
-
-    def config(self) -> dict[str, Any]:
-        """Column, means, factors."""
-        return {"encoder": self.name, "columns": self.columns, "mean": self.mean, "factor": self.factor}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "VectorEncoder":
-        """The fitted encoder."""
-        encoder = cls(config["columns"])
-        encoder.mean, encoder.factor = list(config["mean"]), list(config["factor"])
-        return encoder

@@ -97,12 +97,3 @@ class MiniLMEncoder(TextTransformer):
     def longest(self) -> int:
         """256, as published."""
         return 256
-
-    def config(self) -> dict[str, Any]:
-        """Column and what is trained."""
-        return {"encoder": self.name, "columns": self.columns, "tune": self.tune}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "MiniLMEncoder":
-        """The encoder with the published weights."""
-        return cls(config["columns"], config["tune"])

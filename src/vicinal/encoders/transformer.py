@@ -9,7 +9,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -181,23 +181,11 @@ class TransformerEncoder(PretrainedEncoder):
         weight = mask[:, :, None].to(hidden.dtype)
         return (hidden * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1)
 
-    def config(self) -> dict[str, Any]:
-        """Settings, and which weights were read."""
-        return {
-            "encoder": self.name,
-            "kind": self.kind,
-            "columns": self.columns,
-            "tune": self.tune,
-            "pooling": self.pooling,
-            "revision": self.revision,
-            "weights": self.weights,
-        }
-
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "TransformerEncoder":
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """The encoder with the same published weights, found where they were."""
-        names = ("columns", "tune", "pooling", "revision", "weights")
-        return cls(model=config["encoder"], **{name: config[name] for name in names})
+        settings = {name: value for name, value in config.items() if name != "kind"}
+        return super().from_config(settings if cls.own_name else {**settings, "model": config["encoder"]})
 
 
 def locate(model: str, revision: str | None) -> tuple[str, dict[str, Any]]:
