@@ -23,10 +23,16 @@ MARKED = re.compile(r"(<!-- (methods|facts|papers): ([a-z_, ]+) -->\n).*?(\n<!--
 
 
 def methods_table(kind: str) -> str:
-    """The methods of ``kind``, one a line: name, what it is, declared facts, where from, checked against what."""
-    lines = ["| name | what it is | declared facts | from | checked against |", "| --- | --- | --- | --- | --- |"]
+    """The methods of ``kind``, one a line: name, family, what it is, declared facts, where from, checked against.
+
+    The family is named like the file that the method stands in, where its name does not say it.
+    """
+    lines = [
+        "| name | family | what it is | declared facts | from | checked against |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     lines += [
-        f"| `{found.name}` | {cell(found.summary)} | {', '.join(facts_of([found]))} | {found.paper} "
+        f"| `{found.name}` | {found.family} | {cell(found.summary)} | {', '.join(facts_of([found]))} | {found.paper} "
         f"| {cell(found.verified)} |"
         for found in entries(kind)
     ]

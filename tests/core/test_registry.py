@@ -30,8 +30,22 @@ def test_each_method_is_documented_by_one_sentence_first(method):
     assert method.summary == method.make.__doc__.strip().splitlines()[0]
 
 
-@pytest.mark.parametrize("kind", ["pair_loss", "loss", "miner", "sampler"])
-def test_what_is_learned_by_names_its_family(kind):
+WITH_FAMILY = (
+    "similarity",
+    "simplex",
+    "link",
+    "curve",
+    "loss",
+    "pair_loss",
+    "regularizer",
+    "metric",
+    "miner",
+    "sampler",
+)
+
+
+@pytest.mark.parametrize("kind", WITH_FAMILY)
+def test_what_has_relatives_names_its_family(kind):
     assert [method.name for method in entries(kind) if not method.family] == []
 
 

@@ -1,4 +1,4 @@
-"""Images and sounds by Hugging Face models, and the two names under which any of these models is asked for."""
+"""Images and sounds by Hugging Face models, and any of these models by name: ``hub:NAME``, ``folder:PATH``."""
 
 from collections.abc import Sequence
 from pathlib import Path

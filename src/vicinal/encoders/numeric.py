@@ -182,7 +182,7 @@ class SavedNumbers(SavedEncoder):
         return self
 
 
-@register("encoder", "numbers", "number", "parameter-free")
+@register("encoder", "numbers", "number", "parameter-free", family="numeric columns")
 class NumberEncoder(ColumnEncoder):
     """Standardized numbers; a missing one is the mean, with a flag where the training rows had missing values.
 
@@ -279,7 +279,7 @@ class SavedVectors(SavedEncoder):
         return self
 
 
-@register("encoder", "vectors", "vector", "parameter-free")
+@register("encoder", "vectors", "vector", "parameter-free", family="numeric columns")
 class VectorEncoder(ColumnEncoder):
     """Vectors of one length in the cells of a column, each entry standardized, in float64.
 

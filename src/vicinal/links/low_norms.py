@@ -12,7 +12,7 @@ from vicinal.links.numerics import Setting, log1p_excess, ramp_divergence, read,
 from vicinal.links.shaped import Shaped, enlist
 
 
-@enlist("identity")
+@enlist("identity", family="low norms")
 class Identity(Shaped):
     r"""$f(x)=x$: equally steep everywhere; its matching loss is half the squared error.
 
@@ -40,7 +40,7 @@ class Identity(Shaped):
         return delta * delta / 2
 
 
-@enlist("constant")
+@enlist("constant", family="low norms")
 class Constant(Shaped):
     r"""$f(x)=1$, $F=x$: as a scaling it gives the plain softmax and sigmoid losses; no link."""
 
@@ -63,7 +63,7 @@ class Constant(Shaped):
         return torch.zeros_like(delta)
 
 
-@enlist("sigmoid")
+@enlist("sigmoid", family="low norms")
 class Sigmoid(Shaped):
     r"""$f(x)=1/(1+e^{-x})$, $F=\ln(1+e^x)$: steepest at ``shift``; its matching loss is logistic regression's.
 
@@ -101,7 +101,7 @@ class Sigmoid(Shaped):
         return (value if factor == 1 else factor * value).to(a.dtype), rise.to(a.dtype)
 
 
-@enlist("tanh")
+@enlist("tanh", family="low norms")
 class Tanh(Shaped):
     r"""$f(x)=\tanh x$, $F=\ln\cosh x$: an odd, bounded link, steepest at ``shift``."""
 
@@ -129,7 +129,7 @@ class Tanh(Shaped):
         return sigmoid_divergence(2 * delta, 2 * xa, 2 * xb)
 
 
-@enlist("arctan")
+@enlist("arctan", family="low norms")
 class Arctan(Shaped):
     r"""$f(x)=\arctan x$, $F=x\arctan x-\tfrac12\ln(1+x^2)$: bounded, with tails heavier than tanh."""
 
@@ -155,7 +155,7 @@ class Arctan(Shaped):
         return (1 + x * x).sqrt()
 
 
-@enlist("arcsinh")
+@enlist("arcsinh", family="low norms")
 class Arcsinh(Shaped):
     r"""$f(x)=\operatorname{arsinh}x$, $F=x\operatorname{arsinh}x-\sqrt{1+x^2}+1$: like a logarithm on both sides."""
 
@@ -181,7 +181,7 @@ class Arcsinh(Shaped):
         return (1 + x * x).sqrt()
 
 
-@enlist("signed_log1p")
+@enlist("signed_log1p", family="low norms")
 class SignedLog1p(Shaped):
     r"""$f(x)=\operatorname{sign}(x)\ln(1+|x|)$, steepest at 0.
 
@@ -209,7 +209,7 @@ class SignedLog1p(Shaped):
         return x.abs()
 
 
-@enlist("sin")
+@enlist("sin", family="low norms")
 class Sin(Shaped):
     r"""$f(x)=\sin x$ on $[-\pi/2,\pi/2]$, $F=-\cos x$ (written $2\sin^2(x/2)$)."""
 
@@ -236,7 +236,7 @@ class Sin(Shaped):
         return value.clamp(min=0)
 
 
-@enlist("huber_grad")
+@enlist("huber_grad", family="low norms")
 class HuberGrad(Shaped):
     r"""$f(x)=\min(\max(x,-\delta),\delta)$, the gradient of Huber's function.
 
@@ -276,7 +276,7 @@ class HuberGrad(Shaped):
         yield "delta", self.delta
 
 
-@enlist("smelu_grad")
+@enlist("smelu_grad", family="low norms")
 class SmeLUGrad(Shaped):
     r"""$f(x)=\min(\max(\tfrac{x+c}{2c},0),1)$, the gradient of SmeLU; as a scaling its primitive clips low scores.
 
@@ -313,7 +313,7 @@ class SmeLUGrad(Shaped):
         yield "c", self.c
 
 
-@enlist("step")
+@enlist("step", family="low norms")
 class Step(Shaped):
     r"""$f(x)=1$ for $x>0$, else 0, with $F=\max(x,0)$: all that counts is the side of ``shift``."""
 
@@ -335,7 +335,7 @@ class Step(Shaped):
         return xa * (self._value(xa) - self._value(xb))
 
 
-@enlist("sign")
+@enlist("sign", family="low norms")
 class Sign(Shaped):
     r"""$f(x)=\operatorname{sign}x$ with $F=|x|$."""
 

@@ -7,7 +7,15 @@ criteria of embeddings and labels out of them.
 
 from vicinal.losses.bregman import bregman
 from vicinal.losses.contract import PairLoss, Pairs, pair_loss
-from vicinal.losses.contrastive import contrastive, intra_pair_variance, margin, nlsh, ranked_list, tcm
+from vicinal.losses.contrastive import (
+    contrastive,
+    intra_pair_variance,
+    margin,
+    nlsh,
+    pair_cross_entropy,
+    ranked_list,
+    tcm,
+)
 from vicinal.losses.crps import CRPS
 from vicinal.losses.embedding import BatchReport, CrossBatchBank, EmbeddingLoss, explain_batch
 from vicinal.losses.histograms import DynamicSoftMargin, dynamic_soft_margin, fast_ap, histogram
@@ -35,7 +43,6 @@ from vicinal.losses.matching_presets import (
 )
 from vicinal.losses.mixed import AdaptiveHeadsLoss, MixedLoss, PairTemperature
 from vicinal.losses.pml import LossForPML, LossFromPML, MinerForPML, miner_from_pml
-from vicinal.losses.proxies import ProxyLoss, batch_negatives
 from vicinal.losses.proxy import (
     arcface,
     cosface,
@@ -48,6 +55,7 @@ from vicinal.losses.proxy import (
     subcenter_arcface,
     unpg,
 )
+from vicinal.losses.proxy_loss import ProxyLoss, batch_negatives
 from vicinal.losses.ranking import adore, pnp, smooth_ap, soft_topk
 from vicinal.losses.regression import label_contrast, log_ratio, rank_n_contrast
 from vicinal.losses.regularizers import (
@@ -67,7 +75,6 @@ from vicinal.losses.softmax import (
     n_pairs,
     nca,
     nt_xent,
-    pair_cross_entropy,
     summed_softmax,
     supcon,
 )

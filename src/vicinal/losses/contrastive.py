@@ -6,16 +6,27 @@ import warnings
 import torch
 from torch import Tensor
 
-from vicinal.blockwise.logsums import hinge
+from vicinal.blockwise.logsums import hinge, softplus
 from vicinal.core import check_between, check_number
-from vicinal.losses.contract import NUMPY, PML, Pairs, RowTerms, pair_loss, row_products, row_terms, some
+from vicinal.losses.contract import (
+    NUMPY,
+    PAPER_CODE,
+    PML,
+    Pairs,
+    RowTerms,
+    pair_loss,
+    pair_terms,
+    row_products,
+    row_terms,
+    some,
+)
 
 
 @pair_loss(
     "contrastive",
     "row-separable",
     "soft-relation",
-    family="single pairs",
+    family="contrastive",
     paper="Hadsell et al., CVPR 2006",
     verified=PML,
 )
@@ -42,7 +53,7 @@ def contrastive(pairs: Pairs, *, pos_margin: float = 1.0, neg_margin: float = 0.
     )
 
 
-@pair_loss("margin", "row-separable", "soft-relation", family="single pairs", paper="arXiv:1706.07567", verified=PML)
+@pair_loss("margin", "row-separable", "soft-relation", family="contrastive", paper="arXiv:1706.07567", verified=PML)
 def margin(pairs: Pairs, *, margin: float = 0.2, boundary: float | Tensor = 0.3) -> RowTerms:
     r"""Related pairs above a boundary and unrelated ones below it, by a margin; the boundary may be learned.
 
@@ -81,7 +92,7 @@ def _means(sums: Tensor, numbers: Tensor) -> Tensor:
 @pair_loss(
     "intra_pair_variance",
     "soft-relation",
-    family="single pairs",
+    family="contrastive",
     paper="Yu and Tao, ICCV 2019",
     verified=PML,
     batch_stats=_sums,
@@ -112,7 +123,7 @@ def intra_pair_variance(pairs: Pairs, *, pos_eps: float = 0.01, neg_eps: float =
 
 
 @pair_loss(
-    "ranked_list", "row-separable", "soft-relation", family="single pairs", paper="arXiv:1903.03238", verified=PML
+    "ranked_list", "row-separable", "soft-relation", family="contrastive", paper="arXiv:1903.03238", verified=PML
 )
 def ranked_list(
     pairs: Pairs,
@@ -167,7 +178,7 @@ def _hard_mean(gap: Tensor, weight: Tensor, temperature: float, smoothing: float
     return row_products(mass, hard) / torch.where(total > 0, total, 1.0)
 
 
-@pair_loss("tcm", "row-separable", "soft-relation", family="single pairs", paper="arXiv:2307.04047", verified=PML)
+@pair_loss("tcm", "row-separable", "soft-relation", family="contrastive", paper="arXiv:2307.04047", verified=PML)
 def tcm(
     pairs: Pairs,
     *,
@@ -217,7 +228,7 @@ def _violations(pairs: Pairs, excess: Tensor, weight: Tensor, factor: float) -> 
     return RowTerms(factor * row_products(hinge(excess), weight), number, nonzero)
 
 
-@pair_loss("nlsh", "row-separable", "soft-relation", family="single pairs", paper="arXiv:2401.18064", verified=NUMPY)
+@pair_loss("nlsh", "row-separable", "soft-relation", family="contrastive", paper="arXiv:2401.18064", verified=NUMPY)
 def nlsh(pairs: Pairs, *, radius: float = 0.5, factor: float = 2.0) -> tuple[RowTerms, RowTerms]:
     r"""Related pairs within a radius, unrelated ones beyond a multiple of it (neural locality-sensitive hashing).
 
@@ -241,3 +252,29 @@ def nlsh(pairs: Pairs, *, radius: float = 0.5, factor: float = 2.0) -> tuple[Row
     check_between("factor", factor, 1, math.inf, closed=True)
     near = pairs.terms((-pairs.scores - radius).relu(), pairs.positive)
     return near, pairs.terms((factor * radius + pairs.scores).relu(), pairs.negative)
+
+
+@pair_loss(
+    "pair_cross_entropy",
+    "row-separable",
+    "soft-relation",
+    family="contrastive",
+    paper="arXiv:2310.10636",
+    verified=PAPER_CODE,
+)
+def pair_cross_entropy(pairs: Pairs, *, temperature: float = 1.0, bias: float = 0.0) -> RowTerms:
+    r"""Each pair by itself as related or not (binary cross-entropy).
+
+    $-r_{ij} \log \sigma(z_{ij}) - (1 - r_{ij}) \log \sigma(-z_{ij})$ with $z = s / \tau + b$, a mean over all pairs.
+
+    Args:
+        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
+        temperature: divides the scores, > 0.
+        bias: b, the logit of a pair of score 0; below 0 where few pairs are related.
+
+    >>> pair_cross_entropy(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
+    tensor(0.6931)
+    """
+    check_between("temperature", temperature, 0, math.inf)
+    logits = pairs.scores / temperature + check_number("bias", bias)
+    return pair_terms(softplus(logits) - pairs.relation * logits, pairs.weight)

@@ -221,7 +221,7 @@ def _of_rows(pairs: Pairs, *, span: float = 2.0, bins: int = 10, **_: Any) -> tu
     "score-shift-invariant",
     "soft-relation",
     "stopped-gradient",
-    family="triplets",
+    family="histograms",
     paper="Zhang and Rusinkiewicz, ICCV 2019",
     verified=PML,
     batch_stats=_of_rows,
@@ -352,7 +352,9 @@ def _check_bins(bins: int, low: float, high: float) -> None:
     check_between("high", high, low, float("inf"))
 
 
-@pair_loss("fast_ap", "row-separable", "soft-relation", family="ranks", paper="Cakir et al., CVPR 2019", verified=PML)
+@pair_loss(
+    "fast_ap", "row-separable", "soft-relation", family="histograms", paper="Cakir et al., CVPR 2019", verified=PML
+)
 def fast_ap(pairs: Pairs, *, bins: int = 10, low: float = -1.0, high: float = 1.0) -> RowTerms:
     r"""Average precision of a row from histograms of its scores.
 
@@ -379,7 +381,9 @@ def fast_ap(pairs: Pairs, *, bins: int = 10, low: float = -1.0, high: float = 1.
     return row_terms(1 - (related * precision).sum(-1) / torch.where(mass > 0, mass, 1.0), mass > 0)
 
 
-@pair_loss("histogram", "soft-relation", family="ranks", paper="arXiv:1611.00822", verified=PML, batch_stats=_of_batch)
+@pair_loss(
+    "histogram", "soft-relation", family="histograms", paper="arXiv:1611.00822", verified=PML, batch_stats=_of_batch
+)
 def histogram(pairs: Pairs, *, bins: int = 100, low: float = -1.0, high: float = 1.0) -> RowTerms:
     r"""Chance that an unrelated pair scores higher than a related one, from histograms of the batch.
 

@@ -13,7 +13,7 @@ from vicinal.losses.validity import PAPER, check_link
 VERIFIED = "the plain matching loss"
 
 
-@register("loss", "pointwise", "multi-class", "convex", family="matching, by use", paper=PAPER, verified=VERIFIED)
+@register("loss", "pointwise", "multi-class", "convex", family="presets of matching", paper=PAPER, verified=VERIFIED)
 class PointwiseRankingLoss(DecomposedMatchingLoss):
     """Each item of a list against its own target score; when the score itself is read, not only the order.
 
@@ -43,7 +43,7 @@ class PointwiseRankingLoss(DecomposedMatchingLoss):
         return reduce(values.sum(-1) / count, weight, valid.any(-1), self.reduce_rows_by)
 
 
-@register("loss", "pairwise", "multi-class", "convex", family="matching, by use", paper=PAPER, verified=VERIFIED)
+@register("loss", "pairwise", "multi-class", "convex", family="presets of matching", paper=PAPER, verified=VERIFIED)
 class PairwiseRankingLoss(nn.Module):
     """The matching loss on score differences within a list; when only differences count, not the level.
 
@@ -100,7 +100,7 @@ def check_odd(link: Curve) -> Curve:
     return link
 
 
-@register("loss", "listwise", "multi-class", "convex", family="matching, by use", paper=PAPER, verified=VERIFIED)
+@register("loss", "listwise", "multi-class", "convex", family="presets of matching", paper=PAPER, verified=VERIFIED)
 class ListwiseRankingLoss(CompositeSoftmaxMatchingLoss):
     """The composite softmax loss over the items of a list; when the top of the list matters most.
 
@@ -117,7 +117,7 @@ class ListwiseRankingLoss(CompositeSoftmaxMatchingLoss):
         super().__init__(Exp() if scaling is None else scaling, gamma, reduction=reduction)
 
 
-@register("loss", "distillation", "multi-class", "convex", family="matching, by use", paper=PAPER, verified=VERIFIED)
+@register("loss", "distillation", "multi-class", "convex", family="presets of matching", paper=PAPER, verified=VERIFIED)
 class DistillationMatchingLoss(CompositeSoftmaxMatchingLoss):
     """A student's class scores against a teacher's, where the teacher's low scores are noise and are clipped.
 
@@ -148,7 +148,7 @@ class DistillationMatchingLoss(CompositeSoftmaxMatchingLoss):
         super().__init__(SmeLUGrad(softness, shift=floor) if scaling is None else scaling, gamma, reduction=reduction)
 
 
-@register("loss", "dwell_time", "elementwise", "convex", family="matching, by use", paper=PAPER, verified=VERIFIED)
+@register("loss", "dwell_time", "elementwise", "convex", family="presets of matching", paper=PAPER, verified=VERIFIED)
 class DwellTimeMatchingLoss(MatchingLoss):
     """For times spent, amounts or ratings where the high ones matter, with a cap so that outliers do not rule.
 
@@ -172,7 +172,7 @@ class DwellTimeMatchingLoss(MatchingLoss):
         super().__init__(Exp(rate, 0.0, 1 / rate).cap(low, cap), reduction=reduction)
 
 
-@register("loss", "preference", "elementwise", "convex", family="matching, by use", paper=PAPER, verified=VERIFIED)
+@register("loss", "preference", "elementwise", "convex", family="presets of matching", paper=PAPER, verified=VERIFIED)
 class PreferenceMatchingLoss(nn.Module):
     r"""Preference pairs for alignment: the implicit reward difference against a wanted one.
 

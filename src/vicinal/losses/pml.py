@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.losses.embedding import EmbeddingLoss
-from vicinal.losses.proxies import ProxyLoss
+from vicinal.losses.proxy_loss import ProxyLoss
 from vicinal.relation import other_rows
 
 Indices = tuple[Tensor, ...]

@@ -20,7 +20,7 @@ _ROWS = ("row-separable", "number-relation")
     "rank_n_contrast",
     *_ROWS,
     "score-shift-invariant",
-    family="label distance",
+    family="regression",
     paper="arXiv:2210.01189",
     verified=NUMPY,
 )
@@ -139,7 +139,7 @@ def _from_the_end(values: Tensor, sums: Callable[[Tensor, int], Tensor]) -> Tens
 
 
 @pair_loss(
-    "label_contrast", *_ROWS, "score-shift-invariant", family="label distance", paper="arXiv:2106.08808", verified=NUMPY
+    "label_contrast", *_ROWS, "score-shift-invariant", family="regression", paper="arXiv:2106.08808", verified=NUMPY
 )
 def label_contrast(pairs: Pairs, *, temperature: float = 0.1, bandwidth: float = 1.0) -> RowTerms:
     r"""Softmax over a row against targets that fall with the distance of labels that are numbers.
@@ -167,7 +167,7 @@ def label_contrast(pairs: Pairs, *, temperature: float = 0.1, bandwidth: float =
     return row_terms(every - row_products(target, logits), counted)
 
 
-@pair_loss("log_ratio", *_ROWS, family="label distance", paper="arXiv:1904.00667", verified=NUMPY)
+@pair_loss("log_ratio", *_ROWS, family="regression", paper="arXiv:1904.00667", verified=NUMPY)
 def log_ratio(pairs: Pairs, *, best: float | None = None, eps: float = 1e-6) -> RowTerms:
     r"""Ratios of distances of embeddings equal to ratios of distances of labels that are numbers.
 

@@ -14,7 +14,11 @@ def _wide(embeddings: Tensor) -> Tensor:
 
 
 @register(
-    "regularizer", "zero_mean", paper="arXiv:1904.02616", verified="pytorch-metric-learning 2.9.0; numpy in float64"
+    "regularizer",
+    "zero_mean",
+    family="regularizers",
+    paper="arXiv:1904.02616",
+    verified="pytorch-metric-learning 2.9.0; numpy in float64",
 )
 def zero_mean(embeddings: Tensor, *, factor: float = 1.0) -> Tensor:
     r"""Rows whose coordinates have mean 0, $\lambda\, \mathrm{mean}_i |\sum_k z_{ik}|$.
@@ -40,6 +44,7 @@ def zero_mean(embeddings: Tensor, *, factor: float = 1.0) -> Tensor:
     "class-labels",
     "common-shift-invariant",
     "rotation-invariant",
+    family="regularizers",
     paper="arXiv:1901.07169",
     verified="numpy in float64",
 )
@@ -101,7 +106,9 @@ def _places(class_pairs: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
     return at[:, 0], at[:, 1]
 
 
-@register("regularizer", "temperature_penalty", paper="arXiv:2310.05615", verified="numpy in float64")
+@register(
+    "regularizer", "temperature_penalty", family="regularizers", paper="arXiv:2310.05615", verified="numpy in float64"
+)
 def temperature_penalty(temperature: Tensor, dim: int, *, factor: float = 0.1) -> Tensor:
     r"""Temperatures of pairs neither near 0 nor large, $\beta\, \mathrm{mean}(\frac d2 \log \tau + \frac 1\tau)$.
 
@@ -180,6 +187,7 @@ def _covariances(view: Tensor) -> Tensor:
     "regularizer",
     "block_contrast",
     "rotation-invariant",
+    family="regularizers",
     paper="arXiv:2209.14067",
     verified="released code, value and gradient in float64; numpy in float64",
 )

@@ -22,7 +22,7 @@ PAPER = "arXiv:2310.00165"
 VERIFIED = "released code up to its constants and masked zeros, value and gradient in float64"
 
 
-@pair_loss("facility_location", "row-separable", "soft-relation", family="sets", paper=PAPER, verified=VERIFIED)
+@pair_loss("facility_location", "row-separable", "soft-relation", family="setwise", paper=PAPER, verified=VERIFIED)
 def facility_location(pairs: Pairs, *, temperature: float = 1.0, sets: Sets = "rest") -> RowTerms:
     r"""How well what is unrelated to a row represents it: the softly most similar unrelated column, to be low.
 
@@ -92,7 +92,7 @@ def _classes(relation: Tensor) -> Tensor:
     return first
 
 
-@pair_loss("graph_cut", "row-separable", "soft-relation", family="sets", paper=PAPER, verified=VERIFIED)
+@pair_loss("graph_cut", "row-separable", "soft-relation", family="setwise", paper=PAPER, verified=VERIFIED)
 def graph_cut(pairs: Pairs, *, balance: float = 0.5, form: CutForm = "information") -> RowTerms:
     r"""Similarity across classes, which should be low, against similarity within them.
 
@@ -219,7 +219,7 @@ _volumes_op = value_and_grad_op("volumes", _volumes, lambda rows, *_: (rows.new_
     "square",
     "soft-relation",
     "cosine-scores",
-    family="sets",
+    family="setwise",
     paper=PAPER,
     verified=VERIFIED,
 )
@@ -350,7 +350,7 @@ def _factored_log_volume(apart: Tensor, diagonal: Tensor) -> Tensor:
     return cast(Tensor, _LogDet.apply(apart, diagonal))  # type: ignore[no-untyped-call]
 
 
-@pair_loss("icnn", "row-separable", family="sets", paper="arXiv:2305.09062", verified=NUMPY)
+@pair_loss("icnn", "row-separable", family="setwise", paper="arXiv:2305.09062", verified=NUMPY)
 def icnn(
     pairs: Pairs,
     *,

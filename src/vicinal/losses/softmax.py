@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from vicinal.blockwise.logsums import log_sum_exp, softplus
 from vicinal.blockwise.target_entropy import target_entropy
-from vicinal.core import check_between, check_integer, check_number
+from vicinal.core import check_between, check_integer
 from vicinal.losses.contract import (
     NUMPY,
     PAPER_CODE,
@@ -16,7 +16,6 @@ from vicinal.losses.contract import (
     RowTerms,
     cross_entropy,
     pair_loss,
-    pair_terms,
     row_products,
     row_terms,
     some,
@@ -271,32 +270,6 @@ def summed_softmax(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
     mass = pairs.positive.sum(-1)
     every = torch.where(mass > 0, log_sum_exp(logits, pairs.weight), 0.0)
     return row_terms(mass * every - row_products(logits, pairs.positive), mass > 0)
-
-
-@pair_loss(
-    "pair_cross_entropy",
-    "row-separable",
-    "soft-relation",
-    family="single pairs",
-    paper="arXiv:2310.10636",
-    verified=PAPER_CODE,
-)
-def pair_cross_entropy(pairs: Pairs, *, temperature: float = 1.0, bias: float = 0.0) -> RowTerms:
-    r"""Each pair by itself as related or not (binary cross-entropy).
-
-    $-r_{ij} \log \sigma(z_{ij}) - (1 - r_{ij}) \log \sigma(-z_{ij})$ with $z = s / \tau + b$, a mean over all pairs.
-
-    Args:
-        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
-        temperature: divides the scores, > 0.
-        bias: b, the logit of a pair of score 0; below 0 where few pairs are related.
-
-    >>> pair_cross_entropy(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
-    tensor(0.6931)
-    """
-    check_between("temperature", temperature, 0, math.inf)
-    logits = pairs.scores / temperature + check_number("bias", bias)
-    return pair_terms(softplus(logits) - pairs.relation * logits, pairs.weight)
 
 
 @pair_loss(

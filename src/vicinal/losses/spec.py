@@ -19,7 +19,7 @@ from vicinal.core import check_between, check_choice, entries, entry, nearest, s
 from vicinal.links.parse import parse_value, read_expression
 from vicinal.losses.contract import own_settings
 from vicinal.losses.embedding import EmbeddingLoss
-from vicinal.losses.proxies import ProxyLoss
+from vicinal.losses.proxy_loss import ProxyLoss
 
 NUMBERS = "numbers"
 CLASSES = "classes"

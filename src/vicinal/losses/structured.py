@@ -28,7 +28,7 @@ def _joined(sums: Tensor) -> Tensor:
     "lifted_structure",
     "soft-relation",
     "score-shift-invariant",
-    family="whole rows",
+    family="structured rows",
     paper="arXiv:1511.06452",
     verified=PML,
     batch_stats=_of_columns,
@@ -67,7 +67,7 @@ def lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> RowTerms:
     "generalized_lifted_structure",
     "row-separable",
     "soft-relation",
-    family="whole rows",
+    family="structured rows",
     paper="arXiv:1703.07737",
     verified=PML,
 )
@@ -94,7 +94,12 @@ def _or_zero(values: Tensor) -> Tensor:
 
 
 @pair_loss(
-    "multi_similarity", "row-separable", "soft-relation", family="whole rows", paper="arXiv:1904.06627", verified=PML
+    "multi_similarity",
+    "row-separable",
+    "soft-relation",
+    family="structured rows",
+    paper="arXiv:1904.06627",
+    verified=PML,
 )
 def multi_similarity(pairs: Pairs, *, alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> RowTerms:
     r"""The least similar related and the most similar unrelated columns of a row, each softly.
@@ -124,7 +129,7 @@ def multi_similarity(pairs: Pairs, *, alpha: float = 2.0, beta: float = 50.0, ba
     "row-separable",
     "soft-relation",
     "stopped-gradient",
-    family="whole rows",
+    family="structured rows",
     paper="arXiv:2002.10857",
     verified=PML,
 )
@@ -157,7 +162,7 @@ def circle(pairs: Pairs, *, margin: float = 0.4, scale: float = 80.0) -> RowTerm
     "row-separable",
     "soft-relation",
     "cosine-scores",
-    family="whole rows",
+    family="structured rows",
     paper="Yu and Tao, ICCV 2019",
     verified=PML,
 )
@@ -291,7 +296,9 @@ FORMS: dict[str, Callable[[], PairForm]] = {
 """The members of the family that have a name, with their defaults."""
 
 
-@pair_loss("metrix", "row-separable", "soft-relation", family="whole rows", paper="arXiv:2106.04990", verified=NUMPY)
+@pair_loss(
+    "metrix", "row-separable", "soft-relation", family="structured rows", paper="arXiv:2106.04990", verified=NUMPY
+)
 def metrix(pairs: Pairs, *, form: str | PairForm = "multi_similarity") -> RowTerms:
     r"""Many pair losses in one form, for mixed columns that are partly related.
 

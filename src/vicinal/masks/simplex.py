@@ -17,7 +17,14 @@ def _rows_with_mass(scores: Tensor, mapped: SimplexMap) -> Tensor:
     return torch.where(some, mapped(torch.where(some, scores, 0.0)), 0.0)
 
 
-@register("simplex", "softmax", "score-shift-invariant", "permutation-invariant", verified="numpy in float64")
+@register(
+    "simplex",
+    "softmax",
+    "score-shift-invariant",
+    "permutation-invariant",
+    family="simplex maps",
+    verified="numpy in float64",
+)
 def softmax(scores: Tensor) -> Tensor:
     r"""$p_j = e^{s_j} / \sum_k e^{s_k}$ along the last dimension.
 
@@ -33,6 +40,7 @@ def softmax(scores: Tensor) -> Tensor:
     "hard-rejection",
     "score-shift-invariant",
     "permutation-invariant",
+    family="simplex maps",
     paper="arXiv:1602.02068",
     verified="numpy in float64",
 )
@@ -51,6 +59,7 @@ def sparsemax(scores: Tensor) -> Tensor:
     "hard-rejection",
     "score-shift-invariant",
     "permutation-invariant",
+    family="simplex maps",
     paper="arXiv:1905.05702",
     verified="numpy in float64",
 )

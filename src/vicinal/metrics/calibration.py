@@ -13,6 +13,7 @@ from vicinal.ranks.hard import sortable, wide
     "class-labels",
     "score-shift-invariant",
     "score-scale-invariant",
+    family="calibration",
     paper="arXiv:2307.04047",
     verified="numpy in float64; the formula is a reconstruction",
 )

@@ -111,6 +111,7 @@ def _checked(name: str, rows: Tensor) -> Tensor:
     "class-labels",
     "rotation-invariant",
     "row-scale-invariant",
+    family="geometry",
     paper="arXiv:2005.10242",
     verified="numpy in float64",
 )
@@ -144,6 +145,7 @@ def alignment(embeddings: Tensor, labels: Tensor, *, power: float = 2.0) -> Tens
     "embeddings",
     "rotation-invariant",
     "row-scale-invariant",
+    family="geometry",
     paper="arXiv:2005.10242",
     verified="numpy in float64",
 )
@@ -174,7 +176,14 @@ def uniformity(embeddings: Tensor, *, t: float = 2.0) -> Tensor:
     return (total / (len(rows) * (len(rows) - 1) or math.nan)).log()
 
 
-@register("metric", "hubness", "embeddings", paper="Radovanovic et al. 2010", verified="numpy in float64; scipy")
+@register(
+    "metric",
+    "hubness",
+    "embeddings",
+    family="geometry",
+    paper="Radovanovic et al. 2010",
+    verified="numpy in float64; scipy",
+)
 @torch.no_grad()
 def hubness(
     queries: Tensor, bank: Tensor | None = None, *, k: int = 10, similarity: str | nn.Module = "cosine"
@@ -218,6 +227,7 @@ def hubness(
     "embeddings",
     "common-shift-invariant",
     "rotation-invariant",
+    family="geometry",
     paper="arXiv:2106.04990",
     verified="numpy in float64",
 )

@@ -188,6 +188,7 @@ def _discounts(scores: Tensor, order: Tensor, counted: Tensor, k: int | None, *,
     "permutation-invariant",
     "score-shift-invariant",
     "score-scale-invariant",
+    family="retrieval",
     paper="Jarvelin and Kekalainen 2002",
     verified="numpy in float64; scikit-learn; ir_measures and ranx (stored values)",
 )
@@ -241,7 +242,7 @@ _FACTS = ("bounded", "permutation-invariant", "score-shift-invariant", "score-sc
 _CHECKED = "numpy in float64; ir_measures and ranx (stored values)"
 
 
-@register("metric", "precision_at_k", *_FACTS, verified=_CHECKED)
+@register("metric", "precision_at_k", *_FACTS, family="retrieval", verified=_CHECKED)
 def precision_at_k(
     scores: Tensor,
     relation: Tensor,
@@ -275,7 +276,7 @@ def precision_at_k(
     return from_ranks("precision_at_k", related_ranks(scores, relation, weight, ties=ties), k=k, empty=empty)
 
 
-@register("metric", "hit_at_k", *_FACTS, verified=_CHECKED)
+@register("metric", "hit_at_k", *_FACTS, family="retrieval", verified=_CHECKED)
 def hit_at_k(
     scores: Tensor,
     relation: Tensor,
@@ -297,7 +298,7 @@ def hit_at_k(
     return from_ranks("hit_at_k", related_ranks(scores, relation, weight, ties=ties), k=k, empty=empty)
 
 
-@register("metric", "recall_at_k", *_FACTS, verified=_CHECKED)
+@register("metric", "recall_at_k", *_FACTS, family="retrieval", verified=_CHECKED)
 def recall_at_k(
     scores: Tensor,
     relation: Tensor,
@@ -319,7 +320,7 @@ def recall_at_k(
     return from_ranks("recall_at_k", related_ranks(scores, relation, weight, ties=ties), k=k, empty=empty)
 
 
-@register("metric", "r_precision", *_FACTS, verified=_CHECKED)
+@register("metric", "r_precision", *_FACTS, family="retrieval", verified=_CHECKED)
 def r_precision(
     scores: Tensor,
     relation: Tensor,
@@ -339,7 +340,14 @@ def r_precision(
     return from_ranks("r_precision", related_ranks(scores, relation, weight, ties=ties), empty=empty)
 
 
-@register("metric", "map_at_r", *_FACTS, paper="arXiv:2003.08505", verified="numpy in float64; pytorch-metric-learning")
+@register(
+    "metric",
+    "map_at_r",
+    *_FACTS,
+    family="retrieval",
+    paper="arXiv:2003.08505",
+    verified="numpy in float64; pytorch-metric-learning",
+)
 def map_at_r(
     scores: Tensor,
     relation: Tensor,
@@ -359,7 +367,7 @@ def map_at_r(
     return from_ranks("map_at_r", related_ranks(scores, relation, weight, ties=ties), empty=empty)
 
 
-@register("metric", "average_precision", *_FACTS, verified=_CHECKED + "; scikit-learn")
+@register("metric", "average_precision", *_FACTS, family="retrieval", verified=_CHECKED + "; scikit-learn")
 def average_precision(
     scores: Tensor,
     relation: Tensor,
@@ -382,7 +390,7 @@ def average_precision(
     return from_ranks("average_precision", related_ranks(scores, relation, weight, ties=ties), k=k, empty=empty)
 
 
-@register("metric", "reciprocal_rank", *_FACTS, verified=_CHECKED)
+@register("metric", "reciprocal_rank", *_FACTS, family="retrieval", verified=_CHECKED)
 def reciprocal_rank(
     scores: Tensor,
     relation: Tensor,

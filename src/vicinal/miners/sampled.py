@@ -40,7 +40,7 @@ def log_density(distance: Tensor, dim: int) -> Tensor:
     "permutation-invariant",
     "row-separable",
     "random",
-    family="single pairs",
+    family="sampled at random",
     paper="arXiv:1706.07567",
     verified="numpy in float64",
 )
@@ -149,7 +149,7 @@ _BITS = 24
     "miner",
     "uniform_histogram",
     "random",
-    family="single pairs",
+    family="sampled at random",
     verified="numpy in float64",
 )
 @torch.no_grad()

@@ -14,6 +14,7 @@ from vicinal.similarity.base import Similarity
     "l2",
     "common-shift-invariant",
     "rotation-invariant",
+    family="distances",
     paper="NONA, section 3.1",
     verified="values of the paper's code; numpy in float64",
 )
@@ -39,7 +40,14 @@ class NegativeL2(Similarity):
         return Resolution(INPUTS / root * lengths(queries), 0.0, SUMS * root, torch.finfo(queries.dtype).eps)
 
 
-@register("similarity", "squared_l2", "common-shift-invariant", "rotation-invariant", verified="numpy in float64")
+@register(
+    "similarity",
+    "squared_l2",
+    "common-shift-invariant",
+    "rotation-invariant",
+    family="distances",
+    verified="numpy in float64",
+)
 class NegativeSquaredL2(Similarity):
     r"""$s_{ij} = -\|q_i - x_j\|_2^2$.
 
@@ -65,6 +73,7 @@ class NegativeSquaredL2(Similarity):
     "similarity",
     "l1",
     "common-shift-invariant",
+    family="distances",
     paper="NONA, section 3.1",
     verified="values of the paper's code; numpy in float64",
 )

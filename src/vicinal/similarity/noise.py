@@ -12,6 +12,7 @@ from vicinal.similarity.base import Similarity
 @register(
     "similarity",
     "snr",
+    family="noise",
     paper="arXiv:1904.02616",
     verified="pytorch-metric-learning 2.9.0, value and gradient in float64; numpy in float64",
 )

@@ -23,6 +23,7 @@ def l2_normalize(rows: Tensor) -> Tensor:
     "bounded",
     "rotation-invariant",
     "row-scale-invariant",
+    family="products",
     paper="NONA, section 3.1",
     verified="values of the paper's code; numpy in float64",
 )
@@ -46,7 +47,7 @@ class Cosine(Similarity):
         return Resolution(INPUTS / root + SUMS * root, 0.0, 0.0, torch.finfo(queries.dtype).eps)
 
 
-@register("similarity", "dot", "rotation-invariant", verified="numpy in float64")
+@register("similarity", "dot", "rotation-invariant", family="products", verified="numpy in float64")
 class Dot(Similarity):
     r"""$s_{ij} = q_i \cdot x_j$, or that divided by the width $d$ if ``scaled``.
 
@@ -81,6 +82,7 @@ class Dot(Similarity):
     "similarity",
     "scaled_dot",
     "rotation-invariant",
+    family="products",
     paper="NONA, section 3.1",
     verified="values of the paper's code; numpy in float64",
 )
