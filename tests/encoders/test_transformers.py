@@ -13,7 +13,7 @@ import torch
 from references.models import SIZES, WORDS, save, tiny_bert
 from vicinal.encoders import AudioTransformer, ImageTransformer, TableEncoder, TextTransformer
 from vicinal.encoders.base import embed
-from vicinal.encoders.transformer import locate
+from vicinal.encoders.transformers import locate
 
 transformers = pytest.importorskip("transformers")
 

