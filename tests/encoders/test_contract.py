@@ -13,7 +13,7 @@ import torch
 from vicinal.core import entries
 from vicinal.encoders import KIND_NAMES, Inputs, check_encoder
 from vicinal.encoders.base import state_hash
-from vicinal.encoders.naming import DEFAULTS, encoder_from_config, encoder_names
+from vicinal.encoders.table import DEFAULTS, encoder_from_config, encoder_names
 
 pytestmark = pytest.mark.sweep(2)
 

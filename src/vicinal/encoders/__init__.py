@@ -1,7 +1,6 @@
 """Columns of a table to vectors: one encoder for each kind of column, chosen automatically and overridable."""
 
 from vicinal.encoders.base import KIND_NAMES, ColumnEncoder, Features, Kind
-from vicinal.encoders.build import build_table_encoder
 from vicinal.encoders.cache import EmbeddingCache
 from vicinal.encoders.category import CategoryEncoder
 from vicinal.encoders.cnn import AudioCNN, ImageCNN
@@ -12,13 +11,20 @@ from vicinal.encoders.inputs import Inputs
 from vicinal.encoders.kinds import ColumnKind, infer_kinds
 from vicinal.encoders.media import read_cell
 from vicinal.encoders.members import MemberProjectors
-from vicinal.encoders.naming import check_encoder, encoder_names, reaches_out
 from vicinal.encoders.ngrams import NgramEncoder
 from vicinal.encoders.numeric import NumberEncoder, VectorEncoder
 from vicinal.encoders.pretrained import PretrainedEncoder, check_tune
 from vicinal.encoders.projector import Projector
 from vicinal.encoders.sounds import open_sound
-from vicinal.encoders.table import PartSummary, TableEncoder, TableInputs
+from vicinal.encoders.table import (
+    PartSummary,
+    TableEncoder,
+    TableInputs,
+    build_table_encoder,
+    check_encoder,
+    encoder_names,
+    reaches_out,
+)
 from vicinal.encoders.transformers import AudioTransformer, ImageTransformer, MiniLMEncoder, TextTransformer
 
 __all__ = [

@@ -5,7 +5,7 @@ import hashlib
 import importlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
@@ -199,24 +199,17 @@ def state_hash(module: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def batches(inputs: Inputs, size: int) -> Iterator[Tensor]:
-    """Row numbers in batches of ``size``, rows of like length together; every row once."""
-    order = torch.argsort(inputs.sizes(), stable=True)
-    yield from torch.split(order, size)
-
-
 def embed(module: ColumnEncoder, inputs: Inputs, batch_size: int = 16) -> Tensor:
     """Vectors ``[n, dim]`` of all rows, in evaluation mode, without gradients, on the CPU."""
     if isinstance(inputs, EmbeddedInputs):
         return inputs.values
     device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
+    like_sized = torch.split(torch.argsort(inputs.sizes(), stable=True), batch_size)  # rows of like length together
     training = module.training
     module.eval()
     try:
         with torch.no_grad():
-            parts = [
-                (rows, module(to_device(inputs.select(rows), device)).cpu()) for rows in batches(inputs, batch_size)
-            ]
+            parts = [(rows, module(to_device(inputs.select(rows), device)).cpu()) for rows in like_sized]
     finally:
         module.train(training)
     if not parts:

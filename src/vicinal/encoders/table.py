@@ -1,5 +1,7 @@
-"""A whole table: its columns encoded side by side."""
+"""The encoder of a table: chosen for its columns by their kinds or by name, its parts side by side."""
 
+import contextlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +13,13 @@ import scipy.sparse
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_integer, short
-from vicinal.encoders.base import ColumnEncoder, Features, Kind, to_device
+from vicinal.core import check_choice, check_integer, entries, entry, short
+from vicinal.core.untrusted import check_settings
+from vicinal.encoders.base import KIND_NAMES, ColumnEncoder, Features, Kind, to_device
 from vicinal.encoders.cache import EmbeddingCache, content_key
 from vicinal.encoders.inputs import EmbeddedInputs, Inputs
-from vicinal.encoders.naming import encoder_from_config
+from vicinal.encoders.pretrained import PretrainedEncoder, check_tune
+from vicinal.encoders.transformers import TRANSFORMERS
 
 Progress = Callable[[int, int], None]
 
@@ -187,12 +191,13 @@ class TableEncoder(nn.Module):
             ValueError: naming the first setting that is missing, too many or wrong.
         """
         parts = []
-        for settings in config["parts"]:
-            shared = {key: value for key, value in settings.items() if key != "held"}
-            if not isinstance(settings.get("held"), bool):
-                raise ValueError(f"encoder: expected held to be true or false, got {settings.get('held')!r:.100}")
-            part = encoder_from_config(shared, empty=empty)
-            parts.append(part.hold() if settings["held"] else part)
+        for part_config in config["parts"]:
+            settings = dict(part_config)
+            is_held = settings.pop("held", None)
+            if not isinstance(is_held, bool):
+                raise ValueError(f"encoder: expected held to be true or false, got {is_held!r:.100}")
+            part = encoder_from_config(settings, empty=empty)
+            parts.append(part.hold() if is_held else part)
         return cls(parts, cache_of_frozen)
 
     def trained_state(self) -> dict[str, Tensor]:
@@ -256,3 +261,138 @@ def _embedded(
     finally:
         part.to(home)
     return EmbeddedInputs(torch.stack([known[key] for key in keys]) if keys else torch.zeros(0, part.dim))
+
+
+DEFAULTS: dict[Kind, str] = {
+    "number": "numbers",
+    "category": "categories",
+    "text": "ngrams",
+    "image": "cnn",
+    "audio": "cnn-mel",
+    "vector": "vectors",
+}
+
+
+def encoder_names(kind: str) -> list[str]:
+    """Names under which encoders of ``kind`` can be asked for.
+
+    >>> encoder_names("text")
+    ['folder:PATH', 'hub:NAME', 'minilm', 'ngrams']
+    """
+    check_choice("kind", kind, KIND_NAMES)
+    suffix = {"folder": "folder:PATH", "hub": "hub:NAME"}
+    return sorted(suffix.get(item.name, item.name) for item in entries("encoder") if kind in item.facts)
+
+
+def check_encoder(name: str, kind: str, where: str = "encoder") -> str:
+    """The full name of an encoder of ``kind``; "cnn" of audio is "cnn-mel".
+
+    Raises:
+        ValueError: naming all encoders of that kind.
+
+    >>> check_encoder("minilm", "image")
+    Traceback (most recent call last):
+    ValueError: encoder: expected one of 'cnn', 'efficientnet-lite0', 'folder:PATH', 'hub:NAME', got 'minilm'
+    """
+    if kind == "audio" and name == "cnn":
+        return "cnn-mel"
+    names = encoder_names(kind)
+    prefix, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if colon and rest and any(known.startswith(f"{prefix}:") for known in names):
+        return name
+    return check_choice(where, name, names)
+
+
+def reaches_out(name: object) -> bool:
+    """Whether an encoder of this name reads weights from a place that the name tells: a folder, or the hub."""
+    return isinstance(name, str) and name.startswith(("hub:", "folder:"))
+
+
+def build_table_encoder(
+    kinds: Mapping[str, Kind],
+    *,
+    encoders: Mapping[str, str] | None = None,
+    tune: str = "none",
+    tune_scratch: bool = True,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    cache_dir: str | Path | None = None,
+    cache: EmbeddingCache | None = None,
+) -> TableEncoder:
+    """Make the encoders of all columns: numbers together, categories together, each other column by itself.
+
+    Args:
+        kinds: kind of each column that is used.
+        encoders: encoder names by column or, for all columns of a kind, by kind. A column goes before its kind.
+        tune: what is trained of pretrained encoders: "all", "last-N" or "none".
+        tune_scratch: False leaves encoders without published weights random: for tests of leaks.
+        settings: further arguments of encoders, by column or by kind, as ``encoders``.
+        cache_dir: folder in which embeddings of frozen encoders are kept between runs.
+        cache: in its place, a cache that other encoders use as well.
+
+    Raises:
+        ValueError: for a name that is neither column nor kind, or an encoder that does not read the kind.
+
+    >>> build_table_encoder({"age": "number", "title": "text"}).columns
+    ['age', 'title']
+    """
+    encoders, settings = dict(encoders or {}), dict(settings or {})
+    check_tune(tune)
+    for argument, choices in (("encoders", encoders), ("settings", settings)):
+        for name in choices:
+            check_choice(argument, name, [*kinds, *KIND_NAMES])
+    groups: dict[tuple[str, ...], Kind] = {}
+    for kind in ("number", "category"):
+        columns = tuple(column for column in kinds if kinds[column] == kind)
+        groups.update({columns: kind} if columns else {})
+    for column, kind in kinds.items():
+        check_choice(f"kinds[{short(column)}]", kind, KIND_NAMES)
+        if kind not in ("number", "category"):
+            groups[column,] = kind
+    if not groups:
+        raise ValueError("kinds: expected at least one column, got none")
+    parts: list[ColumnEncoder] = []
+    for columns, kind in groups.items():
+        choice, where = chosen_encoder(columns, kind, encoders)
+        name = check_encoder(choice, kind, where)
+        factory = _encoder_class(name, kind)
+        pretrained = issubclass(factory, PretrainedEncoder)
+        options = {"tune": tune} if pretrained else {}
+        options |= settings.get(columns[0], settings.get(kind, {}))
+        part = factory(columns, **options, **({"model": name} if reaches_out(name) else {}))
+        parts.append(part.hold() if part.learned and not pretrained and not tune_scratch else part)
+    return TableEncoder(parts, EmbeddingCache(cache_dir) if cache is None else cache)
+
+
+def chosen_encoder(columns: tuple[str, ...], kind: Kind, encoders: Mapping[str, str]) -> tuple[str, str]:
+    """The name of the encoder of ``columns`` out of ``encoders`` by column or kind, and how an error calls it."""
+    for key in (*columns, kind):
+        if key in encoders:
+            return encoders[key], f"encoders[{short(key)}]"
+    return DEFAULTS[kind], kind
+
+
+def encoder_from_config(config: Mapping[str, Any], *, empty: bool = False) -> ColumnEncoder:
+    """The encoder that gave ``config``, before its state is loaded.
+
+    Args:
+        config: as ``ColumnEncoder.config`` gives it.
+        empty: without memory for weights that are loaded next (they are on the device "meta"); published weights are
+            read all the same.
+
+    Raises:
+        ValueError: naming the first setting that is missing, too many or wrong.
+    """
+    factory = _encoder_class(config.get("encoder"), config.get("kind"))
+    settings = check_settings("encoder", factory.saved, json.dumps(config)).model_dump()
+    bare = empty and not issubclass(factory, PretrainedEncoder)
+    with torch.device("meta") if bare else contextlib.nullcontext():
+        return factory.from_config(settings)
+
+
+def _encoder_class(name: Any, kind: Any) -> type[ColumnEncoder]:
+    """The class behind a full name."""
+    if reaches_out(name):
+        return TRANSFORMERS[check_choice("kind", kind, TRANSFORMERS)]
+    known = [item.name for item in entries("encoder") if item.name not in ("hub", "folder")]
+    factory: type[ColumnEncoder] = entry("encoder", check_choice("encoder", name, known)).make  # type: ignore[assignment]
+    return factory

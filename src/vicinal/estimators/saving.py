@@ -26,7 +26,7 @@ from vicinal.core.untrusted import (
 )
 from vicinal.encoders import KIND_NAMES, Kind, TableEncoder, check_encoder, reaches_out, thumbnail
 from vicinal.encoders.base import Size
-from vicinal.encoders.build import chosen_encoder
+from vicinal.encoders.table import chosen_encoder
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.indexing import SavedNear
