@@ -10,11 +10,10 @@ from vicinal.encoders.images import open_image, thumbnail
 from vicinal.encoders.inputs import Inputs
 from vicinal.encoders.kinds import ColumnKind, infer_kinds
 from vicinal.encoders.media import read_cell
-from vicinal.encoders.members import MemberProjectors
 from vicinal.encoders.ngrams import NgramEncoder
 from vicinal.encoders.numeric import NumberEncoder, VectorEncoder
 from vicinal.encoders.pretrained import PretrainedEncoder, check_tune
-from vicinal.encoders.projector import Projector
+from vicinal.encoders.projector import MemberProjectors, Projector
 from vicinal.encoders.sounds import open_sound
 from vicinal.encoders.table import (
     PartSummary,

@@ -1,7 +1,9 @@
-"""From the concatenated columns to the space in which neighbors are near."""
+"""From the concatenated columns to the space in which neighbors are near: one projector, or several side by side."""
 
+import math
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_between, check_integer
@@ -46,3 +48,83 @@ class Projector(nn.Module):
     def extra_repr(self) -> str:
         """Widths, for ``print``."""
         return f"in_dim={self.in_dim}, dim={self.dim}"
+
+
+class MemberProjectors(nn.Module):
+    r"""``members`` projectors as :class:`Projector`, each with its own weights, their embeddings side by side.
+
+    Member m maps $x$ to $z_m$; the embedding is $[z_1, \dots, z_M]$. Members share nothing but the statistics of the
+    first batch norm, which are those of the input, so each is what it would be alone.
+
+    Args:
+        in_dim: width of its input.
+        sizes: widths of each member's layers, first to last; at least one.
+        dropout: share of inputs dropped before each linear layer while training, each member its own, from 0 to
+            below 1.
+        members: how many, >= 1.
+        final_tanh: whether the last layer ends in a tanh, as the paper's does. Without it embeddings may be any size.
+
+    Raises:
+        ValueError: naming the argument.
+
+    >>> projectors = MemberProjectors(384, (200, 25), members=8)
+    >>> projectors.dim, projectors(torch.randn(4, 384)).shape
+    (200, torch.Size([4, 200]))
+    """
+
+    def __init__(
+        self,
+        in_dim: int,
+        sizes: Sequence[int] = (200, 25),
+        dropout: float = 0.0,
+        *,
+        members: int = 8,
+        final_tanh: bool = True,
+    ) -> None:
+        super().__init__()
+        self.in_dim = check_integer("in_dim", in_dim)
+        self.members = check_integer("members", members)
+        self.sizes = [check_integer("sizes", size) for size in sizes]
+        if not self.sizes:
+            raise ValueError("sizes: expected the width of at least one layer, as (200, 25), got none")
+        if dropout != 0:
+            check_between("dropout", dropout, 0, 1)
+        self.dropout, self.final_tanh = float(dropout), final_tanh
+        widths = [self.in_dim, *self.sizes]
+        self.norms = nn.ModuleList([nn.BatchNorm1d(self.in_dim, affine=False)])
+        self.norms.extend(nn.BatchNorm1d(members * width) for width in widths[1:-1])
+        self.gain = nn.Parameter(torch.ones(members, self.in_dim))
+        self.offset = nn.Parameter(torch.zeros(members, self.in_dim))
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for width, size in zip(widths[:-1], self.sizes, strict=True):
+            bound = 1 / math.sqrt(width)  # as torch's linear layer starts
+            self.weights.append(torch.empty(members, width, size).uniform_(-bound, bound))
+            self.biases.append(torch.empty(members, size).uniform_(-bound, bound))
+        self.dim = members * self.sizes[-1]
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        """``[b, members * sizes[-1]]`` from ``[b, in_dim]``, computed in the dtype of its weights."""
+        if embeddings.ndim != 2 or embeddings.shape[1] != self.in_dim:
+            raise ValueError(f"embeddings: expected [b, {self.in_dim}], got {tuple(embeddings.shape)}")
+        unit = self.norms[0](embeddings.to(self.gain.dtype))  # [b, f]
+        if self.training and self.dropout:
+            hidden = self._linear(0, self._drop(unit * self.gain[:, None] + self.offset[:, None]))
+        else:  # the affine part is taken into the weights: the same numbers, without a copy of the input a member
+            bias = self.biases[0] + torch.bmm(self.offset[:, None], self.weights[0])[:, 0]
+            hidden = unit @ (self.gain[:, :, None] * self.weights[0]) + bias[:, None]  # [M, b, h]
+        for layer in range(1, len(self.sizes)):
+            side = hidden.tanh().transpose(0, 1).flatten(1)  # [b, M * h]
+            hidden = self.norms[layer](side).unflatten(1, (self.members, -1)).transpose(0, 1)
+            hidden = self._linear(layer, self._drop(hidden))
+        hidden = hidden.tanh() if self.final_tanh else hidden
+        return hidden.transpose(0, 1).flatten(1)  # [b, M * d]
+
+    def _linear(self, layer: int, hidden: Tensor) -> Tensor:
+        return torch.baddbmm(self.biases[layer][:, None], hidden, self.weights[layer])
+
+    def _drop(self, hidden: Tensor) -> Tensor:
+        return nn.functional.dropout(hidden, self.dropout, self.training)
+
+    def extra_repr(self) -> str:
+        """Widths, for ``print``."""
+        return f"in_dim={self.in_dim}, sizes={tuple(self.sizes)}, members={self.members}, dim={self.dim}"
