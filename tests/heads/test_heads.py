@@ -9,7 +9,11 @@ from vicinal.core import entries
 from vicinal.masks import SoftStep
 
 DIM = 3
-SETTINGS = {"nona": [{}, {"mask": SoftStep(DIM)}, {"simplex": "sparsemax"}], "dense": [{"dim": DIM}]}
+SETTINGS = {
+    "nona": [{}, {"mask": SoftStep(DIM)}, {"simplex": "sparsemax"}],
+    "dense": [{"dim": DIM}],
+    "kriging": [{"k": 4}],
+}
 CASES = [(entry, chosen) for entry in entries("head") for chosen in SETTINGS.get(entry.name, [])]
 each = pytest.mark.parametrize(("entry", "chosen"), CASES, ids=[f"{e.name}-{'-'.join(c)}" for e, c in CASES])
 quick = settings(deadline=None, derandomize=True, max_examples=20)

@@ -15,6 +15,7 @@ from vicinal.heads.class_heads import (
 )
 from vicinal.heads.dense import Dense
 from vicinal.heads.intervals import conformal_margin, neighbor_range, streamed_quantiles, weighted_quantile
+from vicinal.heads.kriging import Kriging, KrigingWeights
 from vicinal.heads.members import Ensemble
 from vicinal.heads.nona import NONA
 from vicinal.heads.sharded import sharded_prediction, sharded_top_weights
@@ -28,6 +29,8 @@ __all__ = [
     "Dense",
     "Ensemble",
     "EquiangularHead",
+    "Kriging",
+    "KrigingWeights",
     "NearestClassMean",
     "PreparedBank",
     "admissible",

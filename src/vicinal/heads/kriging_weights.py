@@ -1,0 +1,154 @@
+"""Weights of rows given each other: a quadratic program on the simplex for each query, many solved together."""
+
+import torch
+from torch import Tensor
+
+from vicinal.core import check_integer
+
+_PIVOTS = 30
+"""Exchanges of whole sets of rows; what has not settled by then is solved by one row at a time."""
+
+_PATIENCE = 4
+"""Exchanges without fewer wrong rows than ever before, after which they may go in a circle."""
+
+_DIGITS = 1e-12
+"""Share of the largest entry of the matrix by which a weight or a multiplier may be on the wrong side."""
+
+
+def kriging_weights(
+    matrix: Tensor, vector: Tensor, allowed: Tensor | None = None, *, convex: bool = True
+) -> tuple[Tensor, Tensor]:
+    r"""$w = \arg\min_w \tfrac12 w^\top M w - w^\top c$ with $\sum_j w_j = 1$, and $w \ge 0$ if ``convex``.
+
+    With the rows of positive weight $F$ known, $w_F = M_F^{-1} (c_F - \mu 1)$, where $\mu$ makes the sum 1: one
+    Cholesky factor a query. $F$ is found by block principal pivoting: start with all rows, drop all negative weights
+    and take in all rows whose multiplier $(M w - c + \mu 1)_j$ is negative, until neither is left; the few queries for
+    which that goes in a circle are solved by the primal active-set method, which cannot.
+
+    Stationarity, both signs and the sum hold to 1e-10 times the largest entry of M and c, in float64, which is used
+    inside for any input.
+
+    Args:
+        matrix: M ``[b, k, k]``, symmetric and positive definite.
+        vector: c ``[b, k]``.
+        allowed: ``[b, k]``, rows that may have weight, at least one for each query; None: all.
+        convex: weights are not negative; else signed, which takes one solution.
+
+    Returns:
+        weights ``[b, k]`` that sum to 1, exactly 0 outside $F$, differentiable in M and c with $F$ held, which is
+        their gradient wherever F does not change; and $F$ ``[b, k]``.
+
+    References:
+        Block principal pivoting: J. J. Júdice and F. M. Pires, Computers & Operations Research 21, 1994. With C = 0 and
+        noise 1 (M the identity) the weights are sparsemax of c (arXiv:1602.02068).
+
+    >>> near = torch.tensor([[0.9, 0.8, 0.1]])
+    >>> kriging_weights(torch.eye(3)[None], near)[0]
+    tensor([[0.5500, 0.4500, 0.0000]])
+    >>> copies = torch.tensor([[[1.1, 1.0, 0.0], [1.0, 1.1, 0.0], [0.0, 0.0, 1.1]]])  # the first two rows are one
+    >>> kriging_weights(copies, torch.tensor([[0.5, 0.5, 0.5]]))[0]
+    tensor([[0.2558, 0.2558, 0.4884]])
+    """
+    batch, k = vector.shape
+    if matrix.shape != (batch, k, k):
+        raise ValueError(f"matrix: expected {(batch, k, k)}, got {tuple(matrix.shape)}")
+    with torch.autocast(vector.device.type, enabled=False):
+        wide, right = matrix.double(), vector.double()
+        active = torch.ones_like(right, dtype=torch.bool) if allowed is None else allowed
+        if convex and batch and check_integer("k", k):
+            active = _positive_rows(wide.detach(), right.detach(), active)
+        weights = _weights_on(wide, right, active)[0]
+    return weights.to(vector.dtype), active
+
+
+def _weights_on(matrix: Tensor, vector: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights ``[b, k]`` that sum to 1 over the rows ``active [b, k]``, 0 elsewhere, and the multiplier mu ``[b]``."""
+    size = max(1, int(active.sum(dim=1).amax()))
+    rows = active.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :size]  # [b, m], active ones first
+    inside = active.gather(1, rows).to(matrix.dtype)
+    some = matrix
+    if size < active.shape[1]:
+        some = some.gather(1, rows[:, :, None].expand(-1, -1, some.shape[2]))
+        some = some.gather(2, rows[:, None, :].expand(-1, size, -1))
+    else:
+        rows, inside = torch.arange(size, device=rows.device).expand_as(rows), active.to(matrix.dtype)
+    if bool((inside == 0).any()):
+        some = some * inside[:, :, None] * inside[:, None, :] + torch.diag_embed(1 - inside)
+    sides = torch.stack([vector.gather(1, rows) * inside, inside], dim=-1)  # [b, m, 2]
+    of_vector, of_ones = torch.cholesky_solve(sides, torch.linalg.cholesky(some)).unbind(-1)
+    multiplier = (of_vector.sum(dim=1) - 1) / of_ones.sum(dim=1)
+    weights = (of_vector - multiplier[:, None] * of_ones) * inside
+    return torch.zeros_like(vector).scatter(1, rows, weights), multiplier
+
+
+def _multipliers(matrix: Tensor, vector: Tensor, weights: Tensor, multiplier: Tensor) -> Tensor:
+    """What each row would add to the objective ``[b, k]`` if it were given a little weight."""
+    return (matrix @ weights[:, :, None])[:, :, 0] - vector + multiplier[:, None]
+
+
+def _tolerance(matrix: Tensor, vector: Tensor) -> Tensor:
+    """``[b, 1]``, of multipliers; weights are of the order of 1."""
+    largest = torch.maximum(matrix.diagonal(dim1=1, dim2=2).amax(dim=1), vector.abs().amax(dim=1))
+    return (_DIGITS * largest)[:, None]
+
+
+def _positive_rows(matrix: Tensor, vector: Tensor, allowed: Tensor) -> Tensor:
+    """The rows of positive weight ``[b, k]``, by exchanges of all wrong rows at once."""
+    result, active = allowed.clone(), allowed.clone()
+    queries = torch.arange(len(vector), device=vector.device)  # those that have not settled
+    fewest = torch.full_like(queries, vector.shape[1] + 1)
+    patience = torch.full_like(queries, _PATIENCE)
+    for _ in range(_PIVOTS):
+        part, right = matrix[queries], vector[queries]
+        weights, multiplier = _weights_on(part, right, active)
+        slope = _multipliers(part, right, weights, multiplier)
+        limit = _tolerance(part, right)
+        wrong = torch.where(active, weights < -_DIGITS, slope < -limit) & allowed[queries]
+        count = wrong.sum(dim=1)
+        result[queries] = active & (weights > 0)
+        better = count < fewest
+        fewest = torch.where(better, count, fewest)
+        patience = torch.where(better, _PATIENCE, patience - 1)
+        active = active ^ wrong
+        lone = ~active.any(dim=1)  # none left: begin with the nearest
+        active[lone] |= _nearest(right, allowed[queries])[lone]
+        going = (count > 0) & (patience > 0)
+        circling = (count > 0) & (patience <= 0)
+        if bool(circling.any()):
+            places = queries[circling]
+            result[places] = _one_row_at_a_time(matrix[places], vector[places], allowed[places])
+        queries, active, fewest, patience = queries[going], active[going], fewest[going], patience[going]
+        if len(queries) == 0:
+            return result
+    result[queries] = _one_row_at_a_time(matrix[queries], vector[queries], allowed[queries])
+    return result
+
+
+def _nearest(vector: Tensor, allowed: Tensor) -> Tensor:
+    """Only the row of the highest kernel value ``[b, k]``."""
+    best = vector.masked_fill(~allowed, -torch.inf).argmax(dim=1, keepdim=True)
+    return torch.zeros_like(allowed).scatter_(1, best, True)  # noqa: FBT003
+
+
+def _one_row_at_a_time(matrix: Tensor, vector: Tensor, allowed: Tensor) -> Tensor:
+    """The rows of positive weight ``[b, k]`` by the primal active-set method, whose objective falls in every step."""
+    active = _nearest(vector, allowed)
+    weights = active.to(vector.dtype)
+    limit = _tolerance(matrix, vector)
+    while True:
+        goal, multiplier = _weights_on(matrix, vector, active)
+        below = active & (goal < 0)
+        # As far toward the goal as no weight falls below 0; what reaches 0 leaves.
+        room = torch.where(below, weights / (weights - goal).clamp(min=torch.finfo(goal.dtype).tiny), torch.inf)
+        step = room.amin(dim=1, keepdim=True)
+        reached = step > 1
+        weights = torch.where(reached, goal, torch.lerp(weights, goal, step.clamp(max=1)))
+        leaving = below & (room <= step)
+        slope = _multipliers(matrix, vector, goal, multiplier).masked_fill(active | ~allowed, torch.inf)
+        lowest, entering = slope.min(dim=1, keepdim=True)
+        enters = reached & (lowest < -limit)
+        if not bool((enters | ~reached).any()):
+            return active & (weights > 0)
+        active = active & ~leaving
+        weights = weights * active
+        active = active.scatter(1, entering, active.gather(1, entering) | enters)

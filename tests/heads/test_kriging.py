@@ -1,0 +1,292 @@
+"""Kriging over the nearest rows: against a reference in numpy, and the promises of its weights."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import vicinal.heads.kriging as head_module
+import vicinal.heads.kriging_weights as kriging_module
+from references.kriging import all_subsets, convex_weights, kernel_problem, signed_weights
+from vicinal.blockwise import block_policy
+from vicinal.heads import Kriging
+from vicinal.heads.kriging_weights import kriging_weights
+from vicinal.masks import sparsemax
+
+FLOAT = torch.float64
+
+
+def drawn(seed, b=4, n=30, d=3):
+    generator = torch.Generator().manual_seed(seed)
+    return (
+        torch.randn(b, d, generator=generator, dtype=FLOAT),
+        torch.randn(n, d, generator=generator, dtype=FLOAT),
+        torch.randn(n, generator=generator, dtype=FLOAT),
+    )
+
+
+def problem(seed, b, k, noise, d=3):
+    """Matrices and vectors of some kriging problems."""
+    queries, rows, _ = drawn(seed, b, b * k, d)
+    rows = rows.reshape(b, k, d)
+    between, near = torch.cdist(rows, rows), torch.cdist(queries[:, None], rows)[:, 0]
+    return (-between).exp() + noise * torch.eye(k, dtype=FLOAT), (-near).exp()
+
+
+def residual(matrix, vector, weights):
+    """The largest violation of the conditions that only the solution meets."""
+    gradient = (matrix @ weights[..., None])[..., 0] - vector
+    inside = weights > 0
+    multiplier = -(gradient * inside).sum(1, keepdim=True) / inside.sum(1, keepdim=True)
+    slope = gradient + multiplier
+    broken = torch.where(inside, slope.abs(), (-slope).clamp(min=0))
+    return max(float(broken.max()), float((weights.sum(1) - 1).abs().max()), float((-weights).max()))
+
+
+@pytest.mark.parametrize("kernel", ["matern", "gaussian"])
+@pytest.mark.parametrize("noise", [0.0, 0.01, 0.3, 10.0])
+@pytest.mark.parametrize("convex", [True, False])
+def test_agrees_with_the_reference(kernel, noise, convex):
+    queries, bank, labels = drawn(1)
+    head = Kriging(12, scale=0.7, noise=noise, convex=convex, kernel=kernel).double()
+    got = head.local_weights(queries, bank)
+    for row, query in enumerate(queries.numpy()):
+        nearest = np.linalg.norm(bank.numpy() - query, axis=1).argsort()[:12]
+        assert got.positions[row].tolist() == nearest.tolist()
+        covariance, near = kernel_problem(query, bank.numpy()[nearest], 0.7, kernel)
+        noise_used = max(noise, 1e-6) + 1e-6
+        want = (convex_weights if convex else signed_weights)(covariance + noise_used * np.eye(12), near)
+        np.testing.assert_allclose(got.weights[row].detach().numpy(), want, rtol=0, atol=1e-8)
+        matrix = covariance + noise_used * np.eye(12)
+        variance = 1 + noise_used - 2 * want @ near + want @ matrix @ want
+        assert got.variance[row].item() == pytest.approx(variance, abs=1e-8)
+        assert head(queries, bank, labels)[row].item() == pytest.approx(want @ labels.numpy()[nearest], abs=1e-8)
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    k=st.integers(1, 40),
+    noise=st.sampled_from([1e-6, 1e-3, 0.1, 1.0, 100.0]),
+    d=st.integers(1, 8),
+)
+def test_the_conditions_of_the_solution_hold_to_1e_10(seed, k, noise, d):
+    matrix, vector = problem(seed, 5, k, noise, d)
+    weights, active = kriging_weights(matrix, vector)
+    assert residual(matrix, vector, weights) < 1e-10 * max(1.0, noise)
+    assert torch.equal(weights > 0, active)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_of_all_sets_of_rows_it_takes_the_best(seed):
+    matrix, vector = problem(seed, 6, 7, 0.05)
+    weights, _ = kriging_weights(matrix, vector)
+    for row in range(6):
+        want = all_subsets(matrix[row].numpy(), vector[row].numpy())
+        np.testing.assert_allclose(weights[row].numpy(), want, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(convex_weights(matrix[row].numpy(), vector[row].numpy()), want, rtol=0, atol=1e-10)
+
+
+def test_where_exchanges_go_in_a_circle_one_row_at_a_time_gives_the_same(monkeypatch):
+    matrix, vector = problem(3, 40, 25, 1e-3)
+    want, _ = kriging_weights(matrix, vector)
+    monkeypatch.setattr(kriging_module, "_PIVOTS", 0)
+    got, _ = kriging_weights(matrix, vector)
+    torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
+    monkeypatch.undo()
+    monkeypatch.setattr(kriging_module, "_PATIENCE", 1)
+    got, _ = kriging_weights(matrix, vector)
+    torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
+
+
+def test_rows_that_are_not_allowed_are_as_if_they_were_not_there():
+    matrix, vector = problem(4, 3, 10, 0.1)
+    allowed = torch.rand(3, 10, generator=torch.Generator().manual_seed(0)) < 0.6
+    for convex in (True, False):
+        weights, _ = kriging_weights(matrix, vector, allowed, convex=convex)
+        for row in range(3):
+            some = allowed[row].nonzero()[:, 0]
+            want, _ = kriging_weights(matrix[row][some][:, some][None], vector[row][some][None], convex=convex)
+            torch.testing.assert_close(weights[row][some], want[0])
+            assert not weights[row][~allowed[row]].any()
+
+
+def test_without_covariance_and_noise_1_it_is_sparsemax():
+    vector = torch.randn(50, 9, generator=torch.Generator().manual_seed(1), dtype=FLOAT)
+    weights, _ = kriging_weights(torch.eye(9, dtype=FLOAT).expand(50, -1, -1), vector)
+    torch.testing.assert_close(weights, sparsemax(vector), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("convex", [True, False])
+@pytest.mark.parametrize("kernel", ["matern", "gaussian"])
+def test_gradients_of_all_that_is_learned(convex, kernel):
+    queries, bank, labels = drawn(5, b=3, n=9)
+    head = Kriging(6, scale=1.3, noise=0.2, convex=convex, kernel=kernel).double()
+
+    def predict(queries, bank, labels, log_scale, log_noise):
+        parameters = {"log_scale": log_scale, "log_noise": log_noise}
+        return torch.func.functional_call(head, parameters, (queries, bank, labels))
+
+    inputs = (queries, bank, labels, head.log_scale.detach(), head.log_noise.detach())
+    inputs = tuple(each.clone().requires_grad_() for each in inputs)
+    assert torch.autograd.gradcheck(predict, inputs)
+    assert torch.autograd.gradgradcheck(predict, inputs)
+
+
+@given(
+    seed=st.integers(0, 10_000), k=st.integers(1, 12), n=st.integers(1, 12), convex=st.booleans(), copies=st.booleans()
+)
+def test_weights_sum_to_1_whatever_the_rows(seed, k, n, convex, copies):
+    queries, bank, labels = drawn(seed, n=n)
+    if copies:
+        bank, queries[0] = bank[:1].expand(n, -1).contiguous(), bank[0]
+    head = Kriging(k, noise=0.05, convex=convex).double()
+    weights = head.weights(queries, bank)
+    torch.testing.assert_close(weights.sum(1), torch.ones(4, dtype=FLOAT), rtol=0, atol=1e-10)
+    assert int((weights != 0).sum(1).max()) <= min(k, n)
+    prediction = head(queries, bank, labels)
+    torch.testing.assert_close(prediction, weights @ labels, rtol=0, atol=1e-10)
+    if convex:
+        assert (weights >= 0).all()
+        assert (prediction >= labels.min() - 1e-12).all()
+        assert (prediction <= labels.max() + 1e-12).all()
+
+
+def test_copies_of_a_row_share_the_weight_that_it_has_alone():
+    queries, bank, _ = drawn(6, n=12)
+    copied = torch.cat([bank, bank[:1].expand(4, -1)])
+    for convex in (True, False):
+        head = Kriging(20, noise=1e-9, convex=convex).double()
+        alone = head.weights(queries, bank)
+        weights = head.weights(queries, copied)
+        shares = weights[:, [0, 12, 13, 14, 15]]
+        torch.testing.assert_close(shares, shares[:, :1].expand(-1, 5), rtol=0, atol=1e-8)
+        torch.testing.assert_close(shares.sum(1), alone[:, 0], rtol=0, atol=1e-3)
+
+
+def test_little_noise_gives_a_row_its_own_label_and_much_noise_the_mean_of_the_nearest():
+    _, bank, labels = drawn(7)
+    exact = Kriging(10, noise=0.0).double()
+    torch.testing.assert_close(exact(bank.clone(), bank, labels), labels, rtol=0, atol=1e-3)
+    queries = drawn(8)[0]
+    mean = Kriging(10, noise=1e9).double()
+    positions = mean.local_weights(queries, bank).positions
+    torch.testing.assert_close(mean(queries, bank, labels), labels[positions].mean(1), rtol=0, atol=1e-6)
+    torch.testing.assert_close(mean.local_weights(queries, bank).weights, torch.full((4, 10), 0.1, dtype=FLOAT))
+
+
+def test_signed_weights_reach_beyond_the_labels():
+    bank = torch.linspace(0, 3, 8, dtype=FLOAT)[:, None]
+    query, labels = torch.tensor([[3.4]], dtype=FLOAT), 2 * bank[:, 0]
+    convex, signed = (Kriging(8, scale=3.0, noise=0.0, convex=c).double() for c in (True, False))
+    assert convex(query, bank, labels).item() <= 6.0
+    assert signed(query, bank, labels).item() > 6.3
+
+
+@pytest.mark.parametrize("convex", [True, False])
+def test_ids_and_groups_are_as_if_those_rows_were_not_there(convex):
+    _, bank, labels = drawn(9)
+    head = Kriging(7, noise=0.05, convex=convex).double()
+    ids, groups = torch.arange(30), torch.arange(30) % 4
+    keys = {"query_ids": ids[:4], "bank_ids": ids, "query_groups": groups[:4], "bank_groups": groups}
+    got = head(bank[:4].clone(), bank, labels, **keys)
+    for row in range(4):
+        rest = groups != groups[row]
+        want = head(bank[row : row + 1].clone(), bank[rest], labels[rest])
+        torch.testing.assert_close(got[row : row + 1], want)
+        weights = head.weights(
+            bank[row : row + 1].clone(),
+            bank,
+            **{name: (each[row : row + 1] if name.startswith("query") else each) for name, each in keys.items()},
+        )
+        assert not weights[0, ~rest].any()
+
+
+def test_a_query_with_fewer_rows_than_k_takes_what_there_is_and_with_none_is_refused():
+    queries, bank, labels = drawn(10, n=5)
+    groups = torch.tensor([0, 0, 0, 0, 1])
+    head = Kriging(4).double()
+    got = head.local_weights(queries[:1], bank, query_groups=groups[:1], bank_groups=groups)
+    assert got.positions.tolist() == [[4, -1, -1, -1]]
+    assert got.weights.tolist() == [[1.0, 0.0, 0.0, 0.0]]
+    assert head.top_weights(queries[:1], bank, 3, query_groups=groups[:1], bank_groups=groups)[1].tolist() == [
+        [4, -1, -1]
+    ]
+    alone = {"query_groups": torch.zeros(4, dtype=torch.int64), "bank_groups": torch.zeros(5, dtype=torch.int64)}
+    with pytest.raises(ValueError, match=r"^bank: expected a row of another id and group for every query, got none"):
+        head(queries, bank, labels, **alone)
+    with pytest.raises(ValueError, match=r"^bank: expected at least one row, got an empty bank"):
+        head(queries, bank[:0], labels[:0])
+
+
+def test_blocks_of_the_bank_and_of_queries_change_nothing(monkeypatch):
+    queries, bank, labels = drawn(11, b=40, n=700)
+    head = Kriging(9).double()
+    want = head(queries, bank, labels)
+    monkeypatch.setattr(head_module, "_ENTRIES", 200)
+    with block_policy(attention_entries=1 << 10, query_rows=7):
+        torch.testing.assert_close(head(queries, bank, labels), want, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_lower_precision_changes_little(dtype):
+    queries, bank, labels = drawn(12, n=50)
+    head = Kriging(16)
+    want = head(queries.to(dtype).double(), bank.to(dtype).double(), labels.to(dtype).double())
+    got = head(queries.to(dtype), bank.to(dtype), labels.to(dtype))
+    assert got.dtype == dtype
+    torch.testing.assert_close(got.double(), want, rtol=0, atol=8 * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("factor", [1e-4, 1e4])
+def test_units_do_not_matter_with_a_scale_in_them_nor_does_where_the_rows_lie(factor):
+    queries, bank, labels = drawn(13)
+    want = Kriging(8, scale=0.5).double()(queries, bank, labels)
+    got = Kriging(8, scale=0.5 * factor).double()(factor * queries + 1e4, factor * bank + 1e4, labels)
+    torch.testing.assert_close(got, want, rtol=0, atol=1e-5)
+
+
+def test_classes_get_probabilities():
+    queries, bank, labels = drawn(14)
+    classes = torch.nn.functional.one_hot((labels > 0).long() + (labels > 1).long(), 3).double()
+    got = Kriging(10).double()(queries, bank, classes)
+    assert got.shape == (4, 3)
+    assert (got >= 0).all()
+    torch.testing.assert_close(got.sum(1), torch.ones(4, dtype=FLOAT))
+
+
+def test_it_can_be_trained():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(200, 2, generator=generator) * 6
+    y = x[:, 0].sin()
+    layer, head = torch.nn.Linear(2, 2), Kriging(16)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[0.3, 0.3], [-0.3, 1.0]]))
+    ids = torch.arange(200)
+    optimizer = torch.optim.Adam([*layer.parameters(), *head.parameters()], lr=0.03)
+    errors = []
+    for _ in range(40):
+        rows = layer(x)
+        error = (head(rows, rows, y, query_ids=ids, bank_ids=ids) - y).square().mean()
+        optimizer.zero_grad()
+        error.backward()
+        optimizer.step()
+        errors.append(error.item())
+    assert errors[-1] < 0.3 * errors[0]
+    assert head.log_noise.item() < math.log(0.3)  # the labels have none
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"k": 0}, r"^k: expected a whole number of at least 1, got 0"),
+        ({"scale": 0.0}, r"^scale: expected a number above 0, got 0"),
+        ({"noise": -1.0}, r"^noise: expected a number of at least 0, got -1"),
+        ({"kernel": "cubic"}, r"^kernel: expected one of"),
+    ],
+)
+def test_bad_settings_are_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        Kriging(**wrong)
