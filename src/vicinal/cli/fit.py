@@ -41,6 +41,8 @@ def fit(
     mask: o.Mask = "s2",
     mask_parameters: o.MaskParameters = "pointwise",
     simplex: o.Simplex = "auto",
+    readout: o.Readout = "attention",
+    max_neighbors: o.MaxNeighbors = None,
     loss: o.Loss = None,
     hidden: o.Hidden = "200,25",
     members: o.Members = 8,

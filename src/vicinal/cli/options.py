@@ -68,6 +68,18 @@ Simplex: TypeAlias = Annotated[
         help="softmax, sparsemax or entmax15; auto: entmax15 for numbers, softmax for classes.", rich_help_panel=_LEARN
     ),
 ]
+Readout: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="How predictions are read out of the trained metric: attention, kriging (weights of the nearest rows, "
+        "solved for given each other) or signed_kriging.",
+        rich_help_panel=_LEARN,
+    ),
+]
+MaxNeighbors: TypeAlias = Annotated[
+    int | None,
+    typer.Option(help="Most rows that make a prediction of a kriging readout; default 32.", rich_help_panel=_LEARN),
+]
 Loss: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -191,6 +203,8 @@ def estimator_parameters(context: typer.Context) -> dict[str, Any]:
     same = (
         "tune",
         "mask_parameters",
+        "readout",
+        "max_neighbors",
         "members",
         "final_tanh",
         "dropout",

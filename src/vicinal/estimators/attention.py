@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
-from vicinal.heads import NONA, Ensemble, admissible, neighbor_range, streamed_quantiles
+from vicinal.heads import NONA, Ensemble, Kriging, KrigingWeights, admissible, neighbor_range, streamed_quantiles
 from vicinal.heads.members import ensemble_quantiles, ensemble_top_weights
 from vicinal.index import ExactIndex
 from vicinal.index.pairs import PairScore, pair_score
@@ -52,6 +52,15 @@ def attended(model: NeighborEstimator, queries: Tensor, query_identity: dict[str
             yield Attended(answer.weights, answer.positions, answer.prediction)
         return
     identity = model.bank_.identity(**query_identity)
+    if isinstance(head, Kriging):
+        labels = model.bank_labels()
+        for part, part_identity in model.query_blocks(queries, identity, _QUERIES):
+            local = _local_weights(head, model.bank_, part, part_identity)
+            order = local.weights.abs().argsort(dim=1, descending=True, stable=True)[:, :k]
+            weights, positions = local.weights.gather(1, order), local.positions.gather(1, order)
+            positions = positions.masked_fill(weights == 0, -1)
+            yield Attended(weights, positions, _weighted_labels(local, labels))
+        return
     if streams(model):
         vectors = model.bank_.vectors
         for some, keys in model.query_blocks(queries, identity, _QUERIES):
@@ -65,6 +74,35 @@ def attended(model: NeighborEstimator, queries: Tensor, query_identity: dict[str
         weights = model.bank_weights(part, part_identity)
         best = weights.topk(k, dim=-1)
         yield Attended(best.values, best.indices, weights @ model.bank_labels().to(weights))
+
+
+def kriging_prediction(
+    model: NeighborEstimator, queries: Tensor, query_identity: dict[str, Any]
+) -> tuple[Tensor, Tensor]:
+    """Predictions ``[b]`` of a kriging readout, and their deviations ``[b]`` up to one factor for all queries.
+
+    Raises:
+        TypeError: if the model has another readout.
+    """
+    head = model.network_.head
+    if not isinstance(head, Kriging):
+        raise TypeError(f"readout: expected a kriging head, got {type(head).__name__}")
+    predictions, deviations, labels = [], [], model.bank_labels()
+    for part, part_identity in model.query_blocks(queries, model.bank_.identity(**query_identity), _QUERIES):
+        local = _local_weights(head, model.bank_, part, part_identity)
+        predictions.append(_weighted_labels(local, labels))
+        deviations.append(local.variance.clamp(min=0).sqrt())
+    return torch.cat(predictions), torch.cat(deviations)
+
+
+@torch.no_grad()
+def _local_weights(head: Kriging, bank: Bank, queries: Tensor, identity: dict[str, Tensor | None]) -> KrigingWeights:
+    return head.local_weights(queries, bank.vectors, **identity)
+
+
+def _weighted_labels(local: KrigingWeights, labels: Tensor) -> Tensor:
+    """Predictions ``[b]`` or ``[b, K]``."""
+    return torch.einsum("bk,bk...->b...", local.weights, labels[local.positions.clamp(min=0)].double())
 
 
 def label_range(

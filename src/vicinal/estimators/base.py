@@ -24,10 +24,13 @@ from vicinal.estimators.network import (
     check_settings,
     make_added,
     make_criterion,
+    make_kriging,
     make_network,
     make_targets,
     training_settings,
 )
+from vicinal.estimators.readout import choose_kriging
+from vicinal.heads import Kriging
 from vicinal.index import NeighborBank
 from vicinal.similarity import resolve_similarity
 from vicinal.training import NeighborNetwork, Rows, RowSubset, TrainingHistory
@@ -64,6 +67,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         mask_parameters: str = "pointwise",
         mask_extent: str = "admissible",
         simplex: str = "auto",
+        readout: str = "attention",
+        max_neighbors: int | None = None,
         loss: Any = None,
         n_neighbors: int = 5,
         index: str | None = None,
@@ -98,6 +103,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self.mask_parameters = mask_parameters
         self.mask_extent = mask_extent
         self.simplex = simplex
+        self.readout = readout
+        self.max_neighbors = max_neighbors
         self.loss = loss
         self.n_neighbors = n_neighbors
         self.index = index
@@ -208,9 +215,21 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             fill_bank(store, network, part.inputs, labels, frame, ids, groups, positions)
         self.bank_, self.calibration_ = (Bank.over(store) for store in stores)
         self._near_head, self._near_saved = None, None
+        kriging = make_kriging(settings)
+        if kriging is not None:
+            network.head = self._chosen(kriging)
         if indexes:
             fill_indexes(indexes, network.head, stores[0])
             self._near_head = NearBank(network.head, stores[0], indexes, self._class_count(), tolerance)
+
+    def _chosen(self, kriging: Kriging) -> Kriging:
+        """The kriging head with the scale and noise that predict the rows held out best."""
+        rows, groups = self.calibration_, self.calibration_.groups
+        identity = self.bank_.identity(
+            ids=rows.ids, groups=groups if self.bank_.store.group_codes is not None else None
+        )
+        truth, labels = (self._as_predicted(bank.labels) for bank in (rows, self.bank_))
+        return choose_kriging(kriging, rows.vectors, truth, self.bank_.vectors, labels, **identity).eval()
 
     def _class_count(self) -> int | None:
         classes = getattr(self, "classes_", None)
@@ -293,7 +312,11 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def bank_labels(self) -> Tensor:
         """Labels of the bank as the head takes them: numbers ``[N]``, or classes one-hot ``[N, K]``."""
-        return self.bank_.labels
+        return self._as_predicted(self.bank_.labels)
+
+    def _as_predicted(self, labels: Tensor) -> Tensor:
+        """Labels as the head takes them."""
+        return labels
 
     def fitted_similarity(self) -> torch.nn.Module:
         """The similarity of the fitted head; for one without, that of the parameter."""

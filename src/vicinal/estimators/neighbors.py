@@ -16,12 +16,19 @@ from torch.nn.functional import one_hot
 
 from vicinal.core import check_between, check_integer, short
 from vicinal.core.identity import canonical_ids, shown
-from vicinal.estimators.attention import Explanation, attended, explain_rows, label_range, nearest_rows
+from vicinal.estimators.attention import (
+    Explanation,
+    attended,
+    explain_rows,
+    kriging_prediction,
+    label_range,
+    nearest_rows,
+)
 from vicinal.estimators.bank import Ids, check_known
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.inputs import as_series, refused_text
 from vicinal.estimators.saving import read_model, save_model
-from vicinal.heads import conformal_margin
+from vicinal.heads import Kriging, conformal_margin
 
 
 class BankedEstimator(NeighborEstimator):
@@ -206,6 +213,12 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         mask_extent: "admissible" or "all".
         simplex: "softmax", "sparsemax" or "entmax15"; "auto" is entmax15 for numbers, so that most rows have no weight
             at all, and softmax for classes, so that no class is ruled out.
+        readout: how predictions are read out of the trained metric. "attention": by the head that trained it.
+            "kriging": by weights of the nearest rows, of all members' embeddings side by side, that are solved for
+            given each other (see :class:`vicinal.heads.Kriging`), so that few rows make the whole prediction; its scale
+            and noise are those of least error on the rows held out. "signed_kriging": the same with weights of either
+            sign, which reach beyond the labels of the neighbors.
+        max_neighbors: most rows that make a prediction of a kriging readout; None is 32.
         loss: what is trained and stopped by: None (squared error; log-loss for classes), text such as
             "matching:sigmoid(scale=2,shift=0.7)" (see :func:`vicinal.losses.parse`), "crps" (numbers: the whole
             distribution of neighbor labels, see :class:`vicinal.losses.CRPS`), or a module
@@ -314,10 +327,12 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         """Intervals ``[n, 2]`` (low, high) that hold the true number with probability of at least ``coverage``.
 
         The central range of the neighbors' labels, widened or narrowed by one margin that is calibrated on the rows
-        held out (conformalized quantiles, arXiv:1905.03222). Its ends are drawn in by a hundredth of the way to the
-        prediction: where labels repeat (ratings, digits), ends that are labels would tie and cover too much. The
-        guarantee is on average over rows that are exchangeable with the held-out ones; these were also used for early
-        stopping, which is a mild reuse. For the dense head the range is the prediction itself.
+        held out (conformalized quantiles, arXiv:1905.03222); of a kriging readout the prediction and a calibrated
+        multiple of the deviation that kriging gives it to either side. The range's ends are drawn in by a hundredth of
+        the way to the prediction: where labels repeat (ratings, digits), ends that are labels would tie and cover too
+        much. The guarantee is on average over rows that are exchangeable with the held-out ones; these were also used
+        for early stopping, and for the scale and noise of kriging, which is a mild reuse. For the dense head the
+        range is the prediction itself.
 
         Args:
             X: rows.
@@ -334,20 +349,25 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         if len(held_out) == 0:
             raise ValueError("coverage: expected rows held out for calibration, got none; they were all forgotten")
         own_groups = held_out.groups if self.bank_.store.group_codes is not None else None
-        low, high = self._range(held_out.vectors.double(), {"ids": held_out.ids, "groups": own_groups}, coverage)
-        margin = conformal_margin(torch.maximum(low - held_out.labels, held_out.labels - high), coverage)
-        low, high = self._range(queries, self._prediction_identity(len(queries), ids, groups), coverage)
-        low, high = low - margin, high + margin
+        known = {"ids": held_out.ids, "groups": own_groups}
+        low, high, unit = self._range(held_out.vectors.double(), known, coverage)
+        margin = conformal_margin(torch.maximum(low - held_out.labels, held_out.labels - high) / unit, coverage)
+        low, high, unit = self._range(queries, self._prediction_identity(len(queries), ids, groups), coverage)
+        low, high = low - margin * unit, high + margin * unit
         middle = (low + high) / 2
         return torch.stack([torch.minimum(low, middle), torch.maximum(high, middle)], dim=1).numpy()
 
-    def _range(self, queries: Tensor, query_identity: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor]:
-        """Uncalibrated range of each query."""
+    def _range(self, queries: Tensor, query_identity: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Uncalibrated range of each query, and in which unit its margin counts."""
+        if isinstance(self.network_.head, Kriging):
+            prediction, deviation = kriging_prediction(self, queries, query_identity)
+            return prediction, prediction, deviation
         prediction = self._in_label_units(self._answer(queries, query_identity)[0])
+        unit = torch.ones_like(prediction)
         if not self.network_.head.uses_bank:
-            return prediction, prediction
+            return prediction, prediction, unit
         low, high = label_range(self, queries, query_identity, coverage)
-        return torch.lerp(low, prediction.to(low), INWARD), torch.lerp(high, prediction.to(high), INWARD)
+        return torch.lerp(low, prediction.to(low), INWARD), torch.lerp(high, prediction.to(high), INWARD), unit
 
     def _in_label_units(self, prediction: Tensor) -> Tensor:
         if self.network_.head.uses_bank:
@@ -441,9 +461,9 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator):  # type: ignore[misc
         shares = scaled.mean(dim=0).clamp(min=1.0 / (2 * len(scaled)))
         return shares.log()
 
-    def bank_labels(self) -> Tensor:
+    def _as_predicted(self, labels: Tensor) -> Tensor:
         """One-hot ``[N, K]``, float64."""
-        return one_hot(self.bank_.labels.long(), len(self.classes_)).double()
+        return one_hot(labels.long(), len(self.classes_)).double()
 
 
 _ESTIMATORS: dict[str, type[BankedEstimator]] = {

@@ -8,7 +8,7 @@ from torch import nn
 
 from vicinal.core import check_between, check_choice, check_integer, check_number, entries, entry, short
 from vicinal.encoders import MemberProjectors, check_tune
-from vicinal.heads import NONA, Dense, Ensemble
+from vicinal.heads import NONA, Dense, Ensemble, Kriging
 from vicinal.losses import CRPS, EmbeddingLoss, LossFromPML, ProxyLoss, parse, read_loss
 from vicinal.losses.spec import LossText, check_label_kind
 from vicinal.masks import SoftStep, TopK
@@ -16,6 +16,13 @@ from vicinal.similarity import resolve_similarity
 from vicinal.training import AddedLosses, NeighborNetwork, TrainingSettings
 
 MASKS = ("s1", "s2", "topk")
+
+HEADS = ("nona", "dense")
+
+READOUTS = ("attention", "kriging", "signed_kriging")
+
+NEIGHBORS = 32
+"""Rows that a kriging readout looks at where ``max_neighbors`` is None."""
 
 _LARGEST = 1 << 20
 """Units of a layer, and members: beyond it no machine holds the network."""
@@ -40,10 +47,43 @@ def make_head(settings: dict[str, Any], dim: int, start: torch.Tensor) -> nn.Mod
         dim: width of the embeddings of one member.
         start: mean label ``[]``, or log of the class shares ``[K]``: where the bias of a dense head starts.
     """
-    check_choice("head", settings["head"], [entry.name for entry in entries("head")])
+    check_choice("head", settings["head"], HEADS)
     members = check_integer("members", settings["members"])
     heads = [_one_head(settings, dim, start) for _ in range(members)]
     return heads[0] if members == 1 else Ensemble(heads)
+
+
+def check_readout(settings: dict[str, Any]) -> None:
+    """Check the settings of how predictions are read out of the trained metric.
+
+    Raises:
+        TypeError: if ``max_neighbors`` is no whole number.
+        ValueError: naming a readout that does not exist, or a setting that it does not go with.
+    """
+    readout = check_choice("readout", settings["readout"], READOUTS)
+    if settings["max_neighbors"] is not None:
+        check_integer("max_neighbors", settings["max_neighbors"], high=_LARGEST)
+    if readout == "attention":
+        if settings["max_neighbors"] is not None:
+            raise ValueError(
+                "max_neighbors: expected None for readout='attention', which weighs all rows, got "
+                f"{settings['max_neighbors']}; say readout='kriging'"
+            )
+        return
+    if settings["head"] != "nona":
+        raise ValueError(f"readout: expected 'attention' for head={short(settings['head'])}, got {short(readout)}")
+    if settings["index"] is not None:
+        raise ValueError(
+            f"index: expected None for readout={short(readout)}, which finds its rows in the bank itself, got "
+            f"{short(settings['index'])}"
+        )
+
+
+def make_kriging(settings: dict[str, Any]) -> Kriging | None:
+    """The kriging head that ``readout`` names, its scale and noise not yet chosen; None for "attention"."""
+    if settings["readout"] == "attention":
+        return None
+    return Kriging(settings["max_neighbors"] or NEIGHBORS, convex=settings["readout"] == "kriging")
 
 
 def _one_head(settings: dict[str, Any], dim: int, start: torch.Tensor) -> nn.Module:
@@ -187,7 +227,8 @@ def check_settings(settings: dict[str, Any]) -> None:
     training_settings(settings, 0)
     if isinstance(settings["random_state"], int):
         check_integer("random_state", settings["random_state"], 0, 2**32 - 1)
-    check_choice("head", settings["head"], [entry.name for entry in entries("head")])
+    check_choice("head", settings["head"], HEADS)
+    check_readout(settings)
     if isinstance(settings["mask"], str):
         check_choice("mask", settings["mask"], MASKS)
     if settings["simplex"] != "auto" and isinstance(settings["simplex"], str):

@@ -30,7 +30,7 @@ from vicinal.encoders.table import chosen_encoder
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.indexing import SavedNear
-from vicinal.estimators.network import make_network
+from vicinal.estimators.network import make_kriging, make_network
 from vicinal.index import FaissIndex
 from vicinal.index.bank_files import ROWS
 from vicinal.training import NeighborNetwork, TrainingHistory
@@ -59,6 +59,8 @@ class SavedParameters(Saved):
     mask_parameters: Literal["pointwise", "global"]
     mask_extent: Literal["admissible", "all"]
     simplex: _Text
+    readout: Literal["attention", "kriging", "signed_kriging"] = "attention"
+    max_neighbors: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
     loss: _Text | None
     n_neighbors: PositiveInt
     index: _Text | None
@@ -388,6 +390,7 @@ def _read_network(path: Path, config: SavedConfig) -> NeighborNetwork:
     start = torch.zeros(()) if config.classes is None else torch.zeros(len(config.classes))
     with torch.device("meta"):
         network = make_network(config.parameters.model_dump(), encoder, encoder.dim, start)
+        network.head = make_kriging(config.parameters.model_dump()) or network.head
     network.projector.double()
     network.head.double()
     template = {f"encoder.{name}": value for name, value in encoder.trained_state().items()}

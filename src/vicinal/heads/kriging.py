@@ -104,7 +104,7 @@ class Kriging(nn.Module):
 
     def extra_repr(self) -> str:
         """The settings, as they are now."""
-        scale, noise = float(self.log_scale.exp()), float(self.log_noise.exp())
+        scale, noise = self.log_scale.exp().item(), self.log_noise.exp().item()
         return f"k={self.k}, scale={scale:.4g}, noise={noise:.4g}, convex={self.convex}, kernel={self.kernel!r}"
 
     def covariance(self, squared: Tensor) -> Tensor:

@@ -298,7 +298,16 @@ def _record(
 
 def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
     hidden = ("head", "columns", "root", "cache_dir", "checkpoint_dir", "progress", "logger", "random_state")
-    neighbor_only = ("similarity", "mask", "mask_parameters", "mask_extent", "simplex", "n_neighbors")
+    neighbor_only = (
+        "similarity",
+        "mask",
+        "mask_parameters",
+        "mask_extent",
+        "simplex",
+        "n_neighbors",
+        "readout",
+        "max_neighbors",
+    )
     skipped = hidden if model.head == "nona" else (*hidden, *neighbor_only)
     return {name: value for name, value in model.get_params(deep=False).items() if name not in skipped}
 

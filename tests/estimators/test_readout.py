@@ -1,0 +1,144 @@
+"""Predictions read out of the trained metric by kriging: few rows, and all that an estimator promises."""
+
+import numpy as np
+import pytest
+import torch
+
+from references.tables import QUICK, table
+from vicinal.cli import run
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.readout import choose_kriging
+from vicinal.heads import Kriging
+
+READOUTS = ("kriging", "signed_kriging")
+
+
+def houses(count, seed=0):
+    frame, _ = table(count, seed)
+    frame = frame[["size", "town"]].assign(size=frame["size"].fillna(5.0))
+    noise = np.random.default_rng(seed).normal(size=count)
+    return frame, 3 * frame["size"].to_numpy() + 12 * (frame["town"] == "york").to_numpy() + noise
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return houses(300)
+
+
+@pytest.fixture(scope="module", params=READOUTS)
+def model(request, rows):
+    frame, price = rows
+    return NeighborRegressor(readout=request.param, max_neighbors=12, **QUICK).fit(frame, price)
+
+
+def test_at_most_so_many_rows_make_the_whole_prediction(model, rows):
+    fresh, price = houses(80, seed=1)
+    assert model.score(fresh, price) > 0.9
+    for one, prediction in zip(model.explain(fresh, k=100), model.predict(fresh), strict=True):
+        assert 1 <= len(one.neighbors) <= 12
+        assert sum(n.weight for n in one.neighbors) == pytest.approx(1)
+        assert sum(n.contribution for n in one.neighbors) == pytest.approx(prediction)
+        assert one.other_weight == pytest.approx(0, abs=1e-9)
+        sizes = [abs(n.weight) for n in one.neighbors]
+        assert sizes == sorted(sizes, reverse=True)
+        if model.readout == "kriging":
+            assert min(n.weight for n in one.neighbors) > 0
+
+
+def test_no_row_predicts_itself_nor_its_group(rows):
+    frame, price = rows
+    groups = np.arange(len(frame)) // 3
+    model = NeighborRegressor(readout="kriging", **QUICK).fit(frame, price, groups=groups)
+    ids = model.bank_.ids[:20]
+    for row, one in zip(ids, model.explain(frame.iloc[ids], 40, ids=ids, groups=groups[ids]), strict=True):
+        assert not set(groups[[n.id for n in one.neighbors]]) & {groups[row]}
+    alone = NeighborRegressor(readout="kriging", **QUICK).fit(frame, price)
+    for row, one in zip(ids, alone.explain(frame.iloc[ids], 40, ids=ids), strict=True):
+        assert row not in {n.id for n in one.neighbors}
+
+
+def test_added_and_forgotten_rows_count_at_once(model, rows):
+    frame, _ = rows
+    query = frame.iloc[:1]
+    before = model.predict(query)
+    model.add(query, [5000.0], ids=[9000])
+    assert model.predict(query)[0] > before[0] + 100
+    assert 9000 in {n.id for n in model.explain(query, 12)[0].neighbors}
+    np.testing.assert_array_equal(model.forget([9000]).predict(query), before)
+
+
+def test_a_saved_model_predicts_and_explains_the_same(model, rows, tmp_path):
+    frame, _ = rows
+    model.save(tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    assert isinstance(again.network_.head, Kriging)
+    assert repr(again.network_.head) == repr(model.network_.head)
+    np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
+    np.testing.assert_array_equal(again.predict_interval(frame), model.predict_interval(frame))
+    assert again.get_params()["max_neighbors"] == 12
+    assert [str(one) for one in again.explain(frame.iloc[:5])] == [str(one) for one in model.explain(frame.iloc[:5])]
+
+
+def test_intervals_cover_and_are_wider_where_rows_are_far():
+    frame, price = houses(900, seed=3)
+    model = NeighborRegressor(readout="kriging", validation_fraction=0.4, **QUICK).fit(frame, price)
+    fresh, truth = houses(1500, seed=4)
+    for coverage in (0.5, 0.9):
+        low, high = model.predict_interval(fresh, coverage).T
+        assert ((low <= truth) & (truth <= high)).mean() == pytest.approx(coverage, abs=0.06)
+    far = frame.iloc[:1].assign(size=frame["size"].max() * 3)
+    widths = np.ptp(model.predict_interval(frame), axis=1)
+    assert np.ptp(model.predict_interval(far), axis=1)[0] > np.median(widths)
+
+
+def test_classes_get_probabilities(rows):
+    frame, price = rows
+    moods = np.where(price > np.median(price), "high", "low")
+    model = NeighborClassifier(readout="kriging", **QUICK).fit(frame, moods)
+    shares = model.predict_proba(frame)
+    assert (shares >= 0).all()
+    np.testing.assert_allclose(shares.sum(1), 1)
+    assert model.score(frame, moods) > 0.8
+    one = model.explain(frame.iloc[:1], 40)[0]
+    assert sum(n.contribution for n in one.neighbors) == pytest.approx(one.total)
+
+
+def test_scale_and_noise_are_those_of_least_error_on_the_rows_held_out():
+    generator = torch.Generator().manual_seed(0)
+    bank, queries = (torch.rand(count, 1, generator=generator, dtype=torch.float64) for count in (400, 100))
+    smooth, truth = (6 * bank[:, 0]).sin(), (6 * queries[:, 0]).sin()
+    noisy = torch.randn(400, generator=generator, dtype=torch.float64)
+    clear = choose_kriging(Kriging(16), queries, truth, bank, smooth)
+    blurred = choose_kriging(Kriging(16), queries, truth + noisy[:100], bank, smooth + 3 * noisy)
+    assert clear.log_noise < -4
+    assert blurred.log_noise > -2
+    assert clear.k == blurred.k == 16
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"readout": "krigin"}, r"^readout: expected one of .*did you mean 'kriging'"),
+        ({"max_neighbors": 5}, r"^max_neighbors: expected None for readout='attention', which weighs all rows, got 5"),
+        ({"readout": "kriging", "max_neighbors": 0}, r"^max_neighbors: expected a whole number of at least 1, got 0"),
+        ({"readout": "kriging", "head": "dense"}, r"^readout: expected 'attention' for head='dense'"),
+        ({"readout": "kriging", "index": "exact"}, r"^index: expected None for readout='kriging'"),
+        ({"head": "kriging"}, r"^head: expected one of"),
+    ],
+)
+def test_what_cannot_be_is_said_before_training(rows, settings, sentence, monkeypatch):
+    monkeypatch.setattr("vicinal.training.fit.train", None)
+    frame, price = rows
+    with pytest.raises(ValueError, match=sentence):
+        NeighborRegressor(**settings).fit(frame, price)
+
+
+def test_the_command_takes_it(rows, tmp_path, capsys):
+    frame, price = rows
+    frame.assign(price=price).to_csv(tmp_path / "rows.csv", index=False)
+    options = ["--target", "price", "--max-epochs", "2", "--members", "2", "--hidden", "8,4", "-q"]
+    options += ["--readout", "kriging", "--max-neighbors", "7", "--out", str(tmp_path / "m")]
+    assert run(["fit", str(tmp_path / "rows.csv"), *options]) == 0
+    assert load_model(tmp_path / "m").network_.head.k == 7
+    assert "kriging" in (tmp_path / "m" / "report.html").read_text()
+    assert run(["predict", str(tmp_path / "m"), str(tmp_path / "rows.csv"), "--explain", "3"]) == 0
