@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from vicinal.heads import Kriging
-from vicinal.training.module import error_of
+from vicinal.training import error_of
 
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Lengths of the kernel that are tried, in median distances between rows of the bank."""

@@ -4,6 +4,7 @@ import importlib as _importlib
 import typing as _typing
 
 from vicinal.training.added import AddedLosses
+from vicinal.training.error import MeanError, error_of
 from vicinal.training.history import TrainingHistory
 from vicinal.training.network import NeighborNetwork
 from vicinal.training.rows import RowBatches, Rows, RowSubset
@@ -11,9 +12,9 @@ from vicinal.training.settings import TrainingSettings
 
 if _typing.TYPE_CHECKING:
     from vicinal.training.fit import train
-    from vicinal.training.module import MeanError, NeighborModule, error_of
+    from vicinal.training.module import NeighborModule
 
-_LIGHTNING = {"MeanError": "module", "NeighborModule": "module", "error_of": "module", "train": "fit"}
+_LIGHTNING = {"NeighborModule": "module", "train": "fit"}
 """Names that need Lightning, by file: it takes seconds to import, and a saved model predicts without it."""
 
 __all__ = [
