@@ -8,8 +8,13 @@ import pytest
 import torch
 from hypothesis import settings
 
-settings.register_profile("repeatable", deadline=None, derandomize=True)
-settings.load_profile("repeatable")
+settings.register_profile("thorough", deadline=None, derandomize=True)
+settings.register_profile("quick", settings.get_profile("thorough"), max_examples=25)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Properties are tried with 25 examples by ``make test``, with 100 by ``make test-all``."""
+    settings.load_profile("quick" if config.getoption("markexpr") else "thorough")
 
 
 @pytest.hookimpl(tryfirst=True)

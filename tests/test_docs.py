@@ -41,7 +41,15 @@ with_python = pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "py
 with_commands = pytest.mark.parametrize("page", [p for p in PAGES if commands(p)], ids=lambda p: p.name)
 
 
-@with_python
+LONG = ("guide.md", "uncertainty.md")
+"""Pages whose blocks fit models by the defaults: a minute, so ``make test-all`` runs them."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=pytest.mark.slow if p.name in LONG else ()) for p in PAGES if blocks(p, "python")],
+    ids=lambda p: p.name,
+)
 def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
     if "lexicon" in page.read_text(encoding="utf-8"):
         pytest.importorskip("vaderSentiment", reason="the demo's words are in an optional package")

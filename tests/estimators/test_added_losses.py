@@ -66,7 +66,7 @@ def test_a_criterion_with_vectors_of_classes_is_left_as_it_was(curve):
     x, _, classes = curve
     given = ProxyLoss("arcface", 3, QUICK["hidden"][-1])
     before = given.proxies.detach().clone()
-    NeighborClassifier(loss=given, **BRIEF, members=1).fit(x, classes)
+    NeighborClassifier(loss=given, **BRIEF).fit(x, classes)
     assert torch.equal(given.proxies, before)
 
 

@@ -31,12 +31,12 @@ def rows():
 @pytest.fixture(scope="module")
 def plain(rows):
     frame, price = rows
-    return NeighborRegressor(members=1, **QUICK).fit(frame, price)
+    return NeighborRegressor(**{**QUICK, "members": 1}).fit(frame, price)
 
 
 def fit(rows, name=None, **settings):
     frame, price = rows
-    return NeighborRegressor(**{"index": name, "members": 1, **QUICK, **settings}).fit(frame, price)
+    return NeighborRegressor(**{**QUICK, "index": name, "members": 1, **settings}).fit(frame, price)
 
 
 def test_predictions_are_within_the_error_that_is_told(rows, plain, name):
@@ -110,7 +110,7 @@ def test_classes_by_an_index(rows, name):
 
 def test_members_have_an_index_each(rows, tmp_path):
     frame, price = rows
-    plain = NeighborRegressor(members=3, **QUICK).fit(frame, price)
+    plain = NeighborRegressor(**{**QUICK, "members": 3}).fit(frame, price)
     for name in ("exact", "faiss:Flat", f"milvus:{tmp_path / 'bank.db'}"):
         if name != "exact":
             pytest.importorskip("faiss" if name.startswith("faiss") else "milvus_lite", reason="an optional package")
@@ -137,7 +137,7 @@ def test_members_have_an_index_each(rows, tmp_path):
 def test_a_large_bank_is_read_in_blocks_with_the_same_result(rows, members, mask, simplex, monkeypatch):
     frame, price = rows
     groups = np.arange(len(frame)) // 5
-    model = NeighborRegressor(mask=mask, simplex=simplex, members=members, **QUICK).fit(frame, price, groups=groups)
+    model = NeighborRegressor(mask=mask, simplex=simplex, **{**QUICK, "members": members}).fit(frame, price, groups=groups)
     fresh, asked = frame.iloc[:30], {"ids": np.arange(30), "groups": groups[:30]}
     whole = model.explain(fresh, 3, **asked), model.predict_interval(fresh, 0.7, **asked), model.kneighbors(fresh, 3)[0]
     own = model.kneighbors(n_neighbors=3)[0]

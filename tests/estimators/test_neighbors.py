@@ -13,7 +13,7 @@ from vicinal.estimators import NeighborClassifier, NeighborRegressor, explanatio
 
 pytestmark = pytest.mark.sweep(12)
 
-CHECKED = {"max_epochs": 25, "learning_rate": 2e-2, "hidden": (16, 4), "batch_size": 64}
+CHECKED = {"max_epochs": 25, "learning_rate": 2e-2, "hidden": (16, 4), "batch_size": 64, "members": 2}
 
 
 def assert_same(found, wanted):

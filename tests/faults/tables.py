@@ -111,14 +111,19 @@ def bad_table(seed):
         the table, the names of the faults, and the seed's generator for more choices.
     """
     rng = np.random.default_rng(seed)
-    table = BadTable(good(rng))
-    names = list(FAULTS)
-    chosen = [names[seed % len(names)]]
-    if seed >= 2 * len(names):
-        chosen.append(names[rng.integers(len(names))])
+    table, names, chosen = BadTable(good(rng)), list(FAULTS), chosen_faults(seed)
     for name in sorted(set(chosen), key=names.index):
         FAULTS[name][0](rng, table)
     return table, chosen, rng
+
+
+def chosen_faults(seed):
+    """Names of the faults of a case."""
+    names = list(FAULTS)
+    chosen = [names[seed % len(names)]]
+    if seed >= 2 * len(names):
+        chosen.append(names[np.random.default_rng([seed, 1]).integers(len(names))])
+    return chosen
 
 
 def pick(rng, choices):

@@ -140,7 +140,7 @@ def test_a_kill_leaves_the_old_or_the_new_and_the_same_command_works(tmp_path, w
     assert not hidden(root), what
 
 
-@pytest.mark.parametrize("exchange", [True, False])
+@pytest.mark.parametrize("exchange", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("rounds", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_two_writers_and_a_reader(tmp_path, work, rounds, exchange):
     models = [tmp_path / "one", tmp_path / "other"]

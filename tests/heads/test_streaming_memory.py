@@ -54,6 +54,7 @@ def test_prediction_stays_below_32_mib_where_one_matrix_of_scores_has_73():
     assert extra(True, 300_000, train=False) < 32
 
 
+@pytest.mark.slow
 def test_the_dense_head_does_not():
     assert extra(False, 300_000, train=False) > 73
 

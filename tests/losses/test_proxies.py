@@ -118,6 +118,7 @@ def assert_same_mass(similarity, x, labels, size, scale, reach):
         torch.testing.assert_close(leaves[0].grad, leaves[1].grad)
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("similarity", ["cosine", "dot", "squared_l2"])
 @pytest.mark.parametrize("reach", [0.0, 0.5, 1.5, math.inf])
 def test_mass_within_fences(similarity, reach):

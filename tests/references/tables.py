@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-QUICK = {"max_epochs": 15, "learning_rate": 1e-2, "hidden": (16, 4), "patience": 15}
+QUICK = {"max_epochs": 15, "learning_rate": 1e-2, "hidden": (16, 4), "patience": 15, "members": 2}
 
 
 def table(rows=120, seed=0):

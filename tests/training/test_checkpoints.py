@@ -42,6 +42,13 @@ def fit(patch, folder=None, *, kind=NeighborRegressor, stop=None, **settings):
         return model.fit(x, y if kind is NeighborRegressor else y > 0)
 
 
+@pytest.fixture(scope="module")
+def whole():
+    """The model of a run that was never stopped."""
+    with pytest.MonkeyPatch.context() as patch:
+        return fit(patch)
+
+
 def assert_same_model(found, wanted):
     want = wanted.network_.state_dict()
     for name, value in found.network_.state_dict().items():
@@ -89,15 +96,14 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_model(tmp_path, monkeypatch,
     assert_same_model(resumed, whole)
 
 
-def test_it_may_be_stopped_again_and_again(tmp_path, monkeypatch):
-    whole = fit(monkeypatch)
+def test_it_may_be_stopped_again_and_again(tmp_path, monkeypatch, whole):
     for epoch in range(1, EPOCHS):
         with pytest.raises(Killed):
             fit(monkeypatch, tmp_path, stop=BATCHES + epoch % 2)
     assert_same_model(fit(monkeypatch, tmp_path), whole)
 
 
-@pytest.mark.parametrize("stop", [BATCHES, 3 * BATCHES - 1])
+@pytest.mark.parametrize("stop", [BATCHES, pytest.param(3 * BATCHES - 1, marks=pytest.mark.slow)])
 def test_a_loss_with_random_numbers_of_its_own_goes_on_with_them(tmp_path, monkeypatch, stop):
     def begin():
         random.seed(1)
@@ -149,10 +155,25 @@ def test_a_run_that_had_stopped_early_trains_no_further(tmp_path, monkeypatch):
     assert_same_model(fit(monkeypatch, tmp_path, stop=0, **settings), whole)
 
 
-@pytest.mark.parametrize("name", ["last.ckpt", "best.ckpt"])
-@pytest.mark.parametrize("harm", ["cut", "other content", "removed"])
-def test_a_checkpoint_that_cannot_be_read_is_said_and_the_run_starts_anew(tmp_path, monkeypatch, caplog, name, harm):
-    whole = fit(monkeypatch)
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    [
+        ("last.ckpt", "cut"),
+        ("best.ckpt", "removed"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                ("last.ckpt", "other content"),
+                ("last.ckpt", "removed"),
+                ("best.ckpt", "cut"),
+                ("best.ckpt", "other content"),
+            )
+        ),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_read_is_said_and_the_run_starts_anew(
+    tmp_path, monkeypatch, caplog, whole, name, harm
+):
     with pytest.raises(Killed):
         fit(monkeypatch, tmp_path, stop=2 * BATCHES)
     path = tmp_path / name
@@ -166,8 +187,7 @@ def test_a_checkpoint_that_cannot_be_read_is_said_and_the_run_starts_anew(tmp_pa
     assert (name in caplog.text) == (not (name == "last.ckpt" and harm == "removed"))
 
 
-def test_checkpoints_of_another_folder_or_an_older_version_are_not_gone_on_from(tmp_path, monkeypatch, caplog):
-    whole = fit(monkeypatch)
+def test_checkpoints_of_another_folder_or_an_older_version_are_not_gone_on_from(tmp_path, monkeypatch, caplog, whole):
     with pytest.raises(Killed):
         fit(monkeypatch, tmp_path / "a", stop=2 * BATCHES)
     (tmp_path / "a").rename(tmp_path / "b")
