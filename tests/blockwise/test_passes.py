@@ -25,7 +25,6 @@ def relative(scores):
     return scores - scores.amax(dim=1, keepdim=True)
 
 
-@settings(deadline=None, max_examples=40)
 @given(seeds, st.integers(1, 30), st.integers(1, 12), st.integers(1, 7))
 def test_k_lowest_of_blocks(seed, columns, k, size):
     values = normal(seed, 5, columns).round(decimals=1)  # with ties
@@ -78,7 +77,6 @@ def test_responses_are_the_derivative_of_the_map(simplex):
     torch.testing.assert_close(moved, want)
 
 
-@settings(deadline=None, max_examples=40)
 @given(seeds, st.integers(1, 8), st.booleans(), st.booleans())
 def test_excluded_entries_are_those_that_are_not_admissible(seed, size, ids, groups):
     generator = torch.Generator().manual_seed(seed)

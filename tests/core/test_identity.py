@@ -30,7 +30,7 @@ def test_a_whole_number_is_one_id_in_every_form(form, numbers):
     assert values.tolist() == numbers
 
 
-@settings(max_examples=200)
+@settings(max_examples=3 * settings().max_examples)
 @given(st.integers(-(2**70), 2**70))
 def test_a_whole_number_of_any_size_and_its_plain_text_are_one(number):
     ids = [canonical_ids("ids", [cell]) for cell in (number, str(number), f" {number}\n", decimal.Decimal(number))]
@@ -40,7 +40,7 @@ def test_a_whole_number_of_any_size_and_its_plain_text_are_one(number):
     assert all(bool(known[0]) == fits and int(values[0]) == (number if fits else 0) for values, known in whole)
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(st.text(max_size=12))
 def test_canonical_form_is_final(text):
     once = canonical_ids("ids", [text])

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from references.identity import FORMS
@@ -16,7 +16,6 @@ def parts(split):
     return [split.train, split.validation, split.test]
 
 
-@settings(deadline=None, max_examples=50)
 @given(rows=st.integers(10, 300), seed=st.integers(0, 10_000), test=st.floats(0.05, 0.5))
 def test_every_row_is_in_one_part(rows, seed, test):
     for split in make_splits(rows, number=2, seed=seed, test=test):
@@ -38,7 +37,6 @@ def test_more_splits_keep_the_first_and_differ_among_themselves():
     assert len({tuple(split.test) for split in many}) == 4
 
 
-@settings(deadline=None, max_examples=50)
 @given(sizes=st.lists(st.integers(1, 30), min_size=3, max_size=40), seed=st.integers(0, 1000))
 def test_no_group_is_in_two_parts(sizes, seed):
     groups = np.repeat(np.arange(len(sizes)), sizes)

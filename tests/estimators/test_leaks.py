@@ -8,7 +8,7 @@ from sklearn.metrics import r2_score
 from vicinal.cli import run
 from vicinal.estimators import NeighborRegressor
 
-UNTRAINED = {"max_epochs": 1, "learning_rate": 1e-12, "hidden": (32, 8)}
+UNTRAINED = {"max_epochs": 1, "learning_rate": 1e-12, "hidden": (32, 8), "members": 2}
 
 
 def words(rows, seed):
@@ -43,7 +43,7 @@ def test_a_leak_would_show():
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_training_on_shuffled_labels_teaches_nothing(seed):
     frame, labels = words(700, seed)
-    model = NeighborRegressor(columns={"word": "text"}, max_epochs=15, hidden=(32, 8), patience=15)
+    model = NeighborRegressor(columns={"word": "text"}, max_epochs=15, hidden=(32, 8), patience=15, members=2)
     model.fit(frame.iloc[:500], labels[:500])
     assert r2_score(labels[500:], model.predict(frame.iloc[500:])) <= 0.05
 

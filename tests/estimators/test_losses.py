@@ -9,6 +9,8 @@ from vicinal.cli import run
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model, save_model
 from vicinal.losses import MatchingLoss, parse
 
+BRIEF = {**QUICK, "max_epochs": 3}
+
 
 @pytest.fixture(scope="module")
 def curve():
@@ -46,8 +48,8 @@ def test_the_loss_sees_labels_in_their_own_units(curve):
 def test_text_and_module_are_the_same_loss(curve):
     x, y = curve
     text = "matching:sigmoid(scale=2,shift=10)"
-    by_text = NeighborRegressor(loss=text, **QUICK).fit(x, y)
-    by_module = NeighborRegressor(loss=MatchingLoss(parse(text).link), **QUICK).fit(x, y)
+    by_text = NeighborRegressor(loss=text, **BRIEF).fit(x, y)
+    by_module = NeighborRegressor(loss=MatchingLoss(parse(text).link), **BRIEF).fit(x, y)
     np.testing.assert_array_equal(by_text.predict(x), by_module.predict(x))
 
 
@@ -59,11 +61,11 @@ def test_classes_take_a_loss_of_probabilities(curve):
 
 def test_a_loss_written_as_text_is_saved_and_a_module_is_refused(curve, tmp_path):
     x, y = curve
-    model = NeighborRegressor(loss="matching:tanh(shift=10)", **QUICK).fit(x, y)
+    model = NeighborRegressor(loss="matching:tanh(shift=10)", **BRIEF).fit(x, y)
     save_model(model, tmp_path / "m")
     assert load_model(tmp_path / "m").loss == "matching:tanh(shift=10)"
     with pytest.raises(ValueError, match=r"^loss: expected a value with a name"):
-        save_model(NeighborRegressor(loss=parse("matching:tanh"), **QUICK).fit(x, y), tmp_path / "n")
+        save_model(NeighborRegressor(loss=parse("matching:tanh"), **BRIEF).fit(x, y), tmp_path / "n")
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 
 from vicinal.evaluation import HIGHER_IS_BETTER, PRIMARY, classification_scores, regression_scores
 
 
-@settings(deadline=None, max_examples=50)
 @given(seed=st.integers(0, 10_000), rows=st.integers(2, 50), targets=st.sampled_from([None, 1, 3]))
 def test_regression_equals_scikit_learn(seed, rows, targets):
     rng = np.random.default_rng(seed)
@@ -23,7 +22,6 @@ def test_regression_equals_scikit_learn(seed, rows, targets):
     assert got["r2"] == pytest.approx(metrics.r2_score(y, p))
 
 
-@settings(deadline=None, max_examples=50)
 @given(seed=st.integers(0, 10_000), rows=st.integers(1, 50), count=st.integers(2, 5))
 def test_classification_equals_scikit_learn(seed, rows, count):
     rng = np.random.default_rng(seed)

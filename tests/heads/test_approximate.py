@@ -70,7 +70,7 @@ def spread_out(found, rows):
     return dense.scatter_add_(1, found.positions.clamp(min=0), found.weights)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=3 * settings().max_examples)
 @given(
     similarity=st.sampled_from(SIMILARITIES),
     mask=st.sampled_from(MASKS),

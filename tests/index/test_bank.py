@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vicinal.index import NeighborBank
@@ -49,7 +49,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40)
 @given(STEPS, st.booleans(), st.booleans(), st.sampled_from([0, 2]))
 @example([("add", 0, 2), ("remove", 0, 2), ("save", 0, 0), ("add", 1, 3)], True, True, 0)
 @example([("save", 0, 0), ("add", 1, 3), ("save", 0, 0), ("add", 1, 9)], False, True, 2)

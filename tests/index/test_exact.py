@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from references.search import search as sorted_search
@@ -18,7 +18,6 @@ SIMILARITIES = [
 ]
 
 
-@settings(max_examples=60)
 @given(
     st.sampled_from(SIMILARITIES),
     st.sampled_from(["float32", "float16", "int8"]),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from vicinal import metrics
@@ -35,7 +35,6 @@ def whole(scores, labels, others, weight, names, ties):
     return found
 
 
-@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**31 - 1),
     n=st.integers(1, 70),
@@ -284,5 +283,5 @@ print(peak() - before)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory as Linux gives it")
 def test_memory_does_not_grow_with_the_square():
-    done = subprocess.run([sys.executable, "-c", CODE, "20000"], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 60, "MiB above what a small call takes; the matrix of scores would be 1526"
+    done = subprocess.run([sys.executable, "-c", CODE, "10000"], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 60, "MiB above what a small call takes; the matrix of scores would be 381"

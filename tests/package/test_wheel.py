@@ -55,6 +55,7 @@ def test_wheel_holds_the_whole_package_and_nothing_else(wheel):
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+@pytest.mark.slow
 def test_wheel_works_installed(wheel, tmp_path):
     site = tmp_path / "site"
     command = [sys.executable, "-m", "pip", "install", "--no-deps", "-q", "--target", str(site), str(wheel)]
