@@ -58,7 +58,7 @@ def test_text_and_criterion_are_the_same(curve):
     x, _, classes = curve
     text = NeighborClassifier(loss="supcon(temperature=.3)", **BRIEF).fit(x, classes)
     given = EmbeddingLoss("supcon", temperature=0.3)
-    module = NeighborClassifier(loss=given, **{**BRIEF, "members": 1}).fit(x, classes)
+    module = NeighborClassifier(loss=given, **BRIEF).fit(x, classes)
     torch.testing.assert_close(weights(text), weights(module), rtol=0, atol=0)
 
 
