@@ -2,6 +2,7 @@
 
 import os
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,17 @@ settings.register_profile("thorough", deadline=None, derandomize=True)
 settings.register_profile("quick", settings.get_profile("thorough"), max_examples=25)
 
 
+BRIEF_PICTURES = "VICINAL_TEST_BRIEF_PICTURES"
+"""Set by ``make test``, where only the tests of the report draw its pictures: they are two thirds of a small fit."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Properties are tried with 25 examples by ``make test``, with 100 by ``make test-all``."""
-    settings.load_profile("quick" if config.getoption("markexpr") else "thorough")
+    quick = bool(config.getoption("markexpr"))
+    settings.load_profile("quick" if quick else "thorough")
+    os.environ.pop(BRIEF_PICTURES, None)
+    if quick:
+        os.environ[BRIEF_PICTURES] = "1"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -39,3 +48,15 @@ def shared() -> Path:
 def generator() -> torch.Generator:
     """A seeded source of random numbers."""
     return torch.Generator().manual_seed(20261120)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def brief_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No pictures in the reports of fits, but for the tests of the report; ``make test-all`` draws all."""
+    folder = request.path.parent.name
+    if BRIEF_PICTURES not in os.environ or folder not in ("cli", "workflows", "estimators"):
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vicinal.report.theme.to_svg", lambda figure, prefix: "<svg></svg>")
+        yield

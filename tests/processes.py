@@ -1,4 +1,4 @@
-"""Runs a function in several processes that are joined by gloo."""
+"""Runs a function in several processes that are joined by gloo, forked from one that has the library imported."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -7,16 +7,21 @@ import torch
 import torch.distributed
 import torch.multiprocessing
 
+from faults.warm import warm_up
+
 
 def run_processes(work, count, folder, *args, timeout=60):
     """What ``work(rank, *args)`` returns in each of ``count`` processes, by rank: tensors, in lists and dictionaries.
 
-    To start a process takes seconds, so let one ``work`` do many checks. A process that fails ends them all; one that
+    A process that fails ends them all; one that
     waits in vain for another fails after ``timeout`` seconds.
     """
     folder = Path(folder)
     folder.mkdir(exist_ok=True)
-    torch.multiprocessing.spawn(_start, (count, str(folder), timeout, work, args), nprocs=count)
+    warm_up()
+    torch.multiprocessing.start_processes(
+        _start, (count, str(folder), timeout, work, args), nprocs=count, start_method="forkserver"
+    )
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(count)]
 
 

@@ -13,8 +13,12 @@ import sklearn.linear_model  # noqa: F401
 import torch
 
 import vicinal.cli
-import vicinal.estimators  # noqa: F401
+import vicinal.estimators
+import vicinal.report.theme
 
 torch.set_num_threads(1)
 pyarrow.set_cpu_count(1)
 pyarrow.set_io_thread_count(1)
+
+if "VICINAL_TEST_BRIEF_PICTURES" in os.environ:  # as ``make test`` has it: see tests/conftest.py
+    vicinal.report.theme.to_svg = lambda figure, prefix: "<svg></svg>"

@@ -50,14 +50,14 @@ class Outcome:
 def start(folder, work, *args, seconds=SECONDS, memory=MEMORY):
     """A running case: ``work(*args)`` in a child of the warm process; see :func:`end`."""
     Path(folder).mkdir(parents=True, exist_ok=True)
-    _warm_up()
+    warm_up()
     process = _WARM.Process(target=_case, args=(str(folder), seconds, memory, work, args))
     process.start()
     return process
 
 
 @functools.cache
-def _warm_up():
+def warm_up():
     """Start the warm process and wait for its imports, so that no case is charged with them.
 
     It finds ``faults.preload`` by PYTHONPATH only: a forkserver of Python 3.11 passes over the ``sys.path`` that it is

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vicinal import metrics
@@ -35,6 +35,7 @@ def whole(scores, labels, others, weight, names, ties):
     return found
 
 
+@settings(max_examples=max(10, settings().max_examples // 3))
 @given(
     seed=st.integers(0, 2**31 - 1),
     n=st.integers(1, 70),
