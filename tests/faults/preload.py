@@ -1,6 +1,7 @@
 """What the warm process of the fault suite has imported before the first case: see ``faults.warm``."""
 
 import os
+import sys
 
 os.environ["OMP_NUM_THREADS"] = "1"  # a thread pool does not survive a fork
 os.environ.setdefault("MPLBACKEND", "agg")
@@ -20,5 +21,5 @@ torch.set_num_threads(1)
 pyarrow.set_cpu_count(1)
 pyarrow.set_io_thread_count(1)
 
-if "VICINAL_TEST_BRIEF_PICTURES" in os.environ:  # as ``make test`` has it: see tests/conftest.py
+if "VICINAL_TEST_BRIEF_PICTURES" in os.environ and "pytest" not in sys.modules:  # see tests/conftest.py
     vicinal.report.theme.to_svg = lambda figure, prefix: "<svg></svg>"
