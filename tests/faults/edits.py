@@ -311,7 +311,8 @@ def _edit_table(rng, folder, others):
         frame, done = frame.assign(**{column: frame[column].iloc[0]}), f"{column} the same in all rows"
         tellable = False
     elif work == 7:
-        bomb = pa.table({k: pa.array(["x" * 2**20] * 4000).dictionary_encode() for k in frame.columns})
+        repeated = pa.DictionaryArray.from_arrays(pa.array([0] * 4000, pa.int32()), pa.array(["x" * 2**20]))
+        bomb = pa.table(dict.fromkeys(frame.columns, repeated))
         pyarrow.parquet.write_table(bomb, path, compression="zstd")
         return f"{name}: a bomb", True
     else:

@@ -16,6 +16,8 @@ import torch
 import vicinal.cli
 import vicinal.estimators
 import vicinal.report.theme
+import vicinal.workflows.compare
+import vicinal.workflows.evaluate
 
 torch.set_num_threads(1)
 pyarrow.set_cpu_count(1)

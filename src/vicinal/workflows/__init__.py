@@ -1,10 +1,23 @@
 """What each command does, from a table to a folder: one file a command, named after it."""
 
-from vicinal.workflows.compare import HEADS, Comparison, compare_tables
-from vicinal.workflows.demo import DemoResult, run_demo
-from vicinal.workflows.evaluate import audit_table
-from vicinal.workflows.fit import FitOutcome, OpenTable, TableJob, fit_table, open_table
-from vicinal.workflows.predict import Answers, predict_table, table_columns
+import importlib as _importlib
+import typing as _typing
+
+if _typing.TYPE_CHECKING:
+    from vicinal.workflows.compare import HEADS, Comparison, compare_tables
+    from vicinal.workflows.demo import DemoResult, run_demo
+    from vicinal.workflows.evaluate import audit_table
+    from vicinal.workflows.fit import FitOutcome, OpenTable, TableJob, fit_table, open_table
+    from vicinal.workflows.predict import Answers, predict_table, table_columns
+
+_FILES = {
+    "compare": ("HEADS", "Comparison", "compare_tables"),
+    "demo": ("DemoResult", "run_demo"),
+    "evaluate": ("audit_table",),
+    "fit": ("FitOutcome", "OpenTable", "TableJob", "fit_table", "open_table"),
+    "predict": ("Answers", "predict_table", "table_columns"),
+}
+"""Names by file, each read when it is first used: no command waits for what another imports."""
 
 __all__ = [
     "HEADS",
@@ -22,3 +35,10 @@ __all__ = [
     "run_demo",
     "table_columns",
 ]
+
+
+def __getattr__(name: str) -> _typing.Any:
+    for file, names in _FILES.items():
+        if name in names:
+            return getattr(_importlib.import_module(f"vicinal.workflows.{file}"), name)
+    raise AttributeError(f"module 'vicinal.workflows' has no attribute {name!r}")
