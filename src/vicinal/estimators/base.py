@@ -20,13 +20,9 @@ from vicinal.estimators.bank import Bank, Ids, embedded, fill_bank
 from vicinal.estimators.indexing import NearBank, SavedNear, fill_indexes, load_near, start_indexes, storage_of
 from vicinal.estimators.inputs import HeldOut, as_frame, as_table, check_rows, hold_out, kinds_of
 from vicinal.estimators.network import (
-    check_loss,
     check_settings,
-    make_added,
-    make_criterion,
     make_kriging,
     make_network,
-    make_targets,
     training_settings,
 )
 from vicinal.estimators.readout import choose_kriging
@@ -166,6 +162,10 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         frame = as_frame(self, x, reset=True)
         labels = self._fit_labels(y, len(frame))
         check_rows(len(frame))
+        from vicinal.estimators.loss import (
+            check_loss,  # the losses take a while to import, and only training needs them
+        )
+
         check_loss(self.loss, "classes" if hasattr(self, "classes_") else "numbers", self.head)
         own_ids = canonical_ids("ids", range(len(frame)) if ids is None else ids, len(frame), distinct=True)
         own_groups = None if groups is None else canonical_ids("groups", groups, len(frame))
@@ -186,6 +186,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def _train(
         self, frame: pd.DataFrame, labels: Tensor, ids: Ids, groups: Ids | None, held_out: HeldOut, seed: int
     ) -> None:
+        from vicinal.estimators.loss import make_added, make_criterion, make_targets
         from vicinal.training.fit import train  # Lightning takes seconds to import; a saved model predicts without it
 
         encoder = build_table_encoder(self.kinds_, encoders=self.encoders, tune=self.tune)

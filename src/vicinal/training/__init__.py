@@ -3,7 +3,6 @@
 import importlib as _importlib
 import typing as _typing
 
-from vicinal.training.added import AddedLosses
 from vicinal.training.error import MeanError, error_of
 from vicinal.training.history import TrainingHistory
 from vicinal.training.network import NeighborNetwork
@@ -11,11 +10,12 @@ from vicinal.training.rows import RowBatches, Rows, RowSubset
 from vicinal.training.settings import TrainingSettings
 
 if _typing.TYPE_CHECKING:
+    from vicinal.training.added import AddedLosses
     from vicinal.training.fit import train
     from vicinal.training.module import NeighborModule
 
-_LIGHTNING = {"NeighborModule": "module", "train": "fit"}
-"""Names that need Lightning, by file: it takes seconds to import, and a saved model predicts without it."""
+_OF_TRAINING = {"AddedLosses": "added", "NeighborModule": "module", "train": "fit"}
+"""Names that need Lightning or the losses, by file: a saved model predicts without them, and starts sooner."""
 
 __all__ = [
     "AddedLosses",
@@ -33,6 +33,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _typing.Any:
-    if name in _LIGHTNING:
-        return getattr(_importlib.import_module(f"vicinal.training.{_LIGHTNING[name]}"), name)
+    if name in _OF_TRAINING:
+        return getattr(_importlib.import_module(f"vicinal.training.{_OF_TRAINING[name]}"), name)
     raise AttributeError(f"module 'vicinal.training' has no attribute {name!r}")

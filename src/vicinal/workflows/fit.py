@@ -33,8 +33,9 @@ from vicinal.encoders import ColumnKind, EmbeddingCache, Kind, build_table_encod
 from vicinal.estimators.attention import Explanation
 from vicinal.estimators.base import LONE_GROUPS
 from vicinal.estimators.inputs import as_table, left_out
+from vicinal.estimators.loss import predicts_by_default
 from vicinal.estimators.neighbors import BankedEstimator, NeighborClassifier, NeighborRegressor
-from vicinal.estimators.network import check_settings, predicts_by_default
+from vicinal.estimators.network import check_settings
 from vicinal.estimators.saving import write_model
 from vicinal.evaluation import (
     Baseline,

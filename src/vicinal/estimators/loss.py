@@ -1,0 +1,122 @@
+"""From an estimator's ``loss`` to what it is trained by; read when it is fitted, as a saved model predicts without."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import nn
+
+from vicinal.core import entry, short
+from vicinal.losses import CRPS, EmbeddingLoss, LossFromPML, ProxyLoss, parse, read_loss
+from vicinal.losses.spec import LossText, check_label_kind
+from vicinal.training import AddedLosses
+
+
+class InLabelUnits(nn.Module):
+    """A loss of labels in their own units, for predictions and labels that training has scaled to [0, 1]."""
+
+    def __init__(self, loss: nn.Module, low: float, high: float) -> None:
+        super().__init__()
+        self.loss, self.low, self.high = loss, low, high
+
+    def forward(self, prediction: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """``[]`` from ``[b]`` and ``[b]``."""
+        width = self.high - self.low
+        value: torch.Tensor = self.loss(self.low + width * prediction, self.low + width * labels)
+        return value
+
+
+def make_criterion(settings: dict[str, Any], label_range: tuple[float, float] | None) -> nn.Module | None:
+    """What ``loss`` names: None for the default, text as ``vicinal.losses.parse`` reads it, or a module.
+
+    Args:
+        settings: the estimator's parameters.
+        label_range: lowest and highest training label of a regression; its loss sees labels in their own units. None
+            for classes: the loss sees probabilities and one-hot labels ``[b, K]``.
+    """
+    loss = settings["loss"]
+    if isinstance(loss, str):
+        main = read_loss(loss).main
+        loss = None if main is None else parse(main)
+    if loss is None or _is_of_embeddings(loss):
+        return None
+    if not isinstance(loss, nn.Module):
+        raise TypeError(f"loss: expected None, text such as 'matching:sigmoid', or a module, got {short(loss)}")
+    if isinstance(loss, CRPS):
+        return copy.deepcopy(loss)
+    return loss if label_range is None else InLabelUnits(copy.deepcopy(loss), *label_range)
+
+
+def make_targets(criterion: nn.Module | None, scaled: torch.Tensor, train: torch.Tensor) -> torch.Tensor:
+    """What training sees in place of labels: their steps ``[n, K]`` for CRPS, whose knots are training labels."""
+    if not isinstance(criterion, CRPS):
+        return scaled.float()
+    return criterion.fit(scaled[train].float()).steps(scaled.float())
+
+
+def _is_of_embeddings(loss: Any) -> bool:
+    return isinstance(loss, EmbeddingLoss | ProxyLoss | LossFromPML)
+
+
+def check_loss(loss: Any, kind: str, head: str = "nona") -> None:
+    """Check, before anything is trained, that ``loss`` exists and takes labels that are "numbers" or "classes".
+
+    Raises:
+        TypeError: for anything but None, text and modules.
+        ValueError: naming a loss, link or setting that does not exist, or the losses for such labels.
+    """
+    if isinstance(loss, str):
+        written = read_loss(loss)
+        for term in written.terms:
+            check_label_kind(term.name, entry("pair_loss", term.name).facts, kind)
+        if written.main is not None:
+            _check_distribution(parse(written.main), kind, head, alone=not written.terms)
+    elif isinstance(loss, CRPS):
+        _check_distribution(loss, kind, head, alone=True)
+    elif isinstance(loss, LossFromPML):
+        check_label_kind(type(loss.loss).__name__, (), kind)
+    elif isinstance(loss, EmbeddingLoss | ProxyLoss):
+        if getattr(loss, "relation", None) is None:
+            check_label_kind(getattr(loss.loss, "__name__", "a function"), loss.facts, kind)
+    elif not (loss is None or isinstance(loss, nn.Module)):
+        raise TypeError(
+            f"loss: expected None, text such as 'supcon' or 'matching:sigmoid', or a module, got {short(loss)}"
+        )
+
+
+def _check_distribution(loss: nn.Module, kind: str, head: str, *, alone: bool) -> None:
+    if not isinstance(loss, CRPS):
+        return
+    if kind != "numbers":
+        raise ValueError("loss: expected one for classes, got crps, which is for numbers")
+    if head != "nona":
+        raise ValueError(f"loss: expected a head of neighbors for crps, got head={short(head)}; it has no distribution")
+    if not alone:
+        raise ValueError("loss: expected crps alone, got losses of embeddings added to it; leave one out")
+
+
+def predicts_by_default(loss: Any) -> bool:
+    """Whether predictions are trained by the default error, whatever is added to it."""
+    return loss is None or _is_of_embeddings(loss) or (isinstance(loss, str) and read_loss(loss).main is None)
+
+
+def make_added(
+    settings: dict[str, Any], label_range: tuple[float, float] | None, num_classes: int | None
+) -> AddedLosses | None:
+    """The losses of embeddings in ``loss``, or None; labels are those of :func:`make_criterion`.
+
+    Args:
+        settings: the estimator's parameters.
+        label_range: see :func:`make_criterion`.
+        num_classes: of a classification, else None.
+    """
+    loss = settings["loss"]
+    written = read_loss(loss) if isinstance(loss, str) else LossText(None, ())
+    dim = settings["hidden"][-1] * settings["members"]
+    criteria = [(term.weight, term.make(num_classes=num_classes, dim=dim)) for term in written.terms]
+    if _is_of_embeddings(loss):
+        criterion = copy.deepcopy(loss)
+        if isinstance(criterion, EmbeddingLoss):
+            criterion.gather = False  # what it is called with is gathered already
+        criteria = [(1.0, criterion)]
+    return AddedLosses(criteria, *(label_range or (0.0, 1.0))) if criteria else None
