@@ -75,7 +75,8 @@ HEAVY = (
     ("code", "unwanted"),
     [
         ("import vicinal", (*HEAVY, "torch", "numpy", "pandas", "sklearn", "pyarrow", "scipy")),
-        ("from vicinal import NeighborRegressor", HEAVY),
+        ("from vicinal import NeighborRegressor", (*HEAVY, "vicinal.losses")),
+        ("import vicinal.workflows.predict", (*HEAVY, "vicinal.losses", "vicinal.report", "scikit_posthocs", "jinja2")),
         ("from vicinal import NONA, EmbeddingLoss, SoftStep", HEAVY),
         ("from vicinal.cli import run; run(['--help'])", (*HEAVY, "torch", "numpy", "pandas", "sklearn", "scipy")),
         ("import vicinal.index", (*HEAVY, "pandas", "pyarrow")),
