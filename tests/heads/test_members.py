@@ -5,7 +5,8 @@ import torch
 
 from vicinal.encoders import MemberProjectors, Projector
 from vicinal.heads import NONA, Dense, Ensemble
-from vicinal.masks import SoftStep
+from vicinal.heads.members import alike_members
+from vicinal.masks import SoftStep, TopK
 
 
 @pytest.fixture
@@ -127,3 +128,47 @@ def test_projectors_refused():
         MemberProjectors(3, ())
     with pytest.raises(ValueError, match=r"^embeddings: expected \[b, 3\]"):
         MemberProjectors(3, (2,))(torch.zeros(2, 4))
+
+
+@pytest.mark.parametrize("similarity", ["l2", "l1", "cosine", "dot", "squared_l2"])
+@pytest.mark.parametrize("mask", ["none", "s1", "s2", "global", "topk"])
+@pytest.mark.parametrize("simplex", ["softmax", "entmax15"])
+def test_members_that_are_alike_are_computed_as_one_head_and_give_what_each_gives_alone(similarity, mask, simplex):
+    makes = {
+        "none": lambda: None,
+        "s1": lambda: SoftStep(3, "s1"),
+        "s2": lambda: SoftStep(3),
+        "global": lambda: SoftStep(3, parameters="global", extent="all"),
+        "topk": lambda: TopK(4),
+    }
+    torch.manual_seed(1)
+    heads = [NONA(similarity, makes[mask](), simplex).double() for _ in range(3)]
+    for parameter in Ensemble(heads).parameters():
+        torch.nn.init.normal_(parameter)
+    assert alike_members(heads) == heads
+    rows, labels, ids = torch.randn(11, 9).double(), torch.rand(11).double(), torch.arange(11)
+    identity = {"query_ids": ids, "bank_ids": ids, "query_groups": ids // 3, "bank_groups": ids // 3}
+    x = rows.clone().requires_grad_()
+    together = Ensemble(heads).each(x, x, labels, **identity)
+    z = rows.clone().requires_grad_()
+    parts = z.chunk(3, dim=1)
+    apart = torch.stack([head(part, part, labels, **identity) for head, part in zip(heads, parts, strict=True)], dim=-1)
+    torch.testing.assert_close(together, apart, rtol=0, atol=1e-14)
+    direction = torch.randn(11, 3).double()
+    (got,), (want,) = (torch.autograd.grad(value, leaf, direction) for value, leaf in ((together, x), (apart, z)))
+    torch.testing.assert_close(got, want)
+    one_hot = torch.nn.functional.one_hot(ids % 4).double()
+    torch.testing.assert_close(
+        Ensemble(heads).each(rows, rows, one_hot, **identity),
+        torch.stack([h(p, p, one_hot, **identity) for h, p in zip(heads, rows.chunk(3, dim=1), strict=True)], dim=-1),
+    )
+
+
+def test_members_that_differ_are_computed_apart():
+    assert alike_members([NONA()]) == []
+    assert alike_members([NONA(), NONA("cosine")]) == []
+    assert alike_members([NONA(mask=SoftStep(2)), NONA(mask=SoftStep(2, "s1"))]) == []
+    assert alike_members([NONA(mask=SoftStep(2)), NONA(mask=SoftStep(2, eps=1e-4))]) == []
+    assert alike_members([NONA(simplex="entmax15"), NONA()]) == []
+    assert alike_members([NONA(), Dense(2)]) == []
+    assert alike_members([NONA(mask=torch.nn.Identity()), NONA(mask=torch.nn.Identity())]) == []

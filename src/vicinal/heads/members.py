@@ -3,20 +3,23 @@
 Over a large bank, the highest weights of the mean and its quantiles are had without a matrix of weights.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from vicinal.blockwise.attention import Attended
 from vicinal.blockwise.quantiles import attended_quantiles
+from vicinal.blockwise.resolution import Resolution
 from vicinal.blockwise.topk import topk
 from vicinal.core import check_integer, check_labels, check_matrices
-from vicinal.heads.admissible import Identity, warn_of_own_bank
+from vicinal.heads.admissible import Identity, admissible, check_some, warn_of_own_bank
 from vicinal.heads.intervals import check_levels
 from vicinal.heads.nona import NONA
 from vicinal.heads.streaming import evaluate_weights, make_attention
 from vicinal.index.pairs import pair_score
+from vicinal.masks import SoftStep
+from vicinal.masks.softstep import StepParameters
 
 _FIRST = 64
 """Rows of each member that the highest of the mean are looked for among at first."""
@@ -84,7 +87,15 @@ class Ensemble(nn.Module):
             identity: ids and groups, as the heads take them.
         """
         self._warn_of_own_bank(queries, bank, identity)
-        parts = zip(self.heads, self.columns(queries, "queries"), self.columns(bank, "bank"), strict=True)
+        parts = list(zip(self.heads, self.columns(queries, "queries"), self.columns(bank, "bank"), strict=True))
+        alike = alike_members(self.heads)
+        if alike and not alike[0].streams(queries, bank):
+            check_matrices(queries, bank)
+            check_labels(labels, bank.shape[0])
+            weights = stacked_weights(alike, [part for _, part, _ in parts], [rows for _, _, rows in parts], identity)
+            dtype = torch.promote_types(weights.dtype, labels.dtype)
+            with torch.autocast(queries.device.type, enabled=False):
+                return (weights.to(dtype) @ labels.to(dtype)).movedim(0, -1)
         return torch.stack([head(part, rows, labels, **identity) for head, part, rows in parts], dim=-1)
 
     def forward(self, queries: Tensor, bank: Tensor, labels: Tensor, **identity: Tensor | None) -> Tensor:
@@ -109,6 +120,54 @@ class Ensemble(nn.Module):
         k = min(check_integer("k", k), bank.shape[0])
         best = self.weights(queries, bank, **identity).topk(k, dim=-1)
         return best.values, best.indices.masked_fill(best.values == 0, -1)
+
+
+def alike_members(heads: Iterable[nn.Module]) -> list[NONA]:
+    """The members as one kind of head with weights of its own each, or none if they are not alike.
+
+    They are if they differ in nothing but what their masks have learned.
+    """
+    members = [head for head in heads if isinstance(head, NONA) and head.can_stream]
+    kinds = {(repr(head.similarity), repr(head.mask), head.simplex, head.chunk_size) for head in members}
+    learned = any(True for head in members for _ in head.similarity.parameters())
+    return members if len(members) == len(list(heads)) > 1 and len(kinds) == 1 and not learned else []
+
+
+def stacked_weights(
+    members: list[NONA], queries: list[Tensor], bank: list[Tensor], identity: dict[str, Tensor | None]
+) -> Tensor:
+    """Weights ``[M, b, N]`` of members that are alike, as one head of M times as many queries has them.
+
+    So a step of training costs the operations of one member, on longer tensors.
+
+    Args:
+        members: see :func:`alike_members`.
+        queries: of each member, ``[b, d]``.
+        bank: of each member, ``[N, d]``.
+        identity: ids and groups, as the heads take them.
+    """
+    count, rows = len(members), (len(queries[0]), len(bank[0]))
+    allowed = admissible(rows, **identity)
+    check_some(allowed, rows[1])
+    scored = [head.scores(part, bank_part) for head, part, bank_part in zip(members, queries, bank, strict=True)]
+    resolutions = [resolution for _, resolution in scored]
+
+    def joined(parts: list[Tensor | float]) -> Tensor | float:
+        tensors = [torch.as_tensor(part, dtype=scored[0][0].dtype).expand(rows[0], 1) for part in parts]
+        return torch.cat(tensors) if any(isinstance(part, Tensor) for part in parts) else parts[0]
+
+    fixed, rooted = joined([one.fixed for one in resolutions]), joined([one.rooted for one in resolutions])
+    masks = zip((head.mask for head in members), queries, strict=True)
+    steps = [mask.step_parameters(part) for mask, part in masks if isinstance(mask, SoftStep)]
+    numbers = [torch.cat([value.expand(rows[0], 1) for value in values]) for values in zip(*steps, strict=True)]
+    weights = members[0].weights_of_scores(
+        torch.cat([scores for scores, _ in scored]),  # [M * b, N]
+        Resolution(fixed, rooted, resolutions[0].share, resolutions[0].eps),
+        None if allowed is None else allowed.repeat(count, 1),
+        StepParameters(*numbers) if steps else None,
+        torch.cat(queries),
+    )
+    return weights.reshape(count, *rows)
 
 
 @torch.no_grad()

@@ -11,6 +11,7 @@ from vicinal.heads.admissible import admissible, check_some, warn_of_own_bank
 from vicinal.heads.streaming import PreparedBank, can_stream, streamed_prediction, streamed_top_weights
 from vicinal.masks import SoftStep, TopK
 from vicinal.masks.simplex import SimplexMap, resolve_simplex
+from vicinal.masks.softstep import StepParameters
 from vicinal.similarity import resolve_similarity
 from vicinal.similarity.base import resolution_of
 from vicinal.similarity.factors import factors, relative_scores
@@ -75,7 +76,8 @@ class NONA(nn.Module):
         """Whether predictions over large banks are streamed, so that memory does not grow with the bank."""
         return can_stream(self.mask, self.simplex)
 
-    def _streams(self, queries: Tensor, bank: Tensor) -> bool:
+    def streams(self, queries: Tensor, bank: Tensor) -> bool:
+        """Whether the prediction of these queries from this bank is streamed."""
         if self.chunk_size is not None:
             return True
         return self.can_stream and queries.shape[0] * bank.shape[0] >= policy().streamed_entries
@@ -111,17 +113,39 @@ class NONA(nn.Module):
         shape = (queries.shape[0], bank.shape[0])
         allowed = admissible(shape, query_ids, bank_ids, query_groups, bank_groups)
         check_some(allowed, bank.shape[0])
-        scores, resolution = self._scores(queries, bank)
+        scores, resolution = self.scores(queries, bank)
+        numbers = self.mask.step_parameters(queries) if isinstance(self.mask, SoftStep) else None
+        return self.weights_of_scores(scores, resolution, allowed, numbers, queries)
+
+    def weights_of_scores(
+        self,
+        scores: Tensor,
+        resolution: Resolution,
+        allowed: Tensor | None,
+        numbers: StepParameters | None,
+        queries: Tensor,
+    ) -> Tensor:
+        """Weights ``[b, N]`` of scores that are known.
+
+        Args:
+            scores: ``[b, N]``, as :meth:`scores` gives them, as is ``resolution``.
+            resolution: see there.
+            allowed: ``[b, N]``, which rows are admissible; None: all.
+            numbers: of each query's SoftStep, if the mask is one.
+            queries: ``[b, d]``, for masks of other packages.
+        """
         masked = settled(scores, resolution, allowed) if self.can_stream else scores
-        if self.mask is not None:
-            weight = None if allowed is None else allowed.to(scores.dtype)
-            known = (resolution,) if isinstance(self.mask, SoftStep | TopK) else ()
+        weight = None if allowed is None else allowed.to(scores.dtype)
+        if isinstance(self.mask, SoftStep) and numbers is not None:
+            masked = masked + self.mask.of_numbers(scores, numbers, weight, resolution)
+        elif self.mask is not None:
+            known = (resolution,) if isinstance(self.mask, TopK) else ()
             masked = masked + self.mask(scores, queries, weight, *known)
         if allowed is not None:
             masked = masked.masked_fill(~allowed, -torch.inf)
         return self.simplex(masked)
 
-    def _scores(self, queries: Tensor, bank: Tensor) -> tuple[Tensor, Resolution]:
+    def scores(self, queries: Tensor, bank: Tensor) -> tuple[Tensor, Resolution]:
         """Scores ``[b, N]``, less some number for each query where that changes no weight, and their resolution."""
         scores: Tensor = (
             relative_scores(self.similarity, queries, bank) if self.can_stream else self.similarity(queries, bank)
@@ -170,7 +194,7 @@ class NONA(nn.Module):
         check_matrices(queries, bank)
         warn_of_own_bank(self, queries, bank, query_ids, query_groups)
         k = min(check_integer("k", k), bank.shape[0])
-        if self._streams(queries, bank):
+        if self.streams(queries, bank):
             return streamed_top_weights(
                 queries, bank, k, self.similarity, self.mask, self.simplex, chunk_size=self.chunk_size, **keys
             )
@@ -208,7 +232,7 @@ class NONA(nn.Module):
         check_matrices(queries, bank)
         check_labels(labels, bank.shape[0])
         warn_of_own_bank(self, queries, bank, query_ids, query_groups)
-        if self._streams(queries, bank):
+        if self.streams(queries, bank):
             return streamed_prediction(
                 queries,
                 bank,

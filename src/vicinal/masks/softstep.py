@@ -168,13 +168,18 @@ class SoftStep(nn.Module):
         check_scores(scores, weight)
         if queries.shape != (scores.shape[0], self.dim):
             raise ValueError(f"queries: expected {(scores.shape[0], self.dim)}, got {tuple(queries.shape)}")
+        return self.of_numbers(scores, self.step_parameters(queries), weight, resolution)
+
+    def of_numbers(
+        self, scores: Tensor, numbers: StepParameters, weight: Tensor | None, resolution: Resolution | None
+    ) -> Tensor:
+        """The log mask ``[b, N]`` of a step of these ``numbers``, whoever has learned them: see :meth:`forward`."""
         if scores.shape[1] == 0:
             return torch.zeros_like(scores)
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         admissible = None if weight is None else weight > 0
         span = row_range(scores, admissible if self.extent == "admissible" else None)
         unit = unit_scores(scores, span, resolution, inset=self.form.inset)
-        numbers = self.step_parameters(queries)
         if self.family == "s2":
             return self._keep_one(log_s2(unit, numbers), admissible)
         top = unit if admissible is None else torch.where(admissible, unit, 0.0)
