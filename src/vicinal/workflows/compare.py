@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from vicinal.core import check_choice, check_integer
+from vicinal.core.files import clear_target, resolved
 from vicinal.data import Split, load_splits, make_splits, save_splits, table_fingerprint
 from vicinal.estimators.neighbors import BankedEstimator
 from vicinal.evaluation import PRIMARY, Run, RunStore, Significance, Summary, run_protocol, significance, summarize
@@ -106,6 +107,7 @@ def _stored_splits(job: TableJob, opened: OpenTable, number: int, out: Path) -> 
     path = out / f"splits-{opened.table.name}.json"
     fingerprint = table_fingerprint(opened.table)
     if path.is_file():
+        clear_target(resolved(path))  # what a run left that was killed just after it wrote them
         stored = load_splits(path, rows=len(opened.table), fingerprint=fingerprint)
         if len(stored) >= number and stored[0].seed == job.seed:
             return stored[:number]
