@@ -41,13 +41,13 @@ def calls_here():
 def paths(monkeypatch):
     """The calls that led to the weights of the head, each time."""
     taken = []
-    original = NONA.weights
+    original = NONA.weights_of_scores
 
-    def weights(self, *args, **identity):
-        taken.append([*calls_here(), ("NONA.weights", "heads/nona.py")])
-        return original(self, *args, **identity)
+    def weights(self, *args):
+        taken.append([*calls_here(), ("NONA.weights_of_scores", "heads/nona.py")])
+        return original(self, *args)
 
-    monkeypatch.setattr(NONA, "weights", weights)
+    monkeypatch.setattr(NONA, "weights_of_scores", weights)
     return taken
 
 

@@ -143,6 +143,8 @@ class SoftStep(nn.Module):
 
         The odds t / (1 - t) reach 1 / eps, which does not fit into float16.
         """
+        if queries.shape[-1] != self.dim:
+            raise ValueError(f"queries: expected {(len(queries), self.dim)}, got {tuple(queries.shape)}")
         if self.parameters_from == "global":
             wide = torch.promote_types(self.logits.dtype, torch.float32)
             return parameters_from_logits(self.logits[None].to(wide), self.eps)
