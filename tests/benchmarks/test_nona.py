@@ -86,6 +86,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("changes", CASES, ids=str)
 def test_equals_the_library(bench, changes):
     recipe = bench.Recipe(sizes=(8, 3), batch=16, epochs=6, patience=4, rates=(3e-3,), bias_at_mean=True)

@@ -29,6 +29,7 @@ def test_the_table_is_printed(capsys):
     assert len(link_rows()) == len(entries("link"))
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("text", ["sinh(scale=.5)+0.2*sigmoid", "logit", "log", "step", "staircase([0,1],[0,1,2])"])
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_a_picture_is_written(text, ending, tmp_path, capsys):

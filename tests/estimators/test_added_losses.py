@@ -1,5 +1,7 @@
 """Losses of the embeddings, added to the error of predictions."""
 
+import functools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,25 +25,37 @@ def curve():
     return x, y, np.where(y > 11, "high", np.where(y > 9, "middle", "low"))
 
 
+@pytest.fixture(scope="module")
+def plain(curve):
+    """Weights of a model without an added loss, fitted once."""
+    x, y, classes = curve
+
+    @functools.cache
+    def fitted(kind, head):
+        return weights(kind(head=head, **QUICK).fit(x, classes if kind is NeighborClassifier else y - 10))
+
+    return fitted
+
+
 def weights(model):
     return torch.cat([p.detach().flatten() for p in model.network_.projector.parameters()])
 
 
 @pytest.mark.parametrize("loss", ["supcon", "0.5*triplet(miner=semihard) + arcface", "soft_triple(per_class=2)"])
 @pytest.mark.parametrize("head", ["nona", "dense"])
-def test_classes(curve, loss, head):
+def test_classes(curve, plain, loss, head):
     x, _, classes = curve
     model = NeighborClassifier(head=head, loss=loss, **QUICK).fit(x, classes)
     assert model.score(x, classes) > 0.8
-    assert not torch.equal(weights(model), weights(NeighborClassifier(head=head, **QUICK).fit(x, classes)))
+    assert not torch.equal(weights(model), plain(NeighborClassifier, head))
 
 
 @pytest.mark.parametrize("loss", ["rank_n_contrast", "0.1*label_contrast(bandwidth=.5)", "matching:sinh + log_ratio"])
-def test_numbers(curve, loss):
+def test_numbers(curve, plain, loss):
     x, y, _ = curve
     model = NeighborRegressor(loss=loss, **QUICK).fit(x, y - 10)
     assert model.score(x, y - 10) > 0.8
-    assert not torch.equal(weights(model), weights(NeighborRegressor(**QUICK).fit(x, y - 10)))
+    assert not torch.equal(weights(model), plain(NeighborRegressor, "nona"))
 
 
 def test_the_loss_brings_classes_together(curve):

@@ -52,6 +52,7 @@ def check_same(one, other, rows):
         assert repr(mine) == repr(theirs)  # a missing number differs from itself
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("index", [None, "exact:int8", "faiss:Flat", "faiss:HNSW16"])
 def test_a_loaded_model_is_copied_and_the_copy_is_its_own(saved, index, way):

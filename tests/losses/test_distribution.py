@@ -98,7 +98,7 @@ def two_valued(rows=400):
     return x, np.where(generator.uniform(size=rows) < (1 + x[:, 0]) / 2, 3.0, -3.0) + 0.1 * generator.normal(size=rows)
 
 
-@pytest.mark.parametrize("members", [1, 2])
+@pytest.mark.parametrize("members", [2, pytest.param(1, marks=pytest.mark.slow)])
 def test_an_estimator_trains_by_it(members):
     x, y = two_valued()
     settings = {"max_epochs": 15, "learning_rate": 3e-3, "members": members, "dropout": 0.0}
