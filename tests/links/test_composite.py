@@ -39,3 +39,23 @@ def test_softmax(name, gamma, bias):
     torch.testing.assert_close(link.primitive(z), gamma * mass.log())
     torch.testing.assert_close(link(z), slope_of(link.primitive, z))
     torch.testing.assert_close(link(z), scaling(z) * (scaling.primitive(z) / gamma).exp() / mass[:, None])
+
+
+class Quintic(links.Curve):
+    """A curve of a user's own: h(z) = z^5 + z, with nothing but its three formulas."""
+
+    def forward(self, z):
+        return z**5 + z
+
+    def primitive(self, z):
+        return z**6 / 6 + z**2 / 2
+
+    def slope(self, z):
+        return 5 * z**4 + 1
+
+
+def test_a_curve_of_a_users_own_has_the_divergence_of_its_primitive():
+    a, b = POINTS[:, None], POINTS[None, :]
+    want = a**6 / 6 + a**2 / 2 - b**6 / 6 - b**2 / 2 - (a - b) * (b**5 + b)
+    torch.testing.assert_close(Quintic().divergence(a, b), want.clamp(min=0))
+    torch.testing.assert_close(Quintic().inverse(Quintic()(POINTS)), POINTS)
