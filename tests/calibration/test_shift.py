@@ -18,6 +18,7 @@ from vicinal.calibration import (
     conformal_quantile,
     online_radii,
 )
+from vicinal.calibration.covariate_shift import GRID
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "sets"
 
@@ -163,6 +164,26 @@ def test_the_chosen_strength_covers_nearly_as_well_as_the_best_one_over_many_see
     gaps = gaps_of_strengths(0.5, range(100, 160))
     chosen = gaps.pop("auto")
     assert chosen < min(gaps.values()) + 0.01
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_chosen_strength_has_the_least_weighted_pinball_loss_on_held_out_thirds(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, shifted, scores = rng.normal(size=90), rng.normal(0.7, 1, 90), rng.exponential(size=90)
+    source, target = features(x), features(shifted)
+    fold = np.random.default_rng(seed).permutation(90) % 3
+    ratio = np.maximum(source @ np.linalg.lstsq(source.T @ source / 90, target.mean(0), rcond=None)[0], 0)
+    losses = []
+    for strength in GRID:
+        height = np.empty(90)
+        for out in range(3):
+            model = ShiftedQuantile(0.8, strength=strength)
+            model.fit(source[fold != out], scores[fold != out], target, source=source)
+            height[fold == out] = model.predict(source[fold == out])
+        gap = scores - height
+        losses.append(ratio @ np.where(gap > 0, 0.8 * gap, -0.2 * gap))
+    chosen = ShiftedQuantile(0.8, seed=seed).fit(source, scores, target)
+    assert chosen.strength_ == GRID[int(np.argmin(losses))]
 
 
 def test_the_loss_that_is_minimized_is_the_one_that_is_told() -> None:
