@@ -56,6 +56,21 @@ def test_the_iqr_filter_keeps_all_or_the_middle_half_and_both_triangles_alike():
     torch.testing.assert_close(once, both.triu())
 
 
+@pytest.mark.parametrize("reach", [0.0, 0.4, 1.5, math.inf])
+def test_within_fences_are_the_values_of_sorted_quartiles_and_so_much_more_on_both_sides(reach):
+    values = torch.randn(6, 9, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    values[0, 0], values[1, 1] = -50.0, 50.0
+    among = torch.rand(6, 9, generator=torch.Generator().manual_seed(3)) < 0.8
+    among[0, 0] = among[1, 1] = True
+    ordered = np.sort(values[among].numpy())
+    first, third = ordered[len(ordered) // 4], ordered[3 * len(ordered) // 4]
+    spread = reach * (third - first)
+    want = among.numpy() & (values.numpy() >= first - spread) & (values.numpy() <= third + spread)
+    got = miners.within_fences(values, among, reach)
+    np.testing.assert_array_equal(got.numpy(), want)
+    assert bool(got[0, 0]) == bool(got[1, 1]) == (reach == math.inf)
+
+
 @pytest.mark.parametrize("misleading", [False, True])
 def test_ends_are_those_of_sorted_values_even_where_the_sample_misleads(misleading):
     g = torch.Generator().manual_seed(0)
