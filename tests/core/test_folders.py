@@ -207,6 +207,24 @@ def test_the_checksums_of_the_old_folder_go_first_so_that_a_kill_leaves_no_torn_
     disk.close()
 
 
+def test_a_folder_that_is_away_for_a_moment_is_read_when_it_is_back(tmp_path):
+    save(tmp_path / "m", "old")
+    (tmp_path / "m").rename(tmp_path / "away")
+    calls = []
+
+    def read(place):
+        calls.append(place)
+        if len(calls) == 2:
+            (tmp_path / "away").rename(tmp_path / "m")
+        return load_once(place)
+
+    assert read_whole(tmp_path / "m", read) == "old"
+    assert len(calls) == 3
+    (tmp_path / "m").rename(tmp_path / "away")
+    with pytest.raises(ValueError, match=r"^SHA256SUMS: expected this file in .*, got none"):
+        load(tmp_path / "m")
+
+
 def test_permissions_are_those_of_the_user(tmp_path):
     before = os.umask(0o077)
     try:

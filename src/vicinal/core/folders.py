@@ -232,7 +232,8 @@ def read_whole(folder: Path, read: Callable[[Path], Read]) -> Read:
             try:
                 content = read(place)
             except Exception:  # whatever it is, it says nothing about a folder that went away under it
-                if _version(_current_folder(folder)) == version:
+                gone = version is None and tries < _EAGER  # perhaps between the two renames of a writer, twice
+                if _version(_current_folder(folder)) == version and not gone:
                     raise
             else:
                 if _version(_current_folder(folder)) == version:
