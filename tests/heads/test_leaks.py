@@ -14,8 +14,6 @@ from vicinal.heads import (
     ApproximateNONA,
     Ensemble,
     PreparedBank,
-    sharded_prediction,
-    sharded_top_weights,
     streamed_prediction,
     streamed_quantiles,
 )
@@ -97,11 +95,6 @@ def pruned(head, queries, bank, labels, keys):
     return found
 
 
-def sharded(head, queries, bank, labels, keys):
-    parts = (head.similarity, head.mask, head.simplex)
-    return sharded_prediction(queries, bank, labels, *parts, chunk_size=20, **keys)
-
-
 def twice(head, queries, bank):
     """Two members that see the same."""
     return Ensemble([head, head]), torch.cat([queries, queries], dim=1), torch.cat([bank, bank], dim=1)
@@ -145,7 +138,6 @@ DIFFERENTIABLE = {
     "streamed": streamed(chunk_size=20),
     "streamed as it fits": streamed(),
     "prepared": prepared,
-    "sharded": sharded,
     "members": members,
 }
 PREDICTIONS = DIFFERENTIABLE | {
@@ -214,7 +206,7 @@ def test_hidden_labels_and_rows_have_gradient_exactly_0(path, name, who):
     assert "-all" in name or (of_bank[hidden[0]] == 0).all()
 
 
-@pytest.mark.parametrize("path", ["prepared", "streamed", "sharded"])
+@pytest.mark.parametrize("path", ["prepared", "streamed"])
 @pytest.mark.parametrize("name", HEADS)
 def test_nor_in_single_precision(path, name):
     """Where a prepared bank has a copy in bfloat16."""
@@ -250,9 +242,6 @@ TOP = {
     "streamed by the head": lambda head, queries, bank, k, keys: NONA(
         head.similarity, head.mask, head.simplex, chunk_size=20
     ).top_weights(queries, bank, k, **keys),
-    "sharded": lambda head, queries, bank, k, keys: sharded_top_weights(
-        queries, bank, k, head.similarity, head.mask, head.simplex, chunk_size=20, **keys
-    ),
     "members": of_members,
     "members, streamed": of_streamed_members,
     "approximate": of_approximation,

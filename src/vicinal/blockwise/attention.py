@@ -20,7 +20,6 @@ from vicinal.blockwise.exclusion import ExcludedEntries, Exclusion, check_some_r
 from vicinal.blockwise.resolution import Resolution
 from vicinal.blockwise.row_minmax import RunningExtreme, ScoreRange, range_of_ends, scan_range
 from vicinal.blockwise.scores import Block, BlockScores, Product, Rows
-from vicinal.blockwise.sharding import LOCAL, Reducer
 from vicinal.blockwise.softstep import Step, StepForm, Weights, reach, step_rows, step_weights
 from vicinal.blockwise.thresholds import Simplex, exp_, find_threshold, response, simplex_weights
 from vicinal.blockwise.topk import Nearest, topk
@@ -76,14 +75,6 @@ class Sums(NamedTuple):
                 self.labels[rows, target] += weights @ labels[:, target]
         else:
             self.labels[rows] += (labels.T @ weights.T).T
-
-    def combine(self, reducer: Reducer) -> None:
-        """Add up those of all processes, in place, in one message."""
-        if reducer.alone:
-            return
-        (total,) = reducer.add(torch.cat([self.total, self.labels], dim=1))
-        self.total.copy_(total[:, :1])
-        self.labels.copy_(total[:, 1:])
 
     def mean(self) -> Tensor:
         """Weighted mean of the labels ``[b, T]``."""
@@ -243,7 +234,6 @@ class Attention:
         step: form of a SoftStep, or None.
         k: keep the k nearest rows only; None: all.
         tracked: keep what the gradient needs.
-        reducer: of processes that hold other parts of the bank.
         pruner: skips blocks that cannot matter, or None.
     """
 
@@ -253,7 +243,6 @@ class Attention:
     step: StepForm | None = None
     k: int | None = None
     tracked: bool = False
-    reducer: Reducer = LOCAL
     pruner: Pruner | None = None
 
     @property
@@ -270,7 +259,7 @@ class Attention:
             if attended is not None:
                 return attended
         pruner = self.pruner
-        if self.k is not None and not self.tracked and self.reducer.alone:
+        if self.k is not None and not self.tracked:
             attended = self._of_nearest(self.k, labels)
             if attended is not None:
                 return attended
@@ -280,7 +269,7 @@ class Attention:
         threshold = None
         if self.simplex != "softmax":
             visit = partial(self._masked_blocks, stats)
-            threshold = find_threshold(self.simplex, visit, len(queries), queries, self.reducer)
+            threshold = find_threshold(self.simplex, visit, len(queries), queries)
         sums = Sums.zeros(queries, len(queries), targets)
         responses = Sums.zeros(queries, len(queries), targets) if self.tracked and threshold is not None else None
         for block, rows in self._within_reach(stats, pruner):
@@ -291,9 +280,6 @@ class Attention:
             if responses is not None:
                 responses.add(rows, response(self.simplex, weights), part)
             sums.add(rows, weights, part)
-        sums.combine(self.reducer)
-        if responses is not None:
-            responses.combine(self.reducer)
         return Attended(self, stats, sums, threshold, responses, span, zone)
 
     def weigh(self, stats: RowStats, threshold: Tensor | None, gaps: ScoreGaps) -> tuple[Tensor, Tensor | None]:
@@ -388,13 +374,6 @@ class Attention:
                 if entries is not None:
                     entries.fill(gap, rows, -torch.inf)
                 sums.add(rows, exp_(gap), part)
-        if not self.reducer.alone:
-            lowest = self.reducer.minimum(best)
-            scale = torch.where(best < torch.inf, exp_(lowest - best), 0.0)
-            sums.total.mul_(scale)
-            sums.labels.mul_(scale)
-            sums.combine(self.reducer)
-            best = lowest
         check_some_row(best[:, 0])
         ties = tied(scores.resolution().of(best))
         return None if bool((ties > 0).any()) else Attended(self, RowStats(best, best, ties), sums)
@@ -404,10 +383,7 @@ class Attention:
     ) -> tuple[RowStats, ScoreRange | None, Tensor | None]:
         """The first pass; with the range of each row and the resolution of its costs under a SoftStep."""
         if self.k is not None:
-            nearest = topk(self.scores, self.exclusion, self.k).values
-            if not self.reducer.alone:
-                nearest = self.reducer.join(nearest, self.k, torch.inf).topk(self.k, dim=1, largest=False).values
-            return self._stats_of_nearest(nearest), None, None
+            return self._stats_of_nearest(topk(self.scores, self.exclusion, self.k).values), None, None
         stepped = self.step is not None
         span = self._bfloat16_range(numbers, pruner) or scan_range(
             self.scores,
@@ -417,7 +393,6 @@ class Attention:
             tracked=stepped and self.tracked,
             pruner=pruner,
         )
-        span.combine(self.reducer)
         check_some_row(span.near.value)
         near, first = self.costs_of(span.near), self.costs_of(span.first)
         resolution = self.scores.resolution()
@@ -429,9 +404,9 @@ class Attention:
         return RowStats(near, first, ties, step_rows(self.step, numbers, near, first, far, zone)), span, zone
 
     def _bfloat16_distances(self) -> Bfloat16Distances | None:
-        """Costs in bfloat16, if the bank was prepared for them and all of its rows are here and admissible."""
+        """Costs in bfloat16, if the bank was prepared for them and all of its rows are admissible."""
         prepared = self.scores.prepared
-        if prepared is None or prepared.bfloat16 is None or self.exclusion.keys or not self.reducer.alone:
+        if prepared is None or prepared.bfloat16 is None or self.exclusion.keys:
             return None
         distances = Bfloat16Distances(self.scores.queries, self.scores.bank, prepared.bfloat16)
         return distances if distances.safe else None

@@ -189,15 +189,12 @@ class _RowGrads:
         return of_scores.add_(of_unit_gaps)
 
     def finish(self, scale: Tensor) -> None:
-        """Turn sums over blocks, times ``scale [b, 1]``, into gradients, of all processes together."""
+        """Turn sums over blocks, times ``scale [b, 1]``, into gradients."""
         if self.short is not None and self.stats.step is not None:
             self.first, self.width, self.numbers = self.short.row_gradients(self.sums * scale, self.stats.step)
         elif self.stats.step is not None:
             self.first, self.width = self.first * scale, self.width * scale
             self.numbers = [value * scale for value in self.numbers]
-        if self.numbers:
-            reducer = self.attended.attention.reducer
-            self.width, self.first, *self.numbers = reducer.add(self.width, self.first, *self.numbers)
 
 
 class _OutputGrad:
@@ -263,8 +260,8 @@ def attention_backward(
         needed: whether the gradients of the bank and of the labels are needed.
     """
     attention = attended.attention
-    scores, reducer = attention.scores, attention.reducer
-    output = _OutputGrad(attended, labels, reducer.mean(gradient))
+    scores = attention.scores
+    output = _OutputGrad(attended, labels, gradient)
     gradients = ScoreGradients(scores, bank=needed[0], parameters=list(parameters))
     gradients.scale = -output.scale
     of_labels = torch.zeros_like(labels) if needed[1] else None
@@ -285,8 +282,7 @@ def attention_backward(
     of_rows.finish(output.scale)
     gradients.scale = torch.ones_like(output.scale)
     of_numbers = None if numbers is None else _range_backward(attended, numbers, of_rows, gradients)
-    of_queries, *of_parameters = reducer.add(gradients.queries(), *gradients.parameters)
-    return AttentionGrads(of_queries, gradients.bank, of_labels, of_numbers, of_parameters)
+    return AttentionGrads(gradients.queries(), gradients.bank, of_labels, of_numbers, gradients.parameters)
 
 
 def _range_backward(

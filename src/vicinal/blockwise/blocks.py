@@ -172,8 +172,7 @@ _TALLIES: list[Counter[str]] = []
 def tally() -> Iterator[Counter[str]]:
     """Counts of the work that is done while the block lasts; for tests and measurements.
 
-    "scored" and "scorable" are pairs of a query and a block of the bank, where blocks may be skipped; "messages" and
-    "bytes" are what this process hands in to be combined with others.
+    "scored" and "scorable" are pairs of a query and a block of the bank, where blocks may be skipped.
     """
     counts: Counter[str] = Counter()
     _TALLIES.append(counts)

@@ -11,7 +11,6 @@ from vicinal.blockwise.blocks import count, policy
 from vicinal.blockwise.bounds import Pruner
 from vicinal.blockwise.exclusion import ExcludedEntries, Exclusion
 from vicinal.blockwise.scores import Block, BlockScores, Product, Rows
-from vicinal.blockwise.sharding import Reducer
 
 
 class RunningExtreme:
@@ -86,23 +85,6 @@ class ScoreRange(NamedTuple):
     near: RunningMin
     first: RunningMin
     far: RunningMax | None
-
-    def combine(self, reducer: Reducer) -> None:
-        """Widen each end to that over all processes; where one bank row alone has it, only its holder counts it."""
-        if reducer.alone:
-            return
-        ends: list[RunningExtreme] = [self.near] if self.first is self.near else [self.near, self.first]
-        ends += [] if self.far is None else [self.far]
-        local = [end.value for end in ends]
-        joined = reducer.minimum(torch.stack([end.value * end.sign for end in ends]))
-        for end, value in zip(ends, joined, strict=True):
-            end.value = value * end.sign
-        if not self.near.tracked:
-            return
-        here = [torch.where(end.value == before, end.count, 0) for end, before in zip(ends, local, strict=True)]
-        (everywhere,) = reducer.add(torch.stack(here))
-        for end, total, mine in zip(ends, everywhere, here, strict=True):
-            end.count = torch.where((total == 1) & (mine == 0), 0, total)
 
 
 def scan_range(

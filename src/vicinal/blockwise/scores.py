@@ -15,7 +15,6 @@ from vicinal.blockwise.bfloat16_bounds import Bfloat16Bank, has_bfloat16
 from vicinal.blockwise.blocks import Buffers, row_slices
 from vicinal.blockwise.distances import CLOSE, paired_distances
 from vicinal.blockwise.resolution import Resolution, lengths
-from vicinal.blockwise.sharding import LOCAL, Reducer
 
 Rows = slice | Tensor
 """Which queries: a run of them, or their positions."""
@@ -194,7 +193,6 @@ class BlockScores:
         bank: ``[N, d]``.
         chunk: bank rows of a block.
         tile: queries of a tile.
-        reducer: of processes that hold other parts of the bank.
         prepared: what was computed of the bank before, or None.
 
     Attributes:
@@ -209,10 +207,9 @@ class BlockScores:
         bank: Tensor,
         chunk: int,
         tile: int,
-        reducer: Reducer = LOCAL,
         prepared: BankFeatures | None = None,
     ) -> None:
-        self.kernel, self.bank, self.chunk, self.tile, self.reducer = kernel, bank, chunk, tile, reducer
+        self.kernel, self.bank, self.chunk, self.tile = kernel, bank, chunk, tile
         self.dtype = torch.promote_types(torch.promote_types(queries.dtype, bank.dtype), torch.float32)
         self.queries = queries.to(self.dtype)
         self.factors = kernel.factors
@@ -230,17 +227,14 @@ class BlockScores:
             self.center, self._longest, self._measured = self.prepared.center, self.prepared.longest, len(bank)
         if self.factors is not None:
             if (self.factors.cancels or self.factors.shifts) and self.prepared is None:
-                self.center = reducer.mean_row(_sample(bank, self.dtype))
+                self.center = _sample(bank, self.dtype).mean(dim=0)
             self.features = self.factors.of_queries(self.queries, self.center)
             if self.factors.cancels:
                 self.slack = self.factors.slack_of_queries(self.features)
 
     def resolution(self) -> Resolution:
         """By how much costs must differ to be told apart; after a pass over the bank."""
-        longest = self._longest
-        if self.factors is not None and self.factors.shifts:
-            longest = self.reducer.maximum(longest)
-        return self.kernel.resolution(self.queries, longest)
+        return self.kernel.resolution(self.queries, self._longest)
 
     def moved(self, rows: Tensor) -> Tensor:
         """Bank ``rows [n, d]`` as a similarity is to be given them so that it agrees with products."""

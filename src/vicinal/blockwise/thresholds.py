@@ -7,8 +7,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from vicinal.blockwise.sharding import LOCAL, Reducer
-
 Simplex = Literal["softmax", "sparsemax", "entmax15"]
 Visit = Callable[[], Iterator[tuple[slice, Tensor]]]
 """Gives (queries, their masked scores relative to the best, ``[r, B]``) for all blocks of all queries."""
@@ -51,7 +49,6 @@ def find_threshold(
     visit: Visit,
     rows: int,
     like: Tensor,
-    reducer: Reducer = LOCAL,
     counts: Tensor | None = None,
 ) -> Tensor:
     r"""Threshold ``[b, 1]`` of sparsemax, $\sum_j (s_j - \tau)_+ = 1$, or entmax15, $\|(s/2 - \tau)_+\|_2 = 1$.
@@ -64,7 +61,6 @@ def find_threshold(
         visit: gives the scores of all blocks.
         rows: number of queries.
         like: a tensor of the dtype and device that is computed in.
-        reducer: of processes that hold other parts of the bank.
         counts: how often each score of a visit of one block occurs; None: once.
 
     >>> scores = torch.tensor([[0.0, -0.5, -2.0]])
@@ -86,7 +82,6 @@ def find_threshold(
             else:
                 number[part] += add_up(above)
                 total[part] += add_up(above.square_())
-        total, number = reducer.add(total, number)
         if simplex == "entmax15":
             total = total.sqrt()
             number /= total

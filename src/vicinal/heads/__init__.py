@@ -18,7 +18,6 @@ from vicinal.heads.intervals import conformal_margin, neighbor_range, streamed_q
 from vicinal.heads.kriging import Kriging, KrigingWeights
 from vicinal.heads.members import Ensemble
 from vicinal.heads.nona import NONA
-from vicinal.heads.sharded import sharded_prediction, sharded_top_weights
 from vicinal.heads.streaming import PreparedBank, streamed_prediction, streamed_top_weights
 
 __all__ = [
@@ -41,8 +40,6 @@ __all__ = [
     "frechet_choice",
     "frechet_scores",
     "neighbor_range",
-    "sharded_prediction",
-    "sharded_top_weights",
     "streamed_prediction",
     "streamed_quantiles",
     "streamed_top_weights",

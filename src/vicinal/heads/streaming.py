@@ -15,7 +15,6 @@ from vicinal.blockwise.blocks import attention_sizes
 from vicinal.blockwise.bounds import make_pruner
 from vicinal.blockwise.exclusion import Exclusion
 from vicinal.blockwise.scores import BlockScores, bank_features
-from vicinal.blockwise.sharding import LOCAL, Reducer
 from vicinal.blockwise.thresholds import Simplex
 from vicinal.blockwise.topk import topk
 from vicinal.core import check_integer, check_labels, check_matrices
@@ -123,13 +122,12 @@ def make_attention(
     identity: Identity,
     *,
     tracked: bool = False,
-    reducer: Reducer = LOCAL,
     prepared: PreparedBank | None = None,
 ) -> Attention:
     """What these settings ask for, with all of them checked."""
     name, mask = check_parts(queries, mask, simplex, chunk_size)
     keys = identity.keys(len(queries), len(bank))
-    if reducer.rows(len(bank)) == 0:
+    if len(bank) == 0:
         raise ValueError("bank: expected at least one row, got an empty bank")
     chunk, tile = attention_sizes(len(queries), queries.shape[1], queries.device, tracked=tracked)
     if chunk_size is not None:
@@ -139,10 +137,10 @@ def make_attention(
             prepared.check(bank, similarity)
         features = None if prepared is None else prepared.features
         kernel = score_kernel(similarity)
-        scores = BlockScores(kernel, queries.detach(), bank.detach(), chunk, tile, reducer, features)
+        scores = BlockScores(kernel, queries.detach(), bank.detach(), chunk, tile, features)
     form = mask.form if isinstance(mask, SoftStep) else None
     k = mask.k if isinstance(mask, TopK) else None
-    return Attention(scores, Exclusion(keys), name, form, k, tracked, reducer)
+    return Attention(scores, Exclusion(keys), name, form, k, tracked)
 
 
 def step_numbers(mask: nn.Module | None, queries: Tensor, dtype: torch.dtype) -> Tensor | None:
@@ -160,13 +158,15 @@ def evaluate_weights(attention: Attention, queries: Tensor, mask: nn.Module | No
     return attention.evaluate(labels, step_numbers(mask, queries, scores.dtype))
 
 
-def asks_gradient(queries: Tensor, bank: Tensor, labels: Tensor, similarity: nn.Module, mask: nn.Module | None) -> bool:
+def _asks_gradient(
+    queries: Tensor, bank: Tensor, labels: Tensor, similarity: nn.Module, mask: nn.Module | None
+) -> bool:
     """Whether a prediction from these will have a gradient."""
     learned = [queries, bank, labels, *similarity.parameters(), *(mask.parameters() if mask is not None else ())]
     return torch.is_grad_enabled() and any(value.requires_grad for value in learned)
 
 
-def predict(
+def _predict(
     attention: Attention, queries: Tensor, bank: Tensor, labels: Tensor, similarity: nn.Module, mask: nn.Module | None
 ) -> Tensor:
     """The prediction ``[b]`` or ``[b, T]`` of an attention that was made of these."""
@@ -234,11 +234,11 @@ def streamed_prediction(
     identity = Identity(query_ids, bank_ids, query_groups, bank_groups)
     check_matrices(queries, bank)
     check_labels(labels, bank.shape[0])
-    tracked = asks_gradient(queries, bank, labels, similarity, mask)
+    tracked = _asks_gradient(queries, bank, labels, similarity, mask)
     attention = make_attention(
         queries, bank, similarity, mask, simplex, chunk_size, identity, tracked=tracked, prepared=prepared
     )
-    return predict(attention, queries, bank, labels, similarity, mask)
+    return _predict(attention, queries, bank, labels, similarity, mask)
 
 
 @torch.no_grad()
