@@ -153,7 +153,7 @@ def our_loss(entry, compiled: bool, miner=None) -> Callable[[int], Step]:
 
 def miner_settings(entry, batch: int) -> dict[str, object]:
     """Settings without a default."""
-    needed = inspect.signature(entry.make).parameters
+    needed = inspect.signature(entry.factory).parameters
     settings: dict[str, object] = {"dim": DIM} if "dim" in needed else {}
     return settings | ({"guide": torch.randn(batch, batch).tanh()} if "guide" in needed else {})
 
@@ -169,7 +169,7 @@ def our_miner(entry, compiled: bool) -> Callable[[int], Step]:
         def mined() -> torch.Tensor:
             scores = cosine(rows, rows)
             others = ~torch.eye(batch, dtype=torch.bool)
-            return entry.make(scores, labels[:, None] == labels, others, **settings)
+            return entry.factory(scores, labels[:, None] == labels, others, **settings)
 
         if compiled:
             torch._dynamo.reset()  # what all miners share would count as compiled anew for each, up to a limit

@@ -127,7 +127,7 @@ def source_file(symbol: str) -> str:
 
 def registered() -> dict[Any, Entry]:
     """Everything registered, of all kinds, by the function or class."""
-    return {entry.make: entry for kind in KINDS for entry in entries(kind)}
+    return {entry.factory: entry for kind in KINDS for entry in entries(kind)}
 
 
 def moved(tests: Path = CATALOGUE.parent) -> dict[str, list[str]]:

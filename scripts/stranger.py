@@ -78,7 +78,7 @@ class Guess:
 
 def definition(entry: Entry) -> Any:
     """The function or class that is registered, without what is wrapped around it."""
-    return inspect.unwrap(entry.make)
+    return inspect.unwrap(entry.factory)
 
 
 def words(text: str) -> list[str]:

@@ -219,5 +219,5 @@ def test_gradient_at_coincident_rows(entry):
     x = embeddings(4)
     x[1] = x[0]
     x.requires_grad_()
-    entry.make()(x, x).sum().backward()
+    entry.factory()(x, x).sum().backward()
     assert x.grad.isfinite().all()

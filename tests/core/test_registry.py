@@ -27,7 +27,7 @@ def test_each_method_says_against_what_it_was_verified(method):
 @each_method
 def test_each_method_is_documented_by_one_sentence_first(method):
     assert len(method.summary) > 20
-    assert method.summary == method.make.__doc__.strip().splitlines()[0]
+    assert method.summary == method.factory.__doc__.strip().splitlines()[0]
 
 
 WITH_FAMILY = (
@@ -53,7 +53,7 @@ def test_each_pair_loss_tells_its_formula_in_a_paragraph_of_its_own():
     for method in entries("pair_loss"):
         assert "$" not in method.summary, method.name
         assert "$" in method.formula, method.name
-        assert method.formula in inspect.getdoc(method.make), method.name
+        assert method.formula in inspect.getdoc(method.factory), method.name
 
 
 @each_method

@@ -52,7 +52,7 @@ def frame(found, make_image, make_sound):
 @pytest.fixture
 def encoder(found, frame):
     torch.manual_seed(0)
-    return found.make("x", **SMALL.get(found.name, {})).fit(frame).eval()
+    return found.factory("x", **SMALL.get(found.name, {})).fit(frame).eval()
 
 
 def close(a, b):

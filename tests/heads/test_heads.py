@@ -30,7 +30,7 @@ def drawn(seed, b=4, n=7):
 
 def made(entry, chosen):
     torch.manual_seed(0)
-    return entry.make(**chosen).double()
+    return entry.factory(**chosen).double()
 
 
 def test_each_head_is_tested():
@@ -86,6 +86,6 @@ def test_keeps_what_it_declares(entry, chosen, seed):
 def test_a_state_dict_brings_back_the_same_predictions(entry, chosen):
     queries, bank, labels, ids = drawn(3)
     head = made(entry, chosen)
-    other = entry.make(**chosen).double()
+    other = entry.factory(**chosen).double()
     other.load_state_dict(head.state_dict())
     assert torch.equal(other(queries, bank, labels, **ids), head(queries, bank, labels, **ids))

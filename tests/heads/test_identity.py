@@ -40,7 +40,7 @@ def data(seed=0, n=8):
 
 
 def test_the_simplex_maps_are_all_tried():
-    assert {HEADS[name]().simplex for name in HEADS} == {entry.make for entry in entries("simplex")}
+    assert {HEADS[name]().simplex for name in HEADS} == {entry.factory for entry in entries("simplex")}
 
 
 @each_head

@@ -121,7 +121,7 @@ def test_curvature_is_half_the_slope(case):
 def test_divergence_equals_integration_with_30_digits(entry):
     for own in curves.SETTINGS.get(entry.name, [{}]):
         settings = own | curves.SHAPES[1]
-        case = curves.case(entry.name, entry.make(**settings))
+        case = curves.case(entry.name, entry.factory(**settings))
         a, b = case.scores(6, 5), case.scores(6, 6)
         a[:2] = b[:2] + 1e-7 * torch.sign(0.5 * (case.low + case.high) - b[:2])
         for x, y in zip(a.tolist(), b.tolist(), strict=True):
@@ -137,7 +137,7 @@ def test_divergence_equals_integration_with_30_digits(entry):
 @pytest.mark.parametrize("entry", [*entries("link"), *entries("curve")], ids=lambda e: e.name)
 def test_scale_shift_amplitude_algebra(entry):
     for own in curves.SETTINGS.get(entry.name, [{}]):
-        plain, shaped = entry.make(**own), entry.make(**own, scale=2.0, shift=-0.4, amplitude=3.0)
+        plain, shaped = entry.factory(**own), entry.factory(**own, scale=2.0, shift=-0.4, amplitude=3.0)
         z = curves.case("", shaped).scores(30)
         x = 2.0 * (z + 0.4)
         torch.testing.assert_close(shaped(z), 3 * plain(x))
@@ -149,7 +149,7 @@ def test_scale_shift_amplitude_algebra(entry):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("entry", [*entries("link"), *entries("curve")], ids=lambda e: e.name)
 def test_huge_scores_give_no_nan(entry, dtype):
-    curve = entry.make()
+    curve = entry.factory()
     sizes = torch.tensor([0.0, 1e-4, 1.0, 30.0, 88.0, 1e3, 1e4])
     z = torch.cat([sizes, -sizes])
     low, high = curve.domain
@@ -168,7 +168,7 @@ def test_huge_scores_give_no_nan(entry, dtype):
 
 @pytest.mark.parametrize("entry", entries("link"), ids=lambda e: e.name)
 def test_divergence_of_huge_scores(entry):
-    link = entry.make()
+    link = entry.factory()
     sizes = torch.tensor([0.0, 1e-3, 1.0, 3.0, 30.0, 80.0, 100.0, 1e3, 1e4])
     z = torch.cat([-sizes[1:], sizes])
     z = z[(z > link.domain[0]) & (z < link.domain[1])]
@@ -186,7 +186,7 @@ def test_divergence_of_huge_scores(entry):
 
 def test_regions_hold():
     for entry in entries("link"):
-        curve = entry.make()
+        curve = entry.factory()
         low, high = (max(curve.domain[0], -1.4), min(curve.domain[1], 1.4))
         width = high - low
         left, middle, right = curve(torch.linspace(low + 0.02 * width, high - 0.02 * width, 4)).diff().tolist()

@@ -30,7 +30,7 @@ def plain():
             for own in SETTINGS.get(entry.name, [{}]):
                 for shape in ({}, EXACT):
                     label = ",".join(f"{k}={v}" for k, v in (own | shape).items())
-                    made[f"{entry.name}({label})"] = entry.make(**own, **shape)
+                    made[f"{entry.name}({label})"] = entry.factory(**own, **shape)
     return made
 
 
@@ -186,7 +186,7 @@ def test_the_divergence_has_the_gradients_of_its_formula(name):
 @pytest.mark.parametrize("entry", entries("link"), ids=lambda e: e.name)
 def test_learned_settings_have_finite_gradients_at_equal_scores(entry):
     for own in SETTINGS.get(entry.name, [{}]):
-        curve = links.learnable(entry.make(**own)).double()
+        curve = links.learnable(entry.factory(**own)).double()
         closed = [end for end, counts in zip(curve.domain, curve.closed, strict=True) if counts and math.isfinite(end)]
         z = torch.tensor([0.0, *closed, 0.25], dtype=torch.float64)
         z = z[[index for index, score in enumerate(z.tolist()) if score in closed or curve.domain[0] < score]]
@@ -200,7 +200,7 @@ def test_learned_settings_have_finite_gradients_at_equal_scores(entry):
 def test_rounding_does_not_lead_out_of_the_domain(entry, shape, dtype):
     """Of scores inside the domain, scale * (score - shift) may round to what is outside of the plain curve's."""
     for own in SETTINGS.get(entry.name, [{}]):
-        curve = entry.make(**own, scale=shape[0], shift=shape[1])
+        curve = entry.factory(**own, scale=shape[0], shift=shape[1])
         z = sites(curve, dtype)
         low, high = curve.domain
         inside = (z > low) & (z < high)
@@ -221,7 +221,7 @@ def test_rounding_does_not_lead_out_of_the_domain(entry, shape, dtype):
 
 def test_every_registered_curve_with_a_pole_is_known_to_be_open_there():
     for entry in entries("link"):
-        curve = entry.make()
+        curve = entry.factory()
         for end, counts in zip(curve.domain, curve.closed, strict=True):
             if math.isfinite(end) and entry.name != "tan":  # whose pole is no floating number
                 assert bool(curve(torch.tensor(end, dtype=torch.float64)).isfinite()) == counts

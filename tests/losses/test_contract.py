@@ -34,7 +34,7 @@ def normal(*shape, seed=0):
 
 
 def test_every_registered_loss_is_here():
-    scores = {e.name for e in entries("loss") if e.make.__module__.startswith("vicinal.losses.")}
+    scores = {e.name for e in entries("loss") if e.factory.__module__.startswith("vicinal.losses.")}
     assert scores >= set(LOSSES) | OTHER_CALL
 
 

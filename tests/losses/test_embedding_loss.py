@@ -51,9 +51,9 @@ def test_is_the_loss_of_the_scores_without_the_diagonal(entry):
     x, labels = rows(entry)
     loss = criterion(entry)
     scores, relation = loss.similarity(x, x), relation_of(entry, labels, labels)
-    want = entry.make(scores, relation, 1 - torch.eye(9))
+    want = entry.factory(scores, relation, 1 - torch.eye(9))
     torch.testing.assert_close(loss(x, labels), want)
-    torch.testing.assert_close(EmbeddingLoss(entry.make, similarity=similarity_of(entry))(x, labels), want)
+    torch.testing.assert_close(EmbeddingLoss(entry.factory, similarity=similarity_of(entry))(x, labels), want)
 
 
 @each
@@ -66,7 +66,7 @@ def test_ids_are_what_counts_and_not_positions(entry):
     twice[3] = twice[6]  # two views of one thing are no pair
     weight = other_rows(twice, twice)
     assert weight.sum() == 70
-    want = entry.make(loss.similarity(x, x), relation_of(entry, labels, labels), weight)
+    want = entry.factory(loss.similarity(x, x), relation_of(entry, labels, labels), weight)
     torch.testing.assert_close(loss(x, labels, ids=twice), want)
 
 
@@ -110,7 +110,7 @@ def test_a_bank_is_the_same_as_more_columns(entry):
     kept = [torch.cat([new[2:], old[2:], new[:2]]) for old, new in zip(first, second, strict=True)]  # in its ring
     columns = torch.cat([third[0], kept[0]]), torch.cat([third[1], kept[1]])
     weight = torch.cat([1 - torch.eye(4), torch.ones(4, 6)], dim=1)
-    want = entry.make(loss.similarity(third[0], columns[0]), relation_of(entry, third[1], columns[1]), weight)
+    want = entry.factory(loss.similarity(third[0], columns[0]), relation_of(entry, third[1], columns[1]), weight)
     torch.testing.assert_close(loss.eval()(*third), want)
     torch.testing.assert_close(loss.train()(*third), want)
     assert len(bank) == 6
@@ -130,7 +130,7 @@ def test_a_copy_in_the_bank_is_known_by_its_id():
 @each
 def test_rows_in_blocks_have_the_same_value_and_gradient(entry):
     x, labels = rows(entry)
-    if "row-separable" not in entry.facts and entry.make.batch_stats is None:
+    if "row-separable" not in entry.facts and entry.factory.batch_stats is None:
         with pytest.raises(ValueError, match=r"^rows: expected None, got 2"):
             criterion(entry, rows=2)
         return
@@ -158,7 +158,7 @@ def test_value_and_gradient_are_those_of_the_loss_of_the_scores(entry, similarit
         loss = EmbeddingLoss(entry.name, similarity=similarity, **best_of(entry, similarity))
         if way == "function":
             scores, relation = loss.similarity(leaf, leaf), relation_of(entry, labels, labels)
-            value = entry.make(scores, relation, 1 - torch.eye(12), **loss.hyper)
+            value = entry.factory(scores, relation, 1 - torch.eye(12), **loss.hyper)
         else:
             with block_policy(block_entries=1, least_rows=5) if way == "blocks" else contextlib.nullcontext():
                 value = loss(leaf, labels)
@@ -185,7 +185,7 @@ def test_blocks_without_gradients_and_with_learned_settings():
 @pytest.mark.parametrize("miner", ["hard", "semihard", "multi_similarity", "topk_hard"])
 def test_miners_work_in_blocks(miner):
     x, labels = torch.randn(11, 4, dtype=torch.float64), torch.arange(11) % 4
-    chosen = entry_of("miner", miner).make
+    chosen = entry_of("miner", miner).factory
     results = []
     for size in (None, 4):
         leaf = x.clone().requires_grad_()

@@ -26,7 +26,7 @@ def curve(name, **settings):
     from vicinal.core import entry
 
     kind = "curve" if name in ("cosh", "constant") else "link"
-    return entry(kind, name).make(**settings)
+    return entry(kind, name).factory(**settings)
 
 
 def check(loss, row):

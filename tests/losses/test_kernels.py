@@ -69,7 +69,7 @@ def calls(monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("weighed", [False, True])
 def test_a_kernel_is_its_formula(kernel, settings, dtype, weighed, calls):
-    loss = entry("pair_loss", kernel.loss).make
+    loss = entry("pair_loss", kernel.loss).factory
     if kernel.name == "target_softmax":
         pytest.skip("its column comes from ProxyLoss, below")
     for seed in range(3):

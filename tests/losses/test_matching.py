@@ -67,7 +67,7 @@ def test_first_and_second_derivatives(case):
 
 @pytest.mark.parametrize("name", ["sigmoid", "tanh", "sinh", "exp", "arctan", "log"])
 def test_gradient_of_the_gradient_numerically(name):
-    link = next(e for e in entries("link") if e.name == name).make()
+    link = next(e for e in entries("link") if e.name == name).factory()
     a, b = (normal(6, seed=k).abs() + 0.2 for k in (1, 2))
     loss = losses.MatchingLoss(link)
     assert torch.autograd.gradgradcheck(loss, (a.requires_grad_(), b.requires_grad_()))
@@ -100,7 +100,7 @@ def test_proper(case):
 def test_bust_is_the_share_of_the_rise_that_a_step_takes(entry):
     """Definition 1, of the formulas in mpmath."""
     for own in curves.SETTINGS.get(entry.name, [{}]):
-        link, base = entry.make(**own), curves.FORMULAS[entry.name]
+        link, base = entry.factory(**own), curves.FORMULAS[entry.name]
         low, high = curves.case("", link).scores(2, 3).sort().values.tolist()
         with mpmath.workdps(30):
             rise = base(mpmath.mpf(high), **own) - base(mpmath.mpf(low), **own)
@@ -129,7 +129,7 @@ def test_bust_is_the_share_of_the_rise_that_a_step_takes(entry):
 @pytest.mark.parametrize("name", ["sigmoid", "sinh", "exp", "identity", "arctan"])
 def test_bust_is_how_much_more_high_observations_move_an_underspecified_fit(name):
     """Theorem 1: a model with one free score, fitted to a share of high and the rest of low scores."""
-    link = next(e for e in entries("link") if e.name == name).make(scale=1.3, shift=0.2)
+    link = next(e for e in entries("link") if e.name == name).factory(scale=1.3, shift=0.2)
     low, high = -1.5, 2.0
 
     def fitted(share):
@@ -160,9 +160,9 @@ def test_bust_is_how_much_more_high_observations_move_an_underspecified_fit(name
 def test_scale_and_shift_of_the_link_are_those_of_the_scores():
     a, b = normal(30, seed=1), normal(30, seed=2)
     for entry in entries("link"):
-        if math.isfinite(entry.make().domain[0]) or math.isfinite(entry.make().domain[1]):
+        if math.isfinite(entry.factory().domain[0]) or math.isfinite(entry.factory().domain[1]):
             continue
-        plain, shaped = entry.make(), entry.make(scale=1.7, shift=0.4, amplitude=2.0)
+        plain, shaped = entry.factory(), entry.factory(scale=1.7, shift=0.4, amplitude=2.0)
         wanted = 2 / 1.7 * losses.MatchingLoss(plain)(1.7 * (a - 0.4), 1.7 * (b - 0.4))
         torch.testing.assert_close(losses.MatchingLoss(shaped)(a, b), wanted)
 

@@ -69,7 +69,7 @@ def parts_of(entry, scores, relation, weight):
 
 
 def run(entry, scores, relation, weight, **settings):
-    return entry.make(scores, relation, weight, **hyper(entry), **settings)
+    return entry.factory(scores, relation, weight, **hyper(entry), **settings)
 
 
 @each
@@ -240,7 +240,7 @@ def test_half_precision_under_autocast(entry, dtype):
 @pytest.mark.parametrize("size", [1e4, 1.0, 0.0])
 def test_finite_for_large_scores_and_small_temperatures(entry, size):
     scores, relation, weight = batch(entry)
-    settings = {"temperature": 0.01} if "temperature" in inspect.signature(entry.make).parameters else {}
+    settings = {"temperature": 0.01} if "temperature" in inspect.signature(entry.factory).parameters else {}
     leaf = (scores.float().sign() * size).requires_grad_()
     value = run(entry, leaf, relation.float(), weight.float(), **settings)
     value.backward()
@@ -270,14 +270,14 @@ def test_batches_without_anything_to_learn_from(entry, kind):
 
 @each
 def test_signature_is_that_of_the_contract(entry):
-    parameters = list(inspect.signature(entry.make).parameters.values())
+    parameters = list(inspect.signature(entry.factory).parameters.values())
     assert [p.name for p in parameters[:4]] == ["scores", "relation", "weight", "reduction"]
     assert parameters[2].default is None
     assert all(p.kind is p.KEYWORD_ONLY and p.default is not p.empty for p in parameters[3:])
     for parameter in parameters[:4]:
         assert f"            {parameter.name}: " in losses.PairLoss.__call__.__doc__, parameter.name
     for parameter in parameters[4:]:
-        assert f"        {parameter.name}: " in entry.make.__doc__, parameter.name
+        assert f"        {parameter.name}: " in entry.factory.__doc__, parameter.name
     assert entry.verified
     assert entry.paper
 
@@ -286,16 +286,16 @@ def test_signature_is_that_of_the_contract(entry):
 def test_errors_name_the_argument(entry):
     scores, relation, weight = batch(entry)
     with pytest.raises(ValueError, match=r"^relation: expected \(8, 8\) as the scores, got \(8, 7\)$"):
-        entry.make(scores, relation[:, 1:])
+        entry.factory(scores, relation[:, 1:])
     with pytest.raises(ValueError, match=r"^weight: expected"):
-        entry.make(scores, relation, weight[1:])
+        entry.factory(scores, relation, weight[1:])
     with pytest.raises(ValueError, match=r"^reduction: expected one of .*did you mean 'mean'"):
-        entry.make(scores, relation, weight, reduction="means")
+        entry.factory(scores, relation, weight, reduction="means")
     with pytest.raises(TypeError, match=r"^scores: expected a floating dtype"):
-        entry.make(scores.long(), relation)
-    if "temperature" in inspect.signature(entry.make).parameters:
+        entry.factory(scores.long(), relation)
+    if "temperature" in inspect.signature(entry.factory).parameters:
         with pytest.raises(ValueError, match=r"^temperature: expected a number above 0, got -1"):
-            entry.make(scores, relation, temperature=-1)
+            entry.factory(scores, relation, temperature=-1)
 
 
 @each
@@ -307,7 +307,7 @@ def test_no_tensor_is_larger_than_a_few_matrices_of_scores(entry, monkeypatch):
     relation = -(classes[:, None] - classes).abs().float()
     if "number-relation" not in entry.facts:
         relation = (relation == 0).float()
-    settings = {"bins": 10} if "bins" in inspect.signature(entry.make).parameters else {}
+    settings = {"bins": 10} if "bins" in inspect.signature(entry.factory).parameters else {}
     with block_policy(memory_entries=n * n), LargestTensor() as seen:
         run(entry, scores, relation, 1 - torch.eye(n), **settings).backward()
     assert n * n <= seen.largest <= (6 if entry.name == "dynamic_soft_margin" else 2) * n * n
@@ -373,7 +373,7 @@ def test_margins_of_angles_fall_all_the_way(name):
     goal = torch.linspace(-1, 1, 201, dtype=torch.float64)
     scores = torch.stack([goal, torch.zeros_like(goal)], 1)
     relation = torch.tensor([[1.0, 0.0]]).expand(201, 2)
-    values = entry.make(scores, relation, reduction="none", scale=1.0)
+    values = entry.factory(scores, relation, reduction="none", scale=1.0)
     assert (values.diff() < 0).all()
 
 

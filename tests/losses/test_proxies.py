@@ -199,7 +199,7 @@ def test_a_loss_of_classes_is_that_of_all_scores(entry, similarity, reduction):
         leaves = [x.clone().requires_grad_() for _ in range(2)]
         got = EmbeddingLoss(entry.name, similarity=similarity, reduction=reduction, **settings)(leaves[0], labels)
         relation, weight = (labels[:, None] == labels).double(), 1 - torch.eye(b, dtype=torch.float64)
-        want = entry.make(made(leaves[1], leaves[1]), relation, weight, reduction=reduction, **settings)
+        want = entry.factory(made(leaves[1], leaves[1]), relation, weight, reduction=reduction, **settings)
         torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-10)
         got.square().sum().backward()
         want.square().sum().backward()
@@ -224,7 +224,7 @@ def test_ids_groups_and_shares_of_classes_go_by_all_scores(entry):
     torch.testing.assert_close(loss(x, torch.nn.functional.one_hot(labels, 5)), usual)
     two = labels[:, None] == labels
     scores, others = Cosine()(x, x), 1 - torch.eye(12, dtype=torch.float64)
-    want = entry.make(scores, two.double(), others * (rows[:, None] // 2 != rows // 2))
+    want = entry.factory(scores, two.double(), others * (rows[:, None] // 2 != rows // 2))
     torch.testing.assert_close(loss(x, labels, groups=rows // 2), want)
 
 

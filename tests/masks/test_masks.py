@@ -24,7 +24,7 @@ quick = settings(deadline=None, derandomize=True, max_examples=20)
 
 def made(entry, chosen, seed=0, spread=2.0):
     """Mask in float64 with parameters drawn at random."""
-    mask = entry.make(**chosen).double()
+    mask = entry.factory(**chosen).double()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in mask.parameters():
@@ -148,14 +148,14 @@ def test_a_row_without_an_admissible_column_gives_no_nan(entry, chosen):
 
 @each
 def test_sizes_of_nothing(entry, chosen):
-    mask = entry.make(**chosen)
+    mask = entry.factory(**chosen)
     assert mask(torch.zeros(2, 0), torch.zeros(2, DIM)).shape == (2, 0)
     assert mask(torch.zeros(0, 4), torch.zeros(0, DIM)).shape == (0, 4)
 
 
 @each
 def test_errors_name_the_argument(entry, chosen):
-    mask = entry.make(**chosen)
+    mask = entry.factory(**chosen)
     with pytest.raises(ValueError, match=r"^scores: expected a matrix"):
         mask(torch.zeros(3), torch.zeros(1, DIM))
     with pytest.raises(TypeError, match=r"^scores: expected a floating dtype"):
@@ -166,5 +166,5 @@ def test_errors_name_the_argument(entry, chosen):
 
 @each
 def test_repr_shows_the_settings(entry, chosen):
-    shown = repr(entry.make(**chosen))
+    shown = repr(entry.factory(**chosen))
     assert all(f"{key}={value!r}" in shown for key, value in chosen.items())

@@ -25,7 +25,7 @@ def test_equals_numpy_reference(entry, spread):
     s[1, 2] = s[1, 5]  # a tie
     s[2] = 0.7  # a flat row
     want = [getattr(reference, entry.name)(row.tolist()) for row in s]
-    np.testing.assert_allclose(entry.make(s).numpy(), want, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(entry.factory(s).numpy(), want, rtol=0, atol=1e-12)
 
 
 @each
@@ -34,9 +34,9 @@ def test_minus_infinity_gets_weight_0_and_the_rest_as_if_alone(entry, closed):
     s = rows(1)
     kept = [j for j in range(s.shape[1]) if j not in closed]
     s[:, closed] = -torch.inf
-    got = entry.make(s)
+    got = entry.factory(s)
     assert (got[:, closed] == 0).all()
-    torch.testing.assert_close(got[:, kept], entry.make(s[:, kept]))
+    torch.testing.assert_close(got[:, kept], entry.factory(s[:, kept]))
 
 
 @each
@@ -44,7 +44,7 @@ def test_a_row_closed_throughout_gets_weights_0_and_gradient_0(entry):
     s = rows(2, spread=0.1)
     s[1] = -torch.inf
     s.requires_grad_()
-    got = entry.make(s)
+    got = entry.factory(s)
     (got * rows(3)).sum().backward()
     assert (got[1] == 0).all()
     torch.testing.assert_close(got.sum(dim=-1), torch.tensor([1.0, 0.0, 1.0, 1.0], dtype=torch.float64))
@@ -61,7 +61,7 @@ def test_gradcheck_with_a_tie_and_closed_columns(entry):
     closed[:, 3] = closed[2, :6] = True
 
     def mapped(scores):
-        return entry.make(scores.masked_fill(closed, -torch.inf))
+        return entry.factory(scores.masked_fill(closed, -torch.inf))
 
     assert torch.autograd.gradcheck(mapped, s.requires_grad_())
 
@@ -71,14 +71,14 @@ def test_gradcheck_with_a_tie_and_closed_columns(entry):
 @given(seed=st.integers(0, 10_000), shift=st.floats(-50, 50), spread=st.sampled_from([0.01, 1.0, 30.0]))
 def test_keeps_what_it_declares(entry, seed, shift, spread):
     s = rows(seed, spread=spread)
-    weights = entry.make(s)
+    weights = entry.factory(s)
     assert (weights >= 0).all()
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(4, dtype=torch.float64))
     order = torch.randperm(7, generator=torch.Generator().manual_seed(seed))
     if "permutation-invariant" in entry.facts:
-        torch.testing.assert_close(entry.make(s[:, order]), weights[:, order])
+        torch.testing.assert_close(entry.factory(s[:, order]), weights[:, order])
     if "score-shift-invariant" in entry.facts:
-        torch.testing.assert_close(entry.make(s + shift), weights, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(entry.factory(s + shift), weights, rtol=1e-9, atol=1e-9)
     ranked = weights.gather(-1, s.argsort(dim=-1))
     assert (ranked.diff(dim=-1) >= -1e-12).all()  # a higher score never weighs less
 
@@ -86,7 +86,7 @@ def test_keeps_what_it_declares(entry, seed, shift, spread):
 @each
 def test_hard_rejection_is_declared_by_exactly_the_maps_that_reject(entry):
     s = torch.tensor([[0.0, -3.0, -5.0]], dtype=torch.float64)
-    assert (entry.make(s)[0, 1:] == 0).all() == ("hard-rejection" in entry.facts)
+    assert (entry.factory(s)[0, 1:] == 0).all() == ("hard-rejection" in entry.facts)
 
 
 @each
@@ -97,7 +97,7 @@ def test_values_and_gradients_are_finite_for_large_scores(entry, dtype, closed):
     if closed:
         s[:, 3] = -torch.inf
     s.requires_grad_()
-    got = entry.make(s)
+    got = entry.factory(s)
     (got * torch.arange(4)).sum().backward()
     torch.testing.assert_close(got.sum(dim=-1).float(), torch.ones(3), rtol=0, atol=0.01)
     assert s.grad.isfinite().all()
@@ -108,18 +108,18 @@ def test_values_and_gradients_are_finite_for_large_scores(entry, dtype, closed):
 def test_half_precision_is_off_by_the_rounding_of_the_result_only(entry, dtype):
     """Sums over many columns in half precision would be off by far more."""
     s = rows(5, n=300, spread=0.5).to(dtype)
-    want = entry.make(s.double())
-    torch.testing.assert_close(entry.make(s).double(), want, rtol=torch.finfo(dtype).eps, atol=1e-6)
+    want = entry.factory(s.double())
+    torch.testing.assert_close(entry.factory(s).double(), want, rtol=torch.finfo(dtype).eps, atol=1e-6)
 
 
 @each
 def test_no_rows(entry):
-    assert entry.make(torch.zeros(0, 3)).shape == (0, 3)
+    assert entry.factory(torch.zeros(0, 3)).shape == (0, 3)
 
 
 @each
 def test_one_column_gets_weight_1(entry):
-    assert entry.make(torch.tensor([[-7.0], [1e4]])).tolist() == [[1.0], [1.0]]
+    assert entry.factory(torch.tensor([[-7.0], [1e4]])).tolist() == [[1.0], [1.0]]
 
 
 def test_sparsemax_is_the_nearest_point_of_the_simplex(generator):

@@ -45,7 +45,7 @@ def settings_of(miner, scores, seed=0):
 
 
 def call(miner, scores, relation, weight=None, seed=0):
-    return miner.make(scores, relation, weight, **settings_of(miner, scores, seed))
+    return miner.factory(scores, relation, weight, **settings_of(miner, scores, seed))
 
 
 def test_all_of_the_contract_are_there():
@@ -82,8 +82,8 @@ def test_a_pair_of_weight_0_has_no_influence(miner):
     kept = [0, 1, 2, 3, 4, 5, 6, 8, 9]
     settings = settings_of(miner, s)
     fewer = {k: v[:, kept] if k == "guide" else v for k, v in settings.items()}
-    want = miner.make(s[:, kept], r[:, kept], w[:, kept], **fewer)
-    torch.testing.assert_close(miner.make(s, r, w, **settings)[:, kept], want)
+    want = miner.factory(s[:, kept], r[:, kept], w[:, kept], **fewer)
+    torch.testing.assert_close(miner.factory(s, r, w, **settings)[:, kept], want)
 
 
 @each_miner
@@ -97,10 +97,10 @@ def test_keeps_what_it_declares(miner, seed, tied):
     settings = settings_of(miner, s)
     rows = torch.arange(6) if "square" not in miner.facts else order
     moved = {k: v[rows][:, order] if k == "guide" else v for k, v in settings.items()}
-    got = miner.make(s[rows][:, order], r[rows][:, order], w[rows][:, order], **moved)
+    got = miner.factory(s[rows][:, order], r[rows][:, order], w[rows][:, order], **moved)
     torch.testing.assert_close(got, want[rows][:, order])
     if "score-shift-invariant" in miner.facts and tied:  # a shift of rounded scores is exact
-        torch.testing.assert_close(miner.make(s + 2, r, w, **settings), want)
+        torch.testing.assert_close(miner.factory(s + 2, r, w, **settings), want)
 
 
 @each_miner
@@ -113,7 +113,7 @@ def test_blocks_of_rows_give_the_same(miner):
         settings = settings_of(miner, s)
         part = slice(10, 30)
         fewer = {k: v[part] if isinstance(v, torch.Tensor) and v.ndim == 2 else v for k, v in settings.items()}
-        torch.testing.assert_close(miner.make(s[part], r[part], w[part], **fewer), want[part])
+        torch.testing.assert_close(miner.factory(s[part], r[part], w[part], **fewer), want[part])
 
 
 @each_miner
@@ -153,7 +153,7 @@ def test_errors_name_the_argument(miner):
     with pytest.raises(ValueError, match=r"^weight: expected"):
         call(miner, s, r, w[:, 1:])
     with pytest.raises(TypeError, match=r"^scores: expected a floating dtype"):
-        miner.make(s.long(), r, w, **settings_of(miner, s))
+        miner.factory(s.long(), r, w, **settings_of(miner, s))
 
 
 GRID = [
@@ -379,11 +379,11 @@ def test_compiles_to_one_graph(miner):
     torch._dynamo.reset()
     s, r, w = problem(6)
     settings = {k: v for k, v in settings_of(miner, s).items() if k != "generator"}
-    compiled = torch.compile(lambda *given: miner.make(*given, **settings), backend="eager", fullgraph=True)
+    compiled = torch.compile(lambda *given: miner.factory(*given, **settings), backend="eager", fullgraph=True)
     torch.manual_seed(0)
     got = compiled(s, r, w)
     torch.manual_seed(0)
-    torch.testing.assert_close(got, miner.make(s, r, w, **settings))
+    torch.testing.assert_close(got, miner.factory(s, r, w, **settings))
 
 
 @pytest.mark.slow
@@ -394,7 +394,7 @@ def test_compiles_to_one_graph_with_a_loss(miner):
     g = torch.Generator().manual_seed(0)
     rows, labels = torch.randn(12, 4, generator=g), torch.arange(6).repeat_interleave(2)
     settings = {k: v for k, v in settings_of(miner, torch.randn(12, 12, generator=g)).items() if k != "generator"}
-    criterion = EmbeddingLoss("triplet", miner=functools.partial(miner.make, **settings))
+    criterion = EmbeddingLoss("triplet", miner=functools.partial(miner.factory, **settings))
     compiled = torch.compile(criterion, backend="eager", fullgraph=True)
     torch.manual_seed(0)
     got = compiled(rows, labels)

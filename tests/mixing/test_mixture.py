@@ -63,8 +63,8 @@ def test_shares_of_0_and_1_give_the_clean_loss_of_the_sources(entry):
     x = torch.nn.functional.normalize(x)
     columns = torch.tensor([0, 4, 5, 6])
     settings = {"temperature": 0.5} if entry.name == "amcl" else {}
-    got = entry.make(x @ made.rows(x).T, made.relation(relation), made.weight(weight), **settings)
-    want = entry.make(x @ x[columns].T, relation[:, columns], weight[:, columns], **settings)
+    got = entry.factory(x @ made.rows(x).T, made.relation(relation), made.weight(weight), **settings)
+    want = entry.factory(x @ x[columns].T, relation[:, columns], weight[:, columns], **settings)
     torch.testing.assert_close(got, want)
 
 

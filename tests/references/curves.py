@@ -48,7 +48,7 @@ def registered(kinds=("link", "curve")):
                 for shape in SHAPES:
                     settings = own | shape
                     label = ",".join(f"{k}={v}" for k, v in settings.items())
-                    found.append(case(f"{entry.name}({label})", entry.make(**settings)))
+                    found.append(case(f"{entry.name}({label})", entry.factory(**settings)))
     return found
 
 

@@ -112,7 +112,7 @@ def _ramp(low, high, height):
 
 
 def _plain(curve):
-    name = next(e.name for kind in ("link", "curve") for e in entries(kind) if e.make is type(curve))
+    name = next(e.name for kind in ("link", "curve") for e in entries(kind) if e.factory is type(curve))
     if name in ("power", "signed_power"):
         return (_power if name == "power" else _signed_power)(mpf(curve.d))
     if name == "abs_power":

@@ -30,7 +30,7 @@ def made(sampler, n=60, data_seed=0, **settings):
         "strata": (random.normal(size=n),),
     }[sampler.name]
     own = {"classes": {"classes": 3, "per_class": 2}, "hierarchical": {"classes": 2, "per_class": 3}}
-    return sampler.make(*inputs, **own.get(sampler.name, {"batch_size": 8}), **settings)
+    return sampler.factory(*inputs, **own.get(sampler.name, {"batch_size": 8}), **settings)
 
 
 def test_all_of_the_issue_are_there():

@@ -22,20 +22,20 @@ def test_equals_numpy_reference(entry):
     q, x = rows(0, 4, 6), rows(1, 9, 6)
     x[3], x[5] = q[1], 0.0
     want = reference.scores(entry.name, q.numpy(), x.numpy())
-    np.testing.assert_allclose(entry.make()(q, x).numpy(), want, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(entry.factory()(q, x).numpy(), want, rtol=1e-12, atol=1e-12)
 
 
 @each
 def test_gradcheck(entry):
     q, x = rows(0, 3, 4).requires_grad_(), rows(1, 5, 4).requires_grad_()
-    assert torch.autograd.gradcheck(entry.make(), (q, x))
+    assert torch.autograd.gradcheck(entry.factory(), (q, x))
 
 
 @each
 def test_gradients_are_finite_at_coincident_and_zero_rows(entry):
     q = torch.stack([torch.ones(4), torch.zeros(4), torch.full((4,), 1e4)]).requires_grad_()
     x = q.detach().clone().requires_grad_()
-    entry.make()(q, x).sum().backward()
+    entry.factory()(q, x).sum().backward()
     assert q.grad.isfinite().all()
     assert x.grad.isfinite().all()
 
@@ -44,7 +44,7 @@ def test_gradients_are_finite_at_coincident_and_zero_rows(entry):
 @given(seed=st.integers(0, 10_000), rotate=st.booleans())
 def test_keeps_what_it_declares(entry, seed, rotate):
     q, x = rows(seed, 3, 4), rows(seed + 1, 6, 4)
-    similarity = entry.make()
+    similarity = entry.factory()
     scores = similarity(q, x)
     if "common-shift-invariant" in entry.facts:
         shift = 100 * rows(seed + 2, 1, 4)
@@ -62,7 +62,7 @@ def test_keeps_what_it_declares(entry, seed, rotate):
 @given(seed=st.integers(0, 10_000), cut=st.integers(0, 7))
 def test_blocks_of_the_bank_can_be_scored_alone(entry, seed, cut):
     q, x = rows(seed, 3, 4), rows(seed + 1, 7, 4)
-    similarity = entry.make()
+    similarity = entry.factory()
     torch.testing.assert_close(torch.cat([similarity(q, x[:cut]), similarity(q, x[cut:])], dim=1), similarity(q, x))
 
 
@@ -71,14 +71,14 @@ def test_blocks_of_the_bank_can_be_scored_alone(entry, seed, cut):
 def test_half_precision_is_scored_in_float32(entry, dtype):
     q, x = rows(0, 3, 4).to(dtype), rows(1, 5, 4).to(dtype)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        scores = entry.make()(q, x)
+        scores = entry.factory()(q, x)
     assert scores.dtype == torch.float32
-    torch.testing.assert_close(scores, entry.make()(q.double(), x.double()).float(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(scores, entry.factory()(q.double(), x.double()).float(), rtol=1e-5, atol=1e-5)
 
 
 @each
 def test_errors_name_the_argument(entry):
-    similarity = entry.make()
+    similarity = entry.factory()
     with pytest.raises(ValueError, match=r"^bank: expected \[N, 3\]"):
         similarity(torch.zeros(2, 3), torch.zeros(2, 4))
     with pytest.raises(ValueError, match=r"^queries: expected a matrix"):
@@ -89,7 +89,7 @@ def test_errors_name_the_argument(entry):
 
 @each
 def test_empty_bank_and_no_queries(entry):
-    similarity = entry.make()
+    similarity = entry.factory()
     assert similarity(torch.zeros(2, 3), torch.zeros(0, 3)).shape == (2, 0)
     assert similarity(torch.zeros(0, 3), torch.zeros(2, 3)).shape == (0, 2)
 

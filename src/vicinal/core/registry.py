@@ -94,7 +94,7 @@ class Entry:
     Attributes:
         kind: one of ``KINDS``.
         name: how users name it.
-        make: the function or class.
+        factory: the function or class.
         facts: what it declares about itself, out of ``FACTS``.
         family: which methods it is like, or "".
         summary: the first line of its docstring.
@@ -105,7 +105,7 @@ class Entry:
 
     kind: str
     name: str
-    make: Callable[..., Any]
+    factory: Callable[..., Any]
     facts: frozenset[str]
     family: str = ""
     summary: str = ""
@@ -168,4 +168,4 @@ def make(kind: str, name: str, **settings: Any) -> Any:
     >>> make("similarity", "l2")
     NegativeL2()
     """
-    return entry(kind, name).make(**settings)
+    return entry(kind, name).factory(**settings)

@@ -40,7 +40,7 @@ def open_index(name: str, *, dim: int, similarity: str | nn.Module = "l2", **set
         raise TypeError(f"index: expected a name such as 'exact' or 'faiss:Flat', got {short(name)}")
     kind, _, rest = name.partition(":")
     check_choice("index", kind, [item.name for item in entries("index")])
-    factory = entry("index", kind).make
+    factory = entry("index", kind).factory
     try:
         index = factory.named(rest, dim, similarity, **settings)  # type: ignore[attr-defined]
     except TypeError as wrong:
@@ -70,7 +70,7 @@ def load_index(folder: str | Path, **settings: Any) -> Index:
 def _load_index(folder: Path, settings: dict[str, Any]) -> Index:
     kind = opened(folder).kind
     check_choice("index", kind, [item.name for item in entries("index")])
-    index = entry("index", kind).make.load(folder, **settings)  # type: ignore[attr-defined]
+    index = entry("index", kind).factory.load(folder, **settings)  # type: ignore[attr-defined]
     if not isinstance(index, Index):
         raise TypeError(f"index: expected an index, got {short(index)}")
     return index

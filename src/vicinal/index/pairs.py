@@ -59,7 +59,7 @@ def similarity_name(similarity: nn.Module) -> str | None:
     'scaled_dot'
     """
     for item in entries("similarity"):
-        module = item.make()
+        module = item.factory()
         if type(module) is type(similarity) and repr(module) == repr(similarity):
             return item.name
     return None

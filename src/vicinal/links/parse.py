@@ -134,7 +134,7 @@ def _called(node: ast.Call, depth: int) -> Any:
 
 
 def _curve_class(name: str) -> Callable[..., Any]:
-    known = {entry.name: entry.make for kind in ("link", "curve") for entry in entries(kind)}
+    known = {entry.name: entry.factory for kind in ("link", "curve") for entry in entries(kind)}
     known_name = check_choice("link", _ALIASES.get(name, name), [*known, *_FUNCTIONS])
     return known[known_name] if known_name in known else _FUNCTIONS[known_name]
 

@@ -148,7 +148,7 @@ def resolve_loss(loss: str | Loss) -> tuple[Loss, frozenset[str]]:
     """
     if isinstance(loss, str):
         method = entry("pair_loss", loss.strip().lower().replace("-", "_"))
-        return method.make, method.facts
+        return method.factory, method.facts
     if not callable(loss):
         raise TypeError(f"loss: expected a name or a function of scores and relation, got {loss!r}")
     return loss, loss.facts if isinstance(loss, PairLoss) else frozenset()
@@ -203,7 +203,7 @@ def miner_facts(miner: Loss | None) -> frozenset[str]:
 
 
 def _miner_facts(miner: Loss | None) -> frozenset[str]:
-    facts = [known.facts for known in entries("miner") if known.make is miner]
+    facts = [known.facts for known in entries("miner") if known.factory is miner]
     return facts[0] if facts else frozenset()
 
 

@@ -71,7 +71,7 @@ def read_settings(name: str, brackets: str) -> dict[str, Any]:
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise ValueError(f"loss: expected settings of {name} in one pair of brackets, got {short(brackets)}")
     if call.args:
-        settings = own_settings(entry("pair_loss", name).make)
+        settings = own_settings(entry("pair_loss", name).factory)
         example = next((f"{name}({setting}={value})" for setting, value in settings.items()), f"{name}(similarity=l2)")
         raise ValueError(f"loss: expected settings by name, as {example}, got {name}({ast.unparse(call.args[0])})")
     return {keyword.arg or "**": _literal(name, keyword.value) for keyword in call.keywords}
@@ -179,7 +179,7 @@ class Term:
         if self.miner is None:
             return None
         name, settings = self.miner
-        miner = entry("miner", name).make
+        miner = entry("miner", name).factory
         if needs_dim(miner) and "dim" not in settings:
             if dim is None:
                 raise ValueError(f"miner: expected {name}(dim=...), the width of the embeddings, got no dim")
@@ -280,7 +280,7 @@ def _checked(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     also = [each for each in CRITERION if each != "per_class"]
     if {"proxies", "proxy-rows"} & facts:
         also = [each for each in CRITERION if each != "miner"]
-    check_names("loss", name, settings, list(own_settings(entry("pair_loss", name).make)), also)
+    check_names("loss", name, settings, list(own_settings(entry("pair_loss", name).factory)), also)
     check_choice("reduction", settings.get("reduction", "mean"), ("mean", "sum", "mean_nonzero"))
     if not isinstance(settings.get("normalize", True), bool):
         raise ValueError(f"normalize: expected True or False, got {short(settings['normalize'])}")
@@ -288,7 +288,7 @@ def _checked(name: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _checked_miner(name: str, settings: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    usable = {each.name: own_settings(each.make) for each in entries("miner")}
+    usable = {each.name: own_settings(each.factory) for each in entries("miner")}
     usable = {n: s for n, s in usable.items() if inspect.Parameter.empty not in {**s, "dim": 0}.values()}
     name = name.replace("-", "_").lower()
     name = check_choice("miner", RENAMED_MINERS.get(name, name), usable)
@@ -350,7 +350,7 @@ def _of_predictions(text: str) -> nn.Module:
     name, _, settings = text.partition(":")
     if brackets:
         name, settings = brackets.groups()
-    known = {entry.name: entry.make for entry in entries("loss")}
+    known = {entry.name: entry.factory for entry in entries("loss")}
     loss = check_choice("loss", name.strip().replace("-", "_").lower(), known)
     call = read_expression(f"loss({settings})", "loss")
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id != "loss":

@@ -92,7 +92,7 @@ def resolve_simplex(simplex: str | SimplexMap) -> SimplexMap:
         TypeError: for what can not be called.
     """
     if isinstance(simplex, str):
-        return entry("simplex", simplex).make
+        return entry("simplex", simplex).factory
     candidate: object = simplex
     if not callable(candidate):
         raise TypeError(f"simplex: expected a name or a callable, got {candidate!r}")

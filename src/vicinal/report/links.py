@@ -48,11 +48,11 @@ def link_rows() -> list[list[str]]:
     """One row a registered link: name, formula, region, bounded, slope at -3, 0 and 3 ("" outside its domain)."""
     rows = []
     for entry in entries("link"):
-        link = entry.make()
+        link = entry.factory()
         slopes = [_slope_at(link, z) for z in (-3.0, 0.0, 3.0)]
         region = link.region.replace("-", " ")
         bounded = "yes" if link.is_bounded else "no"
-        rows.append([entry.name, plain_formula(entry.make.__doc__ or ""), region, bounded, *slopes])
+        rows.append([entry.name, plain_formula(entry.factory.__doc__ or ""), region, bounded, *slopes])
     return rows
 
 

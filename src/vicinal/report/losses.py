@@ -110,7 +110,7 @@ def _has_proxies(entry: Entry) -> bool:
 
 
 def _sheet(kind: str, entry: Entry) -> MethodSheet:
-    about, arguments = _read(inspect.getdoc(entry.make) or "")
+    about, arguments = _read(inspect.getdoc(entry.factory) or "")
     more = about[2 if entry.formula else 1 :]
     settings = tuple(
         (name, _shown(default), arguments.get(name, "")) for name, default in _settings(kind, entry).items()
@@ -150,8 +150,8 @@ def _read(docstring: str) -> tuple[list[str], dict[str, str]]:
 
 def _settings(kind: str, entry: Entry) -> dict[str, Any]:
     if kind in ("pairs", "proxies", "miners"):
-        return own_settings(entry.make)
-    parameters = inspect.signature(entry.make).parameters.values()
+        return own_settings(entry.factory)
+    parameters = inspect.signature(entry.factory).parameters.values()
     return {p.name: p.default for p in parameters if p.name not in _HIDDEN}
 
 
@@ -176,7 +176,7 @@ def _labels(kind: str, entry: Entry) -> tuple[str, ...]:
 def python_example(kind: str, entry: Entry, settings: tuple[tuple[str, str, str], ...]) -> str:
     """Lines that make it and use it."""
     options = "".join(f", {name}={default}" for name, default, _ in settings if default not in ("needed", "None"))
-    name, symbol = entry.name, entry.make.__name__
+    name, symbol = entry.name, entry.factory.__name__
     if kind == "pairs":
         if name in NEGATIVE_DISTANCES:
             options = f', similarity="l2"{options}'
@@ -196,8 +196,8 @@ def python_example(kind: str, entry: Entry, settings: tuple[tuple[str, str, str]
     if kind == "predictions":
         return _of_predictions(entry, settings)
     if kind == "samplers":
-        first = next(iter(inspect.signature(entry.make).parameters))
-        also = ", parents" if "parents" in inspect.signature(entry.make).parameters else ""
+        first = next(iter(inspect.signature(entry.factory).parameters))
+        also = ", parents" if "parents" in inspect.signature(entry.factory).parameters else ""
         return (
             "from torch.utils.data import DataLoader\n"
             f"from vicinal.samplers import {symbol}\n\n"
@@ -217,8 +217,8 @@ def python_example(kind: str, entry: Entry, settings: tuple[tuple[str, str, str]
 
 
 def _of_predictions(entry: Entry, settings: tuple[tuple[str, str, str], ...]) -> str:
-    symbol = entry.make.__name__
-    if hasattr(entry.make, "steps"):
+    symbol = entry.factory.__name__
+    if hasattr(entry.factory, "steps"):
         return (
             f"from vicinal.losses import {symbol}\n\n"
             f"criterion = {symbol}().fit(labels)\n"
@@ -237,7 +237,7 @@ def _of_predictions(entry: Entry, settings: tuple[tuple[str, str, str], ...]) ->
 
 def _called_with(entry: Entry) -> str:
     """What a loss of predictions is called with: mostly prediction and target."""
-    parameters = list(inspect.signature(getattr(entry.make, "forward", entry.make)).parameters.values())
+    parameters = list(inspect.signature(getattr(entry.factory, "forward", entry.factory)).parameters.values())
     return ", ".join(p.name for p in parameters if p.default is p.empty and p.name != "self")
 
 
@@ -251,7 +251,7 @@ def command_example(kind: str, entry: Entry, settings: tuple[tuple[str, str, str
     if kind == "predictions":
         part = {"link": ":sinh", "scaling": ":exp"}
         first = next((name for name, default, _ in settings if default == "needed"), "")
-        by_itself = _called_with(entry) == "prediction, target" or hasattr(entry.make, "steps")
+        by_itself = _called_with(entry) == "prediction, target" or hasattr(entry.factory, "steps")
         if first != "potential" and by_itself:
             return f'vicinal fit data.csv --target score --loss "{entry.name}{part.get(first, "")}"'
     return ""
