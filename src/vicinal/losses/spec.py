@@ -16,7 +16,8 @@ import torch
 from torch import nn
 
 from vicinal.core import check_between, check_choice, entries, entry, nearest, short
-from vicinal.links.parse import parse_value, read_expression
+from vicinal.core.grammar import Grammar
+from vicinal.links.parse import LinkGrammar
 from vicinal.losses.contract import own_settings
 from vicinal.losses.embedding import EmbeddingLoss
 from vicinal.losses.proxy_loss import ProxyLoss
@@ -67,33 +68,39 @@ def read_settings(name: str, brackets: str) -> dict[str, Any]:
     >>> read_settings("triplet", "(margin=.1, miner=semihard(margin=.2), triplets=semi-hard)")
     {'margin': 0.1, 'miner': ('semihard', {'margin': 0.2}), 'triplets': 'semi-hard'}
     """
-    call = read_expression(f"f{brackets}", "loss")
+    grammar = SettingsGrammar(name)
+    call = grammar.parse(f"f{brackets}")
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise ValueError(f"loss: expected settings of {name} in one pair of brackets, got {short(brackets)}")
     if call.args:
         settings = own_settings(entry("pair_loss", name).factory)
         example = next((f"{name}({setting}={value})" for setting, value in settings.items()), f"{name}(similarity=l2)")
         raise ValueError(f"loss: expected settings by name, as {example}, got {name}({ast.unparse(call.args[0])})")
-    return {keyword.arg or "**": _literal(name, keyword.value) for keyword in call.keywords}
+    return grammar.arguments(call)[1]
 
 
-def _literal(name: str, node: ast.expr) -> Any:
-    """A number, text, truth value or None; a name stands for itself, and one with brackets for a miner."""
-    if isinstance(node, ast.Constant) and (node.value is None or type(node.value) in (int, float, str, bool)):
-        return node.value
-    if isinstance(node, ast.Name):
+class SettingsGrammar(Grammar):
+    """Settings of a pair loss: a word stands for itself, and one with brackets for a miner."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("loss", f"numbers and words as settings of {name}")
+
+    def visit_Name(self, node: ast.Name) -> str:
+        """A word."""
         return node.id
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-        value = _literal(name, node.operand)
-        if type(value) in (int, float):
-            return -value if isinstance(node.op, ast.USub) else value
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):  # a word with a hyphen, as semi-hard
-        sides = [_literal(name, side) for side in (node.left, node.right)]
-        if all(isinstance(side, str) for side in sides):
-            return "-".join(sides)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
-        return node.func.id, {keyword.arg or "**": _literal(name, keyword.value) for keyword in node.keywords}
-    raise ValueError(f"loss: expected numbers and words as settings of {name}, got {short(ast.unparse(node))}")
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        """A word with a hyphen, as semi-hard."""
+        sides = [self.visit(node.left), self.visit(node.right)]
+        if not isinstance(node.op, ast.Sub) or not all(isinstance(side, str) for side in sides):
+            return self.generic_visit(node)
+        return "-".join(sides)
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        """A miner and its settings."""
+        if not isinstance(node.func, ast.Name) or node.args:
+            return self.generic_visit(node)
+        return node.func.id, self.arguments(node)[1]
 
 
 def needs_dim(miner: Callable[..., Any]) -> bool:
@@ -352,15 +359,10 @@ def _of_predictions(text: str) -> nn.Module:
         name, settings = brackets.groups()
     known = {entry.name: entry.factory for entry in entries("loss")}
     loss = check_choice("loss", name.strip().replace("-", "_").lower(), known)
-    call = read_expression(f"loss({settings})", "loss")
+    call = Grammar("loss", "a link and settings").parse(f"loss({settings})")
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id != "loss":
         raise ValueError(f"loss: expected a link and settings after {short(name)} and a colon, got {short(settings)}")
-    positional = [parse_value(argument) for argument in call.args]
-    named: dict[str, Any] = {}
-    for keyword in call.keywords:
-        if keyword.arg is None:
-            raise ValueError(f"loss: expected settings by name, got {short(settings)}")
-        named[keyword.arg] = parse_value(keyword.value)
+    positional, named = LinkGrammar().arguments(call)
     try:
         loss_module = known[loss](*positional, **named)
     except TypeError as error:
