@@ -7,7 +7,7 @@ A name that went needs a row in the table "Renamed and removed" of ``CHANGELOG.m
 it now: a public name, an argument, a command or a registered method that is there, or ``removed: `` and why. A name is
 written with its package, and several at once may be ``of`` one package or function:
 
-    | `heads.arrange` | `blockwise.cluster_order` |
+    | `heads.Members` | `heads.Ensemble` |
     | `fit_table`, `predict_table` of `estimators` | the same names in `workflows` |
     | `found=` of `samplers.with_relevant`, `samplers.draw_negatives` | `results=` |
     | `miner whiskers` | `miner iqr_filter` |

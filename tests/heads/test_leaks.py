@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from vicinal.blockwise import block_policy, cluster_order, tally
+from vicinal.blockwise import block_policy, tally
 from vicinal.estimators.indexing import NearBank
 from vicinal.heads import (
     NONA,
@@ -57,8 +57,11 @@ def problem(who, dtype=torch.float64):
     """Queries that are rows of a bank of tight clusters, labels, their identities, and what is hidden ``[b, N]``."""
     generator = torch.Generator().manual_seed(0)
     centers = 10 * torch.randn(ROWS // 8, 1, DIM, generator=generator, dtype=torch.float64)
-    bank = (centers + 0.3 * torch.randn(ROWS // 8, 8, DIM, generator=generator, dtype=torch.float64)).flatten(0, 1)
-    bank = bank[cluster_order(bank, 16)].to(dtype)
+    bank = (
+        (centers + 0.3 * torch.randn(ROWS // 8, 8, DIM, generator=generator, dtype=torch.float64))
+        .flatten(0, 1)
+        .to(dtype)
+    )
     labels = torch.randn(ROWS, generator=generator, dtype=dtype)
     at = torch.randperm(ROWS, generator=generator)[:16]
     ids, groups = torch.randperm(ROWS, generator=generator) * 3, torch.randperm(ROWS, generator=generator) % 24 - 1

@@ -1,14 +1,12 @@
 """Scores a block at a time, for every other room: tensors, numbers and callables in, tensors out."""
 
 from vicinal.blockwise.blocks import BlockPolicy, block_policy, block_rows, policy, row_slices, tally
-from vicinal.blockwise.cluster_order import cluster_order
 from vicinal.blockwise.custom_ops import custom_op, opaque_op, value_and_grad_op
 
 __all__ = [
     "BlockPolicy",
     "block_policy",
     "block_rows",
-    "cluster_order",
     "custom_op",
     "opaque_op",
     "policy",

@@ -1,7 +1,7 @@
 """Exact pruning: blocks of the bank that cannot matter to a query are not scored for it.
 
 Each run of rows lies in a ball about its mean, which bounds every cost of its rows. Bounds are tight only if
-near rows stand together in the bank; :func:`vicinal.blockwise.cluster_order` gives an order in which they do.
+near rows stand together in the bank, as in one that was filled group after group; elsewhere they are not tried.
 """
 
 from collections.abc import Callable, Iterator
