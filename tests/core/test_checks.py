@@ -15,6 +15,7 @@ from vicinal.core import (
     check_number,
     check_scores,
     nearest,
+    optional_import,
 )
 
 
@@ -156,3 +157,22 @@ def test_what_fits_passes_in_silence():
     check_scores(torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.bool))
     check_labels(torch.zeros(2), 2)
     check_labels(torch.zeros(2, 5), 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "got"),
+    [
+        (None, "none"),
+        ("import absent_part_of_it", r"one that cannot be imported \(No module named 'absent_part_of_it'\)"),
+        ("raise OSError('no library')", r"one that cannot be imported \(no library\)"),
+    ],
+)
+def test_a_package_that_is_not_there_or_broken_is_one_sentence(content, got, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    if content is not None:
+        (tmp_path / "half_a_package.py").write_text(content)
+    with pytest.raises(
+        ValueError,
+        match=rf"^text: expected the package half, got {got}; install it with pip install 'vicinal\[text\]'$",
+    ):
+        optional_import("text", "half_a_package", "text", "half")

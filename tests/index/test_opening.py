@@ -48,7 +48,8 @@ def test_a_package_that_is_missing_is_one_sentence(name, package, extra, monkeyp
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
-        ValueError, match=rf"^index: expected the package {package} .* pip install 'vicinal\[{extra}\]'$"
+        ValueError,
+        match=rf"^index: expected the package {package}, got none; install it with pip install 'vicinal\[{extra}\]'$",
     ):
         open_index(name, dim=3)
 

@@ -6,6 +6,7 @@ would make an accelerator wait.
 
 import bisect
 import difflib
+import importlib
 import inspect
 import itertools
 import math
@@ -16,6 +17,7 @@ import reprlib
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -224,3 +226,30 @@ def check_labels(labels: Tensor, rows: int) -> None:
             f"labels: expected a floating dtype, got {labels.dtype}; "
             "classes go in one-hot (torch.nn.functional.one_hot(labels).float()), numbers by .float()"
         )
+
+
+def optional_import(name: str, module: str, extra: str, package: str = "") -> Any:
+    """The module of a package that is not installed by default.
+
+    Args:
+        name: of whom the error speaks.
+        module: full name of the module.
+        extra: the extra of vicinal that installs it.
+        package: what it is called where it is installed from; "": as the first part of ``module``.
+
+    Raises:
+        ValueError: if it is not there, or what it needs is not, saying how to install it.
+
+    >>> optional_import("index", "a_package.of_nobody", "faiss")
+    Traceback (most recent call last):
+    ValueError: index: expected the package a_package, got none; install it with pip install 'vicinal[faiss]'
+    """
+    top = module.partition(".")[0]
+    try:
+        return importlib.import_module(module)
+    except (ImportError, OSError) as error:  # OSError: the library behind it is not there
+        absent = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == top
+        got = "none" if absent else f"one that cannot be imported ({short_text(error)})"
+        raise ValueError(
+            f"{name}: expected the package {package or top}, got {got}; install it with pip install 'vicinal[{extra}]'"
+        ) from error

@@ -2,7 +2,6 @@
 
 import abc
 import hashlib
-import importlib
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -177,16 +176,6 @@ def refuse(column: str, row: object, expected: str, got: str, advice: str = "") 
     """
     place = f"{expected} in row {short(row)}"
     return ColumnError(f"{short_text(column)}: expected {place}, got {got}{'; ' if advice else ''}{advice}")
-
-
-def optional_import(module: str, package: str, extra: str) -> Any:
-    """The module, or a ValueError that says how to install its package: by which extra of vicinal."""
-    try:
-        return importlib.import_module(module)
-    except (ImportError, OSError) as error:  # OSError: the library behind it is not there
-        raise ValueError(
-            f"{extra}: expected the package {package}, got none; install it with pip install 'vicinal[{extra}]'"
-        ) from error
 
 
 def state_hash(module: nn.Module) -> str:

@@ -14,7 +14,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.encoders.base import optional_import, refuse
+from vicinal.core import optional_import
+from vicinal.encoders.base import refuse
 from vicinal.encoders.inputs import Inputs, LazyInputs, RowInputs
 from vicinal.encoders.media import map_rows, read_cell
 
@@ -248,5 +249,5 @@ _recent = _Recent(64 * 2**20)
 def import_pillow() -> Any:
     """The package PIL, with the modules that are used here."""
     for module in ("PIL.Image", "PIL.ImageOps"):
-        optional_import(module, "pillow", "image")
-    return optional_import("PIL", "pillow", "image")
+        optional_import("image", module, "image", "pillow")
+    return optional_import("image", "PIL", "image", "pillow")

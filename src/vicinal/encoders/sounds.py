@@ -10,7 +10,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.encoders.base import optional_import, refuse
+from vicinal.core import optional_import
+from vicinal.encoders.base import refuse
 from vicinal.encoders.inputs import RaggedInputs, ragged
 from vicinal.encoders.media import map_rows, read_cell
 
@@ -44,7 +45,7 @@ def open_sound(data: bytes, *, column: str, row: object, rate: int = RATE) -> Te
         ValueError: for what is no sound, is cut short, empty, longer than ``LONGEST``, larger than ``MOST_SAMPLES``
             and its like, or holds NaN.
     """
-    soundfile = optional_import("soundfile", "soundfile", "audio")
+    soundfile = optional_import("audio", "soundfile", "audio")
     declared = int.from_bytes(data[4:8], "little") + 8 if data[:4] == b"RIFF" else 0
     if len(data) < declared < STREAMED:
         got = f"{len(data)} of {declared} bytes"

@@ -16,8 +16,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from vicinal.core import check_choice, local_path, register, short, short_text
-from vicinal.encoders.base import SavedEncoder, optional_import, state_hash
+from vicinal.core import check_choice, local_path, optional_import, register, short, short_text
+from vicinal.encoders.base import SavedEncoder, state_hash
 from vicinal.encoders.images import prepare_images
 from vicinal.encoders.inputs import Inputs, RaggedInputs, ragged
 from vicinal.encoders.ngrams import to_texts
@@ -65,7 +65,7 @@ class SavedTransformer(SavedPretrained):
 
 def import_transformers(extra: str) -> Any:
     """The package transformers."""
-    return optional_import("transformers", "transformers", extra)
+    return optional_import(extra, "transformers", extra)
 
 
 @contextlib.contextmanager

@@ -1,26 +1,12 @@
-"""What indexes of other libraries need: the library itself, and the metric of theirs that a similarity is."""
+"""What indexes of other libraries need: the metric of theirs that a similarity is."""
 
-import importlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from vicinal.index.pairs import similarity_name
 from vicinal.similarity.products import l2_normalize
-
-
-def optional_import(module: str, extra: str) -> Any:
-    """The module, or a ValueError that says how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.split(".")[0] != module.split(".")[0]:
-            raise
-        raise ValueError(
-            f"index: expected the package {missing.name} for this index, got none; pip install 'vicinal[{extra}]'"
-        ) from missing
-
 
 _METRICS = {"l2": "L2", "squared_l2": "L2", "dot": "IP", "scaled_dot": "IP", "cosine": "COSINE"}
 

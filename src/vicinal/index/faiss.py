@@ -10,13 +10,13 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from vicinal.core import check_integer, register, short, short_text
+from vicinal.core import check_integer, optional_import, register, short, short_text
 from vicinal.core.folders import read_whole
 from vicinal.core.untrusted import Saved
 from vicinal.index.bank import NeighborBank
 from vicinal.index.bank_storage import Columns, IdMap
 from vicinal.index.base import Array, Hits, Index, check_vectors, ordered
-from vicinal.index.external import as_float32, external_metric, optional_import
+from vicinal.index.external import as_float32, external_metric
 from vicinal.index.index_files import check_rows, opened, sealed
 from vicinal.index.scanning import rescored
 from vicinal.index.tensor_file import Column, map_tensors, write_tensors
@@ -75,7 +75,7 @@ class FaissIndex(Index):
         bank: NeighborBank | None = None,
     ) -> None:
         super().__init__(dim, similarity)
-        self._faiss = optional_import("faiss", "faiss")
+        self._faiss = optional_import("index", "faiss", "faiss")
         self.factory, self.settings, self.bank = factory, search, bank
         self.seed = check_integer("seed", seed, 0)
         self._external = external_metric(self.similarity, "faiss")
@@ -230,7 +230,7 @@ class FaissIndex(Index):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         data = state.pop("data")
-        self.__dict__.update(state, _faiss=optional_import("faiss", "faiss"))
+        self.__dict__.update(state, _faiss=optional_import("index", "faiss", "faiss"))
         self._index = self._faiss.deserialize_index(data)
         self._tune()
 

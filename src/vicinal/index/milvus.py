@@ -12,12 +12,12 @@ import torch
 from pydantic import Field, NonNegativeInt
 from torch import Tensor, nn
 
-from vicinal.core import check_choice, register, short, short_text
+from vicinal.core import check_choice, optional_import, register, short, short_text
 from vicinal.core.folders import read_whole
 from vicinal.core.untrusted import Saved
 from vicinal.index.bank import NeighborBank
 from vicinal.index.base import Array, Hits, Index, ordered
-from vicinal.index.external import as_float32, external_metric, optional_import
+from vicinal.index.external import as_float32, external_metric
 from vicinal.index.index_files import opened, sealed
 from vicinal.index.scanning import rescored
 
@@ -44,9 +44,9 @@ def checked_uri(uri: str | Path) -> str:
 def connected(uri: str, token: str) -> Any:
     """A connection. gRPC's log lines on stderr are off, unless GRPC_VERBOSITY says otherwise."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    pymilvus = optional_import("pymilvus", "milvus")
+    pymilvus = optional_import("index", "pymilvus", "milvus")
     if "://" not in uri:
-        optional_import("milvus_lite", "milvus")
+        optional_import("index", "milvus_lite", "milvus")
     try:
         client = pymilvus.MilvusClient(uri, token=token)
     except Exception as wrong:  # pymilvus raises several kinds, its own and those of gRPC
@@ -62,7 +62,7 @@ def release(file: str) -> None:
     """Say that an index uses a file no more; after the last, its server stops."""
     _users[file] -= 1
     if _users[file] == 0:
-        optional_import("milvus_lite.server_manager", "milvus").server_manager_instance.release_server(file)
+        optional_import("index", "milvus_lite.server_manager", "milvus").server_manager_instance.release_server(file)
 
 
 _BUILD: dict[str, dict[str, int]] = {"HNSW": {"M": 16, "efConstruction": 200}, "IVF_FLAT": {"nlist": 128}}
@@ -279,7 +279,7 @@ class MilvusIndex(Index):
     def _make(self, build: dict[str, int]) -> None:
         if self._file is not None:
             check_choice("index_type", self.index_type, _IN_FILES)
-        kinds = optional_import("pymilvus", "milvus").DataType
+        kinds = optional_import("index", "pymilvus", "milvus").DataType
         schema = self._client.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field("id", kinds.INT64, is_primary=True)
         schema.add_field("vector", kinds.FLOAT_VECTOR, dim=self.dim)
