@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from vicinal.core import entries
 from vicinal.links import Curve
 from vicinal.losses import CompositeSoftmaxMatchingLoss, MatchingLoss
+from vicinal.report.tex import plain
 from vicinal.report.theme import ACCENT, CLASSES, INK, MUTED, style
 
 if TYPE_CHECKING:
@@ -18,17 +19,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-_PLAIN = (
-    (r"\$", ""),
-    (r"\\operatorname\{(\w+)\}", r"\1 "),
-    (r"\\tfrac(\d)(\d)", r"\1/\2"),
-    (r"\\t?frac\{([^{}]*)\}\{([^{}]*)\}", r"((\1)/(\2))"),
-    (r"\\sqrt\{([^{}]*)\}", r"sqrt(\1)"),
-    (r"\\(ln|min|max|sin|tan|sinh|cosh|tanh|arcsin|arctan|pi|delta)(?![a-z])", r"\1 "),
-    (r"e\^\{?(-?x)\}?", r"exp(\1)"),
-    (r"^f\(x\)=", ""),
-    (r"(?<=[a-z]) (?=\()(?<!on )| (?=[|),/])", ""),
-)
 _CLAUSE = re.compile(r", \$F| with \$F|:|\.\s|\.$|;|, the mirror")
 
 
@@ -36,12 +26,9 @@ def plain_formula(docstring: str) -> str:
     r"""The formula that a link's docstring starts with, without TeX.
 
     >>> plain_formula(r"$f(x)=\ln\frac{x}{1-x}$ on (0, 1): scores are probabilities.")
-    'ln((x)/(1-x)) on (0, 1)'
+    'ln(x/(1-x)) on (0, 1)'
     """
-    text = _CLAUSE.split(docstring.strip(), maxsplit=1)[0]
-    for pattern, plain in _PLAIN:
-        text = re.sub(pattern, plain, text)
-    return " ".join(text.split()).strip(", ")
+    return plain(_CLAUSE.split(docstring.strip(), maxsplit=1)[0]).removeprefix("f(x)=").strip(", ")
 
 
 def link_rows() -> list[list[str]]:
