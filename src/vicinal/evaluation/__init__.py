@@ -13,7 +13,7 @@ from vicinal.evaluation.audit import (
 from vicinal.evaluation.baselines import Baseline, knn_grid, mean_baseline, ridge_baseline
 from vicinal.evaluation.comparison import Significance, Summary, significance, summarize
 from vicinal.evaluation.representers import l1_representers, nuclear_representers
-from vicinal.evaluation.scores import HIGHER_IS_BETTER, PRIMARY, classification_scores, regression_scores
+from vicinal.evaluation.scores import classification_scores, regression_scores
 from vicinal.evaluation.statistics import (
     Outcome,
     average_ranks,
@@ -26,6 +26,7 @@ from vicinal.evaluation.statistics import (
     wilcoxon,
 )
 from vicinal.evaluation.store import Run, RunStore, run_protocol
+from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY
 
 __all__ = [
     "HIGHER_IS_BETTER",

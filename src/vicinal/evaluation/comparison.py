@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from vicinal.core import check_choice
-from vicinal.evaluation.scores import HIGHER_IS_BETTER
 from vicinal.evaluation.statistics import (
     Outcome,
     average_ranks,
@@ -18,6 +17,7 @@ from vicinal.evaluation.statistics import (
     wilcoxon,
 )
 from vicinal.evaluation.store import Run
+from vicinal.metrics.predictions import HIGHER_IS_BETTER
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-HIGHER_IS_BETTER: dict[str, bool] = {"mse": False, "mae": False, "r2": True, "accuracy": True, "log_loss": False}
-"""Every score by name, and its direction."""
-
-PRIMARY: dict[str, str] = {"regression": "mse", "classification": "accuracy"}
-"""The score that methods are compared by, for each task."""
-
 
 def regression_scores(truth: ArrayLike, prediction: ArrayLike) -> dict[str, float]:
     """Mean squared error, mean absolute error and R2 of ``prediction [n]`` (or ``[n, T]``, averaged over targets).

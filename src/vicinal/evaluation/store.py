@@ -18,7 +18,7 @@ from pydantic import JsonValue, ValidationError
 from vicinal.core import check_choice, escape_formula, replace_text
 from vicinal.core.files import clear_target, locked, resolved
 from vicinal.core.untrusted import Saved, Versioned, open_regular
-from vicinal.evaluation.scores import HIGHER_IS_BETTER
+from vicinal.metrics.predictions import HIGHER_IS_BETTER
 
 VERSION = 1
 

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from vicinal.core import replace_text
+from vicinal.metrics.predictions import HIGHER_IS_BETTER
 from vicinal.report import figures
 from vicinal.report.records import Cell, FitRecord, Label, Neighbor, NeighborPanel
-from vicinal.report.tables import HIGHER_IS_BETTER, findings, fit_table, limits, main_metric, method_name
+from vicinal.report.tables import findings, fit_table, limits, main_metric, method_name
 from vicinal.report.text import (
     clean,
     decimals_for,

@@ -4,11 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from vicinal.metrics.predictions import PRIMARY
 from vicinal.report.records import CompareRecord, FitRecord
 from vicinal.report.text import metric_name, number, one_line
-
-HIGHER_IS_BETTER = {"mse": False, "rmse": False, "mae": False, "log_loss": False, "r2": True, "accuracy": True}
-"""Metrics of which it is known which way is better; of others nothing is said."""
 
 _METHODS = {
     "mean": {"regression": "mean of the training rows", "classification": "class shares of the training rows"},
@@ -42,7 +40,7 @@ def fit_table(record: FitRecord) -> list[list[str]]:
 
 def main_metric(record: FitRecord) -> str:
     """The metric that sentences are about: MSE or accuracy, else the model's first."""
-    usual = "mse" if record.task == "regression" else "accuracy"
+    usual = PRIMARY[record.task]
     return usual if usual in record.scores["model"] else next(iter(record.scores["model"]), "")
 
 

@@ -4,7 +4,7 @@ import math
 import unicodedata
 from collections.abc import Sequence
 
-_METRICS = {"mse": "MSE", "rmse": "RMSE", "mae": "MAE", "r2": "R2", "accuracy": "accuracy", "log_loss": "log loss"}
+_METRICS = {"mse": "MSE", "mae": "MAE", "r2": "R2", "accuracy": "accuracy", "log_loss": "log loss"}
 
 
 def metric_name(metric: str) -> str:
