@@ -1,0 +1,78 @@
+"""Draws the picture of README.md: which labelled rows made the predictions of its example.
+
+It runs the first Python block of README.md and draws all weights of ``model.explain``. Run it after a change of
+defaults, beside ``python scripts/page_outputs.py README.md``:  python scripts/readme_picture.py
+"""
+
+import contextlib
+import io
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vicinal.estimators.attention import Explanation
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURE = ROOT / "docs" / "images" / "neighbors.svg"
+LEFT, WIDTH, TALLEST, STEP = 96, 600, 52, 88
+LARGEST = 350
+"""Right end of the axis of labels."""
+GRAY, BLUE, RED = "#767676", "#3987c9", "#d1583c"
+"""Tones that can be read on white and on black."""
+
+
+def example() -> dict[str, Any]:
+    """The names of README.md's first Python block, after it has run."""
+    code = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(code[0], names)  # noqa: S102  the project's own documentation
+    return names
+
+
+def svg(explanations: Sequence[Explanation], truth: Sequence[float]) -> str:
+    """One line of stems an explanation: where they stand are the labels of rows, their lengths are the weights."""
+    height = STEP * len(truth) + 44
+    largest = max(neighbor.weight for each in explanations for neighbor in each.neighbors)
+    bottom = STEP * len(truth)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {height}" font-family="system-ui, sans-serif" '
+        f'font-size="12" fill="{GRAY}">',
+        "<title>Three predictions, each a weighted mean of labels of rows</title>",
+        f'<text x="8" y="16"><tspan fill="{RED}">&#9650; predicted</tspan>  &#9675; measured  '
+        f'<tspan fill="{BLUE}">&#9612;labelled rows</tspan></text>',
+        *(f'<text x="{at(tick):g}" y="{bottom + 16}" text-anchor="middle">{tick}</text>' for tick in range(0, 351, 50)),
+        f'<text x="{at(LARGEST / 2):g}" y="{bottom + 36}" text-anchor="middle">'
+        "label of the labelled row (progression of diabetes); height: its weight in the prediction</text>",
+    ]
+    for number, (each, label) in enumerate(zip(explanations, truth, strict=True)):
+        base = STEP * (number + 1) - 12
+        stems = "".join(
+            f"M{at(neighbor.label):g} {base}v{-TALLEST * neighbor.weight / largest:.1f}"
+            for neighbor in each.neighbors
+            if neighbor.weight > 0
+        )
+        first = each.neighbors[0]
+        parts += [
+            f'<path d="M{LEFT} {base}h{WIDTH}" stroke="{GRAY}"/>',
+            f'<path d="{stems}" stroke="{BLUE}" stroke-width="2"/>',
+            f'<text x="{at(first.label):g}" y="{base - TALLEST * first.weight / largest - 4:.1f}" fill="{BLUE}" '
+            f'text-anchor="middle">{first.name}: {first.weight:.0%}</text>',
+            f'<path d="M{at(each.prediction):.1f} {base}l-5 9h10z" fill="{RED}"/>',
+            f'<circle cx="{at(label):g}" cy="{base}" r="4" fill="none" stroke="{GRAY}" stroke-width="2"/>',
+            f'<text x="8" y="{base - 16}">patient {number}</text>',
+            f'<text x="8" y="{base}" fill="{RED}" font-weight="bold">&#9650; {each.prediction:.0f}</text>',
+            f'<text x="52" y="{base}">&#9675; {label:g}</text>',
+        ]
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def at(label: float) -> float:
+    """Where a label stands on the axis."""
+    return LEFT + WIDTH * label / LARGEST
+
+
+if __name__ == "__main__":
+    names = example()
+    PICTURE.write_text(svg(names["model"].explain(names["X"][:3], k=439), list(names["y"][:3])), encoding="utf-8")
