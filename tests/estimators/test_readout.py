@@ -1,5 +1,8 @@
 """Predictions read out of the trained metric by kriging: few rows, and all that an estimator promises."""
 
+import copy
+import hashlib
+
 import numpy as np
 import pytest
 import torch
@@ -43,6 +46,26 @@ def test_at_most_so_many_rows_make_the_whole_prediction(model, rows):
         assert sizes == sorted(sizes, reverse=True)
         if model.readout == "kriging":
             assert min(n.weight for n in one.neighbors) > 0
+
+
+def test_signed_weights_beyond_1_are_told_as_they_are(rows):
+    frame, price = rows
+    model = NeighborRegressor(readout="signed_kriging", max_neighbors=12, **QUICK).fit(frame, price)
+    with torch.no_grad():  # little noise and a smooth kernel: weights beyond the rows
+        model.network_.head.log_noise.fill_(-9.0)
+        model.network_.head.log_scale += 2
+    far = frame.assign(size=frame["size"] + 20)
+    predictions, rests = model.predict(far), []
+    for k in (1, 3, 6, 9):
+        for one, prediction in zip(model.explain(far, k), predictions, strict=True):
+            assert sum(n.weight for n in one.neighbors) + one.other_weight == pytest.approx(1)
+            assert sum(n.contribution for n in one.neighbors) + one.other_contribution == pytest.approx(prediction)
+            rests.append(one.other_weight)
+    assert min(rests) < -0.01
+    whole = model.explain(far, k=12)
+    against = [one for one in whole if min(n.weight for n in one.neighbors) < -0.01]
+    assert against
+    assert all("(-0." in str(one) for one in against)
 
 
 def test_no_row_predicts_itself_nor_its_group(rows):
@@ -133,11 +156,41 @@ def test_what_cannot_be_is_said_before_training(rows, settings, sentence, monkey
         NeighborRegressor(**settings).fit(frame, price)
 
 
-def test_the_command_takes_it(rows, tmp_path, capsys):
+def test_classes_are_not_read_out_with_signed_weights(rows, monkeypatch):
+    monkeypatch.setattr("vicinal.training.fit.train", None)
+    frame, price = rows
+    with pytest.raises(ValueError, match=r"^readout: expected 'attention' or 'kriging' for classes, got 'signed_krig"):
+        NeighborClassifier(readout="signed_kriging").fit(frame, price > 30)
+
+
+def test_what_a_folder_says_is_checked(model, tmp_path):
+    model.save(tmp_path / "m")
+    with pytest.raises(ValueError, match=r"^index: expected None for readout='(signed_)?kriging'"):
+        load_model(tmp_path / "m", index="exact")
+    path, sums = tmp_path / "m" / "config.json", tmp_path / "m" / "SHA256SUMS"
+    before = hashlib.sha256(path.read_bytes()).hexdigest()
+    path.write_text(path.read_text().replace('"max_neighbors": 12', '"max_neighbors": 1048576'))
+    sums.write_text(sums.read_text().replace(before, hashlib.sha256(path.read_bytes()).hexdigest()))
+    with pytest.raises(ValueError, match=r"^config.json: .*max_neighbors"):
+        load_model(tmp_path / "m")
+
+
+@pytest.mark.parametrize(("name", "value"), [("log_scale", -1e4), ("log_noise", 1e4)])
+def test_a_scale_or_noise_beyond_all_numbers_is_said(model, rows, name, value):
+    frame, _ = rows
+    broken = copy.deepcopy(model)
+    with torch.no_grad():
+        getattr(broken.network_.head, name).fill_(value)
+    with pytest.raises(ValueError, match=r"^X: expected finite predictions by this model, got NaN"):
+        broken.predict(frame)
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_the_command_takes_it(rows, tmp_path, capsys, readout):
     frame, price = rows
     frame.assign(price=price).to_csv(tmp_path / "rows.csv", index=False)
     options = ["--target", "price", "--max-epochs", "2", "--members", "2", "--hidden", "8,4", "-q"]
-    options += ["--readout", "kriging", "--max-neighbors", "7", "--out", str(tmp_path / "m")]
+    options += ["--readout", readout, "--max-neighbors", "7", "--out", str(tmp_path / "m")]
     assert run(["fit", str(tmp_path / "rows.csv"), *options]) == 0
     assert load_model(tmp_path / "m").network_.head.k == 7
     assert "kriging" in (tmp_path / "m" / "report.html").read_text()

@@ -25,6 +25,9 @@ _QUERIES = 1024
 _RANGE = 1024
 """Rows of highest weight whose labels make the range of a query, where an index finds them."""
 
+_ROUNDING = 1e-6
+"""By how much listed weights may sum to more than 1."""
+
 
 class Attended(NamedTuple):
     """Of some queries: highest weights and positions (-1 for none) ``[b, k]``, predictions ``[b]`` or ``[b, K]``."""
@@ -56,10 +59,7 @@ def attended(model: NeighborEstimator, queries: Tensor, query_identity: dict[str
         labels = model.bank_labels()
         for part, part_identity in model.query_blocks(queries, identity, _QUERIES):
             local = _local_weights(head, model.bank_, part, part_identity)
-            order = local.weights.abs().argsort(dim=1, descending=True, stable=True)[:, :k]
-            weights, positions = local.weights.gather(1, order), local.positions.gather(1, order)
-            positions = positions.masked_fill(weights == 0, -1)
-            yield Attended(weights, positions, _weighted_labels(local, labels))
+            yield Attended(*local.largest(k), local.mean(labels))
         return
     if streams(model):
         vectors = model.bank_.vectors
@@ -90,7 +90,7 @@ def kriging_prediction(
     predictions, deviations, labels = [], [], model.bank_labels()
     for part, part_identity in model.query_blocks(queries, model.bank_.identity(**query_identity), _QUERIES):
         local = _local_weights(head, model.bank_, part, part_identity)
-        predictions.append(_weighted_labels(local, labels))
+        predictions.append(local.mean(labels))
         deviations.append(local.variance.clamp(min=0).sqrt())
     return torch.cat(predictions), torch.cat(deviations)
 
@@ -98,11 +98,6 @@ def kriging_prediction(
 @torch.no_grad()
 def _local_weights(head: Kriging, bank: Bank, queries: Tensor, identity: dict[str, Tensor | None]) -> KrigingWeights:
     return head.local_weights(queries, bank.vectors, **identity)
-
-
-def _weighted_labels(local: KrigingWeights, labels: Tensor) -> Tensor:
-    """Predictions ``[b]`` or ``[b, K]``."""
-    return torch.einsum("bk,bk...->b...", local.weights, labels[local.positions.clamp(min=0)].double())
 
 
 def label_range(
@@ -213,7 +208,7 @@ class Neighbor:
 
     Attributes:
         id: the row's id.
-        weight: its share, from 0 to 1.
+        weight: its share, from 0 to 1; below 0, or above 1, where a readout of signed weights counts rows against.
         label: its label (number or class).
         contribution: what it adds to the prediction: weight times label; for a class, weight if it is of that class.
         row: its columns.
@@ -235,7 +230,7 @@ class Explanation:
     Attributes:
         prediction: a number, or the predicted class.
         total: what the contributions sum to: the number, or the probability of the predicted class.
-        neighbors: the rows of highest weight, highest first.
+        neighbors: the rows of highest weight, signs aside, highest first.
         other_weight: weight of all rows that are not listed; with the listed weights it sums to 1.
         other_contribution: what those rows add; with the listed contributions it sums to ``total``.
         other_count: how many rows those are.
@@ -250,10 +245,10 @@ class Explanation:
 
     def __str__(self) -> str:
         """One line: ``-2.4: horrible -2.5 (0.31), horrid -2.5 (0.22) ...``; rows without weight are left out."""
-        shown = [n for n in self.neighbors if n.weight >= 0.005]
+        shown = [n for n in self.neighbors if abs(n.weight) >= 0.005]
         parts = [f"{n.name or n.id} {_short(n.label)} ({n.weight:.2f})" for n in shown]
         rest, count = self.other_weight, self.other_count
-        more = f", {count} more ({rest:.2f})" if count and (rest >= 0.005 or not shown) else ""
+        more = f", {count} more ({rest:.2f})" if count and (abs(rest) >= 0.005 or not shown) else ""
         return f"{_short(self.prediction)}: {', '.join(parts)}{more}"
 
 
@@ -289,12 +284,13 @@ def explain_rows(
             name = _name(ids[slot], row, text)
             neighbors.append(Neighbor(ids[slot], weight, _named(label, classes), share, row, name))
         total = float(prediction if classes is None else top.prediction[i, prediction])
+        rest = 1.0 - sum(n.weight for n in neighbors)
         explanations.append(
             Explanation(
                 prediction=float(prediction) if classes is None else classes[prediction],
                 total=total,
                 neighbors=tuple(neighbors),
-                other_weight=max(0.0, 1.0 - sum(n.weight for n in neighbors)),
+                other_weight=0.0 if -_ROUNDING < rest < _ROUNDING * _ROUNDING else rest,
                 other_contribution=total - sum(n.contribution for n in neighbors),
                 other_count=len(bank) - len(neighbors),
             )

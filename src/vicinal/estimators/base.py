@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -157,7 +157,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     # Fitting.
 
     def _fit(self, x: Any, y: Any, ids: Any, groups: Any, validation: Any) -> Self:
-        check_settings(self.get_params(deep=False))
+        check_settings(self.get_params(deep=False), classes=isinstance(self, ClassifierMixin))
         x = as_table("X", x)
         frame = as_frame(self, x, reset=True)
         labels = self._fit_labels(y, len(frame))

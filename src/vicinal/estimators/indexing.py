@@ -256,7 +256,7 @@ def _heads(head: nn.Module) -> list[NONA]:
     heads: list[NONA] = []
     for member in head.heads if isinstance(head, Ensemble) else [head]:
         if not isinstance(member, NONA):
-            raise ValueError(f"index: expected None for a head that looks at no bank, got {type(member).__name__}")
+            raise ValueError(f"index: expected None for a head that is not NONA, got {type(member).__name__}")
         heads.append(member)
     return heads
 

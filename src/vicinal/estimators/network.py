@@ -21,6 +21,9 @@ READOUTS = ("attention", "kriging", "signed_kriging")
 NEIGHBORS = 32
 """Rows that a kriging readout looks at where ``max_neighbors`` is None."""
 
+MOST_NEIGHBORS = 1024
+"""Rows that a kriging readout looks at, at most: their kernel is a matrix of so many rows for each query."""
+
 _LARGEST = 1 << 20
 """Units of a layer, and members: beyond it no machine holds the network."""
 
@@ -50,8 +53,12 @@ def make_head(settings: dict[str, Any], dim: int, start: torch.Tensor) -> nn.Mod
     return heads[0] if members == 1 else Ensemble(heads)
 
 
-def check_readout(settings: dict[str, Any]) -> None:
+def check_readout(settings: dict[str, Any], *, classes: bool = False) -> None:
     """Check the settings of how predictions are read out of the trained metric.
+
+    Args:
+        settings: the estimator's parameters.
+        classes: whether classes are predicted.
 
     Raises:
         TypeError: if ``max_neighbors`` is no whole number.
@@ -59,7 +66,7 @@ def check_readout(settings: dict[str, Any]) -> None:
     """
     readout = check_choice("readout", settings["readout"], READOUTS)
     if settings["max_neighbors"] is not None:
-        check_integer("max_neighbors", settings["max_neighbors"], high=_LARGEST)
+        check_integer("max_neighbors", settings["max_neighbors"], high=MOST_NEIGHBORS)
     if readout == "attention":
         if settings["max_neighbors"] is not None:
             raise ValueError(
@@ -67,6 +74,11 @@ def check_readout(settings: dict[str, Any]) -> None:
                 f"{settings['max_neighbors']}; say readout='kriging'"
             )
         return
+    if classes and readout == "signed_kriging":
+        raise ValueError(
+            "readout: expected 'attention' or 'kriging' for classes, got 'signed_kriging', whose weights below 0 are "
+            "no probabilities"
+        )
     if settings["head"] != "nona":
         raise ValueError(f"readout: expected 'attention' for head={short(settings['head'])}, got {short(readout)}")
     if settings["index"] is not None:
@@ -104,8 +116,12 @@ def make_network(settings: dict[str, Any], encoder: nn.Module, dim: int, start: 
     return NeighborNetwork(encoder, projector, make_head(settings, sizes[-1], start))
 
 
-def check_settings(settings: dict[str, Any]) -> None:
+def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:
     """Check what of an estimator's parameters can be checked without data, so that nothing is done before it is said.
+
+    Args:
+        settings: the estimator's parameters.
+        classes: whether classes are predicted.
 
     Raises:
         TypeError: naming the parameter of another type than is expected.
@@ -115,7 +131,7 @@ def check_settings(settings: dict[str, Any]) -> None:
     if isinstance(settings["random_state"], int):
         check_integer("random_state", settings["random_state"], 0, 2**32 - 1)
     check_choice("head", settings["head"], HEADS)
-    check_readout(settings)
+    check_readout(settings, classes=classes)
     if isinstance(settings["mask"], str):
         check_choice("mask", settings["mask"], MASKS)
     if settings["simplex"] != "auto" and isinstance(settings["simplex"], str):

@@ -3,7 +3,9 @@
 import torch
 from torch import Tensor
 
-from vicinal.heads import Kriging
+from vicinal.heads import Kriging, KrigingWeights
+from vicinal.heads.admissible import Identity
+from vicinal.heads.kriging import neighborhoods
 from vicinal.training import error_of
 
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -33,22 +35,17 @@ def choose_kriging(
     step = max(1, -(-len(queries) // _MOST))
     queries, truth = queries[::step].double(), truth[::step].double()
     identity = {n: v if v is None or n.startswith("bank") else v[::step] for n, v in identity.items()}
-    some = bank[:: max(1, -(-len(bank) // _MOST))].double()
-    unit = float(torch.pdist(some).median()) if len(some) > 1 else 1.0
+    sample = bank[:: max(1, -(-len(bank) // _MOST))].double()
+    unit = float(torch.pdist(sample).median()) if len(sample) > 1 else 1.0
     unit = unit if unit > 0 else 1.0
-    start = Kriging(head.k, scale=unit, convex=head.convex, kernel=head.kernel)
-    positions = start.local_weights(queries, bank, **identity).positions
-    rows, near, known = bank[positions.clamp(min=0)], labels[positions.clamp(min=0)].double(), positions >= 0
-    best, least = start, float("inf")
-    for scale in SCALES:
-        for noise in NOISES:
-            tried = Kriging(head.k, scale=scale * unit, noise=noise, convex=head.convex, kernel=head.kernel)
-            weights, _ = tried.solve(queries, rows, known)
-            prediction = torch.einsum("bk,bk...->b...", weights, near)
-            if prediction.ndim == 2:  # signed weights may leave the simplex
-                prediction = prediction.clamp(min=0)
-                prediction = prediction / prediction.sum(dim=1, keepdim=True).clamp(min=1e-12)
-            error = float(error_of(prediction, truth).mean())
-            if error < least:
-                best, least = tried, error
-    return best
+    tried = [
+        Kriging(head.k, scale=scale * unit, noise=noise, convex=head.convex) for scale in SCALES for noise in NOISES
+    ]
+    positions = tried[0].nearest(queries, bank, Identity(**identity))
+    error = torch.zeros(len(tried), dtype=torch.float64)
+    for some in neighborhoods(queries, bank, positions):
+        for number, each in enumerate(tried):
+            weights, variance = each.solve(*some[1:])
+            prediction = KrigingWeights(weights, positions[some.part], variance).mean(labels)
+            error[number] += error_of(prediction, truth[some.part]).sum()
+    return tried[int(error.argmin())]

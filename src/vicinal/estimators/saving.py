@@ -30,7 +30,7 @@ from vicinal.encoders.table import chosen_encoder
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.indexing import SavedNear
-from vicinal.estimators.network import make_kriging, make_network
+from vicinal.estimators.network import MOST_NEIGHBORS, check_readout, make_kriging, make_network
 from vicinal.index import FaissIndex
 from vicinal.index.bank_files import ROWS
 from vicinal.training import NeighborNetwork, TrainingHistory
@@ -60,7 +60,7 @@ class SavedParameters(Saved):
     mask_extent: Literal["admissible", "all"]
     simplex: _Text
     readout: Literal["attention", "kriging", "signed_kriging"] = "attention"
-    max_neighbors: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
+    max_neighbors: Annotated[int, Field(ge=1, le=MOST_NEIGHBORS)] | None = None
     loss: _Text | None
     n_neighbors: PositiveInt
     index: _Text | None
@@ -361,6 +361,7 @@ def _load(
         "hidden": tuple(config.parameters.hidden),
         "index": allowed_index(config.parameters.index, index),
     }
+    check_readout(parameters, classes=config.classes is not None)
     model = classes[config.task](**parameters)
     model.kinds_ = config.kinds
     model.n_features_in_ = config.n_features

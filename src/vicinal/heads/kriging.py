@@ -1,16 +1,17 @@
 """Kriging over the nearest rows: weights of real rows that are solved for given each other."""
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from vicinal.blockwise.blocks import attention_sizes, row_slices
+from vicinal.blockwise.blocks import attention_sizes, policy, row_slices
 from vicinal.blockwise.exclusion import Exclusion, check_some_row
 from vicinal.blockwise.scores import BlockScores
 from vicinal.blockwise.topk import topk
-from vicinal.core import check_between, check_choice, check_integer, check_labels, check_matrices, register
+from vicinal.core import check_between, check_integer, check_labels, check_matrices, register
 from vicinal.heads.admissible import Identity, warn_of_own_bank
 from vicinal.heads.kriging_weights import kriging_weights
 from vicinal.similarity import resolve_similarity
@@ -18,9 +19,6 @@ from vicinal.similarity.factors import score_kernel
 
 _LEAST = 1e-6
 """Noise that is always added: without any, equal rows would have no one solution."""
-
-_ENTRIES = 1 << 22
-"""Numbers of gathered rows and of kernel matrices that are held for some queries at a time."""
 
 
 class KrigingWeights(NamedTuple):
@@ -35,6 +33,47 @@ class KrigingWeights(NamedTuple):
     weights: Tensor
     positions: Tensor
     variance: Tensor
+
+    def mean(self, labels: Tensor) -> Tensor:
+        """Weighted mean ``[b]`` or ``[b, T]`` of the bank's labels ``[N]`` or ``[N, T]``, in float64."""
+        near = labels[self.positions.clamp(min=0)].double()  # [b, k] or [b, k, T]
+        return torch.einsum("bk,bk...->b...", self.weights, near)
+
+    def largest(self, k: int) -> tuple[Tensor, Tensor]:
+        """The ``k`` largest weights ``[b, k]``, signs aside, largest first, and positions, -1 where the weight is 0."""
+        order = self.weights.abs().argsort(dim=1, descending=True, stable=True)[:, :k]
+        best = self.weights.gather(1, order)
+        return best, self.positions.gather(1, order).masked_fill(best == 0, -1)
+
+
+class Neighborhoods(NamedTuple):
+    """Some queries among their nearest rows.
+
+    Attributes:
+        part: which queries.
+        near: squared distances of queries to rows ``[b, k]``.
+        between: of the rows to each other ``[b, k, k]``.
+        known: which rows there are ``[b, k]``.
+    """
+
+    part: slice
+    near: Tensor
+    between: Tensor
+    known: Tensor
+
+
+def neighborhoods(queries: Tensor, bank: Tensor, positions: Tensor) -> Iterator[Neighborhoods]:
+    """Squared distances, in float64, among queries ``[b, d]`` and the rows at ``positions [b, k]``; -1 for none.
+
+    As many queries at a time as fit the block policy.
+    """
+    width = positions.shape[1] * max(queries.shape[1], positions.shape[1])
+    for part in row_slices(len(queries), max(1, policy().memory_entries // max(1, width))):
+        at = positions[part]
+        apart = bank[at.clamp(min=0)].double() - queries[part].double()[:, None]  # [b, k, d]
+        near = apart.square().sum(dim=-1)
+        between = near[:, :, None] + near[:, None, :] - 2 * apart @ apart.mT
+        yield Neighborhoods(part, near, between, at >= 0)
 
 
 @register(
@@ -56,7 +95,8 @@ class Kriging(nn.Module):
         w = \arg\min_w \tfrac12 w^\top (C + \lambda I) w - w^\top c
         \quad\text{with}\quad \sum_j w_j = 1,\ w \ge 0
 
-    where $C_{jl} = \kappa(\|x_j - x_l\|)$ and $c_j = \kappa(\|q - x_j\|)$. Attention weighs each row by its own
+    where $C_{jl} = \kappa(\|x_j - x_l\|)$ and $c_j = \kappa(\|q - x_j\|)$ with the Matern kernel
+    $\kappa(d) = (1 + \sqrt 3 d/\ell) e^{-\sqrt 3 d/\ell}$. Attention weighs each row by its own
     nearness; here near copies share one weight, and a row behind another gets none, so that few rows make the whole
     prediction. The cost of a prediction is one search and one k by k problem, whatever the size of the bank; rows that
     are added or forgotten count at once.
@@ -74,8 +114,6 @@ class Kriging(nn.Module):
         noise: lambda >= 0 (1e-6 is added), learned: near 0 the rows around the query have all the weight, and a
             prediction at a row is its label; towards infinity all k weights are 1/k.
         convex: weights are not negative.
-        kernel: "matern" ($\kappa(d) = (1 + \sqrt 3 d/\ell) e^{-\sqrt 3 d/\ell}$) or "gaussian"
-            ($e^{-d^2 / 2 \ell^2}$).
 
     References:
         The signed form in fixed metrics: nearest-neighbor Gaussian processes and MuyGPs (arXiv:2104.14581). Weights
@@ -90,12 +128,9 @@ class Kriging(nn.Module):
     uses_bank = True
     can_stream = True
 
-    def __init__(
-        self, k: int = 32, *, scale: float = 1.0, noise: float = 0.3, convex: bool = True, kernel: str = "matern"
-    ) -> None:
+    def __init__(self, k: int = 32, *, scale: float = 1.0, noise: float = 0.3, convex: bool = True) -> None:
         super().__init__()
         self.k, self.convex = check_integer("k", k), bool(convex)
-        self.kernel = check_choice("kernel", kernel, ("matern", "gaussian"))
         scale = check_between("scale", scale, 0, math.inf)
         noise = check_between("noise", noise, 0, math.inf, closed=True)
         self.log_scale = nn.Parameter(torch.tensor(math.log(scale), dtype=torch.float64))
@@ -105,14 +140,11 @@ class Kriging(nn.Module):
     def extra_repr(self) -> str:
         """The settings, as they are now."""
         scale, noise = self.log_scale.exp().item(), self.log_noise.exp().item()
-        return f"k={self.k}, scale={scale:.4g}, noise={noise:.4g}, convex={self.convex}, kernel={self.kernel!r}"
+        return f"k={self.k}, scale={scale:.4g}, noise={noise:.4g}, convex={self.convex}"
 
     def covariance(self, squared: Tensor) -> Tensor:
         """The kernel of squared distances, of any shape."""
-        scaled = squared.clamp(min=1e-30) / self.log_scale.double().exp().square()
-        if self.kernel == "gaussian":
-            return (-scaled / 2).exp()
-        distance = (3 * scaled).sqrt()
+        distance = (3 * squared.clamp(min=1e-30)).sqrt() / self.log_scale.double().exp()
         return (1 + distance) * (-distance).exp()
 
     @torch.no_grad()
@@ -125,33 +157,40 @@ class Kriging(nn.Module):
         keys = identity.keys(len(queries), len(bank))
         if len(bank) == 0:
             raise ValueError("bank: expected at least one row, got an empty bank")
+        if len(queries) == 0:
+            return torch.zeros(0, min(self.k, len(bank)), dtype=torch.int64, device=bank.device)
         chunk, tile = attention_sizes(len(queries), queries.shape[1], queries.device)
         scores = BlockScores(score_kernel(self.similarity), queries.detach(), bank.detach(), chunk, tile)
         best = topk(scores, Exclusion(keys), self.k)
-        if len(queries):
-            check_some_row(best.values[:, 0])
+        check_some_row(best.values[:, 0])
         return best.positions.masked_fill(best.values == torch.inf, -1)
 
-    def solve(self, queries: Tensor, rows: Tensor, known: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Weights ``[b, k]`` and variances ``[b]`` of queries ``[b, d]`` over their own rows ``[b, k, d]``.
+    def solve(self, near: Tensor, between: Tensor, known: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Weights ``[b, k]`` and variances ``[b]`` of queries over their own rows.
 
         Args:
-            queries: ``[b, d]``.
-            rows: ``[b, k, d]``, such as an index has found.
+            near: squared distances of queries to rows ``[b, k]``.
+            between: squared distances of the rows to each other ``[b, k, k]``.
             known: ``[b, k]``, which of the rows there are, at least one for each query; None: all.
         """
-        with torch.autocast(queries.device.type, enabled=False):
-            apart = rows.double() - queries.double()[:, None]  # [b, k, d]
-            norms = apart.square().sum(dim=-1)  # [b, k]
-            between = norms[:, :, None] + norms[:, None, :] - 2 * apart @ apart.mT
-            near = self.covariance(norms)
-            noise = self.log_noise.double().exp() + _LEAST
-            eye = torch.eye(rows.shape[1], dtype=torch.float64, device=rows.device)
-            matrix = self.covariance(between * (1 - eye)) + noise * eye
-            weights = kriging_weights(matrix, near, known, convex=self.convex)[0]
-            spread = ((matrix @ weights[:, :, None])[:, :, 0] * weights).sum(dim=1)
-            variance = 1 + noise - 2 * (weights * near).sum(dim=1) + spread
+        noise = self.log_noise.double().exp() + _LEAST
+        eye = torch.eye(near.shape[1], dtype=torch.float64, device=near.device)
+        vector = self.covariance(near.double())
+        matrix = self.covariance(between.double() * (1 - eye)) + noise * eye
+        weights = kriging_weights(matrix, vector, known, convex=self.convex)[0]
+        spread = ((matrix @ weights[:, :, None])[:, :, 0] * weights).sum(dim=1)
+        variance = 1 + noise - 2 * (weights * vector).sum(dim=1) + spread
         return weights, variance
+
+    def weights_of(self, queries: Tensor, bank: Tensor, positions: Tensor) -> KrigingWeights:
+        """Weights of queries ``[b, d]`` over the bank rows at ``positions [b, k]``, such as an index has found.
+
+        A position is -1 where a query has fewer rows; each has one at least. See :meth:`local_weights`.
+        """
+        with torch.autocast(queries.device.type, enabled=False):
+            solved = [self.solve(*some[1:]) for some in neighborhoods(queries, bank, positions)]
+        weights, variances = zip(*solved, strict=True)
+        return KrigingWeights(torch.cat(weights), positions, torch.cat(variances))
 
     def local_weights(
         self,
@@ -182,14 +221,7 @@ class Kriging(nn.Module):
         check_matrices(queries, bank)
         warn_of_own_bank(self, queries, bank, query_ids, query_groups)
         positions = self.nearest(queries, bank, Identity(query_ids, bank_ids, query_groups, bank_groups))
-        size = max(1, _ENTRIES // max(1, positions.shape[1] * max(queries.shape[1], positions.shape[1])))
-        weights, variances = [], []
-        for part in row_slices(len(queries), size) or [slice(0, 0)]:
-            rows = bank[positions[part].clamp(min=0)]  # [b, k, d]
-            weight, variance = self.solve(queries[part], rows, positions[part] >= 0)
-            weights.append(weight)
-            variances.append(variance)
-        return KrigingWeights(torch.cat(weights), positions, torch.cat(variances))
+        return self.weights_of(queries, bank, positions)
 
     def forward(self, queries: Tensor, bank: Tensor, labels: Tensor, **identity: Tensor | None) -> Tensor:
         """Weighted mean of the labels.
@@ -205,9 +237,7 @@ class Kriging(nn.Module):
         """
         check_matrices(queries, bank)
         check_labels(labels, bank.shape[0])
-        weights, positions, _ = self.local_weights(queries, bank, **identity)
-        near = labels[positions.clamp(min=0)].double()  # [b, k] or [b, k, T]
-        prediction = torch.einsum("bk,bk...->b...", weights, near)
+        prediction = self.local_weights(queries, bank, **identity).mean(labels)
         return prediction.to(torch.promote_types(torch.promote_types(queries.dtype, bank.dtype), labels.dtype))
 
     def weights(self, queries: Tensor, bank: Tensor, **identity: Tensor | None) -> Tensor:
@@ -221,8 +251,4 @@ class Kriging(nn.Module):
     @torch.no_grad()
     def top_weights(self, queries: Tensor, bank: Tensor, k: int, **identity: Tensor | None) -> tuple[Tensor, Tensor]:
         """The ``k`` bank rows of largest weight, signs aside: weights ``[b, k]`` and positions, -1 where it is 0."""
-        weights, positions, _ = self.local_weights(queries, bank, **identity)
-        k = min(check_integer("k", k), weights.shape[1])
-        order = weights.abs().argsort(dim=1, descending=True, stable=True)[:, :k]
-        best = weights.gather(1, order)
-        return best, positions.gather(1, order).masked_fill(best == 0, -1)
+        return self.local_weights(queries, bank, **identity).largest(check_integer("k", k))

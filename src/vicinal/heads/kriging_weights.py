@@ -11,6 +11,9 @@ _PIVOTS = 30
 _PATIENCE = 4
 """Exchanges without fewer wrong rows than ever before, after which they may go in a circle."""
 
+_STEPS = 20
+"""Steps of one row for each row of the problem, at most; rounding could make them go on without end."""
+
 _DIGITS = 1e-12
 """Share of the largest entry of the matrix by which a weight or a multiplier may be on the wrong side."""
 
@@ -26,7 +29,7 @@ def kriging_weights(
     which that goes in a circle are solved by the primal active-set method, which cannot.
 
     Stationarity, both signs and the sum hold to 1e-10 times the largest entry of M and c, in float64, which is used
-    inside for any input.
+    inside for any input. Weights are NaN where M is not positive definite in float64.
 
     Args:
         matrix: M ``[b, k, k]``, symmetric and positive definite.
@@ -50,12 +53,15 @@ def kriging_weights(
     tensor([[0.2558, 0.2558, 0.4884]])
     """
     batch, k = vector.shape
+    check_integer("k", k)
     if matrix.shape != (batch, k, k):
         raise ValueError(f"matrix: expected {(batch, k, k)}, got {tuple(matrix.shape)}")
     with torch.autocast(vector.device.type, enabled=False):
         wide, right = matrix.double(), vector.double()
         active = torch.ones_like(right, dtype=torch.bool) if allowed is None else allowed
-        if convex and batch and check_integer("k", k):
+        if batch == 0:
+            return vector, active
+        if convex:
             active = _positive_rows(wide.detach(), right.detach(), active)
         weights = _weights_on(wide, right, active)[0]
     return weights.to(vector.dtype), active
@@ -63,19 +69,18 @@ def kriging_weights(
 
 def _weights_on(matrix: Tensor, vector: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
     """Weights ``[b, k]`` that sum to 1 over the rows ``active [b, k]``, 0 elsewhere, and the multiplier mu ``[b]``."""
-    size = max(1, int(active.sum(dim=1).amax()))
+    size = int(active.sum(dim=1).amax())
     rows = active.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :size]  # [b, m], active ones first
     inside = active.gather(1, rows).to(matrix.dtype)
     some = matrix
-    if size < active.shape[1]:
+    if not bool(active.all()):
         some = some.gather(1, rows[:, :, None].expand(-1, -1, some.shape[2]))
         some = some.gather(2, rows[:, None, :].expand(-1, size, -1))
-    else:
-        rows, inside = torch.arange(size, device=rows.device).expand_as(rows), active.to(matrix.dtype)
-    if bool((inside == 0).any()):
         some = some * inside[:, :, None] * inside[:, None, :] + torch.diag_embed(1 - inside)
     sides = torch.stack([vector.gather(1, rows) * inside, inside], dim=-1)  # [b, m, 2]
-    of_vector, of_ones = torch.cholesky_solve(sides, torch.linalg.cholesky(some)).unbind(-1)
+    factor, failed = torch.linalg.cholesky_ex(some)
+    factor = torch.where((failed > 0)[:, None, None], torch.nan, factor)
+    of_vector, of_ones = torch.cholesky_solve(sides, factor).unbind(-1)
     multiplier = (of_vector.sum(dim=1) - 1) / of_ones.sum(dim=1)
     weights = (of_vector - multiplier[:, None] * of_ones) * inside
     return torch.zeros_like(vector).scatter(1, rows, weights), multiplier
@@ -105,7 +110,7 @@ def _positive_rows(matrix: Tensor, vector: Tensor, allowed: Tensor) -> Tensor:
         limit = _tolerance(part, right)
         wrong = torch.where(active, weights < -_DIGITS, slope < -limit) & allowed[queries]
         count = wrong.sum(dim=1)
-        result[queries] = active & (weights > 0)
+        result[queries] = active & ~(weights <= 0)  # NaN stays, to be seen
         better = count < fewest
         fewest = torch.where(better, count, fewest)
         patience = torch.where(better, _PATIENCE, patience - 1)
@@ -135,7 +140,7 @@ def _one_row_at_a_time(matrix: Tensor, vector: Tensor, allowed: Tensor) -> Tenso
     active = _nearest(vector, allowed)
     weights = active.to(vector.dtype)
     limit = _tolerance(matrix, vector)
-    while True:
+    for _ in range(_STEPS * vector.shape[1]):
         goal, multiplier = _weights_on(matrix, vector, active)
         below = active & (goal < 0)
         # As far toward the goal as no weight falls below 0; what reaches 0 leaves.
@@ -148,7 +153,8 @@ def _one_row_at_a_time(matrix: Tensor, vector: Tensor, allowed: Tensor) -> Tenso
         lowest, entering = slope.min(dim=1, keepdim=True)
         enters = reached & (lowest < -limit)
         if not bool((enters | ~reached).any()):
-            return active & (weights > 0)
+            break
         active = active & ~leaving
         weights = weights * active
         active = active.scatter(1, entering, active.gather(1, entering) | enters)
+    return active & ~(weights <= 0)

@@ -3,7 +3,7 @@
 Over a large bank, the highest weights of the mean and its quantiles are had without a matrix of weights.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -88,7 +88,7 @@ class Ensemble(nn.Module):
         """
         self._warn_of_own_bank(queries, bank, identity)
         parts = list(zip(self.heads, self.columns(queries, "queries"), self.columns(bank, "bank"), strict=True))
-        alike = alike_members(self.heads)
+        alike = alike_members(list(self.heads))
         if alike and not alike[0].streams(queries, bank):
             check_matrices(queries, bank)
             check_labels(labels, bank.shape[0])
@@ -122,15 +122,15 @@ class Ensemble(nn.Module):
         return best.values, best.indices.masked_fill(best.values == 0, -1)
 
 
-def alike_members(heads: Iterable[nn.Module]) -> list[NONA]:
+def alike_members(heads: Sequence[nn.Module]) -> list[NONA]:
     """The members as one kind of head with weights of its own each, or none if they are not alike.
 
     They are if they differ in nothing but what their masks have learned.
     """
-    members = [head for head in heads if isinstance(head, NONA) and head.can_stream]
+    members = [head for head in heads if type(head) is NONA and head.can_stream]  # a subclass may weigh otherwise
     kinds = {(repr(head.similarity), repr(head.mask), head.simplex, head.chunk_size) for head in members}
     learned = any(True for head in members for _ in head.similarity.parameters())
-    return members if len(members) == len(list(heads)) > 1 and len(kinds) == 1 and not learned else []
+    return members if len(members) == len(heads) > 1 and len(kinds) == 1 and not learned else []
 
 
 def stacked_weights(

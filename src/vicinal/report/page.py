@@ -347,17 +347,17 @@ def _lines(
     """The lines of the neighbors, of all other rows, and the sum."""
     rest = panel.other_contribution or 0.0
     values = [neighbor.contribution for neighbor in listed]
-    with_rest = panel.other_weight > 0 and panel.other_rows != 0
+    with_rest = panel.other_weight != 0 and panel.other_rows != 0
     summed = [*values, rest] if with_rest else values
     decimals = decimals_for([panel.total, *summed]) if numeric else 3
     shown = round_to_sum(summed, sum(summed), decimals)
-    heaviest = max([neighbor.weight for neighbor in listed] + [panel.other_weight]) or 1.0
+    heaviest = max(abs(weight) for weight in [*(n.weight for n in listed), panel.other_weight]) or 1.0
     lines = [
         NeighborView(
             cells(neighbor.row, 120),
             _label(neighbor.label),
             percent(neighbor.weight),
-            round(100 * neighbor.weight / heaviest, 2),
+            round(100 * abs(neighbor.weight) / heaviest, 2),
             text,
             one_line(neighbor.id, 40),
         )
@@ -365,8 +365,8 @@ def _lines(
     ]
     other = None
     if with_rest:
-        mean = number(rest / panel.other_weight, 3) if numeric and panel.other_weight > 1e-3 else ""
-        share = round(100 * panel.other_weight / heaviest, 2)
+        mean = number(rest / panel.other_weight, 3) if numeric and abs(panel.other_weight) > 1e-3 else ""
+        share = round(100 * abs(panel.other_weight) / heaviest, 2)
         other = NeighborView([], mean, percent(panel.other_weight), share, shown[-1])
     return lines, other, fixed(sum(summed), decimals)
 
@@ -382,7 +382,7 @@ def _line(panel: NeighborPanel, listed: list[Neighbor]) -> Line | None:
     low, high = min(numbers), max(numbers)
     if high == low:
         low, high = low - 0.5, high + 0.5
-    heaviest = max(neighbor.weight for neighbor in listed) or 1.0
+    heaviest = max(abs(neighbor.weight) for neighbor in listed) or 1.0
 
     def place(value: Label) -> float:
         return round(6 + 88 * (float(value) - low) / (high - low), 2)
@@ -390,7 +390,7 @@ def _line(panel: NeighborPanel, listed: list[Neighbor]) -> Line | None:
     marks = [
         Mark(
             place(neighbor.label),
-            round(2 + 7 * math.sqrt(max(0.0, neighbor.weight) / heaviest), 2),
+            round(2 + 7 * math.sqrt(abs(neighbor.weight) / heaviest), 2),
             f"label {_label(neighbor.label)}, weight {percent(neighbor.weight)}",
         )
         for neighbor in listed

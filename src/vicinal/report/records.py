@@ -86,7 +86,7 @@ class NeighborPanel:
         if self.other_contribution is None:
             self.other_contribution = missing
         scale = max([abs(self.total), *(abs(neighbor.contribution) for neighbor in listed), 1e-12])
-        expected = 0.0 if self.other_weight <= 0 else self.other_contribution
+        expected = 0.0 if self.other_weight == 0 else self.other_contribution
         if not abs(missing - expected) <= _TOLERANCE * scale:
             raise ValueError(
                 f"contributions: expected a sum of {self.total:.6g}, the prediction, got {contributed + expected:.6g}"
