@@ -186,11 +186,21 @@ def check_integer(name: str, value: object, low: int = 1, high: int | None = Non
     return int(value)
 
 
+def check_tensor(name: str, value: object) -> Tensor:
+    """``value``, a tensor.
+
+    Raises:
+        TypeError: if it is none.
+    """
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}: expected a tensor, got {type(value).__name__}")
+    return value
+
+
 def check_matrices(queries: Tensor, bank: Tensor) -> None:
     """Check that ``queries [b, d]`` and ``bank [N, d]`` are floating matrices of one width and device."""
     for name, value in (("queries", queries), ("bank", bank)):
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{name}: expected a tensor, got {type(value).__name__}")
+        check_tensor(name, value)
         if value.ndim != 2:
             raise ValueError(f"{name}: expected a matrix [rows, d], got shape {tuple(value.shape)}")
         if not value.is_floating_point():
@@ -203,8 +213,7 @@ def check_matrices(queries: Tensor, bank: Tensor) -> None:
 
 def check_scores(scores: Tensor, weight: Tensor | None = None) -> None:
     """Check that ``scores [b, N]`` is a floating matrix and that ``weight``, if given, has its shape."""
-    if not isinstance(scores, Tensor):
-        raise TypeError(f"scores: expected a tensor, got {type(scores).__name__}")
+    check_tensor("scores", scores)
     if scores.ndim != 2:
         raise ValueError(f"scores: expected a matrix [b, N], got shape {tuple(scores.shape)}")
     if not scores.is_floating_point():
@@ -215,8 +224,7 @@ def check_scores(scores: Tensor, weight: Tensor | None = None) -> None:
 
 def check_labels(labels: Tensor, rows: int) -> None:
     """Check that ``labels`` is floating, ``[N]`` or ``[N, T]``, with one row for each of the ``rows`` of the bank."""
-    if not isinstance(labels, Tensor):
-        raise TypeError(f"labels: expected a tensor, got {type(labels).__name__}")
+    check_tensor("labels", labels)
     if labels.ndim not in (1, 2) or labels.shape[0] != rows:
         raise ValueError(
             f"labels: expected [{rows}] or [{rows}, T], one row for each bank row, got {tuple(labels.shape)}"

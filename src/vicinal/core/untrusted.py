@@ -137,6 +137,31 @@ def read_settings(path: Path, model: type[Settings], what: str, *, newest: int, 
     return check_settings(path.name, model, text)
 
 
+def read_saved(path: Path, model: type[Settings], what: str, *, newest: int, advice: str = "") -> Settings:
+    """What is in a JSON file that is not limited in size, as a user's own files of splits and of runs.
+
+    Args:
+        path: of the file.
+        model: what it must hold, with a field ``version``.
+        what: it holds, as "splits".
+        newest: version up to which files are understood.
+        advice: what to do with a file that is torn, behind a semicolon.
+
+    Raises:
+        ValueError: naming the file, for one that is torn, edited or of a newer version.
+    """
+    with open_regular(path) as file:
+        text = file.read()
+    try:
+        version = Versioned.model_validate_json(text).version
+        if version <= newest:
+            return model.model_validate_json(text)
+    except ValidationError as error:
+        got = f"a torn or edited file ({error.errors()[0]['msg']:.200}){advice}"
+        raise ValueError(f"{path.name}: expected {what} written by vicinal, got {got}") from None
+    raise ValueError(f"{path.name}: expected {what} of version {newest}, got the newer {version}; update vicinal")
+
+
 def check_settings(name: str, model: type[Settings], content: str | bytes | Mapping[str, Any]) -> Settings:
     """The settings in a JSON text, or of values in Python (whose types need not be just those of JSON).
 

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from vicinal.core import check_between, check_integer, replace_text
 from vicinal.core.identity import canonical_ids
-from vicinal.core.untrusted import Saved, Versioned, open_regular
+from vicinal.core.untrusted import Saved, read_saved
 from vicinal.data.table import Table, check_groups
 
 VERSION = 1
@@ -207,18 +207,7 @@ def load_splits(path: str | Path, *, rows: int | None = None, fingerprint: str =
     path = Path(path)
     if not os.path.lexists(path):
         raise ValueError(f"{path}: expected a file of splits, got none")
-    with open_regular(path) as file:
-        text = file.read()
-    try:
-        version = Versioned.model_validate_json(text).version
-        stored = SavedSplits.model_validate_json(text) if version <= VERSION else None
-    except ValidationError as error:
-        detail = error.errors()[0]["msg"]
-        raise ValueError(
-            f"{path.name}: expected splits written by vicinal, got a torn or edited file ({detail:.200})"
-        ) from None
-    if stored is None:
-        raise ValueError(f"{path.name}: expected splits of version {VERSION}, got the newer {version}; update vicinal")
+    stored = read_saved(path, SavedSplits, "splits", newest=VERSION)
     splits, total = [one.split for one in stored.splits], stored.rows
     for split in splits:
         together = np.concatenate([split.train, split.validation, split.test])

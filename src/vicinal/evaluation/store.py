@@ -13,11 +13,11 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
 from vicinal.core import check_choice, escape_formula, replace_text
 from vicinal.core.files import clear_target, locked, resolved
-from vicinal.core.untrusted import Saved, Versioned, open_regular
+from vicinal.core.untrusted import Saved, read_saved
 from vicinal.metrics.predictions import HIGHER_IS_BETTER
 
 VERSION = 1
@@ -167,18 +167,8 @@ class RunStore:
         if not os.path.lexists(self.path):
             return
         name = self.path.name
-        with open_regular(self.path) as file:
-            text = file.read()
-        try:
-            version = Versioned.model_validate_json(text).version
-            stored = SavedRuns.model_validate_json(text) if version <= VERSION else None
-        except ValidationError as error:
-            raise ValueError(
-                f"{name}: expected runs written by vicinal, got a torn or edited file "
-                f"({error.errors()[0]['msg']:.200}); move it away or choose another --out"
-            ) from None
-        if stored is None:
-            raise ValueError(f"{name}: expected runs of version {VERSION}, got the newer {version}; update vicinal")
+        advice = "; move it away or choose another --out"
+        stored = read_saved(self.path, SavedRuns, "runs", newest=VERSION, advice=advice)
         _check_same(f"{name}: expected runs with", stored.settings, self.settings)
         for dataset, known in stored.datasets.items():
             self._datasets.setdefault(dataset, known)

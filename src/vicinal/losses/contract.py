@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 
 from vicinal.blockwise.logsums import log_sum_exp
-from vicinal.core import Reduction, check_choice, check_number, check_scores, register
+from vicinal.core import Reduction, check_choice, check_number, register
+from vicinal.core.checks import check_tensor
+from vicinal.ranks.pairs import check_relation
 
 
 def check_scores_like(prediction: Tensor, target: Tensor, *, classes: bool = False) -> Tensor:
@@ -25,8 +27,7 @@ def check_scores_like(prediction: Tensor, target: Tensor, *, classes: bool = Fal
         ValueError: for different shapes, or scores without a dimension of classes where one is needed.
     """
     for name, value in (("prediction", prediction), ("target", target)):
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{name}: expected a tensor, got {type(value).__name__}")
+        check_tensor(name, value)
         if not value.is_floating_point():
             raise TypeError(f"{name}: expected scores of a floating dtype, got {value.dtype}; call .float() on it")
     if prediction.shape != target.shape:
@@ -313,11 +314,8 @@ class Pairs:
 
 def prepare(scores: Tensor, relation: Tensor | None, weight: Tensor | None) -> Pairs:
     """Check the three and put them in one dtype; scores of pairs that do not count become 0, whatever they were."""
-    check_scores(scores, weight)
-    if not isinstance(relation, Tensor):
-        raise TypeError(f"relation: expected a tensor, got {type(relation).__name__}")
-    if relation.shape != scores.shape:
-        raise ValueError(f"relation: expected {tuple(scores.shape)} as the scores, got {tuple(relation.shape)}")
+    relation = check_tensor("relation", relation)
+    check_relation(scores, relation, weight)
     dtype = torch.promote_types(scores.dtype, torch.float32)
     return Pairs(scores.to(dtype), relation.to(dtype), None if weight is None else weight.to(dtype))
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from vicinal.blockwise import block_rows
 from vicinal.blockwise.row_blocks import coded, equal_codes, others
 from vicinal.core import check_integer, check_matrices, entries, entry, gather_rows
+from vicinal.core.checks import check_tensor
 from vicinal.losses.contract import PairLoss, check_reduction, own_settings
 from vicinal.losses.kernels import class_kernel_of
 from vicinal.losses.streaming import ScoreBlocks, blocked_loss, checkpointed_loss
@@ -130,8 +131,7 @@ def joined(batch: LabelledEmbeddings, bank: CrossBatchBank) -> LabelledEmbedding
 
 def check_rows(name: str, value: Tensor, embeddings: Tensor) -> None:
     """Check that there is a row of ``value`` for each embedding."""
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name}: expected a tensor, got {type(value).__name__}")
+    check_tensor(name, value)
     if value.ndim not in (1, 2) or len(value) != len(embeddings):
         raise ValueError(f"{name}: expected a row for each of {len(embeddings)} embeddings, got {tuple(value.shape)}")
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_between, check_choice, check_matrices, register
+from vicinal.similarity.products import l2_normalize
 
 
 def _wide(embeddings: Tensor) -> Tensor:
@@ -228,12 +229,6 @@ def block_contrast(embeddings: Tensor, assignment: Tensor, neighbors: Tensor, *,
         return _against_blocks(rows, assignment, scale) - _along_edges(rows, neighbors, scale)
 
 
-def _unit(rows: Tensor) -> Tensor:
-    """Rows of length 1; a zero row stays zero, with slope 0."""
-    square = rows.square().sum(-1, keepdim=True)
-    return torch.where(square > 0, rows / torch.where(square > 0, square, 1.0).sqrt(), 0.0)
-
-
 def _along_edges(rows: Tensor, neighbors: Tensor, scale: float) -> Tensor:
     """The mean over rows of the log of the weighed neighbors, only along the edges."""
     edges = (neighbors if neighbors.is_sparse else neighbors.to_sparse()).coalesce()
@@ -241,7 +236,7 @@ def _along_edges(rows: Tensor, neighbors: Tensor, scale: float) -> Tensor:
     if not torch.compiler.is_compiling() and bool((weight < 0).any()):
         raise ValueError(f"neighbors: expected weights of at least 0, got {float(weight.min()):g}")
     row, column = edges.indices()
-    unit = _unit(rows)
+    unit = l2_normalize(rows)
     cosine = torch.where(row == column, 0.0, (unit[row] * unit[column]).sum(-1))
     # cosines are at most 1, so e^(scale * (cosine - 1)) cannot overflow
     mass = rows.new_zeros(len(rows)).index_add(0, row, weight * (scale * (cosine - 1)).exp())
@@ -255,7 +250,7 @@ def _against_blocks(rows: Tensor, assignment: Tensor, scale: float) -> Tensor:
     block = assignment.argmax(dim=-1)
     blocks = assignment.shape[1]
     used = torch.zeros(blocks, dtype=torch.bool, device=rows.device).index_fill(0, block, value=True)
-    unit = _unit(rows.new_zeros(blocks, rows.shape[1]).index_add(0, block, rows))
+    unit = l2_normalize(rows.new_zeros(blocks, rows.shape[1]).index_add(0, block, rows))
     itself = torch.eye(blocks, dtype=torch.bool, device=rows.device)
     cosine = (unit @ unit.T).masked_fill(itself, 0.0)
     logs = (scale * cosine).masked_fill(~used, -torch.inf).logsumexp(-1)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_scores
+from vicinal.core.checks import check_tensor
 
 
 class Pairs(NamedTuple):
@@ -24,8 +25,7 @@ def check_relation(scores: Tensor, relation: Tensor, weight: Tensor | None = Non
     ValueError: relation: expected (2, 3) as the scores, got (2, 2)
     """
     check_scores(scores, weight)
-    if not isinstance(relation, Tensor):
-        raise TypeError(f"relation: expected a tensor, got {type(relation).__name__}")
+    check_tensor("relation", relation)
     if relation.shape != scores.shape:
         raise ValueError(f"relation: expected {tuple(scores.shape)} as the scores, got {tuple(relation.shape)}")
 

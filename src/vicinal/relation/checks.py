@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from vicinal.core.checks import check_tensor
+
 
 def check_blocks(name: str, of_queries: Tensor, of_bank: Tensor, dimensions: tuple[int, ...]) -> None:
     """Check that both are tensors of as many dimensions as one of ``dimensions``, and alike but for their rows.
@@ -12,8 +14,7 @@ def check_blocks(name: str, of_queries: Tensor, of_bank: Tensor, dimensions: tup
         ValueError: for other shapes, or two devices.
     """
     for side, value in ((name, of_queries), (f"bank_{name}", of_bank)):
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{side}: expected a tensor, got {type(value).__name__}")
+        check_tensor(side, value)
         if value.ndim not in dimensions:
             shapes = " or ".join({1: "[rows]", 2: "[rows, width]"}[size] for size in dimensions)
             raise ValueError(f"{side}: expected {shapes}, got shape {tuple(value.shape)}")

@@ -15,7 +15,8 @@ _GAIN = 1e-4
 Draw = Callable[[int], tuple[int, int]]
 
 
-def _unit(rows: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+def unit_rows(rows: NDArray[Any]) -> NDArray[Any]:
+    """Rows scaled to length 1; a row of zeros stays zero."""
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(length > 0, length, 1)
 
@@ -39,7 +40,7 @@ def split_in_two(rows: NDArray[np.floating[Any]], draw: Draw) -> tuple[Rows, Row
     before, now = -np.inf, -2.0
     while now - before >= _GAIN:
         first, second = np.array_split(np.argsort(similar[:, 1] - similar[:, 0], kind="stable"), 2)
-        means = _unit(np.stack([rows[first].mean(axis=0), rows[second].mean(axis=0)]))
+        means = unit_rows(np.stack([rows[first].mean(axis=0), rows[second].mean(axis=0)]))
         similar = rows @ means.T
         before, now = now, (similar[first, 0].sum() + similar[second, 1].sum()) / len(rows)
     return first, second
@@ -74,7 +75,7 @@ def balanced_clusters(embeddings: Any, size: int, random: np.random.Generator | 
     >>> sorted(sorted(cluster.tolist()) for cluster in balanced_clusters(x, 2, np.random.default_rng(0)))
     [[0, 2], [1, 3]]
     """
-    unit, limit = _unit(checked_embeddings(embeddings)), check_integer("size", size)
+    unit, limit = unit_rows(checked_embeddings(embeddings)), check_integer("size", size)
     clusters: list[Rows] = [np.arange(len(unit))]
     if limit == 1:
         return np.split(clusters[0], len(unit))
@@ -195,8 +196,7 @@ def diverse_anchors(
         raise ValueError(f"k: expected at most the {len(rows)} rows, got {k}")
     low = check_between("exclude", exclude, 0, 1, closed=True)
     high = check_between("include", include, low, 1, closed=True)
-    length = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit = rows / np.where(length > 0, length, 1)
+    unit = unit_rows(rows)
     left = np.arange(1, len(rows))
     nearest = unit[left] @ unit[0]  # the highest cosine with a picked row
     picked = [0]

@@ -10,14 +10,9 @@ from sklearn.cluster import KMeans
 
 from vicinal.core import check_between, check_choice, check_integer
 from vicinal.samplers.base import Rows
-from vicinal.samplers.clusters import checked_embeddings
+from vicinal.samplers.clusters import checked_embeddings, unit_rows
 
 Floats = NDArray[np.float64]
-
-
-def _units(rows: Floats) -> Floats:
-    length = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.where(length > 0, length, 1.0)
 
 
 def label_bands(labels: ArrayLike, bands: int = 10) -> Rows:
@@ -69,7 +64,7 @@ def prototype_distances(
     if groups is None and prototypes > len(rows):
         raise ValueError(f"prototypes: expected at most the {len(rows)} rows, got {prototypes}")
     group = _groups(groups, len(rows))
-    points = _units(rows) if kind == "cosine" else rows
+    points = unit_rows(rows) if kind == "cosine" else rows
     distances = np.empty(len(rows))
     for name in np.unique(group):
         mine = np.flatnonzero(group == name)
@@ -86,7 +81,7 @@ def _to_centers(points: Floats, number: int, kind: str, seed: int) -> Floats:
         model = KMeans(number, n_init=1, random_state=seed).fit(points)
         centers, cluster = model.cluster_centers_, model.labels_
     if kind == "cosine":
-        return np.asarray(np.maximum(1 - (points * _units(centers)[cluster]).sum(1), 0), dtype=np.float64)
+        return np.asarray(np.maximum(1 - (points * unit_rows(centers)[cluster]).sum(1), 0), dtype=np.float64)
     return np.asarray(np.linalg.norm(points - centers[cluster], axis=1), dtype=np.float64)
 
 
@@ -205,7 +200,7 @@ def facility_location_order(embeddings: Any, k: int) -> Selection:
     >>> facility_location_order([[1.0, 0.0], [1.0, 0.1], [1.0, 0.2], [0.0, 1.0]], 2).rows.tolist()
     [2, 3]
     """
-    units = _units(checked_embeddings(embeddings))
+    units = unit_rows(checked_embeddings(embeddings))
     if check_integer("k", k) > len(units):
         raise ValueError(f"k: expected at most the {len(units)} rows, got {k}")
     total, best = units.sum(0), np.zeros(len(units))
