@@ -2,7 +2,7 @@
 
 from vicinal.links.composite import CompositeSigmoid, CompositeSoftmax
 from vicinal.links.curve import Cap, Curve, Flip, Multiple, Sum
-from vicinal.links.custom import FromCallable, Interpolated, Joined, Piecewise, Staircase, from_callable
+from vicinal.links.custom import FromCallable, from_callable
 from vicinal.links.high_norms import AbsPower, Arcsin, Arctanh, Cosh, Logit, SignedPower, Sinh, Tan
 from vicinal.links.learned import ConvexPotential, MonotoneNet, learnable
 from vicinal.links.low_norms import (
@@ -22,6 +22,7 @@ from vicinal.links.low_norms import (
 from vicinal.links.numerics import Positive
 from vicinal.links.one_sided import AntiExp, Exp, Log, NegLog1m, Power
 from vicinal.links.parse import parse
+from vicinal.links.piecewise import Interpolated, Joined, Piecewise, Staircase
 from vicinal.links.sensitivity import blust, bust, class_slope, design, slope
 from vicinal.links.shaped import Shaped
 

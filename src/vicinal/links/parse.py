@@ -7,7 +7,7 @@ from typing import Any
 from vicinal.core import check_choice, entries, short
 from vicinal.core.grammar import Grammar
 from vicinal.links.curve import Curve, Flip
-from vicinal.links.custom import Piecewise, Staircase
+from vicinal.links.piecewise import Piecewise, Staircase
 from vicinal.links.sensitivity import design
 
 _ALIASES = {"asinh": "arcsinh", "atan": "arctan", "asin": "arcsin", "atanh": "arctanh", "linear": "identity"}

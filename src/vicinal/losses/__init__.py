@@ -16,9 +16,11 @@ from vicinal.losses.contrastive import (
     ranked_list,
     tcm,
 )
+from vicinal.losses.cross_batch import CrossBatchBank
 from vicinal.losses.crps import CRPS
-from vicinal.losses.embedding import BatchReport, CrossBatchBank, EmbeddingLoss, explain_batch
+from vicinal.losses.embedding import BatchReport, EmbeddingLoss, explain_batch
 from vicinal.losses.histograms import DynamicSoftMargin, dynamic_soft_margin, fast_ap, histogram
+from vicinal.losses.icnn import icnn, icnn_score
 from vicinal.losses.matching import (
     CompositeSigmoidMatchingLoss,
     CompositeSoftmaxMatchingLoss,
@@ -67,7 +69,7 @@ from vicinal.losses.regularizers import (
     vicreg,
     zero_mean,
 )
-from vicinal.losses.setwise import facility_location, graph_cut, icnn, icnn_score, log_det
+from vicinal.losses.setwise import facility_location, graph_cut, log_det
 from vicinal.losses.softmax import (
     amcl,
     decoupled_softmax,

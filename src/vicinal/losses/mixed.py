@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_between, check_choice, check_integer, check_matrices
-from vicinal.losses.embedding import EmbeddingLoss, LabelledEmbeddings, relation_of
+from vicinal.losses.cross_batch import LabelledEmbeddings
+from vicinal.losses.embedding import EmbeddingLoss, relation_of
 from vicinal.mixing import Mixture, draw_mixture
 from vicinal.mixing.mixture import Kind
 from vicinal.relation import other_rows

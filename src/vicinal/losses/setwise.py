@@ -1,4 +1,4 @@
-"""Losses of sets: classes as subsets of a batch, by submodular functions, volumes and nearest neighbors."""
+"""Losses of sets: classes as subsets of a batch, by submodular functions and volumes."""
 
 import math
 from typing import Any, Literal, cast, get_args
@@ -6,14 +6,12 @@ from typing import Any, Literal, cast, get_args
 import torch
 from torch import Tensor, nn
 
-from vicinal.blockwise import opaque_op, value_and_grad_op
+from vicinal.blockwise import value_and_grad_op
 from vicinal.blockwise.row_blocks import inner_products
-from vicinal.core import check_between, check_choice, check_integer, check_matrices
-from vicinal.losses.contract import NUMPY, Pairs, RowTerms, best_score, pair_loss, row_products, row_terms, some
+from vicinal.core import check_between, check_choice
+from vicinal.losses.contract import Pairs, RowTerms, pair_loss, row_products, row_terms, some
 from vicinal.losses.kernels import class_kernel, kernel
 from vicinal.losses.streaming import as_inner_product
-from vicinal.relation import other_rows, same_class
-from vicinal.similarity import NegativeSquaredL2
 
 Sets = Literal["rest", "classes"]
 CutForm = Literal["information", "correlation", "ratio"]
@@ -348,171 +346,3 @@ def _log_volume_of_classes(apart: Tensor, relation: Tensor, diagonal: Tensor) ->
 
 def _factored_log_volume(apart: Tensor, diagonal: Tensor) -> Tensor:
     return cast(Tensor, _LogDet.apply(apart, diagonal))  # type: ignore[no-untyped-call]
-
-
-@pair_loss("icnn", "row-separable", family="setwise", paper="arXiv:2305.09062", verified=NUMPY)
-def icnn(
-    pairs: Pairs,
-    *,
-    k: int = 5,
-    ratio_power: float = 1.0,
-    spread_power: float = 1.0,
-    share_power: float = 1.0,
-    best: float | None = None,
-) -> RowTerms:
-    r"""Inter and intra class nearest neighbors: the nearest columns related, near and evenly far.
-
-    $1 - \lambda_i^a\, \omega_i^b\, \gamma_i^c$ over the k nearest columns of each row, with distances
-    $D = s_{best} - s$.
-
-    $\lambda = \bar D_O / (\bar D_O + \bar D_S)$ compares the mean distances of the other classes and of the same one,
-    $\omega = 1 - 4 \mathrm{Var}(D) / D_{max}^2$ is 1 for neighbors at equal distances, with the largest distance of the
-    row as its unit, and $\gamma$ is the share of the same class, a step function of the scores that passes no
-    gradient. This is our reading: the paper's factors are known (a ratio of distances, a variance, a share, each with a
-    power), its normalization is not.
-
-    A row whose nearest columns are all of its class has $\lambda = 1$, and a row without such a column
-    $\lambda = 0$; of distances that are all 0 it is 1/2 and $\omega = 1$. Columns tied with the k-th are neighbors
-    too, and a row with fewer columns has them all.
-
-    Args:
-        pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
-        k: neighbors of a row, >= 1.
-        ratio_power: a >= 0.
-        spread_power: b >= 0.
-        share_power: c >= 0.
-        best: the score of two equal things: 0 of negative distances, 1 of cosines. None: that of the similarity of
-            the criterion; of bare scores 1 if one of them is above 0, else 0.
-
-    >>> icnn(torch.tensor([[-1.0, -3.0, -9.0]]), torch.tensor([[1.0, 0.0, 0.0]]), k=2)
-    tensor(0.6435)
-    """
-    check_integer("k", k)
-    top = best_score(pairs, best)
-    powers = {"ratio_power": ratio_power, "spread_power": spread_power, "share_power": share_power}
-    for name, power in powers.items():
-        check_between(name, power, 0, float("inf"), closed=True)
-    counted = pairs.weight > 0
-    column, is_near = _nearest(pairs.scores, counted, k)  # [b, K]
-    distance = (top - pairs.scores.gather(1, column)).clamp(min=0)
-    near = torch.where(is_near, pairs.weight.gather(1, column), 0.0)
-    same = near * pairs.relation.gather(1, column)
-    mass, of_same = near.sum(-1), same.sum(-1)
-    of_other = (near - same).sum(-1)
-    to_same, to_other = _ratio((same * distance).sum(-1), of_same), _ratio(((near - same) * distance).sum(-1), of_other)
-    both = to_same + to_other
-    ratio = torch.where(both > 0, to_other / torch.where(both > 0, both, 1.0), 0.5)
-    ratio = torch.where(of_other > 0, torch.where(of_same > 0, ratio, 0.0), torch.where(of_same > 0, 1.0, ratio))
-    spread = _evenness(distance, near, mass, (top - _lowest(pairs.scores, counted)).clamp(min=0))
-    share = _ratio(of_same, mass).detach()
-    value = 1 - _power(ratio, ratio_power) * _power(spread, spread_power) * _power(share, share_power)
-    return row_terms(value, mass > 0)
-
-
-def _ratio(total: Tensor, mass: Tensor) -> Tensor:
-    return total / torch.where(mass > 0, mass, 1.0)
-
-
-def _power(base: Tensor, exponent: float) -> Tensor:
-    """``base ** exponent`` for a base >= 0, with gradient 0 at 0."""
-    if exponent == 1:
-        return base
-    positive = base > 0
-    return torch.where(positive, torch.where(positive, base, 1.0) ** exponent, 0.0**exponent)
-
-
-def _nearest(scores: Tensor, counted: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Columns ``[b, K]`` of the k highest scores of each row of those kept and of those tied with the k-th.
-
-    A row with fewer such columns has others as well, so which of them are is the second of the two.
-    """
-    column = _columns(scores.detach(), counted, k)
-    near_scores = torch.where(counted.gather(1, column), scores.detach().gather(1, column), -torch.inf)
-    near = near_scores > -torch.inf
-    return column, near & (near_scores >= near_scores[:, k - 1 : k]) if k < scores.shape[1] else near
-
-
-def _some_columns(scores: Tensor, counted: Tensor, k: int) -> Tensor:
-    number = scores.shape[1] if k >= scores.shape[1] else torch.library.get_ctx().new_dynamic_size(min=k)
-    return scores.new_empty((len(scores), number), dtype=torch.int64)
-
-
-@opaque_op("nearest_columns", _some_columns)
-def _columns(scores: Tensor, counted: Tensor, k: int) -> Tensor:
-    ranked = torch.where(counted, scores, -torch.inf)
-    if k >= scores.shape[1]:
-        return ranked.topk(scores.shape[1], dim=-1).indices
-    top = ranked.topk(k + 1, dim=-1)
-    last = top.values[:, k - 1 : k]
-    if bool(((last == top.values[:, k:]) & (last > -torch.inf)).any()):
-        most = int((counted & (ranked >= last) & (last > -torch.inf)).sum(-1).max())
-        return ranked.topk(max(k, most), dim=-1).indices
-    return top.indices[:, :k].contiguous()
-
-
-def _lowest(scores: Tensor, counted: Tensor) -> Tensor:
-    """Lowest score of each row of those kept, ``[b]``, inf where there is none; equal ones share the gradient."""
-    if scores.shape[1] == 0:
-        return scores.new_full((len(scores),), torch.inf)
-    if scores.shape[1] > 1 and not torch.compiler.is_compiling():
-        low = torch.where(counted, scores.detach(), torch.inf).topk(2, dim=-1, largest=False)
-        if not bool((low.values[:, 0] == low.values[:, 1]).any()):
-            return scores.gather(1, low.indices[:, :1])[:, 0]
-    return torch.where(counted, scores, torch.inf).amin(-1)
-
-
-def _evenness(distance: Tensor, near: Tensor, mass: Tensor, farthest: Tensor) -> Tensor:
-    """1 - 4 Var / D_max^2 of the distances ``near``; no variance is above a quarter of the square of the farthest."""
-    mean = _ratio((near * distance).sum(-1), mass)
-    variance = _ratio((near * (distance - mean[:, None]).square()).sum(-1), mass)
-    most = farthest.square() / 4
-    return torch.where(most > 0, 1 - variance / torch.where(most > 0, most, 1.0), 1.0).clamp(0.0, 1.0)
-
-
-def icnn_score(
-    embeddings: Tensor,
-    labels: Tensor,
-    *,
-    k: int = 5,
-    ratio_power: float = 1.0,
-    spread_power: float = 1.0,
-    share_power: float = 1.0,
-) -> Tensor:
-    r"""How well classes are apart, $\mathrm{mean}_i\, \lambda_i^a \omega_i^b \gamma_i^c$ in [0, 1]: 1 - :func:`icnn`.
-
-    Distances are squared Euclidean. It is 1 for clusters of more than k equal rows each, and near 1 for
-    clusters that are small and far apart.
-
-    Args:
-        embeddings: ``[n, d]``, floating and finite.
-        labels: whole numbers ``[n]``, of at least two classes.
-        k: neighbors of a row, 1 to n - 1.
-        ratio_power: a >= 0.
-        spread_power: b >= 0.
-        share_power: c >= 0.
-
-    Raises:
-        ValueError: for fewer than two classes, too large a k, or numbers that are not finite.
-
-    >>> icnn_score(torch.tensor([[0.0], [0.0], [9.0], [9.0]]), torch.tensor([0, 0, 1, 1]), k=1)
-    tensor(1.)
-    """
-    check_matrices(embeddings, embeddings)
-    if not bool(embeddings.isfinite().all()):
-        raise ValueError("embeddings: expected finite numbers, got NaN or inf")
-    if len(labels) and bool((labels == labels[0]).all()):
-        raise ValueError("labels: expected at least two classes, got one")
-    if check_integer("k", k) >= len(embeddings):
-        raise ValueError(f"k: expected less than the {len(embeddings)} rows, got {k!r}")
-    ids = torch.arange(len(embeddings), device=embeddings.device)
-    value: Tensor = icnn(
-        NegativeSquaredL2()(embeddings, embeddings),
-        same_class(labels, labels),
-        other_rows(ids, ids),
-        k=k,
-        ratio_power=ratio_power,
-        spread_power=spread_power,
-        share_power=share_power,
-        best=0.0,
-    )
-    return 1 - value
