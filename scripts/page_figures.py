@@ -267,10 +267,8 @@ def of_scaling() -> Iterable[Sentence]:
     runs = pd.read_csv(RESULTS / "million-rows.csv").set_index(["rows", "step"])
     some, many = runs.loc[(100_000, "predict 256, again")], runs.loc[(1_000_000, "predict 256")]
     figures = {"some": f"{some['cpu_s']:.1f}", "many": f"{many['seconds']:.0f}"}
-    figures["tenfold"] = f"{10 * some['cpu_s']:.1f}"
     page = "docs/scaling.md"
     yield Sentence(page, "| {some} s | {many} s | 1,103 MiB |", figures)
-    yield Sentence(page, "at {tenfold} seconds of processor time for 256 queries and a million rows", figures)
 
 
 def of_guide() -> Iterable[Sentence]:
