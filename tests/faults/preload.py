@@ -1,5 +1,6 @@
 """What the warm process of the fault suite has imported before the first case: see ``faults.warm``."""
 
+import gc
 import os
 import sys
 
@@ -8,6 +9,8 @@ os.environ.setdefault("MPLBACKEND", "agg")
 
 import lightning  # noqa: F401
 import matplotlib.pyplot  # noqa: F401
+import narwhals.stable.v2
+import pandas
 import PIL.Image  # noqa: F401
 import pyarrow
 import sklearn.linear_model  # noqa: F401
@@ -16,12 +19,20 @@ import torch
 import vicinal.cli
 import vicinal.estimators
 import vicinal.report.theme
+import vicinal.training.fit
 import vicinal.workflows.compare
 import vicinal.workflows.evaluate
 
 torch.set_num_threads(1)
 pyarrow.set_cpu_count(1)
 pyarrow.set_io_thread_count(1)
+narwhals.stable.v2.from_native(pandas.DataFrame({"size": [1.0]})).get_column("size")
+for _page in vicinal.report.theme.environment().list_templates(["html"]):
+    vicinal.report.theme.environment().get_template(_page)
 
 if "VICINAL_TEST_BRIEF_PICTURES" in os.environ and "pytest" not in sys.modules:  # see tests/conftest.py
     vicinal.report.theme.to_svg = lambda figure, prefix: "<svg></svg>"
+
+if "pytest" not in sys.modules:
+    gc.collect()
+    gc.freeze()  # no case looks through what it shares with the others

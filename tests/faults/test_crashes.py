@@ -119,7 +119,7 @@ def others(root, name):
 
 @pytest.mark.parametrize("seed", seeded(200))
 def test_a_kill_leaves_the_old_or_the_new_and_the_same_command_works(tmp_path, work, seed):
-    name, do, *args = CASES[(seed + seed // 10) % len(CASES)]
+    name, do, *args = CASES[(seed // 10 + seed % 10) % len(CASES)]  # every tenth seed, too, has all of them
     before, after, kinds = work(name, do, *args)
     assert before != after
     draw = random.Random(seed)
@@ -141,7 +141,7 @@ def test_a_kill_leaves_the_old_or_the_new_and_the_same_command_works(tmp_path, w
 
 
 @pytest.mark.parametrize("exchange", [True, pytest.param(False, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("rounds", [20, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [8, pytest.param(200, marks=pytest.mark.slow)])
 def test_two_writers_and_a_reader(tmp_path, work, rounds, exchange):
     models = [tmp_path / "one", tmp_path / "other"]
     shutil.copytree(work.origin / "m", models[0])

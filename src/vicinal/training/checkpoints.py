@@ -64,8 +64,10 @@ class GoOn(Callback):
         trainer.should_stop = trainer.should_stop or self.stopped
 
 
-def checkpoints(folder: Path) -> list[Callback]:
-    """Callbacks that keep the best weights and the last state in ``folder``, after each epoch."""
+def checkpoints(folder: Path, *, going_on: bool) -> list[Callback]:
+    """Callbacks that keep the best weights in ``folder`` after each epoch, and if ``going_on`` all that a run needs."""
+    if not going_on:
+        return [_checkpoint(folder, BEST, monitor="validation_error", save_weights_only=True)]
     return [
         GoOn(),
         _checkpoint(folder, BEST, monitor="validation_error"),
@@ -73,13 +75,13 @@ def checkpoints(folder: Path) -> list[Callback]:
     ]
 
 
-def _checkpoint(folder: Path, name: str, monitor: str | None = None) -> ModelCheckpoint:
+def _checkpoint(folder: Path, name: str, **settings: Any) -> ModelCheckpoint:
     return ModelCheckpoint(
         dirpath=folder,
         filename=Path(name).stem,
-        monitor=monitor,
         enable_version_counter=False,
         save_on_train_epoch_end=True,
+        **settings,
     )
 
 
@@ -126,8 +128,8 @@ def random_states(module: nn.Module) -> dict[str, Any]:
 
 def set_random_states(module: nn.Module, states: dict[str, Any]) -> None:
     """Go back to what :func:`random_states` gave."""
-    random.setstate(_tuples(states["python"]))
-    np.random.set_state(states["numpy"])  # noqa: NPY002
+    random.setstate(_restored(states["python"]))
+    np.random.set_state(_restored(states["numpy"]))  # noqa: NPY002
     torch.set_rng_state(states["torch"])
     for generator, state in zip(_generators(module), states["held"], strict=True):
         _set_state_of(generator, state)
@@ -159,19 +161,29 @@ def _set_state_of(generator: Generator, state: Any) -> None:
     if isinstance(generator, torch.Generator):
         generator.set_state(state)
     elif isinstance(generator, np.random.Generator):
-        generator.bit_generator.state = state
+        generator.bit_generator.state = _restored(state)
     else:
-        generator.setstate(_tuples(state))
+        generator.setstate(_restored(state))
 
 
 def _plain(state: Any) -> Any:
-    """A state as lists, dictionaries and numbers, which a checkpoint can hold."""
+    """A state of numpy's or Python's as what a checkpoint can hold; its hundreds of numbers are one tensor."""
     if isinstance(state, dict):
         return {name: _plain(value) for name, value in state.items()}
     if isinstance(state, np.ndarray):
-        return state.tolist()
-    return [_plain(value) for value in state] if isinstance(state, tuple) else state
+        return torch.from_numpy(state.copy())
+    if isinstance(state, tuple):
+        return [torch.tensor(part) if isinstance(part, tuple) else part for part in state]
+    return state
 
 
-def _tuples(state: Any) -> Any:
-    return tuple(_tuples(value) for value in state) if isinstance(state, list) else state
+def _restored(state: Any) -> Any:
+    """The state that :func:`_plain` was given, also from a checkpoint that has lists in place of tensors."""
+    if isinstance(state, dict):
+        return {name: _restored(value) for name, value in state.items()}
+    if isinstance(state, torch.Tensor):
+        return state.numpy()
+    if isinstance(state, list):
+        parts = [part.tolist() if isinstance(part, torch.Tensor) else part for part in state]
+        return tuple(tuple(part) if isinstance(part, list) else part for part in parts)
+    return state

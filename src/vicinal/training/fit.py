@@ -92,7 +92,8 @@ def train(
         network.train()  # Lightning keeps the mode it finds
         module = NeighborModule(network, train_rows, settings, criterion, added)
         record = _Record(history)
-        trainer = _trainer(settings, processes, folder, [record, *checkpoints(folder)])
+        going_on = settings.folder is not None or processes.count > 1
+        trainer = _trainer(settings, processes, folder, [record, *checkpoints(folder, going_on=going_on)])
         loaders = (
             loader(train_rows, settings.batch_size, settings.seed, processes.count),
             loader(validation_rows, 256, None, processes.count),
