@@ -2,12 +2,11 @@
 
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from vicinal.cli import run
 from vicinal.core import entries
 from vicinal.estimators import NeighborRegressor
 from vicinal.training import TrainingSettings
@@ -69,9 +68,9 @@ def test_projector_of_the_methods_page_is_the_default_one():
 
 
 @pytest.mark.parametrize("command", ["fit", "compare"])
-def test_help_names_every_similarity_and_precision(command):
-    asked = [sys.executable, "-m", "vicinal", command, "--help"]
-    words = re.findall(r"[\w-]+", subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
+def test_help_names_every_similarity_and_precision(command, capsys):
+    assert run([command, "--help"]) == 0
+    words = re.findall(r"[\w-]+", capsys.readouterr().out)
     assert {entry.name for entry in entries("similarity")} <= set(words)
     assert set(PRECISIONS) <= set(words)
 

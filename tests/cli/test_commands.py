@@ -15,7 +15,7 @@ from references.tables import table
 from vicinal.cli import run
 from vicinal.estimators import load_model
 
-QUICK = ["--max-epochs", "3", "--hidden", "16,4", "--learning-rate", "0.01", "-q"]
+QUICK = ["--max-epochs", "3", "--members", "2", "--hidden", "16,4", "--learning-rate", "0.01", "-q"]
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +54,7 @@ def test_fit_writes_a_whole_model_folder(model):
 def test_a_model_with_a_database(houses, tmp_path, capsys):
     pytest.importorskip("milvus_lite", reason="milvus-lite is an optional package")
     out, database = tmp_path / "m", tmp_path / "bank.db"
-    options = ["--target", "price", "--id", "house", "--group", "street", "--out", str(out), "--members", "2"]
+    options = ["--target", "price", "--id", "house", "--group", "street", "--out", str(out)]
     more = ["--index", f"milvus:{database}", "--index-tolerance", "0.01"]
     assert run(["fit", str(houses / "houses.csv"), *options, *more, *QUICK]) == 0
     capsys.readouterr()

@@ -2,8 +2,6 @@
 
 import importlib.util
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -127,12 +125,3 @@ def test_names_are_those_of_the_registry():
         assert check_encoder(DEFAULTS[kind], kind) == DEFAULTS[kind]
     named = {name.split(":")[0] for kind in KIND_NAMES for name in encoder_names(kind)}
     assert named == {found.name for found in entries("encoder")}
-
-
-def test_importing_encoders_imports_nothing_slow_or_optional():
-    code = (
-        "import sys, vicinal.encoders; "
-        "print([m for m in ('transformers', 'PIL', 'soundfile', 'matplotlib', 'lightning') if m in sys.modules])"
-    )
-    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert run.stdout.strip() == "[]"

@@ -41,8 +41,17 @@ def weights(model):
     return torch.cat([p.detach().flatten() for p in model.network_.projector.parameters()])
 
 
-@pytest.mark.parametrize("loss", ["supcon", "0.5*triplet(miner=semihard) + arcface", "soft_triple(per_class=2)"])
-@pytest.mark.parametrize("head", ["nona", "dense"])
+@pytest.mark.parametrize(
+    ("head", "loss"),
+    [
+        ("nona", "supcon"),
+        ("dense", "0.5*triplet(miner=semihard) + arcface"),
+        ("nona", "soft_triple(per_class=2)"),
+        pytest.param("dense", "supcon", marks=pytest.mark.slow),
+        pytest.param("nona", "0.5*triplet(miner=semihard) + arcface", marks=pytest.mark.slow),
+        pytest.param("dense", "soft_triple(per_class=2)", marks=pytest.mark.slow),
+    ],
+)
 def test_classes(curve, plain, loss, head):
     x, _, classes = curve
     model = NeighborClassifier(head=head, loss=loss, **QUICK).fit(x, classes)

@@ -1,6 +1,7 @@
 """Rows, labels, ids and groups of any library: the same model, the same results, names kept."""
 
 import datetime
+import functools
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from references.tables import table
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.workflows import TableJob, fit_table, predict_table
 
-pytestmark = pytest.mark.sweep(2)
+pytestmark = pytest.mark.sweep(3)
 
 ROWS = 60
 QUICK = {"max_epochs": 1, "members": 1, "hidden": (8, 4)}
@@ -77,16 +78,31 @@ def test_tables_of_any_library_are_one_table(kind):
         model.predict(convert(some.rename(columns={"size": "sizes"})))
 
 
+@functools.cache
+def of_lists(ids, rounded):
+    """The model of labels, ids and groups in lists; it must not be changed."""
+    frame, price = rows()
+    names = [f"h{i}" for i in range(ROWS)] if ids == "words" else list(range(50, 50 + ROWS))
+    groups = [f"g{i // 4}" for i in range(ROWS)]
+    labels = price.round(1) if rounded else price
+    held = list(range(0, ROWS, 5))
+    model = NeighborRegressor(**QUICK).fit(frame, list(labels), ids=names, groups=groups, validation=held)
+    return model, labels, names, groups, held
+
+
+@functools.cache
+def of_classes(labels):
+    """The model of classes in a list."""
+    frame, price = rows()
+    classes = [labels[int(value > price.median())] for value in price]
+    return NeighborClassifier(**QUICK).fit(frame, classes), classes
+
+
 @pytest.mark.parametrize("kind", COLUMNS)
 @pytest.mark.parametrize("ids", ["numbers", "words"])
 def test_labels_ids_and_groups_of_any_library_are_the_same(kind, ids):
-    frame, price = rows()
-    convert = COLUMNS[kind]
-    names = [f"h{i}" for i in range(ROWS)] if ids == "words" else list(range(50, 50 + ROWS))
-    groups = [f"g{i // 4}" for i in range(ROWS)]
-    held = list(range(0, ROWS, 5))
-    labels = price if kind != "categories" else price.round(1)
-    wanted = NeighborRegressor(**QUICK).fit(frame, list(labels), ids=names, groups=groups, validation=held)
+    frame, convert = rows()[0], COLUMNS[kind]
+    wanted, labels, names, groups, held = of_lists(ids, kind == "categories")
     given = {"ids": convert(names), "groups": convert(groups)}
     model = NeighborRegressor(**QUICK).fit(frame, convert(labels), **given, validation=held)
     assert model.bank_.ids.tolist() == wanted.bank_.ids.tolist()
@@ -103,9 +119,7 @@ def test_labels_ids_and_groups_of_any_library_are_the_same(kind, ids):
 @pytest.mark.parametrize("kind", COLUMNS)
 @pytest.mark.parametrize("labels", [["cheap", "dear"], [3, 7], [False, True]])
 def test_classes_of_any_library_are_the_same(kind, labels):
-    frame, price = rows()
-    classes = [labels[int(value > price.median())] for value in price]
-    wanted = NeighborClassifier(**QUICK).fit(frame, classes)
+    frame, (wanted, classes) = rows()[0], of_classes(tuple(labels))
     model = NeighborClassifier(**QUICK).fit(frame, COLUMNS[kind](classes))
     assert model.classes_.tolist() == wanted.classes_.tolist() == labels
     np.testing.assert_array_equal(model.predict_proba(frame), wanted.predict_proba(frame))

@@ -74,7 +74,7 @@ def test_a_loaded_model_is_copied_and_the_copy_is_its_own(saved, index, way):
 @pytest.mark.parametrize("way", WAYS)
 def test_a_fitted_model_is_copied(way):
     frame, price = table(60)
-    model = NeighborClassifier(max_epochs=1, hidden=(8, 4)).fit(frame, price > np.median(price))
+    model = NeighborClassifier(max_epochs=1, hidden=(8, 4), members=2).fit(frame, price > np.median(price))
     twin = WAYS[way](model)
     np.testing.assert_array_equal(twin.predict_proba(frame), model.predict_proba(frame))
     assert not hasattr(WAYS[way](NeighborClassifier()), "bank_")

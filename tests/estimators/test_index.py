@@ -10,7 +10,7 @@ from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 
 pytestmark = pytest.mark.sweep(3)
 
-QUICK = {**LONGER, "max_epochs": 4}
+QUICK = {**LONGER, "max_epochs": 2}
 
 INDEXES = ("exact", "exact:int8", "exact:float16", "faiss:Flat", "faiss:IVF4,Flat", "faiss:HNSW16", "milvus")
 

@@ -63,7 +63,18 @@ def fit_doubled(path, capsys, *more):
     import json
 
     options = ["--target", "label", "--text", "word", "--id", "name", "--mask", "topk", "--similarity", "squared_l2"]
-    options += ["--max-epochs", "8", "--hidden", "32,8", "--json", "-q", "--out", str(path.parent / "m")]
+    options += [
+        "--max-epochs",
+        "8",
+        "--members",
+        "2",
+        "--hidden",
+        "32,8",
+        "--json",
+        "-q",
+        "--out",
+        str(path.parent / "m"),
+    ]
     assert run(["fit", str(path), *options, *more]) == 0
     return json.loads(capsys.readouterr().out)
 

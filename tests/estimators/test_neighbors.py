@@ -13,6 +13,7 @@ from vicinal.estimators import NeighborClassifier, NeighborRegressor, explanatio
 
 pytestmark = pytest.mark.sweep(12)
 
+BRIEF = {**QUICK, "max_epochs": 4}
 CHECKED = {"max_epochs": 25, "learning_rate": 2e-2, "hidden": (16, 4), "batch_size": 64, "members": 2}
 
 
@@ -131,7 +132,7 @@ def test_kneighbors_agrees_with_a_plain_search(regressor, data):
 
 def test_intervals_cover_new_rows():
     frame, price = table(900, seed=3)
-    model = NeighborRegressor(columns={"note": "text"}, validation_fraction=0.4, **QUICK).fit(frame, price)
+    model = NeighborRegressor(columns={"note": "text"}, validation_fraction=0.4, **BRIEF).fit(frame, price)
     fresh, truth = table(1500, seed=4)
     for coverage in (0.5, 0.9):
         bounds = model.predict_interval(fresh, coverage)
@@ -144,7 +145,7 @@ def test_intervals_of_labels_that_repeat_do_not_tie():
     frame, price = table(400, seed=3)
     whole = np.round(price - price.min()) // max(np.ptp(price) / 6, 1e-9)
     held = np.arange(0, 400, 4)
-    model = NeighborRegressor(columns={"note": "text"}, **QUICK).fit(frame, whole, validation=held)
+    model = NeighborRegressor(columns={"note": "text"}, **BRIEF).fit(frame, whole, validation=held)
     low, high = model.predict_interval(frame.iloc[held], 0.9).T
     covered = ((low - 1e-9 <= whole[held]) & (whole[held] <= high + 1e-9)).sum()
     assert 91 <= covered <= 93  # ceil(0.9 * 101) = 91 of those calibrated on; ends that are labels covered nearly all
@@ -163,7 +164,7 @@ def test_dense_head_is_a_drop_in(data):
 def test_same_seed_same_model(data):
     frame, price = data
     first, second, other = (
-        NeighborRegressor(columns={"note": "text"}, random_state=seed, **QUICK).fit(frame, price).predict(frame)
+        NeighborRegressor(columns={"note": "text"}, random_state=seed, **BRIEF).fit(frame, price).predict(frame)
         for seed in (7, 7, 8)
     )
     np.testing.assert_array_equal(first, second)
@@ -177,7 +178,7 @@ def test_fitting_leaves_the_global_random_state_alone(data):
     torch.manual_seed(1)
     want = torch.rand(3)
     torch.manual_seed(1)
-    NeighborRegressor(columns={"note": "text"}, **QUICK).fit(frame, price)
+    NeighborRegressor(columns={"note": "text"}, **BRIEF).fit(frame, price)
     assert torch.equal(torch.rand(3), want)
 
 

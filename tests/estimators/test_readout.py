@@ -13,6 +13,7 @@ from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.estimators.readout import choose_kriging
 from vicinal.heads import Kriging
 
+BRIEF = {**QUICK, "max_epochs": 3}
 READOUTS = ("kriging", "signed_kriging")
 
 
@@ -71,11 +72,11 @@ def test_signed_weights_beyond_1_are_told_as_they_are(rows):
 def test_no_row_predicts_itself_nor_its_group(rows):
     frame, price = rows
     groups = np.arange(len(frame)) // 3
-    model = NeighborRegressor(readout="kriging", **QUICK).fit(frame, price, groups=groups)
+    model = NeighborRegressor(readout="kriging", **BRIEF).fit(frame, price, groups=groups)
     ids = model.bank_.ids[:20]
     for row, one in zip(ids, model.explain(frame.iloc[ids], 40, ids=ids, groups=groups[ids]), strict=True):
         assert not set(groups[[n.id for n in one.neighbors]]) & {groups[row]}
-    alone = NeighborRegressor(readout="kriging", **QUICK).fit(frame, price)
+    alone = NeighborRegressor(readout="kriging", **BRIEF).fit(frame, price)
     for row, one in zip(ids, alone.explain(frame.iloc[ids], 40, ids=ids), strict=True):
         assert row not in {n.id for n in one.neighbors}
 
@@ -104,7 +105,7 @@ def test_a_saved_model_predicts_and_explains_the_same(model, rows, tmp_path):
 
 def test_intervals_cover_and_are_wider_where_rows_are_far():
     frame, price = houses(900, seed=3)
-    model = NeighborRegressor(readout="kriging", validation_fraction=0.4, **QUICK).fit(frame, price)
+    model = NeighborRegressor(readout="kriging", validation_fraction=0.4, **BRIEF).fit(frame, price)
     fresh, truth = houses(1500, seed=4)
     for coverage in (0.5, 0.9):
         low, high = model.predict_interval(fresh, coverage).T

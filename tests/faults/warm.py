@@ -4,6 +4,7 @@ The warm process is the server of multiprocessing's "forkserver": it has the lib
 fork and not an import. A case is a function of a module under ``tests``; what it prints and how it ends is its outcome.
 """
 
+import ctypes
 import functools
 import hashlib
 import math
@@ -141,6 +142,13 @@ def command(*arguments):
 
     out.file, progress.file = sys.stdout, sys.stderr
     return run([str(argument) for argument in arguments])
+
+
+def program(code, *arguments):
+    """A case: what ``python -c code *arguments`` does, with no freed memory left in which it could hide its own."""
+    ctypes.CDLL(None).malloc_trim(0)
+    sys.argv = ["-c", *map(str, arguments)]
+    exec(compile(code, "<case>", "exec"), {"__name__": "__main__"})
 
 
 def contents(folder):

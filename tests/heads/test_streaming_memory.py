@@ -1,10 +1,10 @@
 """Memory ceilings: a streamed prediction needs a few blocks, not a matrix of all scores."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from faults.warm import program, run_case
 
 if not Path("/proc/self/clear_refs").exists():
     pytest.skip("the highest memory of a process cannot be reset on this system", allow_module_level=True)
@@ -42,29 +42,34 @@ print(peak() - before)
 """
 
 
-def extra(streamed, rows, *, train):
-    """Mebibytes that one prediction adds to the highest memory of a fresh process."""
-    threshold = 0 if streamed else 1 << 60
-    command = [sys.executable, "-c", MEASURE, str(threshold), str(rows), str(int(train))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    return float(done.stdout)
+@pytest.fixture
+def extra(tmp_path):
+    """Mebibytes that one prediction adds to the highest memory of a process."""
+
+    def measured(streamed, rows, *, train):
+        arguments = (0 if streamed else 1 << 60, rows, int(train))
+        done = run_case(tmp_path, program, MEASURE, *arguments, seconds=120, memory=8 << 30)
+        assert done.code == 0, done.err
+        return float(done.out)
+
+    return measured
 
 
-def test_prediction_stays_below_32_mib_where_one_matrix_of_scores_has_73():
+def test_prediction_stays_below_32_mib_where_one_matrix_of_scores_has_73(extra):
     assert extra(True, 300_000, train=False) < 32
 
 
 @pytest.mark.slow
-def test_the_dense_head_does_not():
+def test_the_dense_head_does_not(extra):
     assert extra(False, 300_000, train=False) > 73
 
 
 @pytest.mark.slow
-def test_training_step_takes_a_small_part_of_the_dense_one():
+def test_training_step_takes_a_small_part_of_the_dense_one(extra):
     streamed, dense = (extra(way, 200_000, train=True) for way in (True, False))
     assert streamed < dense / 5  # about 65 MiB, 19 of them the gradient of the bank itself, against 690
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_the_bank():
+def test_memory_does_not_grow_with_the_bank(extra):
     assert extra(True, 600_000, train=False) < extra(True, 150_000, train=False) + 8

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +11,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from faults.warm import program, run_case
 from vicinal.index import NeighborBank
 
 DIM = 3
@@ -292,14 +291,15 @@ else:
 
 
 def life(tmp_path, rows):
-    """Mebibytes and seconds of each step, in a fresh process."""
+    """Mebibytes and seconds of each step, in a process of its own."""
     if not Path("/proc/self/clear_refs").exists():
         pytest.skip("the highest memory of a process cannot be reset on this system")
     made = {}
     for word in ("write", "read"):
-        command = [sys.executable, "-c", LIFE, str(rows), str(tmp_path / "bank"), word]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=200)
-        made |= {line.split()[0]: tuple(map(float, line.split()[1:])) for line in done.stdout.splitlines()}
+        arguments = (rows, tmp_path / "bank", word)
+        done = run_case(tmp_path / "case", program, LIFE, *arguments, seconds=200, memory=8 << 30)
+        assert done.code == 0, done.err
+        made |= {line.split()[0]: tuple(map(float, line.split()[1:])) for line in done.out.splitlines()}
     return made
 
 

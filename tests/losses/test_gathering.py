@@ -94,16 +94,15 @@ def gathered(rank):
     return found
 
 
-def work(rank):
-    """Each loss with equal and with unequal parts of the batch, and what they are built of."""
+def work(rank, names, of_proxies):
+    """Losses with equal and with unequal parts of the batch, and what they are built of."""
     results = {"gathered": gathered(rank)}
     for split in (6, 5):
         part = slice(0, split) if rank == 0 else slice(split, None)
-        results[str(split)] = {name: train(name, numbers, part, 2) for name, numbers in NAMES}
+        results[str(split)] = {name: train(name, numbers, part, 2) for name, numbers in names}
         results[f"proxies {split}"] = {
             f"{name} {several} {way}": against_proxies(name, several, part, 2, gather=True, reduction=way)
-            for name in AGAINST_PROXIES
-            for several, way in LABELS_AND_REDUCTIONS
+            for name, several, way in of_proxies
         }
         apart = against_proxies("proxy_anchor", False, part, 2)
         results[f"apart {split}"] = {"proxy_anchor": apart, "arcface": against_proxies("arcface", False, part, 2)}
@@ -111,8 +110,13 @@ def work(rank):
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    return run_processes(work, 2, tmp_path_factory.mktemp("ranks"))
+def results(request, tmp_path_factory):
+    """What two processes find for the cases that are run."""
+    own = [item for item in request.session.items if item.path == request.path]
+    cases = [item.callspec.params for item in own if hasattr(item, "callspec")]
+    names = [(case["name"], case["numbers"]) for case in cases if "numbers" in case]
+    of_proxies = [(case["name"], case["several"], case["way"]) for case in cases if "several" in case]
+    return run_processes(work, 2, tmp_path_factory.mktemp("ranks"), names, of_proxies)
 
 
 @pytest.mark.parametrize("first", [5, 0])

@@ -1,7 +1,6 @@
 """Metrics by blocks equal metrics of the whole matrix, and need no whole matrix."""
 
 import math
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faults.warm import program, run_case
 from vicinal import metrics
 from vicinal.blockwise import block_policy
 from vicinal.metrics.retrieval import NAMES, from_ranks, named
@@ -283,6 +283,7 @@ print(peak() - before)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory as Linux gives it")
-def test_memory_does_not_grow_with_the_square():
-    done = subprocess.run([sys.executable, "-c", CODE, "10000"], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 60, "MiB above what a small call takes; the matrix of scores would be 381"
+def test_memory_does_not_grow_with_the_square(tmp_path):
+    done = run_case(tmp_path, program, CODE, 10_000)
+    assert done.code == 0, done.err
+    assert float(done.out) < 60, "MiB above what a small call takes; the matrix of scores would be 381"

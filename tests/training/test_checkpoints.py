@@ -79,8 +79,8 @@ class Noisy(nn.Module):
     "settings",
     [
         {"members": 1},
-        {"members": 8},
-        {"members": 1, "head": "dense"},
+        pytest.param({"members": 8}, marks=pytest.mark.slow),
+        pytest.param({"members": 1, "head": "dense"}, marks=pytest.mark.slow),
         {"members": 8, "head": "dense"},
         {"members": 2, "kind": NeighborClassifier, "loss": "0.5*supcon(temperature=0.2)"},
         {"members": 1, "precision": "bf16-mixed"},

@@ -169,15 +169,15 @@ RUNS = {
 }
 
 
-def runs(folder, **changes):
+def runs(names, folder, **changes):
     found = {}
-    for name, parts in RUNS.items():
-        for part in parts:
+    for name in names:
+        for part in RUNS[name]:
             found[name] = trained(folder / name, **part, **changes)
     return found
 
 
-def work(rank, folder):
+def work(rank, folder, steps, names):
     """Everything that two processes are asked, in one start; ``train`` finds them as torchrun leaves them."""
     os.environ |= {"LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "NODE_RANK": "0"}
     folder, written = Path(folder), []
@@ -190,16 +190,22 @@ def work(rank, folder):
     TorchCheckpointIO.save_checkpoint = save
     return {
         "norms": norms(rank),
-        "steps": {"/".join(case): step(rank, *case) for case in STEPS},
-        "runs": runs(folder, devices=2),
+        "steps": {"/".join(case): step(rank, *case) for case in steps},
+        "runs": runs(names, folder, devices=2),
         "written": len(written),
         "alone": trained(folder / "alone", max_epochs=1, devices=1) if rank == 0 else {},
     }
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory):
-    return run_processes(work, 2, tmp_path_factory.mktemp("two"), str(tmp_path_factory.mktemp("runs")), timeout=20)
+def two(request, tmp_path_factory):
+    """What two processes find for the cases that are run, and for the whole run."""
+    own = [item for item in request.session.items if item.path == request.path]
+    cases = [item.callspec.params for item in own if hasattr(item, "callspec")]
+    steps = [case["case"] for case in cases if "case" in case]
+    names = {"whole", *(case["name"] for case in cases if "name" in case)}
+    folder = str(tmp_path_factory.mktemp("runs"))
+    return run_processes(work, 2, tmp_path_factory.mktemp("two"), folder, steps, sorted(names), timeout=20)
 
 
 def assert_near(got, want):

@@ -13,7 +13,7 @@ from vicinal.cli import run
 from vicinal.report import AuditRecord
 from vicinal.workflows import TableJob, audit_table, fit_table
 
-QUICK = {"max_epochs": 3, "hidden": (16, 8), "learning_rate": 1e-3}
+QUICK = {"max_epochs": 3, "members": 2, "hidden": (16, 8), "learning_rate": 1e-3}
 
 
 def table(rows: int = 160) -> pd.DataFrame:

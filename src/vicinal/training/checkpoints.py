@@ -171,7 +171,7 @@ def _plain(state: Any) -> Any:
     if isinstance(state, dict):
         return {name: _plain(value) for name, value in state.items()}
     if isinstance(state, np.ndarray):
-        return torch.from_numpy(state.copy())
+        return torch.from_numpy(state.view(f"i{state.itemsize}").copy())  # torch cannot send unsigned ones on
     if isinstance(state, tuple):
         return [torch.tensor(part) if isinstance(part, tuple) else part for part in state]
     return state
@@ -182,7 +182,7 @@ def _restored(state: Any) -> Any:
     if isinstance(state, dict):
         return {name: _restored(value) for name, value in state.items()}
     if isinstance(state, torch.Tensor):
-        return state.numpy()
+        return state.numpy().view(f"u{state.element_size()}")
     if isinstance(state, list):
         parts = [part.tolist() if isinstance(part, torch.Tensor) else part for part in state]
         return tuple(tuple(part) if isinstance(part, list) else part for part in parts)
