@@ -4,11 +4,14 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
 from hypothesis import settings
 from markupsafe import Markup
+
+if TYPE_CHECKING:  # the process that only deals the tests out does without it
+    import torch
 
 settings.register_profile("thorough", deadline=None, derandomize=True)
 settings.register_profile("quick", settings.get_profile("thorough"), max_examples=25)
@@ -46,8 +49,10 @@ def shared() -> Path:
 
 
 @pytest.fixture
-def generator() -> torch.Generator:
+def generator() -> "torch.Generator":
     """A seeded source of random numbers."""
+    import torch
+
     return torch.Generator().manual_seed(20261120)
 
 
