@@ -99,6 +99,7 @@ def test_the_bound_is_never_passed(similarity, mask, simplex, rows, dim, first, 
     assert ((found.prediction - truth).abs() <= found.error + 1e-6 * (1 + truth.abs())).all()
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("simplex", ["softmax", "sparsemax", "entmax15"])

@@ -51,6 +51,7 @@ def test_values_and_gradients(case):
     np.testing.assert_allclose(gradient.numpy(), want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
 
 
+@pytest.mark.sweep(7)
 @pytest.mark.parametrize("extent", ["all", "admissible"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("case", CASES)

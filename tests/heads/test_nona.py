@@ -122,6 +122,7 @@ def test_a_constant_label_is_predicted_exactly(mask):
     torch.testing.assert_close(got, torch.full((4,), 0.25, dtype=torch.float64), rtol=0, atol=1e-15)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.parametrize("mask", MASKS)
 def test_gradcheck_with_self_masked(similarity, mask):

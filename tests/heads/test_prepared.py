@@ -49,6 +49,7 @@ def bank_of(kind, count, seed):
 KINDS = ["normal", "far from the origin", "whole numbers", "one shell", "repeated", "heavy tails"]
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("similarity", ["l2", "squared_l2", "l1", "dot", "scaled_dot", "cosine"])

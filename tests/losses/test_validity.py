@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from references import curves
@@ -122,6 +122,7 @@ scaling = st.recursive(leaf, grown, max_leaves=4).filter(lambda curve: not curve
 domain = st.one_of(st.none(), st.tuples(st.floats(-60, 60), st.floats(0.1, 50)).map(lambda d: (d[0], d[0] + d[1])))
 
 
+@settings(max_examples=settings().max_examples // 2)
 @given(scaling, st.floats(0.2, 4), domain)
 def test_the_verdict_is_that_of_the_slope_all_over_the_domain(scaling, gamma, domain):
     low, high = domain or (-math.inf, math.inf)

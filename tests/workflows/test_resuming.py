@@ -1,10 +1,10 @@
 """The working folder of a run: one run at a time, what is kept, and what is not left behind."""
 
-import subprocess
-import sys
+import signal
 
 import pytest
 
+from faults.warm import start
 from vicinal.core import files
 from vicinal.core.files import FileLayer
 from vicinal.workflows.resuming import working_folder
@@ -74,18 +74,22 @@ def test_without_a_folder_nothing_is_made():
         assert not work.take_up("a")
 
 
-def test_a_second_run_says_so_and_stops(tmp_path):
-    code = f"""
-from pathlib import Path
-from vicinal.workflows.resuming import working_folder
-with working_folder(Path({str(tmp_path / "m")!r})) as work:
-    work.take_up("a")
-    print("fitting", flush=True)
-    input()
-"""
+def hold(folder):
+    """A case: a run that goes on until it is killed."""
+    with working_folder(folder) as work:
+        work.take_up("a")
+        print("fitting", flush=True)
+        signal.pause()
+
+
+def test_a_second_run_says_so_and_stops(tmp_path, tmp_path_factory):
     (tmp_path / "link").symlink_to("m")
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
-        assert first.stdout.readline() == b"fitting\n"
+    told = tmp_path_factory.mktemp("told")
+    first = start(told, hold, tmp_path / "m")
+    try:
+        while not (told / "out").exists() or (told / "out").read_text() != "fitting\n":
+            assert first.exitcode is None
+            first.join(0.02)
         for out in ("m", "link"):
             with (
                 pytest.raises(
@@ -97,7 +101,9 @@ with working_folder(Path({str(tmp_path / "m")!r})) as work:
             ):
                 pass
         assert (tmp_path / ".m.fit" / "run.sha256").is_file()
+    finally:
         first.kill()
+        first.join()
     with working_folder(tmp_path / "m") as work:  # a killed run holds nobody up
         assert not work.take_up("b")
     assert [path.name for path in tmp_path.iterdir()] == ["link"]
