@@ -17,6 +17,7 @@ this script: it reads any state of the library that it is run on (``PYTHONPATH=O
 """
 
 import argparse
+import functools
 import importlib
 import inspect
 import json
@@ -149,6 +150,7 @@ def is_there(name: str, cell: str, owners: list[str], now: Promises) -> bool:
     return False
 
 
+@functools.cache
 def resolves(name: str) -> bool:
     """Whether the library has a name: ``heads``, ``heads.NONA``, ``heads.NONA.forward``, ``heads.NONA(mask=)``.
 

@@ -64,26 +64,44 @@ def small(**changes):
     return FitRecord(**{**given, **changes})
 
 
+@pytest.fixture(scope="module")
+def page_of():
+    """The page of a record, by the name of its fixture, written once."""
+    made = {}
+
+    def page(name, record):
+        if name not in made:
+            made[name] = page_html(record)
+        return made[name]
+
+    return page
+
+
 @pytest.mark.parametrize("name", ["words", "houses", "digits"])
-def test_pages_are_self_contained_and_well_formed(name, request):
+def test_pages_are_self_contained_and_well_formed(name, request, page_of):
     record = request.getfixturevalue(name)
-    page = check_harmless(page_html(record))
+    page = check_harmless(page_of(name, record))
     assert record.name in page.text
     assert page.tags.count("article") == len(record.panels)
 
 
-def test_pictures_fit_the_task(words, digits):
-    for record, titles, others in (
-        (words, ["Predicted and true", "Residuals", "The mask that was learned"], ["Confusion matrix"]),
-        (digits, ["Confusion matrix", "Reliability"], ["Residuals", "Learning curves", "The mask that was learned"]),
+def test_pictures_fit_the_task(words, digits, page_of):
+    for name, record, titles, others in (
+        ("words", words, ["Predicted and true", "Residuals", "The mask that was learned"], ["Confusion matrix"]),
+        (
+            "digits",
+            digits,
+            ["Confusion matrix", "Reliability"],
+            ["Residuals", "Learning curves", "The mask that was learned"],
+        ),
     ):
-        text = page_html(record)
+        text = page_of(name, record)
         assert all(f"<h3>{title}</h3>" in text for title in titles)
         assert not any(f"<h3>{title}</h3>" in text for title in others)
 
 
-def test_every_figure_has_words(words):
-    page = Reader(page_html(words))
+def test_every_figure_has_words(words, page_of):
+    page = Reader(page_of("words", words))
     labels = [value for name, value in page.attributes if name == "aria-label"]
     assert sum(len(label) > 30 for label in labels) >= 5
     assert page.tags.count("figure") == page.tags.count("figcaption") == 5
