@@ -454,6 +454,22 @@ def test_a_reader_sees_the_old_or_the_new_never_both(tmp_path):
     assert turns == ["old", "new 0", "new 1", "new 2"]
 
 
+def test_a_folder_that_is_moved_aside_while_it_is_read_is_read_where_it_is(tmp_path):
+    """A writer without exchange: for a moment what is read stands under its other name only."""
+    folder, aside, turns = tmp_path / "m", tmp_path / ".m.previous", []
+    folder.mkdir()
+    (folder / "a").write_text("old")
+
+    def read(place):
+        turns.append(place)
+        if len(turns) == 1:
+            folder.rename(aside)
+        return (place / "a").read_text()
+
+    assert read_whole(folder, read) == "old"
+    assert turns == [folder, aside]
+
+
 def test_a_reader_that_writers_never_let_through_holds_them_up(tmp_path):
     save(tmp_path / "m", "old")
     turns = []

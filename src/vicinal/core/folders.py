@@ -233,7 +233,8 @@ def read_whole(folder: Path, read: Callable[[Path], Read]) -> Read:
                 content = read(place)
             except Exception:  # whatever it is, it says nothing about a folder that went away under it
                 gone = version is None and tries < _EAGER  # perhaps between the two renames of a writer, twice
-                if _version(_current_folder(folder)) == version and not gone:
+                now = _current_folder(folder)  # of one version, but moved: what was read may have stood nowhere
+                if now == place and _version(now) == version and not gone:
                     raise
             else:
                 if _version(_current_folder(folder)) == version:
