@@ -77,7 +77,8 @@ def test_index_and_bank_stay_in_step(rows, plain, name, tmp_path):
     model.save(tmp_path / "model")
     model.forget([5000, 5001, 5002])
     assert len(model.near_bank()) == len(model.bank_) == len(plain.bank_)
-    np.testing.assert_allclose(model.predict(fresh), before, atol=1e-4)
+    missed = 0.02 if "HNSW" in name else 1e-4  # it may miss rows, others as the graph changes
+    np.testing.assert_allclose(model.predict(fresh), before, atol=missed)
     model.near_bank().close()
     again = load_model(tmp_path / "model", index=name)  # a database has lost the three rows by now: it is made again
     assert len(again.near_bank()) == len(again.bank_) == len(plain.bank_) + 3
@@ -85,7 +86,7 @@ def test_index_and_bank_stay_in_step(rows, plain, name, tmp_path):
     again.forget([5000]).save(tmp_path / "model")
     again.near_bank().close()
     last = load_model(tmp_path / "model", index=name)
-    np.testing.assert_allclose(last.predict(fresh), without_index(last).predict(fresh), atol=1e-4)
+    np.testing.assert_allclose(last.predict(fresh), without_index(last).predict(fresh), atol=missed)
     last.near_bank().close()
 
 

@@ -212,8 +212,11 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         network.projector.double()
         network.head.double()
         self.network_ = network.eval()
-        for positions, part, store in zip((held_out.train, held_out.validation), parts, stores, strict=True):
-            fill_bank(store, network, part.inputs, labels, frame, ids, groups, positions)
+        everything = np.arange(len(frame))  # rows held out, too: an id keeps each from its own label
+        for positions, part, store in zip(
+            (everything, held_out.validation), (inputs, parts[1].inputs), stores, strict=True
+        ):
+            fill_bank(store, network, part, labels, frame, ids, groups, positions)
         self.bank_, self.calibration_ = (Bank.over(store) for store in stores)
         self._near_head, self._near_saved = None, None
         kriging = make_kriging(settings)

@@ -123,7 +123,7 @@ def check_rows(rows: int) -> None:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Positions of the rows that are trained on, which become the bank, and of those held out for early stopping."""
+    """Positions of the rows that are trained on, and of those held out for early stopping and calibration."""
 
     train: Ids
     validation: Ids

@@ -138,11 +138,11 @@ class BankedEstimator(NeighborEstimator):
             ids = range(int(used.max()) + 1, int(used.max()) + 1 + len(frame))
         new_ids = canonical_ids("ids", ids, len(frame), distinct=True)
         new_groups = None if groups is None else canonical_ids("groups", groups, len(frame))
-        held_out = new_ids[self.calibration_.has(new_ids)]
+        held_out = new_ids[self.calibration_.has(new_ids) & ~self.bank_.has(new_ids)]  # of a model saved before 0.2
         if len(held_out):
             raise ValueError(
-                f"ids: expected ids of new rows, got {shown(held_out)}, held out for intervals, which would be wrong "
-                "if the row were in the bank too; forget it first, or give it another id"
+                f"ids: expected ids of new rows, got {shown(held_out)}, held out for intervals; "
+                "forget it first, or give it another id"
             )
         near = self.near_bank()
         keys = self.bank_.add(new_ids, vectors, torch.from_numpy(labels.astype(np.float64)), frame, new_groups)
@@ -263,8 +263,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
 
     Attributes:
         network_: encoder, projector and head.
-        bank_: the rows that predictions are made from.
-        calibration_: the rows held out.
+        bank_: the rows that predictions are made from: all of them.
+        calibration_: those that were held out of training.
         history_: error curves of training.
         label_range_: lowest and highest label of the training rows; training sees labels scaled by it.
 
@@ -330,9 +330,9 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         held out (conformalized quantiles, arXiv:1905.03222); of a kriging readout the prediction and a calibrated
         multiple of the deviation that kriging gives it to either side. The range's ends are drawn in by a hundredth of
         the way to the prediction: where labels repeat (ratings, digits), ends that are labels would tie and cover too
-        much. The guarantee is on average over rows that are exchangeable with the held-out ones; these were also used
-        for early stopping, and for the scale and noise of kriging, which is a mild reuse. For the dense head the
-        range is the prediction itself.
+        much. The guarantee is on average over rows that are exchangeable with the held-out ones, each of which is
+        predicted from all rows but itself; that they were also used for early stopping, stand in the bank and choose
+        the scale and noise of kriging is a mild reuse. For the dense head the range is the prediction itself.
 
         Args:
             X: rows.

@@ -355,9 +355,10 @@ def predict_test(model: BankedEstimator, opened: OpenTable, split: Split) -> Arr
 def knn_of_embeddings(model: BankedEstimator, opened: OpenTable, split: Split) -> Baseline:
     """The paper's k-NN grid on the model's embeddings, chosen on the validation rows."""
     test = model.embed(opened.table.select(split.test).frame[list(opened.kinds)])
+    trained = ~model.calibration_.has(model.bank_.ids)  # the rows held out choose k
     return knn_grid(
-        model.bank_.vectors.numpy(),
-        _named_labels(model, model.bank_.labels),
+        model.bank_.vectors.numpy()[trained],
+        _named_labels(model, model.bank_.labels)[trained],
         model.calibration_.vectors.numpy(),
         _named_labels(model, model.calibration_.labels),
         test,
