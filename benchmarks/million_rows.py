@@ -2,10 +2,12 @@
 
 Each stage runs in a process of its own where that shows its own peak (Linux: VmHWM, the most memory that the process
 ever held, mapped files included). ``--indexes`` compares indexes at 100,000 rows instead: recall of the 32 nearest,
-time, and what the approximate head's bound says.
+time, and what the approximate head's bound says. ``--readout kriging`` reads predictions out by kriging; its stage
+"search" sets them beside FAISS and the bare product on the same vectors, in turns.
 
     python benchmarks/million_rows.py --out benchmarks/results/million-rows.csv
     python benchmarks/million_rows.py --indexes --out benchmarks/results/million-rows-indexes.csv
+    python benchmarks/million_rows.py --readout kriging --members 8 --dim 200 --rows 100000 --stages fit search
 """
 
 import argparse
@@ -24,7 +26,8 @@ import pandas as pd
 COLUMNS = 16
 CHANGED = 1000
 QUERIES = 256
-STAGES = ("fit", "change", "load", "predict", "explain", "interval")
+STAGES = ("fit", "change", "load", "predict", "explain", "interval", "search")
+TURNS = 7
 
 
 def rows_of(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -59,7 +62,7 @@ class Clock:
         return made
 
 
-def run_stage(stage: str, folder: Path, rows: int, dim: int) -> list[dict[str, Any]]:
+def run_stage(stage: str, folder: Path, rows: int, dim: int, settings: dict[str, Any]) -> list[dict[str, Any]]:
     """One stage, in this process."""
     import torch
 
@@ -70,7 +73,7 @@ def run_stage(stage: str, folder: Path, rows: int, dim: int) -> list[dict[str, A
     clock("imports", lambda: None)  # for the memory that they take
     x = rows_of(QUERIES, 2)[0]
     if stage == "fit":
-        model = fit(clock, rows, dim)
+        model = fit(clock, rows, dim, settings)
         clock("save", lambda: model.save(folder))
         return clock.lines
     model = clock("load", lambda: load_model(folder))
@@ -90,10 +93,46 @@ def run_stage(stage: str, folder: Path, rows: int, dim: int) -> list[dict[str, A
         clock("explain 256", lambda: model.explain(x, 5))
     elif stage == "interval":
         clock("interval 256 (with calibration)", lambda: model.predict_interval(x, 0.9))
+    elif stage == "search":
+        return against_search(clock, model, x)
     return clock.lines
 
 
-def fit(clock: Clock, rows: int, dim: int) -> Any:
+def against_search(clock: Clock, model: Any, x: np.ndarray) -> list[dict[str, Any]]:
+    """Medians of a prediction and its parts, of FAISS and of the bare product in blocks of 1,024, in turns."""
+    import faiss
+    import torch
+
+    from vicinal.heads import Kriging
+
+    head, bank = model.network_.head, model.bank_
+    if not isinstance(head, Kriging):
+        raise SystemExit("search: expected --readout kriging")
+    queries, vectors, identity = torch.from_numpy(model.embed(x)), bank.vectors, bank.identity(None, None)
+    few, out = queries.float(), torch.empty(QUERIES, 1024)
+    faiss.omp_set_num_threads(1)
+    index = faiss.IndexFlatL2(vectors.shape[1])
+    index.add(vectors.numpy())
+    clock("the first prediction, with what is prepared", lambda: model.predict(x))
+    first = clock.lines[-1:]
+    clock.lines = []
+    for _ in range(TURNS):
+        clock("blocked product", lambda: [torch.mm(few, b.T, out=out[:, : len(b)]) for b in vectors.split(1024)])
+        clock("FAISS flat, top 32", lambda: index.search(few.numpy(), 32))
+        clock("nearest 32", lambda: bank.nearest(queries, 32, identity))
+        at = clock("nearest 64", lambda: bank.nearest(queries, 64, identity)).positions
+        with torch.no_grad():
+            clock("weights, 32", lambda at=at: head.weights_of(queries, vectors, at[:, :32]))
+            clock("weights, 64", lambda at=at: head.weights_of(queries, vectors, at))
+        clock("predict 256", lambda: model.predict(x))
+        clock("predict 1", lambda: model.predict(x[:1]))
+        clock("explain 256", lambda: model.explain(x))
+        clock("kneighbors 256, 32", lambda: model.kneighbors(x, 32))
+    medians = pd.DataFrame(clock.lines).groupby("step", sort=False).median().reset_index()
+    return [*first, *medians.to_dict("records")]
+
+
+def fit(clock: Clock, rows: int, dim: int, settings: dict[str, Any]) -> Any:
     """A model with a bank of ``rows`` rows: trained on few, then given all by the code that ``fit`` ends with."""
     import torch
 
@@ -101,7 +140,7 @@ def fit(clock: Clock, rows: int, dim: int) -> Any:
     from vicinal.estimators.bank import Bank, fill_bank
     from vicinal.index import NeighborBank
 
-    settings: dict[str, Any] = {"max_epochs": 3, "hidden": (200, dim), "members": 1, "batch_size": 256}
+    settings = {"max_epochs": 3, "hidden": (200, dim // settings["members"]), "batch_size": 256, **settings}
     x, y = rows_of(5000, 0)
     model = clock("train on 4,500 rows", lambda: NeighborRegressor(**settings, validation_fraction=0.1).fit(x, y))
     x, y = clock("make the table", lambda: rows_of(rows, 3))
@@ -206,32 +245,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--dim", type=int, default=128, help="width of the embeddings")
+    parser.add_argument("--readout", choices=("attention", "kriging"), default="attention")
+    parser.add_argument("--members", type=int, default=1)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--indexes", action="store_true", help="compare indexes at 100,000 rows instead")
     parser.add_argument("--stage", choices=STAGES, help="run one stage in this process (used by the script itself)")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--only", nargs="+", default=(), help="with --indexes: only these")
-    parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES)
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES[:-1])
     given = parser.parse_args()
+    settings = {"readout": given.readout, "members": given.members}
     if given.stage:
-        print(json.dumps(run_stage(given.stage, given.folder, given.rows, given.dim)))
+        print(json.dumps(run_stage(given.stage, given.folder, given.rows, given.dim, settings)))
         return
     if given.indexes:
         table = compare_indexes(min(given.rows, 100_000), given.dim, given.only)
     else:  # stage by stage
-        table = all_stages(given.rows, given.dim, given.stages)
+        table = all_stages(given.rows, given.dim, given.stages, settings)
     print(table.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
     if given.out is not None:
         table.to_csv(given.out, index=False, float_format="%.6g")
 
 
-def all_stages(rows: int, dim: int, stages: Sequence[str] = STAGES) -> pd.DataFrame:
+def all_stages(rows: int, dim: int, stages: Sequence[str], settings: dict[str, Any]) -> pd.DataFrame:
     """Every stage in a process of its own."""
     lines = []
     with tempfile.TemporaryDirectory() as aside:
         for stage in stages:
             command = [sys.executable, __file__, "--stage", stage, "--folder", str(Path(aside) / "model")]
             command += ["--rows", str(rows), "--dim", str(dim)]
+            command += ["--readout", settings["readout"], "--members", str(settings["members"])]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             lines += [{"stage": stage, **line} for line in json.loads(done.stdout.splitlines()[-1])]
             print(f"{stage} done", file=sys.stderr)

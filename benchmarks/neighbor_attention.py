@@ -3,8 +3,8 @@
 Every case runs in a process of its own, where it takes turns with the bare matrix products in blocks of 1,024 rows
 (one pass; a masked head needs two): medians of both, their ratio, and the peak of extra memory are printed. Time is
 that of the processor with one thread, which other work on the machine disturbs least, and that of the wall with more
-(OMP_NUM_THREADS=2). "prepared" is with :class:`vicinal.heads.PreparedBank`, whose making is not in the time, but whose
-products in bfloat16 are; memory is beside the bank and what was prepared of it.
+(OMP_NUM_THREADS=2). "nearest 32" is the search of an estimator's bank, whose preparation is not in the time; memory is
+beside the bank and what was prepared of it.
 
     python benchmarks/neighbor_attention.py            # all sizes, about a quarter of an hour; writes results/
     python benchmarks/neighbor_attention.py --quick    # 256 queries, to 100,000 rows
@@ -39,12 +39,7 @@ METHODS = {
     "s2": "vicinal, S2",
     "s1": "vicinal, S1",
     "top32": "vicinal, top 32",
-    "plain_prepared": "vicinal prepared, no mask",
-    "s2_prepared": "vicinal prepared, S2",
-    "s1_prepared": "vicinal prepared, S1",
-    "top32_prepared": "vicinal prepared, top 32",
-    "s2_float32": "vicinal prepared without bfloat16, S2",
-    "top32_float32": "vicinal prepared without bfloat16, top 32",
+    "nearest32": "vicinal, nearest 32",
     "s1_clusters": "vicinal, S1, clustered bank, pruned",
     "s2_train": "vicinal, S2, forward + backward",
     "s1_train": "vicinal, S1, forward + backward",
@@ -89,7 +84,7 @@ def ours(name, q, x, y):
     """A streamed prediction."""
     import torch
 
-    from vicinal.heads import NONA, PreparedBank, streamed_prediction
+    from vicinal.heads import NONA, streamed_prediction
     from vicinal.masks import SoftStep, TopK
 
     kind, _, way = name.partition("_")
@@ -100,8 +95,6 @@ def ours(name, q, x, y):
     train = way == "train"
     head = NONA(mask=mask).requires_grad_(train)
     settings = {"chunk_size": 1024} if way == "clusters" else {}
-    if way in ("prepared", "float32"):
-        settings["prepared"] = PreparedBank(x, head.similarity, bfloat16=way != "float32")
     if train:
         q, x = q.requires_grad_(), x.requires_grad_()
 
@@ -152,6 +145,11 @@ def build(case) -> tuple[Callable[[], object], Callable[[], object]]:
 
         model = KNeighborsRegressor(7, algorithm="brute", n_jobs=THREADS).fit(x.numpy(), y.numpy())
         return lambda: model.predict(q.numpy()), gemm
+    if name == "nearest32":
+        from vicinal.blockwise.nearest import NearestRows
+
+        known = NearestRows(x)
+        return lambda: known.search(q, x, 32), gemm
     return ours(name, q, x, y), gemm
 
 

@@ -196,3 +196,46 @@ def test_the_command_takes_it(rows, tmp_path, capsys, readout):
     assert load_model(tmp_path / "m").network_.head.k == 7
     assert "kriging" in (tmp_path / "m" / "report.html").read_text()
     assert run(["predict", str(tmp_path / "m"), str(tmp_path / "rows.csv"), "--explain", "3"]) == 0
+
+
+def test_what_the_bank_holds_for_searches_follows_its_rows(rows):
+    """Predictions, neighbors and explanations are those of a bank that knows nothing yet."""
+    frame, price = rows
+    model = NeighborRegressor(readout="kriging", max_neighbors=12, **QUICK).fit(frame, price)
+    fresh, _ = houses(40, seed=3)
+    before, known = model.predict(fresh), model.bank_.prepared()
+    more, prices = houses(30, seed=4)
+    ids = model.bank_.ids
+    steps = (
+        lambda: model.add(more, prices, ids=range(1000, 1030)),
+        lambda: model.forget([1003, 1029, *ids[:50].tolist()]),
+        lambda: model.add(frame.iloc[:1].assign(size=40.0), [9.0], ids=[2000]),
+        lambda: model.forget(model.bank_.ids[-100:-1].tolist()),
+    )
+    for step in steps:
+        step()
+        assert model.bank_.prepared() is known
+        after = model.predict(fresh, ids=ids[:40]), *model.kneighbors(fresh, 7), str(model.explain(fresh))
+        again = copy.copy(model)
+        again.bank_ = type(model.bank_).over(model.bank_.store)
+        assert again.bank_.prepared() is not known
+        want = again.predict(fresh, ids=ids[:40]), *again.kneighbors(fresh, 7), str(again.explain(fresh))
+        for one, other in zip(after, want, strict=True):
+            assert np.array_equal(one, other)
+        assert not np.array_equal(after[0], before)
+
+
+@pytest.mark.parametrize("similarity", ["l2", "squared_l2"])
+def test_kneighbors_are_those_of_all_distances_in_float64(similarity):
+    frame, price = houses(260)
+    groups = np.arange(len(frame)) % 9
+    settings = {**QUICK, "similarity": similarity}
+    model = NeighborRegressor(**settings).fit(frame, price, groups=groups)
+    bank, queries = model.bank_, model.bank_.vectors.double()
+    squared = (queries[:, None] - queries[None]).square().sum(dim=-1).numpy()
+    hidden = bank.groups[:, None] == bank.groups
+    order = np.where(hidden, np.inf, squared).argsort(axis=1, kind="stable")[:, :5]
+    distances, ids = model.kneighbors(None, 5, groups=bank.groups)
+    want = np.take_along_axis(squared, order, axis=1)
+    np.testing.assert_allclose(distances, np.sqrt(want) if similarity == "l2" else want, rtol=1e-12)
+    assert np.array_equal(ids, bank.ids[order])

@@ -13,7 +13,6 @@ from vicinal.heads import (
     NONA,
     ApproximateNONA,
     Ensemble,
-    PreparedBank,
     streamed_prediction,
     streamed_quantiles,
 )
@@ -85,11 +84,6 @@ def streamed(**settings):
     return call
 
 
-def prepared(head, queries, bank, labels, keys):
-    found = PreparedBank(bank, head.similarity)
-    return streamed(chunk_size=20, prepared=found)(head, queries, bank, labels, keys)
-
-
 def pruned(head, queries, bank, labels, keys):
     with torch.no_grad(), tally() as work:
         found = streamed(chunk_size=8)(head, queries, bank, labels.detach(), keys)
@@ -140,7 +134,6 @@ DIFFERENTIABLE = {
     "dense": lambda head, queries, bank, labels, keys: head(queries, bank, labels, **keys),
     "streamed": streamed(chunk_size=20),
     "streamed as it fits": streamed(),
-    "prepared": prepared,
     "members": members,
 }
 PREDICTIONS = DIFFERENTIABLE | {
@@ -209,10 +202,9 @@ def test_hidden_labels_and_rows_have_gradient_exactly_0(path, name, who):
     assert "-all" in name or (of_bank[hidden[0]] == 0).all()
 
 
-@pytest.mark.parametrize("path", ["prepared", "streamed"])
+@pytest.mark.parametrize("path", ["streamed", "streamed as it fits"])
 @pytest.mark.parametrize("name", HEADS)
 def test_nor_in_single_precision(path, name):
-    """Where a prepared bank has a copy in bfloat16."""
     queries, bank, labels, keys, hidden = problem("both", torch.float32)
     with torch.no_grad():
         found = predictions(path, head_of(name).float(), queries, bank, changed(labels, hidden), keys)

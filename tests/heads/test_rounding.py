@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from vicinal.core import entries
-from vicinal.heads import NONA, ApproximateNONA, PreparedBank, streamed_prediction
+from vicinal.heads import NONA, ApproximateNONA, streamed_prediction
 from vicinal.index import ExactIndex, NeighborBank
 from vicinal.masks import SoftStep, TopK, log_s1, log_s2
 from vicinal.similarity.factors import relative_scores
@@ -69,8 +69,6 @@ def paths(made, queries, bank, labels):
     parts = (made.similarity, made.mask, made.simplex)
     for chunk in CHUNKS:
         yield f"blocks of {chunk}", streamed_prediction(queries, bank, labels, *parts, chunk_size=chunk)
-    prepared = PreparedBank(bank, made.similarity)
-    yield "prepared", streamed_prediction(queries, bank, labels, *parts, chunk_size=7, prepared=prepared)
     order = torch.arange(BANK).roll(5)
     yield "bank in another order", made(queries, bank[order], labels[order])
     yield "one query at a time", torch.cat([made(query[None], bank, labels) for query in queries])

@@ -13,25 +13,22 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vicinal.blockwise.bfloat16_bounds import Bfloat16Distances, bfloat16_ends, bfloat16_nearest
 from vicinal.blockwise.blocks import Buffers, count
 from vicinal.blockwise.bounds import Pruner
 from vicinal.blockwise.exclusion import ExcludedEntries, Exclusion, check_some_row
+from vicinal.blockwise.nearest import lowest_rows
 from vicinal.blockwise.resolution import Resolution
-from vicinal.blockwise.row_minmax import RunningExtreme, ScoreRange, range_of_ends, scan_range
+from vicinal.blockwise.row_minmax import RunningExtreme, ScoreRange, scan_range
 from vicinal.blockwise.scores import Block, BlockScores, Product, Rows
 from vicinal.blockwise.softstep import Step, StepForm, Weights, reach, step_rows, step_weights
 from vicinal.blockwise.thresholds import Simplex, exp_, find_threshold, response, simplex_weights
-from vicinal.blockwise.topk import Nearest, topk
+from vicinal.blockwise.topk import topk
 
 TELLING = 1e-2
 """Resolution of scores from which on those that cannot be told from the best count as equal to it.
 
 A weight is off by this share of itself at most where they do not.
 """
-
-_NARROW = 1e-3
-"""Least b - a of S1 for which a range may be off by a few roundings."""
 
 _TIED = 4
 """Rows beyond the k-th that are looked at, as some may be tied with it."""
@@ -318,8 +315,10 @@ class Attention:
 
     def _of_nearest(self, k: int, labels: Tensor) -> Attended | None:
         """Top-k in one pass, from the nearest rows alone; None if more rows than those tie with the k-th."""
-        nearest = self._bfloat16_nearest(k + _TIED) or topk(self.scores, self.exclusion, k + _TIED, self.pruner)
-        values, positions = nearest
+        if self.pruner is None:
+            values, positions = lowest_rows(self.scores, self.exclusion, k + _TIED)
+        else:
+            values, positions = topk(self.scores, self.exclusion, k + _TIED, self.pruner)
         stats = self._stats_of_nearest(values[:, :k])
         limit, last = stats.limit, values[:, -1:]
         fewer = k + _TIED < len(self.scores.bank)
@@ -385,7 +384,7 @@ class Attention:
         if self.k is not None:
             return self._stats_of_nearest(topk(self.scores, self.exclusion, self.k).values), None, None
         stepped = self.step is not None
-        span = self._bfloat16_range(numbers, pruner) or scan_range(
+        span = scan_range(
             self.scores,
             self.exclusion,
             far=stepped,
@@ -402,27 +401,3 @@ class Attention:
         far = self.costs_of(span.far)
         zone = resolution.of(first, far)
         return RowStats(near, first, ties, step_rows(self.step, numbers, near, first, far, zone)), span, zone
-
-    def _bfloat16_distances(self) -> Bfloat16Distances | None:
-        """Costs in bfloat16, if the bank was prepared for them and all of its rows are admissible."""
-        prepared = self.scores.prepared
-        if prepared is None or prepared.bfloat16 is None or self.exclusion.keys:
-            return None
-        distances = Bfloat16Distances(self.scores.queries, self.scores.bank, prepared.bfloat16)
-        return distances if distances.safe else None
-
-    def _bfloat16_nearest(self, k: int) -> Nearest | None:
-        """The k nearest rows by way of bfloat16, if that is possible."""
-        distances = None if self.pruner is not None else self._bfloat16_distances()
-        nearest = None if distances is None else bfloat16_nearest(distances, min(k, len(self.scores.bank)))
-        return None if nearest is None else Nearest(*nearest)
-
-    def _bfloat16_range(self, numbers: Tensor | None, pruner: Pruner | None) -> ScoreRange | None:
-        """The range of each row; None where S1 is so narrow that rounding of the range would tell."""
-        if self.step is None or pruner is not None or numbers is None:
-            return None
-        if float((numbers[:, 1] * (1 - numbers[:, 0])).amin()) < _NARROW:
-            return None
-        distances = self._bfloat16_distances()
-        ends = None if distances is None else bfloat16_ends(distances)
-        return None if ends is None else range_of_ends(ends, self.scores, tracked=self.tracked)

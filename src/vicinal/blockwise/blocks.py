@@ -38,7 +38,7 @@ class BlockPolicy:
         pair_entries: numbers of the vectors of single pairs that are computed from their differences at a time.
         memory_entries: numbers held at a time where only memory matters.
         bank_rows: bank rows that are read or compared at a time.
-        bfloat16_rows: bank rows of a block in bfloat16.
+        search_entries: distances of a tile of queries to a block of the bank that is searched for the nearest rows.
         ball_rows: bank rows that share a ball of bounds.
         least_rows: rows of a block, unless there are fewer.
     """
@@ -55,7 +55,7 @@ class BlockPolicy:
     pair_entries: int = 1 << 18
     memory_entries: int = 1 << 22
     bank_rows: int = 1 << 14
-    bfloat16_rows: int = 8192
+    search_entries: int = 1 << 20
     ball_rows: int = 128
     least_rows: int = 32
 

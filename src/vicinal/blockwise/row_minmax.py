@@ -6,7 +6,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vicinal.blockwise.bfloat16_bounds import Ends
 from vicinal.blockwise.blocks import count, policy
 from vicinal.blockwise.bounds import Pruner
 from vicinal.blockwise.exclusion import ExcludedEntries, Exclusion
@@ -116,15 +115,6 @@ def scan_range(
         if end is not None:
             end.settle()
     return span
-
-
-def range_of_ends(ends: Ends, scores: BlockScores, *, tracked: bool) -> ScoreRange:
-    """The same range from ends that were found in bfloat16 first and computed from differences."""
-    near, far = RunningMin(scores.queries, tracked=tracked), RunningMax(scores.queries, tracked=tracked)
-    pair: tuple[RunningExtreme, RunningExtreme] = (near, far)
-    for end, value, position, number in zip(pair, *ends, strict=True):
-        end.value, end.position, end.count = value, position, number
-    return ScoreRange(near, near, far)
 
 
 def _toward_ends(pruner: Pruner, span: ScoreRange) -> Iterator[tuple[Block, Rows]]:

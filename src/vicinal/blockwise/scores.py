@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from vicinal.blockwise.bfloat16_bounds import Bfloat16Bank, has_bfloat16
 from vicinal.blockwise.blocks import Buffers, row_slices
 from vicinal.blockwise.distances import CLOSE, paired_distances
 from vicinal.blockwise.resolution import Resolution, lengths
@@ -118,43 +117,6 @@ class ScoreKernel(NamedTuple):
     bound: Literal["l1", "l2", "squared_l2", "product"] | None = None
 
 
-class BankFeatures(NamedTuple):
-    """What every prediction needs of a bank, computed once: as large as the bank, half as large again with bfloat16.
-
-    Attributes:
-        features: ``[N, e]``, as products take them.
-        center: ``[d]``.
-        norms: squared ``[N]``, for distances.
-        longest: length of the longest row, where the resolution of costs depends on it.
-        bfloat16: a copy in bfloat16, with which lowest and highest costs are found sooner, and just as exactly.
-    """
-
-    features: Tensor
-    center: Tensor
-    norms: Tensor | None
-    longest: Tensor
-    bfloat16: Bfloat16Bank | None
-
-
-@torch.no_grad()
-def bank_features(factors: Factors, bank: Tensor, *, bfloat16: bool) -> BankFeatures:
-    """The features of ``bank [N, d]``; in bfloat16 too if asked for, where the processor has products of these."""
-    dtype = torch.promote_types(bank.dtype, torch.float32)
-    rows = bank.to(dtype)
-    centered = len(rows) > 0 and (factors.cancels or factors.shifts)
-    center = _sample(bank, dtype).mean(dim=0) if centered else bank.new_zeros(bank.shape[1], dtype=dtype)
-    longest = center.new_zeros(())
-    if not factors.cancels:
-        if factors.shifts and len(rows):
-            longest = lengths(rows).amax()
-        moved = rows - center if factors.shifts else rows
-        return BankFeatures(factors.of_bank(moved, center), center, None, longest, None)
-    features = rows.new_empty(len(rows), rows.shape[1] + 2)
-    norms = squared_of_bank(rows, center, features)
-    pays = bfloat16 and has_bfloat16() and dtype == torch.float32 and rows.device.type == "cpu" and len(rows) > 0
-    return BankFeatures(features, center, norms, longest, Bfloat16Bank.of(rows, center) if pays else None)
-
-
 def _sample(bank: Tensor, dtype: torch.dtype) -> Tensor:
     return bank[:: max(1, len(bank) // _SAMPLE)].to(dtype)
 
@@ -193,7 +155,6 @@ class BlockScores:
         bank: ``[N, d]``.
         chunk: bank rows of a block.
         tile: queries of a tile.
-        prepared: what was computed of the bank before, or None.
 
     Attributes:
         centers_blocks: center each block at its own mean: a little slower, but in a bank whose near rows stand together
@@ -207,7 +168,6 @@ class BlockScores:
         bank: Tensor,
         chunk: int,
         tile: int,
-        prepared: BankFeatures | None = None,
     ) -> None:
         self.kernel, self.bank, self.chunk, self.tile = kernel, bank, chunk, tile
         self.dtype = torch.promote_types(torch.promote_types(queries.dtype, bank.dtype), torch.float32)
@@ -217,16 +177,13 @@ class BlockScores:
         self.slack: Tensor | None = None
         self.buffers = Buffers()
         self.centers_blocks = False
-        self.prepared = prepared if prepared is not None and prepared.features.dtype == self.dtype else None
         self.rooted = self.factors is not None and self.factors.rooted
         self.center = self.queries.new_zeros(queries.shape[1])
         self._longest = self.queries.new_zeros(())  # of the rows before self._measured
         self._measured = 0
         self._apart: set[tuple[int, int]] = set()  # block and tile in which no pair has lost digits
-        if self.prepared is not None:
-            self.center, self._longest, self._measured = self.prepared.center, self.prepared.longest, len(bank)
         if self.factors is not None:
-            if (self.factors.cancels or self.factors.shifts) and self.prepared is None:
+            if self.factors.cancels or self.factors.shifts:
                 self.center = _sample(bank, self.dtype).mean(dim=0)
             self.features = self.factors.of_queries(self.queries, self.center)
             if self.factors.cancels:
@@ -250,10 +207,6 @@ class BlockScores:
         rows = self.bank[start:stop].to(self.dtype)  # [B, d]
         if self.factors is None:
             return Block(start, stop, rows, rows, 0.0, None)
-        if self.prepared is not None and not self.centers_blocks:
-            norms = self.prepared.norms
-            slack = 0.0 if norms is None else self.factors.slack_of_norms(norms[start:stop])
-            return Block(start, stop, rows, self.prepared.features[start:stop], slack, None)
         center = rows.mean(dim=0) if self.centers_blocks else self.center
         if not self.factors.cancels:
             if self.factors.shifts and stop > self._measured:

@@ -11,10 +11,12 @@ from torch import Tensor
 
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
-from vicinal.heads import NONA, Ensemble, Kriging, KrigingWeights, admissible, neighbor_range, streamed_quantiles
+from vicinal.estimators.readout import local_weights
+from vicinal.heads import NONA, Ensemble, Kriging, admissible, neighbor_range, streamed_quantiles
 from vicinal.heads.members import ensemble_quantiles, ensemble_top_weights
 from vicinal.index import ExactIndex
 from vicinal.index.pairs import PairScore, pair_score
+from vicinal.similarity.factors import score_kernel
 
 LARGE = 1 << 15
 """Rows from which on a bank is read a block at a time; the weights of fewer are held for some queries at a time."""
@@ -58,7 +60,7 @@ def attended(model: NeighborEstimator, queries: Tensor, query_identity: dict[str
     if isinstance(head, Kriging):
         labels = model.bank_labels()
         for part, part_identity in model.query_blocks(queries, identity, _QUERIES):
-            local = _local_weights(head, model.bank_, part, part_identity)
+            local = local_weights(head, model.bank_, part, part_identity)
             yield Attended(*local.largest(k), local.mean(labels))
         return
     if streams(model):
@@ -89,15 +91,10 @@ def kriging_prediction(
         raise TypeError(f"readout: expected a kriging head, got {type(head).__name__}")
     predictions, deviations, labels = [], [], model.bank_labels()
     for part, part_identity in model.query_blocks(queries, model.bank_.identity(**query_identity), _QUERIES):
-        local = _local_weights(head, model.bank_, part, part_identity)
+        local = local_weights(head, model.bank_, part, part_identity)
         predictions.append(local.mean(labels))
         deviations.append(local.variance.clamp(min=0).sqrt())
     return torch.cat(predictions), torch.cat(deviations)
-
-
-@torch.no_grad()
-def _local_weights(head: Kriging, bank: Bank, queries: Tensor, identity: dict[str, Tensor | None]) -> KrigingWeights:
-    return head.local_weights(queries, bank.vectors, **identity)
 
 
 def label_range(
@@ -137,8 +134,11 @@ def nearest_rows(model: NeighborEstimator, queries: Tensor, k: int, query_identi
     Raises:
         ValueError: if a query has fewer than k such rows.
     """
-    score = pair_score(model.fitted_similarity())
-    if score is None or len(model.bank_) < LARGE:
+    similarity = model.fitted_similarity()
+    score = pair_score(similarity)
+    if score_kernel(similarity).bound in ("l2", "squared_l2"):
+        scores, places = _nearest_by_distance(model, queries, k, query_identity)
+    elif score is None or len(model.bank_) < LARGE:
         scores, places = _nearest_of_all(model, queries, k, query_identity)
     else:
         scores, places = _nearest_by_index(model, queries, k, query_identity, score)
@@ -152,10 +152,23 @@ def nearest_rows(model: NeighborEstimator, queries: Tensor, k: int, query_identi
     return -scores.numpy(), places.numpy()
 
 
+def _nearest_by_distance(
+    model: NeighborEstimator, queries: Tensor, k: int, query_identity: dict[str, Any]
+) -> tuple[Tensor, Tensor]:
+    """Scores and positions ``[n, k]``, best first; -1 where there are no more rows that a query may see."""
+    bank, rooted = model.bank_, score_kernel(model.fitted_similarity()).bound == "l2"
+    blocks = []
+    for part, part_identity in model.query_blocks(queries, bank.identity(**query_identity), _QUERIES):
+        squared, places = bank.nearest(part, k, part_identity)
+        scores = -(squared.sqrt() if rooted else squared)
+        blocks.append((scores, places.masked_fill(squared == torch.inf, -1)))
+    return torch.cat([scores for scores, _ in blocks]), torch.cat([places for _, places in blocks])
+
+
 def _nearest_by_index(
     model: NeighborEstimator, queries: Tensor, k: int, query_identity: dict[str, Any], score: PairScore
 ) -> tuple[Tensor, Tensor]:
-    """Scores and positions ``[n, k]``, best first; -1 where there are no more rows that a query may see."""
+    """The same by any similarity of this library."""
     store = model.bank_.store
     index = ExactIndex(store.dim, model.fitted_similarity(), bank=store)
     blocks = []

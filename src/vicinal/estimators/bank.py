@@ -1,6 +1,6 @@
 """The bank: labelled rows with identity, which a neighbor model predicts from, and how it is filled."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -9,7 +9,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from vicinal.blockwise.exclusion import Exclusion
+from vicinal.blockwise.nearest import NearestRows
+from vicinal.blockwise.topk import Nearest
 from vicinal.core import nearest, short
+from vicinal.heads.admissible import Identity
 from vicinal.index import NeighborBank
 from vicinal.training import NeighborNetwork, RowSubset
 from vicinal.training.rows import RowInputs
@@ -32,9 +36,14 @@ class Bank:
         rows: the table's columns of these rows, for explanations.
         groups: ``[N]`` or None.
 
+    What a search for the nearest rows needs of all rows is computed by the first one, 4 bytes a row, and follows
+    :meth:`add` and :meth:`remove`.
+
     Attributes:
         store: what holds the rows.
     """
+
+    _prepared: NearestRows | None = None
 
     def __init__(
         self, ids: Ids, vectors: Tensor, labels: Tensor, rows: pd.DataFrame, groups: Ids | None = None
@@ -111,6 +120,23 @@ class Bank:
             "bank_groups": None if query_groups is None else self.store.group_codes,
         }
 
+    def prepared(self) -> NearestRows:
+        """What finds the nearest of the rows as they are now."""
+        if self._prepared is None:
+            self._prepared = NearestRows(self.vectors)
+        return self._prepared
+
+    def nearest(self, queries: Tensor, k: int, identity: Mapping[str, Tensor | None]) -> Nearest:
+        """The ``k`` nearest rows by Euclidean distance: see :meth:`vicinal.blockwise.nearest.NearestRows.search`.
+
+        Args:
+            queries: ``[b, d]``.
+            k: >= 1.
+            identity: as :meth:`identity` gives it.
+        """
+        keys = Identity(**identity).keys(len(queries), len(self))
+        return self.prepared().search(queries, self.vectors, k, Exclusion(keys))
+
     def has(self, ids: Iterable[Any]) -> Ids:
         """Which of ``ids`` are in the bank: ``[n]``."""
         return self.store.positions(ids).numpy() >= 0
@@ -142,6 +168,8 @@ class Bank:
         if len(ids) and before:
             self.store.reserve(before + len(ids))
         self.store.add(ids, vectors, labels.double(), groups=groups, rows=rows)
+        if self._prepared is not None:
+            self._prepared.update(self.vectors, torch.arange(before, len(self)))
         return self.store.keys[before:].clone()
 
     def remove(self, ids: Ids) -> Tensor:
@@ -151,8 +179,11 @@ class Bank:
             the keys ``[n]`` that stood for them.
         """
         there = ids[self.has(ids)]
-        keys = self.store.keys[self.store.positions(there)]
+        places = self.store.positions(there)
+        keys = self.store.keys[places]
         self.store.remove(there)
+        if self._prepared is not None:  # the last rows stand in the places of those that are gone
+            self._prepared.update(self.vectors, places[places < len(self)])
         return keys
 
 

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from vicinal.blockwise import policy
 from vicinal.core import short, warn_caller
 from vicinal.core.identity import canonical_ids, warn_of_identity
 from vicinal.data import LeakWarning, leaking_columns
@@ -25,7 +26,7 @@ from vicinal.estimators.network import (
     make_network,
     training_settings,
 )
-from vicinal.estimators.readout import choose_kriging
+from vicinal.estimators.readout import choose_kriging, local_weights
 from vicinal.heads import Kriging
 from vicinal.index import NeighborBank
 from vicinal.similarity import resolve_similarity
@@ -312,6 +313,10 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def predict_embedded(self, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
         """The head's prediction ``[b]`` or ``[b, K]`` in the bank's own label units."""
+        head = self.network_.head
+        if isinstance(head, Kriging):
+            blocks, labels = self.query_blocks(queries, identity, policy().batch_queries), self.bank_labels()
+            return torch.cat([local_weights(head, self.bank_, *block).mean(labels) for block in blocks])
         return self.network_.predict(queries, self.bank_.vectors, self.bank_labels(), **identity)
 
     def bank_labels(self) -> Tensor:

@@ -1,8 +1,11 @@
 """The kriging readout of a trained metric: how its scale and noise are chosen, on rows held out."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
+from vicinal.estimators.bank import Bank
 from vicinal.heads import Kriging, KrigingWeights
 from vicinal.heads.admissible import Identity
 from vicinal.heads.kriging import neighborhoods
@@ -16,6 +19,13 @@ NOISES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 _MOST = 1024
 """Rows that the choice is made on, and between which the median distance is taken."""
+
+
+@torch.no_grad()
+def local_weights(head: Kriging, bank: Bank, queries: Tensor, identity: Mapping[str, Tensor | None]) -> KrigingWeights:
+    """The weights of the bank's rows for embedded queries ``[b, d]``, with what the bank holds prepared."""
+    positions = head.nearest(queries, bank.vectors, Identity(**identity), bank.prepared())
+    return head.weights_of(queries, bank.vectors, positions)
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from vicinal.heads.intervals import conformal_margin, neighbor_range, streamed_q
 from vicinal.heads.kriging import Kriging, KrigingWeights
 from vicinal.heads.members import Ensemble
 from vicinal.heads.nona import NONA
-from vicinal.heads.streaming import PreparedBank, streamed_prediction, streamed_top_weights
+from vicinal.heads.streaming import streamed_prediction, streamed_top_weights
 
 __all__ = [
     "NONA",
@@ -31,7 +31,6 @@ __all__ = [
     "Kriging",
     "KrigingWeights",
     "NearestClassMean",
-    "PreparedBank",
     "admissible",
     "class_distances",
     "coherence",

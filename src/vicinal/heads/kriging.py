@@ -7,15 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vicinal.blockwise.blocks import attention_sizes, policy, row_slices
+from vicinal.blockwise.blocks import policy, row_slices
 from vicinal.blockwise.exclusion import Exclusion, check_some_row
-from vicinal.blockwise.scores import BlockScores
-from vicinal.blockwise.topk import topk
+from vicinal.blockwise.nearest import NearestRows
 from vicinal.core import check_between, check_integer, check_labels, check_matrices, register
 from vicinal.heads.admissible import Identity, warn_of_own_bank
 from vicinal.heads.kriging_weights import kriging_weights
 from vicinal.similarity import resolve_similarity
-from vicinal.similarity.factors import score_kernel
 
 _LEAST = 1e-6
 """Noise that is always added: without any, equal rows would have no one solution."""
@@ -148,8 +146,14 @@ class Kriging(nn.Module):
         return (1 + distance) * (-distance).exp()
 
     @torch.no_grad()
-    def nearest(self, queries: Tensor, bank: Tensor, identity: Identity) -> Tensor:
+    def nearest(self, queries: Tensor, bank: Tensor, identity: Identity, prepared: NearestRows | None = None) -> Tensor:
         """Positions ``[b, k]`` of the nearest admissible rows, nearest first; -1 where there are no more.
+
+        Args:
+            queries: ``[b, d]``.
+            bank: ``[N, d]``.
+            identity: who is who.
+            prepared: what was computed of this bank before; None: it is computed.
 
         Raises:
             ValueError: if a query has none.
@@ -159,9 +163,8 @@ class Kriging(nn.Module):
             raise ValueError("bank: expected at least one row, got an empty bank")
         if len(queries) == 0:
             return torch.zeros(0, min(self.k, len(bank)), dtype=torch.int64, device=bank.device)
-        chunk, tile = attention_sizes(len(queries), queries.shape[1], queries.device)
-        scores = BlockScores(score_kernel(self.similarity), queries.detach(), bank.detach(), chunk, tile)
-        best = topk(scores, Exclusion(keys), self.k)
+        known = NearestRows(bank.detach()) if prepared is None else prepared
+        best = known.search(queries.detach(), bank.detach(), self.k, Exclusion(keys))
         check_some_row(best.values[:, 0])
         return best.positions.masked_fill(best.values == torch.inf, -1)
 
@@ -220,7 +223,8 @@ class Kriging(nn.Module):
         """
         check_matrices(queries, bank)
         warn_of_own_bank(self, queries, bank, query_ids, query_groups)
-        positions = self.nearest(queries, bank, Identity(query_ids, bank_ids, query_groups, bank_groups))
+        identity = Identity(query_ids, bank_ids, query_groups, bank_groups)
+        positions = self.nearest(queries, bank, identity)
         return self.weights_of(queries, bank, positions)
 
     def forward(self, queries: Tensor, bank: Tensor, labels: Tensor, **identity: Tensor | None) -> Tensor:

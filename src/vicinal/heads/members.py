@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.blockwise.attention import Attended
+from vicinal.blockwise.nearest import lowest_rows
 from vicinal.blockwise.quantiles import attended_quantiles
 from vicinal.blockwise.resolution import Resolution
-from vicinal.blockwise.topk import topk
 from vicinal.core import check_integer, check_labels, check_matrices
 from vicinal.heads.admissible import Identity, admissible, check_some, warn_of_own_bank
 from vicinal.heads.intervals import check_levels
@@ -198,7 +198,7 @@ def ensemble_top_weights(
     parts = _attended(head, queries, bank, identity)
     while True:
         width = min(width, len(bank))
-        nearest = [topk(part.attention.scores, part.attention.exclusion, width) for part in parts]
+        nearest = [lowest_rows(part.attention.scores, part.attention.exclusion, width) for part in parts]
         weights = [part.weights_of(one.values) for part, one in zip(parts, nearest, strict=True)]
         unseen = torch.stack([each[:, -1] for each in weights]).mean(dim=0)  # [b], no row outside has more
         positions, first = _union([one.positions.masked_fill(one.values == torch.inf, -1) for one in nearest])

@@ -8,7 +8,7 @@ from vicinal.blockwise.blocks import policy
 from vicinal.blockwise.resolution import Resolution, lengths
 from vicinal.core import check_integer, check_labels, check_matrices, register
 from vicinal.heads.admissible import admissible, check_some, warn_of_own_bank
-from vicinal.heads.streaming import PreparedBank, can_stream, streamed_prediction, streamed_top_weights
+from vicinal.heads.streaming import can_stream, streamed_prediction, streamed_top_weights
 from vicinal.masks import SoftStep, TopK
 from vicinal.masks.simplex import SimplexMap, resolve_simplex
 from vicinal.masks.softstep import StepParameters
@@ -211,7 +211,6 @@ class NONA(nn.Module):
         bank_ids: Tensor | None = None,
         query_groups: Tensor | None = None,
         bank_groups: Tensor | None = None,
-        prepared: PreparedBank | None = None,
     ) -> Tensor:
         """Weighted mean of the labels.
 
@@ -224,7 +223,6 @@ class NONA(nn.Module):
             bank_ids: see :meth:`weights`.
             query_groups: see :meth:`weights`.
             bank_groups: see :meth:`weights`.
-            prepared: what was computed of this bank before, for predictions that are streamed.
 
         Returns:
             ``[b]`` or ``[b, T]``.
@@ -245,7 +243,6 @@ class NONA(nn.Module):
                 bank_ids=bank_ids,
                 query_groups=query_groups,
                 bank_groups=bank_groups,
-                prepared=prepared,
             )
         weights = self.weights(
             queries,

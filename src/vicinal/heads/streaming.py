@@ -14,67 +14,16 @@ from vicinal.blockwise.attention_backward import attend
 from vicinal.blockwise.blocks import attention_sizes
 from vicinal.blockwise.bounds import make_pruner
 from vicinal.blockwise.exclusion import Exclusion
-from vicinal.blockwise.scores import BlockScores, bank_features
+from vicinal.blockwise.nearest import lowest_rows
+from vicinal.blockwise.scores import BlockScores
 from vicinal.blockwise.thresholds import Simplex
-from vicinal.blockwise.topk import topk
 from vicinal.core import check_integer, check_labels, check_matrices
 from vicinal.heads.admissible import Identity
 from vicinal.masks import SoftStep, TopK, entmax15, softmax, sparsemax
 from vicinal.masks.simplex import SimplexMap
-from vicinal.similarity import resolve_similarity
 from vicinal.similarity.factors import score_kernel
 
 _SIMPLEX: dict[Any, Simplex] = {softmax: "softmax", sparsemax: "sparsemax", entmax15: "entmax15"}
-
-
-class PreparedBank:
-    """A bank made ready for one similarity: its centered rows and norms as matrix products take them.
-
-    Give it along with the same bank: ``streamed_prediction(queries, bank, ..., prepared=prepared)``. Predictions do not
-    depend on it, but skip what they would compute of each bank row in each pass. It is as large as the bank (half as
-    large again with ``bfloat16``) and stands for the bank as it is now: make another one when that changes.
-
-    Args:
-        bank: ``[N, d]``, floating.
-        similarity: a registered name or a module.
-        bfloat16: also hold a copy in bfloat16, with which lowest and highest scores and top-k are found sooner, and
-            just as exactly (see :mod:`vicinal.blockwise.bfloat16_bounds`): for distances in float32, where the
-            processor has such products.
-
-    Attributes:
-        bank: the bank itself.
-        features: what products take of it, or None for a similarity that is no function of one inner product.
-
-    >>> from vicinal.heads import streamed_prediction
-    >>> bank, labels = torch.tensor([[0.0], [1.0], [9.0]]), torch.tensor([0.0, 1.0, 5.0])
-    >>> prepared = PreparedBank(bank)
-    >>> streamed_prediction(torch.tensor([[0.5]]), bank, labels, prepared.similarity, prepared=prepared)
-    tensor([0.5008])
-    """
-
-    def __init__(self, bank: Tensor, similarity: str | nn.Module = "l2", *, bfloat16: bool = True) -> None:
-        check_matrices(bank, bank)
-        self.bank = bank.detach()
-        self.similarity = resolve_similarity(similarity)
-        self._version = None if bank.is_inference() else bank._version
-        kernel = score_kernel(self.similarity)
-        self.features = None if kernel.factors is None else bank_features(kernel.factors, self.bank, bfloat16=bfloat16)
-
-    def check(self, bank: Tensor, similarity: nn.Module) -> None:
-        """Check that this was made of ``bank`` as it stands, for ``similarity``.
-
-        Raises:
-            ValueError: if not.
-        """
-        same = bank.data_ptr() == self.bank.data_ptr() and bank.stride() == self.bank.stride()
-        if bank.shape != self.bank.shape or bank.dtype != self.bank.dtype or not same:
-            raise ValueError("prepared: expected a PreparedBank of this bank, got one of another; make it anew")
-        if self._version is not None and not bank.is_inference() and bank._version != self._version:
-            raise ValueError(
-                "prepared: expected a PreparedBank of the bank as it is now, got an older one; make it anew"
-            )
-        if repr(similarity) != repr(self.similarity):
-            raise ValueError(f"prepared: expected a PreparedBank for {similarity!r}, got one for {self.similarity!r}")
 
 
 def simplex_name(simplex: SimplexMap) -> Simplex | None:
@@ -122,7 +71,6 @@ def make_attention(
     identity: Identity,
     *,
     tracked: bool = False,
-    prepared: PreparedBank | None = None,
 ) -> Attention:
     """What these settings ask for, with all of them checked."""
     name, mask = check_parts(queries, mask, simplex, chunk_size)
@@ -133,11 +81,7 @@ def make_attention(
     if chunk_size is not None:
         chunk = min(chunk_size, max(1, len(bank)))
     with torch.no_grad():
-        if prepared is not None:
-            prepared.check(bank, similarity)
-        features = None if prepared is None else prepared.features
-        kernel = score_kernel(similarity)
-        scores = BlockScores(kernel, queries.detach(), bank.detach(), chunk, tile, features)
+        scores = BlockScores(score_kernel(similarity), queries.detach(), bank.detach(), chunk, tile)
     form = mask.form if isinstance(mask, SoftStep) else None
     k = mask.k if isinstance(mask, TopK) else None
     return Attention(scores, Exclusion(keys), name, form, k, tracked)
@@ -198,7 +142,6 @@ def streamed_prediction(
     bank_ids: Tensor | None = None,
     query_groups: Tensor | None = None,
     bank_groups: Tensor | None = None,
-    prepared: PreparedBank | None = None,
 ) -> Tensor:
     """What :class:`vicinal.heads.NONA` predicts, with memory that does not grow with the bank.
 
@@ -218,7 +161,6 @@ def streamed_prediction(
         bank_ids: see there.
         query_groups: see there.
         bank_groups: see there.
-        prepared: what was computed of this bank before; see :class:`vicinal.heads.PreparedBank`.
 
     Returns:
         ``[b]`` or ``[b, T]``.
@@ -235,9 +177,7 @@ def streamed_prediction(
     check_matrices(queries, bank)
     check_labels(labels, bank.shape[0])
     tracked = _asks_gradient(queries, bank, labels, similarity, mask)
-    attention = make_attention(
-        queries, bank, similarity, mask, simplex, chunk_size, identity, tracked=tracked, prepared=prepared
-    )
+    attention = make_attention(queries, bank, similarity, mask, simplex, chunk_size, identity, tracked=tracked)
     return _predict(attention, queries, bank, labels, similarity, mask)
 
 
@@ -289,6 +229,6 @@ def streamed_top_weights(
     if queries.shape[0] == 0:
         return queries.new_zeros(0, k, dtype=dtype), torch.zeros(0, k, dtype=torch.int64, device=queries.device)
     with torch.autocast(queries.device.type, enabled=False):
-        nearest = topk(attention.scores, attention.exclusion, k)
+        nearest = lowest_rows(attention.scores, attention.exclusion, k)
         weights = evaluate_weights(attention, queries, mask).weights_of(nearest.values)
     return weights, nearest.positions.masked_fill(weights == 0, -1)
