@@ -146,7 +146,6 @@ def test_scale_and_noise_are_those_of_least_error_on_the_rows_held_out():
         ({"max_neighbors": 5}, r"^max_neighbors: expected None for readout='attention', which weighs all rows, got 5"),
         ({"readout": "kriging", "max_neighbors": 0}, r"^max_neighbors: expected a whole number of at least 1, got 0"),
         ({"readout": "kriging", "head": "dense"}, r"^readout: expected 'attention' for head='dense'"),
-        ({"readout": "kriging", "index": "exact"}, r"^index: expected None for readout='kriging'"),
         ({"head": "kriging"}, r"^head: expected one of"),
     ],
 )
@@ -164,10 +163,53 @@ def test_classes_are_not_read_out_with_signed_weights(rows, monkeypatch):
         NeighborClassifier(readout="signed_kriging").fit(frame, price > 30)
 
 
+INDEXES = ("exact", "exact:int8", "faiss:Flat", "faiss:HNSW16", "milvus")
+
+
+@pytest.mark.parametrize("name", INDEXES)
+def test_an_index_below_it_gives_the_same(name, rows, tmp_path):
+    pytest.importorskip({"faiss": "faiss", "milvus": "milvus_lite"}.get(name.partition(":")[0], "torch"))
+    frame, price = rows
+    frame = frame.assign(size=frame["size"] + 0.01 * np.arange(len(frame)))  # of rows as near any k may be taken
+    name = f"milvus:{tmp_path / 'bank.db'}" if name == "milvus" else name
+    ids, groups = np.arange(len(frame)) + 500, np.arange(len(frame)) // 3
+    keys = {"ids": ids[:40], "groups": groups[:40]}
+    settings = {"readout": "signed_kriging", "max_neighbors": 9, **QUICK}
+    plain = NeighborRegressor(**settings).fit(frame, price, ids=ids, groups=groups)
+    model = NeighborRegressor(index=name, **settings).fit(frame, price, ids=ids, groups=groups)
+    close = {"rtol": 0, "atol": 0.3 if "int8" in name else 0.02}  # vectors in 8 bits; rows as near in float32
+    for changed in (plain, model):
+        changed.add(frame[:2].assign(size=[3.456, 1.234]), [40.0, 50.0], ids=[9000, 9001], groups=[7000, 7001]).forget(
+            ids[100:110]
+        )
+    for one in (model, load_model(save(model, tmp_path / "m"), index=name)):
+        np.testing.assert_allclose(one.predict(frame[:40], **keys), plain.predict(frame[:40], **keys), **close)
+        bounds = plain.predict_interval(frame[:40], **keys)
+        np.testing.assert_allclose(one.predict_interval(frame[:40], **keys), bounds, **close)
+        explained = one.explain(frame[:40], 9, **keys)
+        for told, prediction, group in zip(explained, one.predict(frame[:40], **keys), groups, strict=False):
+            assert sum(n.contribution for n in told.neighbors) == pytest.approx(prediction)
+            assert not {n.id for n in told.neighbors} & set(ids[groups == group])
+        assert one.predict(frame[:5], return_error=True, **{n: v[:5] for n, v in keys.items()})[1].tolist() == [0.0] * 5
+        one.near_bank().close()
+
+
+def save(model, folder):
+    model.save(folder)
+    return folder
+
+
+def test_classes_by_an_index(rows):
+    frame, price = rows
+    moods = np.where(price > np.median(price), "high", "low")
+    plain, model = (
+        NeighborClassifier(readout="kriging", index=index, **QUICK).fit(frame, moods) for index in (None, "exact")
+    )
+    np.testing.assert_allclose(model.predict_proba(frame), plain.predict_proba(frame), rtol=0, atol=1e-3)
+
+
 def test_what_a_folder_says_is_checked(model, tmp_path):
     model.save(tmp_path / "m")
-    with pytest.raises(ValueError, match=r"^index: expected None for readout='(signed_)?kriging'"):
-        load_model(tmp_path / "m", index="exact")
     path, sums = tmp_path / "m" / "config.json", tmp_path / "m" / "SHA256SUMS"
     before = hashlib.sha256(path.read_bytes()).hexdigest()
     path.write_text(path.read_text().replace('"max_neighbors": 12', '"max_neighbors": 1048576'))

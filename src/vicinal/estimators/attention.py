@@ -89,7 +89,11 @@ def kriging_prediction(
     head = model.network_.head
     if not isinstance(head, Kriging):
         raise TypeError(f"readout: expected a kriging head, got {type(head).__name__}")
-    predictions, deviations, labels = [], [], model.bank_labels()
+    near, labels = model.near_bank(), model.bank_labels()
+    if near is not None:
+        local = near.local_weights(queries, **query_identity)
+        return local.mean(labels), local.variance.clamp(min=0).sqrt()
+    predictions, deviations = [], []
     for part, part_identity in model.query_blocks(queries, model.bank_.identity(**query_identity), _QUERIES):
         local = local_weights(head, model.bank_, part, part_identity)
         predictions.append(local.mean(labels))

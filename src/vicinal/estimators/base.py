@@ -199,7 +199,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         width = int(self.hidden[-1]) * int(self.members)
         stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
         tolerance = self.index_tolerance
-        indexes = [] if self.index is None else start_indexes(self.index, network.head, stores[0], tolerance)
+        kriging = make_kriging(settings)
+        head = network.head if kriging is None else kriging
+        indexes = [] if self.index is None else start_indexes(self.index, head, stores[0], tolerance)
         codes = None if groups is None else torch.from_numpy(np.unique(groups, return_inverse=True)[1].astype(np.int64))
         label_range, classes = getattr(self, "label_range_", None), getattr(self, "classes_", None)
         criterion = make_criterion(settings, label_range)
@@ -220,7 +222,6 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             fill_bank(store, network, part, labels, frame, ids, groups, positions)
         self.bank_, self.calibration_ = (Bank.over(store) for store in stores)
         self._near_head, self._near_saved = None, None
-        kriging = make_kriging(settings)
         if kriging is not None:
             network.head = self._chosen(kriging)
         if indexes:

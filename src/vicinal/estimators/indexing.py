@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from vicinal.core import check_between, short
 from vicinal.core.folders import check_sums, read_sums, read_whole
 from vicinal.core.untrusted import check_inside, read_tensors, tensor_header
-from vicinal.heads import NONA, ApproximateNONA, Approximation, Ensemble
+from vicinal.heads import NONA, ApproximateKriging, ApproximateNONA, Approximation, Ensemble, Kriging, KrigingWeights
 from vicinal.heads.ball_cover import BallCover
 from vicinal.heads.streaming import can_stream
 from vicinal.index import FaissIndex, Index, NeighborBank, load_index, open_index
@@ -43,12 +43,13 @@ def storage_of(name: str | None) -> str:
 
 
 class NearBank:
-    """The heads of an estimator over what their indexes find in its bank; see :class:`ApproximateNONA`.
+    """The heads of an estimator over what their indexes find in its bank.
 
-    Ensemble of several heads have an index each, of the columns that they read.
+    See :class:`ApproximateNONA` and :class:`ApproximateKriging`. Members of an Ensemble have an index each, of the
+    columns that they read; kriging reads all of them, and has one.
 
     Args:
-        head: NONA, or Ensemble of such.
+        head: NONA, or Ensemble of such, or Kriging.
         store: the bank.
         indexes: one a member, which hold the rows of the bank.
         classes: see :class:`ApproximateNONA`, as is ``tolerance``.
@@ -67,10 +68,14 @@ class NearBank:
     ) -> None:
         self.store, self.spans, self.indexes = store, _spans(head, store.dim), list(indexes)
         covers: Sequence[BallCover | None] = [None] * len(self.spans) if cells is None else cells
-        self.members = [
-            ApproximateNONA(nona, index, bank_part(store, *span), classes=classes, tolerance=tolerance, cells=covers[i])
-            for i, (nona, index, span) in enumerate(zip(_heads(head), indexes, self.spans, strict=True))
-        ]
+        self.members: list[ApproximateNONA | ApproximateKriging] = []
+        for i, (member, index, span) in enumerate(zip(_heads(head), indexes, self.spans, strict=True)):
+            part = bank_part(store, *span)
+            if isinstance(member, Kriging):
+                self.members.append(ApproximateKriging(member, index, part, classes=classes))
+            else:
+                near = ApproximateNONA(member, index, part, classes=classes, tolerance=tolerance, cells=covers[i])
+                self.members.append(near)
 
     def __len__(self) -> int:
         return min(len(index) for index in self.indexes)
@@ -95,6 +100,13 @@ class NearBank:
             positions=positions,
         )
 
+    def local_weights(self, queries: Tensor, *, ids: Any = None, groups: Any = None) -> KrigingWeights:
+        """See :meth:`ApproximateKriging.local_weights`; raises TypeError for another head."""
+        member = self.members[0]
+        if not isinstance(member, ApproximateKriging):
+            raise TypeError("head: expected kriging, got another")
+        return member.local_weights(queries, ids=ids, groups=groups)
+
     def add(self, keys: Tensor, vectors: Tensor) -> None:
         """Rows that were added to the bank; of all indexes or, after an error, of none."""
         done: list[Index] = []
@@ -118,8 +130,10 @@ class NearBank:
 
     def save(self, stage: Path) -> None:
         """Write the indexes, unless they are the bank itself, and what is known of all rows."""
-        state = {f"{i}.{n}": v for i, member in enumerate(self.members) for n, v in member.cells.state().items()}
-        save_file({name: value.contiguous() for name, value in state.items()}, stage / CELLS)
+        bounded = [member for member in self.members if isinstance(member, ApproximateNONA)]
+        state = {f"{i}.{n}": v for i, member in enumerate(bounded) for n, v in member.cells.state().items()}
+        if state:
+            save_file({name: value.contiguous() for name, value in state.items()}, stage / CELLS)
         for number, index in enumerate(self.indexes):
             if not is_bank(index):
                 index.save(stage / FOLDER / str(number))
@@ -138,14 +152,15 @@ def start_indexes(name: str, head: nn.Module, store: NeighborBank, tolerance: fl
     """
     check_between("index_tolerance", tolerance, 0, 1, closed=True)
     indexes = []
-    for nona, span in zip(_heads(head), _spans(head, store.dim), strict=True):
-        if not can_stream(nona.mask, nona.simplex):
-            raise ValueError(f"index: expected None for a mask or simplex map of your own, got {short(name)}")
-        BallCover(nona.similarity)
+    for member, span in zip(_heads(head), _spans(head, store.dim), strict=True):
+        if isinstance(member, NONA):
+            if not can_stream(member.mask, member.simplex):
+                raise ValueError(f"index: expected None for a mask or simplex map of your own, got {short(name)}")
+            BallCover(member.similarity)
         settings: dict[str, Any] = {"bank": bank_part(store, *span)}
         if name.partition(":")[0] == "milvus":  # a file may hold the collections of several models
             settings["collection"] = f"vicinal_{uuid.uuid4().hex[:12]}"
-        indexes.append(open_index(name, dim=span[1] - span[0], similarity=nona.similarity, **settings))
+        indexes.append(open_index(name, dim=span[1] - span[0], similarity=member.similarity, **settings))
     return indexes
 
 
@@ -208,7 +223,7 @@ def load_near(
     return NearBank(head, store, indexes, classes, tolerance, cells)
 
 
-def _load_index(name: str, folder: Path, head: NONA, store: NeighborBank) -> Index | None:
+def _load_index(name: str, folder: Path, head: NONA | Kriging, store: NeighborBank) -> Index | None:
     """The index in ``folder`` if there is one of that name, of the head's similarity.
 
     Raises:
@@ -234,7 +249,7 @@ def is_bank(index: Index) -> bool:
 
 def _load_cells(path: Path, head: nn.Module, store: NeighborBank) -> list[BallCover] | None:
     """The balls of the bank that were saved, or None if there are none; raises ValueError if they are of other rows."""
-    if not os.path.lexists(path):
+    if not os.path.lexists(path) or isinstance(head, Kriging):
         return None
     check_sums(path.parent, (path.name,))
     shapes = {name: shape for name, (shape, _) in tensor_header(path).items()}
@@ -244,19 +259,19 @@ def _load_cells(path: Path, head: nn.Module, store: NeighborBank) -> list[BallCo
         template |= {f"{i}.{name}": value for name, value in BallCover.empty_state(balls, far, stop - start).items()}
     state = read_tensors(path, template)
     saved_covers = []
-    for i, nona in enumerate(_heads(head)):
+    for i, member in enumerate(_heads(head)):
         part = {name.removeprefix(f"{i}."): value for name, value in state.items() if name.startswith(f"{i}.")}
-        saved_covers.append(BallCover(nona.similarity, part))
+        saved_covers.append(BallCover(member.similarity, part))
         if len(saved_covers[-1]) - saved_covers[-1].removed != len(store) or bool((part["counts"] < 0).any()):
             raise ValueError(f"{CELLS}: expected balls of the {len(store)} rows of the bank, got others; it was edited")
     return saved_covers
 
 
-def _heads(head: nn.Module) -> list[NONA]:
-    heads: list[NONA] = []
+def _heads(head: nn.Module) -> list[NONA | Kriging]:
+    heads: list[NONA | Kriging] = []
     for member in head.heads if isinstance(head, Ensemble) else [head]:
-        if not isinstance(member, NONA):
-            raise ValueError(f"index: expected None for a head that is not NONA, got {type(member).__name__}")
+        if not isinstance(member, NONA | Kriging):
+            raise ValueError(f"index: expected None for a head that looks at no bank, got {type(member).__name__}")
         heads.append(member)
     return heads
 

@@ -81,11 +81,6 @@ def check_readout(settings: dict[str, Any], *, classes: bool = False) -> None:
         )
     if settings["head"] != "nona":
         raise ValueError(f"readout: expected 'attention' for head={short(settings['head'])}, got {short(readout)}")
-    if settings["index"] is not None:
-        raise ValueError(
-            f"index: expected None for readout={short(readout)}, which finds its rows in the bank itself, got "
-            f"{short(settings['index'])}"
-        )
 
 
 def make_kriging(settings: dict[str, Any]) -> Kriging | None:

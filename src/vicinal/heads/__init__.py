@@ -2,6 +2,7 @@
 
 from vicinal.heads.admissible import admissible
 from vicinal.heads.approximate import ApproximateNONA, Approximation
+from vicinal.heads.approximate_kriging import ApproximateKriging
 from vicinal.heads.class_heads import (
     Basis,
     EquiangularHead,
@@ -22,6 +23,7 @@ from vicinal.heads.streaming import streamed_prediction, streamed_top_weights
 
 __all__ = [
     "NONA",
+    "ApproximateKriging",
     "ApproximateNONA",
     "Approximation",
     "Basis",
