@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor
@@ -436,6 +435,8 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator):  # type: ignore[misc
         if values.dtype.kind == "f":
             _check_finite(values)
         check_classification_targets(values)
+        from sklearn.preprocessing import LabelEncoder  # slow to import, and needed only when a model is fitted
+
         classes = LabelEncoder().fit(values).classes_
         if len(classes) < 2:
             raise ValueError(f"y: expected at least two classes, got one class, {short(classes[0])}")
