@@ -48,7 +48,7 @@ def test_fit_writes_a_whole_model_folder(model):
     assert "vicinal predict" in card
     assert "price" in card
     splits = json.loads((model / "splits.json").read_text())["splits"][0]
-    assert len(splits["train"]) == len(load_model(model).bank_)
+    assert len(splits["train"]) + len(splits["validation"]) == len(load_model(model).bank_)
 
 
 def test_a_model_with_a_database(houses, tmp_path, capsys):

@@ -1,6 +1,7 @@
 """Kriging over the nearest rows: against a reference in numpy, and the promises of its weights."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from vicinal.heads.kriging_weights import kriging_weights
 from vicinal.masks import sparsemax
 
 FLOAT = torch.float64
+GOLDEN = Path(__file__).parents[1] / "golden" / "kriging"
 
 
 def drawn(seed, b=4, n=30, d=3):
@@ -62,6 +64,18 @@ def test_agrees_with_the_reference(noise, convex):
         variance = 1 + noise_used - 2 * want @ near + want @ matrix @ want
         assert got.variance[row].item() == pytest.approx(variance, abs=1e-8)
         assert head(queries, bank, labels)[row].item() == pytest.approx(want @ labels.numpy()[nearest], abs=1e-8)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("*.npz")))
+@pytest.mark.parametrize("kind", ["convex", "signed"])
+def test_agrees_with_the_values_that_were_kept(name, kind):
+    case = {key: torch.from_numpy(value) for key, value in np.load(GOLDEN / f"{name}.npz").items()}
+    head = Kriging(int(case["k"]), scale=float(case["scale"]), noise=float(case["noise"]), convex=kind == "convex")
+    queries, bank = case["queries"], case["bank"]
+    bound = {"rtol": 0, "atol": 1e-9 / float(case["noise"])}
+    torch.testing.assert_close(head.weights(queries, bank), case[f"{kind}_weights"], **bound)
+    torch.testing.assert_close(head.local_weights(queries, bank).variance, case[f"{kind}_variance"], **bound)
+    torch.testing.assert_close(head(queries, bank, case["labels"]), case[f"{kind}_prediction"], **bound)
 
 
 @given(
