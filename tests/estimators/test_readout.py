@@ -166,7 +166,10 @@ def test_classes_are_not_read_out_with_signed_weights(rows, monkeypatch):
 INDEXES = ("exact", "exact:int8", "faiss:Flat", "faiss:HNSW16", "milvus")
 
 
-@pytest.mark.parametrize("name", INDEXES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in ("exact:int8", "faiss:Flat") else []) for name in INDEXES],
+)
 def test_an_index_below_it_gives_the_same(name, rows, tmp_path):
     pytest.importorskip({"faiss": "faiss", "milvus": "milvus_lite"}.get(name.partition(":")[0], "torch"))
     frame, price = rows
