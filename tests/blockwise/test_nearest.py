@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import vicinal.blockwise.nearest as nearest_module
 from vicinal.blockwise import block_policy
 from vicinal.blockwise.exclusion import Exclusion
 from vicinal.blockwise.nearest import NearestRows, lowest_rows
@@ -110,6 +111,25 @@ def test_holds_however_products_are_rounded(precision):
         check(NearestRows(bank).search(queries, bank, 20), queries, bank, 20)
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_no_row_is_lost_whatever_the_sums_are_wrong_by_within_their_bound(small, monkeypatch):
+    """Of rows that are nearest the sums are too high, of all others too low, by nearly a bound of 0.3."""
+    g = torch.Generator().manual_seed(0)
+    queries, bank = torch.randn(20, 3, generator=g), torch.randn(400, 3, generator=g)
+    nearest = torch.zeros(20, 400, dtype=torch.bool).scatter(1, want(queries, bank, 10)[1], value=True)
+    select = nearest_module._Tile._select
+
+    def rough(tile, values, offset, slack, block, entries):
+        part = nearest[tile.rows, block.start : block.start + values.shape[1]]
+        values = values + torch.where(part, 0.29, -0.29).to(values.dtype)
+        return select(tile, values, offset, torch.full_like(slack, 0.3), block, entries)
+
+    monkeypatch.setattr(nearest_module._Tile, "_select", rough)
+    monkeypatch.setattr(nearest_module, "_CROWDED", 1.0)
+    with block_policy(**SMALL if small else {}):
+        check(NearestRows(bank).search(queries, bank, 10), queries, bank, 10)
 
 
 @pytest.mark.parametrize("name", ["l2", "squared_l2", "l1", "dot", "cosine"])
