@@ -117,9 +117,9 @@ class Shaped(Curve):
     def primitive(self, z: Tensor) -> Tensor:
         """Primitive amplitude * F(x) / scale, of the shape of ``z``."""
         x = self._inner(z)
-        primitive: Tensor = WithDerivative.apply(  # type: ignore[no-untyped-call]
-            x, self._primitive(x.detach()), self._value
-        )
+        primitive = self._primitive(x.detach())
+        if torch.is_grad_enabled() and x.requires_grad:
+            primitive = WithDerivative.apply(x, primitive, self._value)  # type: ignore[no-untyped-call]
         return self._outer(read(self.amplitude) / read(self.scale), primitive, z.dtype)
 
     def slope(self, z: Tensor) -> Tensor:
