@@ -1,5 +1,7 @@
 """One grammar reads links and losses as text; nothing is run, and nothing is read without bound."""
 
+import ast
+
 import pytest
 
 from vicinal import links, losses
@@ -10,13 +12,13 @@ from vicinal.core.grammar import Grammar
     ("text", "value"), [("1", 1), ("-.5", -0.5), ("--2", 2), ("'a'", "a"), ("True", True), ("None", None)]
 )
 def test_plain_values_are_read(text, value):
-    assert Grammar("link", "numbers").read(text) == value
+    assert Grammar("link", "numbers", "-2.5").read(text) == value
 
 
 @pytest.mark.parametrize("text", ["a", "f(1)", "[1]", "1 + 1", "1j", "b'a'", "not 1", "~1", "x.y", "lambda: 1", "..."])
 def test_what_no_method_reads_is_refused(text):
     with pytest.raises(ValueError, match=r"^link: expected numbers, got "):
-        Grammar("link", "numbers").read(text)
+        Grammar("link", "numbers", "-2.5").read(text)
 
 
 @pytest.mark.parametrize(
@@ -42,8 +44,20 @@ def test_links_and_losses_are_refused_alike(read, sentence):
 
 
 def test_a_grammar_that_refused_reads_on():
-    grammar = Grammar("link", "numbers")
+    grammar = Grammar("link", "numbers", "-2.5")
     for _ in range(40):
         with pytest.raises(ValueError, match="expected numbers"):
             grammar.read("--a")
     assert grammar.read("--1") == 1
+
+
+@pytest.mark.parametrize("settings", ["", "1, a=2"])
+def test_a_call_is_read_by_its_settings(settings):
+    call = Grammar("loss", "numbers", "triplet(margin=.2)").parse_call("triplet", settings)
+    assert ast.unparse(call) == f"triplet({settings})"
+
+
+@pytest.mark.parametrize("settings", ["a=", "1)(2", "1) + f(2", ") or (1"])
+def test_what_is_not_one_call_is_refused_with_an_example(settings):
+    with pytest.raises(ValueError, match=r"^loss: expected .*'triplet\(margin=\.2\)', got"):
+        Grammar("loss", "numbers", "triplet(margin=.2)").parse_call("triplet", settings)

@@ -18,10 +18,11 @@ class Grammar(ast.NodeVisitor):
     Args:
         what: what errors name, "link" or "loss".
         content: what they say may stand in an expression.
+        example: an expression of the grammar, for errors.
 
-    >>> Grammar("link", "numbers").read("-2.5")
+    >>> Grammar("link", "numbers", "-2.5").read("-2.5")
     -2.5
-    >>> Grammar("link", "numbers").read("1 + 1")
+    >>> Grammar("link", "numbers", "-2.5").read("1 + 1")
     Traceback (most recent call last):
     ValueError: link: expected numbers, got '1 + 1'
     """
@@ -29,8 +30,8 @@ class Grammar(ast.NodeVisitor):
     sign_hint = ""
     """What else an error on a sign says."""
 
-    def __init__(self, what: str, content: str) -> None:
-        self.what, self.content, self._depth = what, content, 0
+    def __init__(self, what: str, content: str, example: str) -> None:
+        self.what, self.content, self.example, self._depth = what, content, example, 0
 
     def read(self, text: str) -> Any:
         """The value of ``text``.
@@ -50,9 +51,14 @@ class Grammar(ast.NodeVisitor):
         try:
             return ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise ValueError(
-                f"{self.what}: expected a curve such as 'sinh(scale=.5) + 0.2*sigmoid', got {short(text)}"
-            ) from error
+            raise ValueError(f"{self.what}: expected text such as {self.example!r}, got {short(text)}") from error
+
+    def parse_call(self, name: str, settings: str) -> ast.Call:
+        """The call ``name(settings)``; raises as :meth:`read` does, and where it is not that one call."""
+        call = self.parse(f"{name}({settings})")
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise ValueError(f"{self.what}: expected settings of {name} as in {self.example!r}, got {short(settings)}")
+        return call
 
     def arguments(self, call: ast.Call) -> tuple[list[Any], dict[str, Any]]:
         """The values in the brackets of ``call``, by place and by name.

@@ -66,7 +66,7 @@ class LinkGrammar(Grammar):
     sign_hint = "; to mirror, use .flip()"
 
     def __init__(self) -> None:
-        super().__init__("link", "curves, numbers, + and *")
+        super().__init__("link", "curves, numbers, + and *", "sinh(scale=.5) + 0.2*sigmoid")
 
     def visit_List(self, node: ast.List | ast.Tuple) -> list[Any]:
         """Values in square brackets, or in round ones."""

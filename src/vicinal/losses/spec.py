@@ -69,13 +69,11 @@ def read_settings(name: str, brackets: str) -> dict[str, Any]:
     {'margin': 0.1, 'miner': ('semihard', {'margin': 0.2}), 'triplets': 'semi-hard'}
     """
     grammar = SettingsGrammar(name)
-    call = grammar.parse(f"f{brackets}")
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        raise ValueError(f"loss: expected settings of {name} in one pair of brackets, got {short(brackets)}")
+    call = grammar.parse_call(name, brackets.strip()[1:-1])
     if call.args:
-        settings = own_settings(entry("pair_loss", name).factory)
-        example = next((f"{name}({setting}={value})" for setting, value in settings.items()), f"{name}(similarity=l2)")
-        raise ValueError(f"loss: expected settings by name, as {example}, got {name}({ast.unparse(call.args[0])})")
+        raise ValueError(
+            f"loss: expected settings by name, as {grammar.example}, got {name}({ast.unparse(call.args[0])})"
+        )
     return grammar.arguments(call)[1]
 
 
@@ -83,7 +81,9 @@ class SettingsGrammar(Grammar):
     """Settings of a pair loss: a word stands for itself, and one with brackets for a miner."""
 
     def __init__(self, name: str) -> None:
-        super().__init__("loss", f"numbers and words as settings of {name}")
+        settings = own_settings(entry("pair_loss", name).factory)
+        example = next((f"{name}({setting}={value})" for setting, value in settings.items()), f"{name}(similarity=l2)")
+        super().__init__("loss", f"numbers and words as settings of {name}", example)
 
     def visit_Name(self, node: ast.Name) -> str:
         """A word."""
@@ -359,9 +359,7 @@ def _of_predictions(text: str) -> nn.Module:
         name, settings = brackets.groups()
     known = {entry.name: entry.factory for entry in entries("loss")}
     loss = check_choice("loss", name.strip().replace("-", "_").lower(), known)
-    call = Grammar("loss", "a link and settings").parse(f"loss({settings})")
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id != "loss":
-        raise ValueError(f"loss: expected a link and settings after {short(name)} and a colon, got {short(settings)}")
+    call = Grammar("loss", "a link and settings", "matching: sigmoid(scale=2)").parse_call(loss, settings)
     positional, named = LinkGrammar().arguments(call)
     try:
         loss_module = known[loss](*positional, **named)
