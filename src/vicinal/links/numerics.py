@@ -139,7 +139,9 @@ def exp_divergence(delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
     """``e^xa - e^xb - delta e^xb`` >= 0 for delta = xa - xb; neither cancels for a small delta nor overflows early."""
     near = delta < 1
     small, target = torch.where(near, delta, 0.0), xb.exp()
-    far = torch.where(target.isinf(), torch.inf, xa.exp() - target * (1 + delta))
+    far = xa.exp() - target * (1 + delta)
+    if bool(far.sum().isnan()):  # infinity minus infinity, or in the part that is not read
+        far = far.masked_fill(target.isinf(), torch.inf)
     return torch.where(near, target * exp_excess(small), far)
 
 

@@ -156,7 +156,7 @@ class Shaped(Curve):
 
     def _plain_rise(self, xa: Tensor, xb: Tensor) -> Tensor:
         rise = self._value(xa) - self._value(xb)
-        return torch.where((xa == xb) & rise.isnan(), 0.0, rise)
+        return rise.masked_fill((xa == xb) & rise.isnan(), 0.0) if bool(rise.sum().isnan()) else rise
 
     def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
         far = (self._primitive(xa) - self._primitive(xb) - delta * self._value(xb)).clamp(min=0)
