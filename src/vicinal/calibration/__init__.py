@@ -3,6 +3,7 @@
 from vicinal.calibration.boosting import LevelSetBoosting, multicalibration_error
 from vicinal.calibration.classes import ConformalClasses, class_scores
 from vicinal.calibration.covariate_shift import ShiftedQuantile
+from vicinal.calibration.cross import cross_conformal_interval, cross_conformal_sets
 from vicinal.calibration.density import DensityIntervals, neighbor_density
 from vicinal.calibration.label_shift import (
     ClassWeights,
@@ -41,6 +42,8 @@ __all__ = [
     "clopper_pearson",
     "clopper_pearson_upper",
     "conformal_quantile",
+    "cross_conformal_interval",
+    "cross_conformal_sets",
     "distance_scores",
     "interval_quality",
     "multicalibration_error",

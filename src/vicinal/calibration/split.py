@@ -37,7 +37,7 @@ def conformal_quantile(scores: ArrayLike, coverage: float, *, weights: ArrayLike
         rank = math.ceil((count + 1) * coverage - 1e-9)
         if rank <= count:
             return float(np.partition(values, rank - 1)[rank - 1])
-        raise _too_few(coverage, count / (count + 1), count)
+        raise too_few(coverage, count / (count + 1), count)
     mass = check_vector("weights", weights, size=count)
     if (mass < 0).any() or not mass.any():
         raise ValueError("weights: expected numbers >= 0, not all of them 0")
@@ -46,11 +46,12 @@ def conformal_quantile(scores: ArrayLike, coverage: float, *, weights: ArrayLike
     share = np.cumsum(mass[order]) / (mass.sum() + mean_mass)
     reached = int(np.searchsorted(share, coverage - 1e-12))
     if reached == count:
-        raise _too_few(coverage, float(share[-1]), count)
+        raise too_few(coverage, float(share[-1]), count)
     return float(values[order[reached]])
 
 
-def _too_few(coverage: float, most: float, count: int) -> ValueError:
+def too_few(coverage: float, most: float, count: int) -> ValueError:
+    """The error for ``count`` rows, of which the threshold of ``most`` at most can be one."""
     return ValueError(
         f"coverage: expected at most {most:.3f} with {count} calibration rows, got {coverage}; "
         "ask for less, or fit on more rows"

@@ -119,6 +119,38 @@ class MemberProjectors(nn.Module):
         hidden = hidden.tanh() if self.final_tanh else hidden
         return hidden.transpose(0, 1).flatten(1)  # [b, M * d]
 
+    @torch.no_grad()
+    def member_state(self, member: int) -> dict[str, Tensor]:
+        """A copy of the weights and statistics that are one member's own, with the statistics of its input."""
+        state = {name: value[member].clone() for name, value in self._own_parameters().items()}
+        for layer, norm in enumerate(self.norms):
+            for name, value in norm.state_dict().items():
+                own = value if layer == 0 or value.ndim == 0 else value.unflatten(0, (self.members, -1))[member]
+                state[f"norms.{layer}.{name}"] = own.clone()
+        return state
+
+    @torch.no_grad()
+    def load_member_state(self, member: int, state: dict[str, Tensor]) -> None:
+        """Make a member what it was when :meth:`member_state` gave ``state``; the others stay what they are.
+
+        All members share the statistics of the input as they are now, so the member's gain and offset make up for the
+        difference.
+        """
+        for name, value in self._own_parameters().items():
+            value[member] = state[name]
+        for layer, norm in enumerate(self.norms[1:], start=1):
+            for name, value in norm.state_dict().items():
+                if value.ndim:
+                    value.unflatten(0, (self.members, -1))[member] = state[f"norms.{layer}.{name}"]
+        shared = self.norms[0]
+        now, then = shared.running_var + shared.eps, state["norms.0.running_var"] + shared.eps
+        self.offset[member] += self.gain[member] * (shared.running_mean - state["norms.0.running_mean"]) / then.sqrt()
+        self.gain[member] *= (now / then).sqrt()
+
+    def _own_parameters(self) -> dict[str, Tensor]:
+        """Parameters that have a slice for each member."""
+        return {name: value for name, value in self.named_parameters() if not name.startswith("norms.")}
+
     def _linear(self, layer: int, hidden: Tensor) -> Tensor:
         return torch.baddbmm(self.biases[layer][:, None], hidden, self.weights[layer])
 

@@ -1,6 +1,6 @@
 """Which bank rows queries attend to, and what that explains; by the index, in blocks, or from all weights."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,6 +24,9 @@ LARGE = 1 << 15
 _QUERIES = 1024
 """Queries that are looked up together in a large bank."""
 
+INWARD = 0.01
+"""Share of the way to the prediction by which the ends of a range are drawn in, so that they do not tie."""
+
 _RANGE = 1024
 """Rows of highest weight whose labels make the range of a query, where an index finds them."""
 
@@ -39,12 +42,11 @@ class Attended(NamedTuple):
     prediction: Tensor
 
 
-def streams(model: NeighborEstimator) -> bool:
-    """Whether the bank is large and the head can read it in blocks."""
-    head = model.network_.head
+def streams(head: torch.nn.Module, rows: int) -> bool:
+    """Whether a bank of so many rows is large and the head can read it in blocks."""
     heads = list(head.heads) if isinstance(head, Ensemble) else [head]
     known = all(isinstance(one, NONA) and pair_score(one.similarity) is not None for one in heads)
-    return len(model.bank_) >= LARGE and known and bool(head.can_stream)
+    return rows >= LARGE and known and bool(head.can_stream)
 
 
 def attended(model: NeighborEstimator, queries: Tensor, query_identity: dict[str, Any], k: int) -> Iterator[Attended]:
@@ -63,7 +65,7 @@ def attended(model: NeighborEstimator, queries: Tensor, query_identity: dict[str
             local = local_weights(head, model.bank_, part, part_identity)
             yield Attended(*local.largest(k), local.mean(labels))
         return
-    if streams(model):
+    if streams(head, len(model.bank_)):
         vectors = model.bank_.vectors
         for some, keys in model.query_blocks(queries, identity, _QUERIES):
             if isinstance(head, Ensemble):
@@ -112,24 +114,34 @@ def label_range(
         for one in attended(model, queries, query_identity, _RANGE):
             near_labels = labels[one.positions.clamp(min=0)]
             ranges.append(_row_quantiles(one.weights, near_labels, (tail, 1 - tail)))
-    elif streams(model):
-        vectors, levels = model.bank_.vectors, (tail, 1 - tail)
-        for part, part_identity in model.query_blocks(queries, model.bank_.identity(**query_identity), _QUERIES):
-            if isinstance(head, Ensemble):
-                ranges.append(ensemble_quantiles(head, part, vectors, labels, levels, **part_identity))
-            elif isinstance(head, NONA):
-                parts: dict[str, Any] = {
-                    "similarity": head.similarity,
-                    "mask": head.mask,
-                    "simplex": head.simplex,
-                    **part_identity,
-                }
-                ranges.append(streamed_quantiles(part, vectors, labels, levels, **parts))
     else:
-        for part, part_identity in model.query_blocks(queries, model.bank_.identity(**query_identity)):
-            ranges.append(torch.stack(neighbor_range(model.bank_weights(part, part_identity), labels, coverage), dim=1))
+        vectors, step = model.bank_.vectors, _QUERIES if streams(head, len(model.bank_)) else None
+        for part, part_identity in model.query_blocks(queries, model.bank_.identity(**query_identity), step):
+            ranges.append(head_range(head, part, vectors, labels, coverage, part_identity))
     both = torch.cat(ranges)
     return both[:, 0], both[:, 1]
+
+
+@torch.no_grad()
+def head_range(
+    head: torch.nn.Module,
+    queries: Tensor,
+    bank: Tensor,
+    labels: Tensor,
+    coverage: float,
+    identity: Mapping[str, Tensor | None],
+) -> Tensor:
+    """The central range ``[b, 2]`` of the labels that some queries attend to."""
+    levels = (1 - coverage) / 2, (1 + coverage) / 2
+    if not streams(head, len(bank)):
+        weights = head.weights(queries, bank, **identity)  # type: ignore[operator]
+        return torch.stack(neighbor_range(weights, labels, coverage), dim=1)
+    if isinstance(head, Ensemble):
+        return ensemble_quantiles(head, queries, bank, labels, levels, **identity)
+    if not isinstance(head, NONA):
+        raise TypeError(f"head: expected a head of neighbors, got {type(head).__name__}")
+    parts: dict[str, Any] = {"similarity": head.similarity, "mask": head.mask, "simplex": head.simplex, **identity}
+    return streamed_quantiles(queries, bank, labels, levels, **parts)
 
 
 def nearest_rows(model: NeighborEstimator, queries: Tensor, k: int, query_identity: dict[str, Any]) -> tuple[Any, Any]:

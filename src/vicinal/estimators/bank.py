@@ -93,6 +93,11 @@ class Bank:
         """``[N]`` int64 or str, or None."""
         return self.store.groups
 
+    @property
+    def folds(self) -> Tensor | None:
+        """``[N]`` int64: the fold that each row was left out with in training, -1 for rows added later; or None."""
+        return self.store.folds
+
     def keys_of(self, ids: Ids | None) -> Tensor | None:
         """Numbers that stand for ``ids`` inside this bank: positions, and -1 for None and ids that it has not."""
         if ids is None:
@@ -152,6 +157,7 @@ class Bank:
             store.labels_at(at),
             groups=None if groups is None else groups[positions],
             rows=store.rows_at(at),
+            folds=None if self.folds is None else self.folds[at].numpy(),
         )
         return self.over(subset)
 
@@ -220,6 +226,7 @@ def fill_bank(
     ids: Ids,
     groups: Ids | None,
     positions: np.ndarray,
+    folds: np.ndarray | None = None,
 ) -> None:
     """Put rows into an empty bank.
 
@@ -232,10 +239,18 @@ def fill_bank(
         ids: of all rows of the table.
         groups: of all rows of the table, or None.
         positions: ``[n]``.
+        folds: of all rows of the table, or None.
     """
     store.reserve(len(positions))
     for start in range(0, len(positions), _BLOCK):
         at = positions[start : start + _BLOCK]
         vectors = embedded(network, RowSubset(inputs, torch.arange(start, start + len(at))), torch.float32)
         block_groups = None if groups is None else groups[at]
-        store.add(ids[at], vectors, labels[torch.from_numpy(at)], groups=block_groups, rows=table.iloc[at])
+        store.add(
+            ids[at],
+            vectors,
+            labels[torch.from_numpy(at)],
+            groups=block_groups,
+            rows=table.iloc[at],
+            folds=None if folds is None else folds[at],
+        )

@@ -19,15 +19,24 @@ from vicinal.data import LeakWarning, leaking_columns
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
 from vicinal.estimators.bank import Bank, Ids, embedded, fill_bank
 from vicinal.estimators.indexing import NearBank, SavedNear, fill_indexes, load_near, start_indexes, storage_of
-from vicinal.estimators.inputs import HeldOut, as_frame, as_table, check_rows, hold_out, kinds_of
+from vicinal.estimators.inputs import (
+    FRACTION,
+    HeldOut,
+    as_frame,
+    as_table,
+    check_rows,
+    hold_out,
+    kinds_of,
+    make_folds,
+)
 from vicinal.estimators.network import (
     check_settings,
     make_kriging,
     make_network,
     training_settings,
 )
-from vicinal.estimators.readout import choose_kriging, local_weights
-from vicinal.heads import Kriging
+from vicinal.estimators.readout import choose_kriging, choose_out_of_fold, local_weights
+from vicinal.heads import FoldMembers, Kriging
 from vicinal.index import NeighborBank
 from vicinal.similarity import resolve_similarity
 from vicinal.training import NeighborNetwork, Rows, RowSubset, TrainingHistory
@@ -52,6 +61,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     history_: TrainingHistory
     kinds_: dict[str, Kind]
     notes_: dict[str, Any]
+    folds_: int | None = None
     _near_head: NearBank | None = None
     _near_saved: SavedNear | None = None
 
@@ -83,7 +93,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         encoder_learning_rate: float = 2e-5,
         weight_decay: float = 0.0,
         patience: int = 10,
-        validation_fraction: float = 0.15,
+        validation_fraction: float | None = None,
         precision: str = "32-true",
         accelerator: str = "cpu",
         devices: int | str = 1,
@@ -174,23 +184,33 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             warn_of_identity(LONE_GROUPS)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         classes = labels if hasattr(self, "classes_") else None
-        held_out = hold_out(len(frame), validation, self.validation_fraction, own_groups, classes, seed)
         self.kinds_ = kinds_of(frame, x, self.columns)
         if isinstance(x, pd.DataFrame):
             for leak in leaking_columns(frame, self.kinds_, labels, classes=classes is not None, groups=own_groups):
                 warn_caller(leak.python, LeakWarning)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            self._train(frame, torch.from_numpy(labels.astype(np.float64)), own_ids, own_groups, held_out, seed)
+            encoder = build_table_encoder(self.kinds_, encoders=self.encoders, tune=self.tune)
+            held_out = make_folds(len(frame), self.members, own_groups, classes, seed) if self._can_fold(encoder, validation) else None
+            if held_out is None:
+                fraction = FRACTION if self.validation_fraction is None else self.validation_fraction
+                held_out = hold_out(len(frame), validation, fraction, own_groups, classes, seed)
+            self._train(frame, torch.from_numpy(labels.astype(np.float64)), own_ids, own_groups, held_out, seed, encoder)
         return self
 
     def _train(
-        self, frame: pd.DataFrame, labels: Tensor, ids: Ids, groups: Ids | None, held_out: HeldOut, seed: int
+        self,
+        frame: pd.DataFrame,
+        labels: Tensor,
+        ids: Ids,
+        groups: Ids | None,
+        held_out: HeldOut,
+        seed: int,
+        encoder: TableEncoder,
     ) -> None:
         from vicinal.estimators.loss import make_added, make_criterion, make_targets
         from vicinal.training.fit import train  # Lightning takes seconds to import; a saved model predicts without it
 
-        encoder = build_table_encoder(self.kinds_, encoders=self.encoders, tune=self.tune)
         encoder.fit(frame.iloc[held_out.train])
         inputs = self._prepare(encoder, frame)
         scaled = self._scaled(labels, labels[torch.from_numpy(held_out.train)])
@@ -206,12 +226,16 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         label_range, classes = getattr(self, "label_range_", None), getattr(self, "classes_", None)
         criterion = make_criterion(settings, label_range)
         targets = make_targets(criterion, scaled, torch.from_numpy(held_out.train))
+        folds = None if held_out.folds is None else torch.from_numpy(held_out.folds)
         parts = []
         for positions in (held_out.train, held_out.validation):
             rows = torch.from_numpy(positions)
-            parts.append(Rows(RowSubset(inputs, rows), targets[rows], rows, None if codes is None else codes[rows]))
+            known = None if codes is None else codes[rows]
+            some = Rows(RowSubset(inputs, rows), targets[rows], rows, known, None if folds is None else folds[rows])
+            parts.append(some)
         added = make_added(settings, label_range, None if classes is None else len(classes))
-        self.history_ = train(network, parts[0], parts[1], training_settings(settings, seed), criterion, added)
+        validation = parts[1] if folds is None else None
+        self.history_ = train(network, parts[0], validation, training_settings(settings, seed), criterion, added)
         network.projector.double()
         network.head.double()
         self.network_ = network.eval()
@@ -219,8 +243,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         for positions, part, store in zip(
             (everything, held_out.validation), (inputs, parts[1].inputs), stores, strict=True
         ):
-            fill_bank(store, network, part, labels, frame, ids, groups, positions)
+            fill_bank(store, network, part, labels, frame, ids, groups, positions, held_out.folds)
         self.bank_, self.calibration_ = (Bank.over(store) for store in stores)
+        self.folds_ = None if held_out.folds is None else int(held_out.folds.max()) + 1
         self._near_head, self._near_saved = None, None
         if kriging is not None:
             network.head = self._chosen(kriging)
@@ -228,8 +253,38 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             fill_indexes(indexes, network.head, stores[0])
             self._near_head = NearBank(network.head, stores[0], indexes, self._class_count(), tolerance)
 
+    def fold_members(self) -> FoldMembers:
+        """The members of the fitted head by the folds that they leave out.
+
+        Raises:
+            ValueError: if rows were held out in place of folds.
+        """
+        if self.folds_ is None:
+            raise ValueError(
+                "validation_fraction: expected None, with members that can be folds, got rows held out, and so no "
+                "predictions out of fold"
+            )
+        return FoldMembers(self.network_.head, self.members, self.folds_)
+
+    def _can_fold(self, encoder: TableEncoder, validation: Any) -> bool:
+        """Whether members can be folds: each has weights of its own, and nothing that all share learns from labels."""
+        from vicinal.estimators.loss import make_added, make_criterion
+        from vicinal.training.processes import processes_of
+
+        if validation is not None or self.validation_fraction is not None or self.members < 2 or not encoder.frozen:
+            return False
+        settings = self.get_params(deep=False)
+        criterion = make_criterion(settings, (0.0, 1.0))
+        learned = criterion is not None and any(parameter.requires_grad for parameter in criterion.parameters())
+        added = make_added(settings, (0.0, 1.0), 2)
+        return not learned and added is None and processes_of(training_settings(settings, 0)).count == 1
+
     def _chosen(self, kriging: Kriging) -> Kriging:
-        """The kriging head with the scale and noise that predict the rows held out best."""
+        """The kriging head with the scale and noise that predict the rows held out, or out of fold, best."""
+        if self.folds_ is not None:
+            members = FoldMembers(kriging, self.members, self.folds_)
+            rows, codes, folds = self.bank_.vectors, self.bank_.store.group_codes, self.bank_.folds
+            return choose_out_of_fold(members, rows, self.bank_labels(), folds, codes).eval()
         rows, groups = self.calibration_, self.calibration_.groups
         identity = self.bank_.identity(
             ids=rows.ids, groups=groups if self.bank_.store.group_codes is not None else None
@@ -323,6 +378,10 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def bank_labels(self) -> Tensor:
         """Labels of the bank as the head takes them: numbers ``[N]``, or classes one-hot ``[N, K]``."""
         return self._as_predicted(self.bank_.labels)
+
+    def in_label_units(self, prediction: Tensor) -> Tensor:
+        """Predictions of the head in the units of the labels; those of classes are probabilities already."""
+        return prediction
 
     def _as_predicted(self, labels: Tensor) -> Tensor:
         """Labels as the head takes them."""

@@ -123,10 +123,47 @@ def check_rows(rows: int) -> None:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Positions of the rows that are trained on, and of those held out for early stopping and calibration."""
+    """Positions of the rows that are trained on, and of those held out for early stopping and calibration.
+
+    Where members are folds, ``folds [n]`` says which leave out each row; all are trained on, and none is held out.
+    """
 
     train: Ids
     validation: Ids
+    folds: Ids | None = None
+
+
+FRACTION = 0.15
+"""Share of rows held out where members are not folds, unless the user says another."""
+
+_FEWEST_GROUPS = 3
+"""Groups from which on they make folds: a row learns from other groups than its own, two of which must be left."""
+
+
+def make_folds(rows: int, members: int, groups: Ids | None, classes: Ids | None, seed: int) -> HeldOut | None:
+    """A fold of all rows for each member, at random: whole groups, else the classes spread evenly.
+
+    Returns:
+        None where there are too few groups.
+    """
+    random = np.random.RandomState(seed)
+    everything, nothing = np.arange(rows), np.zeros(0, dtype=np.int64)
+    if groups is None:
+        order = random.permutation(rows)
+        order = order if classes is None else order[np.argsort(classes[order], kind="stable")]
+        folds = np.empty(rows, dtype=np.int64)
+        folds[order] = everything % min(members, rows // 2)
+        return HeldOut(everything, nothing, folds)
+    from sklearn.model_selection import GroupKFold  # slow to import, and needed only when a model is fitted
+
+    count = len(set(groups.tolist()))
+    if count < _FEWEST_GROUPS:
+        return None
+    folds = np.empty(rows, dtype=np.int64)
+    splits = GroupKFold(min(members, count), shuffle=True, random_state=random).split(everything, groups=groups)
+    for fold, (_, held_out) in enumerate(splits):
+        folds[held_out] = fold
+    return HeldOut(everything, nothing, folds)
 
 
 def hold_out(

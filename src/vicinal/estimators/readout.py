@@ -1,12 +1,12 @@
 """The kriging readout of a trained metric: how its scale and noise are chosen, on rows held out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vicinal.estimators.bank import Bank
-from vicinal.heads import Kriging, KrigingWeights
+from vicinal.heads import FoldMembers, Kriging, KrigingWeights
 from vicinal.heads.admissible import Identity
 from vicinal.heads.kriging import neighborhoods
 from vicinal.training import error_of
@@ -43,19 +43,64 @@ def choose_kriging(
         identity: ids and groups, as heads take them.
     """
     step = max(1, -(-len(queries) // _MOST))
-    queries, truth = queries[::step].double(), truth[::step].double()
+    queries, truth = queries[::step], truth[::step]
     identity = {n: v if v is None or n.startswith("bank") else v[::step] for n, v in identity.items()}
+    tried = _candidates(head, bank)
+    error = _errors(tried, queries, truth, bank, labels, identity)
+    return tried[int(error.argmin())]
+
+
+@torch.no_grad()
+def choose_out_of_fold(
+    members: FoldMembers, bank: Tensor, labels: Tensor, folds: Tensor | None, groups: Tensor | None
+) -> Kriging:
+    """The same where members are folds: the least error of all rows, each by the members that leave out its fold.
+
+    Args:
+        members: of a kriging head, whose other settings are kept.
+        bank: all rows, embedded ``[N, M * d]``.
+        labels: ``[N]`` or ``[N, K]``.
+        folds: ``[N]``.
+        groups: ``[N]``, or None.
+    """
+    if folds is None or not isinstance(members.head, Kriging):
+        raise TypeError("readout: expected a kriging head, and rows with folds")
+    tried = _candidates(members.head, bank)
+    error = torch.zeros(len(tried), dtype=torch.float64)
+    step = max(1, -(-len(bank) // (4 * _MOST)))
+    for fold in range(members.folds):
+        own = (folds == fold).nonzero()[::step, 0]
+        identity = {"query_groups": None if groups is None else groups[own], "bank_groups": groups}
+        rows, known_labels, known = members.bank(fold, bank, labels, folds, identity)
+        parts = [FoldMembers(one, members.members, members.folds).part(fold) for one in tried]
+        error += _errors(parts, members.columns(fold, bank[own]), labels[own], rows, known_labels, known)
+    return tried[int(error.argmin())]
+
+
+def _candidates(head: Kriging, bank: Tensor) -> list[Kriging]:
+    """Heads of all scales and noises that are tried, scales in median distances of the bank's rows."""
     sample = bank[:: max(1, -(-len(bank) // _MOST))].double()
     unit = float(torch.pdist(sample).median()) if len(sample) > 1 else 1.0
     unit = unit if unit > 0 else 1.0
-    tried = [
-        Kriging(head.k, scale=scale * unit, noise=noise, convex=head.convex) for scale in SCALES for noise in NOISES
-    ]
-    positions = tried[0].nearest(queries, bank, Identity(**identity))
-    error = torch.zeros(len(tried), dtype=torch.float64)
+    return [Kriging(head.k, scale=scale * unit, noise=noise, convex=head.convex) for scale in SCALES for noise in NOISES]
+
+
+def _errors(
+    tried: Sequence[nn.Module],
+    queries: Tensor,
+    truth: Tensor,
+    bank: Tensor,
+    labels: Tensor,
+    identity: Mapping[str, Tensor | None],
+) -> Tensor:
+    """The summed error ``[T]`` of each of ``tried`` on queries ``[n, d]`` from the rows of ``bank [N, d]``."""
+    heads = [one for one in tried if isinstance(one, Kriging)]
+    queries, truth = queries.double(), truth.double()
+    positions = heads[0].nearest(queries, bank, Identity(**identity))
+    error = torch.zeros(len(heads), dtype=torch.float64)
     for some in neighborhoods(queries, bank, positions):
-        for number, each in enumerate(tried):
+        for number, each in enumerate(heads):
             weights, variance = each.solve(*some[1:])
             prediction = KrigingWeights(weights, positions[some.part], variance).mean(labels)
             error[number] += error_of(prediction, truth[some.part]).sum()
-    return tried[int(error.argmin())]
+    return error

@@ -78,7 +78,7 @@ class SavedParameters(Saved):
     encoder_learning_rate: _Positive
     weight_decay: Annotated[float, Field(ge=0)]
     patience: PositiveInt
-    validation_fraction: _Share
+    validation_fraction: _Share | None
     precision: _Text
     accelerator: _Text
     devices: PositiveInt | Literal["auto"]
@@ -108,6 +108,7 @@ class SavedConfig(Saved):
     train_error: list[float]
     validation_error: list[float]
     best_epoch: NonNegativeInt
+    folds: Annotated[int, Field(ge=2, le=1024)] | None = None
     notes: dict[str, JsonValue] = Field(default_factory=dict)
 
     @property
@@ -121,6 +122,8 @@ class SavedConfig(Saved):
             raise ValueError(f"{len(self.features)} features in place of {self.n_features} different ones")
         if not set(self.kinds) <= set(self.columns):
             raise ValueError("kinds of other columns than the features")
+        if self.folds is not None and self.folds > self.parameters.members:
+            raise ValueError(f"{self.folds} folds of {self.parameters.members} members")
         if len(self.train_error) != len(self.validation_error):
             raise ValueError("error curves of different lengths")
         if (self.task == "classification") != (self.classes is not None):
@@ -239,6 +242,9 @@ def check_bank(bank: Bank, config: SavedConfig, folder: Path) -> None:
         return
     if form.labels != ("float64", 0) or store.columns != config.columns:
         raise ValueError(f"bank.json: expected rows with the labels and columns of config.json in {folder}, got others")
+    folds = bank.folds
+    if folds is not None and not bool((folds < (config.folds or 0)).all()):
+        raise ValueError(f"bank.safetensors: expected folds below {config.folds or 0} in {folder}, got others")
     labels = bank.labels
     if not bool(labels.isfinite().all()):
         raise ValueError(f"bank.safetensors: expected finite labels in {folder}, got NaN or infinity")
@@ -372,7 +378,7 @@ def _load(
     if config.label_range is not None:
         model.label_range_ = config.label_range
     model.history_ = TrainingHistory(config.train_error, config.validation_error, config.best_epoch)
-    model.notes_ = config.notes
+    model.notes_, model.folds_ = config.notes, config.folds
     with torch.random.fork_rng():  # a model of the hub draws weights that it overwrites
         model.network_ = _read_network(folder / MODEL, config)
     model.bank_, model.calibration_ = (_load_bank(part, config, verify=verify) for part in (folder, folder / HELD_OUT))
@@ -436,6 +442,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "train_error": model.history_.train_error,
             "validation_error": model.history_.validation_error,
             "best_epoch": model.history_.best_epoch,
+            "folds": model.folds_,
             "notes": notes,
         }
     )

@@ -15,6 +15,7 @@ from vicinal.heads.class_heads import (
     welch_bound,
 )
 from vicinal.heads.dense import Dense
+from vicinal.heads.folds import FoldMembers
 from vicinal.heads.intervals import conformal_margin, neighbor_range, streamed_quantiles, weighted_quantile
 from vicinal.heads.kriging import Kriging, KrigingWeights
 from vicinal.heads.members import Ensemble
@@ -30,6 +31,7 @@ __all__ = [
     "Dense",
     "Ensemble",
     "EquiangularHead",
+    "FoldMembers",
     "Kriging",
     "KrigingWeights",
     "NearestClassMean",

@@ -92,7 +92,10 @@ class Ensemble(nn.Module):
         if alike and not alike[0].streams(queries, bank):
             check_matrices(queries, bank)
             check_labels(labels, bank.shape[0])
-            weights = stacked_weights(alike, [part for _, part, _ in parts], [rows for _, _, rows in parts], identity)
+            allowed = admissible((len(queries), len(bank)), **identity)
+            check_some(allowed, len(bank))
+            whole = None if allowed is None else allowed.repeat(len(alike), 1)
+            weights = stacked_weights(alike, [part for _, part, _ in parts], [rows for _, _, rows in parts], whole)
             dtype = torch.promote_types(weights.dtype, labels.dtype)
             with torch.autocast(queries.device.type, enabled=False):
                 return (weights.to(dtype) @ labels.to(dtype)).movedim(0, -1)
@@ -134,7 +137,7 @@ def alike_members(heads: Sequence[nn.Module]) -> list[NONA]:
 
 
 def stacked_weights(
-    members: list[NONA], queries: list[Tensor], bank: list[Tensor], identity: dict[str, Tensor | None]
+    members: list[NONA], queries: list[Tensor], bank: list[Tensor], allowed: Tensor | None
 ) -> Tensor:
     """Weights ``[M, b, N]`` of members that are alike, as one head of M times as many queries has them.
 
@@ -144,11 +147,9 @@ def stacked_weights(
         members: see :func:`alike_members`.
         queries: of each member, ``[b, d]``.
         bank: of each member, ``[N, d]``.
-        identity: ids and groups, as the heads take them.
+        allowed: ``[M * b, N]``, which rows each query of each member may attend to, at least one; None: all.
     """
     count, rows = len(members), (len(queries[0]), len(bank[0]))
-    allowed = admissible(rows, **identity)
-    check_some(allowed, rows[1])
     scored = [head.scores(part, bank_part) for head, part, bank_part in zip(members, queries, bank, strict=True)]
     resolutions = [resolution for _, resolution in scored]
 
@@ -163,7 +164,7 @@ def stacked_weights(
     weights = members[0].weights_of_scores(
         torch.cat([scores for scores, _ in scored]),  # [M * b, N]
         Resolution(fixed, rooted, resolutions[0].share, resolutions[0].eps),
-        None if allowed is None else allowed.repeat(count, 1),
+        allowed,
         StepParameters(*numbers) if steps else None,
         torch.cat(queries),
     )

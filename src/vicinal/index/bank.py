@@ -20,6 +20,7 @@ from vicinal.index.bank_schema import (
     as_kind,
     check_columns,
     check_values,
+    checked_folds,
     checked_groups,
     checked_labels,
     checked_rows,
@@ -41,7 +42,7 @@ _STEP = 1 << 14
 _RUN = 1 << 16
 """Rows that are written at a time."""
 
-_STORED = ("keys", "groups", "vectors", "codes", "scale", "residual", "labels")
+_STORED = ("keys", "groups", "vectors", "codes", "scale", "residual", "labels", "folds")
 _SETTINGS = "told"
 """The tensor of a state that holds the settings and the names; files of today have it under this name."""
 
@@ -81,6 +82,7 @@ class NeighborBank(BankRows):
         *,
         groups: Any = None,
         rows: "pd.DataFrame | None" = None,
+        folds: Any = None,
     ) -> None:
         """Put rows in; all of them or, after an error, none.
 
@@ -91,6 +93,8 @@ class NeighborBank(BankRows):
                 follow.
             groups: ``[n]``.
             rows: a table of n rows, kept beside the vectors and given back by :attr:`rows`.
+            folds: ``[n]``, the fold that each was held out with in training, from 0, or -1 for none; None: none, and
+                -1 for rows that follow others which have some.
 
         Raises:
             TypeError: for vectors or labels that are not floating.
@@ -101,6 +105,10 @@ class NeighborBank(BankRows):
             names = as_kind("ids", names, self._form.ids)
         matrix = check_vectors("vectors", vectors, self.dim, len(names))
         cells = self._checked(labels, groups, len(names))
+        if folds is None and self._form is not None and self._form.folds:
+            folds = np.full(len(names), -1)
+        if folds is not None:
+            cells["folds"] = checked_folds(folds, len(names))
         if rows is not None:
             checked_rows(rows, len(names), None if self._table is None else self._table.columns)
         self._check_new(names)

@@ -27,16 +27,18 @@ class BankSchema:
         groups: the same, or None without groups.
         labels: dtype and width ("float32", 0 for one number a row), or None without labels.
         rows: there is a table.
+        folds: rows have the fold that they were held out with.
     """
 
     ids: str
     groups: str | None
     labels: tuple[str, int] | None
     rows: bool
+    folds: bool = False
 
     def check_same(self, other: "BankSchema") -> None:
         """Raise ValueError unless rows of the form ``other`` may stand beside ours."""
-        for name in ("labels", "groups", "rows"):
+        for name in ("labels", "groups", "rows", "folds"):
             if bool(getattr(self, name)) != bool(getattr(other, name)):
                 has, got = ("some", "none") if getattr(self, name) else ("none", "some")
                 raise ValueError(f"{name}: expected {has}, as the rows of the bank have {has}, got {got}")
@@ -50,7 +52,18 @@ def schema_of(names: Array, cells: dict[str, Array], rows: "pd.DataFrame | None"
         groups=_kind(cells["groups"]) if "groups" in cells else None,
         labels=None if labels is None else (labels.dtype.name, _width(labels)),
         rows=rows is not None,
+        folds="folds" in cells,
     )
+
+
+def checked_folds(folds: object, rows: int) -> Array:
+    """``folds`` of ``rows`` rows as int16 ``[n]``."""
+    codes = np.asarray(folds)
+    if codes.shape != (rows,) or codes.dtype.kind not in "iu":
+        raise ValueError(f"folds: expected whole numbers [{rows}], got {codes.dtype} {codes.shape}")
+    if rows and not (-1 <= codes.min() and codes.max() < 1 << 15):
+        raise ValueError(f"folds: expected numbers from -1 to {(1 << 15) - 1}, got {codes.min()} to {codes.max()}")
+    return codes.astype(np.int16)
 
 
 def checked_labels(labels: Tensor | Array, rows: int, form: BankSchema | None) -> Array:
@@ -112,6 +125,7 @@ class SavedBankSchema(Saved):
     groups: Literal["whole numbers", "strings"] | None
     labels: tuple[Literal["float32", "float64"], NonNegativeInt] | None
     rows: bool
+    folds: bool = False
 
 
 class SavedBank(Saved):
@@ -152,6 +166,8 @@ def _expected_columns(config: SavedBank) -> dict[str, tuple[tuple[int, ...], np.
     expected: dict[str, tuple[tuple[int, ...], str]] = {"keys": ((rows,), "int64")}
     if form.groups == "whole numbers":
         expected["groups"] = ((rows,), "int64")
+    if form.folds:
+        expected["folds"] = ((rows,), "int16")
     if config.exact or config.storage == "float32":
         expected["vectors"] = ((rows, config.dim), "float32")
     if config.storage != "float32":
@@ -172,6 +188,7 @@ _VALUES: dict[str, tuple[str, Callable[[Array], Array]]] = {
     "scale": ("positive numbers", lambda scale: np.isfinite(scale) & (scale > 0)),
     "residual": ("distances", lambda residual: np.isfinite(residual) & (residual >= 0)),
     "labels": ("numbers", lambda labels: ~np.isnan(labels)),
+    "folds": ("numbers of folds", lambda folds: folds >= -1),
 }
 
 

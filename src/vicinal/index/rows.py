@@ -116,6 +116,11 @@ class BankRows:
         return torch.from_numpy(self._whole("labels")) if self._has("labels") else None
 
     @property
+    def folds(self) -> Tensor | None:
+        """``[N]`` int64: the fold that each row was held out with in training, -1 for rows added later; or None."""
+        return torch.from_numpy(self._whole("folds").astype(np.int64)) if self._has("folds") else None
+
+    @property
     def rows(self) -> "pd.DataFrame | None":
         """The table of the rows, or None."""
         return None if self._table is None else self.rows_at(torch.arange(len(self)))

@@ -14,12 +14,13 @@ from torch import nn
 from vicinal.encoders import PretrainedEncoder, TableEncoder
 from vicinal.training.added import AddedLosses
 from vicinal.training.checkpoints import BEST, LAST, WholeCheckpoints, checkpoints, last_checkpoint
+from vicinal.training.fold_epochs import FoldEpochs
 from vicinal.training.history import TrainingHistory
 from vicinal.training.module import NeighborModule
 from vicinal.training.network import NeighborNetwork
 from vicinal.training.processes import Processes, SpawnedOrStarted, errors_of_processes, processes_of, share_weights
 from vicinal.training.quiet import quiet
-from vicinal.training.rows import Rows, loader
+from vicinal.training.rows import Rows, RowSubset, loader
 from vicinal.training.settings import TrainingSettings, make_logger
 
 
@@ -52,7 +53,7 @@ class _Record(Callback):
 def train(
     network: NeighborNetwork,
     train_rows: Rows,
-    validation_rows: Rows,
+    validation_rows: Rows | None,
     settings: TrainingSettings,
     criterion: nn.Module | None = None,
     added: AddedLosses | None = None,
@@ -66,8 +67,9 @@ def train(
 
     Args:
         network: what is trained; comes back in evaluation mode, on the CPU.
-        train_rows: at least 2.
-        validation_rows: at least 1.
+        train_rows: at least 2. With folds, members are trained as folds: each leaves out the rows of its fold, and
+            comes back as it was at the epoch at which the rows of the other folds had the least error.
+        validation_rows: at least 1; None where ``train_rows`` have folds, whose rows are all validated on.
         settings: see :class:`TrainingSettings`.
         criterion: see :class:`NeighborModule`.
         added: see there.
@@ -77,11 +79,13 @@ def train(
 
     Raises:
         KeyboardInterrupt: if the user stops the run; checkpoints stay.
-        ValueError: for more processes than rows of a batch, or parts that cannot be sent to spawned processes.
+        ValueError: for folds and validation rows, or neither, or folds in several processes; for more processes than rows of a batch, or parts that cannot be sent to spawned processes.
         RuntimeError: if another process does not answer for ``settings.timeout`` seconds.
     """
     history = TrainingHistory()
     processes = processes_of(settings)
+    folds = _fold_epochs(train_rows, validation_rows, processes)
+    validation_rows = validation_rows or _by_fold(train_rows)
     with ExitStack() as stack:
         stack.enter_context(quiet())
         stack.enter_context(_threads_for(network))
@@ -93,7 +97,8 @@ def train(
         module = NeighborModule(network, train_rows, settings, criterion, added)
         record = _Record(history)
         going_on = settings.folder is not None or processes.count > 1
-        trainer = _trainer(settings, processes, folder, [record, *checkpoints(folder, going_on=going_on)])
+        callbacks = [record, *folds, *checkpoints(folder, going_on=going_on)]
+        trainer = _trainer(settings, processes, folder, callbacks)
         loaders = (
             loader(train_rows, settings.batch_size, settings.seed, processes.count),
             loader(validation_rows, 256, None, processes.count),
@@ -110,10 +115,34 @@ def train(
             best = torch.load(folder / BEST, map_location="cpu", weights_only=True)
             module.load_state_dict(best["state_dict"], strict=False)
             history.best_epoch = int(best["epoch"])
+            for each in folds:
+                each.restore(network)
         if processes.started:
             history.best_epoch = share_weights(network, history.best_epoch)
     network.eval()
     return history
+
+
+def _fold_epochs(train_rows: Rows, validation_rows: Rows | None, processes: Processes) -> list[FoldEpochs]:
+    """What chooses the epochs of members that are folds, if they are."""
+    if (train_rows.folds is None) == (validation_rows is None):
+        got = "neither" if validation_rows is None else "both"
+        raise ValueError(f"validation_rows: expected these or folds of the training rows, got {got}")
+    if train_rows.folds is None:
+        return []
+    if processes.count > 1:
+        raise ValueError("devices: expected one process to train members as folds, got more; hold rows out")
+    return [FoldEpochs(train_rows.folds.bincount())]
+
+
+def _by_fold(rows: Rows) -> Rows:
+    """The same rows, those of a fold together, so that a batch is of few folds."""
+    if rows.folds is None:
+        return rows
+    order = rows.folds.argsort(stable=True)
+    groups = None if rows.groups is None else rows.groups[order]
+    inputs = RowSubset(rows.inputs, order)
+    return Rows(inputs, rows.labels[order], rows.ids[order], groups, rows.folds[order])
 
 
 def _trainer(settings: TrainingSettings, processes: Processes, folder: Path, callbacks: list[Callback]) -> Trainer:

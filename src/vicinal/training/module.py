@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from vicinal.core import gather_rows, process_rank
 from vicinal.encoders import PretrainedEncoder
-from vicinal.heads import admissible
+from vicinal.heads import Ensemble, FoldMembers, admissible
 from vicinal.training.added import AddedLosses
 from vicinal.training.error import MeanError
 from vicinal.training.network import NeighborNetwork
@@ -24,6 +24,9 @@ class NeighborModule(LightningModule):
     In a training step the batch is its own bank; ids keep a row from seeing itself, groups from seeing its group.
     Rows of a batch that have nobody to attend to are left out of the loss. In validation the bank is the training
     rows, embedded anew each time.
+
+    Rows with folds train members as folds (see :class:`vicinal.heads.folds.FoldMembers`): each member learns from the
+    rows of other folds and is validated on those of its own, all against the whole bank less that fold.
 
     Several processes train as one: each embeds and predicts its part of a batch, against the whole of it; embeddings,
     predictions and labels are gathered, with gradients, and all take the same loss of the whole batch. The mean over
@@ -52,6 +55,11 @@ class NeighborModule(LightningModule):
         self.settings = settings
         self._train_rows = train_rows
         self._bank: Tensor | None = None
+        self.fold_members: FoldMembers | None = None
+        if train_rows.folds is not None and isinstance(network.head, Ensemble):
+            self.fold_members = FoldMembers(network.head, len(network.head.heads), int(train_rows.folds.max()) + 1)
+        self.fold_errors: list[float] = []
+        self._left_out: list[tuple[Tensor, Tensor, Tensor]] = []
         self.together = False  # whether other processes train with this one
         self.strict_loading = False  # frozen pretrained weights are not in the checkpoints
 
@@ -59,6 +67,8 @@ class NeighborModule(LightningModule):
         """Loss of one batch, each row predicted from the others."""
         local, ids, groups = self._embedded(batch), batch["ids"], batch.get("groups")
         labels = batch["labels"].to(local.dtype)
+        if self.fold_members is not None:
+            return self._folds_step(local, labels, batch)
         embeddings, all_labels, all_ids = self._all(local), self._all(labels), self._all(ids)
         all_groups = None if groups is None else self._all(groups)
         allowed = admissible((len(all_ids), len(all_ids)), all_ids, all_ids, all_groups, all_groups)
@@ -73,6 +83,27 @@ class NeighborModule(LightningModule):
             self.log("train_added", added, on_step=False, on_epoch=True, batch_size=len(all_ids))
             loss = loss + added
         return loss + self._every_parameter() if self.together else loss
+
+    def _folds_step(self, embeddings: Tensor, labels: Tensor, batch: dict[str, Any]) -> Tensor:
+        """The mean of the members' losses, each of the rows that it does not leave out."""
+        ids, groups = batch["ids"], batch.get("groups")
+        if self.fold_members is None:
+            raise RuntimeError("folds: expected rows with folds")
+        prediction, valid = self.fold_members.training_predictions(
+            embeddings,
+            labels,
+            batch["folds"],
+            query_ids=ids,
+            bank_ids=ids,
+            query_groups=groups,
+            bank_groups=groups,
+        )
+        each = zip(prediction.unbind(-1), valid.unbind(-1), strict=True)
+        losses = [self.criterion(one[mine], labels[mine]) for one, mine in each if bool(mine.any())]
+        loss = embeddings.sum() * 0.0 + (torch.stack(losses).mean() if losses else 0.0)
+        active = int(valid.any(dim=-1).sum())
+        self.log("train_error", loss, on_step=False, on_epoch=True, batch_size=active, prog_bar=True)
+        return loss
 
     def _embedded(self, batch: dict[str, Any]) -> Tensor:
         """Embeddings of this process' rows; if they are gathered, in at least float32, so that gradients add up."""
@@ -156,6 +187,7 @@ class NeighborModule(LightningModule):
         if self.together:
             inputs = RowSubset(inputs, part_of(torch.arange(len(inputs))))
         self._bank = self._all(self.network.embed_all(inputs, self.device))
+        self._left_out = []
 
     def validation_step(self, batch: dict[str, Any], batch_index: int) -> None:
         """Error of validation rows against the bank of training rows."""
@@ -163,18 +195,35 @@ class NeighborModule(LightningModule):
         if bank is None:
             raise RuntimeError("bank: expected on_validation_epoch_start to have run")
         groups = batch.get("groups")
-        prediction = self.network.predict(
-            self.network.embed(batch["inputs"]),
-            bank,
-            rows.labels.to(bank),
-            query_ids=batch["ids"],
-            bank_ids=rows.ids.to(bank.device),
-            query_groups=groups,
-            bank_groups=None if rows.groups is None else rows.groups.to(bank.device),
-        )
+        identity = {
+            "query_ids": batch["ids"],
+            "bank_ids": rows.ids.to(bank.device),
+            "query_groups": groups,
+            "bank_groups": None if rows.groups is None else rows.groups.to(bank.device),
+        }
+        queries, bank_labels = self.network.embed(batch["inputs"]), rows.labels.to(bank)
+        if self.fold_members is not None and rows.folds is not None:
+            folds, bank_folds = batch["folds"], rows.folds.to(bank.device)
+            prediction = self.fold_members.out_of_fold(queries, folds, bank, bank_labels, bank_folds, **identity)
+            self._left_out.append((prediction, batch["labels"].to(prediction), folds))
+            return
+        prediction = self.network.predict(queries, bank, bank_labels, **identity)
         prediction, labels = self._all(prediction), self._all(batch["labels"].to(prediction))
         error = self.criterion(prediction, labels)
         self.log("validation_error", error, on_epoch=True, batch_size=len(prediction), prog_bar=True)
+
+    def on_validation_epoch_end(self) -> None:
+        """The error of each fold's rows by its own members, and the mean over all rows, which training stops by."""
+        if not self._left_out:
+            return
+        prediction, labels, folds = (torch.cat(parts) for parts in zip(*self._left_out, strict=True))
+        self._left_out = []
+        counts = folds.bincount()
+        self.fold_errors = [
+            float(self.criterion(prediction[folds == fold], labels[folds == fold])) for fold in range(len(counts))
+        ]
+        error = (torch.tensor(self.fold_errors) * counts.cpu()).sum() / counts.cpu().sum()
+        self.log("validation_error", error, prog_bar=True)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """AdamW with one learning rate for pretrained weights and one for the rest."""

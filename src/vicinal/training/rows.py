@@ -46,21 +46,25 @@ class Rows:
         labels: floating ``[n]``, or one-hot ``[n, K]``.
         ids: int64 ``[n]``, one number a row, never twice.
         groups: int64 ``[n]`` or None.
+        folds: int64 ``[n]``, the fold of members that leave each row out, from 0; or None.
     """
 
     inputs: RowInputs
     labels: Tensor
     ids: Tensor
     groups: Tensor | None = None
+    folds: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def select(self, rows: Tensor) -> dict[str, Any]:
-        """Batch of the named positions: inputs, labels, ids and, if there are any, groups."""
+        """Batch of the named positions: inputs, labels, ids and, if there are any, groups and folds."""
         batch = {"inputs": self.inputs.select(rows), "labels": self.labels[rows], "ids": self.ids[rows]}
         if self.groups is not None:
             batch["groups"] = self.groups[rows]
+        if self.folds is not None:
+            batch["folds"] = self.folds[rows]
         return batch
 
 

@@ -1,0 +1,126 @@
+"""What members that are folds say of the rows that each leaves out: honest predictions, intervals and errors."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from vicinal.calibration import cross_conformal_interval, range_scores
+from vicinal.estimators.attention import INWARD, head_range
+from vicinal.estimators.base import NeighborEstimator
+from vicinal.heads import Kriging
+
+MOST = 4096
+"""Rows that calibrate intervals, at most, spread evenly over the bank; more would hardly move their ends."""
+
+
+def fold_positions(model: NeighborEstimator, most: int | None = None) -> Tensor:
+    """Positions ``[n]`` of the bank's rows that a fold leaves out, ``most`` of them spread evenly; None: all."""
+    folds = model.bank_.folds
+    if folds is None:
+        return torch.zeros(0, dtype=torch.int64)
+    positions = (folds >= 0).nonzero()[:, 0]
+    if most is None or len(positions) <= most:
+        return positions
+    return positions[torch.linspace(0, len(positions) - 1, most, dtype=torch.float64).round().long()]
+
+
+@torch.no_grad()
+def out_of_fold(model: NeighborEstimator, positions: Tensor) -> Tensor:
+    """Predictions ``[n]`` or ``[n, K]`` of bank rows, in the head's units, by the members that leave out their folds.
+
+    Args:
+        model: whose members are folds.
+        positions: ``[n]``, of rows that a fold leaves out.
+    """
+    bank, members = model.bank_, model.fold_members()
+    folds, vectors, labels = _folds(model), bank.vectors, model.bank_labels()
+    prediction: Tensor | None = None
+    for fold in folds[positions].unique().tolist():
+        at = (folds[positions] == fold).nonzero()[:, 0]
+        own = positions[at]
+        blocks = model.query_blocks(vectors[own].double(), _identity(model, own))
+        some = torch.cat([members.predict(fold, part, vectors, labels, folds, **known) for part, known in blocks])
+        prediction = some.new_empty(len(positions), *some.shape[1:]) if prediction is None else prediction
+        prediction[at] = some
+    return labels[:0] if prediction is None else prediction
+
+
+def cross_intervals(
+    model: NeighborEstimator, queries: Tensor, identity: Mapping[str, Tensor | None], coverage: float
+) -> Tensor:
+    """CV+ intervals ``[b, 2]`` of embedded queries: see :func:`vicinal.calibration.cross_conformal_interval`.
+
+    Args:
+        model: a regressor whose members are folds.
+        queries: ``[b, M * d]``.
+        identity: as heads take it.
+        coverage: between 0 and 1.
+    """
+    positions, folds = fold_positions(model, MOST), _folds(model)
+    codes = folds[positions]
+    scores = torch.empty(len(positions), dtype=torch.float64)
+    ranges = []
+    for fold in range(model.fold_members().folds):
+        at = (codes == fold).nonzero()[:, 0]
+        own = positions[at]
+        low, high, unit = _fold_range(model, fold, model.bank_.vectors[own].double(), _identity(model, own), coverage)
+        misses = range_scores(model.bank_.labels[own].numpy(), low.numpy(), high.numpy())
+        scores[at] = torch.from_numpy(misses) / unit
+        ranges.append(_fold_range(model, fold, queries, identity, coverage))
+    low, high, unit = (torch.stack(parts, dim=1).numpy() for parts in zip(*ranges, strict=True))  # [b, F]
+    ends = cross_conformal_interval(low, high, scores.numpy(), codes.numpy(), coverage, unit=unit)
+    return torch.from_numpy(ends)
+
+
+@torch.no_grad()
+def _fold_range(
+    model: NeighborEstimator, fold: int, queries: Tensor, identity: Mapping[str, Tensor | None], coverage: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The uncalibrated range of each query ``[b]`` by the members of a fold, and in which unit its margin counts."""
+    bank, members = model.bank_, model.fold_members()
+    rows, labels, known = members.bank(fold, bank.vectors, bank.labels, _folds(model), dict(identity))
+    head, own = members.part(fold), members.columns(fold, queries)
+    parts = model.query_blocks(own, known)
+    blocks = [_block_range(model, head, part, rows, labels, some, coverage) for part, some in parts]
+    if not blocks:
+        return (torch.zeros(0, dtype=torch.float64),) * 3
+    low, high, unit = (torch.cat(ends) for ends in zip(*blocks, strict=True))
+    return low, high, unit
+
+
+def _block_range(
+    model: NeighborEstimator,
+    head: nn.Module,
+    queries: Tensor,
+    bank: Tensor,
+    labels: Tensor,
+    identity: dict[str, Tensor | None],
+    coverage: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    if isinstance(head, Kriging):
+        local = head.local_weights(queries, bank, **identity)
+        prediction = local.mean(labels)
+        return prediction, prediction, local.variance.clamp(min=0).sqrt()
+    prediction = model.in_label_units(head(queries, bank, labels, **identity)).double()
+    unit = torch.ones_like(prediction)
+    if not head.uses_bank:
+        return prediction, prediction, unit
+    low, high = head_range(head, queries, bank, labels, coverage, identity).double().unbind(dim=1)
+    return torch.lerp(low, prediction, INWARD), torch.lerp(high, prediction, INWARD), unit
+
+
+def _folds(model: NeighborEstimator) -> Tensor:
+    folds = model.bank_.folds
+    if folds is None:
+        raise ValueError("folds: expected a model whose members are folds, got one that holds rows out")
+    return folds
+
+
+def _identity(model: NeighborEstimator, positions: Tensor) -> dict[str, Tensor | None]:
+    """Who bank rows are, so that none is predicted from its own group, also of rows that were added later."""
+    groups = model.bank_.store.group_codes
+    known = {"query_groups": None, "bank_groups": None}
+    if groups is not None:
+        known = {"query_groups": groups[positions], "bank_groups": groups}
+    return {"query_ids": positions, "bank_ids": torch.arange(len(model.bank_)), **known}

@@ -1,0 +1,87 @@
+"""The epoch of each member, where members are folds: chosen by the error of the other folds alone."""
+
+import math
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
+
+from vicinal.encoders import MemberProjectors
+from vicinal.heads import Ensemble, FoldMembers
+from vicinal.training.module import NeighborModule
+from vicinal.training.network import NeighborNetwork
+
+
+class FoldEpochs(Callback):
+    """Keeps each member as it was at the epoch at which the rows of all folds but its own had the least error.
+
+    So what a member says of the rows that it leaves out is out of fold in both: it has not learned from them, and its
+    epoch was not chosen by them. (When the run ends is decided by all rows together.) What is kept is part of the
+    checkpoints.
+
+    Args:
+        counts: rows of each fold ``[F]``.
+
+    Attributes:
+        epochs: the epoch ``[F]`` of each fold's members.
+    """
+
+    def __init__(self, counts: Tensor) -> None:
+        self.counts = counts.double()
+        self.least = [math.inf] * len(counts)
+        self.epochs = [0] * len(counts)
+        self.states: dict[str, dict[str, Any]] = {}
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Keep the members for which this epoch is the best so far."""
+        if not isinstance(pl_module, NeighborModule) or pl_module.fold_members is None:
+            raise TypeError("folds: expected a module that trains members as folds")
+        sums = torch.tensor(pl_module.fold_errors, dtype=torch.float64) * self.counts
+        others = (sums.sum() - sums) / (self.counts.sum() - self.counts)
+        for fold, error in enumerate(others.tolist()):
+            if error < self.least[fold]:
+                self.least[fold], self.epochs[fold] = error, trainer.current_epoch
+                for member in members_of(pl_module.fold_members, fold):
+                    self.states[str(member)] = member_state(pl_module.network, member)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run needs."""
+        return {"least": self.least, "epochs": self.epochs, "states": self.states}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.least, self.epochs = list(state_dict["least"]), list(state_dict["epochs"])
+        self.states = dict(state_dict["states"])
+
+    def restore(self, network: NeighborNetwork) -> None:
+        """Make each member what it was at its epoch."""
+        for member, state in self.states.items():
+            load_member_state(network, int(member), state)
+
+
+def members_of(fold_members: FoldMembers, fold: int) -> list[int]:
+    """The members that leave out ``fold``."""
+    return list(range(fold, fold_members.members, fold_members.folds))
+
+
+def member_state(network: NeighborNetwork, member: int) -> dict[str, dict[str, Tensor]]:
+    """A copy of the weights that are one member's own, in the projector and in the head."""
+    projector, head = _parts(network)
+    weights = {name: value.detach().cpu().clone() for name, value in head.heads[member].state_dict().items()}
+    own = {name: value.cpu() for name, value in projector.member_state(member).items()}
+    return {"projector": own, "head": weights}
+
+
+def load_member_state(network: NeighborNetwork, member: int, state: dict[str, dict[str, Tensor]]) -> None:
+    """Make a member what it was when :func:`member_state` gave ``state``."""
+    projector, head = _parts(network)
+    projector.load_member_state(member, state["projector"])
+    head.heads[member].load_state_dict(state["head"])
+
+
+def _parts(network: NeighborNetwork) -> tuple[MemberProjectors, Ensemble]:
+    projector, head = network.projector, network.head
+    if not isinstance(projector, MemberProjectors) or not isinstance(head, Ensemble):
+        raise TypeError("folds: expected a network of members")
+    return projector, head
