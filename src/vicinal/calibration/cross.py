@@ -10,7 +10,7 @@ from vicinal.calibration.classes import METHODS, class_scores
 from vicinal.calibration.split import too_few
 from vicinal.core import check_between, check_choice
 
-_HELD = 1 << 22
+_NUMBERS = 1 << 22
 """Numbers that are held at a time."""
 
 
@@ -56,7 +56,7 @@ def cross_conformal_interval(
     lows, highs, misses, codes, rank = _checked(low, high, scores, folds, coverage)
     units = np.ones_like(lows) if unit is None else check_matrix("unit", unit, rows=len(lows), columns=lows.shape[1])
     ends = np.empty((len(lows), 2))
-    step = max(1, _HELD // len(misses))
+    step = max(1, _NUMBERS // len(misses))
     for start in range(0, len(lows), step):
         part = slice(start, start + step)
         margin = units[part][:, codes] * misses  # [b, n]
@@ -99,9 +99,9 @@ def cross_conformal_sets(
     shares = np.asarray(probabilities, dtype=np.float64)
     if shares.ndim != 3:
         raise ValueError(f"probabilities: expected [rows, folds, classes], got shape {shares.shape}")
-    own = class_scores(calibration, method=method)
+    calibration_scores = class_scores(calibration, method=method)
     truth = np.asarray(labels, dtype=np.int64)
-    scores = own[np.arange(len(own)), truth]
+    scores = calibration_scores[np.arange(len(truth)), truth]
     _, _, misses, codes, rank = _checked(shares[:, :, 0], shares[:, :, 0], scores, folds, coverage)
     below = np.zeros((len(shares), shares.shape[2]))
     for fold in range(shares.shape[1]):

@@ -56,6 +56,7 @@ def fit(
     weight_decay: o.WeightDecay = 0.0,
     patience: o.Patience = 10,
     seed: o.Seed = 0,
+    test: o.Test = 0.2,
     precision: o.Precision = "32-true",
     accelerator: o.Accelerator = "auto",
     devices: o.Devices = 1,
@@ -89,6 +90,7 @@ def fit(
         use=use,
         drop=drop or (),
         seed=seed,
+        test=test,
         parameters=parameters,
     )
     outcome = fit_table(job, folder, (lambda line: None) if quiet else print_progress)
@@ -111,6 +113,7 @@ def outcome_json(outcome: "FitOutcome") -> dict[str, Any]:
         "leaks": [
             {"column": leak.column, "form": leak.form, "sentence": leak.sentence} for leak in outcome.opened.leaks
         ],
+        "out_of_fold": dict(record.out_of_fold),
         "scores": {method: dict(values) for method, values in record.scores.items()},
         "epochs": len(outcome.model.history_.train_error),
         "seconds": record.duration_s,
@@ -123,9 +126,14 @@ def print_outcome(outcome: "FitOutcome") -> None:
     rows = [[c.name, c.kind or "left out", c.encoder, c.reason] for c in record.column_list]
     print_rows("Columns", ["column", "taken for", "encoder", "because"], rows, numbers=False)
     sizes = record.split_sizes
+    use = (
+        f"{sizes['validation']} to stop early and calibrate"
+        if sizes["validation"]
+        else f"each left out by one of {outcome.model.folds_} folds of members"
+    )
     output.print(
         f"{record.task} of {record.target_name} ({outcome.opened.table.reason}): {sizes['train']} rows to train on, "
-        f"{sizes['validation']} to stop early and calibrate, {sizes['test']} to test on",
+        f"{use}, {sizes['test']} to test on",
         markup=False,
     )
     for reason, count in record.dropped.items():
@@ -133,7 +141,11 @@ def print_outcome(outcome: "FitOutcome") -> None:
     output.print(record.duplicates or "no rows of equal content", markup=False)
     for leak in outcome.opened.leaks:
         output.print(f"look at {leak.sentence}", markup=False)
-    print_scores(f"On the {sizes['test']} test rows", record.scores)
+    where = f"On the {sizes['test']} test rows" if sizes["test"] else "Out of fold, by members that never saw the row"
+    print_scores(where, record.scores)
+    if sizes["test"] and record.out_of_fold:
+        listed = ", ".join(f"{name} {value:.4g}" for name, value in record.out_of_fold.items())
+        output.print(f"out of fold, by members that never saw the row: {listed}", markup=False)
     if outcome.folder is not None:
         output.print(f"model   {outcome.folder}", markup=False)
         output.print(f"report  {outcome.folder / 'report.html'}", markup=False)

@@ -146,6 +146,13 @@ WeightDecay: TypeAlias = Annotated[float, typer.Option(help="Decoupled weight de
 Patience: TypeAlias = Annotated[
     int, typer.Option(help="Epochs without a better validation error before it stops.", rich_help_panel=_TRAIN)
 ]
+Test: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        help="Share of rows to test on. 0: learn from all; scores are of members on rows that they never saw.",
+        rich_help_panel=_TRAIN,
+    ),
+]
 Seed: TypeAlias = Annotated[int, typer.Option(help="Of splits and training.", rich_help_panel=_TRAIN)]
 Precision: TypeAlias = Annotated[
     str, typer.Option(help="32-true, 64-true, bf16-mixed or 16-mixed.", rich_help_panel=_TRAIN)

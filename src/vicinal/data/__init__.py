@@ -12,7 +12,7 @@ from vicinal.data.duplicates import (
 from vicinal.data.leaks import ColumnLeak, LeakWarning, leaking_columns
 from vicinal.data.lexicon import lexicon_table
 from vicinal.data.reading import read_table
-from vicinal.data.splits import Split, load_splits, make_splits, save_splits
+from vicinal.data.splits import Split, load_splits, make_splits, no_test, save_splits
 from vicinal.data.table import Dropped, Table, check_column, prepare_table
 from vicinal.data.target import Target, Task, infer_task, read_target
 from vicinal.data.writing import check_table_name, csv_text, write_table
@@ -38,6 +38,7 @@ __all__ = [
     "lexicon_table",
     "load_splits",
     "make_splits",
+    "no_test",
     "prepare_table",
     "read_table",
     "read_target",

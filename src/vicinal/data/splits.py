@@ -92,6 +92,16 @@ def make_splits(
     return splits
 
 
+def no_test(rows: int, seed: int) -> Split:
+    """The split that trains on all rows, and leaves none to validate or test on.
+
+    >>> len(no_test(10, 0).train)
+    10
+    """
+    nothing = np.zeros(0, dtype=np.int64)
+    return Split(np.arange(check_integer("rows", rows)), nothing, nothing, seed)
+
+
 def _rowwise(name: str, values: Sequence[Any] | NDArray[Any], rows: int) -> NDArray[Any]:
     array = np.asarray(values)
     if array.shape != (rows,):

@@ -125,8 +125,9 @@ class MemberProjectors(nn.Module):
         state = {name: value[member].clone() for name, value in self._own_parameters().items()}
         for layer, norm in enumerate(self.norms):
             for name, value in norm.state_dict().items():
-                own = value if layer == 0 or value.ndim == 0 else value.unflatten(0, (self.members, -1))[member]
-                state[f"norms.{layer}.{name}"] = own.clone()
+                shared = layer == 0 or value.ndim == 0
+                part = value if shared else value.unflatten(0, (self.members, -1))[member]
+                state[f"norms.{layer}.{name}"] = part.clone()
         return state
 
     @torch.no_grad()
@@ -142,9 +143,10 @@ class MemberProjectors(nn.Module):
             for name, value in norm.state_dict().items():
                 if value.ndim:
                     value.unflatten(0, (self.members, -1))[member] = state[f"norms.{layer}.{name}"]
-        shared = self.norms[0]
-        now, then = shared.running_var + shared.eps, state["norms.0.running_var"] + shared.eps
-        self.offset[member] += self.gain[member] * (shared.running_mean - state["norms.0.running_mean"]) / then.sqrt()
+        shared, eps = self.norms[0].state_dict(), nn.BatchNorm1d(1).eps
+        now, then = shared["running_var"] + eps, state["norms.0.running_var"] + eps
+        moved = shared["running_mean"] - state["norms.0.running_mean"]
+        self.offset[member] += self.gain[member] * moved / then.sqrt()
         self.gain[member] *= (now / then).sqrt()
 
     def _own_parameters(self) -> dict[str, Tensor]:

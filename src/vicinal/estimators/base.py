@@ -191,11 +191,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             encoder = build_table_encoder(self.kinds_, encoders=self.encoders, tune=self.tune)
-            held_out = make_folds(len(frame), self.members, own_groups, classes, seed) if self._can_fold(encoder, validation) else None
-            if held_out is None:
-                fraction = FRACTION if self.validation_fraction is None else self.validation_fraction
-                held_out = hold_out(len(frame), validation, fraction, own_groups, classes, seed)
-            self._train(frame, torch.from_numpy(labels.astype(np.float64)), own_ids, own_groups, held_out, seed, encoder)
+            held_out = self._held_out(encoder, len(frame), validation, own_groups, classes, seed)
+            values = torch.from_numpy(labels.astype(np.float64))
+            self._train(frame, values, own_ids, own_groups, held_out, seed, encoder)
         return self
 
     def _train(
@@ -266,12 +264,27 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             )
         return FoldMembers(self.network_.head, self.members, self.folds_)
 
-    def _can_fold(self, encoder: TableEncoder, validation: Any) -> bool:
+    def _held_out(
+        self, encoder: TableEncoder, rows: int, validation: Any, groups: Ids | None, classes: Ids | None, seed: int
+    ) -> HeldOut:
+        """The folds of members where they can be, else the rows that are held out."""
+        if validation is None and self._can_fold(encoder):
+            folds = make_folds(rows, self.members, groups, classes, seed)
+            if folds is not None:
+                return folds
+        fraction = FRACTION if self.validation_fraction is None else self.validation_fraction
+        return hold_out(rows, validation, fraction, groups, classes, seed)
+
+    def can_fold(self, kinds: Mapping[str, Kind]) -> bool:
+        """Whether members will be folds for a table of columns of these kinds, if it has three groups or no groups."""
+        return self._can_fold(build_table_encoder(kinds, encoders=self.encoders, tune=self.tune))
+
+    def _can_fold(self, encoder: TableEncoder) -> bool:
         """Whether members can be folds: each has weights of its own, and nothing that all share learns from labels."""
         from vicinal.estimators.loss import make_added, make_criterion
         from vicinal.training.processes import processes_of
 
-        if validation is not None or self.validation_fraction is not None or self.members < 2 or not encoder.frozen:
+        if self.validation_fraction is not None or self.members < 2 or not encoder.frozen:
             return False
         settings = self.get_params(deep=False)
         criterion = make_criterion(settings, (0.0, 1.0))
@@ -282,9 +295,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def _chosen(self, kriging: Kriging) -> Kriging:
         """The kriging head with the scale and noise that predict the rows held out, or out of fold, best."""
         if self.folds_ is not None:
-            members = FoldMembers(kriging, self.members, self.folds_)
-            rows, codes, folds = self.bank_.vectors, self.bank_.store.group_codes, self.bank_.folds
-            return choose_out_of_fold(members, rows, self.bank_labels(), folds, codes).eval()
+            members, bank = FoldMembers(kriging, self.members, self.folds_), self.bank_
+            codes = bank.store.group_codes
+            return choose_out_of_fold(members, bank.vectors, self.bank_labels(), bank.folds, codes).eval()
         rows, groups = self.calibration_, self.calibration_.groups
         identity = self.bank_.identity(
             ids=rows.ids, groups=groups if self.bank_.store.group_codes is not None else None

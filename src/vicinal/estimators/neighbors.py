@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from vicinal.calibration import ConformalClasses, cross_conformal_sets
 from vicinal.core import check_between, check_integer, short
 from vicinal.core.identity import canonical_ids, shown
 from vicinal.estimators.attention import (
@@ -27,7 +28,7 @@ from vicinal.estimators.attention import (
 from vicinal.estimators.bank import Ids, check_known
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.inputs import as_series, refused_text
-from vicinal.estimators.out_of_fold import cross_intervals, fold_positions, out_of_fold
+from vicinal.estimators.out_of_fold import MOST, cross_intervals, fold_positions, fold_predictions, out_of_fold
 from vicinal.estimators.saving import read_model, save_model
 from vicinal.heads import Kriging, conformal_margin
 
@@ -110,6 +111,10 @@ class BankedEstimator(NeighborEstimator):
         positions = fold_positions(self)
         predictions = self.in_label_units(out_of_fold(self, positions)).double()
         return self.bank_.ids[positions.numpy()], predictions.numpy()
+
+    def calibrating_rows(self) -> int:
+        """How many rows calibrate intervals or sets: those that folds leave out, or those that were held out."""
+        return len(self.calibration_ if self.folds_ is None else fold_positions(self, MOST))
 
     def explain(self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None) -> list[Explanation]:
         """Which bank rows made each prediction.
@@ -205,6 +210,12 @@ class BankedEstimator(NeighborEstimator):
 def _check_length(y: Any, rows: int) -> None:
     if len(y) != rows:
         raise ValueError(f"y: expected {rows} labels, one a row of X (inconsistent numbers of samples), got {len(y)}")
+
+
+def _shares(prediction: Tensor) -> Ids:
+    """Predictions as probabilities: rows of float64 that sum to 1, but for rounding."""
+    shares = prediction.double()
+    return np.asarray((shares / shares.sum(dim=-1, keepdim=True)).numpy())
 
 
 def _check_finite(values: Ids) -> None:
@@ -446,9 +457,42 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator):  # type: ignore[misc
         """Probability of each class ``[n, K]``, rows sum to 1; see :meth:`NeighborRegressor.predict`."""
         _, queries = self._embed(X)
         shares, error = self._answer(queries, self._prediction_identity(len(queries), ids, groups))
-        shares = shares.double()
-        probabilities = (shares / shares.sum(dim=-1, keepdim=True)).numpy()
+        probabilities = _shares(shares)
         return (probabilities, error.numpy()) if return_error else probabilities
+
+    def predict_set(
+        self, X: Any, coverage: float = 0.9, *, method: str = "lac", ids: Any = None, groups: Any = None
+    ) -> np.ndarray[Any, Any]:
+        """Sets of classes ``[n, K]``, true for those in it, that hold the true class at least ``coverage`` of the time.
+
+        Calibrated on the rows that folds leave out (see :func:`vicinal.calibration.cross_conformal_sets`), or on those
+        held out (:class:`vicinal.calibration.ConformalClasses`). A set may be empty.
+
+        Args:
+            X: rows.
+            coverage: between 0 and 1.
+            method: "lac", "aps" or "raps", see :func:`vicinal.calibration.class_scores`.
+            ids: see :meth:`predict_proba`.
+            groups: see :meth:`predict_proba`.
+
+        Raises:
+            ValueError: if too few rows calibrate for that coverage.
+        """
+        check_between("coverage", coverage, 0, 1)
+        _, queries = self._embed(X)
+        query_identity = self._prediction_identity(len(queries), ids, groups)
+        if self.folds_ is None:
+            rows = self.calibration_
+            own_groups = rows.groups if self.bank_.store.group_codes is not None else None
+            known = self._answer(rows.vectors.double(), {"ids": rows.ids, "groups": own_groups})[0]
+            fitted = ConformalClasses(method, coverage=coverage, seed=0).fit(_shares(known), rows.labels.long().numpy())
+            return fitted.predict(_shares(self._answer(queries, query_identity)[0]))
+        positions = fold_positions(self, MOST)
+        labels, folds = self.bank_.labels[positions].long().numpy(), self.bank_.folds
+        codes = np.zeros(0, dtype=np.int64) if folds is None else folds[positions].numpy()
+        shares = fold_predictions(self, queries, self.bank_.identity(**query_identity))
+        known = out_of_fold(self, positions)
+        return cross_conformal_sets(_shares(shares), _shares(known), labels, codes, coverage, method=method)
 
     def predict(self, X: Any, *, ids: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:
         """The most probable class of each row ``[n]``; see :meth:`NeighborRegressor.predict`."""

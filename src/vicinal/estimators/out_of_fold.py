@@ -36,14 +36,25 @@ def out_of_fold(model: NeighborEstimator, positions: Tensor) -> Tensor:
     bank, members = model.bank_, model.fold_members()
     folds, vectors, labels = _folds(model), bank.vectors, model.bank_labels()
     prediction: Tensor | None = None
-    for fold in folds[positions].unique().tolist():
+    for fold in sorted(set(folds[positions].tolist())):
         at = (folds[positions] == fold).nonzero()[:, 0]
-        own = positions[at]
-        blocks = model.query_blocks(vectors[own].double(), _identity(model, own))
+        rows_of_fold = positions[at]
+        blocks = model.query_blocks(vectors[rows_of_fold].double(), _identity(model, rows_of_fold))
         some = torch.cat([members.predict(fold, part, vectors, labels, folds, **known) for part, known in blocks])
         prediction = some.new_empty(len(positions), *some.shape[1:]) if prediction is None else prediction
         prediction[at] = some
     return labels[:0] if prediction is None else prediction
+
+
+@torch.no_grad()
+def fold_predictions(model: NeighborEstimator, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
+    """Predictions ``[b, F]`` or ``[b, F, K]`` of embedded queries, in the head's units, by the members of each fold."""
+    members, vectors, labels, folds = model.fold_members(), model.bank_.vectors, model.bank_labels(), _folds(model)
+    blocks = []
+    for part, known in model.query_blocks(queries, identity):
+        each = [members.predict(fold, part, vectors, labels, folds, **known) for fold in range(members.folds)]
+        blocks.append(torch.stack(each, dim=1))
+    return torch.cat(blocks) if blocks else labels.new_zeros(0, members.folds, *labels.shape[1:])
 
 
 def cross_intervals(
@@ -63,13 +74,15 @@ def cross_intervals(
     ranges = []
     for fold in range(model.fold_members().folds):
         at = (codes == fold).nonzero()[:, 0]
-        own = positions[at]
-        low, high, unit = _fold_range(model, fold, model.bank_.vectors[own].double(), _identity(model, own), coverage)
-        misses = range_scores(model.bank_.labels[own].numpy(), low.numpy(), high.numpy())
+        rows_of_fold = positions[at]
+        low, high, unit = _fold_range(
+            model, fold, model.bank_.vectors[rows_of_fold].double(), _identity(model, rows_of_fold), coverage
+        )
+        misses = range_scores(model.bank_.labels[rows_of_fold].numpy(), low.numpy(), high.numpy())
         scores[at] = torch.from_numpy(misses) / unit
         ranges.append(_fold_range(model, fold, queries, identity, coverage))
-    low, high, unit = (torch.stack(parts, dim=1).numpy() for parts in zip(*ranges, strict=True))  # [b, F]
-    ends = cross_conformal_interval(low, high, scores.numpy(), codes.numpy(), coverage, unit=unit)
+    lows, highs, units = (torch.stack(parts, dim=1).numpy() for parts in zip(*ranges, strict=True))  # [b, F]
+    ends = cross_conformal_interval(lows, highs, scores.numpy(), codes.numpy(), coverage, unit=units)
     return torch.from_numpy(ends)
 
 
@@ -80,8 +93,7 @@ def _fold_range(
     """The uncalibrated range of each query ``[b]`` by the members of a fold, and in which unit its margin counts."""
     bank, members = model.bank_, model.fold_members()
     rows, labels, known = members.bank(fold, bank.vectors, bank.labels, _folds(model), dict(identity))
-    head, own = members.part(fold), members.columns(fold, queries)
-    parts = model.query_blocks(own, known)
+    head, parts = members.part(fold), model.query_blocks(members.columns(fold, queries), known)
     blocks = [_block_range(model, head, part, rows, labels, some, coverage) for part, some in parts]
     if not blocks:
         return (torch.zeros(0, dtype=torch.float64),) * 3
@@ -118,9 +130,11 @@ def _folds(model: NeighborEstimator) -> Tensor:
 
 
 def _identity(model: NeighborEstimator, positions: Tensor) -> dict[str, Tensor | None]:
-    """Who bank rows are, so that none is predicted from its own group, also of rows that were added later."""
+    """Who bank rows are, so that none is predicted from its rows_of_fold group, also of rows that were added later."""
     groups = model.bank_.store.group_codes
-    known = {"query_groups": None, "bank_groups": None}
-    if groups is not None:
-        known = {"query_groups": groups[positions], "bank_groups": groups}
-    return {"query_ids": positions, "bank_ids": torch.arange(len(model.bank_)), **known}
+    return {
+        "query_ids": positions,
+        "bank_ids": torch.arange(len(model.bank_)),
+        "query_groups": None if groups is None else groups[positions],
+        "bank_groups": groups,
+    }

@@ -69,11 +69,11 @@ def choose_out_of_fold(
     error = torch.zeros(len(tried), dtype=torch.float64)
     step = max(1, -(-len(bank) // (4 * _MOST)))
     for fold in range(members.folds):
-        own = (folds == fold).nonzero()[::step, 0]
-        identity = {"query_groups": None if groups is None else groups[own], "bank_groups": groups}
+        queries = (folds == fold).nonzero()[::step, 0]
+        identity = {"query_groups": None if groups is None else groups[queries], "bank_groups": groups}
         rows, known_labels, known = members.bank(fold, bank, labels, folds, identity)
         parts = [FoldMembers(one, members.members, members.folds).part(fold) for one in tried]
-        error += _errors(parts, members.columns(fold, bank[own]), labels[own], rows, known_labels, known)
+        error += _errors(parts, members.columns(fold, bank[queries]), labels[queries], rows, known_labels, known)
     return tried[int(error.argmin())]
 
 
@@ -82,7 +82,9 @@ def _candidates(head: Kriging, bank: Tensor) -> list[Kriging]:
     sample = bank[:: max(1, -(-len(bank) // _MOST))].double()
     unit = float(torch.pdist(sample).median()) if len(sample) > 1 else 1.0
     unit = unit if unit > 0 else 1.0
-    return [Kriging(head.k, scale=scale * unit, noise=noise, convex=head.convex) for scale in SCALES for noise in NOISES]
+    return [
+        Kriging(head.k, scale=scale * unit, noise=noise, convex=head.convex) for scale in SCALES for noise in NOISES
+    ]
 
 
 def _errors(

@@ -10,7 +10,7 @@ from vicinal.evaluation.audit import (
     suspicion,
     target_slices,
 )
-from vicinal.evaluation.baselines import Baseline, knn_grid, mean_baseline, ridge_baseline
+from vicinal.evaluation.baselines import Baseline, knn_baseline, knn_grid, mean_baseline, ridge_baseline
 from vicinal.evaluation.comparison import Significance, Summary, significance, summarize
 from vicinal.evaluation.representers import l1_representers, nuclear_representers
 from vicinal.evaluation.scores import classification_scores, regression_scores
@@ -47,6 +47,7 @@ __all__ = [
     "critical_difference",
     "error_slices",
     "friedman",
+    "knn_baseline",
     "knn_grid",
     "l1_representers",
     "left_out_predictions",

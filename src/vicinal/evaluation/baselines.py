@@ -4,7 +4,7 @@ Each is fitted on the training rows, chooses its settings on the validation rows
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -94,6 +94,27 @@ def knn_grid(
     distances, places = search[p].kneighbors(test, n_neighbors=k)
     settings = {"n_neighbors": k, "p": p, "weights": weights}
     return Baseline("k-NN", _neighbor_mean(labels, distances, places, weights), settings, error)
+
+
+def knn_baseline(
+    train: NDArray[Any],
+    train_target: ArrayLike,
+    test: NDArray[Any],
+    settings: Mapping[str, Any],
+    *,
+    classes: Sequence[Any] | None = None,
+) -> Baseline:
+    """Nearest neighbors with settings that :func:`knn_grid` chose on other rows; its arguments are those.
+
+    >>> settings = {"n_neighbors": 1, "p": 2, "weights": "uniform"}
+    >>> knn_baseline(np.array([[0.0], [1.0]]), [3.0, 5.0], np.array([[0.9]]), settings).prediction
+    array([5.])
+    """
+    for name, values in (("train", train), ("test", test)):
+        _check_embeddings(name, np.asarray(values), np.asarray(train).shape[-1])
+    labels, k = _labels(train_target, classes), min(settings["n_neighbors"], len(train))
+    distances, places = NearestNeighbors(n_neighbors=k, p=settings["p"]).fit(train).kneighbors(test)
+    return Baseline("k-NN", _neighbor_mean(labels, distances, places, settings["weights"]), dict(settings))
 
 
 def ridge_baseline(

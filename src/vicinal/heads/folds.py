@@ -41,7 +41,7 @@ class FoldMembers:
 
     def columns(self, fold: int, embeddings: Tensor) -> Tensor:
         """The part ``[b, d']`` of embeddings ``[b, M * d]`` that the members of ``fold`` made."""
-        return embeddings.unflatten(1, (self.members, -1))[:, fold :: self.folds].flatten(1)
+        return embeddings.reshape(len(embeddings), self.members, -1)[:, fold :: self.folds].flatten(1)
 
     def part(self, fold: int) -> nn.Module:
         """The head of the members of ``fold``."""
@@ -52,16 +52,16 @@ class FoldMembers:
             raise TypeError(f"head: expected an Ensemble or a Kriging head, got {type(self.head).__name__}")
         part = copy.deepcopy(self.head)
         with torch.no_grad():
-            part.log_scale -= math.log(self.folds) / 2
+            part.log_scale.sub_(math.log(self.folds) / 2)
         return part
 
     def bank(
         self, fold: int, bank: Tensor, labels: Tensor, bank_folds: Tensor, identity: dict[str, Tensor | None]
     ) -> tuple[Tensor, Tensor, dict[str, Tensor | None]]:
         """The rows that the members of ``fold`` predict from, their labels, and who is who among them."""
-        kept = bank_folds != fold
-        known = {n: v[kept] if v is not None and n.startswith("bank") else v for n, v in identity.items()}
-        return self.columns(fold, bank[kept]), labels[kept], known
+        others = bank_folds != fold
+        known = {n: v[others] if v is not None and n.startswith("bank") else v for n, v in identity.items()}
+        return self.columns(fold, bank[others]), labels[others], known
 
     def predict(
         self,
@@ -103,7 +103,7 @@ class FoldMembers:
         if len(queries) and not bool(((query_folds >= 0) & (query_folds < self.folds)).all()):
             raise ValueError(f"query_folds: expected folds from 0 to {self.folds - 1}, got others")
         prediction: Tensor | None = None
-        for fold in query_folds.unique().tolist():
+        for fold in sorted(set(query_folds.tolist())):
             at = (query_folds == fold).nonzero()[:, 0]
             known = {n: v[at] if v is not None and n.startswith("query") else v for n, v in identity.items()}
             some = self.predict(fold, queries[at], bank, labels, bank_folds, **known)
@@ -135,8 +135,7 @@ class FoldMembers:
         """
         if not isinstance(self.head, Ensemble):
             raise TypeError(f"head: expected an Ensemble, got {type(self.head).__name__}")
-        own = self.member_folds(folds.device)[:, None]  # [M, 1]
-        seen = folds[None] != own  # [M, b]
+        seen = folds[None] != self.member_folds(folds.device)[:, None]  # [M, b]
         if not self.head.uses_bank:
             return self.head.each(embeddings, embeddings, labels), seen.T
         pairs = admissible((len(labels), len(labels)), **identity)
@@ -159,4 +158,3 @@ class FoldMembers:
             every = some.new_zeros(len(labels), *labels.shape[1:])
             predictions.append(every.index_put((mine.nonzero()[:, 0],), some))
         return torch.stack(predictions, dim=-1), valid.T
-

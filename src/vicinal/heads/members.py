@@ -136,9 +136,7 @@ def alike_members(heads: Sequence[nn.Module]) -> list[NONA]:
     return members if len(members) == len(heads) > 1 and len(kinds) == 1 and not learned else []
 
 
-def stacked_weights(
-    members: list[NONA], queries: list[Tensor], bank: list[Tensor], allowed: Tensor | None
-) -> Tensor:
+def stacked_weights(members: list[NONA], queries: list[Tensor], bank: list[Tensor], allowed: Tensor | None) -> Tensor:
     """Weights ``[M, b, N]`` of members that are alike, as one head of M times as many queries has them.
 
     So a step of training costs the operations of one member, on longer tensors.

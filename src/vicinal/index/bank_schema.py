@@ -61,7 +61,7 @@ def checked_folds(folds: object, rows: int) -> Array:
     codes = np.asarray(folds)
     if codes.shape != (rows,) or codes.dtype.kind not in "iu":
         raise ValueError(f"folds: expected whole numbers [{rows}], got {codes.dtype} {codes.shape}")
-    if rows and not (-1 <= codes.min() and codes.max() < 1 << 15):
+    if rows and not (codes.min() >= -1 and codes.max() < 1 << 15):
         raise ValueError(f"folds: expected numbers from -1 to {(1 << 15) - 1}, got {codes.min()} to {codes.max()}")
     return codes.astype(np.int16)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I8": "<i1"}
+_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I16": "<i2", "I8": "<i1"}
 _LONGEST = 1 << 24
 """Bytes of the longest header that is read."""
 

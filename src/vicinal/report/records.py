@@ -143,6 +143,8 @@ class FitRecord:
         panels: predictions with their neighbors.
         mask_curves: (unit grid ``[g]``, list of (label, values ``[g]``)), or None if there is no mask.
         split_sizes: "train", "validation", "test" -> number of rows.
+        out_of_fold: metric -> value on the rows that the model was fitted on, each predicted by members that never saw
+            it; empty if rows were held out in place of folds. Without test rows it is where all scores come from.
         duration_s: wall time of the fit in seconds.
         versions: package -> version.
         notes: further sentences that a reader should see.
@@ -169,6 +171,7 @@ class FitRecord:
     panels: Sequence[NeighborPanel] = ()
     mask_curves: tuple[NDArray[Any], Sequence[tuple[str, NDArray[Any]]]] | None = None
     split_sizes: Mapping[str, int] = field(default_factory=dict)
+    out_of_fold: Mapping[str, float] = field(default_factory=dict)
     duration_s: float | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()

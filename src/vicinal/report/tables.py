@@ -52,13 +52,21 @@ def findings(record: FitRecord) -> list[str]:
     score = record.scores["model"][metric]
     count = record.split_sizes.get("test", len(record.truth))
     where = f"On {count:,} test rows" if count else "On the test rows"
+    if record.out_of_fold and not count:
+        where = f"On {len(record.truth):,} rows, each predicted by members that never saw it,"
     parts = [
         _against(score, scores[metric], metric, ("the " if method == "mean" else "") + method_name(method, record))
         for method, scores in record.scores.items()
         if method != "model" and metric in scores
     ]
     first = f"{where} {'the ' if metric != 'accuracy' else ''}{metric_name(metric)} is {number(score)}"
-    return [f"{first}: {'; '.join(parts)}." if parts else f"{first}."]
+    said = [f"{first}: {'; '.join(parts)}." if parts else f"{first}."]
+    if count and metric in record.out_of_fold:
+        said.append(
+            f"Out of fold, where each row fitted on is predicted by the members that never saw it, "
+            f"{'it' if metric == 'accuracy' else 'the ' + metric_name(metric)} is {number(record.out_of_fold[metric])}."
+        )
+    return said
 
 
 def _against(score: float, other: float, metric: str, name: str) -> str:
@@ -96,7 +104,15 @@ def limits(record: FitRecord) -> list[str]:
         "The report shows, and the model folder stores, rows of the training data: share them only as the data may be "
         "shared."
     )
-    said.append("The scores come from one split. vicinal compare gives mean and deviation over several, with a test.")
+    if record.split_sizes.get("test", 1) or not record.out_of_fold:
+        said.append(
+            "The scores come from one split. vicinal compare gives mean and deviation over several, with a test."
+        )
+    else:
+        said.append(
+            "No row was kept for a test: the scores are those of single members on rows that these never saw. The "
+            "whole model should do a little better."
+        )
     return said
 
 

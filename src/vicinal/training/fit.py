@@ -79,7 +79,8 @@ def train(
 
     Raises:
         KeyboardInterrupt: if the user stops the run; checkpoints stay.
-        ValueError: for folds and validation rows, or neither, or folds in several processes; for more processes than rows of a batch, or parts that cannot be sent to spawned processes.
+        ValueError: for folds and validation rows, or neither, or folds in several processes; for more processes than
+            rows of a batch, or parts that cannot be sent to spawned processes.
         RuntimeError: if another process does not answer for ``settings.timeout`` seconds.
     """
     history = TrainingHistory()

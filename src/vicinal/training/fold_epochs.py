@@ -69,8 +69,8 @@ def member_state(network: NeighborNetwork, member: int) -> dict[str, dict[str, T
     """A copy of the weights that are one member's own, in the projector and in the head."""
     projector, head = _parts(network)
     weights = {name: value.detach().cpu().clone() for name, value in head.heads[member].state_dict().items()}
-    own = {name: value.cpu() for name, value in projector.member_state(member).items()}
-    return {"projector": own, "head": weights}
+    projection = {name: value.cpu() for name, value in projector.member_state(member).items()}
+    return {"projector": projection, "head": weights}
 
 
 def load_member_state(network: NeighborNetwork, member: int, state: dict[str, dict[str, Tensor]]) -> None:

@@ -11,14 +11,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.calibration import ConformalClasses, neighbor_spread
+from vicinal.calibration import neighbor_spread
 from vicinal.core import check_integer, short
 from vicinal.data import find_duplicates
 from vicinal.data.cells import as_numbers
 from vicinal.data.table import Table, prepare_table
 from vicinal.encoders import EmbeddingCache, build_table_encoder
-from vicinal.estimators.bank import Bank
-from vicinal.estimators.neighbors import BankedEstimator, load_model
+from vicinal.estimators.neighbors import BankedEstimator, NeighborClassifier, load_model
 from vicinal.estimators.saving import shown_cell
 from vicinal.evaluation import (
     class_suspicion,
@@ -126,7 +125,7 @@ def audit_table(
         slices=error_slices(errors, _slice_columns(model, fresh)),
         target_slices=_along_target(model, errors, fresh),
         coverage=[] if classes is not None else _coverage(model, fresh),
-        class_sets={} if classes is None else _class_sets(model, predicted, fresh.target),
+        class_sets={} if classes is None else _class_sets(model, fresh),
         hubs=_hubs(model, seen),
         hubness=_skewness(seen.served),
         unused=float((seen.served == 0).mean()),
@@ -169,8 +168,8 @@ def _coverage(model: BankedEstimator, fresh: Table) -> list[Mapping[str, Any]]:
 
 
 def _enough(model: BankedEstimator, level: float) -> bool:
-    """Whether so many rows were held out that their scores have a quantile for this coverage."""
-    count = len(model.calibration_)
+    """Whether so many rows calibrate that their scores have a quantile for this coverage."""
+    count = model.calibrating_rows()
     return bool(count and np.ceil((count + 1) * level - 1e-9) <= count)
 
 
@@ -180,27 +179,23 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
     what, levels = ("intervals", LEVELS) if getattr(model, "classes_", None) is None else ("sets of classes", (SETS,))
     uncovered = [f"{level:.0%}" for level in levels if not _enough(model, level)]
     if uncovered:
-        count = len(model.calibration_)
+        count = model.calibrating_rows()
         notes.append(
-            f"{count} rows are held out for calibration: too few for {what} that cover {', '.join(uncovered)}, which "
+            f"{count} rows calibrate: too few for {what} that cover {', '.join(uncovered)}, which "
             "are not shown. Fit on more rows for them."
         )
     return notes
 
 
-def _class_sets(model: BankedEstimator, predicted: Array, truth: Array) -> dict[str, dict[str, float]]:
-    calibration: Bank = model.calibration_
-    if not _enough(model, SETS):
+def _class_sets(model: BankedEstimator, fresh: Table) -> dict[str, dict[str, float]]:
+    if not isinstance(model, NeighborClassifier) or not _enough(model, SETS):
         return {}
-    identity = model.bank_.identity(calibration.ids, calibration.groups)
-    shares = model.predict_embedded(calibration.vectors.double(), identity).double().numpy()
-    shares /= shares.sum(1, keepdims=True)
-    places = {name: place for place, name in enumerate(getattr(model, "classes_", ()))}
-    right = np.array([places.get(label, 0) for label in truth.tolist()])
+    groups = fresh.groups if model.bank_.groups is not None else None
+    places = {name: place for place, name in enumerate(model.classes_.tolist())}
+    right = np.array([places.get(label, 0) for label in fresh.target.tolist()])
     sets = {}
     for method in ("lac", "aps", "raps"):
-        fitted = ConformalClasses(method, coverage=SETS, seed=0).fit(shares, calibration.labels.long().numpy())
-        class_sets = fitted.predict(predicted)
+        class_sets = model.predict_set(fresh.frame, SETS, method=method, groups=groups)
         sets[method] = {
             "covered": float(class_sets[np.arange(len(class_sets)), right].mean()),
             "size": float(class_sets.sum(1).mean()),

@@ -24,6 +24,7 @@ from vicinal.data import (
     find_duplicates,
     leaking_columns,
     make_splits,
+    no_test,
     prepare_table,
     read_table,
     save_splits,
@@ -40,7 +41,9 @@ from vicinal.estimators.saving import write_model
 from vicinal.evaluation import (
     Baseline,
     classification_scores,
+    knn_baseline,
     knn_grid,
+    left_out_predictions,
     mean_baseline,
     regression_scores,
     ridge_baseline,
@@ -71,8 +74,9 @@ class TableJob:
         drop: columns to leave out.
         name: of the data; "" for the name of the file.
         seed: of the split and of training.
-        test: share of rows to test on.
-        validation: share of the remaining rows held out for early stopping and intervals.
+        test: share of rows to test on; 0: all are fitted on, and scores are of predictions out of fold.
+        validation: share of the remaining rows that baselines are chosen on; held out for early stopping and intervals
+            where members are not folds.
         parameters: of the estimator, see :class:`NeighborRegressor`.
     """
 
@@ -173,10 +177,13 @@ def make_estimator(opened: OpenTable, job: TableJob) -> BankedEstimator:
 
 
 def fit_split(model: BankedEstimator, opened: OpenTable, split: Split) -> BankedEstimator:
-    """Fit on the training rows of ``split``, with its validation rows held out; test rows are not read."""
+    """Fit on the training and validation rows of ``split``; test rows are not read.
+
+    The validation rows are held out of training, unless the members are folds and need none.
+    """
     rows = np.concatenate([split.train, split.validation])
     part = opened.table.select(rows)
-    validation = np.arange(len(split.train), len(rows))
+    validation = None if model.can_fold(opened.kinds) else np.arange(len(split.train), len(rows))
     frame = part.frame[list(opened.kinds)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentityWarning)  # the job says what groups_sentence gives
@@ -231,7 +238,7 @@ def fit_table(job: TableJob, out: Path | None = None, log: Log = lambda line: No
         check_replaceable(out)
     with working_folder(out) as work:
         opened = open_table(job, log)
-        split = make_splits(opened.table, number=1, seed=job.seed, test=job.test, validation=job.validation)[0]
+        split = _split_of(job, opened)
         leak = duplicates_across(split, find_duplicates(opened.table, opened.kinds))
         for sentence in (groups_sentence(opened.table), leak.sentence):
             if sentence:
@@ -242,12 +249,24 @@ def fit_table(job: TableJob, out: Path | None = None, log: Log = lambda line: No
         settings = {"cache_dir": cache, **job.parameters, "checkpoint_dir": work.folder}
         model = make_estimator(opened, replace(job, parameters=settings))
         fit_split(model, opened, split)
-        log("measuring on the test rows")
-        measured = measure(model, opened, split)
+        log("measuring on the test rows" if len(split.test) else "measuring out of fold")
+        measured = measure(model, opened, split) if len(split.test) else measure_out_of_fold(model, opened)
         record = _record(job, opened, split, model, measured, leak.sentence, time.perf_counter() - started)
         if out is not None:
             _write(out, model, record, split, job)
     return FitOutcome(model, record, opened, split, out)
+
+
+def _split_of(job: TableJob, opened: OpenTable) -> Split:
+    """The split of a job; for one without test rows all are trained on, which needs members that are folds."""
+    if job.test != 0:
+        return make_splits(opened.table, number=1, seed=job.seed, test=job.test, validation=job.validation)[0]
+    if not make_estimator(opened, job).can_fold(opened.kinds):
+        raise ValueError(
+            "test: expected a share above 0, got 0, which needs predictions out of fold; these need several members, "
+            "frozen encoders, no losses of embeddings, one process"
+        )
+    return no_test(len(opened.table), job.seed)
 
 
 def _fingerprint(job: TableJob, opened: OpenTable) -> str:
@@ -272,6 +291,9 @@ def _record(
     classes = [] if table.classes is None else [str(name) for name in model.classes_]
     encoders = {column: part.encoder for part in model.table_encoder.describe() for column in part.columns}
     settings = {"head": model.head, "seed": job.seed, **_shown_settings(model)}
+    scored = split.test if len(split.test) else np.arange(len(table))
+    held_out = 0 if model.folds_ is not None else len(split.validation)
+    sizes = {"train": len(table) - len(split.test) - held_out, "validation": held_out, "test": len(split.test)}
     return FitRecord(
         name=table.name,
         target_name=table.target_name,
@@ -284,13 +306,14 @@ def _record(
         scores=measured.scores,
         history={f"train_{loss}": model.history_.train_error, f"validation_{loss}": model.history_.validation_error},
         predicted=measured.predicted,
-        truth=table.target[split.test],
+        truth=table.target[split.test] if len(split.test) else table.target,
         classes=classes,
         embedding=model.bank_.vectors.numpy(),
         embedding_labels=np.array([classes[int(i)] for i in labels]) if classes else labels,
-        panels=neighbor_panels(model, opened.table, list(opened.kinds), split.test, measured.predicted),
+        panels=neighbor_panels(model, opened.table, list(opened.kinds), scored, measured.predicted),
         mask_curves=mask_curves(model),
-        split_sizes={"train": len(split.train), "validation": len(split.validation), "test": len(split.test)},
+        split_sizes=sizes,
+        out_of_fold=out_of_fold_scores(model),
         duration_s=duration,
         versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
         notes=[*opened.notes, *(f"{leak.sentence}." for leak in opened.leaks), *measured.notes],
@@ -343,6 +366,30 @@ def measure(model: BankedEstimator, opened: OpenTable, split: Split) -> Measured
     return Measured({name: score(model, p, target[split.test]) for name, p in named.items()}, predicted, notes)
 
 
+def measure_out_of_fold(model: BankedEstimator, opened: OpenTable) -> Measured:
+    """Scores on the rows fitted on, each by members that never saw it; of the mean; and of a ridge without the row."""
+    classes, table = _classes(model), opened.table
+    predicted = model.out_of_fold_predictions()[1][model.bank_.keys_of(table.ids)]  # in the order of the table
+    mean = mean_baseline(table.target, len(table), classes=classes)
+    features = untuned_features(model, opened, no_test(len(table), 0))[0]
+    targets = table.target if classes is None else (table.target[:, None] == np.asarray(classes)).astype(np.float64)
+    ridge = left_out_predictions(features, targets, groups=table.groups)
+    if classes is not None:
+        ridge = ridge.clip(1e-6)
+        ridge /= ridge.sum(axis=1, keepdims=True)
+    named = {"model": predicted, "mean": mean.prediction, "ridge on untuned features": ridge}
+    scores = {name: score(model, guess, table.target) for name, guess in named.items()}
+    return Measured(scores, predicted, ["Ridge leaves each row out, its penalty chosen by the error of all."])
+
+
+def out_of_fold_scores(model: BankedEstimator) -> dict[str, float]:
+    """Scores of the predictions out of fold; none if rows were held out in place of folds."""
+    if model.folds_ is None:
+        return {}
+    ids, predictions = model.out_of_fold_predictions()
+    return score(model, predictions, _named_labels(model, model.bank_.labels[model.bank_.keys_of(ids)]))
+
+
 def predict_test(model: BankedEstimator, opened: OpenTable, split: Split) -> Array:
     """Predictions of the test rows; their ids and groups keep a row from its own."""
     part = opened.table.select(split.test)
@@ -353,17 +400,18 @@ def predict_test(model: BankedEstimator, opened: OpenTable, split: Split) -> Arr
 
 
 def knn_of_embeddings(model: BankedEstimator, opened: OpenTable, split: Split) -> Baseline:
-    """The paper's k-NN grid on the model's embeddings, chosen on the validation rows."""
+    """The paper's k-NN grid on the model's embeddings, chosen on the rows held out, or on a fold that was left out."""
     test = model.embed(opened.table.select(split.test).frame[list(opened.kinds)])
-    trained = ~model.calibration_.has(model.bank_.ids)  # the rows held out choose k
-    return knn_grid(
-        model.bank_.vectors.numpy()[trained],
-        _named_labels(model, model.bank_.labels)[trained],
-        model.calibration_.vectors.numpy(),
-        _named_labels(model, model.calibration_.labels),
-        test,
-        classes=_classes(model),
-    )
+    vectors, labels, classes = model.bank_.vectors, _named_labels(model, model.bank_.labels), _classes(model)
+    if model.bank_.folds is None:
+        trained = ~model.calibration_.has(model.bank_.ids)  # the rows held out choose k
+        held_out = model.calibration_.vectors.numpy(), _named_labels(model, model.calibration_.labels)
+        return knn_grid(vectors.numpy()[trained], labels[trained], *held_out, test, classes=classes)
+    left_out = (model.bank_.folds == 0).numpy()
+    of_members = model.fold_members().columns(0, vectors).numpy()
+    rows = of_members[~left_out], labels[~left_out], of_members[left_out], labels[left_out]
+    chosen = knn_grid(*rows, of_members[:1], classes=classes).settings
+    return knn_baseline(vectors.numpy(), labels, test, chosen, classes=classes)
 
 
 def untuned_features(model: BankedEstimator, opened: OpenTable, split: Split) -> list[Any]:
@@ -375,7 +423,7 @@ def untuned_features(model: BankedEstimator, opened: OpenTable, split: Split) ->
         encoder.fit(frame.iloc[split.train])
     store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)
     features = []
-    for rows in (split.train, split.validation, split.test):
+    for rows in filter(len, (split.train, split.validation, split.test)):
         part = frame.iloc[rows]
         features.append(encoder.features(part, encoder.cache(encoder.prepare(part, opened.table.root), store=store)))
     return features
