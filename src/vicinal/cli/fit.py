@@ -57,6 +57,7 @@ def fit(
     patience: o.Patience = 10,
     seed: o.Seed = 0,
     test: o.Test = 0.2,
+    validation: o.Validation = 0.15,
     precision: o.Precision = "32-true",
     accelerator: o.Accelerator = "auto",
     devices: o.Devices = 1,
@@ -91,6 +92,7 @@ def fit(
         drop=drop or (),
         seed=seed,
         test=test,
+        validation=validation,
         parameters=parameters,
     )
     outcome = fit_table(job, folder, (lambda line: None) if quiet else print_progress)

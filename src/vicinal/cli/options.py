@@ -153,6 +153,13 @@ Test: TypeAlias = Annotated[
         rich_help_panel=_TRAIN,
     ),
 ]
+Validation: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        help="Share of the others that stops training and calibrates. 0: none; each member leaves out a fold.",
+        rich_help_panel=_TRAIN,
+    ),
+]
 Seed: TypeAlias = Annotated[int, typer.Option(help="Of splits and training.", rich_help_panel=_TRAIN)]
 Precision: TypeAlias = Annotated[
     str, typer.Option(help="32-true, 64-true, bf16-mixed or 16-mixed.", rich_help_panel=_TRAIN)

@@ -20,7 +20,6 @@ from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, bu
 from vicinal.estimators.bank import Bank, Ids, embedded, fill_bank
 from vicinal.estimators.indexing import NearBank, SavedNear, fill_indexes, load_near, start_indexes, storage_of
 from vicinal.estimators.inputs import (
-    FRACTION,
     HeldOut,
     as_frame,
     as_table,
@@ -93,7 +92,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         encoder_learning_rate: float = 2e-5,
         weight_decay: float = 0.0,
         patience: int = 10,
-        validation_fraction: float | None = None,
+        validation_fraction: float = 0.15,
         precision: str = "32-true",
         accelerator: str = "cpu",
         devices: int | str = 1,
@@ -259,38 +258,43 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         """
         if self.folds_ is None:
             raise ValueError(
-                "validation_fraction: expected None, with members that can be folds, got rows held out, and so no "
-                "predictions out of fold"
+                "validation_fraction: expected a model fitted with 0, whose members are folds, got one that held rows "
+                "out, and so has no predictions out of fold"
             )
         return FoldMembers(self.network_.head, self.members, self.folds_)
 
     def _held_out(
         self, encoder: TableEncoder, rows: int, validation: Any, groups: Ids | None, classes: Ids | None, seed: int
     ) -> HeldOut:
-        """The folds of members where they can be, else the rows that are held out."""
-        if validation is None and self._can_fold(encoder):
-            folds = make_folds(rows, self.members, groups, classes, seed)
-            if folds is not None:
-                return folds
-        fraction = FRACTION if self.validation_fraction is None else self.validation_fraction
-        return hold_out(rows, validation, fraction, groups, classes, seed)
+        """The rows that are held out, or the folds of the members."""
+        if validation is not None or self.validation_fraction != 0:
+            return hold_out(rows, validation, self.validation_fraction, groups, classes, seed)
+        self.check_folds(encoder)
+        return make_folds(rows, self.members, groups, classes, seed)
 
-    def can_fold(self, kinds: Mapping[str, Kind]) -> bool:
-        """Whether members will be folds for a table of columns of these kinds, if it has three groups or no groups."""
-        return self._can_fold(build_table_encoder(kinds, encoders=self.encoders, tune=self.tune))
+    def check_folds(self, encoder: TableEncoder) -> None:
+        """Check that members can be folds: each has weights of its own, and nothing that all share learns from labels.
 
-    def _can_fold(self, encoder: TableEncoder) -> bool:
-        """Whether members can be folds: each has weights of its own, and nothing that all share learns from labels."""
+        Raises:
+            ValueError: naming what is shared.
+        """
         from vicinal.estimators.loss import make_added, make_criterion
         from vicinal.training.processes import processes_of
 
-        if self.validation_fraction is not None or self.members < 2 or not encoder.frozen:
-            return False
         settings = self.get_params(deep=False)
         criterion = make_criterion(settings, (0.0, 1.0))
-        learned = criterion is not None and any(parameter.requires_grad for parameter in criterion.parameters())
-        added = make_added(settings, (0.0, 1.0), 2)
-        return not learned and added is None and processes_of(training_settings(settings, 0)).count == 1
+        for shared, reason in (
+            (self.members < 2, "members=1"),
+            (not encoder.frozen, "an encoder that is trained, as all members share it"),
+            (make_added(settings, (0.0, 1.0), 2) is not None, "losses of embeddings, which all members share"),
+            (
+                criterion is not None and any(weight.requires_grad for weight in criterion.parameters()),
+                "a loss with weights of its own, which all members share",
+            ),
+            (processes_of(training_settings(settings, 0)).count > 1, "several processes"),
+        ):
+            if shared:
+                raise ValueError(f"validation_fraction: expected a share above 0 for {reason}, got 0")
 
     def _chosen(self, kriging: Kriging) -> Kriging:
         """The kriging head with the scale and noise that predict the rows held out, or out of fold, best."""

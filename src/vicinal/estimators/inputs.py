@@ -133,18 +133,15 @@ class HeldOut:
     folds: Ids | None = None
 
 
-FRACTION = 0.15
-"""Share of rows held out where members are not folds, unless the user says another."""
-
 _FEWEST_GROUPS = 3
 """Groups from which on they make folds: a row learns from other groups than its own, two of which must be left."""
 
 
-def make_folds(rows: int, members: int, groups: Ids | None, classes: Ids | None, seed: int) -> HeldOut | None:
+def make_folds(rows: int, members: int, groups: Ids | None, classes: Ids | None, seed: int) -> HeldOut:
     """A fold of all rows for each member, at random: whole groups, else the classes spread evenly.
 
-    Returns:
-        None where there are too few groups.
+    Raises:
+        ValueError: if there are fewer than three groups.
     """
     random = np.random.RandomState(seed)
     everything, nothing = np.arange(rows), np.zeros(0, dtype=np.int64)
@@ -158,7 +155,10 @@ def make_folds(rows: int, members: int, groups: Ids | None, classes: Ids | None,
 
     count = len(set(groups.tolist()))
     if count < _FEWEST_GROUPS:
-        return None
+        raise ValueError(
+            f"groups: expected at least {_FEWEST_GROUPS} for members that are folds, got {count}; give "
+            "validation_fraction a share above 0"
+        )
     folds = np.empty(rows, dtype=np.int64)
     splits = GroupKFold(min(members, count), shuffle=True, random_state=random).split(everything, groups=groups)
     for fold, (_, held_out) in enumerate(splits):

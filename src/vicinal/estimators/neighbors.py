@@ -278,12 +278,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         encoder_learning_rate: of pretrained encoders that are tuned.
         weight_decay: decoupled.
         patience: epochs without a better validation error before training stops.
-        validation_fraction: share of rows held out for early stopping and for the calibration of intervals. None: none
-            are; members are folds, each of which leaves out its share of the rows and is stopped by the others', so
-            that all rows are learned from and each has a prediction of members that never saw it
-            (:meth:`out_of_fold_predictions`), which calibrate intervals. Where that cannot be (one member, an encoder
-            that is trained, losses of embeddings or with weights of their own, several processes, fewer than three
-            groups), None is 0.15.
+        validation_fraction: share of rows held out for early stopping and for the calibration of intervals. 0: none;
+            members are folds, each of which leaves out its share of the rows and takes the epoch that is best for the
+            others', so that all rows are learned from, and each has a prediction of members that never saw it
+            (:meth:`out_of_fold_predictions`), which calibrates intervals. That needs several members that share
+            nothing which learns from labels: frozen encoders, no losses of embeddings, one process.
         precision: as Lightning names it, "32-true", "64-true", "bf16-mixed", "16-mixed".
         accelerator: as Lightning names it, "cpu", "auto", "gpu"; for training.
         devices: how many processes train together, see :class:`vicinal.training.TrainingSettings`.

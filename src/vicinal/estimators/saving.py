@@ -78,7 +78,7 @@ class SavedParameters(Saved):
     encoder_learning_rate: _Positive
     weight_decay: Annotated[float, Field(ge=0)]
     patience: PositiveInt
-    validation_fraction: _Share | None
+    validation_fraction: Annotated[float, Field(ge=0, lt=1)]
     precision: _Text
     accelerator: _Text
     devices: PositiveInt | Literal["auto"]

@@ -41,7 +41,9 @@ class FoldMembers:
 
     def columns(self, fold: int, embeddings: Tensor) -> Tensor:
         """The part ``[b, d']`` of embeddings ``[b, M * d]`` that the members of ``fold`` made."""
-        return embeddings.reshape(len(embeddings), self.members, -1)[:, fold :: self.folds].flatten(1)
+        return embeddings.reshape(len(embeddings), self.members, embeddings.shape[1] // self.members)[
+            :, fold :: self.folds
+        ].flatten(1)
 
     def part(self, fold: int) -> nn.Module:
         """The head of the members of ``fold``."""

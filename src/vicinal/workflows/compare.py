@@ -10,7 +10,7 @@ import torch
 
 from vicinal.core import check_choice, check_integer
 from vicinal.core.files import clear_target, resolved
-from vicinal.data import Split, load_splits, make_splits, save_splits, table_fingerprint
+from vicinal.data import Split, load_splits, save_splits, table_fingerprint
 from vicinal.estimators.neighbors import BankedEstimator
 from vicinal.evaluation import PRIMARY, Run, RunStore, Significance, Summary, run_protocol, significance, summarize
 from vicinal.report import CompareRecord
@@ -18,6 +18,7 @@ from vicinal.version import __version__
 from vicinal.workflows.fit import (
     OpenTable,
     TableJob,
+    draw_splits,
     fit_split,
     groups_sentence,
     knn_of_embeddings,
@@ -111,7 +112,7 @@ def _stored_splits(job: TableJob, opened: OpenTable, number: int, out: Path) -> 
         stored = load_splits(path, rows=len(opened.table), fingerprint=fingerprint)
         if len(stored) >= number and stored[0].seed == job.seed:
             return stored[:number]
-    splits = make_splits(opened.table, number=number, seed=job.seed, test=job.test, validation=job.validation)
+    splits = draw_splits(opened.table, job, number)
     out.mkdir(parents=True, exist_ok=True)
     save_splits(path, splits, fingerprint=fingerprint)
     return splits

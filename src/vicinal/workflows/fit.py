@@ -74,9 +74,8 @@ class TableJob:
         drop: columns to leave out.
         name: of the data; "" for the name of the file.
         seed: of the split and of training.
-        test: share of rows to test on; 0: all are fitted on, and scores are of predictions out of fold.
-        validation: share of the remaining rows that baselines are chosen on; held out for early stopping and intervals
-            where members are not folds.
+        test: share of rows to test on; 0: all are fitted on, members are folds, and scores are out of fold.
+        validation: share of the remaining rows held out for early stopping and intervals; 0: members are folds.
         parameters: of the estimator, see :class:`NeighborRegressor`.
     """
 
@@ -172,18 +171,20 @@ def groups_sentence(table: Table) -> str:
 def make_estimator(opened: OpenTable, job: TableJob) -> BankedEstimator:
     """The estimator for the task of the table, with the job's parameters."""
     estimator = NeighborRegressor if opened.table.task == "regression" else NeighborClassifier
+    held_out = job.validation if job.test else 0.0
     settings = {"random_state": job.seed, "root": opened.table.root, "columns": opened.kinds, **job.parameters}
+    settings = {"validation_fraction": held_out, **settings}
     return estimator(**settings)
 
 
 def fit_split(model: BankedEstimator, opened: OpenTable, split: Split) -> BankedEstimator:
     """Fit on the training and validation rows of ``split``; test rows are not read.
 
-    The validation rows are held out of training, unless the members are folds and need none.
+    The validation rows are held out of training, unless the members are folds.
     """
     rows = np.concatenate([split.train, split.validation])
     part = opened.table.select(rows)
-    validation = None if model.can_fold(opened.kinds) else np.arange(len(split.train), len(rows))
+    validation = None if model.validation_fraction == 0 else np.arange(len(split.train), len(rows))
     frame = part.frame[list(opened.kinds)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentityWarning)  # the job says what groups_sentence gives
@@ -259,14 +260,16 @@ def fit_table(job: TableJob, out: Path | None = None, log: Log = lambda line: No
 
 def _split_of(job: TableJob, opened: OpenTable) -> Split:
     """The split of a job; for one without test rows all are trained on, which needs members that are folds."""
-    if job.test != 0:
-        return make_splits(opened.table, number=1, seed=job.seed, test=job.test, validation=job.validation)[0]
-    if not make_estimator(opened, job).can_fold(opened.kinds):
-        raise ValueError(
-            "test: expected a share above 0, got 0, which needs predictions out of fold; these need several members, "
-            "frozen encoders, no losses of embeddings, one process"
-        )
-    return no_test(len(opened.table), job.seed)
+    model = make_estimator(opened, job)
+    if model.validation_fraction == 0:
+        model.check_folds(build_table_encoder(opened.kinds, encoders=model.encoders, tune=model.tune))
+    return draw_splits(opened.table, job, 1)[0] if job.test else no_test(len(opened.table), job.seed)
+
+
+def draw_splits(table: Table, job: TableJob, number: int) -> list[Split]:
+    """Splits of a job with test rows; where members are folds, baselines still have validation rows."""
+    share = job.validation or TableJob.validation
+    return make_splits(table, number=number, seed=job.seed, test=job.test, validation=share)
 
 
 def _fingerprint(job: TableJob, opened: OpenTable) -> str:

@@ -1,0 +1,195 @@
+"""Promises of estimators whose members are folds: honest errors, intervals and sets that cover, also after changes."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+
+SETTINGS = {"validation_fraction": 0, "members": 4, "hidden": (12, 4), "max_epochs": 12, "learning_rate": 1e-2}
+
+
+def table(rows=160, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, 4))
+    return x, np.sin(2 * x[:, 0]) + x[:, 1] + 0.3 * rng.normal(size=rows)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return NeighborRegressor(**SETTINGS).fit(*table())
+
+
+@pytest.fixture(scope="module", params=["kriging", "dense"])
+def other(request):
+    kind = {"head": "dense"} if request.param == "dense" else {"readout": "kriging"}
+    return NeighborRegressor(**SETTINGS, **kind).fit(*table())
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    x, y = table(240)
+    return NeighborClassifier(**SETTINGS).fit(x, np.digitize(y, [-0.7, 0.7]))
+
+
+def test_all_rows_are_in_the_bank_and_none_is_held_out(model):
+    assert len(model.bank_) == 160
+    assert len(model.calibration_) == 0
+    assert model.folds_ == 4
+    assert np.bincount(model.bank_.folds).tolist() == [40] * 4
+
+
+@pytest.mark.parametrize("readout", ["attention", "kriging"])
+def test_the_label_of_a_row_does_not_reach_its_prediction_out_of_fold(readout):
+    x, y = table()
+    settings = {**SETTINGS, "max_epochs": 1, "readout": readout}  # one epoch: there is no epoch to choose
+    one = NeighborRegressor(**settings).fit(x, y)
+    mine = (one.bank_.folds == 2).numpy() & (y != y.min()) & (y != y.max())
+    other = NeighborRegressor(**settings).fit(x, np.where(mine, -y, y).clip(y.min(), y.max()))
+    if readout == "kriging":  # scale and noise are chosen by all rows; with the same ones nothing else may differ
+        other.network_.head = one.network_.head
+    said = [each.out_of_fold_predictions()[1] for each in (one, other)]
+    np.testing.assert_array_equal(said[0][mine], said[1][mine])
+    assert (said[0][~mine] != said[1][~mine]).mean() > 0.5
+
+
+def test_the_error_out_of_fold_is_near_that_of_new_rows(model):
+    x, y = table()
+    ids, said = model.out_of_fold_predictions()
+    fresh, truth = table(2000, seed=9)
+    honest, new = np.mean((said - y[ids]) ** 2), np.mean((model.predict(fresh) - truth) ** 2)
+    seen = np.mean((model.predict(x) - y) ** 2)
+    assert 0.75 < new / honest < 1.25
+    assert seen < 0.6 * honest
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.9])
+def test_intervals_cover_new_rows(model, other, coverage):
+    fresh, truth = table(2000, seed=9)
+    for one in (model, other):
+        low, high = one.predict_interval(fresh, coverage).T
+        assert (low <= high).all()
+        assert coverage - 0.06 < np.mean((low <= truth) & (truth <= high)) < coverage + 0.12
+
+
+def test_sets_of_classes_cover(classifier):
+    x, y = table(2000, seed=9)
+    truth = np.digitize(y, [-0.7, 0.7])
+    for method in ("lac", "aps", "raps"):
+        sets = classifier.predict_set(x, 0.9, method=method)
+        assert sets.shape == (2000, 3)
+        assert 0.86 < sets[np.arange(2000), truth].mean() < 0.99
+    held_out = NeighborClassifier(**{**SETTINGS, "validation_fraction": 0.3}).fit(
+        *(lambda x, y: (x, np.digitize(y, [-0.7, 0.7])))(*table(240))
+    )
+    assert 0.8 < held_out.predict_set(x)[np.arange(2000), truth].mean() < 0.99
+    assert held_out.calibrating_rows() == 72
+    assert classifier.calibrating_rows() == 240
+
+
+def test_probabilities_out_of_fold_sum_to_one(classifier):
+    ids, shares = classifier.out_of_fold_predictions()
+    assert shares.shape == (240, 3)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    assert len(set(ids.tolist())) == 240
+
+
+def test_a_saved_model_is_the_same(model, other, classifier, tmp_path):
+    x, _ = table(30, seed=5)
+    for number, one in enumerate((model, other)):
+        one.save(tmp_path / str(number))
+        again = load_model(tmp_path / str(number))
+        assert again.folds_ == 4
+        assert torch.equal(again.bank_.folds, one.bank_.folds)
+        np.testing.assert_array_equal(again.predict_interval(x), one.predict_interval(x))
+        for mine, theirs in zip(one.out_of_fold_predictions(), again.out_of_fold_predictions(), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    classifier.save(tmp_path / "classes")
+    np.testing.assert_array_equal(load_model(tmp_path / "classes").predict_set(x), classifier.predict_set(x))
+
+
+def test_rows_come_and_go_at_once(tmp_path):
+    x, y = table()
+    one = NeighborRegressor(**SETTINGS).fit(x, y)
+    fresh, truth = table(20, seed=5)
+    before, ends = one.out_of_fold_predictions(), one.predict_interval(fresh)
+    one.add(fresh, truth)
+    assert (one.bank_.folds[-20:] == -1).all()
+    ids, said = one.out_of_fold_predictions()
+    np.testing.assert_array_equal(ids, before[0])  # rows added were never fitted on
+    assert (said != before[1]).any()
+    one.save(tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    again.forget(np.arange(160, 180))
+    np.testing.assert_allclose(again.predict_interval(fresh), ends)
+    again.forget(np.arange(0, 160, 2))
+    assert len(again.out_of_fold_predictions()[0]) == 80
+    fewer = NeighborRegressor(**SETTINGS).fit(x, y).forget(np.arange(0, 160, 2))
+    np.testing.assert_allclose(again.predict_interval(fresh), fewer.predict_interval(fresh))
+
+
+def test_no_row_left_to_calibrate_is_said():
+    x, y = table(40)
+    one = NeighborRegressor(**SETTINGS).fit(x, y).add(x[:5], y[:5]).forget(np.arange(40))
+    with pytest.raises(ValueError, match=r"coverage: expected at most 0\.000 with 0 calibration rows"):
+        one.predict_interval(x)
+
+
+def test_groups_stay_in_one_fold_and_do_not_reach_their_rows():
+    x, y = table()
+    groups = np.arange(160) // 4
+    one = NeighborRegressor(**SETTINGS).fit(x, y, groups=groups)
+    folds = pd.Series(one.bank_.folds.numpy()).groupby(groups)
+    assert (folds.nunique() == 1).all()
+    one.add(x[:1] + 1e-3, [50.0], groups=[0])  # of the group of row 0: nothing that is said of row 0 may change
+    alone = NeighborRegressor(**SETTINGS).fit(x, y, groups=groups)
+    first, second = (each.out_of_fold_predictions()[1] for each in (one, alone))
+    np.testing.assert_allclose(first[:4], second[:4])
+    assert one.predict_interval(x[:3], groups=[100, 101, 102]).shape == (3, 2)
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_members(tmp_path):
+    x, y = table()
+    whole = NeighborRegressor(**SETTINGS).fit(x, y)
+    NeighborRegressor(**{**SETTINGS, "max_epochs": 5}, checkpoint_dir=tmp_path).fit(x, y)
+    resumed = NeighborRegressor(**SETTINGS, checkpoint_dir=tmp_path).fit(x, y)
+    assert resumed.history_.resumed_at == 5
+    assert resumed.history_.validation_error == whole.history_.validation_error
+    assert torch.equal(resumed.bank_.vectors, whole.bank_.vectors)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"members": 1}, "members=1"),
+        ({"loss": "0.5*label_contrast"}, "losses of embeddings"),
+        ({"devices": 2}, "several processes"),
+    ],
+)
+def test_members_that_share_what_learns_from_labels_are_refused(settings, reason):
+    with pytest.raises(ValueError, match=f"^validation_fraction: expected a share above 0 for {reason}"):
+        NeighborRegressor(**{**SETTINGS, **settings}).fit(*table())
+
+
+def test_trained_encoders_and_few_groups_are_refused():
+    x, y = table(40)
+    texts = pd.DataFrame({"text": [f"word{i % 7} other{i % 3}" for i in range(40)]})
+    with pytest.raises(ValueError, match="for an encoder that is trained"):
+        NeighborRegressor(**SETTINGS, columns={"text": "text"}, encoders={"text": "ngrams"}).fit(texts, y)
+    with pytest.raises(ValueError, match="groups: expected at least 3 for members that are folds, got 2"):
+        NeighborRegressor(**SETTINGS).fit(x, y, groups=np.arange(40) % 2)
+
+
+def test_a_model_that_held_rows_out_has_no_predictions_out_of_fold():
+    one = NeighborRegressor(**{**SETTINGS, "validation_fraction": 0.2}).fit(*table(60))
+    with pytest.raises(ValueError, match="validation_fraction: expected a model fitted with 0"):
+        one.out_of_fold_predictions()
+
+
+def test_classes_are_spread_over_folds():
+    x, _ = table(60)
+    y = np.repeat(["a", "b"], [52, 8])
+    one = NeighborClassifier(**SETTINGS).fit(x, y)
+    rare = one.bank_.labels == 1
+    assert np.bincount(one.bank_.folds[rare]).tolist() == [2] * 4
