@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.heads import Kriging
 
 SETTINGS = {"validation_fraction": 0, "members": 4, "hidden": (12, 4), "max_epochs": 12, "learning_rate": 1e-2}
 
@@ -193,3 +194,48 @@ def test_classes_are_spread_over_folds():
     one = NeighborClassifier(**SETTINGS).fit(x, y)
     rare = one.bank_.labels == 1
     assert np.bincount(one.bank_.folds[rare]).tolist() == [2] * 4
+
+
+@pytest.mark.parametrize("fraction", [0, 0.2])
+def test_auto_takes_the_readout_of_less_honest_error(fraction, tmp_path, monkeypatch):
+    x, y = table()
+    settings = {**SETTINGS, "validation_fraction": fraction}
+    errors = {}
+    for readout in ("attention", "kriging"):
+        one = NeighborRegressor(**settings, readout=readout).fit(x, y)
+        if fraction:
+            rows = one.calibration_
+            known = one.bank_.identity(ids=rows.ids, groups=None)
+            said, truth = one.predict_embedded(rows.vectors.double(), known), rows.labels
+        else:
+            ids, said = one.out_of_fold_predictions()
+            said, truth = torch.from_numpy(said), torch.from_numpy(y[ids])
+        errors[readout] = float((said - truth).square().mean())
+    auto = NeighborRegressor(**settings, readout="auto").fit(x, y)
+    best = min(errors, key=errors.get)
+    assert isinstance(auto.network_.head, Kriging) == (best == "kriging")
+    auto.save(tmp_path / "model")
+    fresh = table(20, seed=5)[0]
+    np.testing.assert_array_equal(load_model(tmp_path / "model").predict(fresh), auto.predict(fresh))
+
+
+@pytest.mark.parametrize("worse", ["attention", "kriging"])
+def test_auto_with_an_index_finds_the_rows_of_whichever_readout(worse, monkeypatch):
+    x, y = table()
+    honest = NeighborRegressor._honest_error
+    monkeypatch.setattr(
+        NeighborRegressor,
+        "_honest_error",
+        lambda self: honest(self) + 100 * (isinstance(self.network_.head, Kriging) == (worse == "kriging")),
+    )
+    settings = {**SETTINGS, "validation_fraction": 0.2, "readout": "auto"}
+    plain, indexed = (NeighborRegressor(**settings, index=index).fit(x, y) for index in (None, "exact"))
+    assert isinstance(indexed.network_.head, Kriging) == (worse == "attention")
+    fresh = table(20, seed=5)[0]
+    np.testing.assert_allclose(indexed.predict(fresh), plain.predict(fresh), atol=1e-3)
+
+
+def test_auto_of_a_dense_head_is_that_head():
+    x, y = table(40)
+    one = NeighborRegressor(**SETTINGS, head="dense", readout="auto").fit(x, y)
+    assert not one.network_.head.uses_bank

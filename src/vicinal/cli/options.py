@@ -72,7 +72,7 @@ Readout: TypeAlias = Annotated[
     str,
     typer.Option(
         help="How predictions are read out of the trained metric: attention, kriging (weights of the nearest rows, "
-        "solved for given each other) or signed_kriging.",
+        "solved for given each other), signed_kriging, or auto (attention or kriging, by the rows held out).",
         rich_help_panel=_LEARN,
     ),
 ]

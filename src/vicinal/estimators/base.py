@@ -38,7 +38,7 @@ from vicinal.estimators.readout import choose_kriging, choose_out_of_fold, local
 from vicinal.heads import FoldMembers, Kriging
 from vicinal.index import NeighborBank
 from vicinal.similarity import resolve_similarity
-from vicinal.training import NeighborNetwork, Rows, RowSubset, TrainingHistory
+from vicinal.training import NeighborNetwork, Rows, RowSubset, TrainingHistory, error_of
 
 SCORES = 1 << 22
 """Scores or weights held at a time while many queries are looked up, explained or calibrated."""
@@ -215,10 +215,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         network = make_network(settings, encoder, encoder.dim, self._start(scaled[torch.from_numpy(held_out.train)]))
         width = int(self.hidden[-1]) * int(self.members)
         stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
-        tolerance = self.index_tolerance
         kriging = make_kriging(settings)
         head = network.head if kriging is None else kriging
-        indexes = [] if self.index is None else start_indexes(self.index, head, stores[0], tolerance)
+        indexes = [] if self.index is None else start_indexes(self.index, head, stores[0], self.index_tolerance)
         codes = None if groups is None else torch.from_numpy(np.unique(groups, return_inverse=True)[1].astype(np.int64))
         label_range, classes = getattr(self, "label_range_", None), getattr(self, "classes_", None)
         criterion = make_criterion(settings, label_range)
@@ -244,11 +243,39 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self.bank_, self.calibration_ = (Bank.over(store) for store in stores)
         self.folds_ = None if held_out.folds is None else int(held_out.folds.max()) + 1
         self._near_head, self._near_saved = None, None
-        if kriging is not None:
-            network.head = self._chosen(kriging)
+        if kriging is not None and not self._choose_readout(kriging) and indexes:
+            indexes = start_indexes(str(self.index), network.head, stores[0], self.index_tolerance)
         if indexes:
             fill_indexes(indexes, network.head, stores[0])
-            self._near_head = NearBank(network.head, stores[0], indexes, self._class_count(), tolerance)
+            self._near_head = NearBank(network.head, stores[0], indexes, self._class_count(), self.index_tolerance)
+
+    def _choose_readout(self, kriging: Kriging) -> bool:
+        """Read predictions out by kriging, or by the trained head where that is better and ``readout`` lets choose.
+
+        Returns:
+            whether kriging was taken.
+        """
+        network, attention = self.network_, self.network_.head
+        error = self._honest_error() if self.readout == "auto" else torch.inf
+        network.head = self._chosen(kriging)
+        if self.readout == "auto" and error < self._honest_error():
+            network.head = attention
+        return network.head is not attention
+
+    @torch.no_grad()
+    def _honest_error(self) -> float:
+        """Mean error of the fitted head on the rows held out, or of all rows out of fold."""
+        bank, labels = self.bank_, self.bank_labels()
+        if bank.folds is not None:
+            codes = bank.store.group_codes
+            who = {"query_groups": codes, "bank_groups": codes}
+            rows = bank.vectors
+            prediction = self.fold_members().out_of_fold(rows.double(), bank.folds, rows, labels, bank.folds, **who)
+            return float(error_of(prediction, labels.to(prediction)).mean())
+        rows_out = self.calibration_
+        groups = rows_out.groups if bank.store.group_codes is not None else None
+        prediction = self.predict_embedded(rows_out.vectors.double(), bank.identity(ids=rows_out.ids, groups=groups))
+        return float(error_of(prediction, self._as_predicted(rows_out.labels).to(prediction)).mean())
 
     def fold_members(self) -> FoldMembers:
         """The members of the fitted head by the folds that they leave out.

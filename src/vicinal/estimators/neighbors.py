@@ -245,7 +245,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
             "kriging": by weights of the nearest rows, of all members' embeddings side by side, that are solved for
             given each other (see :class:`vicinal.heads.Kriging`), so that few rows make the whole prediction; its scale
             and noise are those of least error on the rows held out. "signed_kriging": the same with weights of either
-            sign, which reach beyond the labels of the neighbors.
+            sign, which reach beyond the labels of the neighbors. "auto": attention or kriging, whichever has less error
+            on the rows held out.
         max_neighbors: most rows that make a prediction of a kriging readout; None is 32.
         loss: what is trained and stopped by: None (squared error; log-loss for classes), text such as
             "matching:sigmoid(scale=2,shift=0.7)" (see :func:`vicinal.losses.parse`), "crps" (numbers: the whole

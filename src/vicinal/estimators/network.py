@@ -16,7 +16,7 @@ MASKS = ("s1", "s2", "topk")
 
 HEADS = ("nona", "dense")
 
-READOUTS = ("attention", "kriging", "signed_kriging")
+READOUTS = ("attention", "kriging", "signed_kriging", "auto")
 
 NEIGHBORS = 32
 """Rows that a kriging readout looks at where ``max_neighbors`` is None."""
@@ -79,15 +79,15 @@ def check_readout(settings: dict[str, Any], *, classes: bool = False) -> None:
             "readout: expected 'attention' or 'kriging' for classes, got 'signed_kriging', whose weights below 0 are "
             "no probabilities"
         )
-    if settings["head"] != "nona":
+    if settings["head"] != "nona" and readout != "auto":
         raise ValueError(f"readout: expected 'attention' for head={short(settings['head'])}, got {short(readout)}")
 
 
 def make_kriging(settings: dict[str, Any]) -> Kriging | None:
-    """The kriging head that ``readout`` names, its scale and noise not yet chosen; None for "attention"."""
-    if settings["readout"] == "attention":
+    """The kriging head that ``readout`` names or may choose, its scale and noise not yet known; None for "attention"."""
+    if settings["readout"] == "attention" or settings["head"] != "nona":
         return None
-    return Kriging(settings["max_neighbors"] or NEIGHBORS, convex=settings["readout"] == "kriging")
+    return Kriging(settings["max_neighbors"] or NEIGHBORS, convex=settings["readout"] != "signed_kriging")
 
 
 def _one_head(settings: dict[str, Any], dim: int, start: torch.Tensor) -> nn.Module:

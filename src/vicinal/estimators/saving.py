@@ -31,6 +31,7 @@ from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.indexing import SavedNear
 from vicinal.estimators.network import MOST_NEIGHBORS, check_readout, make_kriging, make_network
+from vicinal.heads import Kriging
 from vicinal.index import FaissIndex
 from vicinal.index.bank_files import ROWS
 from vicinal.training import NeighborNetwork, TrainingHistory
@@ -59,7 +60,7 @@ class SavedParameters(Saved):
     mask_parameters: Literal["pointwise", "global"]
     mask_extent: Literal["admissible", "all"]
     simplex: _Text
-    readout: Literal["attention", "kriging", "signed_kriging"] = "attention"
+    readout: Literal["attention", "kriging", "signed_kriging", "auto"] = "attention"
     max_neighbors: Annotated[int, Field(ge=1, le=MOST_NEIGHBORS)] | None = None
     loss: _Text | None
     n_neighbors: PositiveInt
@@ -109,7 +110,13 @@ class SavedConfig(Saved):
     validation_error: list[float]
     best_epoch: NonNegativeInt
     folds: Annotated[int, Field(ge=2, le=1024)] | None = None
+    kriging: bool | None = None
     notes: dict[str, JsonValue] = Field(default_factory=dict)
+
+    @property
+    def reads_by_kriging(self) -> bool:
+        """Whether the head is kriging; a folder from before readouts were chosen says it by its parameters alone."""
+        return self.parameters.readout != "attention" if self.kriging is None else self.kriging
 
     @property
     def columns(self) -> list[str]:
@@ -117,11 +124,25 @@ class SavedConfig(Saved):
         return [f"x{i}" for i in range(self.n_features)] if self.features is None else self.features
 
     @model_validator(mode="after")
+    def _agree_on_members(self) -> Self:
+        by_name = {"attention": False, "kriging": True, "signed_kriging": True}
+        if self.kriging not in (None, by_name.get(self.parameters.readout, self.kriging)):
+            raise ValueError(f"a head of another readout than {self.parameters.readout}")
+        if self.folds is not None and self.folds > self.parameters.members:
+            raise ValueError(f"{self.folds} folds of {self.parameters.members} members")
+        return self
+
+    @model_validator(mode="after")
     def _agree(self) -> Self:
         if self.features is not None and not len(set(self.features)) == len(self.features) == self.n_features:
             raise ValueError(f"{len(self.features)} features in place of {self.n_features} different ones")
         if not set(self.kinds) <= set(self.columns):
             raise ValueError("kinds of other columns than the features")
+        by_name = {"attention": False, "kriging": True, "signed_kriging": True}.get(
+            self.parameters.readout, self.kriging
+        )
+        if self.kriging is not None and self.kriging != by_name:
+            raise ValueError(f"a head of another readout than {self.parameters.readout}")
         if self.folds is not None and self.folds > self.parameters.members:
             raise ValueError(f"{self.folds} folds of {self.parameters.members} members")
         if len(self.train_error) != len(self.validation_error):
@@ -397,7 +418,8 @@ def _read_network(path: Path, config: SavedConfig) -> NeighborNetwork:
     start = torch.zeros(()) if config.classes is None else torch.zeros(len(config.classes))
     with torch.device("meta"):
         network = make_network(config.parameters.model_dump(), encoder, encoder.dim, start)
-        network.head = make_kriging(config.parameters.model_dump()) or network.head
+        if config.reads_by_kriging:
+            network.head = make_kriging(config.parameters.model_dump()) or network.head
     network.projector.double()
     network.head.double()
     template = {f"encoder.{name}": value for name, value in encoder.trained_state().items()}
@@ -443,6 +465,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "validation_error": model.history_.validation_error,
             "best_epoch": model.history_.best_epoch,
             "folds": model.folds_,
+            "kriging": isinstance(model.network_.head, Kriging),
             "notes": notes,
         }
     )
