@@ -84,7 +84,7 @@ def check_readout(settings: dict[str, Any], *, classes: bool = False) -> None:
 
 
 def make_kriging(settings: dict[str, Any]) -> Kriging | None:
-    """The kriging head that ``readout`` names or may choose, its scale and noise not yet known; None for "attention"."""
+    """The kriging head that ``readout`` names or may choose, without its scale and noise; None for "attention"."""
     if settings["readout"] == "attention" or settings["head"] != "nona":
         return None
     return Kriging(settings["max_neighbors"] or NEIGHBORS, convex=settings["readout"] != "signed_kriging")

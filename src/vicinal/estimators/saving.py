@@ -138,13 +138,6 @@ class SavedConfig(Saved):
             raise ValueError(f"{len(self.features)} features in place of {self.n_features} different ones")
         if not set(self.kinds) <= set(self.columns):
             raise ValueError("kinds of other columns than the features")
-        by_name = {"attention": False, "kriging": True, "signed_kriging": True}.get(
-            self.parameters.readout, self.kriging
-        )
-        if self.kriging is not None and self.kriging != by_name:
-            raise ValueError(f"a head of another readout than {self.parameters.readout}")
-        if self.folds is not None and self.folds > self.parameters.members:
-            raise ValueError(f"{self.folds} folds of {self.parameters.members} members")
         if len(self.train_error) != len(self.validation_error):
             raise ValueError("error curves of different lengths")
         if (self.task == "classification") != (self.classes is not None):
