@@ -23,16 +23,16 @@ from sets import SETS, load
 from vicinal import NeighborRegressor
 from vicinal.core.identity import canonical_ids
 from vicinal.evaluation import ridge_baseline
+from vicinal.heads import Kriging
 
 COVERAGE = 0.9
-SPLIT = {"validation_fraction": 0.15}
+FOLDS = {"validation_fraction": 0}
 METHODS = {
-    "attention, split": SPLIT,
-    "attention, folds": {},
-    "kriging 32, split": {"readout": "kriging"} | SPLIT,
-    "kriging 32, folds": {"readout": "kriging"},
-    "kriging 64, folds": {"readout": "kriging", "max_neighbors": 64},
-    "signed 64, folds": {"readout": "signed_kriging", "max_neighbors": 64},
+    "attention": {"readout": "attention"},
+    "auto": {},
+    "kriging": {"readout": "kriging"},
+    "attention, folds": {"readout": "attention"} | FOLDS,
+    "kriging, folds": {"readout": "kriging"} | FOLDS,
 }
 
 
@@ -42,7 +42,7 @@ def figures(settings: dict, frame: pd.DataFrame, labels: np.ndarray, groups: np.
     identity = {} if len(np.unique(groups)) == len(groups) else {"groups": groups[known].tolist()}
     asked = {} if not identity else {"groups": groups[test].tolist()}
     model = NeighborRegressor(columns={"vector": "vector"}, **settings)
-    held = None if model.validation_fraction is None else np.arange(len(split.train), len(known))
+    held = None if model.validation_fraction == 0 else np.arange(len(split.train), len(known))
     started = time.process_time()
     model.fit(frame.iloc[known], labels[known], validation=held, **identity)
     fitted = time.process_time()
@@ -54,6 +54,7 @@ def figures(settings: dict, frame: pd.DataFrame, labels: np.ndarray, groups: np.
     weights = weights.sort(dim=1, descending=True).values.numpy()
     truth, unit = labels[test], labels[known].var()
     row = {
+        "kriging": float(isinstance(model.network_.head, Kriging)),
         "error": float(np.mean((prediction - truth) ** 2) / unit),
         "covered": float(np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1]))),
         "width": float(np.mean(ends[:, 1] - ends[:, 0]) / np.sqrt(unit)),

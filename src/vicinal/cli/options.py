@@ -78,7 +78,7 @@ Readout: TypeAlias = Annotated[
 ]
 MaxNeighbors: TypeAlias = Annotated[
     int | None,
-    typer.Option(help="Most rows that make a prediction of a kriging readout; default 32.", rich_help_panel=_LEARN),
+    typer.Option(help="Most rows that make a prediction of a kriging readout; default 30.", rich_help_panel=_LEARN),
 ]
 Loss: TypeAlias = Annotated[
     str | None,

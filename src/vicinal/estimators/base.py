@@ -73,7 +73,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         mask_parameters: str = "pointwise",
         mask_extent: str = "admissible",
         simplex: str = "auto",
-        readout: str = "attention",
+        readout: str = "auto",
         max_neighbors: int | None = None,
         loss: Any = None,
         n_neighbors: int = 5,
@@ -215,7 +215,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         network = make_network(settings, encoder, encoder.dim, self._start(scaled[torch.from_numpy(held_out.train)]))
         width = int(self.hidden[-1]) * int(self.members)
         stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
-        kriging = make_kriging(settings)
+        kriging = make_kriging(settings) if self.readout != "auto" or self._may_choose() else None
         head = network.head if kriging is None else kriging
         indexes = [] if self.index is None else start_indexes(self.index, head, stores[0], self.index_tolerance)
         codes = None if groups is None else torch.from_numpy(np.unique(groups, return_inverse=True)[1].astype(np.int64))
@@ -248,6 +248,12 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         if indexes:
             fill_indexes(indexes, network.head, stores[0])
             self._near_head = NearBank(network.head, stores[0], indexes, self._class_count(), self.index_tolerance)
+
+    def _may_choose(self) -> bool:
+        """Whether "auto" may read out by kriging, which goes by distances and is chosen by the default error."""
+        from vicinal.estimators.loss import predicts_by_default
+
+        return self.similarity in ("l2", "squared_l2") and predicts_by_default(self.loss)
 
     def _choose_readout(self, kriging: Kriging) -> bool:
         """Read predictions out by kriging, or by the trained head where that is better and ``readout`` lets choose.

@@ -18,7 +18,7 @@ HEADS = ("nona", "dense")
 
 READOUTS = ("attention", "kriging", "signed_kriging", "auto")
 
-NEIGHBORS = 32
+NEIGHBORS = 30
 """Rows that a kriging readout looks at where ``max_neighbors`` is None."""
 
 MOST_NEIGHBORS = 1024
