@@ -66,6 +66,43 @@ def test_agrees_with_the_reference(noise, convex):
         assert head(queries, bank, labels)[row].item() == pytest.approx(want @ labels.numpy()[nearest], abs=1e-8)
 
 
+@pytest.mark.parametrize("convex", [True, False])
+@pytest.mark.parametrize("origin", [0.0, 2.5])
+def test_a_linear_part_is_added_to_the_kernel_wherever_its_origin_is(convex, origin):
+    queries, bank, labels = drawn(3, d=5)
+    head = Kriging(12, scale=0.9, noise=0.2, convex=convex, linear=2).double()
+    got = head.local_weights(queries, bank)
+    for row, query in enumerate(queries.numpy()):
+        nearest = np.linalg.norm(bank.numpy() - query, axis=1).argsort()[:12]
+        assert got.positions[row].tolist() == nearest.tolist()
+        rows = bank.numpy()[nearest]
+        covariance, near = kernel_problem(query[:3], rows[:, :3], 0.9)
+        line, at = rows[:, 3:] - origin, query[3:] - origin
+        matrix, vector = covariance + line @ line.T + (0.2 + 1e-6) * np.eye(12), near + line @ at
+        want = (convex_weights if convex else signed_weights)(matrix, vector)
+        np.testing.assert_allclose(got.weights[row].detach().numpy(), want, rtol=0, atol=1e-8)
+        variance = 1 + at @ at + 0.2 + 1e-6 - 2 * want @ vector + want @ matrix @ want
+        assert got.variance[row].item() == pytest.approx(variance, abs=1e-8)
+        assert head(queries, bank, labels)[row].item() == pytest.approx(want @ labels.numpy()[nearest], abs=1e-8)
+
+
+def test_the_gradient_reaches_the_linear_part():
+    queries, bank, labels = drawn(4, b=2, n=6, d=3)
+    head = Kriging(6, noise=0.2, convex=False, linear=1).double()
+
+    def predict(first, second):
+        return head(first, second, labels)
+
+    assert torch.autograd.gradcheck(predict, (queries.requires_grad_(), bank.requires_grad_()))
+
+
+def test_the_linear_part_is_told():
+    assert "linear=2" in repr(Kriging(linear=2))
+    assert "linear" not in repr(Kriging())
+    with pytest.raises(ValueError, match=r"^linear: expected a whole number of at least 0, got -1"):
+        Kriging(linear=-1)
+
+
 @pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("*.npz")))
 @pytest.mark.parametrize("kind", ["convex", "signed"])
 def test_agrees_with_the_values_that_were_kept(name, kind):

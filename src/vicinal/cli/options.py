@@ -68,6 +68,14 @@ Simplex: TypeAlias = Annotated[
         help="softmax, sparsemax or entmax15; auto: entmax15 for numbers, softmax for classes.", rich_help_panel=_LEARN
     ),
 ]
+Metric: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="What makes rows near: network (trained), or kernel (tables of numbers and categories: a length for each "
+        "column, with a kriging readout).",
+        rich_help_panel=_LEARN,
+    ),
+]
 Readout: TypeAlias = Annotated[
     str,
     typer.Option(
@@ -78,7 +86,10 @@ Readout: TypeAlias = Annotated[
 ]
 MaxNeighbors: TypeAlias = Annotated[
     int | None,
-    typer.Option(help="Most rows that make a prediction of a kriging readout; default 30.", rich_help_panel=_LEARN),
+    typer.Option(
+        help="Most rows that make a prediction of a kriging readout; default 30, with --metric kernel 128.",
+        rich_help_panel=_LEARN,
+    ),
 ]
 Loss: TypeAlias = Annotated[
     str | None,
@@ -217,6 +228,7 @@ def estimator_parameters(context: typer.Context) -> dict[str, Any]:
     same = (
         "tune",
         "mask_parameters",
+        "metric",
         "readout",
         "max_neighbors",
         "members",

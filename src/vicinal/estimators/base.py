@@ -28,8 +28,10 @@ from vicinal.estimators.inputs import (
     kinds_of,
     make_folds,
 )
+from vicinal.estimators.kernel_metric import check_kernel_kinds, fit_kernel_network, make_kernel_network
 from vicinal.estimators.network import (
     check_settings,
+    embedding_width,
     make_kriging,
     make_network,
     training_settings,
@@ -42,6 +44,10 @@ from vicinal.training import NeighborNetwork, Rows, RowSubset, TrainingHistory, 
 
 SCORES = 1 << 22
 """Scores or weights held at a time while many queries are looked up, explained or calibrated."""
+
+
+_MOST_ERRORS = 1024
+"""Rows that an error curve of one point is measured on."""
 
 
 LONE_GROUPS = (
@@ -68,6 +74,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self,
         *,
         head: str = "nona",
+        metric: str = "network",
         similarity: str = "l2",
         mask: str | None = "s2",
         mask_parameters: str = "pointwise",
@@ -104,6 +111,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         random_state: Any = 0,
     ) -> None:
         self.head = head
+        self.metric = metric
         self.similarity = similarity
         self.mask = mask
         self.mask_parameters = mask_parameters
@@ -205,6 +213,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         seed: int,
         encoder: TableEncoder,
     ) -> None:
+        if self.metric == "kernel":
+            self._train_kernel(frame, labels, ids, groups, held_out, seed, encoder)
+            return
         from vicinal.estimators.loss import make_added, make_criterion, make_targets
         from vicinal.training.fit import train  # Lightning takes seconds to import; a saved model predicts without it
 
@@ -213,7 +224,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         scaled = self._scaled(labels, labels[torch.from_numpy(held_out.train)])
         settings = self.get_params(deep=False)
         network = make_network(settings, encoder, encoder.dim, self._start(scaled[torch.from_numpy(held_out.train)]))
-        width = int(self.hidden[-1]) * int(self.members)
+        width = embedding_width(network)
         stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
         kriging = make_kriging(settings) if self.readout != "auto" or self._may_choose() else None
         head = network.head if kriging is None else kriging
@@ -317,6 +328,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         settings = self.get_params(deep=False)
         criterion = make_criterion(settings, (0.0, 1.0))
         for shared, reason in (
+            (self.metric == "kernel", "metric='kernel', which has no members"),
             (self.members < 2, "members=1"),
             (not encoder.frozen, "an encoder that is trained, as all members share it"),
             (make_added(settings, (0.0, 1.0), 2) is not None, "losses of embeddings, which all members share"),
@@ -328,6 +340,49 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         ):
             if shared:
                 raise ValueError(f"validation_fraction: expected a share above 0 for {reason}, got 0")
+
+    def _train_kernel(
+        self,
+        frame: pd.DataFrame,
+        labels: Tensor,
+        ids: Ids,
+        groups: Ids | None,
+        held_out: HeldOut,
+        seed: int,
+        encoder: TableEncoder,
+    ) -> None:
+        """The same for ``metric="kernel"``, whose likelihood is of the rows that are not held out."""
+        check_kernel_kinds(self.kinds_)
+        train = torch.from_numpy(held_out.train)
+        encoder.fit(frame.iloc[held_out.train])
+        self._scaled(labels, labels[train])
+        network = make_kernel_network(self.get_params(deep=False), encoder)
+        width = embedding_width(network)
+        stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
+        indexes = [] if self.index is None else start_indexes(self.index, network.head, stores[0], self.index_tolerance)
+        inputs = self._prepare(encoder, frame)
+        codes = None if groups is None else torch.from_numpy(np.unique(groups, return_inverse=True)[1])[train]
+        fit_kernel_network(network, RowSubset(inputs, train), labels[train], codes, seed)
+        self.network_ = network.eval()
+        for positions, store in zip((np.arange(len(frame)), held_out.validation), stores, strict=True):
+            part = RowSubset(inputs, torch.from_numpy(positions))
+            fill_bank(store, network, part, labels, frame, ids, groups, positions)
+        self.bank_, self.calibration_ = (Bank.over(store) for store in stores)
+        self.folds_, self._near_head, self._near_saved = None, None, None
+        self.history_ = TrainingHistory([self._error_at(held_out.train)], [self._error_at(held_out.validation)])
+        if indexes:
+            fill_indexes(indexes, network.head, stores[0])
+            self._near_head = NearBank(network.head, stores[0], indexes, None, self.index_tolerance)
+
+    def _error_at(self, positions: Ids) -> float:
+        """Mean error, as training sees labels, at rows of the bank; each is predicted from all others."""
+        some = positions[:: max(1, -(-len(positions) // _MOST_ERRORS))]
+        bank, labels = self.bank_, self.bank_labels()
+        groups = None if bank.groups is None else bank.groups[some]
+        queries = bank.vectors[torch.from_numpy(some)].double()
+        predicted = self.predict_embedded(queries, bank.identity(bank.ids[some], groups))
+        low, high = getattr(self, "label_range_", (0.0, 1.0))
+        return float(error_of(predicted / (high - low), labels[torch.from_numpy(some)] / (high - low)).mean())
 
     def _chosen(self, kriging: Kriging) -> Kriging:
         """The kriging head with the scale and noise that predict the rows held out, or out of fold, best."""

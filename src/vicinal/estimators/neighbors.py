@@ -235,6 +235,10 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
 
     Args:
         head: "nona" (neighbors) or "dense" (a linear layer; no explanations).
+        metric: what makes rows near. "network": an encoder and projector, trained for the prediction. "kernel", for a
+            number to predict from numbers, categories and fixed vectors, with a kriging readout: a kernel with a length
+            for each column, a linear and a piecewise-linear part, learned by its likelihood (see ``docs/methods.md``);
+            settings of networks and of their training are passed over.
         similarity: "l2", "l1", "cosine", "dot", "scaled_dot" or "squared_l2".
         mask: "s2" or "s1" (SoftStep), "topk" (keeps ``n_neighbors``), or None.
         mask_parameters: "pointwise" or "global", see :class:`vicinal.masks.SoftStep`.
@@ -244,10 +248,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         readout: how predictions are read out of the trained metric. "attention": by the head that trained it.
             "kriging": by weights of the nearest rows, of all members' embeddings side by side, that are solved for
             given each other (see :class:`vicinal.heads.Kriging`), so that few rows make the whole prediction; its scale
-            and noise are those of least error on the rows held out. "signed_kriging": the same with weights of either
-            sign, which reach beyond the labels of the neighbors. "auto": attention or kriging, whichever has less error
-            on the rows held out; attention where ``loss`` has another error in mind, or ``similarity`` is no distance.
-        max_neighbors: most rows that make a prediction of a kriging readout; None is 30.
+            and noise are those of least error on the rows held out, for ``metric="kernel"`` those of the
+            likelihood. "signed_kriging": the same with weights of either sign, which reach beyond the labels of the
+            neighbors. "auto": attention or kriging, whichever has less error on the rows held out; attention where
+            ``loss`` has another error in mind, or ``similarity`` is no distance; for ``metric="kernel"`` signed kriging.
+        max_neighbors: most rows that make a prediction of a kriging readout; None is 30, for ``metric="kernel"`` 128.
         loss: what is trained and stopped by: None (squared error; log-loss for classes), text such as
             "matching:sigmoid(scale=2,shift=0.7)" (see :func:`vicinal.losses.parse`), "crps" (numbers: the whole
             distribution of neighbor labels, see :class:`vicinal.losses.CRPS`), or a module

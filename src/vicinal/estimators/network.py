@@ -18,8 +18,10 @@ HEADS = ("nona", "dense")
 
 READOUTS = ("attention", "kriging", "signed_kriging", "auto")
 
-NEIGHBORS = 30
-"""Rows that a kriging readout looks at where ``max_neighbors`` is None."""
+METRICS = ("network", "kernel")
+
+NEIGHBORS = {"network": 30, "kernel": 128}
+"""Rows that a kriging readout looks at where ``max_neighbors`` is None, by metric."""
 
 MOST_NEIGHBORS = 1024
 """Rows that a kriging readout looks at, at most: their kernel is a matrix of so many rows for each query."""
@@ -65,6 +67,8 @@ def check_readout(settings: dict[str, Any], *, classes: bool = False) -> None:
         ValueError: naming a readout that does not exist, or a setting that it does not go with.
     """
     readout = check_choice("readout", settings["readout"], READOUTS)
+    if check_choice("metric", settings["metric"], METRICS) == "kernel":
+        _check_kernel(settings, classes=classes)
     if settings["max_neighbors"] is not None:
         check_integer("max_neighbors", settings["max_neighbors"], high=MOST_NEIGHBORS)
     if readout == "attention":
@@ -83,11 +87,29 @@ def check_readout(settings: dict[str, Any], *, classes: bool = False) -> None:
         raise ValueError(f"readout: expected 'attention' for head={short(settings['head'])}, got {short(readout)}")
 
 
-def make_kriging(settings: dict[str, Any]) -> Kriging | None:
+def _check_kernel(settings: dict[str, Any], *, classes: bool) -> None:
+    """Raise ValueError for settings that do not go with ``metric="kernel"``."""
+    if classes:
+        raise ValueError("metric: expected 'network' for classes, got 'kernel', whose likelihood is of numbers")
+    if settings["readout"] in ("attention", "auto"):
+        raise ValueError(
+            f"readout: expected 'signed_kriging' or 'kriging' for metric='kernel', got {short(settings['readout'])}, "
+            "as attention needs a trained network; say readout='signed_kriging', or 'kriging' for weights that are "
+            "not negative"
+        )
+    if settings["head"] != "nona":
+        raise ValueError(f"head: expected 'nona' for metric='kernel', got {short(settings['head'])}")
+    if settings["loss"] is not None:
+        loss = short(settings["loss"])
+        raise ValueError(f"loss: expected None for metric='kernel', which is learned by its likelihood, got {loss}")
+
+
+def make_kriging(settings: dict[str, Any], linear: int = 0) -> Kriging | None:
     """The kriging head that ``readout`` names or may choose, without its scale and noise; None for "attention"."""
     if settings["readout"] == "attention" or settings["head"] != "nona":
         return None
-    return Kriging(settings["max_neighbors"] or NEIGHBORS, convex=settings["readout"] != "signed_kriging")
+    k = settings["max_neighbors"] or NEIGHBORS[settings["metric"]]
+    return Kriging(k, convex=settings["readout"] != "signed_kriging", linear=linear)
 
 
 def _one_head(settings: dict[str, Any], dim: int, start: torch.Tensor) -> nn.Module:
@@ -109,6 +131,12 @@ def make_network(settings: dict[str, Any], encoder: nn.Module, dim: int, start: 
     members = check_integer("members", settings["members"])
     projector = MemberProjectors(dim, sizes, dropout, members=members, final_tanh=settings["final_tanh"])
     return NeighborNetwork(encoder, projector, make_head(settings, sizes[-1], start))
+
+
+def embedding_width(network: NeighborNetwork) -> int:
+    """Numbers in the vector of a row of the bank."""
+    width: int = network.projector.dim  # type: ignore[assignment]  # of a module
+    return width
 
 
 def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:

@@ -30,7 +30,8 @@ from vicinal.encoders.table import chosen_encoder
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.indexing import SavedNear
-from vicinal.estimators.network import MOST_NEIGHBORS, check_readout, make_kriging, make_network
+from vicinal.estimators.kernel_metric import check_kernel_kinds, make_kernel_network
+from vicinal.estimators.network import MOST_NEIGHBORS, check_readout, embedding_width, make_kriging, make_network
 from vicinal.heads import Kriging
 from vicinal.index import FaissIndex
 from vicinal.index.bank_files import ROWS
@@ -55,6 +56,7 @@ class SavedParameters(Saved):
     """Parameters of an estimator that say what is fitted; see :class:`vicinal.estimators.NeighborRegressor`."""
 
     head: Literal["nona", "dense"]
+    metric: Literal["network", "kernel"] = "network"
     similarity: _Text
     mask: Literal["s1", "s2", "topk"] | None
     mask_parameters: Literal["pointwise", "global"]
@@ -246,10 +248,9 @@ def check_encoder_columns(encoder: TableEncoder, config: SavedConfig) -> None:
         raise ValueError(f"config.json: expected rows of at most {WIDEST} numbers, got {encoder.dim}")
 
 
-def check_bank(bank: Bank, config: SavedConfig, folder: Path) -> None:
-    """Raise ValueError unless the rows in ``folder`` are of the form that the settings of the model ask for."""
+def check_bank(bank: Bank, config: SavedConfig, width: int, folder: Path) -> None:
+    """Raise ValueError unless the rows in ``folder`` are of the form and width that the model asks for."""
     store, form = bank.store, bank.store.form
-    width = config.parameters.hidden[-1] * config.parameters.members
     if store.dim != width:
         raise ValueError(f"bank.json: expected vectors of {width} numbers in {folder}, got {store.dim}")
     if form is None:
@@ -395,7 +396,10 @@ def _load(
     model.notes_, model.folds_ = config.notes, config.folds
     with torch.random.fork_rng():  # a model of the hub draws weights that it overwrites
         model.network_ = _read_network(folder / MODEL, config)
-    model.bank_, model.calibration_ = (_load_bank(part, config, verify=verify) for part in (folder, folder / HELD_OUT))
+    width = embedding_width(model.network_)
+    model.bank_, model.calibration_ = (
+        _load_bank(part, config, width, verify=verify) for part in (folder, folder / HELD_OUT)
+    )
     if len(model.bank_) == 0:
         raise ValueError(f"bank.json: expected rows to predict from in {folder}, got none")
     return model
@@ -405,14 +409,7 @@ def _read_network(path: Path, config: SavedConfig) -> NeighborNetwork:
     """The network of a model: first without memory, to compare the file with it, then with the weights of the file."""
     encoder = TableEncoder.from_config(config.encoder.model_dump(), empty=True)
     check_encoder_columns(encoder, config)
-    gain = tensor_header(path).get("projector.gain")
-    if gain is None or gain[0][:1] != (config.parameters.members,):  # before that many members are made
-        raise ValueError(f"{path.name}: expected the weights of {config.parameters.members} members, got others")
-    start = torch.zeros(()) if config.classes is None else torch.zeros(len(config.classes))
-    with torch.device("meta"):
-        network = make_network(config.parameters.model_dump(), encoder, encoder.dim, start)
-        if config.reads_by_kriging:
-            network.head = make_kriging(config.parameters.model_dump()) or network.head
+    network = _empty_network(path, config, encoder)
     network.projector.double()
     network.head.double()
     template = {f"encoder.{name}": value for name, value in encoder.trained_state().items()}
@@ -428,11 +425,29 @@ def _read_network(path: Path, config: SavedConfig) -> NeighborNetwork:
     return network.eval()
 
 
-def _load_bank(folder: Path, config: SavedConfig, *, verify: bool) -> Bank:
+def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> NeighborNetwork:
+    """The network of a model without memory for its weights."""
+    settings = config.parameters.model_dump()
+    if config.parameters.metric == "kernel":
+        check_kernel_kinds(config.kinds)
+        with torch.device("meta"):
+            return make_kernel_network(settings, encoder)
+    gain = tensor_header(path).get("projector.gain")
+    if gain is None or gain[0][:1] != (config.parameters.members,):  # before that many members are made
+        raise ValueError(f"{path.name}: expected the weights of {config.parameters.members} members, got others")
+    start = torch.zeros(()) if config.classes is None else torch.zeros(len(config.classes))
+    with torch.device("meta"):
+        network = make_network(settings, encoder, encoder.dim, start)
+        if config.reads_by_kriging:
+            network.head = make_kriging(settings) or network.head
+    return network
+
+
+def _load_bank(folder: Path, config: SavedConfig, width: int, *, verify: bool) -> Bank:
     rows = folder / ROWS
     small = not rows.is_file() or rows.stat().st_size <= _VERIFIED
     bank = Bank.load(folder, verify=verify or small)
-    check_bank(bank, config, folder)
+    check_bank(bank, config, width, folder)
     return bank
 
 

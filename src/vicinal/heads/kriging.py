@@ -52,26 +52,37 @@ class Neighborhoods(NamedTuple):
         near: squared distances of queries to rows ``[b, k]``.
         between: of the rows to each other ``[b, k, k]``.
         known: which rows there are ``[b, k]``.
+        products: inner products ``[b, k, k]`` of what the rows are apart from the query in their last entries, which
+            are then left out of the distances; None: there are no such entries.
     """
 
     part: slice
     near: Tensor
     between: Tensor
     known: Tensor
+    products: Tensor | None = None
 
 
-def neighborhoods(queries: Tensor, bank: Tensor, positions: Tensor) -> Iterator[Neighborhoods]:
+def neighborhoods(queries: Tensor, bank: Tensor, positions: Tensor, linear: int = 0) -> Iterator[Neighborhoods]:
     """Squared distances, in float64, among queries ``[b, d]`` and the rows at ``positions [b, k]``; -1 for none.
 
     As many queries at a time as fit the block policy.
+
+    Args:
+        queries: ``[b, d]``.
+        bank: ``[N, d]``.
+        positions: ``[b, k]``.
+        linear: how many of the last entries enter by inner products and not by distances.
     """
     width = positions.shape[1] * max(queries.shape[1], positions.shape[1])
     for part in row_slices(len(queries), max(1, policy().memory_entries // max(1, width))):
         at = positions[part]
         apart = bank[at.clamp(min=0)].double() - queries[part].double()[:, None]  # [b, k, d]
+        line = apart[..., apart.shape[-1] - linear :]
+        apart = apart[..., : apart.shape[-1] - linear]
         near = apart.square().sum(dim=-1)
         between = near[:, :, None] + near[:, None, :] - 2 * apart @ apart.mT
-        yield Neighborhoods(part, near, between, at >= 0)
+        yield Neighborhoods(part, near, between, at >= 0, line @ line.mT if linear else None)
 
 
 @register(
@@ -106,12 +117,17 @@ class Kriging(nn.Module):
     The gradient goes to queries, bank and labels, and to the scale and the noise, with the k rows held, and those of
     weight 0; weights are continuous in both.
 
+    With ``linear`` the kernel is $\kappa(\|u - u'\|) + v^\top v'$ for embeddings $[u, v]$ whose last ``linear`` entries
+    are v: a trend between the rows beside their nearness. As weights sum to 1 its origin does not matter; it is put
+    at the query. The k rows are the nearest by Euclidean distance of $[u, v]$.
+
     Args:
         k: rows that are looked at, >= 1; at most that many have weight.
         scale: length, in units of the embeddings, at which the kernel has fallen to about a half; > 0, learned.
         noise: lambda >= 0 (1e-6 is added), learned: near 0 the rows around the query have all the weight, and a
             prediction at a row is its label; towards infinity all k weights are 1/k.
         convex: weights are not negative.
+        linear: how many of the last entries of the embeddings enter the kernel by their inner product.
 
     References:
         The signed form in fixed metrics: nearest-neighbor Gaussian processes and MuyGPs (arXiv:2104.14581). Weights
@@ -126,9 +142,12 @@ class Kriging(nn.Module):
     uses_bank = True
     can_stream = True
 
-    def __init__(self, k: int = 32, *, scale: float = 1.0, noise: float = 0.3, convex: bool = True) -> None:
+    def __init__(
+        self, k: int = 32, *, scale: float = 1.0, noise: float = 0.3, convex: bool = True, linear: int = 0
+    ) -> None:
         super().__init__()
         self.k, self.convex = check_integer("k", k), bool(convex)
+        self.linear = check_integer("linear", linear, 0)
         scale = check_between("scale", scale, 0, math.inf)
         noise = check_between("noise", noise, 0, math.inf, closed=True)
         self.log_scale = nn.Parameter(torch.tensor(math.log(scale), dtype=torch.float64))
@@ -138,7 +157,8 @@ class Kriging(nn.Module):
     def extra_repr(self) -> str:
         """The settings, as they are now."""
         scale, noise = self.log_scale.exp().item(), self.log_noise.exp().item()
-        return f"k={self.k}, scale={scale:.4g}, noise={noise:.4g}, convex={self.convex}"
+        linear = f", linear={self.linear}" if self.linear else ""
+        return f"k={self.k}, scale={scale:.4g}, noise={noise:.4g}, convex={self.convex}{linear}"
 
     def covariance(self, squared: Tensor) -> Tensor:
         """The kernel of squared distances, of any shape."""
@@ -168,18 +188,22 @@ class Kriging(nn.Module):
         check_some_row(best.values[:, 0])
         return best.positions.masked_fill(best.values == torch.inf, -1)
 
-    def solve(self, near: Tensor, between: Tensor, known: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def solve(
+        self, near: Tensor, between: Tensor, known: Tensor | None = None, products: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Weights ``[b, k]`` and variances ``[b]`` of queries over their own rows.
 
         Args:
             near: squared distances of queries to rows ``[b, k]``.
             between: squared distances of the rows to each other ``[b, k, k]``.
             known: ``[b, k]``, which of the rows there are, at least one for each query; None: all.
+            products: ``[b, k, k]``, the linear part of the kernel between the rows, its origin at the query; None: 0.
         """
         noise = self.log_noise.double().exp() + _LEAST
         eye = torch.eye(near.shape[1], dtype=torch.float64, device=near.device)
         vector = self.covariance(near.double())
         matrix = self.covariance(between.double() * (1 - eye)) + noise * eye
+        matrix = matrix if products is None else matrix + products.double()
         weights = kriging_weights(matrix, vector, known, convex=self.convex)[0]
         spread = ((matrix @ weights[:, :, None])[:, :, 0] * weights).sum(dim=1)
         variance = 1 + noise - 2 * (weights * vector).sum(dim=1) + spread
@@ -191,7 +215,7 @@ class Kriging(nn.Module):
         A position is -1 where a query has fewer rows; each has one at least. See :meth:`local_weights`.
         """
         with torch.autocast(queries.device.type, enabled=False):
-            solved = [self.solve(*some[1:]) for some in neighborhoods(queries, bank, positions)]
+            solved = [self.solve(*some[1:]) for some in neighborhoods(queries, bank, positions, self.linear)]
         weights, variances = zip(*solved, strict=True)
         return KrigingWeights(torch.cat(weights), positions, torch.cat(variances))
 

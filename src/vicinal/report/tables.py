@@ -86,9 +86,13 @@ def limits(record: FitRecord) -> list[str]:
     """What a user of the model must know that its scores do not say."""
     said = []
     if str(record.settings.get("head", "nona")).startswith("nona"):
+        signed = record.settings.get("readout") == "signed_kriging"
         said.append(
-            "A prediction is a weighted mean of labels in the bank, so it never leaves their range; rows unlike all of "
-            "the bank still get a prediction."
+            "A prediction is a weighted mean of labels in the bank, with weights that may be below 0, so it may leave "
+            "their range; rows unlike all of the bank still get a prediction."
+            if signed
+            else "A prediction is a weighted mean of labels in the bank, so it never leaves their range; rows unlike "
+            "all of the bank still get a prediction."
             if record.task == "regression"
             else "Probabilities are weighted shares of labels in the bank: a class that is not there has probability 0."
         )

@@ -129,7 +129,7 @@ def _methods(
         def fit(split: Split, base: str = base, variants: tuple[str, ...] = variants) -> dict[str, dict[str, float]]:
             settings = {"cache_dir": out / "cache", **job.parameters, "head": base, "random_state": split.seed}
             if base == "dense":
-                settings |= {"readout": "attention", "max_neighbors": None}
+                settings |= {"metric": "network", "readout": "attention", "max_neighbors": None}
             model = make_estimator(opened, replace(job, parameters=settings))
             fit_split(model, opened, split)
             return {head: _scores(model, opened, split, knn=head.endswith("+knn")) for head in variants}

@@ -307,7 +307,7 @@ def _record(
         dropped=table.dropped_counts,
         duplicates=duplicates,
         scores=measured.scores,
-        history={f"train_{loss}": model.history_.train_error, f"validation_{loss}": model.history_.validation_error},
+        history=_curves(model, loss),
         predicted=measured.predicted,
         truth=table.target[split.test] if len(split.test) else table.target,
         classes=classes,
@@ -323,6 +323,31 @@ def _record(
     )
 
 
+_OF_NETWORKS = (
+    "similarity",
+    "mask",
+    "mask_parameters",
+    "mask_extent",
+    "simplex",
+    "loss",
+    "tune",
+    "hidden",
+    "members",
+    "final_tanh",
+    "dropout",
+    "max_epochs",
+    "batch_size",
+    "learning_rate",
+    "encoder_learning_rate",
+    "weight_decay",
+    "patience",
+    "precision",
+    "accelerator",
+    "devices",
+)
+"""Settings that ``metric="kernel"`` passes over."""
+
+
 def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
     hidden = ("head", "columns", "root", "cache_dir", "checkpoint_dir", "progress", "logger", "random_state")
     neighbor_only = (
@@ -332,11 +357,20 @@ def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
         "mask_extent",
         "simplex",
         "n_neighbors",
+        "metric",
         "readout",
         "max_neighbors",
     )
     skipped = hidden if model.head == "nona" else (*hidden, *neighbor_only)
+    skipped = (*skipped, *_OF_NETWORKS) if model.metric == "kernel" else skipped
     return {name: value for name, value in model.get_params(deep=False).items() if name not in skipped}
+
+
+def _curves(model: BankedEstimator, loss: str) -> dict[str, list[float]]:
+    """Error by epoch; a kernel has none."""
+    if model.metric == "kernel":
+        return {}
+    return {f"train_{loss}": model.history_.train_error, f"validation_{loss}": model.history_.validation_error}
 
 
 def _write(out: Path, model: BankedEstimator, record: FitRecord, split: Split, job: TableJob) -> None:

@@ -1,0 +1,88 @@
+"""The metric of plain tables that no network has: a kernel with a length for each column, by its likelihood."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vicinal.core import short_text
+from vicinal.encoders import Kind, TableEncoder
+from vicinal.encoders.kernel_projector import KernelProjector
+from vicinal.estimators.network import make_kriging
+from vicinal.heads import Kriging
+from vicinal.training import NeighborNetwork
+from vicinal.training.likelihood import LEAST_NOISE, TableKernel, fit_kernel
+from vicinal.training.rows import RowInputs
+
+_BATCH = 4096
+"""Rows that are encoded together."""
+
+
+def check_kernel_kinds(kinds: Mapping[str, Kind]) -> None:
+    """Raise ValueError for a column that is no number, category or fixed vector."""
+    for column, kind in kinds.items():
+        if kind not in ("number", "category", "vector"):
+            raise ValueError(
+                f"metric: expected 'network' for {short_text(column)}, a column of kind {kind}, got 'kernel', which "
+                "reads numbers, categories and fixed vectors; leave the column out, or say metric='network'"
+            )
+
+
+def make_kernel_network(settings: dict[str, Any], encoder: TableEncoder) -> NeighborNetwork:
+    """Encoder, the projector of a kernel that is not learned yet, and a kriging head over it."""
+    numbers: list[int] = []
+    place = 0
+    for part in encoder.encoders:
+        if part.kind == "number":
+            numbers += range(place, place + len(part.columns))  # flags of missing numbers follow
+        place += part.dim
+    projector = KernelProjector(place, numbers)
+    head = make_kriging(settings, projector.linear)
+    if head is None:
+        raise ValueError("readout: expected 'signed_kriging' or 'kriging' for metric='kernel', got 'attention'")
+    return NeighborNetwork(encoder, projector, head)
+
+
+def fit_kernel_network(
+    network: NeighborNetwork, inputs: RowInputs, labels: Tensor, groups: Tensor | None, seed: int
+) -> None:
+    """Learn the kernel of a network that :func:`make_kernel_network` made, and give it to projector and head.
+
+    Args:
+        network: changed in place.
+        inputs: the training rows, prepared.
+        labels: ``[n]``.
+        groups: integers of those, or None.
+        seed: of the rows that the likelihood is of.
+    """
+    projector, head = network.projector, network.head
+    if not isinstance(projector, KernelProjector) or not isinstance(head, Kriging):
+        raise TypeError(f"network: expected one of make_kernel_network, got {type(projector).__name__}")
+    features = encoded(network.encoder, inputs)
+    pieces = projector.fit(features).terms(features)
+    take_kernel(projector, head, fit_kernel(*pieces, labels, groups, seed=seed))
+
+
+@torch.no_grad()
+def encoded(encoder: torch.nn.Module, inputs: RowInputs) -> Tensor:
+    """Vectors of all rows before they are projected ``[n, p]``, in float64."""
+    encoder.eval()
+    blocks = torch.split(torch.arange(len(inputs)), _BATCH)
+    return torch.cat([encoder(inputs.select(rows)).double() for rows in blocks])
+
+
+@torch.no_grad()
+def take_kernel(projector: KernelProjector, head: Kriging, kernel: TableKernel) -> None:
+    """Put a learned kernel, divided by its b, into a projector and a head.
+
+    The head's kernel is 1 at distance 0; weights do not change where kernel and noise are divided by one number.
+    """
+    amplitude = kernel.log_amplitude.exp()
+    noise = (kernel.log_noise.exp() + LEAST_NOISE) / amplitude - LEAST_NOISE  # the head adds as much
+    projector.log_lengths.copy_(kernel.log_lengths)
+    projector.log_linear.copy_(kernel.log_linear - kernel.log_amplitude)
+    projector.log_pieces.copy_(kernel.log_pieces - kernel.log_amplitude)
+    head.log_scale.fill_(math.log(3) / 2)
+    head.log_noise.copy_(noise.clamp(min=LEAST_NOISE).log())

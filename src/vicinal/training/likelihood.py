@@ -1,0 +1,189 @@
+"""The kernel of a plain table, learned by the marginal likelihood of its labels."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vicinal.core import check_labels
+
+STEPS = 40
+"""Steps of L-BFGS."""
+
+MOST_ROWS = 2000
+"""Rows that the likelihood is of; of more, a random subset."""
+
+LEAST_NOISE = 1e-6
+"""Noise that is always added."""
+
+_PENALTY = 2.0
+_START = {"log_amplitude": 1.0, "log_linear": 0.3, "log_pieces": 0.1, "log_noise": 0.3}
+_RANGE = (1e-6, 1e3)
+"""Of all that is learned, so that no step of the search leaves what float64 can factor."""
+
+
+@dataclass(frozen=True, eq=False)
+class TableKernel:
+    r"""$b\,(1 + \sqrt 3 r)\, e^{-\sqrt 3 r} + \frac a p x^\top x' + c\, \phi(x)^\top \phi(x')$, noise $\lambda$.
+
+    Here $r^2 = \sum_j (x_j - x'_j)^2 / \ell_j^2$ over p standardized columns.
+
+    Attributes:
+        log_lengths: of $\ell$ ``[p]``: a long one says that the column matters little.
+        log_amplitude: of b, the share of the labels' variance that only near rows tell.
+        log_linear: of a.
+        log_pieces: of c.
+        log_noise: of $\lambda$, to which 1e-6 is added.
+
+    >>> TableKernel.start(4).log_lengths.exp()
+    tensor([2., 2., 2., 2.], dtype=torch.float64)
+    """
+
+    log_lengths: Tensor
+    log_amplitude: Tensor
+    log_linear: Tensor
+    log_pieces: Tensor
+    log_noise: Tensor
+
+    @classmethod
+    def start(cls, columns: int) -> "TableKernel":
+        """Where learning starts: lengths sqrt(p), b = 1, a = 0.3, c = 0.1, noise 0.3."""
+        lengths = torch.full((columns,), math.log(columns) / 2, dtype=torch.float64)
+        return cls(lengths, *(torch.tensor(math.log(value), dtype=torch.float64) for value in _START.values()))
+
+    @classmethod
+    def of(cls, values: Tensor) -> "TableKernel":
+        """From all logarithms in a row ``[p + 4]``."""
+        return cls(values[:-4], *values[-4:].unbind())
+
+    def values(self) -> Tensor:
+        """All logarithms in a row ``[p + 4]``."""
+        rest = [self.log_amplitude, self.log_linear, self.log_pieces, self.log_noise]
+        return torch.cat([self.log_lengths, torch.stack(rest)])
+
+    def covariance(self, inputs: Tensor, pieces: Tensor) -> Tensor:
+        """The kernel without noise ``[n, n]`` of rows ``[n, p]`` and their piecewise-linear features ``[n, m]``."""
+        scaled = inputs * (-self.log_lengths).exp()
+        squares = scaled.square().sum(dim=1)
+        squared = squares[:, None] + squares[None] - 2 * scaled @ scaled.T
+        distance = (3 * squared.clamp(min=1e-30)).sqrt()
+        near = self.log_amplitude.exp() * (1 + distance) * (-distance).exp()
+        line = self.log_linear.exp() / inputs.shape[1] * (inputs @ inputs.T)
+        return near + line + self.log_pieces.exp() * (pieces @ pieces.T)
+
+    def penalty(self) -> Tensor:
+        r"""$2 \sum_j (\log \ell_j - m)^2 + 2 (m - \tfrac12 \log p)^2$ with m their mean: alike, and near sqrt(p).
+
+        Without it a table of a few hundred rows overfits its many lengths.
+        """
+        mean = self.log_lengths.mean()
+        return _PENALTY * ((self.log_lengths - mean).square().sum() + (mean - math.log(len(self.log_lengths)) / 2) ** 2)
+
+
+def negative_log_likelihood(matrix: Tensor, labels: Tensor) -> Tensor:
+    r"""$\tfrac12 y^\top K^{-1} y + \tfrac12 \log\det K + \tfrac n2 \log 2\pi$, differentiable in K.
+
+    Args:
+        matrix: K ``[n, n]``, float64, positive definite.
+        labels: y ``[n]``.
+
+    Raises:
+        torch.linalg.LinAlgError: if K is not positive definite.
+
+    >>> negative_log_likelihood(torch.eye(1), torch.zeros(1))  # log of 2 pi, halved
+    tensor(0.9189)
+    """
+    check_labels(labels, len(matrix))
+    value: Tensor = _Likelihood.apply(matrix, labels)  # type: ignore[no-untyped-call]
+    return value
+
+
+class _Likelihood(torch.autograd.Function):
+    """Value and gradient of one factor: half of K^-1 - K^-1 y y' K^-1."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, labels: Tensor) -> Tensor:
+        factor = torch.linalg.cholesky(matrix)
+        solved = torch.cholesky_solve(labels[:, None], factor)[:, 0]
+        if ctx.needs_input_grad[0]:
+            ctx.save_for_backward((torch.cholesky_inverse(factor) - solved[:, None] * solved[None]) / 2)
+        constant = len(labels) / 2 * math.log(2 * math.pi)
+        value: Tensor = labels @ solved / 2 + factor.diagonal().log().sum() + constant
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient * ctx.saved_tensors[0], None
+
+
+def objective(kernel: TableKernel, inputs: Tensor, pieces: Tensor, labels: Tensor, parts: Sequence[Tensor]) -> Tensor:
+    """What is minimized: negative log likelihood of each part of the rows, added up, and the penalty.
+
+    Args:
+        kernel: its logarithms may need gradients.
+        inputs: ``[n, p]``.
+        pieces: ``[n, m]``.
+        labels: ``[n]``, mean 0 and variance 1.
+        parts: positions of rows; rows of different parts are not related to each other.
+    """
+    total = kernel.penalty()
+    for rows in parts:
+        noise = (kernel.log_noise.exp() + LEAST_NOISE) * torch.eye(len(rows), dtype=torch.float64)
+        matrix = kernel.covariance(inputs[rows], pieces[rows]) + noise
+        total = total + negative_log_likelihood(matrix, labels[rows])
+    return total
+
+
+def unrelated_parts(rows: Tensor, groups: Tensor | None) -> list[Tensor]:
+    """``rows [n]`` in parts of which none has two rows of one group; all in one without groups.
+
+    >>> [part.tolist() for part in unrelated_parts(torch.tensor([3, 4, 5]), torch.tensor([0, 0, 0, 7, 7, 8]))]
+    [[3, 5], [4]]
+    """
+    if groups is None:
+        return [rows]
+    seen: dict[int, int] = {}
+    turns = []
+    for group in groups[rows].tolist():
+        seen[group] = seen.get(group, -1) + 1
+        turns.append(seen[group])
+    turn = torch.tensor(turns)
+    return [rows[turn == number] for number in range(int(turn.max()) + 1)]
+
+
+def fit_kernel(
+    inputs: Tensor, pieces: Tensor, labels: Tensor, groups: Tensor | None = None, *, seed: int = 0
+) -> TableKernel:
+    """The kernel of highest penalized marginal likelihood: 40 steps of L-BFGS from :meth:`TableKernel.start`.
+
+    Of more than 2,000 rows a random subset of so many is taken, by ``seed``. With groups the likelihood is the product
+    of those of parts in which each group has one row at most, so that nothing is learned from a row's own group.
+
+    Args:
+        inputs: standardized columns ``[n, p]``, float64.
+        pieces: their piecewise-linear features ``[n, m]``, centered.
+        labels: ``[n]``, not all equal; they are standardized here.
+        groups: integers ``[n]``, or None.
+        seed: of the subset.
+    """
+    from scipy.optimize import minimize  # only training needs it
+
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))[:MOST_ROWS]
+    chosen = labels[order].double()
+    spread = chosen.std(correction=0)
+    standard = (labels.double() - chosen.mean()) / torch.where(spread > 0, spread, 1.0)
+    parts = unrelated_parts(order, groups)
+
+    def value_and_grad(values: Any) -> tuple[float, Any]:
+        point = torch.from_numpy(values.copy()).requires_grad_()
+        value = objective(TableKernel.of(point), inputs, pieces, standard, parts)
+        value.backward()  # type: ignore[no-untyped-call]
+        return float(value.detach()), point.grad.numpy()  # type: ignore[union-attr]
+
+    start = TableKernel.start(inputs.shape[1]).values().numpy()
+    bounds = [tuple(map(math.log, _RANGE))] * len(start)
+    result = minimize(value_and_grad, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
+    return TableKernel.of(torch.from_numpy(result.x))

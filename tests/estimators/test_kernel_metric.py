@@ -1,0 +1,335 @@
+"""The metric of plain tables by a kernel: kriging equals the Gaussian process, and all that an estimator promises."""
+
+import hashlib
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import references.table_kernel as reference
+from references.tables import QUICK, table
+from vicinal.cli import run
+from vicinal.encoders.kernel_projector import KernelProjector
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.kernel_metric import take_kernel
+from vicinal.heads import Kriging
+from vicinal.training.likelihood import TableKernel
+
+READOUTS = ("kriging", "signed_kriging")
+
+
+def houses(count, seed=0):
+    """Two columns of numbers, one with missing cells, and a category."""
+    frame, _ = table(count, seed)
+    rng = np.random.default_rng(seed)
+    frame = frame[["size", "town"]].assign(age=rng.exponential(10, count))
+    size = frame["size"].fillna(5.0).to_numpy()
+    return frame, 3 * size + 12 * (frame["town"] == "york").to_numpy() + np.sin(frame["age"]) + rng.normal(size=count)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return houses(260)
+
+
+@pytest.fixture(scope="module", params=READOUTS)
+def model(request, rows):
+    frame, price = rows
+    return NeighborRegressor(metric="kernel", readout=request.param, max_neighbors=16).fit(frame, price)
+
+
+def gaussian_process(model, x, y, fresh):
+    """Its prediction from the kernel of a model for a matrix, in numpy."""
+    projector, head, encoder = model.network_.projector, model.network_.head, model.table_encoder.encoders[0]
+    train = [(part - np.array(encoder.mean)) * np.array(encoder.factor) for part in (x, fresh)]
+    known = train[0][np.setdiff1d(np.arange(len(x)), model.calibration_.ids)]
+    features = [np.hstack([reference.pieces(z[:, j], known[:, j]) for j in range(z.shape[1])]) for z in train]
+    lengths, a, c = (
+        getattr(projector, f"log_{name}").detach().exp().numpy() for name in ("lengths", "linear", "pieces")
+    )
+    with torch.no_grad():
+        noise = float(head.log_noise.exp()) + 1e-6
+    kernel = (lengths, 1.0, float(a), float(c))
+    matrix = reference.covariance(train[0], train[0], features[0], features[0], *kernel) + noise * np.eye(len(y))
+    cross = reference.covariance(train[1], train[0], features[1], features[0], *kernel)
+    return reference.posterior_mean(matrix, cross, y)
+
+
+def test_signed_kriging_of_all_rows_is_the_gaussian_process():
+    rng = np.random.default_rng(0)
+    x, fresh = rng.normal(size=(60, 3)), 1.5 * rng.normal(size=(20, 3))
+    y = np.sin(2 * x[:, 0]) + x[:, 1] + 0.1 * rng.normal(size=60)
+    model = NeighborRegressor(metric="kernel", readout="signed_kriging", max_neighbors=100).fit(x, y)
+    want = gaussian_process(model, x, y, fresh)
+    with torch.no_grad():
+        bank, queries = (torch.from_numpy(model.embed(part)) for part in (x, fresh))
+        exact = model.network_.head(queries, bank, torch.from_numpy(y))
+    np.testing.assert_allclose(exact, want, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(model.predict(fresh), want, rtol=0, atol=1e-5)  # the bank's vectors are float32
+
+
+def test_a_kernel_divided_by_its_amplitude_predicts_the_same():
+    generator = torch.Generator().manual_seed(0)
+    x, fresh = torch.randn(30, 2, generator=generator).double(), 2 * torch.randn(9, 2, generator=generator).double()
+    y = torch.randn(30, generator=generator).double()
+    kernel = TableKernel.of(torch.tensor([0.4, -0.3, 1.2, -0.8, -1.5, -2.0]).double())
+    projector = KernelProjector(2, [0, 1]).fit(x)
+    head = Kriging(30, convex=False, linear=projector.linear)
+    take_kernel(projector, head, kernel)
+    (inputs, pieces), (others, more) = projector.terms(x), projector.terms(fresh)
+    lengths, b, a, c, noise = kernel.log_lengths.exp().numpy(), *kernel.values()[2:].exp().tolist()
+    arguments = [part.numpy() for part in (inputs, inputs, pieces, pieces)], (lengths, b, a, c)
+    matrix = reference.covariance(*arguments[0], *arguments[1]) + (noise + 1e-6) * np.eye(30)
+    cross = reference.covariance(others.numpy(), inputs.numpy(), more.numpy(), pieces.numpy(), *arguments[1])
+    with torch.no_grad():
+        got = head(projector(fresh), projector(x), y).numpy()
+    np.testing.assert_allclose(got, reference.posterior_mean(matrix, cross, y.numpy()), rtol=0, atol=1e-8)
+
+
+def test_nothing_is_learned_from_the_labels_held_out(rows):
+    frame, price = rows
+    held_out = np.arange(50)
+    other = np.where(np.arange(len(price)) < 50, 1000.0, price)
+    first, second = (
+        NeighborRegressor(metric="kernel", readout="kriging").fit(frame, y, validation=held_out) for y in (price, other)
+    )
+    for one, another in zip(first.network_.state_dict().values(), second.network_.state_dict().values(), strict=True):
+        assert torch.equal(one, another)
+
+
+def test_it_predicts_better_than_the_mean_of_a_town(rows):
+    frame, price = rows
+    fresh, truth = houses(200, seed=1)
+    for readout in READOUTS:
+        assert NeighborRegressor(metric="kernel", readout=readout).fit(frame, price).score(fresh, truth) > 0.9
+
+
+def test_weights_sum_to_1_and_convex_ones_are_not_negative(model):
+    fresh, _ = houses(60, seed=2)
+    smallest = []
+    for one, prediction in zip(model.explain(fresh, 100), model.predict(fresh), strict=True):
+        assert len(one.neighbors) <= 16
+        assert sum(n.weight for n in one.neighbors) == pytest.approx(1)
+        assert sum(n.contribution for n in one.neighbors) == pytest.approx(prediction)
+        smallest.append(min(n.weight for n in one.neighbors))
+    assert (min(smallest) > 0) == (model.readout == "kriging")
+
+
+def test_the_order_of_the_rows_does_not_matter(rows):
+    frame, price = rows
+    held_out = np.arange(40)
+    order = np.random.default_rng(0).permutation(len(frame))
+    place = np.argsort(order)[held_out]
+    fresh, _ = houses(50, seed=1)
+    settings = {"metric": "kernel", "readout": "signed_kriging"}
+    first = NeighborRegressor(**settings).fit(frame, price, validation=held_out)
+    second = NeighborRegressor(**settings).fit(frame.iloc[order], price[order], validation=place)
+    np.testing.assert_allclose(first.predict(fresh), second.predict(fresh), atol=0.02)
+
+
+def test_the_unit_of_columns_and_labels_does_not_matter(rows):
+    frame, price = rows
+    fresh, _ = houses(50, seed=1)
+    scaled, other = (part.assign(size=1e6 * part["size"], age=1e-6 * part["age"]) for part in (frame, fresh))
+    settings = {"metric": "kernel", "readout": "kriging"}
+    first = NeighborRegressor(**settings).fit(frame, price).predict(fresh)
+    second = NeighborRegressor(**settings).fit(scaled, 1e6 * price - 3e6).predict(other)
+    np.testing.assert_allclose((second + 3e6) / 1e6, first, atol=0.02)
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"same": 1.0},
+        {"one": pd.Categorical(["a"] * 260)},
+        {"again": lambda f: 2 * f["age"] + 1},
+        {"flag": lambda f: (f["age"] > 10).astype(float)},
+        {"vector": lambda f: [[value, 1.0, -value] for value in f["age"]]},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_columns_that_say_nothing_new_do_no_harm(rows, readout, change):
+    frame, price = rows
+    changed = frame.assign(**change)
+    columns = {name: "number" for name in change if name in ("same", "flag")} | {
+        n: "category" for n in change if n == "one"
+    }
+    train, test = np.arange(200), np.arange(200, 260)
+    model = NeighborRegressor(metric="kernel", readout=readout, columns=columns).fit(changed.iloc[train], price[train])
+    assert model.score(changed.iloc[test], price[test]) > 0.9
+
+
+def test_ten_rows_and_equal_rows():
+    x = np.repeat([[0.0, 1.0], [2.0, 1.0]], 5, axis=0)
+    y = np.repeat([1.0, 3.0], 5)
+    for readout in READOUTS:
+        model = NeighborRegressor(metric="kernel", readout=readout).fit(x, y)
+        np.testing.assert_allclose(model.predict([[0.0, 1.0], [2.0, 1.0]]), [1, 3], atol=0.1)
+
+
+def test_a_line_is_followed_beyond_its_end():
+    x = np.linspace(0, 1, 60)[:, None]
+    model = NeighborRegressor(metric="kernel", readout="signed_kriging").fit(x, 5 * x[:, 0])
+    assert model.predict([[2.0]])[0] == pytest.approx(10, abs=0.5)
+    inside = NeighborRegressor(metric="kernel", readout="kriging").fit(x, 5 * x[:, 0])
+    assert inside.predict([[2.0]])[0] <= 5
+
+
+def test_added_and_forgotten_rows_count_at_once(model, rows):
+    frame, _ = rows
+    query = frame.iloc[:1]
+    before = model.predict(query)
+    model.add(query, [5000.0], ids=[9000])
+    assert model.predict(query)[0] > before[0] + 100
+    assert 9000 in {n.id for n in model.explain(query, 16)[0].neighbors}
+    np.testing.assert_array_equal(model.forget([9000]).predict(query), before)
+
+
+def test_no_row_predicts_itself_nor_its_group(rows):
+    frame, price = rows
+    groups = np.arange(len(frame)) // 3
+    model = NeighborRegressor(metric="kernel", readout="kriging").fit(frame, price, groups=groups)
+    ids = model.bank_.ids[:20]
+    for row, one in zip(ids, model.explain(frame.iloc[ids], 90, ids=ids, groups=groups[ids]), strict=True):
+        assert not set(groups[[n.id for n in one.neighbors]]) & {groups[row]}
+
+
+def test_a_saved_model_predicts_and_explains_the_same(model, rows, tmp_path):
+    frame, _ = rows
+    model.save(tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    assert repr(again.network_) == repr(model.network_)
+    assert again.get_params()["metric"] == "kernel"
+    np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
+    np.testing.assert_array_equal(again.predict_interval(frame), model.predict_interval(frame))
+    assert [str(one) for one in again.explain(frame.iloc[:5])] == [str(one) for one in model.explain(frame.iloc[:5])]
+    np.testing.assert_array_equal(again.kneighbors(frame)[1], model.kneighbors(frame)[1])
+
+
+def test_a_folder_without_a_metric_is_of_a_network(rows, tmp_path):
+    frame, price = rows
+    model = NeighborRegressor(**QUICK).fit(frame, price)
+    model.save(tmp_path / "m")
+    edit(tmp_path / "m", lambda config: config["parameters"].pop("metric"))
+    again = load_model(tmp_path / "m")
+    assert again.metric == "network"
+    np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
+
+
+def edit(folder, change):
+    """Change the settings of a model folder as whoever can reckon checksums."""
+    path, sums = folder / "config.json", folder / "SHA256SUMS"
+    before = hashlib.sha256(path.read_bytes()).hexdigest()
+    config = json.loads(path.read_text())
+    change(config)
+    path.write_text(json.dumps(config))
+    sums.write_text(sums.read_text().replace(before, hashlib.sha256(path.read_bytes()).hexdigest()))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"metric": "kernels"}, r"^config.json: .*metric"),
+        ({"metric": "network"}, r"^model.safetensors: expected the weights of 8 members"),
+        ({"readout": "attention", "max_neighbors": None}, r"^readout: expected 'signed_kriging' or 'kriging'"),
+    ],
+)
+def test_what_a_folder_says_is_checked(model, tmp_path, change, sentence):
+    model.save(tmp_path / "m")
+    edit(tmp_path / "m", lambda config: (config["parameters"].update(change), config.update(kriging=None)))
+    with pytest.raises(ValueError, match=sentence):
+        load_model(tmp_path / "m")
+
+
+def test_intervals_cover():
+    frame, price = houses(900, seed=3)
+    model = NeighborRegressor(metric="kernel", readout="kriging", validation_fraction=0.4).fit(frame, price)
+    fresh, truth = houses(1500, seed=4)
+    for coverage in (0.5, 0.9):
+        low, high = model.predict_interval(fresh, coverage).T
+        assert ((low <= truth) & (truth <= high)).mean() == pytest.approx(coverage, abs=0.06)
+
+
+@pytest.mark.parametrize("name", ["exact", "faiss:Flat"])
+def test_an_index_below_it_gives_the_same(name, rows, tmp_path):
+    pytest.importorskip("faiss" if name.startswith("faiss") else "torch")
+    frame, price = rows
+    settings = {"metric": "kernel", "readout": "signed_kriging", "max_neighbors": 20}
+    plain = NeighborRegressor(**settings).fit(frame, price)
+    indexed = NeighborRegressor(index=name, **settings).fit(frame, price)
+    indexed.save(tmp_path / "m")
+    for one in (indexed, load_model(tmp_path / "m")):
+        np.testing.assert_allclose(one.predict(frame), plain.predict(frame), rtol=0, atol=0.02)
+
+
+def test_training_is_told_in_one_step(model, rows):
+    _, price = rows
+    history = model.history_
+    assert len(history.train_error) == len(history.validation_error) == 1
+    scale = np.ptp(price) ** 2
+    assert history.validation_error[0] * scale == pytest.approx(1.5, abs=1.0)
+    again = model.predict(model.calibration_.rows, ids=model.calibration_.ids)
+    low, high = model.label_range_
+    assert history.validation_error[0] == pytest.approx(
+        np.square((again - model.calibration_.labels.numpy()) / (high - low)).mean(), rel=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"metric": "kernal"}, r"^metric: expected one of .*did you mean 'kernel'"),
+        (
+            {"readout": "attention"},
+            r"^readout: expected 'signed_kriging' or 'kriging' for metric='kernel'.*say readout=",
+        ),
+        ({"readout": "auto"}, r"^readout: expected 'signed_kriging' or 'kriging' for metric='kernel', got 'auto'"),
+        ({"head": "dense"}, r"^head: expected 'nona' for metric='kernel', got 'dense'"),
+        ({"loss": "crps"}, r"^loss: expected None for metric='kernel'"),
+        ({"validation_fraction": 0}, r"^validation_fraction: expected a share above 0 for metric='kernel'"),
+    ],
+)
+def test_what_cannot_be_is_said_before_training(rows, settings, sentence):
+    frame, price = rows
+    with pytest.raises(ValueError, match=sentence):
+        NeighborRegressor(**{"metric": "kernel", "readout": "kriging", **settings}).fit(frame, price)
+
+
+def test_texts_and_classes_are_refused(rows):
+    frame, price = rows
+    words = frame.assign(note=[f"word number {i} of some text" for i in range(len(frame))])
+    with pytest.raises(ValueError, match=r"^metric: expected 'network' for note, a column of kind text.*leave"):
+        NeighborRegressor(metric="kernel", readout="kriging", columns={"note": "text"}).fit(words, price)
+    with pytest.raises(ValueError, match=r"^metric: expected 'network' for classes, got 'kernel'"):
+        NeighborClassifier(metric="kernel", readout="kriging").fit(frame, price > 30)
+
+
+def test_the_command_takes_it(rows, tmp_path, capsys):
+    frame, price = rows
+    frame.assign(price=price).to_csv(tmp_path / "rows.csv", index=False)
+    options = [
+        "--target",
+        "price",
+        "--metric",
+        "kernel",
+        "--readout",
+        "signed_kriging",
+        "-q",
+        "--out",
+        str(tmp_path / "m"),
+    ]
+    assert run(["fit", str(tmp_path / "rows.csv"), *options]) == 0, capsys.readouterr().err
+    head = load_model(tmp_path / "m").network_.head
+    assert isinstance(head, Kriging)
+    assert (head.k, head.convex, head.linear > 0) == (128, False, True)
+    card = (tmp_path / "m" / "README.md").read_text()
+    assert "it may leave their range" in card
+    assert "| metric | kernel |" in card
+    assert "| members |" not in card
+    assert "Learning curves" not in (tmp_path / "m" / "report.html").read_text()
+    assert run(["predict", str(tmp_path / "m"), str(tmp_path / "rows.csv"), "--explain", "3"]) == 0
+    assert run(["fit", str(tmp_path / "rows.csv"), "--target", "price", "--metric", "kernel", "-q"]) == 2
+    assert "say readout='signed_kriging'" in capsys.readouterr().err

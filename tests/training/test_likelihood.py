@@ -1,0 +1,136 @@
+"""The likelihood that the kernel of a plain table is learned by: against numpy, and what it promises."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import references.table_kernel as reference
+import vicinal.training.likelihood as likelihood_module
+from vicinal.encoders.kernel_projector import KernelProjector
+from vicinal.training.likelihood import TableKernel, fit_kernel, negative_log_likelihood, objective, unrelated_parts
+
+FLOAT = torch.float64
+
+
+def problem(n=30, p=3, seed=0):
+    """Columns, their pieces, labels, and a kernel."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, p, generator=generator, dtype=FLOAT)
+    x[:, -1] = (x[:, -1] > 0).double()
+    inputs, pieces = KernelProjector(p, range(p - 1)).fit(x).terms(x)
+    labels = (2 * x[:, 0]).sin() + x[:, 1] + 0.1 * torch.randn(n, generator=generator, dtype=FLOAT)
+    labels = (labels - labels.mean()) / labels.std(correction=0)
+    kernel = TableKernel.of(0.5 * torch.randn(p + 4, generator=generator, dtype=FLOAT) - 0.3)
+    return x, inputs, pieces, labels, kernel
+
+
+def plain(kernel):
+    """The kernel's numbers as the reference takes them."""
+    rest = (kernel.log_amplitude, kernel.log_linear, kernel.log_pieces, kernel.log_noise)
+    return kernel.log_lengths.exp().numpy(), *(math.exp(value) for value in rest)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_kernel_and_objective_equal_numpy(seed):
+    x, inputs, pieces, labels, kernel = problem(seed=seed)
+    features = np.hstack([reference.pieces(x[:, j].numpy(), x[:, j].numpy()) for j in (0, 1)])
+    features -= features.mean(0)
+    np.testing.assert_allclose(pieces.numpy(), features, atol=1e-12)
+    centered = x.numpy() - x.numpy().mean(0)
+    lengths, b, a, c, noise = plain(kernel)
+    want = reference.covariance(centered, centered, features, features, lengths, b, a, c)
+    np.testing.assert_allclose(kernel.covariance(inputs, pieces).numpy(), want, atol=1e-7)  # a root at distance 0
+    got = objective(kernel, inputs, pieces, labels, [torch.arange(len(x))])
+    assert float(got) == pytest.approx(
+        reference.objective(centered, features, labels.numpy(), lengths, b, a, c, noise), abs=1e-8
+    )
+
+
+def test_the_gradient_is_that_of_differences():
+    _, inputs, pieces, labels, kernel = problem(n=20)
+    parts = [torch.arange(13), torch.arange(13, 20)]
+    point = kernel.values().requires_grad_()
+    objective(TableKernel.of(point), inputs, pieces, labels, parts).backward()
+    for j in range(len(point)):
+        step = torch.zeros(len(point), dtype=FLOAT)
+        step[j] = 1e-5
+        ends = [objective(TableKernel.of(point.detach() + s), inputs, pieces, labels, parts) for s in (step, -step)]
+        assert float(point.grad[j]) == pytest.approx(float(ends[0] - ends[1]) / 2e-5, abs=1e-6)
+
+
+def test_the_likelihood_passes_gradcheck():
+    matrix = torch.randn(5, 5, generator=torch.Generator().manual_seed(0), dtype=FLOAT)
+    labels = torch.arange(5.0, dtype=FLOAT)
+
+    def value(square):
+        return negative_log_likelihood(square @ square.T + torch.eye(5, dtype=FLOAT), labels)
+
+    assert torch.autograd.gradcheck(value, (matrix.requires_grad_(),))
+
+
+def test_learning_lowers_the_objective_and_ends_where_its_slope_is_small():
+    _, inputs, pieces, labels, _ = problem(n=120, p=4)
+    rows = [torch.arange(120)]
+    kernel = fit_kernel(inputs, pieces, labels)
+    start = TableKernel.start(4)
+    best = objective(kernel, inputs, pieces, labels, rows)
+    assert best < objective(start, inputs, pieces, labels, rows) - 20
+    for step in torch.randn(20, 8, generator=torch.Generator().manual_seed(1), dtype=FLOAT):
+        inside = (kernel.values() + 0.1 * step).clamp(math.log(1e-6), math.log(1e3))
+        assert objective(TableKernel.of(inside), inputs, pieces, labels, rows) > best - 1e-3
+
+
+def test_it_starts_where_it_says():
+    kernel = TableKernel.start(9)
+    assert kernel.values().exp().tolist() == pytest.approx([3.0] * 9 + [1.0, 0.3, 0.1, 0.3])
+    assert float(kernel.penalty()) == pytest.approx(0)
+
+
+def test_a_column_that_tells_nothing_gets_a_long_length():
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(200, 3, generator=generator, dtype=FLOAT)
+    inputs, pieces = KernelProjector(3, range(3)).fit(x).terms(x)
+    lengths = fit_kernel(inputs, pieces, (3 * x[:, 0]).sin()).log_lengths.exp()
+    assert lengths[0] < lengths[1:].min() / 2
+
+
+def test_the_order_of_rows_and_the_unit_of_labels_do_not_matter():
+    _, inputs, pieces, labels, _ = problem(n=80)
+    order = torch.randperm(80, generator=torch.Generator().manual_seed(1))
+    first = fit_kernel(inputs, pieces, labels).values()
+    second = fit_kernel(inputs[order], pieces[order], 1e6 * labels[order] + 5).values()
+    torch.testing.assert_close(first, second, rtol=0, atol=1e-2)
+
+
+def test_rows_of_a_group_are_never_related():
+    rows = torch.tensor([5, 1, 2, 0, 4])
+    groups = torch.tensor([7, 7, 8, 3, 7, 8])
+    parts = unrelated_parts(rows, groups)
+    assert sorted(torch.cat(parts).tolist()) == sorted(rows.tolist())
+    for part in parts:
+        assert len(set(groups[part].tolist())) == len(part)
+    assert unrelated_parts(rows, None)[0] is rows
+
+
+def test_what_only_its_own_group_tells_is_noise():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 2, generator=generator, dtype=FLOAT).repeat_interleave(3, dim=0)  # houses, each seen thrice
+    labels = torch.randn(40, generator=generator, dtype=FLOAT).repeat_interleave(3)
+    inputs, pieces = KernelProjector(2, range(2)).fit(x).terms(x)
+    assert fit_kernel(inputs, pieces, labels).log_noise.exp() < 1e-3
+    assert fit_kernel(inputs, pieces, labels, torch.arange(40).repeat_interleave(3)).log_noise.exp() > 0.5
+
+
+def test_of_many_rows_a_random_subset_is_taken(monkeypatch):
+    _, inputs, pieces, labels, _ = problem(n=200)
+    monkeypatch.setattr(likelihood_module, "MOST_ROWS", 50)
+    sizes = []
+    monkeypatch.setattr(
+        likelihood_module, "negative_log_likelihood", lambda k, y: sizes.append(len(y)) or (k.sum() * 0).sum()
+    )
+    first, again, other = (fit_kernel(inputs, pieces, labels, seed=seed).values() for seed in (0, 0, 1))
+    assert set(sizes) == {50}
+    assert torch.equal(first, again)
+    assert len(other) == len(first)
