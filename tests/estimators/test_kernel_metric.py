@@ -286,7 +286,6 @@ def test_training_is_told_in_one_step(model, rows):
             {"readout": "attention"},
             r"^readout: expected 'signed_kriging' or 'kriging' for metric='kernel'.*say readout=",
         ),
-        ({"readout": "auto"}, r"^readout: expected 'signed_kriging' or 'kriging' for metric='kernel', got 'auto'"),
         ({"head": "dense"}, r"^head: expected 'nona' for metric='kernel', got 'dense'"),
         ({"loss": "crps"}, r"^loss: expected None for metric='kernel'"),
         ({"validation_fraction": 0}, r"^validation_fraction: expected a share above 0 for metric='kernel'"),
@@ -310,17 +309,7 @@ def test_texts_and_classes_are_refused(rows):
 def test_the_command_takes_it(rows, tmp_path, capsys):
     frame, price = rows
     frame.assign(price=price).to_csv(tmp_path / "rows.csv", index=False)
-    options = [
-        "--target",
-        "price",
-        "--metric",
-        "kernel",
-        "--readout",
-        "signed_kriging",
-        "-q",
-        "--out",
-        str(tmp_path / "m"),
-    ]
+    options = ["--target", "price", "--metric", "kernel", "-q", "--out", str(tmp_path / "m")]
     assert run(["fit", str(tmp_path / "rows.csv"), *options]) == 0, capsys.readouterr().err
     head = load_model(tmp_path / "m").network_.head
     assert isinstance(head, Kriging)
@@ -331,5 +320,6 @@ def test_the_command_takes_it(rows, tmp_path, capsys):
     assert "| members |" not in card
     assert "Learning curves" not in (tmp_path / "m" / "report.html").read_text()
     assert run(["predict", str(tmp_path / "m"), str(tmp_path / "rows.csv"), "--explain", "3"]) == 0
-    assert run(["fit", str(tmp_path / "rows.csv"), "--target", "price", "--metric", "kernel", "-q"]) == 2
+    attention = ["--target", "price", "--metric", "kernel", "--readout", "attention", "-q"]
+    assert run(["fit", str(tmp_path / "rows.csv"), *attention]) == 2
     assert "say readout='signed_kriging'" in capsys.readouterr().err

@@ -251,7 +251,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
             and noise are those of least error on the rows held out, for ``metric="kernel"`` those of the
             likelihood. "signed_kriging": the same with weights of either sign, which reach beyond the labels of the
             neighbors. "auto": attention or kriging, whichever has less error on the rows held out; attention where
-            ``loss`` has another error in mind, or ``similarity`` is no distance; for ``metric="kernel"`` signed kriging.
+            ``loss`` has another error in mind or ``similarity`` is no distance; with ``metric="kernel"`` signed kriging.
         max_neighbors: most rows that make a prediction of a kriging readout; None is 30, for ``metric="kernel"`` 128.
         loss: what is trained and stopped by: None (squared error; log-loss for classes), text such as
             "matching:sigmoid(scale=2,shift=0.7)" (see :func:`vicinal.losses.parse`), "crps" (numbers: the whole
@@ -308,7 +308,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         label_range_: lowest and highest label of the training rows; training sees labels scaled by it.
 
     The paper is NONA (see ``docs/methods.md``); its recipe is ``readout="attention", members=1, final_tanh=True,
-    dropout=0.0, batch_size=32, learning_rate=1e-5`` with everything else as here. What the defaults rest on is in ``docs/results/nona.md``.
+    dropout=0.0, batch_size=32, learning_rate=1e-5`` with everything else as here. What the defaults rest on is in
+    ``docs/results/nona.md`` and ``docs/results/readouts.md``.
 
     >>> x = np.linspace(0, 6, 200)[:, None]
     >>> model = NeighborRegressor(max_epochs=30, learning_rate=1e-2).fit(x, np.sin(x[:, 0]))

@@ -91,9 +91,9 @@ def _check_kernel(settings: dict[str, Any], *, classes: bool) -> None:
     """Raise ValueError for settings that do not go with ``metric="kernel"``."""
     if classes:
         raise ValueError("metric: expected 'network' for classes, got 'kernel', whose likelihood is of numbers")
-    if settings["readout"] in ("attention", "auto"):
+    if settings["readout"] == "attention":
         raise ValueError(
-            f"readout: expected 'signed_kriging' or 'kriging' for metric='kernel', got {short(settings['readout'])}, "
+            "readout: expected 'signed_kriging' or 'kriging' for metric='kernel', got 'attention', "
             "as attention needs a trained network; say readout='signed_kriging', or 'kriging' for weights that are "
             "not negative"
         )
@@ -109,7 +109,8 @@ def make_kriging(settings: dict[str, Any], linear: int = 0) -> Kriging | None:
     if settings["readout"] == "attention" or settings["head"] != "nona":
         return None
     k = settings["max_neighbors"] or NEIGHBORS[settings["metric"]]
-    return Kriging(k, convex=settings["readout"] != "signed_kriging", linear=linear)
+    signed = settings["readout"] == "signed_kriging" or (settings["readout"], settings["metric"]) == ("auto", "kernel")
+    return Kriging(k, convex=not signed, linear=linear)
 
 
 def _one_head(settings: dict[str, Any], dim: int, start: torch.Tensor) -> nn.Module:
