@@ -53,7 +53,7 @@ def paths(monkeypatch):
 
 def test_fit_and_predict_come_to_the_head(paths):
     x = np.arange(40.0)[:, None] % 7
-    model = NeighborRegressor(max_epochs=1, members=2, hidden=(4, 2)).fit(x, x[:, 0])
+    model = NeighborRegressor(max_epochs=1, members=2, hidden=(4, 2), readout="attention").fit(x, x[:, 0])
     training = [path for path in paths if ("NeighborModule.training_step", "training/module.py") in path]
     assert training[0] == walk("From `fit` to the head")
     paths.clear()

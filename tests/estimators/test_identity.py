@@ -22,7 +22,7 @@ LABELS = RNG.permutation(np.linspace(-1, 1, ROWS))
 IDS = RNG.permutation(3 * ROWS)[:ROWS]
 GROUPS = np.arange(ROWS) // 2  # twins
 BANK = np.arange(ROWS)
-NEAREST = {"mask": "topk", "n_neighbors": 1, "similarity": "squared_l2", "members": 1}
+NEAREST = {"readout": "attention", "mask": "topk", "n_neighbors": 1, "similarity": "squared_l2", "members": 1}
 UNTRAINED = {"max_epochs": 1, "learning_rate": 1e-12, "hidden": (16, 8)}
 """A random projection that predicts the label of the nearest row: any leak is the label itself."""
 

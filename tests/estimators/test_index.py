@@ -34,12 +34,14 @@ def rows():
 @pytest.fixture(scope="module")
 def plain(rows):
     frame, price = rows
-    return NeighborRegressor(**{**QUICK, "members": 1}).fit(frame, price)
+    return NeighborRegressor(**{**QUICK, "members": 1, "readout": "attention"}).fit(frame, price)
 
 
 def fit(rows, name=None, **settings):
     frame, price = rows
-    return NeighborRegressor(**{**QUICK, "index": name, "members": 1, **settings}).fit(frame, price)
+    return NeighborRegressor(**{**QUICK, "index": name, "members": 1, "readout": "attention", **settings}).fit(
+        frame, price
+    )
 
 
 def test_predictions_are_within_the_error_that_is_told(rows, plain, name):
@@ -117,7 +119,7 @@ def test_classes_by_an_index(rows, name):
 )
 def test_members_have_an_index_each(rows, name, tmp_path):
     frame, price = rows
-    plain = NeighborRegressor(**{**QUICK, "members": 3}).fit(frame, price)
+    plain = NeighborRegressor(**{**QUICK, "members": 3}, readout="attention").fit(frame, price)
     if name != "exact":
         pytest.importorskip("faiss" if name.startswith("faiss") else "milvus_lite", reason="an optional package")
     name = f"milvus:{tmp_path / 'bank.db'}" if name == "milvus" else name
@@ -144,7 +146,7 @@ def test_members_have_an_index_each(rows, name, tmp_path):
 def test_a_large_bank_is_read_in_blocks_with_the_same_result(rows, members, mask, simplex, monkeypatch):
     frame, price = rows
     groups = np.arange(len(frame)) // 5
-    model = NeighborRegressor(mask=mask, simplex=simplex, **{**QUICK, "members": members}).fit(
+    model = NeighborRegressor(mask=mask, simplex=simplex, readout="attention", **{**QUICK, "members": members}).fit(
         frame, price, groups=groups
     )
     fresh, asked = frame.iloc[:30], {"ids": np.arange(30), "groups": groups[:30]}

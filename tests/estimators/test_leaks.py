@@ -20,11 +20,13 @@ def words(rows, seed):
     return frame, rng.permutation(np.linspace(-1, 1, rows))
 
 
-@pytest.mark.parametrize("mask", [None, "s1", "s2", "topk"])
+@pytest.mark.parametrize("mask", [None, "s1", "s2", "topk", "kriging"])
 @pytest.mark.parametrize("similarity", ["l2", "cosine", "squared_l2"])
 def test_random_encoder_with_shuffled_labels_knows_nothing(mask, similarity):
     frame, labels = words(500, 0)
-    settings = {"columns": {"word": "text"}, "mask": mask, "similarity": similarity, **UNTRAINED}
+    readout = "kriging" if mask == "kriging" else "attention"
+    mask = "s2" if mask == "kriging" else mask
+    settings = {"columns": {"word": "text"}, "readout": readout, "mask": mask, "similarity": similarity, **UNTRAINED}
     model = NeighborRegressor(**settings).fit(frame.iloc[:400], labels[:400])
     ids = model.bank_.ids
     on_training = model.predict(frame.iloc[ids], ids=ids)
@@ -35,7 +37,8 @@ def test_random_encoder_with_shuffled_labels_knows_nothing(mask, similarity):
 def test_a_leak_would_show():
     """The same figure without ids is far above the bar, so the test above can fail."""
     frame, labels = words(400, 0)
-    settings = {"columns": {"word": "text"}, "mask": "topk", "n_neighbors": 1, "similarity": "squared_l2", **UNTRAINED}
+    nearest = {"readout": "attention", "mask": "topk", "n_neighbors": 1, "similarity": "squared_l2"}
+    settings = {"columns": {"word": "text"}, **nearest, **UNTRAINED}
     model = NeighborRegressor(**settings).fit(frame, labels)
     assert r2_score(labels[model.bank_.ids], model.predict(frame.iloc[model.bank_.ids])) > 0.95
 

@@ -8,7 +8,14 @@ import torch
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.heads import Kriging
 
-SETTINGS = {"validation_fraction": 0, "members": 4, "hidden": (12, 4), "max_epochs": 12, "learning_rate": 1e-2}
+SETTINGS = {
+    "validation_fraction": 0,
+    "readout": "attention",
+    "members": 4,
+    "hidden": (12, 4),
+    "max_epochs": 12,
+    "learning_rate": 1e-2,
+}
 
 
 def table(rows=160, seed=0):
@@ -25,7 +32,7 @@ def model():
 @pytest.fixture(scope="module", params=["kriging", "dense"])
 def other(request):
     kind = {"head": "dense"} if request.param == "dense" else {"readout": "kriging"}
-    return NeighborRegressor(**SETTINGS, **kind).fit(*table())
+    return NeighborRegressor(**{**SETTINGS, **kind}).fit(*table())
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +209,7 @@ def test_auto_takes_the_readout_of_less_honest_error(fraction, tmp_path, monkeyp
     settings = {**SETTINGS, "validation_fraction": fraction}
     errors = {}
     for readout in ("attention", "kriging"):
-        one = NeighborRegressor(**settings, readout=readout).fit(x, y)
+        one = NeighborRegressor(**{**settings, "readout": readout}).fit(x, y)
         if fraction:
             rows = one.calibration_
             known = one.bank_.identity(ids=rows.ids, groups=None)
@@ -211,7 +218,7 @@ def test_auto_takes_the_readout_of_less_honest_error(fraction, tmp_path, monkeyp
             ids, said = one.out_of_fold_predictions()
             said, truth = torch.from_numpy(said), torch.from_numpy(y[ids])
         errors[readout] = float((said - truth).square().mean())
-    auto = NeighborRegressor(**settings, readout="auto").fit(x, y)
+    auto = NeighborRegressor(**{**settings, "readout": "auto"}).fit(x, y)
     best = min(errors, key=errors.get)
     assert isinstance(auto.network_.head, Kriging) == (best == "kriging")
     auto.save(tmp_path / "model")
@@ -237,5 +244,5 @@ def test_auto_with_an_index_finds_the_rows_of_whichever_readout(worse, monkeypat
 
 def test_auto_of_a_dense_head_is_that_head():
     x, y = table(40)
-    one = NeighborRegressor(**SETTINGS, head="dense", readout="auto").fit(x, y)
+    one = NeighborRegressor(**{**SETTINGS, "readout": "auto"}, head="dense").fit(x, y)
     assert not one.network_.head.uses_bank

@@ -13,6 +13,7 @@ import vicinal.heads.kriging_weights as kriging_module
 from references.kriging import all_subsets, convex_weights, kernel_problem, signed_weights
 from vicinal.blockwise import block_policy
 from vicinal.heads import Kriging
+from vicinal.heads.admissible import Identity
 from vicinal.heads.kriging_weights import kriging_weights
 from vicinal.masks import sparsemax
 
@@ -361,3 +362,23 @@ def test_it_can_be_trained():
 def test_bad_settings_are_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
         Kriging(**wrong)
+
+
+@given(seed=st.integers(0, 200), k=st.integers(1, 9))
+def test_where_rows_stand_changes_nothing_that_ranks_decide(seed, k):
+    """Rows on a small grid, so that many are equally near: the same rows by any order, with their ranks."""
+    generator = torch.Generator().manual_seed(seed)
+    bank = torch.randint(0, 3, (40, 2), generator=generator).double()
+    queries = torch.randint(0, 3, (6, 2), generator=generator).double()
+    groups = torch.randint(0, 4, (40,), generator=generator)
+    who = torch.randint(0, 5, (6,), generator=generator)
+    ranks, order = torch.randperm(40, generator=generator), torch.randperm(40, generator=generator)
+    head = Kriging(k)
+    plain = head.nearest(queries, bank, Identity(None, None, who, groups), ranks=ranks)
+    moved = head.nearest(queries, bank[order], Identity(None, None, who, groups[order]), ranks=ranks[order])
+    assert torch.equal(order[moved.clamp(min=0)].where(moved >= 0, -1), plain)
+    for row in range(6):
+        squared = (queries[row] - bank).square().sum(dim=1)
+        there = [j for j in range(40) if groups[j] != who[row]]
+        want = sorted(there, key=lambda j: (float(squared[j]), int(ranks[j])))[:k]
+        assert plain[row][plain[row] >= 0].tolist() == want

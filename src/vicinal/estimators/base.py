@@ -493,8 +493,14 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         return labels
 
     def fitted_similarity(self) -> torch.nn.Module:
-        """The similarity of the fitted head; for one without, that of the parameter."""
-        return resolve_similarity(getattr(self.network_.head, "similarity", self.similarity))
+        """The similarity of the fitted head; for one without, that of the parameter.
+
+        A kriging readout goes by distances: squared ones where the parameter says so.
+        """
+        head = self.network_.head
+        if isinstance(head, Kriging):
+            return resolve_similarity("squared_l2" if self.similarity == "squared_l2" else "l2")
+        return resolve_similarity(getattr(head, "similarity", self.similarity))
 
     def check_neighbor_head(self, name: str) -> None:
         """Raise ValueError, which begins with ``name``, if the head predicts without neighbors."""

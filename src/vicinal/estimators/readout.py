@@ -23,8 +23,11 @@ _MOST = 1024
 
 @torch.no_grad()
 def local_weights(head: Kriging, bank: Bank, queries: Tensor, identity: Mapping[str, Tensor | None]) -> KrigingWeights:
-    """The weights of the bank's rows for embedded queries ``[b, d]``, with what the bank holds prepared."""
-    positions = head.nearest(queries, bank.vectors, Identity(**identity), bank.prepared())
+    """The weights of the bank's rows for embedded queries ``[b, d]``, with what the bank holds prepared.
+
+    Of equally near rows those of lower keys go first, so that it changes nothing where rows stand in the bank.
+    """
+    positions = head.nearest(queries, bank.vectors, Identity(**identity), bank.prepared(), bank.store.keys)
     return head.weights_of(queries, bank.vectors, positions)
 
 

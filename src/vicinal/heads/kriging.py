@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from vicinal.blockwise.blocks import policy, row_slices
 from vicinal.blockwise.exclusion import Exclusion, check_some_row
 from vicinal.blockwise.nearest import NearestRows
+from vicinal.blockwise.topk import Nearest
 from vicinal.core import check_between, check_integer, check_labels, check_matrices, register
 from vicinal.heads.admissible import Identity, warn_of_own_bank
 from vicinal.heads.kriging_weights import kriging_weights
@@ -166,7 +167,14 @@ class Kriging(nn.Module):
         return (1 + distance) * (-distance).exp()
 
     @torch.no_grad()
-    def nearest(self, queries: Tensor, bank: Tensor, identity: Identity, prepared: NearestRows | None = None) -> Tensor:
+    def nearest(
+        self,
+        queries: Tensor,
+        bank: Tensor,
+        identity: Identity,
+        prepared: NearestRows | None = None,
+        ranks: Tensor | None = None,
+    ) -> Tensor:
         """Positions ``[b, k]`` of the nearest admissible rows, nearest first; -1 where there are no more.
 
         Args:
@@ -174,6 +182,8 @@ class Kriging(nn.Module):
             bank: ``[N, d]``.
             identity: who is who.
             prepared: what was computed of this bank before; None: it is computed.
+            ranks: integers ``[N]``, of which the lower goes first among equally near rows, so that the order in which
+                rows stand changes nothing; None: those that stand first.
 
         Raises:
             ValueError: if a query has none.
@@ -184,8 +194,11 @@ class Kriging(nn.Module):
         if len(queries) == 0:
             return torch.zeros(0, min(self.k, len(bank)), dtype=torch.int64, device=bank.device)
         known = NearestRows(bank.detach()) if prepared is None else prepared
-        best = known.search(queries.detach(), bank.detach(), self.k, Exclusion(keys))
+        queries, bank = queries.detach(), bank.detach()
+        best = known.search(queries, bank, self.k + (ranks is not None), Exclusion(keys))
         check_some_row(best.values[:, 0])
+        if ranks is not None:
+            best = _by_rank(best, self.k, queries, bank, keys, known, ranks)
         return best.positions.masked_fill(best.values == torch.inf, -1)
 
     def solve(
@@ -280,3 +293,34 @@ class Kriging(nn.Module):
     def top_weights(self, queries: Tensor, bank: Tensor, k: int, **identity: Tensor | None) -> tuple[Tensor, Tensor]:
         """The ``k`` bank rows of largest weight, signs aside: weights ``[b, k]`` and positions, -1 where it is 0."""
         return self.local_weights(queries, bank, **identity).largest(check_integer("k", k))
+
+
+def _by_rank(
+    best: Nearest,
+    k: int,
+    queries: Tensor,
+    bank: Tensor,
+    keys: list[tuple[Tensor, Tensor]],
+    prepared: NearestRows,
+    ranks: Tensor,
+) -> Nearest:
+    """The ``k`` nearest rows by distance, then rank, from the ``k + 1`` nearest; looks on where more are as near."""
+    k = min(k, best.values.shape[1])
+    kept, cut = _first(best, k, ranks), best.values[:, k - 1]
+    open_rows = ((best.values[:, -1] == cut) & (cut < torch.inf)).nonzero()[:, 0]
+    width = best.values.shape[1]
+    while len(open_rows) and width > k and width < len(bank):
+        width = min(2 * width, len(bank))
+        part = Exclusion([(of_queries[open_rows], of_bank) for of_queries, of_bank in keys])
+        wide = prepared.search(queries[open_rows], bank, width, part)
+        first = _first(wide, k, ranks)
+        kept.values[open_rows], kept.positions[open_rows] = first.values, first.positions
+        open_rows = open_rows[wide.values[:, -1] == cut[open_rows]]
+    return kept
+
+
+def _first(nearest: Nearest, k: int, ranks: Tensor) -> Nearest:
+    """The first ``k`` rows by distance, then rank."""
+    order = ranks[nearest.positions.clamp(min=0)].argsort(dim=1, stable=True)
+    order = order.gather(1, nearest.values.gather(1, order).argsort(dim=1, stable=True))[:, :k]
+    return Nearest(nearest.values.gather(1, order), nearest.positions.gather(1, order))
