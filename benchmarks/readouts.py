@@ -73,6 +73,46 @@ def figures(settings: dict, frame: pd.DataFrame, labels: np.ndarray, groups: np.
     return row
 
 
+def summary(found: pd.DataFrame, method: str, base: str = "attention") -> str:
+    """Markdown: by set, geometric means over splits of ratios of ``method`` to ``base``, and means of its shares."""
+    pairs = found[found["method"] == method].merge(
+        found[found["method"] == base], on=["set", "split"], suffixes=("", "0")
+    )
+    pairs["ratio"], pairs["wider"] = np.log(pairs["error"] / pairs["error0"]), np.log(pairs["width"] / pairs["width0"])
+    pairs["honest"] = np.log(pairs.get("out_of_fold", np.nan) / pairs["error"])
+    by_set = pairs.groupby("set", sort=False)
+    names = ["ratio", "wider", "honest", "covered", "covered0", "kriging", "rows", "rows0", "ten", "ten0"]
+    table = by_set[names].mean().assign(splits=by_set.size())
+    for name in ("ratio", "wider", "honest"):
+        table[name] = np.exp(table[name])
+    table.loc["**median**"] = table.median()
+    table.loc["**worst**"] = table.max()
+    lines = [
+        "| set | splits | error | width | covered | of "
+        + base
+        + " | out of fold / test | kriging chosen | rows with weight | of "
+        + base
+        + " | share of ten rows | of "
+        + base
+        + " |",
+        "|" + " --- |" * 12,
+    ]
+    for name, row in table.iterrows():
+        cells = [
+            f"{row['splits']:.0f}",
+            *(f"{row[c]:.3f}" for c in ("ratio", "wider", "covered", "covered0", "honest")),
+        ]
+        cells += [
+            f"{row['kriging']:.0%}",
+            f"{row['rows']:.0f}",
+            f"{row['rows0']:.0f}",
+            f"{row['ten']:.0%}",
+            f"{row['ten0']:.0%}",
+        ]
+        lines.append("| " + " | ".join([str(name), *cells]).replace("nan", "-") + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, required=True)
@@ -103,6 +143,9 @@ def main() -> None:
                 done = pd.concat([done, line], ignore_index=True)
                 done.to_csv(arguments.out, index=False)
                 print(name, seed, method, {k: round(v, 4) for k, v in row.items()}, flush=True)
+    for method in dict.fromkeys(done["method"]):
+        if method not in ("attention", "ridge"):
+            print(f"\n{method}, against attention with rows held out\n\n{summary(done, method)}")
 
 
 if __name__ == "__main__":

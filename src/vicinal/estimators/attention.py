@@ -35,11 +35,15 @@ _ROUNDING = 1e-6
 
 
 class Attended(NamedTuple):
-    """Of some queries: highest weights and positions (-1 for none) ``[b, k]``, predictions ``[b]`` or ``[b, K]``."""
+    """Of some queries: highest weights and positions (-1 for none) ``[b, k]``, predictions ``[b]`` or ``[b, K]``.
+
+    ``carriers [b]`` is how many rows have weight, None where that was not counted.
+    """
 
     weights: Tensor
     positions: Tensor
     prediction: Tensor
+    carriers: Tensor | None = None
 
 
 def streams(head: torch.nn.Module, rows: int) -> bool:
@@ -63,7 +67,7 @@ def attended(model: NeighborEstimator, queries: Tensor, query_identity: dict[str
         labels = model.bank_labels()
         for part, part_identity in model.query_blocks(queries, identity, _QUERIES):
             local = local_weights(head, model.bank_, part, part_identity)
-            yield Attended(*local.largest(k), local.mean(labels))
+            yield Attended(*local.largest(k), local.mean(labels), (local.weights != 0).sum(dim=1))
         return
     if streams(head, len(model.bank_)):
         vectors = model.bank_.vectors
@@ -77,7 +81,8 @@ def attended(model: NeighborEstimator, queries: Tensor, query_identity: dict[str
     for part, part_identity in model.query_blocks(queries, identity):
         weights = model.bank_weights(part, part_identity)
         best = weights.topk(k, dim=-1)
-        yield Attended(best.values, best.indices, weights @ model.bank_labels().to(weights))
+        prediction = weights @ model.bank_labels().to(weights)
+        yield Attended(best.values, best.indices, prediction, (weights > 0).sum(dim=1))
 
 
 def kriging_prediction(
@@ -262,7 +267,8 @@ class Explanation:
         neighbors: the rows of highest weight, signs aside, highest first.
         other_weight: weight of all rows that are not listed; with the listed weights it sums to 1.
         other_contribution: what those rows add; with the listed contributions it sums to ``total``.
-        other_count: how many rows those are.
+        other_count: how many of those have weight; of a large bank, which is read in blocks, or through an index, how
+            many rows are not listed, as those with weight are not counted.
     """
 
     prediction: Any
@@ -301,6 +307,7 @@ def explain_rows(
     rows, ids = bank.store.rows_at(places), bank.store.ids_of_keys(bank.store.keys[places])
     labels = bank.labels[places].tolist()
     best = top.prediction if classes is None else top.prediction.argmax(dim=-1)
+    others = [len(bank)] * len(best) if top.carriers is None else top.carriers.tolist()
     explanations = []
     for i, prediction in enumerate(best.tolist()):
         neighbors = []
@@ -321,7 +328,7 @@ def explain_rows(
                 neighbors=tuple(neighbors),
                 other_weight=0.0 if -_ROUNDING < rest < _ROUNDING * _ROUNDING else rest,
                 other_contribution=total - sum(n.contribution for n in neighbors),
-                other_count=len(bank) - len(neighbors),
+                other_count=others[i] - sum(n.weight != 0 for n in neighbors),
             )
         )
     return explanations

@@ -17,6 +17,12 @@ SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 NOISES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """Noises that are tried."""
 
+TOLERANCE = 0.01
+"""By how much the error may be above the least where fewer rows make the predictions."""
+
+_FIRST = 5
+"""Rows of highest weight by whose share candidates of nearly the least error are compared."""
+
 _MOST = 1024
 """Rows that the choice is made on, and between which the median distance is taken."""
 
@@ -35,7 +41,10 @@ def local_weights(head: Kriging, bank: Bank, queries: Tensor, identity: Mapping[
 def choose_kriging(
     head: Kriging, queries: Tensor, truth: Tensor, bank: Tensor, labels: Tensor, **identity: Tensor | None
 ) -> Kriging:
-    """The kriging head whose scale and noise have the lowest error on rows that the metric was not trained on.
+    """The kriging head whose scale and noise do best on rows that the metric was not trained on.
+
+    Of those whose error is at most a hundredth above the least, the one whose five strongest rows carry most: much
+    noise makes a plain mean of all k rows of what a few could say as well. Signed weights go by error alone.
 
     Args:
         head: its other settings are kept.
@@ -49,8 +58,7 @@ def choose_kriging(
     queries, truth = queries[::step], truth[::step]
     identity = {n: v if v is None or n.startswith("bank") else v[::step] for n, v in identity.items()}
     tried = _candidates(head, bank)
-    error = _errors(tried, queries, truth, bank, labels, identity)
-    return tried[int(error.argmin())]
+    return tried[_best(*_errors(tried, queries, truth, bank, labels, identity), convex=head.convex)]
 
 
 @torch.no_grad()
@@ -69,15 +77,23 @@ def choose_out_of_fold(
     if folds is None or not isinstance(members.head, Kriging):
         raise TypeError("readout: expected a kriging head, and rows with folds")
     tried = _candidates(members.head, bank)
-    error = torch.zeros(len(tried), dtype=torch.float64)
+    error = shares = torch.zeros(len(tried), dtype=torch.float64)
     step = max(1, -(-len(bank) // (4 * _MOST)))
     for fold in range(members.folds):
         queries = (folds == fold).nonzero()[::step, 0]
         identity = {"query_groups": None if groups is None else groups[queries], "bank_groups": groups}
         rows, known_labels, known = members.bank(fold, bank, labels, folds, identity)
         parts = [FoldMembers(one, members.members, members.folds).part(fold) for one in tried]
-        error += _errors(parts, members.columns(fold, bank[queries]), labels[queries], rows, known_labels, known)
-    return tried[int(error.argmin())]
+        some = _errors(parts, members.columns(fold, bank[queries]), labels[queries], rows, known_labels, known)
+        error, shares = error + some[0], shares + some[1]
+    return tried[_best(error, shares, convex=members.head.convex)]
+
+
+def _best(error: Tensor, shares: Tensor, *, convex: bool) -> int:
+    """Which candidate is taken, by the error ``[T]`` of each and the share ``[T]`` of its strongest rows."""
+    if not convex:
+        return int(error.argmin())
+    return int(shares.masked_fill(error > (1 + TOLERANCE) * error.min(), -1).argmax())
 
 
 def _candidates(head: Kriging, bank: Tensor) -> list[Kriging]:
@@ -97,15 +113,20 @@ def _errors(
     bank: Tensor,
     labels: Tensor,
     identity: Mapping[str, Tensor | None],
-) -> Tensor:
-    """The summed error ``[T]`` of each of ``tried`` on queries ``[n, d]`` from the rows of ``bank [N, d]``."""
+) -> tuple[Tensor, Tensor]:
+    """Of each of ``tried``, over queries ``[n, d]`` from the rows of ``bank [N, d]``: error and share of five rows.
+
+    Returns:
+        summed errors ``[T]``, and summed weights of the five strongest rows ``[T]``.
+    """
     heads = [one for one in tried if isinstance(one, Kriging)]
     queries, truth = queries.double(), truth.double()
     positions = heads[0].nearest(queries, bank, Identity(**identity))
-    error = torch.zeros(len(heads), dtype=torch.float64)
+    error, shares = torch.zeros(2, len(heads), dtype=torch.float64)
     for some in neighborhoods(queries, bank, positions):
         for number, each in enumerate(heads):
             weights, variance = each.solve(*some[1:])
             prediction = KrigingWeights(weights, positions[some.part], variance).mean(labels)
             error[number] += error_of(prediction, truth[some.part]).sum()
-    return error
+            shares[number] += weights.topk(min(_FIRST, weights.shape[1]), dim=1).values.sum()
+    return error, shares
