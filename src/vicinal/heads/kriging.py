@@ -306,7 +306,7 @@ def _by_rank(
 ) -> Nearest:
     """The ``k`` nearest rows by distance, then rank, from the ``k + 1`` nearest; looks on where more are as near."""
     k = min(k, best.values.shape[1])
-    kept, cut = _first(best, k, ranks), best.values[:, k - 1]
+    chosen, cut = _first(best, k, ranks), best.values[:, k - 1]
     open_rows = ((best.values[:, -1] == cut) & (cut < torch.inf)).nonzero()[:, 0]
     width = best.values.shape[1]
     while len(open_rows) and width > k and width < len(bank):
@@ -314,9 +314,9 @@ def _by_rank(
         part = Exclusion([(of_queries[open_rows], of_bank) for of_queries, of_bank in keys])
         wide = prepared.search(queries[open_rows], bank, width, part)
         first = _first(wide, k, ranks)
-        kept.values[open_rows], kept.positions[open_rows] = first.values, first.positions
+        chosen.values[open_rows], chosen.positions[open_rows] = first.values, first.positions
         open_rows = open_rows[wide.values[:, -1] == cut[open_rows]]
-    return kept
+    return chosen
 
 
 def _first(nearest: Nearest, k: int, ranks: Tensor) -> Nearest:
