@@ -130,7 +130,7 @@ def _folds(model: NeighborEstimator) -> Tensor:
 
 
 def _identity(model: NeighborEstimator, positions: Tensor) -> dict[str, Tensor | None]:
-    """Who bank rows are, so that none is predicted from its rows_of_fold group, also of rows that were added later."""
+    """Who bank rows are, so that none is predicted from its own group, also of rows that were added later."""
     groups = model.bank_.store.group_codes
     return {
         "query_ids": positions,
