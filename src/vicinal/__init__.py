@@ -89,6 +89,7 @@ __all__ = [
     "samplers",
     "similarity",
     "training",
+    "transport",
     "workflows",
 ]
 

@@ -14,6 +14,7 @@ PACKAGES = [
     "core",
     "blockwise",
     "similarity",
+    "transport",
     "masks",
     "relation",
     "losses",

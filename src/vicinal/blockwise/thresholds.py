@@ -90,3 +90,21 @@ def find_threshold(
         if bool((rise <= 4 * torch.finfo(like.dtype).eps).all()):
             break
     return threshold
+
+
+def ranked_threshold(ranked: Tensor) -> Tensor:
+    r"""Threshold of sparsemax, $\sum_j (s_j - \tau)_+ = 1$, of scores that are sorted and at hand.
+
+    Args:
+        ranked: ``[..., k]``, falling, the first finite.
+
+    Returns:
+        ``[..., 1]``, with its gradient.
+
+    >>> ranked_threshold(torch.tensor([[0.0, -0.5, -2.0]]))
+    tensor([[-0.7500]])
+    """
+    excess = ranked.cumsum(-1) - 1
+    count = torch.arange(1, ranked.shape[-1] + 1, device=ranked.device)
+    number = (ranked * count > excess).sum(-1, keepdim=True)
+    return excess.gather(-1, number - 1) / number

@@ -1,6 +1,6 @@
 """Masks ``mask(scores, queries, weight) -> log_mask [b, N]`` and simplex maps ``map(scores) -> weights [b, N]``."""
 
-from vicinal.masks.simplex import entmax15, resolve_simplex, softmax, sparsemax
+from vicinal.masks.simplex import entmax15, k_sparsemax, resolve_simplex, softmax, sparsemax
 from vicinal.masks.soft_topk import log_soft_topk, soft_topk, soft_topk_logs
 from vicinal.masks.softstep import SoftStep, log_s1, log_s2
 from vicinal.masks.topk import TopK
@@ -10,6 +10,7 @@ __all__ = [
     "SoftStep",
     "TopK",
     "entmax15",
+    "k_sparsemax",
     "log_s1",
     "log_s2",
     "log_soft_topk",

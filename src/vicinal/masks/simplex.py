@@ -6,7 +6,8 @@ import entmax
 import torch
 from torch import Tensor
 
-from vicinal.core import entry, register
+from vicinal.blockwise.thresholds import ranked_threshold
+from vicinal.core import check_integer, entry, register
 
 SimplexMap = Callable[[Tensor], Tensor]
 
@@ -70,6 +71,36 @@ def entmax15(scores: Tensor) -> Tensor:
     tensor([[0.5000, 0.5000, 0.0000]])
     """
     return _rows_with_mass(scores, lambda rows: _sparse(entmax.entmax15, rows))
+
+
+def k_sparsemax(scores: Tensor, k: int) -> Tensor:
+    r"""$\arg\min \|p - s\|^2$ over $p \in \Delta$ with at most k weights that are not 0, for rows of any shape.
+
+    The k highest scores are mapped by sparsemax and the others get 0. Equal scores are taken by index, the highest
+    first; with ``k >= N`` it is sparsemax. As a simplex map of a head: ``NONA(simplex=partial(k_sparsemax, k=5))``.
+
+    Args:
+        scores: ``[..., N]``; -inf gets weight 0, and a row of nothing else weights 0.
+        k: at least 1.
+
+    Returns:
+        Weights as the scores, in float32 at least.
+
+    Paper: arXiv:2209.15466, proposition 1.
+
+    >>> k_sparsemax(torch.tensor([[0.4, 0.5, 0.3]]), 2)
+    tensor([[0.4500, 0.5500, 0.0000]])
+    """
+    check_integer("k", k)
+    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+    def mapped(rows: Tensor) -> Tensor:
+        ranked, behind = rows.flip(-1).sort(dim=-1, descending=True, stable=True)
+        ranked, places = ranked[..., :k] - ranked.detach()[..., :1], rows.shape[-1] - 1 - behind[..., :k]
+        weights = (ranked - ranked_threshold(ranked)).relu()
+        return torch.zeros_like(rows).scatter(-1, places, weights)
+
+    return _rows_with_mass(wide, mapped) if wide.shape[-1] else wide
 
 
 def _sparse(mapped: Callable[..., Tensor], rows: Tensor) -> Tensor:
