@@ -13,7 +13,8 @@ from vicinal.report import LABELS, METHOD_KINDS, find_sheets, method_sheets
 
 SHEETS = [sheet for kind in METHOD_KINDS for sheet in method_sheets(kind)]
 each = pytest.mark.parametrize("sheet", SHEETS, ids=lambda s: f"{s.kind}-{s.name}")
-REGISTERED = {(kind, entry.name) for kind in ("pair_loss", "loss", "miner", "sampler") for entry in entries(kind)}
+METHODS = ("pair_loss", "loss", "class_loss", "regularizer", "miner", "sampler")
+REGISTERED = {(kind, entry.name) for kind in METHODS for entry in entries(kind)}
 
 
 def listed(capsys, *arguments):
@@ -25,7 +26,13 @@ def test_everything_that_is_registered_is_listed(capsys):
     found = listed(capsys, "--kind", "all")
     assert len(found) == len(REGISTERED)
     assert {sheet["name"] for sheet in found} == {name for _, name in REGISTERED}
-    assert {sheet["kind"] for sheet in listed(capsys)} == {"pairs", "proxies", "predictions"}
+    assert {sheet["kind"] for sheet in listed(capsys)} == {
+        "pairs",
+        "proxies",
+        "predictions",
+        "class scores",
+        "regularizers",
+    }
 
 
 def test_the_list_says_what_one_chooses_by(capsys, monkeypatch):
@@ -75,6 +82,13 @@ def names_for(sheet):
         return {**classes, "embeddings": torch.randn(96, 8, generator=generator), "dataset": list(range(96))}
     if "numbers" in sheet.labels:
         names["labels"] = torch.arange(12) / 3
+    if sheet.kind == "class scores":
+        several = (torch.randn(12, 5, generator=generator) > 0).long()
+        labels = several if sheet.labels == ("several",) else torch.arange(12) % 5
+        scores = torch.randn(12, 5, generator=generator)
+        return {"scores": scores, "labels": labels, "perturbed": scores + 0.1}
+    names |= {"assignment": torch.eye(3)[torch.arange(12) % 3], "neighbors": torch.eye(12), "dim": 64}
+    names["temperature"] = torch.ones(12)
     names["weights"] = (1 - torch.eye(12)) / 11
     shape = (5, 3) if "scores" in sheet.labels else (5,)
     for name in ("prediction", "target", "chosen", "rejected"):

@@ -7,7 +7,7 @@ from torch import nn
 from references.tables import QUICK
 from vicinal.cli import run
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model, save_model
-from vicinal.losses import MatchingLoss, parse
+from vicinal.losses import ClassLoss, MatchingLoss, parse
 
 BRIEF = {**QUICK, "max_epochs": 3}
 
@@ -57,6 +57,44 @@ def test_classes_take_a_loss_of_probabilities(curve):
     x, y = curve
     model = NeighborClassifier(loss="decomposed:identity", **QUICK).fit(x, y > 10)
     assert model.score(x, y > 10) > 0.9
+
+
+@pytest.mark.parametrize("head", ["nona", "dense"])
+@pytest.mark.parametrize(
+    "loss", ["comp_sum(tau=1.7)", "z_loss", "ldr_kl:temperature=.5", "margin_surrogate(form=focal)"]
+)
+def test_losses_of_class_scores_train_classes(curve, head, loss):
+    x, y = curve
+    classes = np.digitize(y, [8.5, 11.5])
+    model = NeighborClassifier(head=head, loss=loss, **{**QUICK, "learning_rate": 1e-2}).fit(x, classes)
+    assert model.score(x, classes) > 0.85
+
+
+def test_the_default_error_is_the_first_of_the_comp_sum_family(curve):
+    x, y = curve
+    plain = NeighborClassifier(**BRIEF).fit(x, y > 10)
+    for loss in ("comp_sum", ClassLoss("comp_sum")):
+        same = NeighborClassifier(loss=loss, readout="attention", **BRIEF).fit(x, y > 10)
+        assert same.history_.train_error[0] == pytest.approx(plain.history_.train_error[0], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("make", "loss", "sentence"),
+    [
+        (NeighborRegressor, "comp_sum", "expected one for numbers, got comp_sum, which is for classes"),
+        (NeighborRegressor, ClassLoss("z_loss"), "expected one for numbers, got z_loss"),
+        (NeighborClassifier, "comp_summ", "did you mean 'comp_sum'"),
+        (NeighborClassifier, "comp_sum(tao=1)", "did you mean 'tau'"),
+        (NeighborClassifier, "comp_sum(tau=-1)", "^tau: expected a number of at least 0, got -1"),
+        (NeighborClassifier, "comp_sum(tau=high)", "^tau: expected a number, got 'high'"),
+        (NeighborClassifier, "smooth_adversarial", "call it yourself"),
+        (NeighborClassifier, "aldr_kl(temperatures=2)", "expected settings of aldr_kl .temperature, margin"),
+    ],
+)
+def test_wrong_losses_of_class_scores_get_one_sentence(curve, make, loss, sentence):
+    x, y = curve
+    with pytest.raises(ValueError, match=sentence):
+        make(loss=loss, **QUICK).fit(x, y > 10 if make is NeighborClassifier else y)
 
 
 def test_a_loss_written_as_text_is_saved_and_a_module_is_refused(curve, tmp_path):

@@ -488,3 +488,39 @@ def test_normalized_softmax_does_not_see_lengths_and_has_its_bound_at_the_simple
     other = ProxyLoss("cosface", 4, 5, margin=0.0, scale=5.0).double()
     other.load_state_dict(criterion.state_dict())
     torch.testing.assert_close(other(x, labels), value)
+
+
+@pytest.mark.parametrize("name", ["supcon", "nt_xent", "summed_softmax"])
+def test_probabilities_of_columns_correct_for_how_they_were_drawn(name):
+    """Columns drawn with repetition: less ln q, the gradient is that of the softmax over each of them once."""
+    loss = getattr(losses, name)
+    scores = torch.randn(4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    relation = torch.nn.functional.one_hot(torch.tensor([0, 2, 4, 0]), 5).double()
+    logs = torch.tensor([-3.0, -0.5, -1.0, -2.0, -4.0], dtype=torch.float64)
+    plain = loss(scores, relation, temperature=0.5)
+    torch.testing.assert_close(loss(scores, relation, temperature=0.5, column_log_probability=logs * 0 - 2.0), plain)
+    corrected = loss(scores, relation, temperature=0.5, column_log_probability=logs)
+    torch.testing.assert_close(corrected, loss(scores - 0.5 * logs, relation, temperature=0.5))
+    counts = torch.tensor([1, 3, 1, 2, 1])  # the related ones are drawn once
+    drawn = torch.arange(5).repeat_interleave(counts)
+    each, all_of_them = scores.clone().requires_grad_(), scores.clone().requires_grad_()
+    loss(each[:, drawn], relation[:, drawn], column_log_probability=(counts / 8).log()[drawn]).backward()
+    loss(all_of_them, relation).backward()
+    torch.testing.assert_close(each.grad, all_of_them.grad)
+    assert torch.autograd.gradcheck(
+        lambda s, q: loss(s, relation, column_log_probability=q), (each, logs.requires_grad_())
+    )
+    with pytest.raises(ValueError, match=r"^column_log_probability: expected one number a column, \[5\], got \(2,\)"):
+        loss(scores, relation, column_log_probability=torch.zeros(2))
+
+
+def test_criteria_pass_the_probabilities_of_columns_on():
+    x, labels = torch.randn(8, 3, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 3
+    logs = torch.linspace(-3, -1, 8)
+    want = EmbeddingLoss("supcon")(x, labels, column_log_probability=logs)
+    assert want != EmbeddingLoss("supcon")(x, labels)
+    for settings in ({"rows": 3}, {"similarity": "cosine"}):
+        torch.testing.assert_close(EmbeddingLoss("supcon", **settings)(x, labels, column_log_probability=logs), want)
+    torch.testing.assert_close(EmbeddingLoss("supcon")(x, labels, column_log_probability=logs - 5), want)
+    with pytest.raises(ValueError, match=r"^column_log_probability: expected none for triplet"):
+        EmbeddingLoss("triplet")(x, labels, column_log_probability=logs)

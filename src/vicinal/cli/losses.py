@@ -20,9 +20,12 @@ losses = typer.Typer(
 app.add_typer(losses, name="losses")
 
 _HEADINGS = ["name", "family", "labels", "settings", "paper"]
-_SHOWN = ("pairs", "proxies", "predictions")
+_SHOWN = ("pairs", "proxies", "class scores", "predictions", "regularizers")
 Kind: TypeAlias = Annotated[
-    str, typer.Option(help="losses (of pairs, proxies and predictions), one of these three, miners, samplers, or all.")
+    str,
+    typer.Option(
+        help="losses, or one of pairs, proxies, class scores, predictions, regularizers; miners, samplers, all."
+    ),
 ]
 Labels: TypeAlias = Annotated[
     str | None,

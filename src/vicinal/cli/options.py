@@ -95,8 +95,8 @@ Loss: TypeAlias = Annotated[
     str | None,
     typer.Option(
         help="Added losses of the embeddings: supcon(temperature=.1), 0.5*triplet (see vicinal losses); or what "
-        "predictions are trained by, in label units: matching:sigmoid(scale=2,shift=0.7); both with + between them. "
-        "Default: squared error, log-loss.",
+        "predictions train by: matching:sigmoid(scale=2,shift=0.7) in label units, comp_sum(tau=1.7) for classes, "
+        "both with + between them. Default: squared error, log-loss.",
         rich_help_panel=_LEARN,
     ),
 ]

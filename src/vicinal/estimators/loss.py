@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from vicinal.core import entry, short
-from vicinal.losses import CRPS, EmbeddingLoss, LossFromPML, ProxyLoss, parse, read_loss
+from vicinal.losses import CRPS, ClassLoss, EmbeddingLoss, LossFromPML, ProxyLoss, parse, read_loss
 from vicinal.losses.spec import LossText, check_label_kind
 from vicinal.training import AddedLosses
+from vicinal.training.error import class_scores
 
 
 class InLabelUnits(nn.Module):
@@ -23,6 +24,19 @@ class InLabelUnits(nn.Module):
         """``[]`` from ``[b]`` and ``[b]``."""
         width = self.high - self.low
         value: torch.Tensor = self.loss(self.low + width * prediction, self.low + width * labels)
+        return value
+
+
+class OfProbabilities(nn.Module):
+    """A loss of class scores, for predicted probabilities: their logarithms are the scores, or their log odds."""
+
+    def __init__(self, loss: ClassLoss) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, prediction: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """``[]`` from probabilities ``[b, K]`` and one-hot labels ``[b, K]``."""
+        value: torch.Tensor = self.loss(class_scores(prediction, odds="several-labels" in self.loss.facts), labels)
         return value
 
 
@@ -44,6 +58,8 @@ def make_criterion(settings: dict[str, Any], label_range: tuple[float, float] | 
         raise TypeError(f"loss: expected None, text such as 'matching:sigmoid', or a module, got {short(loss)}")
     if isinstance(loss, CRPS):
         return copy.deepcopy(loss)
+    if isinstance(loss, ClassLoss):
+        return OfProbabilities(copy.deepcopy(loss))
     return loss if label_range is None else InLabelUnits(copy.deepcopy(loss), *label_range)
 
 
@@ -70,9 +86,9 @@ def check_loss(loss: Any, kind: str, head: str = "nona") -> None:
         for term in written.terms:
             check_label_kind(term.name, entry("pair_loss", term.name).facts, kind)
         if written.main is not None:
-            _check_distribution(parse(written.main), kind, head, alone=not written.terms)
-    elif isinstance(loss, CRPS):
-        _check_distribution(loss, kind, head, alone=True)
+            _check_prediction(parse(written.main), kind, head, alone=not written.terms)
+    elif isinstance(loss, CRPS | ClassLoss):
+        _check_prediction(loss, kind, head, alone=True)
     elif isinstance(loss, LossFromPML):
         check_label_kind(type(loss.loss).__name__, (), kind)
     elif isinstance(loss, EmbeddingLoss | ProxyLoss):
@@ -84,7 +100,9 @@ def check_loss(loss: Any, kind: str, head: str = "nona") -> None:
         )
 
 
-def _check_distribution(loss: nn.Module, kind: str, head: str, *, alone: bool) -> None:
+def _check_prediction(loss: nn.Module, kind: str, head: str, *, alone: bool) -> None:
+    if isinstance(loss, ClassLoss) and kind != "classes":
+        raise ValueError(f"loss: expected one for numbers, got {loss.loss.__name__}, which is for classes")
     if not isinstance(loss, CRPS):
         return
     if kind != "numbers":

@@ -6,6 +6,22 @@ criteria of embeddings and labels out of them.
 """
 
 from vicinal.losses.bregman import bregman
+from vicinal.losses.class_contract import ClassLoss, ClassScores, class_loss
+from vicinal.losses.class_scores import (
+    ALDRKL,
+    aldr_kl,
+    comp_sum,
+    js_loss,
+    ldr_k,
+    ldr_kl,
+    normalized_ce,
+    smooth_adversarial,
+    symmetric_ce,
+    truncated_gce,
+    weston_watkins,
+    worst_inputs,
+    z_loss,
+)
 from vicinal.losses.contract import PairLoss, Pairs, pair_loss
 from vicinal.losses.contrastive import (
     contrastive,
@@ -70,6 +86,13 @@ from vicinal.losses.regularizers import (
     zero_mean,
 )
 from vicinal.losses.setwise import facility_location, graph_cut, log_det
+from vicinal.losses.several_labels import (
+    ensloss,
+    label_correlation,
+    label_phi,
+    label_weights,
+    margin_surrogate,
+)
 from vicinal.losses.softmax import (
     amcl,
     decoupled_softmax,
@@ -102,10 +125,13 @@ from vicinal.losses.triplets import angular, ngame, proto_triplet, triplet
 from vicinal.losses.validity import REFUSED, check_link, check_scaling, scaling_of_transform
 
 __all__ = [
+    "ALDRKL",
     "CRPS",
     "REFUSED",
     "AdaptiveHeadsLoss",
     "BatchReport",
+    "ClassLoss",
+    "ClassScores",
     "CompositeSigmoidCrossEntropy",
     "CompositeSigmoidMatchingLoss",
     "CompositeSoftmaxCrossEntropy",
@@ -135,6 +161,7 @@ __all__ = [
     "ReweightedSquaredLoss",
     "SoftmaxMatchingLoss",
     "adore",
+    "aldr_kl",
     "amcl",
     "angular",
     "arcface",
@@ -145,12 +172,15 @@ __all__ = [
     "check_link",
     "check_scaling",
     "circle",
+    "class_loss",
+    "comp_sum",
     "contrastive",
     "contrastive_form",
     "cosface",
     "decoupled_softmax",
     "dynamic_soft_margin",
     "energy_confusion",
+    "ensloss",
     "explain_batch",
     "facility_location",
     "fast_ap",
@@ -161,13 +191,20 @@ __all__ = [
     "icnn",
     "icnn_score",
     "intra_pair_variance",
+    "js_loss",
     "label_contrast",
+    "label_correlation",
+    "label_phi",
+    "label_weights",
     "large_margin_softmax",
+    "ldr_k",
+    "ldr_kl",
     "lifted_structure",
     "log_det",
     "log_ratio",
     "loss_weights",
     "margin",
+    "margin_surrogate",
     "metrix",
     "miner_from_pml",
     "multi_similarity",
@@ -177,6 +214,7 @@ __all__ = [
     "nca_form",
     "ngame",
     "nlsh",
+    "normalized_ce",
     "normalized_softmax",
     "nt_xent",
     "pair_cross_entropy",
@@ -192,6 +230,7 @@ __all__ = [
     "read_loss",
     "scaling_of_transform",
     "sharpened",
+    "smooth_adversarial",
     "smooth_ap",
     "soft_topk",
     "soft_triple",
@@ -199,11 +238,16 @@ __all__ = [
     "subcenter_arcface",
     "summed_softmax",
     "supcon",
+    "symmetric_ce",
     "tcm",
     "temperature_penalty",
     "triplet",
+    "truncated_gce",
     "tuplet_margin",
     "unpg",
     "vicreg",
+    "weston_watkins",
+    "worst_inputs",
+    "z_loss",
     "zero_mean",
 ]

@@ -428,7 +428,13 @@ def pair_loss(
     return make
 
 
-_FROM_CRITERIA = ("lengths", "history", "negatives", "per_class")  # what criteria give to a loss, not users
+_FROM_CRITERIA = (
+    "lengths",
+    "history",
+    "negatives",
+    "per_class",
+    "column_log_probability",
+)  # what criteria give to a loss, not users
 
 
 def own_settings(function: Callable[..., Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The module that turns a pair loss into a criterion of embeddings and labels."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -167,6 +168,7 @@ class EmbeddingLoss(nn.Module):
         ids: Tensor | None = None,
         bank_ids: Tensor | None = None,
         groups: Tensor | None = None,
+        column_log_probability: Tensor | None = None,
     ) -> Tensor:
         """The loss.
 
@@ -180,18 +182,32 @@ class EmbeddingLoss(nn.Module):
             bank_ids: whole numbers ``[N]``, with ``ids``.
             groups: whole numbers ``[b]``: rows of one group (a patient, a house) are no pair either. Only for columns
                 that are the batch itself.
+            column_log_probability: ``[b]``, or ``[N]`` of the bank: how probable each column was to be drawn, for
+                losses that correct for it ("supcon", "nt_xent", "summed_softmax").
 
         Returns:
             A number, or ``[b]`` (of all processes with ``gather``) for the reduction "none".
         """
         queries, columns = self.sides(embeddings, labels, bank, bank_labels, ids=ids, bank_ids=bank_ids, groups=groups)
+        hyper = self.hyper
+        if column_log_probability is not None:
+            hyper = {**hyper, "column_log_probability": self._of_columns(column_log_probability)}
         if isinstance(self.loss, PairLoss):
-            value = self._blocked(self.loss, queries, columns, distinct=ids is None and groups is None)
+            value = self._blocked(self.loss, queries, columns, hyper, distinct=ids is None and groups is None)
         else:
-            value = self.loss(*self.pairs(queries, columns), reduction=self.reduction, **self.hyper)
+            value = self.loss(*self.pairs(queries, columns), reduction=self.reduction, **hyper)
         if self.bank is not None and self.training and bank is None:
             self.bank.add(queries.vectors, queries.labels, queries.ids)
         return value
+
+    def _of_columns(self, column_log_probability: Tensor) -> Tensor:
+        """Of the columns of all processes, if the loss takes it."""
+        if "column_log_probability" not in inspect.signature(self.loss).parameters:
+            name = getattr(self.loss, "__name__", type(self.loss).__name__)
+            raise ValueError(
+                f"column_log_probability: expected none for {name}, got one; supcon, nt_xent and summed_softmax take it"
+            )
+        return gather_rows(column_log_probability) if self.gather else column_log_probability
 
     def sides(
         self,
@@ -282,15 +298,21 @@ class EmbeddingLoss(nn.Module):
         return [*self.similarity.parameters(), *(each for each in self.hyper.values() if isinstance(each, Tensor))]
 
     def _blocked(
-        self, loss: PairLoss, queries: LabelledEmbeddings, columns: LabelledEmbeddings, *, distinct: bool
+        self,
+        loss: PairLoss,
+        queries: LabelledEmbeddings,
+        columns: LabelledEmbeddings,
+        hyper: dict[str, Any],
+        *,
+        distinct: bool,
     ) -> Tensor:
         blocks = self._score_blocks(queries, columns, distinct=distinct)
         if blocks.classes is None or class_kernel_of(loss) is None:
             relation = blocks.relation(slice(0, 1)) if self.relation else queries.labels
             blocks = replace(blocks, size=self._block_rows(queries, columns, relation))
         if blocks.size < len(queries.vectors) and any(each.requires_grad for each in self._tensors()):
-            return checkpointed_loss(loss, blocks, self.reduction, self.hyper)
-        return blocked_loss(loss, blocks, self.reduction, self.hyper)
+            return checkpointed_loss(loss, blocks, self.reduction, hyper)
+        return blocked_loss(loss, blocks, self.reduction, hyper)
 
     def _score_blocks(self, queries: LabelledEmbeddings, columns: LabelledEmbeddings, *, distinct: bool) -> ScoreBlocks:
         """Scores with relation and weight of a block of rows: from codes of labels and ids where these are classes."""

@@ -27,7 +27,7 @@ _ROWS = ("row-separable", "soft-relation", "score-shift-invariant")
 
 
 @pair_loss("nt_xent", *_ROWS, family="softmax over a row", paper="arXiv:2002.05709", verified=PML)
-def nt_xent(pairs: Pairs, *, temperature: float = 0.1) -> RowTerms:
+def nt_xent(pairs: Pairs, *, temperature: float = 0.1, column_log_probability: Tensor | None = None) -> RowTerms:
     r"""Each related column in a softmax against the unrelated ones of its row (InfoNCE).
 
     $\log(1 + \sum_{n} e^{(s_{in} - s_{ij})/\tau})$ for each related pair, over the unrelated columns n of its row.
@@ -38,18 +38,31 @@ def nt_xent(pairs: Pairs, *, temperature: float = 0.1) -> RowTerms:
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: divides the scores, > 0.
+        column_log_probability: ``[N]``, how probable each column was to be drawn into the batch, taken off the logits:
+            in expectation the softmax is then over all that could be drawn (logQ; Yi et al., RecSys 2019). None: alike.
 
     >>> nt_xent(torch.tensor([[1.0, 1.0, 1.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
     tensor(1.0986)
     """
-    check_between("temperature", temperature, 0, math.inf)
-    logits = pairs.scores / temperature
+    logits = _corrected(pairs.scores / check_between("temperature", temperature, 0, math.inf), column_log_probability)
     against = pairs.log_sum_exp(logits, pairs.negative)  # [b]
+    if column_log_probability is not None:
+        return pairs.terms(softplus(against[:, None] - logits), pairs.positive)
     return pairs.related_terms(lambda score, of_row, _: softplus(of_row(against) - score / temperature))
 
 
+def _corrected(logits: Tensor, column_log_probability: Tensor | None) -> Tensor:
+    """The logits less the log probability of their columns."""
+    if column_log_probability is None:
+        return logits
+    if column_log_probability.shape != logits.shape[1:]:
+        shape = tuple(column_log_probability.shape)
+        raise ValueError(f"column_log_probability: expected one number a column, [{logits.shape[1]}], got {shape}")
+    return logits - column_log_probability.to(logits.dtype)
+
+
 @pair_loss("supcon", *_ROWS, family="softmax over a row", paper="arXiv:2004.11362", verified=PML)
-def supcon(pairs: Pairs, *, temperature: float = 0.1) -> RowTerms:
+def supcon(pairs: Pairs, *, temperature: float = 0.1, column_log_probability: Tensor | None = None) -> RowTerms:
     r"""All related columns as targets of a softmax over the row.
 
     $-\frac{1}{\sum_j r_{ij}} \sum_j r_{ij} \log \mathrm{softmax}_j(s_{i\cdot}/\tau)$, the softmax over all columns.
@@ -59,12 +72,14 @@ def supcon(pairs: Pairs, *, temperature: float = 0.1) -> RowTerms:
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: divides the scores, > 0.
+        column_log_probability: ``[N]``, how probable each column was to be drawn into the batch, taken off the logits:
+            in expectation the softmax is then over all that could be drawn (logQ; Yi et al., RecSys 2019). None: alike.
 
     >>> supcon(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
     tensor(1.3863)
     """
-    check_between("temperature", temperature, 0, math.inf)
-    return cross_entropy(pairs.scores / temperature, pairs)
+    logits = pairs.scores / check_between("temperature", temperature, 0, math.inf)
+    return cross_entropy(_corrected(logits, column_log_probability), pairs)
 
 
 @pair_loss("nca", *_ROWS, family="softmax over a row", paper="Goldberger et al., NeurIPS 2004", verified=PML)
@@ -253,7 +268,7 @@ def decoupled_softmax(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
     paper="arXiv:2310.10636",
     verified=PAPER_CODE,
 )
-def summed_softmax(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
+def summed_softmax(pairs: Pairs, *, temperature: float = 1.0, column_log_probability: Tensor | None = None) -> RowTerms:
     r"""Softmax over the row, summed over the related columns.
 
     $-\sum_j r_{ij} \log \mathrm{softmax}_j(s_{i\cdot}/\tau)$: :func:`supcon` times the number of related columns.
@@ -261,12 +276,13 @@ def summed_softmax(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: divides the scores, > 0.
+        column_log_probability: ``[N]``, how probable each column was to be drawn into the batch, taken off the logits:
+            in expectation the softmax is then over all that could be drawn (logQ; Yi et al., RecSys 2019). None: alike.
 
     >>> summed_softmax(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
     tensor(2.7726)
     """
-    check_between("temperature", temperature, 0, math.inf)
-    logits = pairs.scores / temperature
+    logits = _corrected(pairs.scores / check_between("temperature", temperature, 0, math.inf), column_log_probability)
     mass = pairs.positive.sum(-1)
     every = torch.where(mass > 0, log_sum_exp(logits, pairs.weight), 0.0)
     return row_terms(mass * every - row_products(logits, pairs.positive), mass > 0)

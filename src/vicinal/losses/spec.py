@@ -18,6 +18,7 @@ from torch import nn
 from vicinal.core import check_between, check_choice, entries, entry, nearest, short
 from vicinal.core.grammar import Grammar
 from vicinal.links.parse import LinkGrammar
+from vicinal.losses.class_contract import ClassLoss
 from vicinal.losses.contract import own_settings
 from vicinal.losses.embedding import EmbeddingLoss
 from vicinal.losses.proxy_loss import ProxyLoss
@@ -62,13 +63,13 @@ def check_label_kind(name: str, facts: Iterable[str], kind: str) -> None:
         )
 
 
-def read_settings(name: str, brackets: str) -> dict[str, Any]:
-    """Settings by name from ``(temperature=.1, similarity=l2)``.
+def read_settings(name: str, brackets: str, kind: str = "pair_loss") -> dict[str, Any]:
+    """Settings by name from ``(temperature=.1, similarity=l2)``, of a pair loss or another ``kind``.
 
     >>> read_settings("triplet", "(margin=.1, miner=semihard(margin=.2), triplets=semi-hard)")
     {'margin': 0.1, 'miner': ('semihard', {'margin': 0.2}), 'triplets': 'semi-hard'}
     """
-    grammar = SettingsGrammar(name)
+    grammar = SettingsGrammar(name, kind)
     call = grammar.parse_call(name, brackets.strip()[1:-1])
     if call.args:
         raise ValueError(
@@ -78,10 +79,10 @@ def read_settings(name: str, brackets: str) -> dict[str, Any]:
 
 
 class SettingsGrammar(Grammar):
-    """Settings of a pair loss: a word stands for itself, and one with brackets for a miner."""
+    """Settings of a pair loss or a loss of class scores: a word stands for itself, one with brackets for a miner."""
 
-    def __init__(self, name: str) -> None:
-        settings = own_settings(entry("pair_loss", name).factory)
+    def __init__(self, name: str, kind: str = "pair_loss") -> None:
+        settings = own_settings(entry(kind, name).factory)
         example = next((f"{name}({setting}={value})" for setting, value in settings.items()), f"{name}(similarity=l2)")
         super().__init__("loss", f"numbers and words as settings of {name}", example)
 
@@ -226,7 +227,7 @@ def read_loss(text: str) -> LossText:
     if not isinstance(text, str):
         raise TypeError(f"loss: expected text such as 'supcon(temperature=0.1)', got {type(text).__name__}")
     known = [each.name for each in entries("pair_loss")]
-    of_scores = [each.name for each in entries("loss")]
+    of_scores = [each.name for kind in ("loss", "class_loss") for each in entries(kind)]
     main: list[str] = []
     terms = []
     for part in _addends(text):
@@ -358,7 +359,10 @@ def _of_predictions(text: str) -> nn.Module:
     if brackets:
         name, settings = brackets.groups()
     known = {entry.name: entry.factory for entry in entries("loss")}
-    loss = check_choice("loss", name.strip().replace("-", "_").lower(), known)
+    classes = {entry.name for entry in entries("class_loss")}
+    loss = check_choice("loss", name.strip().replace("-", "_").lower(), {*known, *classes})
+    if loss in classes:
+        return _of_classes(loss, settings)
     call = Grammar("loss", "a link and settings", "matching: sigmoid(scale=2)").parse_call(loss, settings)
     positional, named = LinkGrammar().arguments(call)
     try:
@@ -370,3 +374,21 @@ def _of_predictions(text: str) -> nn.Module:
     if not isinstance(loss_module, nn.Module):
         raise ValueError(f"loss: expected a loss of scores, got {short(loss)}, which is called in another way")
     return loss_module
+
+
+def _of_classes(name: str, text: str) -> ClassLoss:
+    """A loss of class scores, tried on two rows, so that a wrong setting is refused before anything is trained."""
+    settings = read_settings(name, f"({text})", "class_loss")
+    parameters = inspect.signature(entry("class_loss", name).factory).parameters.values()
+    numbers = [p for p in parameters if p.name in own_settings(entry("class_loss", name).factory)]
+    numbers = [p for p in numbers if not re.search("Tensor|Generator", str(p.annotation))]  # what can be written
+    check_names("loss", name, settings, [p.name for p in numbers], ["reduction"])
+    if "perturbed-scores" in entry("class_loss", name).facts:
+        raise ValueError(f"loss: expected one that needs nothing but scores of classes, got {name}; call it yourself")
+    loss = ClassLoss(name, **settings)
+    try:
+        with torch.random.fork_rng(), torch.no_grad():
+            loss(torch.eye(2), torch.eye(2))
+    except TypeError as wrong:
+        raise ValueError(str(wrong)) from wrong
+    return loss

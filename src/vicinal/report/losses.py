@@ -14,6 +14,8 @@ KINDS = {
     "pairs": "Losses of pairs of embeddings",
     "proxies": "Losses of embeddings against learned vectors of classes",
     "predictions": "Losses of predictions",
+    "class scores": "Losses of the scores of classes",
+    "regularizers": "Regularizers of embeddings",
     "miners": "Miners: which pairs a loss sees",
     "samplers": "Samplers: which rows meet in a batch",
 }
@@ -30,7 +32,14 @@ LABELS = {
 }
 """What labels a method may take."""
 
-_REGISTERED = {"pairs": "pair_loss", "proxies": "pair_loss", "predictions": "loss", "miners": "miner"}
+_REGISTERED = {
+    "pairs": "pair_loss",
+    "proxies": "pair_loss",
+    "predictions": "loss",
+    "class scores": "class_loss",
+    "regularizers": "regularizer",
+    "miners": "miner",
+}
 _HIDDEN = ("labels", "parents", "groups", "targets", "embeddings", "seed", "processes", "process", "reduction")
 _ARGUMENT = re.compile(r"^ {4,8}(\w+): (.*)")
 
@@ -150,7 +159,7 @@ def _read(docstring: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _settings(kind: str, entry: Entry) -> dict[str, Any]:
-    if kind in ("pairs", "proxies", "miners"):
+    if kind in ("pairs", "proxies", "class scores", "regularizers", "miners"):
         return own_settings(entry.factory)
     parameters = inspect.signature(entry.factory).parameters.values()
     return {p.name: p.default for p in parameters if p.name not in _HIDDEN}
@@ -164,7 +173,9 @@ def _labels(kind: str, entry: Entry) -> tuple[str, ...]:
     facts = entry.facts
     if kind == "predictions":
         return ("numbers",) if facts & {"elementwise", "number-labels"} else ("scores",)
-    if kind == "samplers":
+    if kind == "class scores":
+        return ("several",) if "several-labels" in facts else ("classes", "graded")
+    if kind in ("samplers", "regularizers"):
         named = {"class-labels": "classes", "number-labels": "numbers", "group-labels": "groups"}
         return tuple(label for fact, label in named.items() if fact in facts) or ("none",)
     if "number-relation" in facts:
@@ -196,6 +207,14 @@ def python_example(kind: str, entry: Entry, settings: tuple[tuple[str, str, str]
         )
     if kind == "predictions":
         return _of_predictions(entry, settings)
+    if kind == "class scores":
+        needed = "".join(f", {name}={name}" for name, default, _ in settings if default == "needed")
+        return (
+            f"from vicinal.losses import {symbol}\n\n"
+            f"loss = {symbol}(scores, labels{needed}{options})  # [b, K], and classes [b] or shares of them [b, K]"
+        )
+    if kind == "regularizers":
+        return f"from vicinal.losses import {symbol}\n\nloss = {symbol}({_called_with(entry)}{options})  # to be added"
     if kind == "samplers":
         first = next(iter(inspect.signature(entry.factory).parameters))
         also = ", parents" if "parents" in inspect.signature(entry.factory).parameters else ""
@@ -249,6 +268,8 @@ def command_example(kind: str, entry: Entry, settings: tuple[tuple[str, str, str
         return f'vicinal fit data.csv --target label --loss "{entry.name}{f"({options})" if options else ""}"'
     if kind == "miners" and not any(default == "needed" and name != "dim" for name, default, _ in settings):
         return f'vicinal fit data.csv --target label --loss "triplet(miner={entry.name})"'
+    if kind == "class scores" and "perturbed-scores" not in entry.facts:
+        return f'vicinal fit data.csv --target label --loss "{entry.name}"'
     if kind == "predictions":
         part = {"link": ":sinh", "scaling": ":exp"}
         first = next((name for name, default, _ in settings if default == "needed"), "")

@@ -3,7 +3,7 @@
 import re
 
 _WORDS = (
-    r"alpha|beta|gamma|delta|epsilon|lambda|sigma|tau|theta|psi|pi|mu|nu|rho|"
+    r"alpha|beta|gamma|delta|epsilon|lambda|sigma|tau|theta|psi|pi|mu|nu|rho|Delta|Sigma|Phi|Omega|"
     r"log|ln|exp|max|min|det|cos|sin|tan|cosh|sinh|tanh|arcsin|arctan"
 )
 _SIGNS = {

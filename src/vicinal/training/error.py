@@ -18,8 +18,17 @@ def error_of(prediction: Tensor, labels: Tensor) -> Tensor:
     """
     if labels.ndim == 1:
         return (prediction - labels).square()
-    mass = _FLOOR + (1 - labels.shape[1] * _FLOOR) * prediction
-    return -(labels * mass.log()).sum(dim=-1)
+    return -(labels * class_scores(prediction)).sum(dim=-1)
+
+
+def class_scores(prediction: Tensor, *, odds: bool = False) -> Tensor:
+    r"""Scores of classes ``[b, K]`` from probabilities, $\ln(\delta + (1 - K\delta) p_k)$ with $\delta = 10^{-4}$.
+
+    With ``odds`` the log odds of each class by itself, $\ln \frac{m}{1 - m}$, $m = \delta + (1 - 2\delta) p_k$.
+    """
+    if odds:
+        return (_FLOOR + (1 - 2 * _FLOOR) * prediction).logit()
+    return (_FLOOR + (1 - prediction.shape[1] * _FLOOR) * prediction).log()
 
 
 class MeanError(nn.Module):
