@@ -24,6 +24,7 @@ KINDS: dict[str, str] = {
     "class_loss": "vicinal.losses",
     "regularizer": "vicinal.losses",
     "encoder": "vicinal.encoders",
+    "set_encoder": "vicinal.encoders.sets",
     "metric": "vicinal.metrics",
     "miner": "vicinal.miners",
     "sampler": "vicinal.samplers",
@@ -84,6 +85,8 @@ FACTS: dict[str, str] = {
     "exact-search": "finds the rows of highest score, and misses none",
     "approximate-search": "may miss rows of high score",
     "persistent": "rows are on disk when they have been added",
+    "mini-batch-consistent": "chunks of a set, encoded one after the other, give what the whole set gives",
+    "order-gap": "the order of three or more elements changes the result, by what order_gap measures",
     "optional-package": "needs a package that is not installed by default",
 }
 

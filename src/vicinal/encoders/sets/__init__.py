@@ -1,0 +1,45 @@
+"""Encoders of sets, ``encode(elements [b, n, d], valid [b, n]) -> [b, e]``: neither order nor padding matters."""
+
+from vicinal.encoders.sets.attention_pooling import AttSets, FeatureAttention, two_phase_backward
+from vicinal.encoders.sets.contract import AdditiveSetEncoder, SetEncoder, draw_elements, order_gap
+from vicinal.encoders.sets.deep_sets import DeepSets, EquivariantLayer
+from vicinal.encoders.sets.monoid import CommutativeFold, CommutativeMonoid
+from vicinal.encoders.sets.power_sums import ExponentialSums, PowerSums, sufficient_width
+from vicinal.encoders.sets.set_convolution import SetConvolution, SetConvolution2d
+from vicinal.encoders.sets.set_transformer import (
+    AttentionBlock,
+    AttentionPooling,
+    InducedAttentionBlock,
+    SelfAttentionBlock,
+    SetTransformer,
+)
+from vicinal.encoders.sets.slots import UMBC, SlotSums
+from vicinal.encoders.sets.view_transformer import PreNormBlock, ViewTransformer
+
+__all__ = [
+    "UMBC",
+    "AdditiveSetEncoder",
+    "AttSets",
+    "AttentionBlock",
+    "AttentionPooling",
+    "CommutativeFold",
+    "CommutativeMonoid",
+    "DeepSets",
+    "EquivariantLayer",
+    "ExponentialSums",
+    "FeatureAttention",
+    "InducedAttentionBlock",
+    "PowerSums",
+    "PreNormBlock",
+    "SelfAttentionBlock",
+    "SetConvolution",
+    "SetConvolution2d",
+    "SetEncoder",
+    "SetTransformer",
+    "SlotSums",
+    "ViewTransformer",
+    "draw_elements",
+    "order_gap",
+    "sufficient_width",
+    "two_phase_backward",
+]
