@@ -89,10 +89,15 @@ def names_for(sheet):
         return {"scores": scores, "labels": labels, "perturbed": scores + 0.1}
     names |= {"assignment": torch.eye(3)[torch.arange(12) % 3], "neighbors": torch.eye(12), "dim": 64}
     names["temperature"] = torch.ones(12)
+    names["guesses"], names["images"] = torch.randn(5, 3, 4, 2, generator=generator), torch.rand(2, 1, 161, 161)
+    names |= {"others": names["images"], "scores": torch.zeros(4)}
+    names |= {"noise_scores": torch.zeros(3), "noise_log_density": torch.zeros(3)}
     names["weights"] = (1 - torch.eye(12)) / 11
     shape = (5, 3) if "scores" in sheet.labels else (5,)
     for name in ("prediction", "target", "chosen", "rejected"):
         names[name] = torch.randn(shape, generator=generator)
+    if sheet.name == "best_of_k":
+        names["target"] = torch.zeros(5, 4, 2)
     return names
 
 

@@ -17,6 +17,7 @@ SETTINGS = {  # binary fractions, so that float32 has the same kinks
     "power": [{"d": 2.0}, {"d": 0.5}, {"d": 1.0}],
     "smelu_grad": [{"c": 0.75}],
     "huber_grad": [{"delta": 0.75}],
+    "pseudo_huber_grad": [{"c": 0.75}],
     "abs_power": [{"d": 1.0, "c": 2.0}, {"d": 2.0, "c": 2.0}],
 }
 EXACT = {"scale": 0.5, "shift": 0.25, "amplitude": 1.5}  # what is 1 from an end is so to the last bit

@@ -24,8 +24,9 @@ LOSSES = {
     "composite_sigmoid_ce": "composite_sigmoid_ce: sinh",
     "composite_softmax_ce": "composite_softmax_ce: sinh",
     "proximal_matching": "proximal_matching: sigma=2",
+    "pseudo_huber": "pseudo_huber: c=.5",
 }
-OTHER_CALL = {"preference", "potential"}  # three tensors; made of a module
+OTHER_CALL = {"preference", "potential", "best_of_k", "ms_ssim", "moving_partition"}  # other tensors; made of a module
 each = pytest.mark.parametrize("name", LOSSES)
 
 

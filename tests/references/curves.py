@@ -14,6 +14,7 @@ SETTINGS = {
     "power": [{"d": 2.0}, {"d": 0.5}],
     "smelu_grad": [{"c": 0.7}],
     "huber_grad": [{"delta": 0.8}],
+    "pseudo_huber_grad": [{"c": 0.7}],
     "abs_power": [{"d": 2.0, "c": 2.0}],
 }
 SHAPES = [{}, {"scale": 0.6, "shift": 0.3, "amplitude": 1.7}]
@@ -96,6 +97,7 @@ FORMULAS = {  # plain curve f(x), by mpmath: no code shared with the package
     "arcsinh": mpmath.asinh,
     "signed_log1p": lambda x: mpmath.sign(x) * mpmath.log(1 + abs(x)),
     "huber_grad": lambda x, delta=1: min(max(x, -delta), delta),
+    "pseudo_huber_grad": lambda x, c=1: x / mpmath.sqrt(x * x + mpmath.mpf(c) ** 2),
     "smelu_grad": lambda x, c=1: min(max((x + c) / (2 * c), 0), 1),
     "step": lambda x: mpmath.mpf(x > 0),
     "sign": mpmath.sign,

@@ -117,6 +117,13 @@ def _plain(curve):
         return (_power if name == "power" else _signed_power)(mpf(curve.d))
     if name == "abs_power":
         return _abs_power(mpf(curve.d), mpf(curve.c))
+    if name == "pseudo_huber_grad":
+        c = mpf(curve.c)
+        return (
+            lambda x: x / mpmath.sqrt(x * x + c * c),
+            lambda x: mpmath.sqrt(x * x + c * c) - c,
+            lambda x: c * c / mpmath.sqrt(x * x + c * c) ** 3,
+        )
     if name == "smelu_grad":
         return _ramp(-mpf(curve.c), mpf(curve.c), 1)
     if name == "huber_grad":

@@ -276,6 +276,54 @@ class HuberGrad(Shaped):
         yield "delta", self.delta
 
 
+@enlist("pseudo_huber_grad", family="low norms")
+class PseudoHuberGrad(Shaped):
+    r"""$f(x)=x/\sqrt{x^2+c^2}$, the gradient of the pseudo-Huber function $F=\sqrt{x^2+c^2}-c$, a smooth Huber.
+
+    Args:
+        c: > 0, where it turns flat.
+        scale: see :class:`Shaped`.
+        shift: see :class:`Shaped`.
+        amplitude: see :class:`Shaped`.
+    """
+
+    is_bounded = True
+    is_odd = True
+    region = "low-norms"
+    turns = (0.0,)
+
+    def __init__(self, c: float = 1.0, scale: Setting = 1.0, shift: Setting = 0.0, amplitude: Setting = 1.0) -> None:
+        super().__init__(scale, shift, amplitude)
+        self.c = check_between("c", c, 0, math.inf)
+
+    def _root(self, x: Tensor) -> Tensor:
+        return torch.hypot(x, x.new_tensor(self.c))
+
+    def _value(self, x: Tensor) -> Tensor:
+        return x / self._root(x)
+
+    def _primitive(self, x: Tensor) -> Tensor:
+        return x * (x / (self._root(x) + self.c))
+
+    def _slope(self, x: Tensor) -> Tensor:
+        root = self._root(x)
+        return (self.c / root) ** 2 / root
+
+    def _inverse(self, p: Tensor) -> Tensor:
+        return torch.where(p.abs() < 1, self.c * p / ((1 - p) * (1 + p)).sqrt(), torch.nan)
+
+    def _plain_divergence(self, delta: Tensor, xa: Tensor, xb: Tensor) -> Tensor:
+        root_a, root_b = self._root(xa), self._root(xb)
+        (f_a, f_b), (low_a, low_b) = (xa / root_a, xb / root_b), (self.c / root_a, self.c / root_b)
+        product = f_a * f_b
+        opposite = ((low_a * f_b) ** 2 + (low_b * f_a) ** 2 + (low_a * low_b) ** 2) / (1 + product.abs())
+        share = torch.where(product >= 0, 1 + product, opposite)  # of two signs, 1 + product would cancel
+        return (delta * low_b) ** 2 / root_a / (share + low_a * low_b)
+
+    def _extra(self) -> Iterator[tuple[str, object]]:
+        yield "c", self.c
+
+
 @enlist("smelu_grad", family="low norms")
 class SmeLUGrad(Shaped):
     r"""$f(x)=\min(\max(\tfrac{x+c}{2c},0),1)$, the gradient of SmeLU; as a scaling its primitive clips low scores.

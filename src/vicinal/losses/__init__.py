@@ -35,6 +35,7 @@ from vicinal.losses.contrastive import (
 from vicinal.losses.cross_batch import CrossBatchBank
 from vicinal.losses.crps import CRPS
 from vicinal.losses.embedding import BatchReport, EmbeddingLoss, explain_batch
+from vicinal.losses.errors import PseudoHuberLoss, best_of_k, guess_errors, ms_ssim_loss
 from vicinal.losses.histograms import DynamicSoftMargin, dynamic_soft_margin, fast_ap, histogram
 from vicinal.losses.icnn import icnn, icnn_score
 from vicinal.losses.matching import (
@@ -60,6 +61,8 @@ from vicinal.losses.matching_presets import (
     PreferenceMatchingLoss,
 )
 from vicinal.losses.mixed import AdaptiveHeadsLoss, MixedLoss, PairTemperature
+from vicinal.losses.partition import MovingPartition
+from vicinal.losses.perceptron import Separator, separate, step_weights
 from vicinal.losses.pml import LossForPML, LossFromPML, MinerForPML, miner_from_pml
 from vicinal.losses.proxy import (
     arcface,
@@ -148,6 +151,7 @@ __all__ = [
     "MatchingLoss",
     "MinerForPML",
     "MixedLoss",
+    "MovingPartition",
     "PairForm",
     "PairLoss",
     "PairTemperature",
@@ -158,7 +162,9 @@ __all__ = [
     "PreferenceMatchingLoss",
     "ProximalMatchingLoss",
     "ProxyLoss",
+    "PseudoHuberLoss",
     "ReweightedSquaredLoss",
+    "Separator",
     "SoftmaxMatchingLoss",
     "adore",
     "aldr_kl",
@@ -166,6 +172,7 @@ __all__ = [
     "angular",
     "arcface",
     "batch_negatives",
+    "best_of_k",
     "binomial_deviance_form",
     "block_contrast",
     "bregman",
@@ -187,6 +194,7 @@ __all__ = [
     "focal_nt_xent",
     "generalized_lifted_structure",
     "graph_cut",
+    "guess_errors",
     "histogram",
     "icnn",
     "icnn_score",
@@ -207,6 +215,7 @@ __all__ = [
     "margin_surrogate",
     "metrix",
     "miner_from_pml",
+    "ms_ssim_loss",
     "multi_similarity",
     "multi_similarity_form",
     "n_pairs",
@@ -229,12 +238,14 @@ __all__ = [
     "ranked_list",
     "read_loss",
     "scaling_of_transform",
+    "separate",
     "sharpened",
     "smooth_adversarial",
     "smooth_ap",
     "soft_topk",
     "soft_triple",
     "sphereface",
+    "step_weights",
     "subcenter_arcface",
     "summed_softmax",
     "supcon",

@@ -363,16 +363,17 @@ def _of_predictions(text: str) -> nn.Module:
     loss = check_choice("loss", name.strip().replace("-", "_").lower(), {*known, *classes})
     if loss in classes:
         return _of_classes(loss, settings)
+    if not inspect.isclass(known[loss]):
+        raise ValueError(f"loss: expected a loss of scores, got {loss}, which is called in another way")
     call = Grammar("loss", "a link and settings", "matching: sigmoid(scale=2)").parse_call(loss, settings)
     positional, named = LinkGrammar().arguments(call)
+    loss_module: nn.Module
     try:
         loss_module = known[loss](*positional, **named)
     except TypeError as error:
         raise ValueError(
             f"loss: expected what {loss} is made of after the colon, got {short(settings)}: {error}"
         ) from error
-    if not isinstance(loss_module, nn.Module):
-        raise ValueError(f"loss: expected a loss of scores, got {short(loss)}, which is called in another way")
     return loss_module
 
 

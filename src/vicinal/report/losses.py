@@ -245,6 +245,8 @@ def _of_predictions(entry: Entry, settings: tuple[tuple[str, str, str], ...]) ->
             "steps = criterion.steps(labels)  # [n, K]\n"
             "loss = criterion(weights @ steps, steps)  # weights of neighbors [n, n], rows sum to 1"
         )
+    if not inspect.isclass(entry.factory):
+        return f"from vicinal.losses import {symbol}\n\nloss = {symbol}({_called_with(entry)})"
     needed = [name for name, default, _ in settings if default == "needed"]
     example = {"link": "links.Sinh()", "scaling": "links.Exp()", "potential": "links.ConvexPotential(3)"}
     arguments = ", ".join(example.get(name, name) for name in needed)

@@ -2,6 +2,7 @@
 
 from vicinal.similarity.base import Similarity, resolve_similarity
 from vicinal.similarity.distances import NegativeL1, NegativeL2, NegativeSquaredL2
+from vicinal.similarity.images import ImageSimilarity, ms_ssim, ssim
 from vicinal.similarity.means import NearestClass, class_means, nearest_class_mean
 from vicinal.similarity.noise import NegativeSNR
 from vicinal.similarity.products import Cosine, Dot, scaled_dot
@@ -9,6 +10,7 @@ from vicinal.similarity.products import Cosine, Dot, scaled_dot
 __all__ = [
     "Cosine",
     "Dot",
+    "ImageSimilarity",
     "NearestClass",
     "NegativeL1",
     "NegativeL2",
@@ -16,7 +18,9 @@ __all__ = [
     "NegativeSquaredL2",
     "Similarity",
     "class_means",
+    "ms_ssim",
     "nearest_class_mean",
     "resolve_similarity",
     "scaled_dot",
+    "ssim",
 ]
