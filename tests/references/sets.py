@@ -24,3 +24,19 @@ def exponential_sums(encoder, x, scale):
     (w,) = weights(encoder, "projection.weight")
     sums = [sum(np.exp(np.clip(w[k] @ row / scale, -20, 20)) for row in x) for k in range(len(w))]
     return perceptron(np.array(sums), encoder.rho)
+
+
+def set_score(pool, scores, sharpness=1.0, k=3):
+    """Of the scores of the elements of one set with one item."""
+    s = np.asarray(scores, float)
+    return {
+        "max": lambda: s.max(),
+        "mean": lambda: s.mean(),
+        "logsumexp": lambda: np.log(np.mean(np.exp(sharpness * s))) / sharpness,
+        "noisy_or": lambda: 1 - np.prod(1 - 1 / (1 + np.exp(-s))),
+        "top_k": lambda: np.sort(s)[-k:].mean(),
+    }[pool]()
+
+
+def maxsim(query, document):
+    return sum(max(y @ x for x in document) for y in query)

@@ -6,16 +6,19 @@ from vicinal.similarity.images import ImageSimilarity, ms_ssim, ssim
 from vicinal.similarity.means import NearestClass, class_means, nearest_class_mean
 from vicinal.similarity.noise import NegativeSNR
 from vicinal.similarity.products import Cosine, Dot, scaled_dot
+from vicinal.similarity.sets import FixedDimensionalEncoding, SetScores
 
 __all__ = [
     "Cosine",
     "Dot",
+    "FixedDimensionalEncoding",
     "ImageSimilarity",
     "NearestClass",
     "NegativeL1",
     "NegativeL2",
     "NegativeSNR",
     "NegativeSquaredL2",
+    "SetScores",
     "Similarity",
     "class_means",
     "ms_ssim",
