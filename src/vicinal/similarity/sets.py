@@ -197,8 +197,8 @@ class FixedDimensionalEncoding(nn.Module):
     elements in each bucket, a document their mean; an empty bucket of a document takes the element whose signs differ
     least (of the lowest bucket, then the first). All are put one after the other, so
     $\frac 1 R \langle \mathrm{query}, \mathrm{document} \rangle \approx \sum_q \max_p \langle y_q, x_p \rangle$:
-    without a projection it is never more, and equal for a document of one element. Any bank or index of inner products searches
-    them; :meth:`SetScores.rescored` is the second step.
+    without a projection it is never more, and equal for a document of one element. Any bank or index of
+    inner products searches them; :meth:`SetScores.rescored` is the second step.
 
     Args:
         width: d, of the elements.
