@@ -13,7 +13,7 @@ from vicinal.report import LABELS, METHOD_KINDS, find_sheets, method_sheets
 
 SHEETS = [sheet for kind in METHOD_KINDS for sheet in method_sheets(kind)]
 each = pytest.mark.parametrize("sheet", SHEETS, ids=lambda s: f"{s.kind}-{s.name}")
-METHODS = ("pair_loss", "loss", "class_loss", "regularizer", "miner", "sampler")
+METHODS = ("pair_loss", "loss", "class_loss", "teacher_loss", "regularizer", "miner", "sampler")
 REGISTERED = {(kind, entry.name) for kind in METHODS for entry in entries(kind)}
 
 
@@ -31,6 +31,7 @@ def test_everything_that_is_registered_is_listed(capsys):
         "proxies",
         "predictions",
         "class scores",
+        "teachers",
         "regularizers",
     }
 
@@ -87,6 +88,11 @@ def names_for(sheet):
         labels = several if sheet.labels == ("several",) else torch.arange(12) % 5
         scores = torch.randn(12, 5, generator=generator)
         return {"scores": scores, "labels": labels, "perturbed": scores + 0.1}
+    if sheet.kind == "teachers":
+        scores, teacher = torch.randn(2, 12, 5, generator=generator)
+        two = sheet.name == "assistive"
+        labels = teacher if two else torch.arange(12) % 5
+        return {"scores": scores, "teacher_scores": torch.stack([teacher] * 2) if two else teacher, "target": labels}
     names |= {"assignment": torch.eye(3)[torch.arange(12) % 3], "neighbors": torch.eye(12), "dim": 64}
     names["temperature"] = torch.ones(12)
     names["guesses"], names["images"] = torch.randn(5, 3, 4, 2, generator=generator), torch.rand(2, 1, 161, 161)

@@ -20,11 +20,11 @@ losses = typer.Typer(
 app.add_typer(losses, name="losses")
 
 _HEADINGS = ["name", "family", "labels", "settings", "paper"]
-_SHOWN = ("pairs", "proxies", "class scores", "predictions", "regularizers")
+_SHOWN = ("pairs", "proxies", "class scores", "predictions", "teachers", "regularizers")
 Kind: TypeAlias = Annotated[
     str,
     typer.Option(
-        help="losses, or one of pairs, proxies, class scores, predictions, regularizers; miners, samplers, all."
+        help="losses; pairs, proxies, class scores, predictions, teachers, regularizers, miners, samplers, all."
     ),
 ]
 Labels: TypeAlias = Annotated[

@@ -22,6 +22,7 @@ KINDS: dict[str, str] = {
     "loss": "vicinal.losses",
     "pair_loss": "vicinal.losses",
     "class_loss": "vicinal.losses",
+    "teacher_loss": "vicinal.losses",
     "regularizer": "vicinal.losses",
     "encoder": "vicinal.encoders",
     "set_encoder": "vicinal.encoders.sets",

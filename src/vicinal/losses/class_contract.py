@@ -224,3 +224,13 @@ LARGEST_EXPONENT = 60.0
 def bounded_exp(x: Tensor) -> Tensor:
     """The exponential, beyond :data:`LARGEST_EXPONENT` its tangent there."""
     return x.clamp(max=LARGEST_EXPONENT).exp() * (1 + (x - LARGEST_EXPONENT).relu())
+
+
+def check_row_numbers(ids: Tensor, rows: int, most: int) -> None:
+    """Check that ``ids`` are different whole numbers ``[rows]`` from 0 to below ``most``."""
+    if ids.shape != (rows,) or ids.is_floating_point() or ids.dtype == torch.bool:
+        raise ValueError(f"ids: expected whole numbers [{rows}], got {ids.dtype} of shape {tuple(ids.shape)}")
+    if rows and not 0 <= int(ids.min()) <= int(ids.max()) < most:
+        raise ValueError(f"ids: expected numbers of rows, 0 to {most - 1}, got {int(ids.min())} to {int(ids.max())}")
+    if rows and int(ids.bincount().max()) > 1:
+        raise ValueError("ids: expected each row once in a batch, got one twice")

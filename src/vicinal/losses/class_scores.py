@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_between, check_choice, check_integer
-from vicinal.losses.class_contract import ClassScores, bounded_exp, class_loss
+from vicinal.losses.class_contract import ClassScores, bounded_exp, check_row_numbers, class_loss
 
 CLASSES = {"family": "class scores"}
 LDR_CODE = "values of the code of arXiv:2112.14869, value and gradient in float64"
@@ -321,16 +321,6 @@ class ALDRKL(nn.Module):
             after = _temperatures(rows, wide, before, self.settings["temperature"], self.settings["alpha"])
             self.temperatures[ids] = after.to(self.temperatures.dtype)
         return value
-
-
-def check_row_numbers(ids: Tensor, rows: int, most: int) -> None:
-    """Check that ``ids`` are different whole numbers ``[rows]`` from 0 to below ``most``."""
-    if ids.shape != (rows,) or ids.is_floating_point() or ids.dtype == torch.bool:
-        raise ValueError(f"ids: expected whole numbers [{rows}], got {ids.dtype} of shape {tuple(ids.shape)}")
-    if rows and not 0 <= int(ids.min()) <= int(ids.max()) < most:
-        raise ValueError(f"ids: expected numbers of rows, 0 to {most - 1}, got {int(ids.min())} to {int(ids.max())}")
-    if rows and int(ids.bincount().max()) > 1:
-        raise ValueError("ids: expected each row once in a batch, got one twice")
 
 
 @class_loss("truncated_gce", "score-shift-invariant", **CLASSES, paper="arXiv:1805.07836", verified=LDR_CODE)

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_choice, check_matrices, register
+from vicinal.core import check_between, check_choice, check_integer, check_matrices, register
 from vicinal.similarity.products import l2_normalize
 
 
@@ -126,6 +126,55 @@ def temperature_penalty(temperature: Tensor, dim: int, *, factor: float = 0.1) -
     check_between("factor", factor, 0, math.inf, closed=True)
     wide = temperature.to(torch.promote_types(temperature.dtype, torch.float32))
     return factor * (dim / 2 * wide.log() + 1 / wide).mean()
+
+
+@register(
+    "regularizer",
+    "flops",
+    family="regularizers",
+    paper="arXiv:2004.05665; arXiv:2411.04403",
+    verified="values of the paper's code, value and gradient in float64",
+)
+def flops(embeddings: Tensor, idf: Tensor | None = None, *, groups: int = 1, least: int = 0) -> Tensor:
+    r"""Few rows that use a coordinate, so that an inverted index of sparse embeddings is short.
+
+    $\sum_t (\frac1N \sum_n |v_{nt}|/\mathrm{idf}_t)^2$: by how many rows of a batch a coordinate is scored.
+
+    Rare words, of high idf, cost less where the idf is part of the embeddings.
+
+    Args:
+        embeddings: v, ``[N, V]``, such as $\log(1 + [x]_+)$ of logits, times the idf if that is given.
+        idf: ``[V]``, > 0; None: 1.
+        groups: rows come as passages of queries in turn, so many a query; the mean is over queries for each place, and
+            places are summed.
+        least: rows of at most so many coordinates that are not 0 count as 0.
+
+    >>> flops(torch.tensor([[2.0, 0.0], [0.0, 1.0]]))
+    tensor(1.2500)
+    """
+    rows = _wide(embeddings)
+    check_integer("least", least, 0)
+    if check_integer("groups", groups) and len(rows) % groups:
+        raise ValueError(f"groups: expected a divisor of {len(rows)} rows, got {groups}")
+    with torch.autocast(rows.device.type, enabled=False):
+        sizes = rows.abs()
+        if least:
+            sizes = sizes * ((rows != 0).sum(1, keepdim=True) > least)
+        if idf is not None:
+            if idf.shape != rows.shape[1:] or not bool((idf > 0).all()):
+                raise ValueError(f"idf: expected numbers above 0 [{rows.shape[1]}], got {tuple(idf.shape)}")
+            sizes = sizes / idf
+        count = max(1, len(rows) // groups)
+        return (sizes.view(-1, groups, rows.shape[1]).sum(0) / count).square().sum()
+
+
+def grown(factor: float, step: int, steps: int) -> float:
+    r"""A factor that grows with the square of the steps: $\lambda \min(1, (t + 1)/T)^2$, as :func:`flops` wants it.
+
+    >>> [grown(2.0, step, 4) for step in (0, 1, 3, 9)]
+    [0.125, 0.5, 2.0, 2.0]
+    """
+    return factor * min(1.0, (check_integer("step", step, 0) + 1) / check_integer("steps", steps)) ** 2
 
 
 def vicreg(

@@ -15,6 +15,7 @@ KINDS = {
     "proxies": "Losses of embeddings against learned vectors of classes",
     "predictions": "Losses of predictions",
     "class scores": "Losses of the scores of classes",
+    "teachers": "Losses of scores and a teacher's scores",
     "regularizers": "Regularizers of embeddings",
     "miners": "Miners: which pairs a loss sees",
     "samplers": "Samplers: which rows meet in a batch",
@@ -37,6 +38,7 @@ _REGISTERED = {
     "proxies": "pair_loss",
     "predictions": "loss",
     "class scores": "class_loss",
+    "teachers": "teacher_loss",
     "regularizers": "regularizer",
     "miners": "miner",
 }
@@ -159,7 +161,7 @@ def _read(docstring: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _settings(kind: str, entry: Entry) -> dict[str, Any]:
-    if kind in ("pairs", "proxies", "class scores", "regularizers", "miners"):
+    if kind in ("pairs", "proxies", "class scores", "teachers", "regularizers", "miners"):
         return own_settings(entry.factory)
     parameters = inspect.signature(entry.factory).parameters.values()
     return {p.name: p.default for p in parameters if p.name not in _HIDDEN}
@@ -175,6 +177,10 @@ def _labels(kind: str, entry: Entry) -> tuple[str, ...]:
         return ("numbers",) if facts & {"elementwise", "number-labels"} else ("scores",)
     if kind == "class scores":
         return ("several",) if "several-labels" in facts else ("classes", "graded")
+    if kind == "teachers":
+        return (
+            ("classes",) if entry.name == "mixed_labels" else ("numbers",) if entry.name == "assistive" else ("scores",)
+        )
     if kind in ("samplers", "regularizers"):
         named = {"class-labels": "classes", "number-labels": "numbers", "group-labels": "groups"}
         return tuple(label for fact, label in named.items() if fact in facts) or ("none",)
@@ -213,6 +219,9 @@ def python_example(kind: str, entry: Entry, settings: tuple[tuple[str, str, str]
             f"from vicinal.losses import {symbol}\n\n"
             f"loss = {symbol}(scores, labels{needed}{options})  # [b, K], and classes [b] or shares of them [b, K]"
         )
+    if kind == "teachers":
+        needed = "".join(f", {name}={name}" for name, default, _ in settings if default == "needed")
+        return f"from vicinal.losses import {symbol}\n\nloss = {symbol}(scores, teacher_scores{needed}{options})"
     if kind == "regularizers":
         return f"from vicinal.losses import {symbol}\n\nloss = {symbol}({_called_with(entry)}{options})  # to be added"
     if kind == "samplers":

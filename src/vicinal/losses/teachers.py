@@ -1,0 +1,468 @@
+"""Losses of scores and a teacher's scores, ``f(scores, teacher_scores, weight=None, *, reduction="mean")``.
+
+No gradient passes to a teacher. Among the teachers is what a model itself said before, which :class:`PredictionMemory`
+keeps.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from vicinal.core import check_between, check_choice, check_integer, register
+from vicinal.core.checks import check_number, check_tensor
+from vicinal.losses.class_contract import check_row_numbers
+from vicinal.losses.contract import check_reduction, reduce
+from vicinal.transport import sinkhorn
+
+
+def _both(scores: Tensor, teacher_scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in float32 or wider, the teacher's without gradient."""
+    for name, value in (("scores", scores), ("teacher_scores", teacher_scores)):
+        if check_tensor(name, value).ndim != 2 or not value.is_floating_point():
+            raise ValueError(f"{name}: expected floating numbers [b, K], got {value.dtype} {tuple(value.shape)}")
+    if scores.shape != teacher_scores.shape or not scores.shape[1]:
+        raise ValueError(
+            f"teacher_scores: expected the shape of the scores, {tuple(scores.shape)}, got "
+            f"{tuple(teacher_scores.shape)}"
+        )
+    dtype = torch.promote_types(scores.dtype, torch.float32)
+    return scores.to(dtype), teacher_scores.detach().to(dtype)
+
+
+@register(
+    "teacher_loss",
+    "kl_top",
+    "score-shift-invariant",
+    family="teachers",
+    paper="arXiv:2501.13987",
+    verified="numpy in float64; reconstructed from memory of the paper; without k the paper's code of arXiv:2205.14083",
+)
+def kl_top(
+    scores: Tensor,
+    teacher_scores: Tensor,
+    weight: Tensor | None = None,
+    *,
+    k: int | None = None,
+    temperature: float = 1.0,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Divergence from the teacher's probabilities, over its k highest classes alone (KL-Top).
+
+    $T^2\, KL(q \| p)$, q and p the softmax of the scores of teacher and student over T among the teacher's k highest.
+
+    Reconstructed from memory of the paper. Without k it is distillation as it is mostly done. The factor keeps the
+    gradient of one size for any temperature. Scores of other classes have no gradient, so add a loss of all classes if
+    they matter.
+
+    Args:
+        scores: ``[b, K]``.
+        teacher_scores: ``[b, K]``.
+        weight: >= 0, ``[b]``.
+        k: 1 to K, of equal ones the first; None: all.
+        temperature: T > 0.
+        reduction: "mean", "sum", "none" or "mean_nonzero".
+
+    >>> kl_top(torch.zeros(1, 3), torch.tensor([[1.0, 0.0, -9.0]]), k=2)
+    tensor(0.1109)
+    """
+    check_between("temperature", temperature, 0, math.inf), check_reduction(reduction)
+    with torch.autocast(scores.device.type, enabled=False):
+        student, taught = _both(scores, teacher_scores)
+        if k is not None and check_integer("k", k, 1, student.shape[1]) < student.shape[1]:
+            top = _highest(taught, k)
+            student, taught = student.gather(1, top), taught.gather(1, top)
+        student, taught = (student / temperature).log_softmax(-1), (taught / temperature).log_softmax(-1)
+        return reduce(temperature**2 * (taught.exp() * (taught - student)).sum(-1), weight, None, reduction)
+
+
+def _highest(scores: Tensor, k: int) -> Tensor:
+    """Places of the k highest of each row, of equal ones the first."""
+    top = scores.topk(k + 1, dim=1)
+    if bool((top.values[:, -2] == top.values[:, -1]).any()):
+        return scores.argsort(dim=1, descending=True, stable=True)[:, :k]
+    return top.indices[:, :k]
+
+
+@register(
+    "teacher_loss",
+    "ar2",
+    "score-shift-invariant",
+    family="teachers",
+    paper="arXiv:2110.03611",
+    verified="values of the paper's code, value and gradient in float64",
+)
+def ar2(
+    scores: Tensor,
+    teacher_scores: Tensor,
+    weight: Tensor | None = None,
+    *,
+    balance: float = 0.5,
+    temperature: float = 1.0,
+    divisor: float = 1.0,
+    floor: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""A retriever against a ranker: to agree with it, and to find what it cannot tell from the related column.
+
+    $\lambda \sum_j \log \sigma(g_0 - g_j) \log p_j - (1 - \lambda) \sum_j \mathrm{softmax}(g/T)_j \log p_j$ with $p =
+    \mathrm{softmax}(s/c)$ and the ranker's scores g; column 0 is the related one.
+
+    The second half alone is "supcon" with the relation $\mathrm{softmax}(g/T)$. The ranker itself trains by
+    cross-entropy. The paper's program sums the first half over rows and takes the mean of the second.
+
+    Args:
+        scores: s, ``[b, n]``, of column 0 that is related and of others.
+        teacher_scores: g, ``[b, n]``.
+        weight: >= 0, ``[b]``.
+        balance: $\lambda$ in [0, 1].
+        temperature: T > 0.
+        divisor: c > 0, such as the root of the width of the embeddings.
+        floor: >= 0, added to probabilities before a logarithm (1e-7 in the program); 0 needs none.
+        reduction: "mean", "sum", "none" or "mean_nonzero".
+
+    >>> ar2(torch.zeros(1, 2), torch.zeros(1, 2), balance=0.0)
+    tensor(0.6931)
+    """
+    check_between("balance", balance, 0, 1, closed=True), check_between("floor", floor, 0, 1, closed=True)
+    for name, value in (("temperature", temperature), ("divisor", divisor)):
+        check_between(name, value, 0, math.inf)
+    check_reduction(reduction)
+    with torch.autocast(scores.device.type, enabled=False):
+        student, taught = _both(scores, teacher_scores)
+        logs, ahead = (student / divisor).log_softmax(-1), nn.functional.logsigmoid(taught[:, :1] - taught)
+        if floor:
+            logs, ahead = (logs.exp() + floor).log(), (ahead.exp() + floor).log()
+        agreed = -((taught / temperature).softmax(-1) * logs).sum(-1)
+        return reduce(balance * (ahead * logs).sum(-1) + (1 - balance) * agreed, weight, None, reduction)
+
+
+@register(
+    "teacher_loss",
+    "assistive",
+    family="teachers",
+    paper="arXiv:2111.07047",
+    verified="values of the paper's code, value and gradient in float64",
+)
+def assistive(
+    scores: Tensor,
+    teacher_scores: Tensor,
+    weight: Tensor | None = None,
+    *,
+    target: Tensor,
+    tough: tuple[float, float] = (1.9, -0.45),
+    tolerant: tuple[float, float] = (1.8, -0.4),
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Regression with a tough and a tolerant teacher, who pull a prediction that is beyond them and push one within.
+
+    Twice the error, $3|y - \hat y|$ up to the tolerant teacher's and $(y - \hat y)^2$ beyond, plus for each teacher
+    $\alpha |A' - \hat y|$, with A' its prediction mirrored to the side of ours.
+
+    $\alpha$ is the first number of a teacher where ours is farther off than it, the second, below 0, where ours is
+    between it and 0.15 of its error, else 0. All is elementwise; a prediction of no error has loss 0.
+
+    Args:
+        scores: predictions $\hat y$, ``[b, K]``.
+        teacher_scores: ``[2, b, K]``, of the tough and of the tolerant teacher.
+        weight: >= 0, ``[b]``.
+        target: y, ``[b, K]``.
+        tough: the two numbers of the tough teacher.
+        tolerant: those of the tolerant one.
+        reduction: "mean", "sum", "none" or "mean_nonzero", over rows of mean errors.
+
+    >>> assistive(torch.tensor([[2.0]]), torch.tensor([[[0.5]], [[1.0]]]), target=torch.tensor([[0.0]]))
+    tensor(16.6500)
+    """
+    check_reduction(reduction)
+    if check_tensor("teacher_scores", teacher_scores).shape != (2, *scores.shape) or target.shape != scores.shape:
+        raise ValueError(
+            f"teacher_scores: expected {(2, *scores.shape)}, two predictions, and a target {tuple(scores.shape)}, got "
+            f"{tuple(teacher_scores.shape)} and {tuple(target.shape)}"
+        )
+    with torch.autocast(scores.device.type, enabled=False):
+        student, of_tough = _both(scores, teacher_scores[0])
+        truth = target.to(student.dtype)
+        far, least = (student - truth).abs(), (of_tough - truth).abs()
+        most = (teacher_scores[1].detach().to(student.dtype) - truth).abs()
+        value = 2 * torch.where(far <= most, 3 * far, far.square() + 3 * most - most.square())
+        for error, (pull, push) in ((least, tough), (most, tolerant)):
+            within = check_number("push", push) * (far > 0.15 * error).to(student.dtype)
+            rate = torch.where(far > error, check_number("pull", pull), within)
+            value = value + torch.where(far > 0, rate * (error - far).abs(), 0.0)
+        return reduce(value.mean(-1), weight, None, reduction)
+
+
+@register(
+    "teacher_loss",
+    "sinkhorn_distillation",
+    family="teachers",
+    paper="arXiv:2402.17110",
+    verified="values of the paper's code, value and gradient in float64",
+)
+def sinkhorn_distillation(
+    scores: Tensor,
+    teacher_scores: Tensor,
+    weight: Tensor | None = None,
+    *,
+    temperature: float = 2.0,
+    softness: float = 0.1,
+    steps: int = 20,
+    debiased: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""The cost of moving the rows' predictions to those of a teacher, whichever row they are of.
+
+    $\sum_{ij} P_{ij} M_{ij}$, $M_{ij} = \|\mathrm{softmax}(s_i/T) - \mathrm{softmax}(g_j/T)\|_1$, where P is the plan
+    between rows and columns of mass 1 by Sinkhorn's iterations at $\epsilon$.
+
+    The value of a row is its share of the sum. It is not 0 for equal scores: ``debiased`` takes off half of what both
+    cost against themselves. The paper adds 0.0008 times the sum to cross-entropy and divergence.
+
+    Args:
+        scores: ``[b, K]``.
+        teacher_scores: ``[b, K]``.
+        weight: >= 0, ``[b]``, of the values; all rows are in the plan.
+        temperature: T > 0.
+        softness: $\epsilon > 0$; towards 0 the plan is the best assignment.
+        steps: of the iterations, rows and then columns.
+        debiased: see above.
+        reduction: "mean", "sum", "none" or "mean_nonzero".
+
+    >>> sinkhorn_distillation(torch.tensor([[0.0, 0.0]]), torch.tensor([[100.0, 0.0]]))
+    tensor(1.)
+    """
+    for name, value in (("temperature", temperature), ("softness", softness)):
+        check_between(name, value, 0, math.inf)
+    check_integer("steps", steps), check_reduction(reduction)
+    with torch.autocast(scores.device.type, enabled=False):
+        student, taught = ((each / temperature).softmax(-1) for each in _both(scores, teacher_scores))
+        rows = _moved(student, taught, softness, steps)
+        if debiased:
+            rows = rows - (_moved(student, student, softness, steps) + _moved(taught, taught, softness, steps)) / 2
+        return reduce(rows, weight, None, reduction)
+
+
+def _moved(one: Tensor, other: Tensor, softness: float, steps: int) -> Tensor:
+    """What each row costs, ``[b]``."""
+    if not len(one):
+        return one.sum(-1)
+    costs = torch.cdist(one, other, p=1)
+    mass = torch.ones_like(costs[0])
+    plan = sinkhorn(-costs.mT, mass, mass, temperature=softness, steps=steps, tolerance=0.0).mT
+    return (plan * costs).sum(-1)
+
+
+@register(
+    "teacher_loss",
+    "mixed_labels",
+    "score-shift-invariant",
+    family="teachers",
+    paper="arXiv:2006.12000",
+    verified="numpy in float64; the paper's code, read",
+)
+def mixed_labels(
+    scores: Tensor,
+    teacher_scores: Tensor,
+    weight: Tensor | None = None,
+    *,
+    target: Tensor,
+    share: float = 0.8,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Cross-entropy to labels that are in part a prediction, a teacher's or the model's of an epoch ago (PS-KD).
+
+    $-\sum_k \tilde y_k \log \mathrm{softmax}(s)_k$, $\tilde y = (1 - \alpha)\, e_y + \alpha\, \mathrm{softmax}(g)$.
+
+    :class:`SelfDistillation` has the memory and lets $\alpha$ grow.
+
+    Args:
+        scores: ``[b, K]``.
+        teacher_scores: g, ``[b, K]``; a row of NaN is a teacher who says nothing: its label counts in full.
+        weight: >= 0, ``[b]``.
+        target: y, classes ``[b]``.
+        share: $\alpha$ in [0, 1].
+        reduction: "mean", "sum", "none" or "mean_nonzero".
+
+    >>> mixed_labels(torch.zeros(1, 2), torch.tensor([[9.0, 0.0]]), target=torch.tensor([1]))
+    tensor(0.6931)
+    """
+    check_between("share", share, 0, 1, closed=True), check_reduction(reduction)
+    with torch.autocast(scores.device.type, enabled=False):
+        student, taught = _both(scores, teacher_scores)
+        if target.shape != student.shape[:1] or target.is_floating_point():
+            raise ValueError(f"target: expected classes [{len(student)}], got {target.dtype} {tuple(target.shape)}")
+        if len(target) and not 0 <= int(target.min()) <= int(target.max()) < student.shape[1]:
+            raise ValueError(f"target: expected classes 0 to {student.shape[1] - 1}, got others")
+        known = ~taught.isnan().any(-1, keepdim=True)
+        labels = nn.functional.one_hot(target, student.shape[1]).to(student.dtype)
+        soft = torch.where(known, torch.where(known, taught, 0.0).softmax(-1), labels)
+        values = -(((1 - share) * labels + share * soft) * student.log_softmax(-1)).sum(-1)
+        return reduce(values, weight, None, reduction)
+
+
+class PredictionMemory(nn.Module):
+    """What a model said of each row some epochs ago.
+
+    Args:
+        rows: how many there are, numbered from 0.
+        classes: K, scores of a row.
+        lag: how many epochs ago.
+        dtype: of the memory; half precision is enough for most.
+
+    Attributes:
+        memory: ``[lag, rows, K]``, in checkpoints; NaN where nothing was said.
+
+    >>> memory = PredictionMemory(3, 2)
+    >>> memory.exchange(torch.tensor([1]), torch.tensor([[5.0, 6.0]]), epoch=0)
+    tensor([[nan, nan]])
+    >>> memory.exchange(torch.tensor([1]), torch.tensor([[7.0, 8.0]]), epoch=1)
+    tensor([[5., 6.]])
+    """
+
+    memory: Tensor
+
+    def __init__(self, rows: int, classes: int, *, lag: int = 1, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        size = (check_integer("lag", lag), check_integer("rows", rows), check_integer("classes", classes))
+        self.register_buffer("memory", torch.full(size, torch.nan, dtype=dtype))
+
+    @torch.no_grad()
+    def exchange(self, ids: Tensor, scores: Tensor, epoch: int) -> Tensor:
+        """What was said of the rows ``ids [b]`` ``lag`` epochs before ``epoch``, and ``scores [b, K]`` are kept.
+
+        Raises:
+            ValueError: for an id that is out of range, or twice in a batch, or scores of other classes.
+        """
+        lag, rows, classes = self.memory.shape
+        check_row_numbers(ids, len(scores), rows)
+        if scores.shape != (len(ids), classes):
+            raise ValueError(f"scores: expected [{len(ids)}, {classes}], got {tuple(scores.shape)}")
+        slot = self.memory[check_integer("epoch", epoch, 0) % lag]
+        past = slot[ids].to(scores.dtype)
+        if self.training:
+            slot[ids] = scores.detach().to(slot.dtype)
+        return past
+
+
+class SelfDistillation(nn.Module):
+    r""":func:`mixed_labels` with what the model said an epoch ago, in a share that grows: $\alpha_t = \alpha\, t/T$.
+
+    Args:
+        rows: how many there are, numbered from 0.
+        classes: K.
+        epochs: T, how many there will be.
+        share: $\alpha$ in [0, 1], of the last epoch.
+
+    >>> loss = SelfDistillation(3, 2, epochs=10)
+    >>> loss(torch.zeros(1, 2), torch.tensor([0]), torch.tensor([2]), epoch=0)
+    tensor(0.6931)
+    """
+
+    def __init__(self, rows: int, classes: int, epochs: int, *, share: float = 0.8) -> None:
+        super().__init__()
+        self.epochs, self.share = check_integer("epochs", epochs), check_between("share", share, 0, 1, closed=True)
+        self.past = PredictionMemory(rows, classes)
+
+    def forward(self, scores: Tensor, target: Tensor, ids: Tensor, *, epoch: int, reduction: str = "mean") -> Tensor:
+        """The loss of ``scores [b, K]`` with classes ``[b]`` of the rows ``ids [b]`` in ``epoch``, from 0."""
+        past = self.past.exchange(ids, scores, epoch)
+        share = self.share * min(1.0, (epoch + 1) / self.epochs)
+        return mixed_labels(scores, past, target=target, share=share, reduction=reduction)
+
+
+class TrajectoryLoss(nn.Module):
+    r"""Predictions that do not sharpen faster than they did some epochs ago: flat minima for no extra pass (SAF).
+
+    $c\, T^2\, KL(\mathrm{softmax}(s_{\text{past}}/T) \| \mathrm{softmax}(s/T))$ from an epoch on, of rows with a past.
+    Du et al., *Sharpness-Aware Training for Free*, arXiv:2205.14083. With a teacher that is a moving average of the
+    model (MESA) it is :func:`kl_top` of its scores, times 0.3.
+
+    Args:
+        rows: how many there are, numbered from 0.
+        classes: K.
+        lag: how many epochs ago.
+        start: the first epoch that counts.
+        temperature: T > 0.
+        factor: $c \ge 0$.
+
+    >>> loss = TrajectoryLoss(3, 2, lag=1, start=1)
+    >>> loss(torch.tensor([[5.0, 0.0]]), torch.tensor([0]), epoch=0)
+    tensor(0.)
+    >>> loss(torch.tensor([[0.0, 0.0]]), torch.tensor([0]), epoch=1)
+    tensor(0.4438)
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        classes: int,
+        *,
+        lag: int = 3,
+        start: int = 5,
+        temperature: float = 5.0,
+        factor: float = 0.16,
+    ) -> None:
+        super().__init__()
+        self.temperature = check_between("temperature", temperature, 0, math.inf)
+        self.start, self.factor = (
+            check_integer("start", start, 0),
+            check_between("factor", factor, 0, math.inf, closed=True),
+        )
+        self.past = PredictionMemory(rows, classes, lag=lag)
+
+    def forward(self, scores: Tensor, ids: Tensor, *, epoch: int) -> Tensor:
+        """The loss of ``scores [b, K]`` of the rows ``ids [b]`` in ``epoch``, a mean over rows that have a past."""
+        past = self.past.exchange(ids, scores, epoch)
+        known = ~past.isnan().any(-1)
+        if epoch < self.start:
+            known = torch.zeros_like(known)
+        return self.factor * kl_top(scores, torch.where(known[:, None], past, 0.0), known, temperature=self.temperature)
+
+
+Scaling = Literal["minmax", "z"]
+
+
+def teacher_ensemble(
+    teacher_scores: Sequence[Tensor],
+    weights: Sequence[float] | None = None,
+    *,
+    scaling: Scaling = "minmax",
+    scale: float = 1.0,
+) -> Tensor:
+    r"""One teacher of several that score on scales of their own: $c \sum_t w_t\, \mathrm{norm}(g_t)$, a row at a time.
+
+    As for IDF-aware sparse retrievers, arXiv:2411.04403; take :func:`kl_top` of it.
+
+    Args:
+        teacher_scores: of each teacher ``[b, n]``.
+        weights: w; None: 1/t each.
+        scaling: "minmax" to [0, 1], or "z" to mean 0 and deviation 1, of each row.
+        scale: c > 0.
+
+    Returns:
+        ``[b, n]``; a teacher whose scores of a row are all equal adds 0 there.
+
+    >>> teacher_ensemble([torch.tensor([[1.0, 3.0]]), torch.tensor([[70.0, 20.0]])], [0.75, 0.25])
+    tensor([[0.2500, 0.7500]])
+    """
+    check_choice("scaling", scaling, get_args(Scaling)), check_between("scale", scale, 0, math.inf)
+    if not teacher_scores:
+        raise ValueError("teacher_scores: expected those of at least one teacher, got none")
+    shares = [1 / len(teacher_scores)] * len(teacher_scores) if weights is None else weights
+    if len(shares) != len(teacher_scores):
+        raise ValueError(f"weights: expected one a teacher, {len(teacher_scores)}, got {len(shares)}")
+    total = torch.zeros(())
+    for share, scores in zip(shares, teacher_scores, strict=True):
+        _, wide = _both(scores, teacher_scores[0].to(scores.dtype))
+        wide = scores.detach().to(wide.dtype)
+        if scaling == "minmax":
+            centered = wide - wide.amin(-1, keepdim=True)
+            width = centered.amax(-1, keepdim=True)
+        else:
+            centered = wide - wide.mean(-1, keepdim=True)
+            width = centered.square().mean(-1, keepdim=True).sqrt()
+        total = total + check_number("weights", share) * scale * centered / torch.where(width > 0, width, 1.0)
+    return total

@@ -1,0 +1,51 @@
+"""Losses of a teacher's scores in numpy, a row at a time: ``f(scores [K], teacher [K], **settings) -> number``."""
+
+import numpy as np
+
+
+def softmax(x):
+    e = np.exp(x - np.max(x))
+    return e / e.sum()
+
+
+def kl_top(s, g, k=None, temperature=1.0):
+    top = sorted(range(len(g)), key=lambda place: (-g[place], place))[:k]
+    p, q = softmax(s[top] / temperature), softmax(g[top] / temperature)
+    return temperature**2 * sum(q[i] * np.log(q[i] / p[i]) for i in range(len(top)))
+
+
+def ar2(s, g, balance=0.5, temperature=1.0, divisor=1.0, floor=0.0):
+    p, q = softmax(s / divisor), softmax(g / temperature)
+    found = sum(np.log(1 / (1 + np.exp(g[j] - g[0])) + floor) * np.log(p[j] + floor) for j in range(len(s)))
+    return balance * found - (1 - balance) * (q * np.log(p + floor)).sum()
+
+
+def assistive(s, g, target, tough=(1.9, -0.45), tolerant=(1.8, -0.4)):
+    total = 0.0
+    for p, y, *teachers in zip(s, target, *g, strict=True):
+        side, far = np.sign(p - y), abs(p - y)
+        most = abs(teachers[1] - y)
+        total += 2 * (3 * far if far <= most else far**2 + 3 * most - most**2)
+        for teacher, (pull, push) in zip(teachers, (tough, tolerant), strict=True):
+            mirrored = y + side * abs(teacher - y)
+            band = y + 0.15 * side * abs(mirrored - y)
+            beyond, within = (p - mirrored) * side > 0, (p - band) * side > 0
+            total += (pull if beyond else push if within else 0.0) * abs(mirrored - p)
+    return total / len(s)
+
+
+def mixed_labels(s, g, target, share=0.8):
+    label = np.eye(len(s))[target]
+    mixed = (1 - share) * label + share * (label if np.isnan(g).any() else softmax(g))
+    return -(mixed * np.log(softmax(s))).sum()
+
+
+def sinkhorn_distillation(s, g, temperature=2.0, softness=0.1, steps=20):
+    """Of all rows at once, by iterations of the kernel."""
+    p, q = (np.array([softmax(row / temperature) for row in side]) for side in (s, g))
+    costs = np.abs(p[:, None] - q).sum(-1)
+    plan = np.exp(-costs / softness)
+    for _ in range(steps):
+        plan = plan / plan.sum(1, keepdims=True)
+        plan = plan / plan.sum(0)
+    return (plan * costs).sum(1)
