@@ -9,108 +9,219 @@ is there is not run again.
 """
 
 import argparse
+import copy
 import sys
 import time
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
+from scipy.linalg import solve_triangular
+from scipy.optimize import nnls
+from scipy.spatial.distance import cdist, pdist
+from scipy.stats import wilcoxon
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.neighbors import NearestNeighbors
 
 sys.path.insert(0, str(Path(__file__).parent / "nona"))
 from sets import SETS, load
 
 from vicinal import NeighborRegressor
 from vicinal.core.identity import canonical_ids
+from vicinal.estimators.readout import choose_kriging
 from vicinal.evaluation import ridge_baseline
 from vicinal.heads import Kriging
 
 COVERAGE = 0.9
 FOLDS = {"validation_fraction": 0}
-METHODS = {
-    "attention": {"readout": "attention"},
-    "auto": {},
-    "kriging": {"readout": "kriging"},
+METHODS = {  # fitted each for itself; the first also gives the metric of all READOUTS
+    "attention": {"metric": "network", "readout": "attention"},
+    "auto": {"metric": "network"},
     "attention, folds": {"readout": "attention"} | FOLDS,
     "kriging, folds": {"readout": "kriging"} | FOLDS,
 }
+READOUTS = {
+    f"{name} {k}": (k, convex) for k in (16, 30, 64, 128) for name, convex in (("convex", True), ("signed", False))
+}
+RIVALS = ("kernel ridge", "NNK 32", "signed 64, untrained")
 
 
-def figures(settings: dict, frame: pd.DataFrame, labels: np.ndarray, groups: np.ndarray, split) -> dict[str, float]:
-    """What one method does on one split."""
-    known, test = np.concatenate([split.train, split.validation]), split.test
-    identity = {} if len(np.unique(groups)) == len(groups) else {"groups": groups[known].tolist()}
-    asked = {} if not identity else {"groups": groups[test].tolist()}
-    model = NeighborRegressor(columns={"vector": "vector"}, **settings)
-    held = None if model.validation_fraction == 0 else np.arange(len(split.train), len(known))
-    started = time.process_time()
-    model.fit(frame.iloc[known], labels[known], validation=held, **identity)
-    fitted = time.process_time()
-    prediction = model.predict(frame.iloc[test], **asked)
-    ends = model.predict_interval(frame.iloc[test], COVERAGE, **asked)
-    predicted = time.process_time()
-    identity = model.bank_.identity(ids=None, groups=canonical_ids("groups", asked["groups"]) if asked else None)
-    weights = model.bank_weights(torch.from_numpy(model.embed(frame.iloc[test])), identity).abs()
-    weights = weights.sort(dim=1, descending=True).values.numpy()
-    truth, unit = labels[test], labels[known].var()
-    row = {
-        "kriging": float(isinstance(model.network_.head, Kriging)),
-        "error": float(np.mean((prediction - truth) ** 2) / unit),
-        "covered": float(np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1]))),
-        "width": float(np.mean(ends[:, 1] - ends[:, 0]) / np.sqrt(unit)),
-        "rows": float((weights > 1e-9).sum(axis=1).mean()),
-        "five": float(weights[:, :5].sum(axis=1).mean()),
-        "ten": float(weights[:, :10].sum(axis=1).mean()),
-        "twenty": float(weights[:, :20].sum(axis=1).mean()),
-        "fit_s": fitted - started,
-        "predict_s": predicted - fitted,
-        "epochs": model.history_.best_epoch + 1,
-        "test_rows": len(test),
-    }
-    if model.folds_ is not None:
-        ids, honest = model.out_of_fold_predictions()
-        row["out_of_fold"] = float(np.mean((honest - labels[known][ids]) ** 2) / unit)
-    return row
+class Job:
+    """One split: its rows and who they are."""
+
+    def __init__(self, data, split) -> None:
+        self.split, self.labels = split, data.labels
+        self.known, self.test = np.concatenate([split.train, split.validation]), split.test
+        self.frame, self.vectors = pd.DataFrame({"vector": list(data.features)}), data.features
+        shared = len(np.unique(data.groups)) < len(data.groups)
+        self.groups = data.groups if shared else None
+        self.unit = data.labels[self.known].var()
+
+    def of(self, rows: np.ndarray) -> dict:
+        """The groups of some rows, if there are any."""
+        return {} if self.groups is None else {"groups": self.groups[rows].tolist()}
+
+    def fit(self, settings: dict) -> NeighborRegressor:
+        """The estimator, which holds the validation rows out."""
+        model = NeighborRegressor(columns={"vector": "vector"}, **settings)
+        held = None if model.validation_fraction == 0 else np.arange(len(self.split.train), len(self.known))
+        return model.fit(self.frame.iloc[self.known], self.labels[self.known], validation=held, **self.of(self.known))
+
+    def measure(self, model: NeighborRegressor) -> dict[str, float]:
+        """What a fitted model does on the test rows."""
+        started, rows, who = time.process_time(), self.frame.iloc[self.test], self.of(self.test)
+        prediction = model.predict(rows, **who)
+        predicted = time.process_time()
+        ends, truth = model.predict_interval(rows, COVERAGE, **who), self.labels[self.test]
+        groups = canonical_ids("groups", who["groups"]) if who else None
+        identity = model.bank_.identity(ids=None, groups=groups)
+        weights = model.bank_weights(torch.from_numpy(model.embed(rows)), identity).abs().sort(descending=True).values
+        row = {
+            "kriging": float(isinstance(model.network_.head, Kriging)),
+            "error": float(np.mean((prediction - truth) ** 2) / self.unit),
+            "covered": float(np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1]))),
+            "width": float(np.mean(ends[:, 1] - ends[:, 0]) / np.sqrt(self.unit)),
+            "rows": float((weights > 1e-9).sum(axis=1).double().mean()),
+            "predict_s": predicted - started,
+            "epochs": model.history_.best_epoch + 1,
+            "test_rows": len(self.test),
+        }
+        row |= {
+            name: float(weights[:, :k].sum(axis=1).mean()) for name, k in (("five", 5), ("ten", 10), ("twenty", 20))
+        }
+        if model.folds_ is not None:
+            ids, honest = model.out_of_fold_predictions()
+            row["out_of_fold"] = float(np.mean((honest - self.labels[self.known][ids]) ** 2) / self.unit)
+        return row
+
+    def read_out(self, model: NeighborRegressor, k: int, convex: bool) -> NeighborRegressor:
+        """The same metric with a kriging readout, its scale and noise chosen as the estimator does."""
+        other, rows, bank = copy.copy(model), model.calibration_, model.bank_
+        groups = rows.groups if bank.store.group_codes is not None else None
+        who = bank.identity(ids=rows.ids, groups=groups)
+        other.network_ = copy.copy(model.network_)
+        other.network_._modules = dict(model.network_._modules)
+        head = choose_kriging(Kriging(k, convex=convex), rows.vectors, rows.labels, bank.vectors, bank.labels, **who)
+        other.network_.head = head
+        return other
+
+    def rival(self, name: str, model: NeighborRegressor) -> dict[str, float]:
+        """Kernel ridge and NNK on the model's vectors, or signed kriging of the vectors that nothing was trained on."""
+        raw = name.endswith("untrained")
+        place = {row: i for i, row in enumerate(self.known)}
+        bank = self.vectors[self.known] if raw else model.embed(self.frame.iloc[self.known])
+        test = self.vectors[self.test] if raw else model.embed(self.frame.iloc[self.test])
+        held = np.array([place[row] for row in self.split.validation])
+        train = np.setdiff1d(np.arange(len(bank)), held)
+        y = self.labels[self.known]
+        unit = np.median(pdist(bank[:: max(1, len(bank) // 1000)]))
+        started = time.process_time()
+        best, least = None, np.inf
+        for settings in GRIDS[name.split()[0]]:
+            error = np.mean((predict_by(name, settings, unit, bank[train], y[train], bank[held]) - y[held]) ** 2)
+            if error < least:
+                best, least = settings, error
+        prediction = predict_by(name, best, unit, bank, y, test)
+        error = float(np.mean((prediction - self.labels[self.test]) ** 2) / self.unit)
+        return {"error": error, "fit_s": time.process_time() - started, "test_rows": len(test)}
 
 
-def summary(found: pd.DataFrame, method: str, base: str = "attention") -> str:
-    """Markdown: by set, geometric means over splits of ratios of ``method`` to ``base``, and means of its shares."""
-    pairs = found[found["method"] == method].merge(
-        found[found["method"] == base], on=["set", "split"], suffixes=("", "0")
-    )
-    pairs["ratio"], pairs["wider"] = np.log(pairs["error"] / pairs["error0"]), np.log(pairs["width"] / pairs["width0"])
-    pairs["honest"] = np.log(pairs.get("out_of_fold", np.nan) / pairs["error"])
-    by_set = pairs.groupby("set", sort=False)
-    names = ["ratio", "wider", "honest", "covered", "covered0", "kriging", "rows", "rows0", "ten", "ten0"]
-    table = by_set[names].mean().assign(splits=by_set.size())
-    for name in ("ratio", "wider", "honest"):
-        table[name] = np.exp(table[name])
-    table.loc["**median**"] = table.median()
-    table.loc["**worst**"] = table.max()
-    lines = [
-        "| set | splits | error | width | covered | of "
-        + base
-        + " | out of fold / test | kriging chosen | rows with weight | of "
-        + base
-        + " | share of ten rows | of "
-        + base
-        + " |",
-        "|" + " --- |" * 12,
+GRIDS = {
+    "kernel": list(product((0.25, 0.5, 1.0, 2.0, 4.0), (1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0))),
+    "NNK": [(scale, 0.0) for scale in (0.1, 0.25, 0.5, 1.0, 2.0)],
+    "signed": list(product((0.25, 0.5, 1.0, 2.0, 4.0), (0.003, 0.03, 0.1, 0.3, 1.0, 3.0))),
+}
+
+
+def predict_by(name, settings, unit, bank, y, queries) -> np.ndarray:
+    """Predictions of a rival with a scale, in median distances, and a noise; groups are not heeded."""
+    scale, noise = settings[0] * unit, settings[1]
+    if name == "kernel ridge":
+        ridge = KernelRidge(alpha=noise, kernel="rbf", gamma=0.5 / scale**2)
+        return ridge.fit(bank, y - y.mean()).predict(queries) + y.mean()
+    if name.startswith("signed"):
+        head, tensors = Kriging(64, scale=scale, noise=noise, convex=False), map(torch.from_numpy, (queries, bank, y))
+        with torch.no_grad():
+            return head(*(tensor.double() for tensor in tensors)).numpy()
+    near = NearestNeighbors(n_neighbors=int(name.split()[1])).fit(bank).kneighbors(queries)[1]
+    prediction = np.empty(len(queries))
+    for i, rows in enumerate(near):  # min w'Kw / 2 - w'k over w >= 0, then divided by their sum
+        some = bank[rows]
+        gram = np.exp(-cdist(some, some, "sqeuclidean") / (2 * scale**2)) + 1e-6 * np.eye(len(rows))
+        column = np.exp(-cdist(some, queries[i : i + 1], "sqeuclidean")[:, 0] / (2 * scale**2))
+        factor = np.linalg.cholesky(gram)
+        weights = nnls(factor.T, solve_triangular(factor, column, lower=True), maxiter=1000)[0]
+        total = weights.sum()
+        prediction[i] = weights @ y[rows] / total if total > 0 else y[rows[0]]
+    return prediction
+
+
+def errors(found: pd.DataFrame) -> str:
+    """Markdown: by set, geometric means over splits of the ratio of each method's error to that of attention."""
+    table = found.pivot_table(index=["set", "split"], columns="method", values="error", sort=False)
+    logs = np.log(table.div(table["attention"], axis=0)).groupby("set", sort=False)
+    names = [name for name in (*METHODS, *READOUTS, *RIVALS, "ridge") if name in table and name != "attention"]
+    ratios = np.exp(logs.mean())[names].assign(splits=logs.size())
+    lines = ["| set | splits | " + " | ".join(names) + " |", "|" + " --- |" * (2 + len(names))]
+    for name, row in ratios.iterrows():
+        lines.append("| " + " | ".join([str(name), f"{row['splits']:.0f}", *(f"{row[c]:.3f}" for c in names)]) + " |")
+    for word, row in (("median", ratios.median()), ("worst", ratios.max())):
+        lines.append(f"| **{word}** | | " + " | ".join(f"**{row[c]:.3f}**" for c in names) + " |")
+    both = [table[["attention", name]].dropna() for name in names]
+    tests = [
+        wilcoxon(np.log(pair["attention"]), np.log(pair[name])).pvalue for name, pair in zip(names, both, strict=True)
     ]
-    for name, row in table.iterrows():
-        cells = [
-            f"{row['splits']:.0f}",
-            *(f"{row[c]:.3f}" for c in ("ratio", "wider", "covered", "covered0", "honest")),
-        ]
-        cells += [
-            f"{row['kriging']:.0%}",
-            f"{row['rows']:.0f}",
-            f"{row['rows0']:.0f}",
-            f"{row['ten']:.0%}",
-            f"{row['ten0']:.0%}",
-        ]
-        lines.append("| " + " | ".join([str(name), *cells]).replace("nan", "-") + " |")
-    return "\n".join(lines)
+    return (
+        "\n".join([*lines, "| Wilcoxon, p | | " + " | ".join(f"{p:.2g}" for p in tests) + " |"])
+        .replace(" nan ", " - ")
+        .replace("**nan**", "-")
+    )
+
+
+def rows_used(found: pd.DataFrame) -> str:
+    """Markdown: medians over sets of what else each method does."""
+    by_set = found.groupby(["method", "set"], sort=False).mean(numeric_only=True)
+    table = by_set.groupby("method", sort=False).median()
+    widths = np.log(by_set["width"] / by_set.loc["attention"]["width"].reindex(by_set.index, level="set"))
+    table["wider"] = np.exp(widths.groupby("method").median())
+    lines = [
+        "| method | rows with weight | share of 5 | of 10 | of 20 | covered | width | seconds of a prediction |",
+        "|" + " --- |" * 8,
+    ]
+    for name in (name for name in (*METHODS, *READOUTS) if name in table.index):
+        row = table.loc[name]
+        shares = " | ".join(f"{row[c]:.0%}" for c in ("five", "ten", "twenty"))
+        rest = f"{row['covered']:.3f} | {row['wider']:.3f} | {row['predict_s']:.2f}"
+        lines.append(f"| {name} | {row['rows']:.0f} | {shares} | {rest} |")
+    return "\n".join(lines).replace(" nan ", " - ").replace("**nan**", "-")
+
+
+def rows_of(job: Job, methods: list[str]) -> Iterator[tuple[str, dict[str, float]]]:
+    """The figures of each method on a split."""
+    metric = None
+    for method in methods:
+        started = time.process_time()
+        if method in METHODS:
+            model = job.fit(METHODS[method])
+            metric = model if method == "attention" else metric
+            yield method, {"fit_s": time.process_time() - started} | job.measure(model)
+        elif method == "ridge":
+            x, y, split = job.vectors, job.labels, job.split
+            one = ridge_baseline(
+                x[split.train], y[split.train], x[split.validation], y[split.validation], x[split.test]
+            )
+            yield method, {"error": float(np.mean((one.prediction - y[split.test]) ** 2) / job.unit)}
+        else:
+            metric = job.fit(METHODS["attention"]) if metric is None else metric
+            started = time.process_time()
+            if method in READOUTS:
+                model = job.read_out(metric, *READOUTS[method])
+                yield method, {"fit_s": time.process_time() - started} | job.measure(model)
+            else:
+                yield method, job.rival(method, metric)
 
 
 def main() -> None:
@@ -119,33 +230,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sets", nargs="+", default=None, choices=[*SETS])
     parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--methods", nargs="+", default=[*METHODS, "ridge"])
+    parser.add_argument("--methods", nargs="+", default=[*METHODS, *READOUTS, *RIVALS, "ridge"])
     arguments = parser.parse_args()
     done = pd.read_csv(arguments.out) if arguments.out.is_file() else pd.DataFrame(columns=["set", "split", "method"])
     there = set(zip(done["set"], done["split"], done["method"], strict=True))
-    for seed in range(arguments.splits):
-        for name in arguments.sets or SETS:
-            data = load(name, arguments.cache)
-            frame = pd.DataFrame({"vector": list(data.features)})
-            split = data.splits(arguments.splits)[seed]
-            for method in arguments.methods:
-                if (name, seed, method) in there:
-                    continue
-                if method == "ridge":
-                    parts = [data.features[rows] for rows in (split.train, split.validation, split.test)]
-                    truth = data.labels
-                    one = ridge_baseline(parts[0], truth[split.train], parts[1], truth[split.validation], parts[2])
-                    both = truth[np.concatenate([split.train, split.validation])]
-                    row = {"error": float(np.mean((one.prediction - truth[split.test]) ** 2) / both.var())}
-                else:
-                    row = figures(METHODS[method], frame, data.labels, data.groups, split)
-                line = pd.DataFrame([{"set": name, "split": seed, "method": method} | row])
-                done = pd.concat([done, line], ignore_index=True)
-                done.to_csv(arguments.out, index=False)
-                print(name, seed, method, {k: round(v, 4) for k, v in row.items()}, flush=True)
-    for method in dict.fromkeys(done["method"]):
-        if method not in ("attention", "ridge"):
-            print(f"\n{method}, against attention with rows held out\n\n{summary(done, method)}")
+    for seed, name in product(range(arguments.splits), arguments.sets or SETS):
+        wanted = [method for method in arguments.methods if (name, seed, method) not in there]
+        if not wanted:
+            continue
+        data = load(name, arguments.cache)
+        for method, row in rows_of(Job(data, data.splits(arguments.splits)[seed]), wanted):
+            line = pd.DataFrame([{"set": name, "split": seed, "method": method} | row])
+            done = pd.concat([done, line], ignore_index=True)
+            done.to_csv(arguments.out, index=False)
+            print(name, seed, method, {k: round(v, 4) for k, v in row.items()}, flush=True)
+    print(errors(done), rows_used(done), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -57,8 +57,9 @@ FILES = {  # name: file, target, columns that are left out
 SETS = ("diabetes", "star98", *FILES)
 
 OURS: dict[str, dict[str, Any]] = {
-    "network": {"readout": "attention"},
-    "network, auto": {},
+    "default": {},
+    "network, attention": {"metric": "network", "readout": "attention"},
+    "network, auto": {"metric": "network"},
     "kernel, kriging 64": {"metric": "kernel", "readout": "kriging", "max_neighbors": 64},
     "kernel, signed 64": {"metric": "kernel", "readout": "signed_kriging", "max_neighbors": 64},
     "kernel, signed 128": {"metric": "kernel", "readout": "signed_kriging", "max_neighbors": 128},

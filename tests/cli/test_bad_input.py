@@ -277,6 +277,7 @@ def test_a_column_that_is_called_as_a_setting_stays_a_column(fails):
 def test_epochs_goes_by_one_name_and_a_hidden_one(tmp_path, capsys):
     good().to_csv(tmp_path / "d.csv", index=False)
     options = ["--target", "price", "--hidden", "8,4", "--members", "1", "--out", str(tmp_path / "m"), "--json", "-q"]
+    options += ["--metric", "network"]
     for name in ("--max-epochs", "--epochs"):
         assert run(["fit", str(tmp_path / "d.csv"), *options, name, "2"]) == 0
         assert json.loads(capsys.readouterr().out)["epochs"] == 2

@@ -211,9 +211,9 @@ def test_a_saved_model_predicts_and_explains_the_same(model, rows, tmp_path):
 
 def test_a_folder_without_a_metric_is_of_a_network(rows, tmp_path):
     frame, price = rows
-    model = NeighborRegressor(**QUICK).fit(frame, price)
+    model = NeighborRegressor(metric="network", **QUICK).fit(frame, price)
     model.save(tmp_path / "m")
-    edit(tmp_path / "m", lambda config: config["parameters"].pop("metric"))
+    edit(tmp_path / "m", lambda config: (config["parameters"].pop("metric"), config.pop("metric")))
     again = load_model(tmp_path / "m")
     assert again.metric == "network"
     np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
@@ -239,7 +239,7 @@ def edit(folder, change):
 )
 def test_what_a_folder_says_is_checked(model, tmp_path, change, sentence):
     model.save(tmp_path / "m")
-    edit(tmp_path / "m", lambda config: (config["parameters"].update(change), config.update(kriging=None)))
+    edit(tmp_path / "m", lambda config: (config["parameters"].update(change), config.update(kriging=None, metric=None)))
     with pytest.raises(ValueError, match=sentence):
         load_model(tmp_path / "m")
 

@@ -21,7 +21,7 @@ def curve():
 
 def test_identity_link_is_half_the_squared_error(curve):
     x, y = curve
-    plain = NeighborRegressor(**QUICK).fit(x, y)
+    plain = NeighborRegressor(metric="network", **QUICK).fit(x, y)
     matched = NeighborRegressor(loss="matching:identity", **QUICK).fit(x, y)
     low, high = plain.label_range_
     first, second = plain.history_.train_error[0], matched.history_.train_error[0]

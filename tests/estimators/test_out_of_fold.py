@@ -9,6 +9,7 @@ from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.heads import Kriging
 
 SETTINGS = {
+    "metric": "network",
     "validation_fraction": 0,
     "readout": "attention",
     "members": 4,

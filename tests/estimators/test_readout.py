@@ -51,7 +51,7 @@ def test_at_most_so_many_rows_make_the_whole_prediction(model, rows):
 
 def test_signed_weights_beyond_1_are_told_as_they_are(rows):
     frame, price = rows
-    model = NeighborRegressor(readout="signed_kriging", max_neighbors=12, **QUICK).fit(frame, price)
+    model = NeighborRegressor(metric="network", readout="signed_kriging", max_neighbors=12, **QUICK).fit(frame, price)
     with torch.no_grad():  # little noise and a smooth kernel: weights beyond the rows
         model.network_.head.log_noise.fill_(-9.0)
         model.network_.head.log_scale += 2
@@ -191,7 +191,7 @@ def test_an_index_below_it_gives_the_same(name, rows, tmp_path):
     name = f"milvus:{tmp_path / 'bank.db'}" if name == "milvus" else name
     ids, groups = np.arange(len(frame)) + 500, np.arange(len(frame)) // 3
     keys = {"ids": ids[:40], "groups": groups[:40]}
-    settings = {"readout": "signed_kriging", "max_neighbors": 9, **QUICK}
+    settings = {"metric": "network", "readout": "signed_kriging", "max_neighbors": 9, **QUICK}
     plain = NeighborRegressor(**settings).fit(frame, price, ids=ids, groups=groups)
     model = NeighborRegressor(index=name, **settings).fit(frame, price, ids=ids, groups=groups)
     close = {"rtol": 0, "atol": 0.3 if "int8" in name else 0.02}  # vectors in 8 bits; rows as near in float32

@@ -38,7 +38,7 @@ def fit(patch, folder=None, *, kind=NeighborRegressor, stop=None, **settings):
 
     with patch.context() as inner:
         inner.setattr(NeighborModule, "training_step", step)
-        model = kind(**{**SETTINGS, **settings}, checkpoint_dir=folder)
+        model = kind(**{"metric": "network", **SETTINGS, **settings}, checkpoint_dir=folder)
         return model.fit(x, y if kind is NeighborRegressor else y > 0)
 
 

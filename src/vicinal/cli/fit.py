@@ -41,7 +41,7 @@ def fit(
     mask: o.Mask = "s2",
     mask_parameters: o.MaskParameters = "pointwise",
     simplex: o.Simplex = "auto",
-    metric: o.Metric = "network",
+    metric: o.Metric = "auto",
     readout: o.Readout = "auto",
     max_neighbors: o.MaxNeighbors = None,
     loss: o.Loss = None,

@@ -71,8 +71,8 @@ Simplex: TypeAlias = Annotated[
 Metric: TypeAlias = Annotated[
     str,
     typer.Option(
-        help="What makes rows near: network (trained), or kernel (tables of numbers and categories: a length for each "
-        "column, with a kriging readout).",
+        help="What makes rows near: network (trained), kernel (tables of numbers and categories: a length for each "
+        "column, with a kriging readout), or auto (for such tables what predicts the rows held out best).",
         rich_help_panel=_LEARN,
     ),
 ]

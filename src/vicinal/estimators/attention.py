@@ -11,15 +11,12 @@ from torch import Tensor
 
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
-from vicinal.estimators.readout import local_weights
+from vicinal.estimators.readout import LARGE, local_weights
 from vicinal.heads import NONA, Ensemble, Kriging, admissible, neighbor_range, streamed_quantiles
 from vicinal.heads.members import ensemble_quantiles, ensemble_top_weights
 from vicinal.index import ExactIndex
 from vicinal.index.pairs import PairScore, pair_score
 from vicinal.similarity.factors import score_kernel
-
-LARGE = 1 << 15
-"""Rows from which on a bank is read a block at a time; the weights of fewer are held for some queries at a time."""
 
 _QUERIES = 1024
 """Queries that are looked up together in a large bank."""
@@ -304,7 +301,8 @@ def explain_rows(
     known = top.positions >= 0
     places, where = torch.unique(top.positions[known], return_inverse=True)
     slots = torch.full_like(top.positions, -1).masked_scatter_(known, where)
-    rows, ids = bank.store.rows_at(places), bank.store.ids_of_keys(bank.store.keys[places])
+    rows = bank.store.rows_at(places).to_dict("records")
+    ids = bank.store.ids_of_keys(bank.store.keys[places])
     labels = bank.labels[places].tolist()
     best = top.prediction if classes is None else top.prediction.argmax(dim=-1)
     others = [len(bank)] * len(best) if top.carriers is None else top.carriers.tolist()
@@ -316,7 +314,7 @@ def explain_rows(
                 continue
             label = labels[slot]
             share = weight * label if classes is None else weight * (label == prediction)
-            row = rows.iloc[slot].to_dict()
+            row = rows[slot]
             name = _name(ids[slot], row, text)
             neighbors.append(Neighbor(ids[slot], weight, _named(label, classes), share, row, name))
         total = float(prediction if classes is None else top.prediction[i, prediction])

@@ -1,6 +1,7 @@
 """The bank: labelled rows with identity, which a neighbor model predicts from, and how it is filled."""
 
 from collections.abc import Iterable, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +20,8 @@ from vicinal.training import NeighborNetwork, RowSubset
 from vicinal.training.rows import RowInputs
 
 Ids = np.ndarray[Any, Any]
+
+_STATES = count()
 
 _SHOWN = 10_000
 """Ids among which the nearest to one that is not there is looked for."""
@@ -41,6 +44,7 @@ class Bank:
 
     Attributes:
         store: what holds the rows.
+        state: a number that changes whenever rows are added or removed; no two banks ever share one.
     """
 
     _prepared: NearestRows | None = None
@@ -48,14 +52,14 @@ class Bank:
     def __init__(
         self, ids: Ids, vectors: Tensor, labels: Tensor, rows: pd.DataFrame, groups: Ids | None = None
     ) -> None:
-        self.store = NeighborBank(vectors.shape[1])
+        self.store, self.state = NeighborBank(vectors.shape[1]), next(_STATES)
         self.add(ids, vectors, labels, rows, groups)
 
     @classmethod
     def over(cls, store: NeighborBank) -> Self:
         """The bank whose rows ``store`` holds."""
         bank = cls.__new__(cls)
-        bank.store = store
+        bank.store, bank.state = store, next(_STATES)
         return bank
 
     @classmethod
@@ -174,6 +178,7 @@ class Bank:
         if len(ids) and before:
             self.store.reserve(before + len(ids))
         self.store.add(ids, vectors, labels.double(), groups=groups, rows=rows)
+        self.state = next(_STATES)
         if self._prepared is not None:
             self._prepared.update(self.vectors, torch.arange(before, len(self)))
         return self.store.keys[before:].clone()
@@ -188,6 +193,7 @@ class Bank:
         places = self.store.positions(there)
         keys = self.store.keys[places]
         self.store.remove(there)
+        self.state = next(_STATES)
         if self._prepared is not None:  # the last rows stand in the places of those that are gone
             self._prepared.update(self.vectors, places[places < len(self)])
         return keys

@@ -1,5 +1,6 @@
 """What the neighbor estimators share: parameters, fitting, and the head on embedded queries."""
 
+import copy
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +19,15 @@ from vicinal.core.identity import canonical_ids, warn_of_identity
 from vicinal.data import LeakWarning, leaking_columns
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
 from vicinal.estimators.bank import Bank, Ids, embedded, fill_bank
-from vicinal.estimators.indexing import NearBank, SavedNear, fill_indexes, load_near, start_indexes, storage_of
+from vicinal.estimators.indexing import (
+    NearBank,
+    SavedNear,
+    drop_indexes,
+    fill_indexes,
+    load_near,
+    start_indexes,
+    storage_of,
+)
 from vicinal.estimators.inputs import (
     HeldOut,
     as_frame,
@@ -28,7 +37,13 @@ from vicinal.estimators.inputs import (
     kinds_of,
     make_folds,
 )
-from vicinal.estimators.kernel_metric import check_kernel_kinds, fit_kernel_network, make_kernel_network
+from vicinal.estimators.kernel_metric import (
+    PATIENCE,
+    check_kernel_kinds,
+    fit_kernel_network,
+    make_kernel_network,
+    may_be_kernel,
+)
 from vicinal.estimators.network import (
     check_settings,
     embedding_width,
@@ -36,19 +51,19 @@ from vicinal.estimators.network import (
     make_network,
     training_settings,
 )
-from vicinal.estimators.readout import choose_kriging, choose_out_of_fold, local_weights
+from vicinal.estimators.readout import LARGE, MOST, choose_kriging, choose_out_of_fold, local_weights
 from vicinal.heads import FoldMembers, Kriging
-from vicinal.index import NeighborBank
+from vicinal.index import Index, NeighborBank
 from vicinal.similarity import resolve_similarity
 from vicinal.training import NeighborNetwork, Rows, RowSubset, TrainingHistory, error_of
+from vicinal.training.rows import spread
 
 SCORES = 1 << 22
 """Scores or weights held at a time while many queries are looked up, explained or calibrated."""
 
 
-_MOST_ERRORS = 1024
-"""Rows that an error curve of one point is measured on."""
-
+_FITTED = ("network_", "bank_", "calibration_", "folds_", "history_", "metric_")
+"""What a fit leaves behind."""
 
 LONE_GROUPS = (
     "groups: expected some rows to share one, got another for every row, so nothing is kept together; "
@@ -67,6 +82,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     kinds_: dict[str, Kind]
     notes_: dict[str, Any]
     folds_: int | None = None
+    metric_: str = "network"
     _near_head: NearBank | None = None
     _near_saved: SavedNear | None = None
 
@@ -74,7 +90,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self,
         *,
         head: str = "nona",
-        metric: str = "network",
+        metric: str = "auto",
         similarity: str = "l2",
         mask: str | None = "s2",
         mask_parameters: str = "pointwise",
@@ -213,13 +229,43 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         seed: int,
         encoder: TableEncoder,
     ) -> None:
-        if self.metric == "kernel":
-            self._train_kernel(frame, labels, ids, groups, held_out, seed, encoder)
-            return
+        """Fit the metric that is asked for, or both, and keep what predicts the rows held out best."""
+        encoder.fit(frame.iloc[held_out.train])
+        job = frame, labels, ids, groups, held_out, seed
+        settings, regression = self.get_params(deep=False), not hasattr(self, "classes_")
+        tried = self.metric == "auto" and regression and may_be_kernel(settings, self.kinds_, encoder.dim)
+        self._near_head, self._near_saved = None, None
+        if tried:
+            with torch.random.fork_rng():
+                indexes = self._train_kernel(*job, copy.deepcopy(encoder))
+            kernel, error = {name: getattr(self, name) for name in _FITTED}, self._honest_error()
+            others = self._train_network(*job, encoder)
+            if (1 - PATIENCE) * error <= self._honest_error():
+                self.__dict__ |= kernel
+            else:
+                indexes, others = others, indexes
+            drop_indexes(others)
+        else:
+            indexes = (self._train_kernel if self.metric == "kernel" else self._train_network)(*job, encoder)
+        if indexes:
+            head, store, tolerance = self.network_.head, self.bank_.store, self.index_tolerance
+            fill_indexes(indexes, head, store)
+            self._near_head = NearBank(head, store, indexes, self._class_count(), tolerance)
+
+    def _train_network(
+        self,
+        frame: pd.DataFrame,
+        labels: Tensor,
+        ids: Ids,
+        groups: Ids | None,
+        held_out: HeldOut,
+        seed: int,
+        encoder: TableEncoder,
+    ) -> list[Index]:
+        """Train encoder, projector and head, and fill the bank; gives the indexes of the head, empty."""
         from vicinal.estimators.loss import make_added, make_criterion, make_targets
         from vicinal.training.fit import train  # Lightning takes seconds to import; a saved model predicts without it
 
-        encoder.fit(frame.iloc[held_out.train])
         inputs = self._prepare(encoder, frame)
         scaled = self._scaled(labels, labels[torch.from_numpy(held_out.train)])
         settings = self.get_params(deep=False)
@@ -252,13 +298,11 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         ):
             fill_bank(store, network, part, labels, frame, ids, groups, positions, held_out.folds)
         self.bank_, self.calibration_ = (Bank.over(store) for store in stores)
-        self.folds_ = None if held_out.folds is None else int(held_out.folds.max()) + 1
-        self._near_head, self._near_saved = None, None
+        self.folds_, self.metric_ = None if held_out.folds is None else int(held_out.folds.max()) + 1, "network"
         if kriging is not None and not self._choose_readout(kriging) and indexes:
+            drop_indexes(indexes)
             indexes = start_indexes(str(self.index), network.head, stores[0], self.index_tolerance)
-        if indexes:
-            fill_indexes(indexes, network.head, stores[0])
-            self._near_head = NearBank(network.head, stores[0], indexes, self._class_count(), self.index_tolerance)
+        return indexes
 
     def _may_choose(self) -> bool:
         """Whether "auto" may read out by kriging, which goes by distances and is chosen by the default error."""
@@ -273,26 +317,28 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             whether kriging was taken.
         """
         network, attention = self.network_, self.network_.head
-        error = self._honest_error() if self.readout == "auto" else torch.inf
+        compared = self.readout == "auto" and len(self.bank_) < LARGE
+        error = self._honest_error() if compared else torch.inf
         network.head = self._chosen(kriging)
-        if self.readout == "auto" and error < self._honest_error():
+        if compared and error < self._honest_error():
             network.head = attention
         return network.head is not attention
 
     @torch.no_grad()
     def _honest_error(self) -> float:
-        """Mean error of the fitted head on the rows held out, or of all rows out of fold."""
-        bank, labels = self.bank_, self.bank_labels()
+        """Mean error of the fitted head on the rows held out, or out of fold: on those that kriging is chosen by."""
+        bank, labels, codes = self.bank_, self.bank_labels(), self.bank_.store.group_codes
         if bank.folds is not None:
-            codes = bank.store.group_codes
-            who = {"query_groups": codes, "bank_groups": codes}
-            rows = bank.vectors
-            prediction = self.fold_members().out_of_fold(rows.double(), bank.folds, rows, labels, bank.folds, **who)
-            return float(error_of(prediction, labels.to(prediction)).mean())
-        rows_out = self.calibration_
-        groups = rows_out.groups if bank.store.group_codes is not None else None
-        prediction = self.predict_embedded(rows_out.vectors.double(), bank.identity(ids=rows_out.ids, groups=groups))
-        return float(error_of(prediction, self._as_predicted(rows_out.labels).to(prediction)).mean())
+            at = spread(len(bank), 4 * MOST)
+            who = {"query_groups": None if codes is None else codes[at], "bank_groups": codes}
+            queries, of_queries = bank.vectors[at].double(), bank.folds[at]
+            prediction = self.fold_members().out_of_fold(queries, of_queries, bank.vectors, labels, bank.folds, **who)
+            return float(error_of(prediction, labels[at].to(prediction)).mean())
+        rows, at = self.calibration_, spread(len(self.calibration_), MOST)
+        groups = rows.groups[at.numpy()] if codes is not None and rows.groups is not None else None
+        identity = bank.identity(ids=rows.ids[at.numpy()], groups=groups)
+        prediction = self.predict_embedded(rows.vectors[at].double(), identity)
+        return float(error_of(prediction, self._as_predicted(rows.labels[at]).to(prediction)).mean())
 
     def fold_members(self) -> FoldMembers:
         """The members of the fitted head by the folds that they leave out.
@@ -350,13 +396,12 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         held_out: HeldOut,
         seed: int,
         encoder: TableEncoder,
-    ) -> None:
+    ) -> list[Index]:
         """The same for ``metric="kernel"``, whose likelihood is of the rows that are not held out."""
         check_kernel_kinds(self.kinds_)
         train = torch.from_numpy(held_out.train)
-        encoder.fit(frame.iloc[held_out.train])
         self._scaled(labels, labels[train])
-        network = make_kernel_network(self.get_params(deep=False), encoder)
+        network = make_kernel_network(self.get_params(deep=False) | {"metric": "kernel"}, encoder)
         width = embedding_width(network)
         stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
         indexes = [] if self.index is None else start_indexes(self.index, network.head, stores[0], self.index_tolerance)
@@ -368,15 +413,13 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             part = RowSubset(inputs, torch.from_numpy(positions))
             fill_bank(store, network, part, labels, frame, ids, groups, positions)
         self.bank_, self.calibration_ = (Bank.over(store) for store in stores)
-        self.folds_, self._near_head, self._near_saved = None, None, None
+        self.metric_, self.folds_ = "kernel", None
         self.history_ = TrainingHistory([self._error_at(held_out.train)], [self._error_at(held_out.validation)])
-        if indexes:
-            fill_indexes(indexes, network.head, stores[0])
-            self._near_head = NearBank(network.head, stores[0], indexes, None, self.index_tolerance)
+        return indexes
 
     def _error_at(self, positions: Ids) -> float:
         """Mean error, as training sees labels, at rows of the bank; each is predicted from all others."""
-        some = positions[:: max(1, -(-len(positions) // _MOST_ERRORS))]
+        some = positions[spread(len(positions), MOST).numpy()]
         bank, labels = self.bank_, self.bank_labels()
         groups = None if bank.groups is None else bank.groups[some]
         queries = bank.vectors[torch.from_numpy(some)].double()
@@ -501,6 +544,14 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         if isinstance(head, Kriging):
             return resolve_similarity("squared_l2" if self.similarity == "squared_l2" else "l2")
         return resolve_similarity(getattr(head, "similarity", self.similarity))
+
+    @property
+    def readout_(self) -> str:
+        """How predictions are read out: "attention", "kriging" or "signed_kriging", whichever was fitted."""
+        head = self.network_.head
+        if not isinstance(head, Kriging):
+            return "attention"
+        return "kriging" if head.convex else "signed_kriging"
 
     def check_neighbor_head(self, name: str) -> None:
         """Raise ValueError, which begins with ``name``, if the head predicts without neighbors."""

@@ -164,6 +164,12 @@ def start_indexes(name: str, head: nn.Module, store: NeighborBank, tolerance: fl
     return indexes
 
 
+def drop_indexes(indexes: Sequence[Index]) -> None:
+    """Let go of indexes that nothing was put into, and of what they have begun in a database."""
+    for index in indexes:
+        index.drop()
+
+
 def fill_indexes(indexes: Sequence[Index], head: nn.Module, store: NeighborBank) -> None:
     """Put all rows of a bank into indexes that are empty and hold rows of their own."""
     count = len(store)

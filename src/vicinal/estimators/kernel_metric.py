@@ -19,6 +19,25 @@ from vicinal.training.rows import RowInputs
 _BATCH = 4096
 """Rows that are encoded together."""
 
+_WIDEST = 64
+"""Numbers of an encoded row up to which each may have a length that few rows can tell."""
+
+PATIENCE = 0.05
+"""Share by which the error of a network must be lower for it to be chosen: few rows are held out, and one must do."""
+
+
+def may_be_kernel(settings: Mapping[str, Any], kinds: Mapping[str, Kind], width: int) -> bool:
+    """Whether ``metric="auto"`` tries a kernel: for plain tables, where nothing is asked that it has not.
+
+    Args:
+        settings: the estimator's parameters.
+        kinds: of the columns.
+        width: numbers of an encoded row.
+    """
+    plain = width <= _WIDEST and all(kind in ("number", "category") for kind in kinds.values())
+    fits = settings["head"] == "nona" and settings["loss"] is None and settings["similarity"] in ("l2", "squared_l2")
+    return plain and fits and settings["validation_fraction"] != 0 and settings["readout"] != "attention"
+
 
 def check_kernel_kinds(kinds: Mapping[str, Kind]) -> None:
     """Raise ValueError for a column that is no number, category or fixed vector."""

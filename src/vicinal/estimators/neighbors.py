@@ -31,6 +31,7 @@ from vicinal.estimators.inputs import as_series, refused_text
 from vicinal.estimators.out_of_fold import MOST, cross_intervals, fold_positions, fold_predictions, out_of_fold
 from vicinal.estimators.saving import read_model, save_model
 from vicinal.heads import Kriging, conformal_margin
+from vicinal.training.rows import spread
 
 
 class BankedEstimator(NeighborEstimator):
@@ -114,7 +115,7 @@ class BankedEstimator(NeighborEstimator):
 
     def calibrating_rows(self) -> int:
         """How many rows calibrate intervals or sets: those that folds leave out, or those that were held out."""
-        return len(self.calibration_ if self.folds_ is None else fold_positions(self, MOST))
+        return min(MOST, len(self.calibration_)) if self.folds_ is None else len(fold_positions(self, MOST))
 
     def explain(self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None) -> list[Explanation]:
         """Which bank rows made each prediction.
@@ -235,7 +236,10 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
 
     Args:
         head: "nona" (neighbors) or "dense" (a linear layer; no explanations).
-        metric: what makes rows near. "network": an encoder and projector, trained for the prediction. "kernel", for a
+        metric: what makes rows near. "auto": for a number to predict from at most 64 numbers and categories, "kernel",
+            or "network" if its error on the rows held out is more than 5 % less; "network" for all else, and where a
+            loss, folds or attention are asked for. "network": an encoder and projector, trained for the
+            prediction. "kernel", for a
             number to predict from numbers, categories and fixed vectors, with a kriging readout: a kernel with a length
             for each column, a linear and a piecewise-linear part, learned by its likelihood (see ``docs/methods.md``);
             settings of networks and of their training are passed over.
@@ -304,7 +308,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         bank_: the rows that predictions are made from: all of them.
         calibration_: those that were held out of training; none where members are folds.
         folds_: how many folds the members leave out, or None where rows were held out.
-        history_: error curves of training.
+        metric_: "network" or "kernel", whichever was fitted.
+        history_: error curves of training; of a kernel one point.
         label_range_: lowest and highest label of the training rows; training sees labels scaled by it.
 
     The paper is NONA (see ``docs/methods.md``); its recipe is ``readout="attention", members=1, final_tanh=True,
@@ -320,6 +325,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
     """
 
     label_range_: tuple[float, float]
+    _calibrated: tuple[Any, dict[float, float]] | None = None  # margins by coverage, of a state of the rows
 
     def fit(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None, validation: Any = None) -> Self:
         """Train on labelled rows.
@@ -388,17 +394,28 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         if self.folds_ is not None:
             identity = self.bank_.identity(**self._prediction_identity(len(queries), ids, groups))
             return cross_intervals(self, queries, identity, coverage).numpy()
-        held_out = self.calibration_
-        if len(held_out) == 0:
-            raise ValueError("coverage: expected rows held out for calibration, got none; they were all forgotten")
-        own_groups = held_out.groups if self.bank_.store.group_codes is not None else None
-        known = {"ids": held_out.ids, "groups": own_groups}
-        low, high, unit = self._range(held_out.vectors.double(), known, coverage)
-        margin = conformal_margin(torch.maximum(low - held_out.labels, held_out.labels - high) / unit, coverage)
+        margin = self._margin(coverage)
         low, high, unit = self._range(queries, self._prediction_identity(len(queries), ids, groups), coverage)
         low, high = low - margin * unit, high + margin * unit
         middle = (low + high) / 2
         return torch.stack([torch.minimum(low, middle), torch.maximum(high, middle)], dim=1).numpy()
+
+    def _margin(self, coverage: float) -> float:
+        """By how much ranges are widened, from at most 4,096 rows held out; the same until the rows change."""
+        rows = self.calibration_
+        if len(rows) == 0:
+            raise ValueError("coverage: expected rows held out for calibration, got none; they were all forgotten")
+        state = self.bank_.state, rows.state, self.network_.head
+        if self._calibrated is None or self._calibrated[0] != state:
+            self._calibrated = state, {}
+        margins = self._calibrated[1]
+        if coverage not in margins:
+            at = spread(len(rows), MOST)
+            labels, groups = rows.labels[at], rows.groups if self.bank_.store.group_codes is not None else None
+            known = {"ids": rows.ids[at.numpy()], "groups": None if groups is None else groups[at.numpy()]}
+            low, high, unit = self._range(rows.vectors[at].double(), known, coverage)
+            margins[coverage] = conformal_margin(torch.maximum(low - labels, labels - high) / unit, coverage)
+        return margins[coverage]
 
     def _range(self, queries: Tensor, query_identity: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor, Tensor]:
         """Uncalibrated range of each query, and in which unit its margin counts."""

@@ -18,7 +18,7 @@ HEADS = ("nona", "dense")
 
 READOUTS = ("attention", "kriging", "signed_kriging", "auto")
 
-METRICS = ("network", "kernel")
+METRICS = ("auto", "network", "kernel")
 
 NEIGHBORS = {"network": 30, "kernel": 128}
 """Rows that a kriging readout looks at where ``max_neighbors`` is None, by metric."""
@@ -108,8 +108,9 @@ def make_kriging(settings: dict[str, Any], linear: int = 0) -> Kriging | None:
     """The kriging head that ``readout`` names or may choose, without its scale and noise; None for "attention"."""
     if settings["readout"] == "attention" or settings["head"] != "nona":
         return None
-    k = settings["max_neighbors"] or NEIGHBORS[settings["metric"]]
-    signed = settings["readout"] == "signed_kriging" or (settings["readout"], settings["metric"]) == ("auto", "kernel")
+    metric = "kernel" if settings["metric"] == "kernel" else "network"
+    k = settings["max_neighbors"] or NEIGHBORS[metric]
+    signed = settings["readout"] == "signed_kriging" or (settings["readout"], metric) == ("auto", "kernel")
     return Kriging(k, convex=not signed, linear=linear)
 
 

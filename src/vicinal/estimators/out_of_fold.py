@@ -9,6 +9,7 @@ from vicinal.calibration import cross_conformal_interval, range_scores
 from vicinal.estimators.attention import INWARD, head_range
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.heads import Kriging
+from vicinal.training.rows import spread
 
 MOST = 4096
 """Rows that calibrate intervals, at most, spread evenly over the bank; more would hardly move their ends."""
@@ -20,9 +21,7 @@ def fold_positions(model: NeighborEstimator, most: int | None = None) -> Tensor:
     if folds is None:
         return torch.zeros(0, dtype=torch.int64)
     positions = (folds >= 0).nonzero()[:, 0]
-    if most is None or len(positions) <= most:
-        return positions
-    return positions[torch.linspace(0, len(positions) - 1, most, dtype=torch.float64).round().long()]
+    return positions if most is None else positions[spread(len(positions), most)]
 
 
 @torch.no_grad()

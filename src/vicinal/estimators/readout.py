@@ -10,6 +10,7 @@ from vicinal.heads import FoldMembers, Kriging, KrigingWeights
 from vicinal.heads.admissible import Identity
 from vicinal.heads.kriging import neighborhoods
 from vicinal.training import error_of
+from vicinal.training.rows import spread
 
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Lengths of the kernel that are tried, in median distances between rows of the bank."""
@@ -23,8 +24,11 @@ TOLERANCE = 0.01
 _FIRST = 5
 """Rows of highest weight by whose share candidates of nearly the least error are compared."""
 
-_MOST = 1024
-"""Rows that the choice is made on, and between which the median distance is taken."""
+MOST = 1024
+"""Rows held out that the choice is made on, and between which the median distance is taken; out of fold four times."""
+
+LARGE = 1 << 15
+"""Rows from which on a bank is read a block at a time, and by kriging where nothing else is asked for."""
 
 
 @torch.no_grad()
@@ -54,9 +58,9 @@ def choose_kriging(
         labels: of those, ``[N]`` or ``[N, K]``.
         identity: ids and groups, as heads take them.
     """
-    step = max(1, -(-len(queries) // _MOST))
-    queries, truth = queries[::step], truth[::step]
-    identity = {n: v if v is None or n.startswith("bank") else v[::step] for n, v in identity.items()}
+    at = spread(len(queries), MOST)
+    queries, truth = queries[at], truth[at]
+    identity = {n: v if v is None or n.startswith("bank") else v[at] for n, v in identity.items()}
     tried = _candidates(head, bank)
     return tried[_best(*_errors(tried, queries, truth, bank, labels, identity), convex=head.convex)]
 
@@ -78,9 +82,9 @@ def choose_out_of_fold(
         raise TypeError("readout: expected a kriging head, and rows with folds")
     tried = _candidates(members.head, bank)
     error = shares = torch.zeros(len(tried), dtype=torch.float64)
-    step = max(1, -(-len(bank) // (4 * _MOST)))
+    chosen = spread(len(bank), 4 * MOST)
     for fold in range(members.folds):
-        queries = (folds == fold).nonzero()[::step, 0]
+        queries = chosen[folds[chosen] == fold]
         identity = {"query_groups": None if groups is None else groups[queries], "bank_groups": groups}
         rows, known_labels, known = members.bank(fold, bank, labels, folds, identity)
         parts = [FoldMembers(one, members.members, members.folds).part(fold) for one in tried]
@@ -98,7 +102,7 @@ def _best(error: Tensor, shares: Tensor, *, convex: bool) -> int:
 
 def _candidates(head: Kriging, bank: Tensor) -> list[Kriging]:
     """Heads of all scales and noises that are tried, scales in median distances of the bank's rows."""
-    sample = bank[:: max(1, -(-len(bank) // _MOST))].double()
+    sample = bank[:: max(1, -(-len(bank) // MOST))].double()
     unit = float(torch.pdist(sample).median()) if len(sample) > 1 else 1.0
     unit = unit if unit > 0 else 1.0
     return [

@@ -56,7 +56,7 @@ class SavedParameters(Saved):
     """Parameters of an estimator that say what is fitted; see :class:`vicinal.estimators.NeighborRegressor`."""
 
     head: Literal["nona", "dense"]
-    metric: Literal["network", "kernel"] = "network"
+    metric: Literal["auto", "network", "kernel"] = "network"
     similarity: _Text
     mask: Literal["s1", "s2", "topk"] | None
     mask_parameters: Literal["pointwise", "global"]
@@ -113,12 +113,18 @@ class SavedConfig(Saved):
     best_epoch: NonNegativeInt
     folds: Annotated[int, Field(ge=2, le=1024)] | None = None
     kriging: bool | None = None
+    metric: Literal["network", "kernel"] | None = None
     notes: dict[str, JsonValue] = Field(default_factory=dict)
 
     @property
     def reads_by_kriging(self) -> bool:
         """Whether the head is kriging; a folder from before readouts were chosen says it by its parameters alone."""
         return self.parameters.readout != "attention" if self.kriging is None else self.kriging
+
+    @property
+    def fitted_metric(self) -> str:
+        """What makes rows near; a folder from before it was chosen says it by its parameters alone."""
+        return self.metric or ("kernel" if self.parameters.metric == "kernel" else "network")
 
     @property
     def columns(self) -> list[str]:
@@ -130,6 +136,10 @@ class SavedConfig(Saved):
         by_name = {"attention": False, "kriging": True, "signed_kriging": True}
         if self.kriging not in (None, by_name.get(self.parameters.readout, self.kriging)):
             raise ValueError(f"a head of another readout than {self.parameters.readout}")
+        if "auto" not in (self.parameters.metric, self.metric or "auto") and self.parameters.metric != self.metric:
+            raise ValueError(f"a metric other than {self.parameters.metric}")
+        if self.fitted_metric == "kernel" and self.task == "classification":
+            raise ValueError("a kernel of classes")
         if self.folds is not None and self.folds > self.parameters.members:
             raise ValueError(f"{self.folds} folds of {self.parameters.members} members")
         return self
@@ -393,7 +403,7 @@ def _load(
     if config.label_range is not None:
         model.label_range_ = config.label_range
     model.history_ = TrainingHistory(config.train_error, config.validation_error, config.best_epoch)
-    model.notes_, model.folds_ = config.notes, config.folds
+    model.notes_, model.folds_, model.metric_ = config.notes, config.folds, config.fitted_metric
     with torch.random.fork_rng():  # a model of the hub draws weights that it overwrites
         model.network_ = _read_network(folder / MODEL, config)
     width = embedding_width(model.network_)
@@ -427,8 +437,8 @@ def _read_network(path: Path, config: SavedConfig) -> NeighborNetwork:
 
 def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> NeighborNetwork:
     """The network of a model without memory for its weights."""
-    settings = config.parameters.model_dump()
-    if config.parameters.metric == "kernel":
+    settings = config.parameters.model_dump() | {"metric": config.fitted_metric}
+    if config.fitted_metric == "kernel":
         check_kernel_kinds(config.kinds)
         with torch.device("meta"):
             return make_kernel_network(settings, encoder)
@@ -474,6 +484,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "best_epoch": model.history_.best_epoch,
             "folds": model.folds_,
             "kriging": isinstance(model.network_.head, Kriging),
+            "metric": model.metric_,
             "notes": notes,
         }
     )

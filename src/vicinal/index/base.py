@@ -164,6 +164,10 @@ class Index(ABC):
     def close(self) -> None:  # noqa: B027
         """Let go of files and connections; nothing to do for an index that has none."""
 
+    def drop(self) -> None:
+        """Close it and remove what it holds outside this process."""
+        self.close()
+
     def __repr__(self) -> str:
         name = similarity_name(self.similarity) or repr(self.similarity)
         return f"{type(self).__name__}({len(self)} rows, dim={self.dim}, similarity={name!r})"

@@ -274,6 +274,12 @@ class MilvusIndex(Index):
         if self._file is not None:
             release(self._file)
 
+    def drop(self) -> None:
+        """Remove the collection, and close."""
+        if self._client is not None:
+            self._client.drop_collection(self.collection)
+        self.close()
+
     # The collection.
 
     def _make(self, build: dict[str, int]) -> None:

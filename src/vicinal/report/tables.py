@@ -86,8 +86,7 @@ def limits(record: FitRecord) -> list[str]:
     """What a user of the model must know that its scores do not say."""
     said = []
     if str(record.settings.get("head", "nona")).startswith("nona"):
-        how = record.settings.get("metric"), record.settings.get("readout")
-        signed = how[1] == "signed_kriging" or how == ("kernel", "auto")
+        signed = record.settings.get("readout") == "signed_kriging"
         said.append(
             "A prediction is a weighted mean of labels in the bank, with weights that may be below 0, so it may leave "
             "their range; rows unlike all of the bank still get a prediction."

@@ -12,6 +12,17 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from vicinal.core import process_rank
 
 
+def spread(rows: int, most: int) -> Tensor:
+    """Positions of at most ``most`` of so many rows, spread evenly over their order, first and last among them.
+
+    >>> spread(100, 4)
+    tensor([ 0, 33, 66, 99])
+    """
+    if rows <= most:
+        return torch.arange(rows)
+    return torch.linspace(0, rows - 1, most, dtype=torch.float64).round().long()
+
+
 class RowInputs(Protocol):
     """Prepared rows: their number, and the batch that the encoder takes for some of them."""
 
@@ -57,6 +68,14 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def spread(self, most: int) -> "Rows":
+        """At most ``most`` of the rows, spread evenly over their order."""
+        if len(self) <= most:
+            return self
+        at = spread(len(self), most)
+        groups, folds = (None if one is None else one[at] for one in (self.groups, self.folds))
+        return Rows(RowSubset(self.inputs, at), self.labels[at], self.ids[at], groups, folds)
 
     def select(self, rows: Tensor) -> dict[str, Any]:
         """Batch of the named positions: inputs, labels, ids and, if there are any, groups and folds."""

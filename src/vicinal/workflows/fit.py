@@ -345,7 +345,7 @@ _OF_NETWORKS = (
     "accelerator",
     "devices",
 )
-"""Settings that ``metric="kernel"`` passes over."""
+"""Settings that a kernel passes over."""
 
 
 def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
@@ -362,13 +362,14 @@ def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
         "max_neighbors",
     )
     skipped = hidden if model.head == "nona" else (*hidden, *neighbor_only)
-    skipped = (*skipped, *_OF_NETWORKS) if model.metric == "kernel" else skipped
-    return {name: value for name, value in model.get_params(deep=False).items() if name not in skipped}
+    skipped = (*skipped, *_OF_NETWORKS) if model.metric_ == "kernel" else skipped
+    settings = model.get_params(deep=False) | {"metric": model.metric_, "readout": model.readout_}
+    return {name: value for name, value in settings.items() if name not in skipped}
 
 
 def _curves(model: BankedEstimator, loss: str) -> dict[str, list[float]]:
     """Error by epoch; a kernel has none."""
-    if model.metric == "kernel":
+    if model.metric_ == "kernel":
         return {}
     return {f"train_{loss}": model.history_.train_error, f"validation_{loss}": model.history_.validation_error}
 

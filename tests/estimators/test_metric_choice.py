@@ -1,0 +1,74 @@
+"""metric="auto": a kernel or a network for plain tables, whichever predicts the rows held out better."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from references.tables import QUICK, table
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.kernel_metric import PATIENCE
+
+SETTINGS = {**QUICK, "random_state": 0}
+
+
+def rows(count=150, seed=0):
+    """Two numbers and a category, and a smooth function of them."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.uniform(-2, 2, (count, 2)), columns=["a", "b"]).assign(c=rng.choice(["u", "v"], count))
+    return frame, np.sin(frame["a"]) + 3 * frame["b"] + (frame["c"] == "u") + rng.normal(0, 0.05, count)
+
+
+def test_a_smooth_plain_table_is_of_a_kernel_and_equals_what_that_gives():
+    frame, y = rows()
+    auto, kernel = (NeighborRegressor(metric=metric, **SETTINGS).fit(frame, y) for metric in ("auto", "kernel"))
+    assert (auto.metric_, auto.readout_) == ("kernel", "signed_kriging")
+    np.testing.assert_array_equal(auto.predict(frame[:9]), kernel.predict(frame[:9]))
+
+
+@pytest.mark.parametrize(("factor", "chosen"), [(1 - PATIENCE - 0.01, "network"), (1 - PATIENCE + 0.01, "kernel")])
+def test_a_network_has_to_be_better_by_more_than_a_twentieth(monkeypatch, factor, chosen):
+    frame, y = rows()
+    errors = iter([1.0, 5.0, 5.0, factor])  # of the kernel, of attention, of kriging, of the network at last
+    monkeypatch.setattr(NeighborRegressor, "_honest_error", lambda self: next(errors))
+    model = NeighborRegressor(**SETTINGS).fit(frame, y)
+    assert model.metric_ == chosen
+    alone = NeighborRegressor(metric=chosen, readout=model.readout_, **SETTINGS).fit(frame, y)
+    np.testing.assert_array_equal(model.predict(frame[:9]), alone.predict(frame[:9]))
+
+
+@pytest.mark.parametrize("name", [None, "exact", "faiss:Flat"])
+def test_a_saved_model_and_one_with_an_index_are_of_the_metric_that_was_chosen(name, tmp_path):
+    pytest.importorskip("faiss" if name and name.startswith("faiss") else "torch")
+    frame, y = rows()
+    model = NeighborRegressor(index=name, **SETTINGS).fit(frame, y)
+    plain = NeighborRegressor(**SETTINGS).fit(frame, y)
+    np.testing.assert_allclose(model.predict(frame[:20]), plain.predict(frame[:20]), atol=1e-4)
+    model.save(tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    assert (again.metric, again.metric_) == ("auto", "kernel")
+    np.testing.assert_array_equal(again.predict(frame[:20]), model.predict(frame[:20]))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"loss": "matching:tanh"},
+        {"head": "dense"},
+        {"similarity": "cosine"},
+        {"readout": "attention"},
+        {"validation_fraction": 0},
+    ],
+    ids=str,
+)
+def test_what_a_kernel_has_not_is_of_a_network(settings):
+    frame, y = rows(60)
+    assert NeighborRegressor(**{**SETTINGS, "max_epochs": 1, **settings}).fit(frame, y).metric_ == "network"
+
+
+def test_texts_classes_and_wide_tables_are_of_a_network():
+    brief = {**SETTINGS, "max_epochs": 1}
+    assert NeighborRegressor(columns={"note": "text"}, **brief).fit(*table(60)).metric_ == "network"
+    frame, y = rows(60)
+    assert NeighborClassifier(**brief).fit(frame, y > 0).metric_ == "network"
+    wide = np.random.default_rng(0).normal(size=(60, 65))
+    assert NeighborRegressor(**brief).fit(wide, wide[:, 0]).metric_ == "network"
