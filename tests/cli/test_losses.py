@@ -94,7 +94,14 @@ def names_for(sheet):
         labels = teacher if two else torch.arange(12) % 5
         return {"scores": scores, "teacher_scores": torch.stack([teacher] * 2) if two else teacher, "target": labels}
     names |= {"assignment": torch.eye(3)[torch.arange(12) % 3], "neighbors": torch.eye(12), "dim": 64}
-    names["temperature"] = torch.ones(12)
+    names |= {"temperature": torch.ones(12), "membership": torch.arange(12) % 3, "centers": torch.eye(4, 64)}
+    names |= {"weights": embeddings, "predictions": torch.rand(12, generator=generator), "features": embeddings}
+    names |= {"groups": torch.arange(12) % 2, "attributes": torch.randn(12, 2, generator=generator)}
+    names["weight"] = torch.eye(10, 64)
+    if sheet.name == "joint_distance_covariance":
+        names["attributes"] = list(names["attributes"].T)
+    if sheet.kind == "regularizers":
+        return names
     names["guesses"], names["images"] = torch.randn(5, 3, 4, 2, generator=generator), torch.rand(2, 1, 161, 161)
     names |= {"others": names["images"], "scores": torch.zeros(4)}
     names |= {"noise_scores": torch.zeros(3), "noise_log_density": torch.zeros(3)}

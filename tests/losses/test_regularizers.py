@@ -1,12 +1,16 @@
 """Regularizers of embeddings."""
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
 
 from references import listed_losses as reference
+from vicinal import losses
 from vicinal.core import entries
 from vicinal.losses import energy_confusion, temperature_penalty, zero_mean
+from vicinal.losses.contract import own_settings
 from vicinal.similarity import NegativeSNR
 
 LABELS = torch.tensor([4, 4, 7, 7, 7, 9, 4, 9])
@@ -16,9 +20,62 @@ def normal(seed, *shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def test_they_are_registered():
-    assert {entry.name for entry in entries("regularizer")} >= {"energy_confusion", "temperature_penalty", "zero_mean"}
+CLASSES = torch.tensor([0, 0, 1, 1, 1, 2, 0, 2])
+CALLS = {  # of embeddings [8, 3]
+    "block_contrast": lambda x: losses.block_contrast(x, torch.eye(3)[CLASSES], torch.ones(8, 8)),
+    "cauchy_schwarz": losses.cauchy_schwarz,
+    "coding_rate": losses.coding_rate,
+    "distance_covariance": lambda x: losses.distance_covariance(x, CLASSES.float()),
+    "energy_confusion": lambda x: energy_confusion(x, LABELS),
+    "equal_rates": lambda x: losses.equal_rates(
+        x[:, 0].to(torch.promote_types(x.dtype, torch.float32)).sigmoid(), CLASSES
+    ),
+    "flops": losses.flops,
+    "group_orthogonality": losses.group_orthogonality,
+    "joint_distance_covariance": lambda x: losses.joint_distance_covariance(x, [CLASSES.float()]),
+    "mcr2": lambda x: losses.mcr2(x, CLASSES),
+    "neural_collapse": lambda x: losses.neural_collapse(x, CLASSES, torch.eye(3)),
+    "rationale_invariance": lambda x: losses.RationaleInvariance(3, 3)(x, CLASSES, torch.ones(3, 3)),
+    "t_regs": losses.t_regs,
+    "temperature_penalty": lambda x: temperature_penalty(x.exp(), 4),
+    "zero_mean": zero_mean,
+}
+each = pytest.mark.parametrize("entry", entries("regularizer"), ids=lambda e: e.name)
+
+
+def test_all_that_are_registered_are_tested_here():
+    assert {entry.name for entry in entries("regularizer")} == set(CALLS)
     assert all(entry.verified and entry.paper for entry in entries("regularizer"))
+
+
+@each
+def test_gradients_and_half_precision(entry):
+    if entry.name != "rationale_invariance":  # its average moves with the features, and passes no gradient
+        assert torch.autograd.gradcheck(CALLS[entry.name], (normal(5, 8, 3).requires_grad_(),), fast_mode=True)
+    half = normal(5, 8, 3).bfloat16()
+    value = CALLS[entry.name](half)
+    assert value.dtype == torch.float32
+    torch.testing.assert_close(value, CALLS[entry.name](half.float()))
+
+
+@each
+def test_rows_that_are_equal_or_very_long_have_finite_gradients(entry):
+    for x in (torch.zeros(8, 3), torch.ones(8, 3), 1e4 * normal(6, 8, 3).float()):
+        if entry.name == "temperature_penalty":
+            x = x.clamp(-30, 30)
+        x.requires_grad_()
+        value = CALLS[entry.name](x)
+        value.backward()
+        assert value.isfinite()
+        assert x.grad.isfinite().all()
+
+
+@each
+def test_each_tells_its_formula_and_settings(entry):
+    doc = inspect.getdoc(entry.factory)
+    assert "$" in doc
+    assert all(f"\n    {name}: " in doc for name in own_settings(entry.factory))
+    assert ("econstructed" in doc) == ("reconstructed" in entry.verified)
 
 
 def test_energy_confusion_equals_the_sum_over_pairs_and_its_identity():

@@ -35,7 +35,16 @@ from vicinal.losses.contrastive import (
 from vicinal.losses.cross_batch import CrossBatchBank
 from vicinal.losses.crps import CRPS
 from vicinal.losses.embedding import BatchReport, EmbeddingLoss, explain_batch
+from vicinal.losses.embedding_shape import (
+    coding_rate,
+    doubly_stochastic,
+    mcr2,
+    neural_collapse,
+    t_regs,
+    tree_length,
+)
 from vicinal.losses.errors import PseudoHuberLoss, best_of_k, guess_errors, ms_ssim_loss
+from vicinal.losses.fairness import distance_covariance, equal_rates, group_rates, joint_distance_covariance
 from vicinal.losses.histograms import DynamicSoftMargin, dynamic_soft_margin, fast_ap, histogram
 from vicinal.losses.icnn import icnn, icnn_score
 from vicinal.losses.matching import (
@@ -139,6 +148,7 @@ from vicinal.losses.teachers import (
 )
 from vicinal.losses.triplets import angular, ngame, proto_triplet, triplet
 from vicinal.losses.validity import REFUSED, check_link, check_scaling, scaling_of_transform
+from vicinal.losses.weights import RationaleInvariance, cauchy_schwarz, group_orthogonality
 
 __all__ = [
     "ALDRKL",
@@ -177,6 +187,7 @@ __all__ = [
     "ProximalMatchingLoss",
     "ProxyLoss",
     "PseudoHuberLoss",
+    "RationaleInvariance",
     "ReweightedSquaredLoss",
     "SelfDistillation",
     "Separator",
@@ -194,18 +205,23 @@ __all__ = [
     "binomial_deviance_form",
     "block_contrast",
     "bregman",
+    "cauchy_schwarz",
     "check_link",
     "check_scaling",
     "circle",
     "class_loss",
+    "coding_rate",
     "comp_sum",
     "contrastive",
     "contrastive_form",
     "cosface",
     "decoupled_softmax",
+    "distance_covariance",
+    "doubly_stochastic",
     "dynamic_soft_margin",
     "energy_confusion",
     "ensloss",
+    "equal_rates",
     "explain_batch",
     "facility_location",
     "fast_ap",
@@ -213,12 +229,15 @@ __all__ = [
     "focal_nt_xent",
     "generalized_lifted_structure",
     "graph_cut",
+    "group_orthogonality",
+    "group_rates",
     "grown",
     "guess_errors",
     "histogram",
     "icnn",
     "icnn_score",
     "intra_pair_variance",
+    "joint_distance_covariance",
     "js_loss",
     "kl_top",
     "label_contrast",
@@ -234,6 +253,7 @@ __all__ = [
     "loss_weights",
     "margin",
     "margin_surrogate",
+    "mcr2",
     "metrix",
     "miner_from_pml",
     "mixed_labels",
@@ -243,6 +263,7 @@ __all__ = [
     "n_pairs",
     "nca",
     "nca_form",
+    "neural_collapse",
     "ngame",
     "nlsh",
     "normalized_ce",
@@ -273,9 +294,11 @@ __all__ = [
     "summed_softmax",
     "supcon",
     "symmetric_ce",
+    "t_regs",
     "tcm",
     "teacher_ensemble",
     "temperature_penalty",
+    "tree_length",
     "triplet",
     "truncated_gce",
     "tuplet_margin",

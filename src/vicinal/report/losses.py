@@ -161,7 +161,9 @@ def _read(docstring: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _settings(kind: str, entry: Entry) -> dict[str, Any]:
-    if kind in ("pairs", "proxies", "class scores", "teachers", "regularizers", "miners"):
+    if kind in ("pairs", "proxies", "class scores", "teachers", "regularizers", "miners") and not inspect.isclass(
+        entry.factory
+    ):
         return own_settings(entry.factory)
     parameters = inspect.signature(entry.factory).parameters.values()
     return {p.name: p.default for p in parameters if p.name not in _HIDDEN}
@@ -222,6 +224,8 @@ def python_example(kind: str, entry: Entry, settings: tuple[tuple[str, str, str]
     if kind == "teachers":
         needed = "".join(f", {name}={name}" for name, default, _ in settings if default == "needed")
         return f"from vicinal.losses import {symbol}\n\nloss = {symbol}(scores, teacher_scores{needed}{options})"
+    if kind == "regularizers" and inspect.isclass(entry.factory):
+        return _of_predictions(entry, settings)
     if kind == "regularizers":
         return f"from vicinal.losses import {symbol}\n\nloss = {symbol}({_called_with(entry)}{options})  # to be added"
     if kind == "samplers":
@@ -257,7 +261,13 @@ def _of_predictions(entry: Entry, settings: tuple[tuple[str, str, str], ...]) ->
     if not inspect.isclass(entry.factory):
         return f"from vicinal.losses import {symbol}\n\nloss = {symbol}({_called_with(entry)})"
     needed = [name for name, default, _ in settings if default == "needed"]
-    example = {"link": "links.Sinh()", "scaling": "links.Exp()", "potential": "links.ConvexPotential(3)"}
+    example = {
+        "classes": "10",
+        "dim": "64",
+        "link": "links.Sinh()",
+        "scaling": "links.Exp()",
+        "potential": "links.ConvexPotential(3)",
+    }
     arguments = ", ".join(example.get(name, name) for name in needed)
     return (
         ("from vicinal import links\n" if needed else "")
