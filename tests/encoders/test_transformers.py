@@ -1,5 +1,6 @@
 """Hugging Face models out of folders: tiny random ones, made here and saved."""
 
+import contextlib
 import http.server
 import json
 import shutil
@@ -124,6 +125,27 @@ def test_tune_and_saving(kind, request, make_image, make_sound):
     inputs = encoder.prepare(pd.DataFrame({"x": cells}))
     assert torch.equal(embed(again.encoders[0], inputs), embed(encoder, inputs))
     assert len(table.trained_state()) < len(table.state_dict())
+
+
+@pytest.mark.parametrize("kind", ["text", "image"])
+def test_kept_states_of_any_stack(kind, request, make_image, monkeypatch):
+    folder = request.getfixturevalue(f"{kind}_folder")
+    made = {"text": TextTransformer, "image": ImageTransformer}[kind]
+    cells = {"text": TEXTS, "image": [make_image(k) for k in range(5)]}[kind]
+    encoder = made("x", f"folder:{folder}", tune="last-1").eval()
+    inputs = encoder.prepare(pd.DataFrame({"x": cells}))
+    kept, rows = encoder.keep_states(inputs), torch.tensor([3, 0, 4])
+    torch.testing.assert_close(encoder.onward(kept.select(rows)), encoder(inputs.select(rows)), rtol=0.01, atol=0.01)
+    assert kept.states.values.dtype == torch.float16
+
+    @contextlib.contextmanager
+    def refused(self, states):
+        if states is not None:
+            raise RuntimeError("no way in")
+        yield
+
+    monkeypatch.setattr(made, "entered", refused)
+    assert encoder.keep_states(inputs) is inputs  # a stack that cannot be entered in the middle runs whole
 
 
 def test_a_changed_model_is_refused(text_folder, tmp_path):

