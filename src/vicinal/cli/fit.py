@@ -36,7 +36,9 @@ def fit(
         str | None, typer.Option(help="Model folder; default: NAME-model beside the data.", metavar="FOLDER")
     ] = None,
     encoder: o.Encoder = None,
-    tune: o.Tune = "none",
+    tune: o.Tune = "auto",
+    minutes: o.Minutes = 10.0,
+    plan: o.Plan = None,
     similarity: o.Similarity = "l2",
     mask: o.Mask = "s2",
     mask_parameters: o.MaskParameters = "pointwise",

@@ -51,7 +51,17 @@ Encoder: TypeAlias = Annotated[
     ),
 ]
 Tune: TypeAlias = Annotated[
-    str, typer.Option(help="What of pretrained encoders is trained: none, last-N or all.", rich_help_panel=_LEARN)
+    str,
+    typer.Option(
+        help="What of pretrained encoders is trained: none, last-N, all, or auto: what --minutes have time for, if it "
+        "predicts the rows held out better.",
+        rich_help_panel=_LEARN,
+    ),
+]
+Minutes: TypeAlias = Annotated[float, typer.Option(help="How long --tune auto may take.", rich_help_panel=_TRAIN)]
+Plan: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="plan.json of an earlier model: tune as it was.", rich_help_panel=_TRAIN, metavar="FILE"),
 ]
 Similarity: TypeAlias = Annotated[
     str, typer.Option(help="l2, l1, cosine, dot, scaled_dot, snr, squared_l2.", rich_help_panel=_LEARN)
@@ -260,9 +270,15 @@ def estimator_parameters(context: typer.Context) -> dict[str, Any]:
         ("index", "index"),
         ("index_tolerance", "index_tolerance"),
         ("cache", "cache_dir"),
+        ("minutes", "minutes"),
     ):
         if options.get(option) is not None:
             parameters[name] = options[option]
+    if options.get("plan") is not None:
+        from vicinal.core import local_path
+        from vicinal.estimators.plan import read_plan
+
+        parameters["plan"] = read_plan(local_path("--plan", options["plan"]))
     return parameters
 
 

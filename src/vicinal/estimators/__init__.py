@@ -3,6 +3,7 @@
 from vicinal.estimators.attention import Explanation, Neighbor, explanation_table
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.saving import save_model
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "Neighbor",
     "NeighborClassifier",
     "NeighborRegressor",
+    "TuningPlan",
     "explanation_table",
     "load_model",
     "save_model",

@@ -51,6 +51,7 @@ from vicinal.estimators.network import (
     make_network,
     training_settings,
 )
+from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.readout import LARGE, MOST, choose_kriging, choose_out_of_fold, local_weights
 from vicinal.heads import FoldMembers, Kriging
 from vicinal.index import Index, NeighborBank
@@ -83,6 +84,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     notes_: dict[str, Any]
     folds_: int | None = None
     metric_: str = "network"
+    plan_: TuningPlan | None = None
     _near_head: NearBank | None = None
     _near_saved: SavedNear | None = None
 
@@ -105,6 +107,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         columns: Mapping[str, Kind] | None = None,
         encoders: Mapping[str, str] | None = None,
         tune: str = "none",
+        minutes: float = 10.0,
+        plan: Any = None,
         hidden: tuple[int, ...] = (200, 25),
         members: int = 8,
         final_tanh: bool = False,
@@ -142,6 +146,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self.columns = columns
         self.encoders = encoders
         self.tune = tune
+        self.minutes = minutes
+        self.plan = plan
         self.hidden = hidden
         self.members = members
         self.final_tanh = final_tanh

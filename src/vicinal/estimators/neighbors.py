@@ -26,15 +26,15 @@ from vicinal.estimators.attention import (
     nearest_rows,
 )
 from vicinal.estimators.bank import Ids, check_known
-from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.inputs import as_series, refused_text
 from vicinal.estimators.out_of_fold import MOST, cross_intervals, fold_positions, fold_predictions, out_of_fold
 from vicinal.estimators.saving import read_model, save_model
+from vicinal.estimators.tuning import TunedEstimator
 from vicinal.heads import Kriging, conformal_margin
 from vicinal.training.rows import spread
 
 
-class BankedEstimator(NeighborEstimator):
+class BankedEstimator(TunedEstimator):
     """The part of the neighbor estimators that reads and changes the bank."""
 
     def save(self, folder: str | Path) -> None:
@@ -276,7 +276,12 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
             found out; for DataFrames.
         encoders: encoder by column or by kind: "ngrams", "cnn", "minilm", "efficientnet-lite0", "ge2e", "hub:NAME",
             "folder:PATH".
-        tune: which part of a pretrained encoder is trained: "none", "last-N" or "all".
+        tune: which part of a pretrained encoder is trained: "none", "last-N" or "all"; or "auto": what a timed probe of
+            a few batches finds time for, if that has less error on the rows held out than the encoder as published. The
+            default trains nothing, so that the model depends on rows, settings and seed, and not on a clock.
+        minutes: how long ``tune="auto"`` may take.
+        plan: a :class:`vicinal.estimators.TuningPlan` or the name of its file, in place of the probe: ``plan_`` of an
+            earlier fit, or ``plan.json`` of a model folder. With the same seed it makes the same model.
         hidden: sizes of the projector's layers; the last is the width of the embeddings.
         members: projectors and heads side by side, each trained by its own error; the prediction is their mean, and so
             are the weights of the neighbors. 1 is the paper's network.
@@ -310,6 +315,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         folds_: how many folds the members leave out, or None where rows were held out.
         metric_: "network" or "kernel", whichever was fitted.
         history_: error curves of training; of a kernel one point.
+        plan_: the plan that an encoder was tuned by, or None.
         label_range_: lowest and highest label of the training rows; training sees labels scaled by it.
 
     The paper is NONA (see ``docs/methods.md``); its recipe is ``readout="attention", members=1, final_tanh=True,

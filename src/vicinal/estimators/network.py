@@ -7,6 +7,7 @@ from torch import nn
 
 from vicinal.core import check_between, check_choice, check_integer, check_number, entries, short
 from vicinal.encoders import MemberProjectors, check_tune
+from vicinal.estimators.plan import read_plan
 from vicinal.heads import NONA, Dense, Ensemble, Kriging
 from vicinal.masks import SoftStep, TopK
 from vicinal.similarity import resolve_similarity
@@ -165,7 +166,10 @@ def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:
     check_choice("mask_parameters", settings["mask_parameters"], ("pointwise", "global"))
     check_choice("mask_extent", settings["mask_extent"], ("admissible", "all"))
     check_between("index_tolerance", settings["index_tolerance"], 0, 1, closed=True)
-    check_tune(settings["tune"])
+    if settings["tune"] != "auto":
+        check_tune(settings["tune"])
+    check_between("minutes", settings["minutes"], 0, _LARGEST)
+    read_plan(settings["plan"])
     check_integer("members", settings["members"], high=_LARGEST)
     if settings["dropout"] != 0:
         check_between("dropout", settings["dropout"], 0, 1)
@@ -194,4 +198,7 @@ def training_settings(settings: dict[str, Any], seed: int) -> TrainingSettings:
         "logger",
         "progress",
     )
-    return TrainingSettings(**{name: settings[name] for name in names}, seed=seed, folder=settings["checkpoint_dir"])
+    chosen = {name: settings[name] for name in names}
+    plan = None if settings["tune"] in ("none", "auto") else read_plan(settings["plan"])
+    chosen |= {} if plan is None else plan.training()
+    return TrainingSettings(**chosen, seed=seed, folder=settings["checkpoint_dir"])

@@ -32,6 +32,7 @@ from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.indexing import SavedNear
 from vicinal.estimators.kernel_metric import check_kernel_kinds, make_kernel_network
 from vicinal.estimators.network import MOST_NEIGHBORS, check_readout, embedding_width, make_kriging, make_network
+from vicinal.estimators.plan import TuningPlan
 from vicinal.heads import Kriging
 from vicinal.index import FaissIndex
 from vicinal.index.bank_files import ROWS
@@ -114,6 +115,7 @@ class SavedConfig(Saved):
     folds: Annotated[int, Field(ge=2, le=1024)] | None = None
     kriging: bool | None = None
     metric: Literal["network", "kernel"] | None = None
+    plan: TuningPlan | None = None
     notes: dict[str, JsonValue] = Field(default_factory=dict)
 
     @property
@@ -281,7 +283,7 @@ def check_bank(bank: Bank, config: SavedConfig, width: int, folder: Path) -> Non
 CONFIG, MODEL, HELD_OUT = MARKERS["model"], "model.safetensors", "held"
 _VERIFIED = 1 << 26
 """Bytes of a bank up to which all of it is checked when it is loaded."""
-_LOCAL = ("root", "cache_dir", "checkpoint_dir", "progress", "logger")
+_LOCAL = ("root", "cache_dir", "checkpoint_dir", "progress", "logger", "minutes", "plan")
 """Parameters that say where and how a run is made, not what is fitted; they are not saved."""
 
 
@@ -404,6 +406,7 @@ def _load(
         model.label_range_ = config.label_range
     model.history_ = TrainingHistory(config.train_error, config.validation_error, config.best_epoch)
     model.notes_, model.folds_, model.metric_ = config.notes, config.folds, config.fitted_metric
+    model.notes_, model.folds_, model.plan_ = config.notes, config.folds, config.plan
     with torch.random.fork_rng():  # a model of the hub draws weights that it overwrites
         model.network_ = _read_network(folder / MODEL, config)
     width = embedding_width(model.network_)
@@ -485,6 +488,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "folds": model.folds_,
             "kriging": isinstance(model.network_.head, Kriging),
             "metric": model.metric_,
+            "plan": model.plan_,
             "notes": notes,
         }
     )

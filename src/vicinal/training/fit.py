@@ -1,6 +1,7 @@
 """One training run: Lightning's trainer with early stopping, the best checkpoint restored, and resuming."""
 
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -21,7 +22,7 @@ from vicinal.training.module import NeighborModule
 from vicinal.training.network import NeighborNetwork
 from vicinal.training.processes import Processes, SpawnedOrStarted, errors_of_processes, processes_of, share_weights
 from vicinal.training.quiet import quiet
-from vicinal.training.rows import Rows, RowSubset, loader
+from vicinal.training.rows import RowInputs, Rows, RowSubset, loader
 from vicinal.training.settings import TrainingSettings, make_logger
 
 STOPPING_ROWS = 1024
@@ -36,11 +37,16 @@ class _Record(Callback):
 
     def __init__(self, history: TrainingHistory) -> None:
         self.history = history
+        self._begun = 0.0
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._begun = time.perf_counter()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         metrics = trainer.callback_metrics
         self.history.train_error.append(float(metrics["train_error"]))
         self.history.validation_error.append(float(metrics["validation_error"]))
+        self.history.seconds.append(time.perf_counter() - self._begun)
 
     def state_dict(self) -> dict[str, Any]:
         return vars(self.history) | {"best_epoch": 0}
@@ -48,6 +54,7 @@ class _Record(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.history.train_error = list(state_dict["train_error"])
         self.history.validation_error = list(state_dict["validation_error"])
+        self.history.seconds = list(state_dict.get("seconds", []))
         self.history.resumed_at = len(self.history.train_error)
 
     def take(self, checkpoint: Path) -> None:
@@ -151,13 +158,13 @@ def _with_states(encoder: nn.Module, train_rows: Rows, validation_rows: Rows) ->
         return train_rows, validation_rows
     seen = encoder.keep_states(whole)
 
-    def with_states(rows: Rows) -> Rows:
-        part = rows.inputs
-        if not isinstance(part, RowSubset) or part.inputs is not whole:
-            return rows
-        return replace(rows, inputs=RowSubset(seen, part.positions))
+    def with_states(inputs: RowInputs) -> RowInputs:
+        if isinstance(inputs, RowSubset):
+            return RowSubset(with_states(inputs.inputs), inputs.positions)
+        return seen if inputs is whole else inputs
 
-    return with_states(train_rows), with_states(validation_rows)
+    first, second = (replace(rows, inputs=with_states(rows.inputs)) for rows in (train_rows, validation_rows))
+    return first, second
 
 
 def _by_fold(rows: Rows) -> Rows:

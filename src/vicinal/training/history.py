@@ -12,9 +12,11 @@ class TrainingHistory:
         validation_error: error on validation rows at the end of each epoch.
         best_epoch: position of the epoch whose weights were kept.
         resumed_at: epoch at which an interrupted run was taken up again, or None.
+        seconds: how long each epoch took, with its validation.
     """
 
     train_error: list[float] = field(default_factory=list)
     validation_error: list[float] = field(default_factory=list)
     best_epoch: int = 0
     resumed_at: int | None = None
+    seconds: list[float] = field(default_factory=list, compare=False)

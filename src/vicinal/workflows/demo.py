@@ -28,6 +28,7 @@ PARAMETERS = {
     "patience": 12,
     "dropout": 0.2,
     "members": 1,
+    "tune": "none",
 }
 """Settings of both heads, chosen on the validation rows of three splits."""
 

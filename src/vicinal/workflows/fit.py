@@ -1,10 +1,12 @@
 """``vicinal fit``: a table goes in, a model folder with its report comes out."""
 
+import contextlib
 import json
+import logging
 import platform
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,7 @@ from vicinal.estimators.loss import predicts_by_default
 from vicinal.estimators.neighbors import BankedEstimator, NeighborClassifier, NeighborRegressor
 from vicinal.estimators.network import check_settings
 from vicinal.estimators.saving import write_model
+from vicinal.estimators.tuning import PLAN
 from vicinal.evaluation import (
     Baseline,
     classification_scores,
@@ -249,7 +252,8 @@ def fit_table(job: TableJob, out: Path | None = None, log: Log = lambda line: No
         cache = None if work.folder is None else work.folder / CACHE
         settings = {"cache_dir": cache, **job.parameters, "checkpoint_dir": work.folder}
         model = make_estimator(opened, replace(job, parameters=settings))
-        fit_split(model, opened, split)
+        with _logged(log):
+            fit_split(model, opened, split)
         log("measuring on the test rows" if len(split.test) else "measuring out of fold")
         measured = measure(model, opened, split) if len(split.test) else measure_out_of_fold(model, opened)
         record = _record(job, opened, split, model, measured, leak.sentence, time.perf_counter() - started)
@@ -258,11 +262,36 @@ def fit_table(job: TableJob, out: Path | None = None, log: Log = lambda line: No
     return FitOutcome(model, record, opened, split, out)
 
 
+class _ToLog(logging.Handler):
+    """What estimators say while they are fitted, as lines of progress."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self.log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.log(record.getMessage())
+
+
+@contextlib.contextmanager
+def _logged(log: Log) -> Iterator[None]:
+    logger, handler = logging.getLogger("vicinal.estimators.tuning"), _ToLog(log)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
 def _split_of(job: TableJob, opened: OpenTable) -> Split:
     """The split of a job; for one without test rows all are trained on, which needs members that are folds."""
     model = make_estimator(opened, job)
     if model.validation_fraction == 0:
-        model.check_folds(build_table_encoder(opened.kinds, encoders=model.encoders, tune=model.tune))
+        tune = "none" if model.tune == "auto" else model.tune  # which tunes nothing where members are folds
+        model.check_folds(build_table_encoder(opened.kinds, encoders=model.encoders, tune=tune))
     return draw_splits(opened.table, job, 1)[0] if job.test else no_test(len(opened.table), job.seed)
 
 
@@ -319,7 +348,7 @@ def _record(
         out_of_fold=out_of_fold_scores(model),
         duration_s=duration,
         versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
-        notes=[*opened.notes, *(f"{leak.sentence}." for leak in opened.leaks), *measured.notes],
+        notes=[*opened.notes, *(f"{leak.sentence}." for leak in opened.leaks), *_tuning(model), *measured.notes],
     )
 
 
@@ -331,6 +360,8 @@ _OF_NETWORKS = (
     "simplex",
     "loss",
     "tune",
+    "minutes",
+    "plan",
     "hidden",
     "members",
     "final_tanh",
@@ -367,6 +398,15 @@ def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in skipped}
 
 
+def _tuning(model: BankedEstimator) -> list[str]:
+    """By which plan the encoder was tuned, if there was one to tune."""
+    if model.plan_ is None:
+        return []
+    if model.plan_.tune == "none":
+        return ["The pretrained encoder stays as published: tuning it gained nothing, or there was no time."]
+    return [f"The encoder was tuned. {model.plan_.sentence().capitalize()}; the plan is in plan.json."]
+
+
 def _curves(model: BankedEstimator, loss: str) -> dict[str, list[float]]:
     """Error by epoch; a kernel has none."""
     if model.metric_ == "kernel":
@@ -379,6 +419,8 @@ def _write(out: Path, model: BankedEstimator, record: FitRecord, split: Split, j
     with staged_folder(out) as stage:
         write_model(model, stage, notes)
         save_splits(stage / "splits.json", [split])
+        if model.plan_ is not None:
+            (stage / PLAN).write_text(model.plan_.model_dump_json(indent=1) + "\n", encoding="utf-8")
         write_page(record, stage / "report.html")
         write_card(record, stage / "README.md")
 

@@ -1,0 +1,178 @@
+"""Pretrained encoders that tune themselves within a time, where that is worth it on the rows held out."""
+
+import datetime
+import logging
+import time
+import warnings
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from vicinal.core import replaced_file
+from vicinal.core.identity import IdentityWarning
+from vicinal.core.untrusted import read_settings
+from vicinal.data import LeakWarning
+from vicinal.encoders import PretrainedEncoder, TableEncoder
+from vicinal.estimators.bank import Bank, Ids
+from vicinal.estimators.base import NeighborEstimator
+from vicinal.estimators.indexing import NearBank, fill_indexes, start_indexes, storage_of
+from vicinal.estimators.inputs import HeldOut, as_table
+from vicinal.estimators.network import check_settings
+from vicinal.estimators.plan import ENCODER_LEARNING_RATE, Timing, TuningPlan, choose_plan, read_plan
+from vicinal.index import NeighborBank
+from vicinal.training import TrainingSettings
+
+_logger = logging.getLogger(__name__)
+
+PLAN = "plan.json"
+
+FASTER = 0.8
+"""Share of the time below which bfloat16 is taken."""
+
+_FEWEST_PROBED = 8
+
+
+class TunedEstimator(NeighborEstimator):
+    """Neighbor estimators with ``tune="auto"`` and plans."""
+
+    def _fit(self, x: Any, y: Any, ids: Any, groups: Any, validation: Any) -> Self:
+        plan = read_plan(self.plan)
+        if self.tune != "auto":
+            if plan is not None and plan.tune != self.tune:
+                raise ValueError(f"tune: expected 'auto' or {plan.tune!r}, as the plan says, got {self.tune!r}")
+            super()._fit(x, y, ids, groups, validation)
+            self.plan_ = plan
+            return self
+        check_settings(self.get_params(deep=False), classes=hasattr(self, "predict_proba"))
+        x, seed = as_table("X", x), self.random_state
+        seed = seed if isinstance(seed, int) else int(check_random_state(seed).randint(2**31 - 1))
+        labelled = {"ids": ids, "groups": groups, "validation": validation}
+        started = time.perf_counter()
+        chosen = self._part("frozen", seed, tune="none", plan=None).fit(x, y, **labelled)
+        if self._may_tune(chosen):
+            if plan is None:
+                plan = self._stored_plan(chosen, x, seed, started)
+            chosen = self._better(chosen, plan, seed, x, y, labelled)
+        for name, value in vars(chosen).items():
+            if name not in self.get_params(deep=False):
+                setattr(self, name, value)
+        if self.index is not None:
+            self._index_all()
+        return self
+
+    def _part(self, folder: str, seed: int, **settings: Any) -> Any:
+        """An estimator of these settings, without an index, that keeps its checkpoints in a folder of its own."""
+        where = None if self.checkpoint_dir is None else Path(self.checkpoint_dir) / folder
+        return clone(self).set_params(index=None, random_state=seed, checkpoint_dir=where, **settings)
+
+    def _may_tune(self, frozen: NeighborEstimator) -> bool:
+        """Whether there is an encoder to tune, and rows held out to see whether it was worth it."""
+        return frozen.folds_ is None and bool(_pretrained(frozen)) and self.metric != "kernel"
+
+    def _better(self, frozen: Any, plan: TuningPlan, seed: int, x: Any, y: Any, labelled: dict[str, Any]) -> Any:
+        """The frozen estimator or one that is tuned by the plan, whichever has less error on the rows held out."""
+        end = datetime.datetime.now() + datetime.timedelta(seconds=plan.seconds)
+        _logger.info("%s%s", plan.sentence(), "" if plan.tune == "none" else f", until {end:%H:%M}")
+        if plan.tune == "none":
+            frozen.plan_ = plan
+            return frozen
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IdentityWarning)  # the first fit has said it
+            warnings.simplefilter("ignore", LeakWarning)
+            tuned = self._part(".", seed, tune=plan.tune, plan=plan).fit(x, y, **labelled)
+        before, after = frozen.honest_error(), tuned.honest_error()
+        if after < before:
+            _logger.info("tuning: error on the rows held out %.4g, of the frozen encoder %.4g", after, before)
+            return tuned
+        _logger.info(
+            "tuning gained nothing on the rows held out (error %.4g, of the frozen encoder %.4g): the encoder stays as "
+            "published",
+            after,
+            before,
+        )
+        frozen.plan_ = plan.model_copy(update={"tune": "none"})
+        return frozen
+
+    def honest_error(self) -> float:
+        """Mean squared error (of classes log-loss) on the rows held out, or out of fold, as training sees labels."""
+        return self._honest_error()
+
+    def _stored_plan(self, frozen: Any, x: Any, seed: int, started: float) -> TuningPlan:
+        """The plan in the folder of checkpoints, so that a run goes on by it, or one that is made now."""
+        file = None if self.checkpoint_dir is None else Path(self.checkpoint_dir) / PLAN
+        if file is not None and file.is_file():
+            return read_settings(file, TuningPlan, "a plan", newest=1)
+        rest = time.perf_counter() - started - sum(frozen.history_.seconds)
+        ways = self._probe(frozen, x, seed)
+        rows = len(frozen.bank_) - len(frozen.calibration_)
+        left = 60 * self.minutes - (time.perf_counter() - started) - rest
+        by_user = self.encoder_learning_rate != TrainingSettings.encoder_learning_rate
+        plan = choose_plan(
+            ways,
+            rows,
+            left,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            encoder_learning_rate=self.encoder_learning_rate if by_user else ENCODER_LEARNING_RATE,
+            weight_decay=self.weight_decay,
+        )
+        plan = plan if plan.tune == "none" else plan.model_copy(update={"seconds": round(plan.seconds + rest, 1)})
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with replaced_file(file) as aside:
+                aside.write_text(plan.model_dump_json(indent=1), encoding="utf-8")
+        return plan
+
+    def _probe(self, frozen: Any, x: Any, seed: int) -> list[Timing]:
+        """Times of a second epoch of one batch, for all layers and for the last third of them."""
+        depth = min(-(-len(part.layers()) // 3) for part in _pretrained(frozen))
+        precisions = ["32-true", "bf16-mixed"] if self.precision == "32-true" else [self.precision]
+        times = [self._epoch(x, seed, "all", precision) for precision in precisions]
+        fast = -1 if times[-1] < FASTER * times[0] else 0
+        ways = [Timing("all", precisions[fast], times[fast])]
+        if depth:  # before the first epoch all layers run once: a quarter of what an epoch does
+            tune = f"last-{depth}"
+            ways.append(Timing(tune, precisions[fast], self._epoch(x, seed, tune, precisions[fast]), times[0] / 4))
+        return ways
+
+    def _epoch(self, x: Any, seed: int, tune: str, precision: str) -> float:
+        """Seconds for each row that is trained on."""
+        share = self.validation_fraction
+        train = max(_FEWEST_PROBED, min(self.batch_size, round((1 - share) * len(x))))
+        count = min(len(x), train + max(1, round(train * share / (1 - share))))
+        some = x.iloc[np.linspace(0, len(x) - 1, count).astype(int)]
+        settings = {"tune": tune, "precision": precision, "readout": "attention", "plan": None, "loss": None}
+        probe = self._part("", seed, max_epochs=2, progress=False, logger=None, **settings)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what there is to say of the rows the first fit has said
+            probe.set_params(checkpoint_dir=None).fit(some, np.arange(count) % 2, validation=np.arange(train, count))
+        seconds: float = probe.history_.seconds[1]
+        return seconds / train
+
+    def _held_out(
+        self, encoder: TableEncoder, rows: int, validation: Any, groups: Ids | None, classes: Ids | None, seed: int
+    ) -> HeldOut:
+        held_out, plan = super()._held_out(encoder, rows, validation, groups, classes, seed), read_plan(self.plan)
+        if plan is None or self.tune == "none" or plan.rows >= len(held_out.train):
+            return held_out
+        some = np.random.RandomState(seed).permutation(held_out.train)[: plan.rows]
+        return HeldOut(np.sort(some), held_out.validation, None)
+
+    def _index_all(self) -> None:
+        """Make the index of a bank that was filled without one."""
+        store, head, classes = self.bank_.store, self.network_.head, getattr(self, "classes_", None)
+        bank = NeighborBank(store.dim, storage=storage_of(self.index))
+        folds = None if store.folds is None else store.folds.numpy()
+        bank.add(store.ids, store.vectors, self.bank_.labels, groups=store.groups, rows=self.bank_.rows, folds=folds)
+        indexes = start_indexes(str(self.index), head, bank, self.index_tolerance)
+        fill_indexes(indexes, head, bank)
+        self.bank_ = Bank.over(bank)
+        count = None if classes is None else len(classes)
+        self._near_head = NearBank(head, bank, indexes, count, self.index_tolerance)
+
+
+def _pretrained(model: NeighborEstimator) -> list[PretrainedEncoder]:
+    return [part for part in model.table_encoder.encoders if isinstance(part, PretrainedEncoder)]
