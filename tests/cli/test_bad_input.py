@@ -16,7 +16,7 @@ from vicinal.cli import run
 from vicinal.cli.app import app
 from vicinal.estimators import NeighborRegressor, save_model
 
-QUICK = ["--max-epochs", "2", "--members", "1", "--hidden", "8,4", "-q"]
+QUICK = ["--max-epochs", "2", "--members", "1", "--hidden", "8,4", "-q", "--no-baselines"]
 
 
 @pytest.fixture

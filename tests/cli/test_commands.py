@@ -15,7 +15,7 @@ from references.tables import table
 from vicinal.cli import run
 from vicinal.estimators import load_model
 
-QUICK = ["--max-epochs", "3", "--members", "2", "--hidden", "16,4", "--learning-rate", "0.01", "-q"]
+QUICK = ["--max-epochs", "3", "--members", "2", "--hidden", "16,4", "--learning-rate", "0.01", "-q", "--no-baselines"]
 
 
 @pytest.fixture(scope="session")
@@ -72,10 +72,11 @@ def test_a_model_with_a_database(houses, tmp_path, capsys):
 
 
 def test_fit_prints_what_it_took_and_what_it_found(houses, tmp_path, capsys):
-    options = ["--target", "price", "--drop", "house", "--out", str(tmp_path / "m"), *QUICK]
+    options = ["--target", "price", "--drop", "house", "--out", str(tmp_path / "m"), *QUICK, "--baselines"]
     assert run(["fit", str(houses / "houses.csv"), *options]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
+    assert "kernel ridge on untuned features" in printed.out
     for word in ("size", "number", "note", "category", "model", "mean", "k-NN", "ridge", "report.html", "MSE", "R2"):
         assert word in printed.out
 
@@ -188,6 +189,15 @@ def test_compare_resumes(houses, tmp_path, capsys):
     changed = [*options, "--batch-size", "16"]
     assert run(["compare", str(houses / "houses.csv"), "--splits", "2", *changed]) == 2
     assert "batch_size = 16, got stored ones with 128" in capsys.readouterr().err
+
+
+def test_compare_shows_baselines_beside_the_heads(houses, tmp_path, capsys):
+    options = ["--target", "price", "--drop", "house", "--drop", "street", "--out", str(tmp_path / "c"), *QUICK]
+    more = ["--splits", "1", "--heads", "nona", "--baselines"]
+    assert run(["compare", str(houses / "houses.csv"), *options, *more]) == 0
+    assert "support vectors" in capsys.readouterr().out
+    methods = pd.read_csv(tmp_path / "c" / "runs.csv")["method"].tolist()
+    assert methods == ["nona", "ridge", "kernel ridge", "support vectors", "boosting", "k-NN"]
 
 
 def test_compare_of_two_tables_tests_over_them(houses, tmp_path, capsys):

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from vicinal.evaluation import knn_grid, mean_baseline, regression_scores, ridge_baseline
-from vicinal.evaluation.baselines import _labels, _neighbor_mean
+from vicinal.evaluation.baselines import neighbor_mean, one_hot
 
 CLASSES = ["a", "b", "c"]
 
@@ -35,15 +35,15 @@ def test_mean_and_shares():
 
 
 @pytest.mark.parametrize(("k", "p", "weights"), list(itertools.product((3, 5, 7), (1, 2), ("uniform", "distance"))))
-def test_neighbor_mean_equals_scikit_learn(k, p, weights):
+def testneighbor_mean_equals_scikit_learn(k, p, weights):
     (train, validation, _), (y, _, _) = parts()
     settings = {"n_neighbors": k, "p": p, "weights": weights}
     number = KNeighborsRegressor(**settings).fit(train, y)
     distances, places = number.kneighbors(validation)
-    np.testing.assert_allclose(_neighbor_mean(y, distances, places, weights), number.predict(validation), rtol=1e-12)
+    np.testing.assert_allclose(neighbor_mean(y, distances, places, weights), number.predict(validation), rtol=1e-12)
     spread = KNeighborsClassifier(**settings).fit(train, classes_of(y)).predict_proba(validation)
-    labels = _labels(classes_of(y), CLASSES)
-    np.testing.assert_allclose(_neighbor_mean(labels, distances, places, weights), spread, rtol=1e-12)
+    labels = one_hot(classes_of(y), CLASSES)
+    np.testing.assert_allclose(neighbor_mean(labels, distances, places, weights), spread, rtol=1e-12)
 
 
 def test_grid_is_that_of_scikit_learn_and_chosen_on_validation():

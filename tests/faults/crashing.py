@@ -23,7 +23,7 @@ from vicinal.index import ExactIndex, NeighborBank, load_index
 from vicinal.training import NeighborModule
 from vicinal.workflows import fit as fit_workflow
 
-QUICK = ["--epochs", "3", "--batch-size", "16", "--hidden", "8,3", "--learning-rate", "0.01", "-q"]
+QUICK = ["--epochs", "3", "--batch-size", "16", "--hidden", "8,3", "--learning-rate", "0.01", "-q", "--no-baselines"]
 COLUMNS = ["--target", "price", "--id", "house"]
 INDEX = ["--index", "faiss:Flat" if find_spec("faiss") else "exact:int8", "--index-tolerance", "0.01"]
 WRITES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link")

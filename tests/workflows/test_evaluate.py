@@ -30,14 +30,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("audit")
     frame = table()
     test = None
-    job = TableJob(frame, "y", id="key", parameters=QUICK)
+    job = TableJob(frame, "y", id="key", parameters=QUICK, baselines=False)
     outcome = fit_table(job)
     test, train = int(outcome.split.test[0]), int(outcome.split.train[0])
     features = ["a", "b", "c", "town"]
     frame.loc[test, features] = frame.loc[train, features].to_numpy()  # a copy across the split, other label
     frame.to_csv(place / "rows.csv", index=False)
     (place / "pair.json").write_text(json.dumps([test + 1, train + 1]))
-    fit_table(TableJob(place / "rows.csv", "y", id="key", parameters=QUICK), place / "model")
+    fit_table(TableJob(place / "rows.csv", "y", id="key", parameters=QUICK, baselines=False), place / "model")
     return place
 
 
@@ -53,6 +53,12 @@ def test_every_row_stands_where_the_split_put_it(folder: Path, record: AuditReco
     assert record.rows == sizes
     assert len(record.predicted) == len(record.truth) == 32
     assert len(record.suspects) == 160
+
+
+def test_baselines_learn_from_the_rows_that_the_model_knows(record: AuditRecord) -> None:
+    assert set(record.baselines) == {"ridge", "kernel ridge", "support vectors", "boosting", "k-NN"}
+    assert record.baselines["ridge"]["mse"] < 0.2
+    assert any(note.startswith("ridge: alpha") for note in record.notes)
 
 
 def test_figures_are_those_of_the_fit(folder: Path, record: AuditRecord) -> None:
@@ -82,7 +88,7 @@ def test_slices_coverage_and_hubs(record: AuditRecord) -> None:
 def test_a_table_without_ids_knows_its_rows_by_place_and_content(tmp_path: Path) -> None:
     frame = table().drop(columns="key")
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    fit_table(TableJob(tmp_path / "rows.csv", "y", parameters=QUICK), tmp_path / "model")
+    fit_table(TableJob(tmp_path / "rows.csv", "y", parameters=QUICK, baselines=False), tmp_path / "model")
     assert audit_table(tmp_path / "model", tmp_path / "rows.csv").rows == {"bank": 108, "held out": 20, "new": 32}
     other = frame.assign(a=frame.a + 0.5)  # other rows in the same places
     other.to_csv(tmp_path / "other.csv", index=False)
@@ -100,7 +106,7 @@ def test_rows_with_missing_cells_and_images_are_known_again(tmp_path: Path) -> N
     frame.loc[::3, "size"] = np.nan
     frame.to_parquet(tmp_path / "rows.parquet")
     settings = {"max_epochs": 1, "hidden": (4,), "members": 1}
-    fit_table(TableJob(tmp_path / "rows.parquet", "price", parameters=settings), tmp_path / "m")
+    fit_table(TableJob(tmp_path / "rows.parquet", "price", parameters=settings, baselines=False), tmp_path / "m")
     assert audit_table(tmp_path / "m", tmp_path / "rows.parquet").rows == {"bank": 54, "held out": 10, "new": 16}
     for column, other in (("size", frame["size"].fillna(5.0) + 1), ("photo", frame["photo"].iloc[::-1].to_numpy())):
         frame.assign(**{column: other}).to_parquet(tmp_path / "other.parquet")
@@ -112,7 +118,7 @@ def test_classes_get_sets_and_suspects(tmp_path: Path) -> None:
     wrong = [3, 70, 200]
     frame.loc[wrong, "y"] = np.where(frame.a[wrong] > frame.b[wrong], "down", "up")
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    fit_table(TableJob(tmp_path / "rows.csv", "y", id="key", parameters=QUICK), tmp_path / "model")
+    fit_table(TableJob(tmp_path / "rows.csv", "y", id="key", parameters=QUICK, baselines=False), tmp_path / "model")
     found = audit_table(tmp_path / "model", tmp_path / "rows.csv")
     assert set(found.class_sets) == {"lac", "aps", "raps"}
     assert {suspect.row - 1 for suspect in found.suspects[:12]} & set(wrong)
@@ -128,7 +134,7 @@ def test_what_could_not_be_calibrated_is_said(tmp_path: Path, classes: bool, tol
     if classes:
         frame = frame.assign(y=np.where(frame.a > frame.b, "up", "down"))
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    fit_table(TableJob(tmp_path / "rows.csv", "y", id="key", parameters=QUICK), tmp_path / "model")
+    fit_table(TableJob(tmp_path / "rows.csv", "y", id="key", parameters=QUICK, baselines=False), tmp_path / "model")
     found = audit_table(tmp_path / "model", tmp_path / "rows.csv", log=print)
     assert not found.class_sets
     assert [note for note in found.notes if "too few for" in note and told in note]

@@ -61,10 +61,11 @@ def compare(
     precision: o.Precision = "32-true",
     accelerator: o.Accelerator = "auto",
     cache: o.Cache = None,
+    baselines: o.Baselines = True,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Compare heads, and k-NN on their embeddings, over seeded splits: mean, deviation, tests.
+    """Compare heads, k-NN on their embeddings, and tuned baselines over seeded splits: mean, deviation, tests.
 
     The paper's protocol: 80/20 and then 85/15 splits, early stopping on the validation rows, the test rows touched
     once. Runs are stored as they finish; the same command goes on where it was stopped. The paper's own learning rate
@@ -96,6 +97,7 @@ def compare(
                 drop=[name for name in drop or () if name in names],
                 seed=seed,
                 parameters=parameters,
+                baselines=baselines,
             )
         )
     first = sources[0]

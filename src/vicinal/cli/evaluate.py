@@ -55,8 +55,11 @@ def evaluate(
     if as_json:
         print_json(audit)
         return
-    print_scores(f"{record.model} on {record.rows['new']} new rows of {record.name}", {"model": record.scores})
-    for sentence in audit_findings(record):
+    print_scores(
+        f"{record.model} on {record.rows['new']} new rows of {record.name}",
+        {"model": record.scores, **record.baselines},
+    )
+    for sentence in (*audit_findings(record), *(note for note in record.notes if note.startswith("Baselines"))):
         output.print(f"- {sentence}", markup=False)
     lines = [
         [str(s.row), s.part, *map(_cell, (s.label, s.expected, s.neighbors)), f"{s.score:.2f}"]

@@ -68,6 +68,7 @@ def fit(
     index: o.Index = None,
     index_tolerance: o.IndexTolerance = 1e-3,
     cache: o.Cache = None,
+    baselines: o.Baselines = True,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -97,6 +98,7 @@ def fit(
         test=test,
         validation=validation,
         parameters=parameters,
+        baselines=baselines,
     )
     outcome = fit_table(job, folder, (lambda line: None) if quiet else print_progress)
     if as_json:
@@ -120,6 +122,7 @@ def outcome_json(outcome: "FitOutcome") -> dict[str, Any]:
         ],
         "out_of_fold": dict(record.out_of_fold),
         "scores": {method: dict(values) for method, values in record.scores.items()},
+        "notes": list(record.notes),
         "epochs": len(outcome.model.history_.train_error),
         "seconds": record.duration_s,
     }
@@ -148,6 +151,9 @@ def print_outcome(outcome: "FitOutcome") -> None:
         output.print(f"look at {leak.sentence}", markup=False)
     where = f"On the {sizes['test']} test rows" if sizes["test"] else "Out of fold, by members that never saw the row"
     print_scores(where, record.scores)
+    for note in record.notes:
+        if note.startswith("Baselines"):
+            output.print(note, markup=False)
     if sizes["test"] and record.out_of_fold:
         listed = ", ".join(f"{name} {value:.4g}" for name, value in record.out_of_fold.items())
         output.print(f"out of fold, by members that never saw the row: {listed}", markup=False)

@@ -206,6 +206,13 @@ Cache: TypeAlias = Annotated[
     Path | None,
     typer.Option(help="Folder to keep vectors of frozen encoders in between runs.", rich_help_panel=_ALSO),
 ]
+Baselines: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        help="Also measure ridge, kernel ridge, support vectors, k-NN and (tables) boosting, tuned on training rows.",
+        rich_help_panel=_ALSO,
+    ),
+]
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print JSON on standard output, for programs.", rich_help_panel=_ALSO)
 ]

@@ -26,6 +26,7 @@ from vicinal.evaluation.statistics import (
     wilcoxon,
 )
 from vicinal.evaluation.store import Run, RunStore, run_protocol
+from vicinal.evaluation.tuned import tuned_baselines
 from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY
 
 __all__ = [
@@ -63,5 +64,6 @@ __all__ = [
     "summarize",
     "suspicion",
     "target_slices",
+    "tuned_baselines",
     "wilcoxon",
 ]

@@ -36,13 +36,16 @@ class Baseline:
         name: "mean", "k-NN", "ridge" or "logistic regression".
         prediction: ``[c]`` in a regression, class probabilities ``[c, C]`` in a classification.
         settings: what was chosen on the validation rows.
-        validation: the validation error of that choice: squared error, or share of wrong rows.
+        validation: the error of that choice on the rows it was made by: squared error, or share of wrong rows (of
+            :func:`tuned_baselines`: log loss).
+        rows: how many training rows it was fitted on; 0: all.
     """
 
     name: str
     prediction: NDArray[np.float64]
     settings: dict[str, Any] = field(default_factory=dict)
     validation: float = float("nan")
+    rows: int = 0
 
 
 def mean_baseline(train_target: ArrayLike, rows: int, *, classes: Sequence[Any] | None = None) -> Baseline:
@@ -51,7 +54,7 @@ def mean_baseline(train_target: ArrayLike, rows: int, *, classes: Sequence[Any] 
     >>> mean_baseline([1.0, 3.0], 2).prediction.tolist()
     [2.0, 2.0]
     """
-    target = _labels(train_target, classes)
+    target = one_hot(train_target, classes)
     return Baseline("mean", np.repeat(target.mean(0, keepdims=True), rows, axis=0))
 
 
@@ -80,7 +83,7 @@ def knn_grid(
     """
     for name, values in (("train", train), ("validation", validation), ("test", test)):
         _check_embeddings(name, np.asarray(values), np.asarray(train).shape[-1])
-    labels = _labels(train_target, classes)
+    labels = one_hot(train_target, classes)
     counts = sorted({min(k, len(labels)) for k in neighbors})
     search = {p: NearestNeighbors(n_neighbors=counts[-1], p=p).fit(train) for p in POWERS}
     tried: list[tuple[tuple[float, float], int, int, str]] = []
@@ -88,12 +91,12 @@ def knn_grid(
         distances, places = search[p].kneighbors(validation)
         for k in counts:
             for weights in WEIGHTS:
-                guess = _neighbor_mean(labels, distances[:, :k], places[:, :k], weights)
+                guess = neighbor_mean(labels, distances[:, :k], places[:, :k], weights)
                 tried.append((_error(validation_target, guess, classes), k, p, weights))
     (error, _), k, p, weights = min(tried, key=lambda choice: choice[0])
     distances, places = search[p].kneighbors(test, n_neighbors=k)
     settings = {"n_neighbors": k, "p": p, "weights": weights}
-    return Baseline("k-NN", _neighbor_mean(labels, distances, places, weights), settings, error)
+    return Baseline("k-NN", neighbor_mean(labels, distances, places, weights), settings, error)
 
 
 def knn_baseline(
@@ -112,9 +115,9 @@ def knn_baseline(
     """
     for name, values in (("train", train), ("test", test)):
         _check_embeddings(name, np.asarray(values), np.asarray(train).shape[-1])
-    labels, k = _labels(train_target, classes), min(settings["n_neighbors"], len(train))
+    labels, k = one_hot(train_target, classes), min(settings["n_neighbors"], len(train))
     distances, places = NearestNeighbors(n_neighbors=k, p=settings["p"]).fit(train).kneighbors(test)
-    return Baseline("k-NN", _neighbor_mean(labels, distances, places, settings["weights"]), dict(settings))
+    return Baseline("k-NN", neighbor_mean(labels, distances, places, settings["weights"]), dict(settings))
 
 
 def ridge_baseline(
@@ -155,7 +158,7 @@ def ridge_baseline(
     return Baseline(name, _linear_prediction(model, test, classes), {"alpha": alpha}, error)
 
 
-def _labels(target: ArrayLike, classes: Sequence[Any] | None) -> NDArray[np.float64]:
+def one_hot(target: ArrayLike, classes: Sequence[Any] | None) -> NDArray[np.float64]:
     """Numbers ``[n]`` as they are; classes one-hot ``[n, C]``."""
     if classes is None:
         return np.asarray(target, dtype=np.float64)
@@ -166,7 +169,7 @@ def _labels(target: ArrayLike, classes: Sequence[Any] | None) -> NDArray[np.floa
     return np.eye(len(classes))[[column[name] for name in np.asarray(target).tolist()]]
 
 
-def _neighbor_mean(
+def neighbor_mean(
     labels: NDArray[np.float64], distances: NDArray[np.float64], places: NDArray[np.int64], weights: str
 ) -> NDArray[np.float64]:
     """Mean of the neighbors' labels, ``[n]`` or ``[n, C]``; a neighbor at distance 0 outweighs all others."""

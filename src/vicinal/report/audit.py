@@ -49,6 +49,11 @@ def audit_html(record: AuditRecord) -> str:
             record=record,
             numeric=record.task == "regression",
             tiles=[(metric_name(metric), number(value, 3)) for metric, value in record.scores.items()],
+            beside=[
+                [one_line(name, 60), *(number(values[metric]) for metric in record.scores)]
+                for name, values in ({"this model": record.scores} | dict(record.baselines)).items()
+            ],
+            metrics=[metric_name(metric) for metric in record.scores],
             findings=audit_findings(record),
             slices=[_slice(part) for part in record.slices[:25]],
             target_slices=[_slice(part) for part in record.target_slices],

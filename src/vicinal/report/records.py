@@ -358,6 +358,7 @@ class AuditRecord:
         served: ``[N]``, for the picture.
         notes: what a reader should know.
         versions: of the software.
+        baselines: method -> metric -> value on the new rows.
     """
 
     name: str
@@ -382,6 +383,7 @@ class AuditRecord:
     served: NDArray[np.int64]
     notes: Sequence[str] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Everything but the arrays of the pictures, as dictionaries, lists, numbers and text."""

@@ -12,12 +12,24 @@ from vicinal.core import check_choice, check_integer
 from vicinal.core.files import clear_target, resolved
 from vicinal.data import Split, load_splits, save_splits, table_fingerprint
 from vicinal.estimators.neighbors import BankedEstimator
-from vicinal.evaluation import PRIMARY, Run, RunStore, Significance, Summary, run_protocol, significance, summarize
+from vicinal.evaluation import (
+    PRIMARY,
+    Run,
+    RunStore,
+    Significance,
+    Summary,
+    classification_scores,
+    regression_scores,
+    run_protocol,
+    significance,
+    summarize,
+)
 from vicinal.report import CompareRecord
 from vicinal.version import __version__
 from vicinal.workflows.fit import (
     OpenTable,
     TableJob,
+    baseline_names,
     draw_splits,
     fit_split,
     groups_sentence,
@@ -25,13 +37,15 @@ from vicinal.workflows.fit import (
     make_estimator,
     open_table,
     predict_test,
-    score,
+    untuned_baselines,
 )
 
 HEADS = ("dense", "dense+knn", "nona", "nona+knn")
 """What can be compared: a head, or k-NN on the embeddings that were trained for that head."""
 
 Log = Callable[[str], None]
+Array = np.ndarray[Any, Any]
+Fit = Callable[[Any], Mapping[str, Mapping[str, float]]]
 
 
 @dataclass(frozen=True)
@@ -42,7 +56,7 @@ class Comparison:
         metric: what the table shows: "mse" on labels scaled to [0, 1] by the training range, or "log_loss".
         runs: one for each data set, split and method.
         table: mean, deviation and change against dense, one for each data set and method.
-        significance: tests over data sets; None for fewer than two.
+        significance: tests of the heads over data sets; None for fewer than two.
         record: the same for the page of the report.
     """
 
@@ -86,7 +100,7 @@ def compare_tables(
             log(f"{table.table.name}: {lone}")
         stored = _stored_splits(job, table, splits, out)
         runs += run_protocol(
-            _methods(job, table, heads, out),
+            _methods(job, table, heads, out) | (_baselines(job, table, out) if job.baselines else {}),
             stored,
             store,
             dataset=table.table.name,
@@ -118,11 +132,9 @@ def _stored_splits(job: TableJob, opened: OpenTable, number: int, out: Path) -> 
     return splits
 
 
-def _methods(
-    job: TableJob, opened: OpenTable, heads: Sequence[str], out: Path
-) -> dict[str | tuple[str, ...], Callable[[Any], Mapping[str, Mapping[str, float]]]]:
+def _methods(job: TableJob, opened: OpenTable, heads: Sequence[str], out: Path) -> dict[str | tuple[str, ...], Fit]:
     """One fit for each kind of head; it yields the head's own scores and those of k-NN on its embeddings."""
-    methods: dict[str | tuple[str, ...], Callable[[Any], Mapping[str, Mapping[str, float]]]] = {}
+    methods: dict[str | tuple[str, ...], Fit] = {}
     for base in dict.fromkeys(head.partition("+")[0] for head in heads):
         variants = tuple(head for head in heads if head.partition("+")[0] == base)
 
@@ -138,13 +150,32 @@ def _methods(
     return methods
 
 
+def _baselines(job: TableJob, opened: OpenTable, out: Path) -> dict[str | tuple[str, ...], Fit]:
+    """The baselines on untuned features, all at once."""
+
+    def fit(split: Split) -> dict[str, dict[str, float]]:
+        model = make_estimator(opened, replace(job, parameters={"cache_dir": out / "cache", **job.parameters}))
+        tuned = untuned_baselines(model, opened, split)
+        return {baseline.name: _scaled_scores(model, opened, split, baseline.prediction) for baseline in tuned}
+
+    names = baseline_names(opened.kinds, classes=opened.table.task == "classification")
+    return {tuple(names): fit}
+
+
 def _scores(model: BankedEstimator, opened: OpenTable, split: Split, *, knn: bool) -> dict[str, float]:
     predicted = knn_of_embeddings(model, opened, split).prediction if knn else predict_test(model, opened, split)
-    truth = opened.table.target[split.test]
-    if opened.table.task == "regression":
-        low, high = model.label_range_
-        predicted, truth = (predicted - low) / (high - low), (truth - low) / (high - low)
-    return score(model, predicted, truth)
+    return _scaled_scores(model, opened, split, predicted)
+
+
+def _scaled_scores(model: BankedEstimator, opened: OpenTable, split: Split, predicted: Array) -> dict[str, float]:
+    """Scores on the test rows, numbers scaled to [0, 1] by the range of the rows that the model trains on."""
+    target, rows = opened.table.target, np.concatenate([split.train, split.validation])
+    truth = target[split.test]
+    if opened.table.task == "classification":
+        return classification_scores(truth, predicted, np.unique(target[rows]).tolist())
+    known = target[rows if model.validation_fraction == 0 else split.train]
+    low, high = known.min(), known.max()
+    return regression_scores((truth - low) / (high - low), (predicted - low) / (high - low))
 
 
 def _line(data: str, number: int, method: str, done: Sequence[Run]) -> str:
@@ -158,7 +189,8 @@ def _comparison(runs: list[Run], metric: str, settings: dict[str, Any], heads: S
     seconds: dict[str, dict[tuple[int, str], float]] = {}
     for run in runs:
         results.setdefault(run.dataset, {}).setdefault(run.method, []).append(run.metrics[metric])
-        seconds.setdefault(run.dataset, {})[run.split, run.method.partition("+")[0]] = run.seconds
+        fit = run.method.partition("+")[0] if run.method in HEADS else "baselines"
+        seconds.setdefault(run.dataset, {})[run.split, fit] = run.seconds
     per_split = {
         name: float(np.sum(list(of.values())) / len({split for split, _ in of})) for name, of in seconds.items()
     }

@@ -20,16 +20,18 @@ from vicinal.encoders import EmbeddingCache, build_table_encoder
 from vicinal.estimators.neighbors import BankedEstimator, NeighborClassifier, load_model
 from vicinal.estimators.saving import shown_cell
 from vicinal.evaluation import (
+    Baseline,
     class_suspicion,
     coverage_curve,
     error_slices,
     left_out_predictions,
     suspicion,
     target_slices,
+    tuned_baselines,
 )
 from vicinal.report import AuditRecord, Copies, Hub, Part, Suspect
 from vicinal.version import __version__
-from vicinal.workflows.fit import score
+from vicinal.workflows.fit import baseline_names, baseline_notes, score
 from vicinal.workflows.predict import features_of, read_rows
 
 Log = Callable[[str], None]
@@ -107,6 +109,8 @@ def audit_table(
             "give it the table it was fitted on, whose test rows are new to it, or other labelled rows"
         )
     log(f"measuring on {int(new.sum())} rows that the model has not seen")
+    features = _untrained_features(model, table)
+    tuned, tuned_notes = _baselines(model, table, features, new)
     vectors = torch.from_numpy(model.embed(table.frame))
     seen = attend(model, table, vectors, parts)
     fresh = table.select(np.flatnonzero(new))
@@ -122,6 +126,7 @@ def audit_table(
         task=table.task,
         rows=counts,
         scores=score(model, predicted, fresh.target),
+        baselines={one.name: score(model, one.prediction, fresh.target) for one in tuned},
         slices=error_slices(errors, _slice_columns(model, fresh)),
         target_slices=_along_target(model, errors, fresh),
         coverage=[] if classes is not None else _coverage(model, fresh),
@@ -130,13 +135,13 @@ def audit_table(
         hubness=_skewness(seen.served),
         unused=float((seen.served == 0).mean()),
         neighbors=min(FIRST, len(model.bank_)),
-        suspects=_suspects(model, table, seen, parts)[:suspects],
+        suspects=_suspects(model, table, features, seen, parts)[:suspects],
         copies=copies + near_embeddings(table, vectors, parts, copies),
         predicted=predicted,
         truth=fresh.target,
         classes=[] if classes is None else [str(name) for name in classes],
         served=seen.served,
-        notes=_notes(model, table),
+        notes=[*_notes(model, table), *tuned_notes],
         versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
     )
 
@@ -211,14 +216,29 @@ def _hubs(model: BankedEstimator, seen: BankUse, most: int = 10) -> list[Hub]:
     return hubs
 
 
-def _suspects(model: BankedEstimator, table: Table, seen: BankUse, parts: list[Part]) -> list[Suspect]:
+def _baselines(model: BankedEstimator, table: Table, features: Any, new: Array) -> tuple[list[Baseline], list[str]]:
+    """Baselines that learn from the rows of the table that the model knows, for the new ones; and what to say."""
+    known, classes = np.flatnonzero(~new), getattr(model, "classes_", None)
+    if len(known) < len(model.bank_) / 2 or len(known) < 10:
+        return [], [f"Baselines are left out: they learn from the model's rows; {len(known)} are in this table."]
+    tuned = tuned_baselines(
+        features[known],
+        table.target[known],
+        features[np.flatnonzero(new)],
+        classes=None if classes is None else classes.tolist(),
+        groups=None if table.groups is None else table.groups[known],
+        methods=baseline_names(model.kinds_, classes=classes is not None),
+    )
+    return tuned, baseline_notes(tuned, len(known))
+
+
+def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse, parts: list[Part]) -> list[Suspect]:
     """All rows, the most suspicious first.
 
     The trained encoder has seen the labels of the bank and has moved mislabelled rows toward their wrong labels, so the
     score is that of a ridge regression on the untrained features, which leaves each row out.
     """
     classes = getattr(model, "classes_", None)
-    features = _untrained_features(model, table)
     if classes is None:
         expected = left_out_predictions(features, table.target, groups=table.groups)
         scores = suspicion(table.target, expected, float(np.std(table.target - expected)) or 1.0)

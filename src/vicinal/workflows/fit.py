@@ -46,11 +46,10 @@ from vicinal.evaluation import (
     classification_scores,
     knn_baseline,
     knn_grid,
-    left_out_predictions,
     mean_baseline,
     regression_scores,
-    ridge_baseline,
 )
+from vicinal.evaluation.tuned import CLASSES, NUMBERS, TRIED, tuned_baselines
 from vicinal.heads import Ensemble
 from vicinal.masks import SoftStep
 from vicinal.report import FitRecord, NeighborPanel, write_card, write_page
@@ -80,6 +79,7 @@ class TableJob:
         test: share of rows to test on; 0: all are fitted on, members are folds, and scores are out of fold.
         validation: share of the remaining rows held out for early stopping and intervals; 0: members are folds.
         parameters: of the estimator, see :class:`NeighborRegressor`.
+        baselines: measure, beside the model, what :func:`vicinal.evaluation.tuned_baselines` gives.
     """
 
     source: Path | pd.DataFrame
@@ -96,6 +96,7 @@ class TableJob:
     test: float = 0.2
     validation: float = 0.15
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    baselines: bool = True
 
 
 @dataclass(frozen=True)
@@ -255,7 +256,7 @@ def fit_table(job: TableJob, out: Path | None = None, log: Log = lambda line: No
         with _logged(log):
             fit_split(model, opened, split)
         log("measuring on the test rows" if len(split.test) else "measuring out of fold")
-        measured = measure(model, opened, split) if len(split.test) else measure_out_of_fold(model, opened)
+        measured = measure(job, model, opened, split) if len(split.test) else measure_out_of_fold(job, model, opened)
         record = _record(job, opened, split, model, measured, leak.sentence, time.perf_counter() - started)
         if out is not None:
             _write(out, model, record, split, job)
@@ -425,41 +426,67 @@ def _write(out: Path, model: BankedEstimator, record: FitRecord, split: Split, j
         write_card(record, stage / "README.md")
 
 
-def measure(model: BankedEstimator, opened: OpenTable, split: Split) -> Measured:
-    """Scores of the model, of the mean, of k-NN on the model's embeddings, and of ridge on the untuned features."""
+def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Split) -> Measured:
+    """Scores of the model, of the mean, of k-NN on the model's embeddings, and of baselines on the untuned features."""
     predicted = predict_test(model, opened, split)
-    classes = _classes(model)
-    target = opened.table.target
-    labels = (target[split.train], target[split.validation])
+    classes, target = _classes(model), opened.table.target
     mean = mean_baseline(target[split.train], len(split.test), classes=classes)
     knn = knn_of_embeddings(model, opened, split)
-    features = untuned_features(model, opened, split)
-    ridge = ridge_baseline(features[0], labels[0], features[1], labels[1], features[2], classes=classes)
-    linear = "ridge" if classes is None else "logistic regression"
-    named = {
-        "model": predicted,
-        "mean": mean.prediction,
-        "k-NN on its embeddings": knn.prediction,
-        f"{linear} on untuned features": ridge.prediction,
-    }
-    notes = [f"{baseline.name}: {_settings_of(baseline)}, chosen on the validation rows." for baseline in (knn, ridge)]
-    return Measured({name: score(model, p, target[split.test]) for name, p in named.items()}, predicted, notes)
+    tuned = untuned_baselines(model, opened, split) if job.baselines else []
+    named = {"model": predicted, "mean": mean.prediction, "k-NN on its embeddings": knn.prediction}
+    named |= {f"{baseline.name} on untuned features": baseline.prediction for baseline in tuned}
+    scores = {name: score(model, guess, target[split.test]) for name, guess in named.items()}
+    notes = [f"k-NN on its embeddings: {_settings_of(knn)}, chosen on the validation rows."]
+    return Measured(scores, predicted, notes + baseline_notes(tuned, len(split.train) + len(split.validation)))
 
 
-def measure_out_of_fold(model: BankedEstimator, opened: OpenTable) -> Measured:
-    """Scores on the rows fitted on, each by members that never saw it; of the mean; and of a ridge without the row."""
-    classes, table = _classes(model), opened.table
+def measure_out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable) -> Measured:
+    """Scores on the rows fitted on, each by members that never saw it; of the mean; and of baselines in folds."""
+    table = opened.table
     predicted = model.out_of_fold_predictions()[1][model.bank_.keys_of(table.ids)]  # in the order of the table
-    mean = mean_baseline(table.target, len(table), classes=classes)
-    features = untuned_features(model, opened, no_test(len(table), 0))[0]
-    targets = table.target if classes is None else (table.target[:, None] == np.asarray(classes)).astype(np.float64)
-    ridge = left_out_predictions(features, targets, groups=table.groups)
-    if classes is not None:
-        ridge = ridge.clip(1e-6)
-        ridge /= ridge.sum(axis=1, keepdims=True)
-    named = {"model": predicted, "mean": mean.prediction, "ridge on untuned features": ridge}
+    mean = mean_baseline(table.target, len(table), classes=_classes(model))
+    named = {"model": predicted, "mean": mean.prediction}
+    tuned: list[Baseline] = []
+    notes = [f"Baselines are left out: without test rows they are for at most {TRIED:,} rows."] if job.baselines else []
+    if job.baselines and len(table) <= TRIED:
+        tuned = untuned_baselines(model, opened, no_test(len(table), 0))
+        notes = ["Baselines predict each row without its fold, by the settings that are best over all folds."]
+    named |= {f"{baseline.name} on untuned features": baseline.prediction for baseline in tuned}
     scores = {name: score(model, guess, table.target) for name, guess in named.items()}
-    return Measured(scores, predicted, ["Ridge leaves each row out, its penalty chosen by the error of all."])
+    return Measured(scores, predicted, notes + baseline_notes(tuned, len(table)))
+
+
+def untuned_baselines(model: BankedEstimator, opened: OpenTable, split: Split) -> list[Baseline]:
+    """What is tried first, on the features that the encoders give before any training: see :func:`tuned_baselines`.
+
+    All but the test rows are learned from; without test rows, each row is predicted without its fold.
+    """
+    rows, table = np.concatenate([split.train, split.validation]), opened.table
+    features = untuned_features(model, opened, rows, split.test)
+    return tuned_baselines(
+        features[0],
+        table.target[rows],
+        features[1] if len(split.test) else None,
+        classes=None if table.task == "regression" else np.unique(table.target[rows]).tolist(),
+        groups=None if table.groups is None else table.groups[rows],
+        methods=baseline_names(opened.kinds, classes=table.task != "regression"),
+    )
+
+
+def baseline_names(kinds: Mapping[str, Kind], *, classes: bool) -> list[str]:
+    """The baselines for columns of these kinds; boosting is for numbers and categories."""
+    plain = set(kinds.values()) <= {"number", "category"}
+    return [name for name in (CLASSES if classes else NUMBERS) if name != "boosting" or plain]
+
+
+def baseline_notes(tuned: Sequence[Baseline], rows: int) -> list[str]:
+    """The settings of baselines, chosen by cross-validation, and whether all ``rows`` were used for that."""
+    notes = [f"{one.name}: {_settings_of(one)}, chosen by cross-validation." for one in tuned]
+    fewer = [one for one in tuned if one.rows < rows]
+    if tuned and rows > TRIED:
+        limited = "; " + ", ".join(one.name for one in fewer) + f" learned from {fewer[0].rows:,}" if fewer else ""
+        notes.append(f"Baselines were tuned on {TRIED:,} of {rows:,} rows{limited}.")
+    return notes
 
 
 def out_of_fold_scores(model: BankedEstimator) -> dict[str, float]:
@@ -494,17 +521,17 @@ def knn_of_embeddings(model: BankedEstimator, opened: OpenTable, split: Split) -
     return knn_baseline(vectors.numpy(), labels, test, chosen, classes=classes)
 
 
-def untuned_features(model: BankedEstimator, opened: OpenTable, split: Split) -> list[Any]:
-    """Features of training, validation and test rows as the encoders give them before any training."""
+def untuned_features(model: BankedEstimator, opened: OpenTable, rows: Array, others: Array) -> list[Any]:
+    """Features of ``rows`` and ``others`` as encoders give them before any training, statistics from ``rows``."""
     frame = opened.table.frame[list(opened.kinds)]
     with torch.random.fork_rng():
         torch.manual_seed(0)
         encoder = build_table_encoder(opened.kinds, encoders=model.encoders)
-        encoder.fit(frame.iloc[split.train])
+        encoder.fit(frame.iloc[rows])
     store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)
     features = []
-    for rows in filter(len, (split.train, split.validation, split.test)):
-        part = frame.iloc[rows]
+    for places in filter(len, (rows, others)):
+        part = frame.iloc[places]
         features.append(encoder.features(part, encoder.cache(encoder.prepare(part, opened.table.root), store=store)))
     return features
 

@@ -1,0 +1,420 @@
+"""What an expert tries first: ridge, kernel machines, boosting, k-NN, each tuned by cross-validation on training rows.
+
+scikit-learn fits them all. Every setting is tried on folds of the training rows (of whole groups, where there are
+groups), and the one of least error is fitted again on all of them. Of many settings and more than ``FEW`` rows, all are
+tried on three folds with ``FEW`` of them to learn from, and the best four on all folds with all.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby, product
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike, NDArray
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
+from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
+from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
+
+from vicinal.core import check_choice
+from vicinal.core.identity import IdsLike, canonical_ids
+from vicinal.evaluation.baselines import ALPHAS, SPREADS, WEIGHTS, Baseline, Features, neighbor_mean, one_hot
+
+Floats: TypeAlias = NDArray[np.float64]
+Places: TypeAlias = NDArray[np.int64]
+Setting: TypeAlias = Mapping[str, Any]
+
+TRIED = 2000
+"""Rows that settings are tried on, at most, unless more are asked for."""
+
+FITTED = 4000
+"""Rows that kernel machines are fitted on, at most."""
+
+FEW = 400
+"""Rows to learn from when all settings are tried; the best four are tried with all."""
+
+WORK = 4e9
+"""Absolute differences beyond which Manhattan distances are left out: rows times rows times width."""
+
+NUMBERS = ("ridge", "kernel ridge", "support vectors", "boosting", "k-NN")
+CLASSES = ("logistic regression", "support vectors", "boosting", "k-NN")
+"""What :func:`tuned_baselines` tries; a "gaussian process" only where it is named."""
+
+_FOLDS = 5
+_HUGE = 1e100
+"""Size of features beyond which they are cut: squares and sums of these are still finite."""
+
+_BLOCK = 2048
+_NEIGHBORS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)
+_SCALES = {"rbf": (0.1, 0.3, 1.0, 3.0), "laplacian": (0.03, 0.1, 0.3, 1.0)}
+_STAGES = {
+    (3, 5): (50, 100, 200, 300),
+    (8, 5): (25, 50, 100, 200),
+    (8, 20): (25, 50, 100, 200),
+    (31, 20): (25, 50, 100),
+}
+_TREES = 600
+"""Iterations of boosting by the most leaves of a tree and the least rows of a leaf; most trees of all classes."""
+
+
+def tuned_baselines(
+    features: Features,
+    target: ArrayLike,
+    queries: Features | None,
+    *,
+    classes: Sequence[Any] | None = None,
+    groups: IdsLike | None = None,
+    methods: Sequence[str] | None = None,
+    most: int = TRIED,
+    seed: int = 0,
+) -> list[Baseline]:
+    r"""Fit each of ``methods`` with the settings of least error in cross-validation: squared error, or log loss.
+
+    Kernels are $\exp(-\gamma \lVert x - z \rVert_2^2)$ and, where the work is small, $\exp(-\gamma \lVert x - z
+    \rVert_1)$, with $\gamma$ around one over the median of the distances, on the features as they are. Linear models
+    standardize dense features. Labels that are numbers are standardized. "support vectors" are a support vector
+    regression, or classification with probabilities calibrated by Platt's sigmoid.
+
+    Args:
+        features: of the training rows ``[a, f]``, dense or scipy sparse.
+        target: numbers ``[a]``, or class names if ``classes`` is given.
+        queries: features ``[c, f]`` of the rows to predict; None: the training rows, each by a fit without its fold.
+        classes: class of each column of the probabilities ``[C]``; None in a regression.
+        groups: ``[a]``; none is cut by a fold.
+        methods: out of ``NUMBERS`` (or "gaussian process"), with classes out of ``CLASSES``; None: all of them, but
+            for boosting on sparse features.
+        most: beyond so many training rows settings are tried on that many, drawn at random, and without ``queries``
+            no others are predicted. Kernel machines are fitted on ``FITTED`` rows, or on ``most``, whichever is more.
+        seed: of folds and draws.
+
+    Returns:
+        one baseline a method, with the rows that it was fitted on.
+
+    Raises:
+        ValueError: for a method of another name, or fewer than 10 rows.
+
+    >>> x = np.linspace(0, 6, 60)[:, None]
+    >>> wave, = tuned_baselines(x, np.sin(x[:, 0]), np.array([[1.5]]), methods=["kernel ridge"])
+    >>> wave.settings["kernel"], bool(abs(wave.prediction[0] - np.sin(1.5)) < 0.01)
+    ('rbf', True)
+    """
+    queries = None if queries is None else _safe(queries)
+    known = (*NUMBERS, "gaussian process") if classes is None else CLASSES
+    count = features.shape[0]
+    if count < 10:
+        raise ValueError(f"features: expected at least 10 rows, got {count}")
+    if methods is None:
+        methods = [name for name in known if name != "gaussian process"]
+        methods = [name for name in methods if name != "boosting" or not scipy.sparse.issparse(features)]
+    rows = _Rows.of(features, target, classes, groups, most, seed)
+    fitted = replace(rows, some=_drawn(count, max(most, FITTED), seed), distances={}) if count > most else rows
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the best that so many iterations give is a fair baseline
+        return [_fitted(check_choice("methods", name, known), rows, fitted, queries) for name in methods]
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Training rows; ``some`` are those that settings are tried on, in rising order.
+
+    Labels are standardized numbers ``[a]``, or codes of classes ``[a]``.
+    """
+
+    features: Features
+    labels: Floats
+    classes: Sequence[Any] | None
+    center: float
+    scale: float
+    some: Places
+    folds: list[tuple[Places, Places]]
+    seed: int
+    distances: dict[int, Floats] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        features: Features,
+        target: ArrayLike,
+        classes: Sequence[Any] | None,
+        groups: IdsLike | None,
+        most: int,
+        seed: int,
+    ) -> "_Rows":
+        features = _safe(features)
+        center, scale = 0.0, 1.0
+        if classes is None:
+            labels = np.asarray(target, dtype=np.float64)
+            center, scale = float(labels.mean()), float(labels.std()) or 1.0
+            labels = (labels - center) / scale
+        else:
+            labels = one_hot(target, classes).argmax(1).astype(np.float64)
+        some = _drawn(len(labels), most, seed)
+        codes = None if groups is None else np.unique(canonical_ids("groups", groups), return_inverse=True)[1][some]
+        folds = _folds(labels[some], codes, seed, classes=classes is not None)
+        return cls(features, labels, classes, center, scale, some, [(some[i], some[o]) for i, o in folds], seed)
+
+    @property
+    def manhattan(self) -> bool:
+        """Whether Manhattan distances are worth their work."""
+        return not scipy.sparse.issparse(self.features) and len(self.some) ** 2 * self.features.shape[1] <= WORK
+
+    def within(self, power: int) -> Floats:
+        """Distances between the rows that settings are tried on, squared for ``power`` 2."""
+        if power not in self.distances:
+            tried = self.features[self.some]
+            self.distances[power] = _distances(tried, tried, power)
+        return self.distances[power]
+
+    def between(self, power: int, inside: Places, outside: "Places | Features") -> Floats:
+        """Distances ``[outside, inside]``; rows outside by their places, or new ones by their features."""
+        if isinstance(outside, np.ndarray) and outside.ndim == 1:
+            places = np.searchsorted(self.some, outside), np.searchsorted(self.some, inside)
+            return self.within(power)[np.ix_(*places)]
+        return _distances(outside, self.features[inside], power)
+
+    def take(self, outside: "Places | Features") -> Features:
+        """Features of rows by their places, or of new rows as they are."""
+        return self.features[outside] if isinstance(outside, np.ndarray) and outside.ndim == 1 else outside
+
+    def error(self, places: Places, guess: Floats) -> float:
+        """Sum of squared errors, or of negative log probabilities."""
+        if self.classes is None:
+            return float(np.square(guess - self.labels[places]).sum())
+        eps = np.finfo(np.float64).eps
+        return float(-np.log(np.clip(guess[np.arange(len(places)), self.labels[places].astype(int)], eps, 1)).sum())
+
+
+def _safe(features: Features) -> Features:
+    """Finite float64, sparse or dense, that may be squared."""
+    if scipy.sparse.issparse(features):
+        rows = features.tocsr().astype(np.float64)
+        rows.data.clip(-_HUGE, _HUGE, out=rows.data)
+        return rows
+    return np.asarray(features, dtype=np.float64).clip(-_HUGE, _HUGE)
+
+
+def _folds(labels: Floats, groups: Places | None, seed: int, *, classes: bool) -> list[tuple[Places, Places]]:
+    """Places inside and outside of each fold; none cuts a group, and classes have their shares if they can."""
+    number = len(labels) if groups is None else len(np.unique(groups))
+    grouped = groups is not None and 1 < number < len(labels)
+    count = min(_FOLDS, number) if grouped else _FOLDS
+    classes = classes and int(np.unique(labels, return_counts=True)[1].max()) >= count
+    kind = (StratifiedGroupKFold if grouped else StratifiedKFold) if classes else GroupKFold if grouped else KFold
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # classes of fewer rows than folds are missing in some
+        return list(kind(count, shuffle=True, random_state=seed).split(labels, labels, groups))
+
+
+def _drawn(count: int, most: int, seed: int) -> Places:
+    """Places of at most ``most`` out of ``count`` rows, rising."""
+    places = np.arange(count)
+    return places if count <= most else np.sort(np.random.default_rng(seed).choice(places, most, replace=False))
+
+
+def _distances(a: Features, b: Features, power: int) -> Floats:
+    """Manhattan distances ``[a, b]``, or for ``power`` 2 squared Euclidean ones."""
+    measured = manhattan_distances(a, b) if power == 1 else euclidean_distances(a, b, squared=True)
+    return np.asarray(measured, dtype=np.float64)
+
+
+Guesses: TypeAlias = Iterator[tuple[Setting, Floats]]
+
+
+def _fitted(name: str, rows: _Rows, all_rows: _Rows, queries: Features | None) -> Baseline:
+    """The method with its best setting, fitted on all rows, or on as many as it can."""
+    settings, guesses = _METHODS[name]
+    best, error, left_out = _best(rows, settings(rows), guesses)
+    if queries is None:
+        return Baseline(name, left_out * rows.scale + rows.center, dict(best), error, len(rows.some))
+    few = guesses in (_kernel_guesses, _process_guesses)
+    inside = all_rows.some if few else np.arange(len(rows.labels))
+    ((_, guess),) = guesses(all_rows, [best], inside, queries)
+    return Baseline(name, guess * rows.scale + rows.center, dict(best), error, len(inside))
+
+
+def _best(rows: _Rows, settings: Sequence[Setting], guesses: "Guess") -> tuple[Setting, float, Floats]:
+    """The setting of least error in cross-validation, that error, and its predictions of the rows left out."""
+    if len(rows.some) > 1.25 * FEW and len(settings) > 8 and guesses is not _boosting_guesses:
+        draw = np.random.default_rng(rows.seed)
+        few = [(np.sort(draw.choice(i, min(FEW, len(i)), replace=False)), o) for i, o in rows.folds[:3]]
+        order = np.argsort(_errors(rows, settings, guesses, few)[0], kind="stable")
+        settings = [settings[place] for place in np.sort(order[:4])]
+    errors, predictions = _errors(rows, settings, guesses, rows.folds)
+    place = int(np.argmin(errors))
+    return settings[place], float(errors[place]) * rows.scale**2 / len(rows.some), predictions[place]
+
+
+def _errors(
+    rows: _Rows, settings: Sequence[Setting], guesses: "Guess", folds: Sequence[tuple[Places, Places]]
+) -> tuple[Floats, list[Floats]]:
+    """Error of each setting, and its predictions in the order of ``rows.some``."""
+    errors = np.zeros(len(settings))
+    shape = (len(rows.some),) if rows.classes is None else (len(rows.some), len(rows.classes))
+    predictions = [np.zeros(shape) for _ in settings]
+    for inside, outside in folds:
+        for number, (_, guess) in enumerate(guesses(rows, settings, inside, outside)):
+            errors[number] += rows.error(outside, guess)
+            predictions[number][np.searchsorted(rows.some, outside)] = guess
+    return errors, predictions
+
+
+Guess: TypeAlias = Callable[[_Rows, Sequence[Setting], Places, "Places | Features"], Guesses]
+"""Predictions of the rows outside by each setting, in their order, fitted on the rows inside."""
+
+
+def _kernel_guesses(rows: _Rows, settings: Sequence[Setting], inside: Places, outside: "Places | Features") -> Guesses:
+    if rows.classes is not None:  # probabilities are calibrated by two rows of a class at least
+        inside = inside[np.bincount(rows.labels[inside].astype(int))[rows.labels[inside].astype(int)] > 1]
+    parts = [outside[start : start + _BLOCK] for start in range(0, outside.shape[0], _BLOCK)]
+    for (name, gamma), group in groupby(settings, key=lambda setting: (setting["kernel"], setting["gamma"])):
+        power = 2 if name == "rbf" else 1
+        fitted = np.exp(-gamma * rows.between(power, inside, inside))
+        asked = [np.exp(-gamma * rows.between(power, inside, part)) for part in parts]
+        for setting in group:
+            yield setting, _predicted(rows, _kernel_machine(rows, setting, inside), inside, fitted, asked)
+
+
+def _kernel_machine(rows: _Rows, setting: Setting, inside: Places) -> Any:
+    if "alpha" in setting:
+        return KernelRidge(alpha=setting["alpha"], kernel="precomputed")
+    if rows.classes is None:
+        return SVR(kernel="precomputed", C=setting["C"], epsilon=setting["epsilon"], cache_size=500)
+    least = int(np.unique(rows.labels[inside], return_counts=True)[1].min(initial=len(inside)))
+    return CalibratedClassifierCV(SVC(kernel="precomputed", C=setting["C"]), cv=max(2, min(3, least)), ensemble=False)
+
+
+def _predicted(rows: _Rows, model: Any, inside: Places, features: Features, asked: Sequence[Features]) -> Floats:
+    """What the model says of the blocks ``asked`` once it is fitted: numbers, or probabilities of all classes."""
+    labels = rows.labels[inside]
+    if rows.classes is None:
+        model.fit(features, labels)
+        return np.concatenate([np.asarray(model.predict(part), dtype=np.float64).ravel() for part in asked])
+    spread = np.zeros((sum(part.shape[0] for part in asked), len(rows.classes)))  # a class without rows keeps 0
+    codes = np.unique(labels).astype(int)
+    if len(codes) > 1:
+        model.fit(features, labels)
+        spread[:, codes] = np.concatenate([model.predict_proba(part) for part in asked])
+    else:
+        spread[:, codes] = 1.0
+    return spread
+
+
+def _kernel_settings(rows: _Rows, **others: Sequence[float]) -> list[Setting]:
+    """Kernels by the others; gamma is a multiple of one over the median of the distances."""
+    settings: list[Setting] = []
+    for kernel, power in (("rbf", 2), ("laplacian", 1))[: 2 if rows.manhattan else 1]:
+        median = float(np.median(rows.within(power)[:: max(1, len(rows.some) // 500)])) or 1.0
+        for scale, *values in product(_SCALES[kernel], *others.values()):
+            settings.append({"kernel": kernel, "gamma": scale / median, **dict(zip(others, values, strict=True))})
+    return settings
+
+
+def _linear_guesses(rows: _Rows, settings: Sequence[Setting], inside: Places, outside: "Places | Features") -> Guesses:
+    fitted, asked = rows.take(inside), rows.take(outside)
+    if not scipy.sparse.issparse(fitted):
+        scaler = StandardScaler().fit(fitted)
+        fitted, asked = scaler.transform(fitted), scaler.transform(asked)
+    for setting in settings:
+        if rows.classes is not None:
+            model: Any = LogisticRegression(C=setting["C"], max_iter=200, tol=1e-3)
+        else:
+            model = Ridge(alpha=setting["alpha"], solver="sparse_cg" if scipy.sparse.issparse(fitted) else "auto")
+        yield setting, _predicted(rows, model, inside, fitted, [asked])
+
+
+def _neighbor_guesses(
+    rows: _Rows, settings: Sequence[Setting], inside: Places, outside: "Places | Features"
+) -> Guesses:
+    labels = rows.labels[inside] if rows.classes is None else np.eye(len(rows.classes))[rows.labels[inside].astype(int)]
+    known: dict[int, tuple[Floats, Places]] = {}
+    for setting in settings:
+        power, most = setting["p"], min(len(inside), max(other["n_neighbors"] for other in settings))
+        if power not in known:
+            search = NearestNeighbors(n_neighbors=most, p=power).fit(rows.take(inside))
+            known[power] = search.kneighbors(rows.take(outside))
+        distances, places = known[power]
+        k = setting["n_neighbors"]
+        yield setting, neighbor_mean(labels, distances[:, :k], places[:, :k], setting["weights"])
+
+
+def _boosting_guesses(
+    rows: _Rows, settings: Sequence[Setting], inside: Places, outside: "Places | Features"
+) -> Guesses:
+    for (leaves, least), group in groupby(settings, key=lambda s: (s["max_leaf_nodes"], s["min_samples_leaf"])):
+        stages = {setting["max_iter"]: setting for setting in group}
+        kind = HistGradientBoostingRegressor if rows.classes is None else HistGradientBoostingClassifier
+        model = kind(
+            learning_rate=0.1,
+            max_iter=max(stages),
+            max_leaf_nodes=leaves,
+            min_samples_leaf=least,
+            early_stopping=False,
+            random_state=rows.seed,
+        )
+        labels, asked = rows.labels[inside], rows.take(outside)
+        codes = np.unique(labels).astype(int)
+        if rows.classes is not None and len(codes) < 2:
+            yield from ((setting, _predicted(rows, None, inside, None, [asked])) for setting in stages.values())
+            continue
+        model.fit(rows.take(inside), labels)
+        staged = model.staged_predict(asked) if rows.classes is None else model.staged_predict_proba(asked)
+        for stage, guess in enumerate(staged, 1):
+            if stage in stages and rows.classes is None:
+                yield stages[stage], guess
+            elif stage in stages and rows.classes is not None:
+                spread = np.zeros((len(guess), len(rows.classes)))
+                spread[:, codes] = guess
+                yield stages[stage], spread
+
+
+def _process_guesses(rows: _Rows, settings: Sequence[Setting], inside: Places, outside: "Places | Features") -> Guesses:
+    fitted = rows.take(inside)
+    for setting in settings:
+        kernel = Matern(np.sqrt(fitted.shape[1]), (1e-1, 1e4), nu=setting["nu"])
+        model = GaussianProcessRegressor(ConstantKernel() * kernel + WhiteKernel(0.3), random_state=rows.seed)
+        yield setting, _predicted(rows, model, inside, fitted, [rows.take(outside)])
+
+
+def _grid(**values: Sequence[Any]) -> list[Setting]:
+    return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
+
+
+def _support_settings(rows: _Rows) -> list[Setting]:
+    costs = (0.3, 1.0, 3.0, 10.0)
+    if rows.classes is not None:
+        return _kernel_settings(rows, C=(*costs, 30.0))
+    return _kernel_settings(rows, C=costs, epsilon=(0.05, 0.3))
+
+
+def _boosting_settings(rows: _Rows) -> list[Setting]:
+    trees = 1 if rows.classes is None or len(rows.classes) == 2 else len(rows.classes)
+    settings: list[Setting] = []
+    for (leaves, least), stages in _STAGES.items():
+        some = [stage for stage in stages if stage * trees <= _TREES] or stages[:1]
+        settings += _grid(max_leaf_nodes=[leaves], min_samples_leaf=[least], max_iter=some)
+    return settings
+
+
+_METHODS: dict[str, tuple[Callable[[_Rows], list[Setting]], Guess]] = {
+    "ridge": (lambda rows: _grid(alpha=ALPHAS), _linear_guesses),
+    "logistic regression": (lambda rows: _grid(C=tuple(1 / alpha for alpha in SPREADS)), _linear_guesses),
+    "kernel ridge": (lambda rows: _kernel_settings(rows, alpha=(1e-3, 0.01, 0.03, 0.1, 0.3, 1.0)), _kernel_guesses),
+    "support vectors": (_support_settings, _kernel_guesses),
+    "boosting": (_boosting_settings, _boosting_guesses),
+    "k-NN": (
+        lambda rows: _grid(p=(1, 2) if rows.manhattan else (2,), n_neighbors=_NEIGHBORS, weights=WEIGHTS),
+        _neighbor_guesses,
+    ),
+    "gaussian process": (lambda rows: _grid(nu=(1.5, np.inf)), _process_guesses),
+}
