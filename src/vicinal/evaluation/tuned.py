@@ -36,7 +36,7 @@ Places: TypeAlias = NDArray[np.int64]
 Setting: TypeAlias = Mapping[str, Any]
 
 TRIED = 2000
-"""Rows that settings are tried on, at most, unless more are asked for."""
+"""Rows that settings are tried on, at most, unless more are wanted."""
 
 FITTED = 4000
 """Rows that kernel machines are fitted on, at most."""
@@ -280,9 +280,9 @@ def _kernel_guesses(rows: _Rows, settings: Sequence[Setting], inside: Places, ou
     for (name, gamma), group in groupby(settings, key=lambda setting: (setting["kernel"], setting["gamma"])):
         power = 2 if name == "rbf" else 1
         fitted = np.exp(-gamma * rows.between(power, inside, inside))
-        asked = [np.exp(-gamma * rows.between(power, inside, part)) for part in parts]
+        others = [np.exp(-gamma * rows.between(power, inside, part)) for part in parts]
         for setting in group:
-            yield setting, _predicted(rows, _kernel_machine(rows, setting, inside), inside, fitted, asked)
+            yield setting, _predicted(rows, _kernel_machine(rows, setting, inside), inside, fitted, others)
 
 
 def _kernel_machine(rows: _Rows, setting: Setting, inside: Places) -> Any:
@@ -294,17 +294,17 @@ def _kernel_machine(rows: _Rows, setting: Setting, inside: Places) -> Any:
     return CalibratedClassifierCV(SVC(kernel="precomputed", C=setting["C"]), cv=max(2, min(3, least)), ensemble=False)
 
 
-def _predicted(rows: _Rows, model: Any, inside: Places, features: Features, asked: Sequence[Features]) -> Floats:
-    """What the model says of the blocks ``asked`` once it is fitted: numbers, or probabilities of all classes."""
+def _predicted(rows: _Rows, model: Any, inside: Places, features: Features, others: Sequence[Features]) -> Floats:
+    """What the model says of the blocks ``others`` once it is fitted: numbers, or probabilities of all classes."""
     labels = rows.labels[inside]
     if rows.classes is None:
         model.fit(features, labels)
-        return np.concatenate([np.asarray(model.predict(part), dtype=np.float64).ravel() for part in asked])
-    spread = np.zeros((sum(part.shape[0] for part in asked), len(rows.classes)))  # a class without rows keeps 0
+        return np.concatenate([np.asarray(model.predict(part), dtype=np.float64).ravel() for part in others])
+    spread = np.zeros((sum(part.shape[0] for part in others), len(rows.classes)))  # a class without rows keeps 0
     codes = np.unique(labels).astype(int)
     if len(codes) > 1:
         model.fit(features, labels)
-        spread[:, codes] = np.concatenate([model.predict_proba(part) for part in asked])
+        spread[:, codes] = np.concatenate([model.predict_proba(part) for part in others])
     else:
         spread[:, codes] = 1.0
     return spread
@@ -321,16 +321,16 @@ def _kernel_settings(rows: _Rows, **others: Sequence[float]) -> list[Setting]:
 
 
 def _linear_guesses(rows: _Rows, settings: Sequence[Setting], inside: Places, outside: "Places | Features") -> Guesses:
-    fitted, asked = rows.take(inside), rows.take(outside)
+    fitted, others = rows.take(inside), rows.take(outside)
     if not scipy.sparse.issparse(fitted):
         scaler = StandardScaler().fit(fitted)
-        fitted, asked = scaler.transform(fitted), scaler.transform(asked)
+        fitted, others = scaler.transform(fitted), scaler.transform(others)
     for setting in settings:
         if rows.classes is not None:
             model: Any = LogisticRegression(C=setting["C"], max_iter=200, tol=1e-3)
         else:
             model = Ridge(alpha=setting["alpha"], solver="sparse_cg" if scipy.sparse.issparse(fitted) else "auto")
-        yield setting, _predicted(rows, model, inside, fitted, [asked])
+        yield setting, _predicted(rows, model, inside, fitted, [others])
 
 
 def _neighbor_guesses(
@@ -362,13 +362,13 @@ def _boosting_guesses(
             early_stopping=False,
             random_state=rows.seed,
         )
-        labels, asked = rows.labels[inside], rows.take(outside)
+        labels, others = rows.labels[inside], rows.take(outside)
         codes = np.unique(labels).astype(int)
         if rows.classes is not None and len(codes) < 2:
-            yield from ((setting, _predicted(rows, None, inside, None, [asked])) for setting in stages.values())
+            yield from ((setting, _predicted(rows, None, inside, None, [others])) for setting in stages.values())
             continue
         model.fit(rows.take(inside), labels)
-        staged = model.staged_predict(asked) if rows.classes is None else model.staged_predict_proba(asked)
+        staged = model.staged_predict(others) if rows.classes is None else model.staged_predict_proba(others)
         for stage, guess in enumerate(staged, 1):
             if stage in stages and rows.classes is None:
                 yield stages[stage], guess
