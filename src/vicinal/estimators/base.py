@@ -311,10 +311,13 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         return indexes
 
     def _may_choose(self) -> bool:
-        """Whether "auto" may read out by kriging, which goes by distances and is chosen by the default error."""
+        """Whether "auto" may read out by kriging, which goes by distances and is chosen by the default error.
+
+        Not for classes: few rows give most classes probability 0, and a log-loss on the rows held out seldom shows it.
+        """
         from vicinal.estimators.loss import predicts_by_default
 
-        return self.similarity in ("l2", "squared_l2") and predicts_by_default(self.loss)
+        return not hasattr(self, "classes_") and self.similarity in ("l2", "squared_l2") and predicts_by_default(self.loss)
 
     def _choose_readout(self, kriging: Kriging) -> bool:
         """Read predictions out by kriging, or by the trained head where that is better and ``readout`` lets choose.
