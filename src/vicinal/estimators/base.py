@@ -317,7 +317,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         """
         from vicinal.estimators.loss import predicts_by_default
 
-        return not hasattr(self, "classes_") and self.similarity in ("l2", "squared_l2") and predicts_by_default(self.loss)
+        return (
+            not hasattr(self, "classes_") and self.similarity in ("l2", "squared_l2") and predicts_by_default(self.loss)
+        )
 
     def _choose_readout(self, kriging: Kriging) -> bool:
         """Read predictions out by kriging, or by the trained head where that is better and ``readout`` lets choose.
