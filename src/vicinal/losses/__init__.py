@@ -135,6 +135,7 @@ from vicinal.losses.structured import (
     proxy_anchor_form,
     tuplet_margin,
 )
+from vicinal.losses.subspaces import SubspaceLearners, matched_clusters, subspace_slices
 from vicinal.losses.teachers import (
     PredictionMemory,
     SelfDistillation,
@@ -192,6 +193,7 @@ __all__ = [
     "SelfDistillation",
     "Separator",
     "SoftmaxMatchingLoss",
+    "SubspaceLearners",
     "TrajectoryLoss",
     "adore",
     "aldr_kl",
@@ -253,6 +255,7 @@ __all__ = [
     "loss_weights",
     "margin",
     "margin_surrogate",
+    "matched_clusters",
     "mcr2",
     "metrix",
     "miner_from_pml",
@@ -291,6 +294,7 @@ __all__ = [
     "sphereface",
     "step_weights",
     "subcenter_arcface",
+    "subspace_slices",
     "summed_softmax",
     "supcon",
     "symmetric_ce",

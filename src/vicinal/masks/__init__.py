@@ -1,5 +1,6 @@
 """Masks ``mask(scores, queries, weight) -> log_mask [b, N]`` and simplex maps ``map(scores) -> weights [b, N]``."""
 
+from vicinal.masks.budgets import MutualChoice, feature_choice, mutual_choice, zipf_budgets
 from vicinal.masks.simplex import entmax15, k_sparsemax, resolve_simplex, softmax, sparsemax
 from vicinal.masks.soft_topk import log_soft_topk, soft_topk, soft_topk_logs
 from vicinal.masks.softstep import SoftStep, log_s1, log_s2
@@ -7,17 +8,21 @@ from vicinal.masks.topk import TopK
 from vicinal.masks.unit import unit_scores
 
 __all__ = [
+    "MutualChoice",
     "SoftStep",
     "TopK",
     "entmax15",
+    "feature_choice",
     "k_sparsemax",
     "log_s1",
     "log_s2",
     "log_soft_topk",
+    "mutual_choice",
     "resolve_simplex",
     "soft_topk",
     "soft_topk_logs",
     "softmax",
     "sparsemax",
     "unit_scores",
+    "zipf_budgets",
 ]

@@ -4,6 +4,7 @@ from vicinal.metrics.accumulate import EmbeddingRetrieval, RetrievalMetrics
 from vicinal.metrics.blocking import BlockingQuality, blocking_quality
 from vicinal.metrics.calibration import opis
 from vicinal.metrics.geometry import alignment, hubness, nearest_distances, neighbor_coverage, uniformity, utilization
+from vicinal.metrics.margins import class_margins, klom
 from vicinal.metrics.retrieval import (
     average_precision,
     hit_at_k,
@@ -14,6 +15,7 @@ from vicinal.metrics.retrieval import (
     recall_at_k,
     reciprocal_rank,
 )
+from vicinal.metrics.spectrum import nuclear_surrogate, pca_dimension
 from vicinal.metrics.streamed import embedding_metrics
 
 __all__ = [
@@ -23,14 +25,18 @@ __all__ = [
     "alignment",
     "average_precision",
     "blocking_quality",
+    "class_margins",
     "embedding_metrics",
     "hit_at_k",
     "hubness",
+    "klom",
     "map_at_r",
     "ndcg",
     "nearest_distances",
     "neighbor_coverage",
+    "nuclear_surrogate",
     "opis",
+    "pca_dimension",
     "precision_at_k",
     "r_precision",
     "recall_at_k",
