@@ -102,6 +102,7 @@ def against_search(clock: Clock, model: Any, x: np.ndarray) -> list[dict[str, An
     """Medians of a prediction and its parts, of FAISS and of the bare product in blocks of 1,024, in turns."""
     import faiss
     import torch
+    from sklearn.neighbors import NearestNeighbors
 
     from vicinal.heads import Kriging
 
@@ -114,11 +115,14 @@ def against_search(clock: Clock, model: Any, x: np.ndarray) -> list[dict[str, An
     index = faiss.IndexFlatL2(vectors.shape[1])
     index.add(vectors.numpy())
     clock("the first prediction, with what is prepared", lambda: model.predict(x))
-    first = clock.lines[-1:]
+    clock("the first interval, with calibration", lambda: model.predict_interval(x))
+    brute = NearestNeighbors(n_neighbors=32, algorithm="brute").fit(vectors.numpy())
+    first = clock.lines[-2:]
     clock.lines = []
     for _ in range(TURNS):
         clock("blocked product", lambda: [torch.mm(few, b.T, out=out[:, : len(b)]) for b in vectors.split(1024)])
         clock("FAISS flat, top 32", lambda: index.search(few.numpy(), 32))
+        clock("scikit-learn brute, top 32", lambda: brute.kneighbors(few.numpy()))
         clock("nearest 32", lambda: bank.nearest(queries, 32, identity))
         at = clock("nearest 64", lambda: bank.nearest(queries, 64, identity)).positions
         with torch.no_grad():
@@ -127,6 +131,7 @@ def against_search(clock: Clock, model: Any, x: np.ndarray) -> list[dict[str, An
         clock("predict 256", lambda: model.predict(x))
         clock("predict 1", lambda: model.predict(x[:1]))
         clock("explain 256", lambda: model.explain(x))
+        clock("interval 256", lambda: model.predict_interval(x))
         clock("kneighbors 256, 32", lambda: model.kneighbors(x, 32))
     medians = pd.DataFrame(clock.lines).groupby("step", sort=False).median().reset_index()
     return [*first, *medians.to_dict("records")]

@@ -247,7 +247,7 @@ def fill_bank(
         positions: ``[n]``.
         folds: of all rows of the table, or None.
     """
-    store.reserve(len(positions))
+    store.reserve(len(positions) + len(positions) // 8)  # room for rows that are added; it costs no memory until then
     for start in range(0, len(positions), _BLOCK):
         at = positions[start : start + _BLOCK]
         vectors = embedded(network, RowSubset(inputs, torch.arange(start, start + len(at))), torch.float32)

@@ -35,12 +35,14 @@ class NeighborNetwork(nn.Module):
     def embed_all(self, inputs: RowInputs, device: torch.device, batch_size: int = 256) -> Tensor:
         """Embeddings ``[n, d]`` of all rows, in evaluation mode, a batch at a time."""
         was_training = self.training
-        self.eval()
+        if was_training:
+            self.eval()
         blocks = []
         for start in range(0, len(inputs), batch_size):
             rows = torch.arange(start, min(start + batch_size, len(inputs)))
             blocks.append(self.embed(to_device(inputs.select(rows), device)))
-        self.train(was_training)
+        if was_training:
+            self.train()
         return torch.cat(blocks)
 
     @torch.no_grad()
