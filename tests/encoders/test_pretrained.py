@@ -264,5 +264,5 @@ def test_windows_cover_every_frame():
 
 @pytest.mark.parametrize("tune", ["some", "last-0", "last-", "last--1", 3, None])
 def test_tune_is_checked(tune):
-    with pytest.raises(ValueError, match=r"^tune: expected 'all', 'none' or 'last-N'"):
+    with pytest.raises(ValueError, match=r"^tune: expected 'all', 'none', 'lora' or 'last-N'"):
         check_tune(tune)

@@ -206,7 +206,7 @@ def test_a_column_goes_before_its_kind():
         ({"a": "image"}, {"encoders": {"image": "minilm"}}, r"^encoders\['image'\]: expected one of 'cnn', 'eff"),
         ({"a": "number"}, {"encoders": {"a": "hub:x"}}, r"^encoders\['a'\]: expected one of 'numbers', got 'hub:x'"),
         ({"a": "text"}, {"encoders": {"a": "hub:"}}, r"^encoders\['a'\]: expected one of"),
-        ({"a": "text"}, {"tune": "last"}, r"^tune: expected 'all', 'none' or 'last-N'"),
+        ({"a": "text"}, {"tune": "last"}, r"^tune: expected 'all', 'none', 'lora' or 'last-N'"),
     ],
 )
 def test_bad_plans_are_refused(kinds, options, sentence):

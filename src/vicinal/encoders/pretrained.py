@@ -34,22 +34,49 @@ _STATE_ERROR = 0.02
 
 
 def check_tune(tune: object) -> int | None:
-    """How many last layers ``tune`` trains: "none" is 0, "last-N" is N, "all" is None.
+    """How many last layers ``tune`` trains: "none" and "lora" are 0, "last-N" is N, "all" is None.
 
     >>> check_tune("last-2"), check_tune("all")
     (2, None)
     >>> check_tune("some")
     Traceback (most recent call last):
-    ValueError: tune: expected 'all', 'none' or 'last-N' with a whole number N of at least 1, got 'some'
+    ValueError: tune: expected 'all', 'none', 'lora' or 'last-N' with a whole number N of at least 1, got 'some'
     """
     last = re.fullmatch(r"last-([1-9]\d*)", tune) if isinstance(tune, str) else None
     if last:
         return int(last[1])
-    if tune == "none":
+    if tune in ("none", "lora"):
         return 0
     if tune == "all":
         return None
-    raise ValueError(f"tune: expected 'all', 'none' or 'last-N' with a whole number N of at least 1, got {short(tune)}")
+    expected = "'all', 'none', 'lora' or 'last-N' with a whole number N of at least 1"
+    raise ValueError(f"tune: expected {expected}, got {short(tune)}")
+
+
+class LowRank(nn.Module):
+    r"""$y + B A x$ for a linear layer $y = W x + b$ that stays as it is; $B$ starts at 0 (LoRA, arXiv:2106.09685).
+
+    Args:
+        columns: width of x.
+        rows: width of y.
+        rank: of $B A$.
+
+    >>> LowRank(3, 5, rank=2)(torch.ones(4, 3)).shape
+    torch.Size([4, 5])
+    """
+
+    def __init__(self, columns: int, rows: int, rank: int = 8) -> None:
+        super().__init__()
+        self.down = nn.Parameter(torch.randn(rank, columns) / columns**0.5)
+        self.up = nn.Parameter(torch.zeros(rows, rank))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``[..., rows]`` of ``[..., columns]``, to be added."""
+        return nn.functional.linear(nn.functional.linear(inputs, self.down), self.up)
+
+    def hook(self, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        """Called by the linear layer with what it has computed."""
+        return output + self.forward(inputs[0])
 
 
 class SavedPretrained(SavedEncoder):
@@ -67,7 +94,8 @@ class PretrainedEncoder(ColumnEncoder):
     Args:
         columns: the column.
         net: the network, weights loaded.
-        tune: "none", "all", or "last-N": the last N layers and all that follows them.
+        tune: "none", "all", "last-N": the last N layers and all that follows them, or "lora": a :class:`LowRank` beside
+            each linear layer of the layers.
 
     Attributes:
         has_states: whether each layer gives one hidden state ``[places, ...]`` a row, so that these can be kept.
@@ -81,6 +109,7 @@ class PretrainedEncoder(ColumnEncoder):
         self.net = net
         self.tune = tune
         self._in_tuples = False
+        self.adapters = nn.ModuleList(self._low_ranks() if tune == "lora" else [])
         self._set_trained(check_tune(tune))
         self.train(mode=True)
 
@@ -205,7 +234,18 @@ class PretrainedEncoder(ColumnEncoder):
         for module in [*self.unused(), *self.front()]:
             module.requires_grad_(requires_grad=False)
 
+    def _low_ranks(self) -> list[LowRank]:
+        linear = [part for layer in self.layers() for part in layer.modules() if isinstance(part, nn.Linear)]
+        if not linear:
+            raise ValueError(f"tune: expected 'all', 'none' or 'last-N' for {self.name}, got 'lora'")
+        adapters = [LowRank(part.in_features, part.out_features) for part in linear]
+        for part, adapter in zip(linear, adapters, strict=True):
+            part.register_forward_hook(adapter.hook)
+        return adapters
+
     def _tuned(self) -> list[nn.Module]:
+        if self.tune == "lora":
+            return [self.adapters]
         last = check_tune(self.tune)
         if last is None:
             return [self.net]

@@ -96,7 +96,7 @@ class TransformerEncoder(PretrainedEncoder):
     Args:
         columns: the column.
         model: "hub:NAME" (downloaded when it is not in the cache of the hub) or "folder:PATH".
-        tune: "none", "all" or "last-N": what is trained.
+        tune: "none", "all", "last-N" or "lora": what is trained.
         pooling: "mean" over the places of the last layer, or "cls": the first place.
         revision: of a hub model; None: the newest. The one that was read is kept in the configuration.
         weights: sha256 that the weights must have, or None: any.
@@ -363,7 +363,7 @@ class TextTransformer(TransformerEncoder):
 
     def _bytes_of_token(self) -> int:
         """Bytes that the way back through the trained layers needs of one token, about."""
-        trained = sum(any(p.requires_grad for p in layer.parameters()) for layer in self.layers())
+        trained = sum(self.tune == "lora" or any(p.requires_grad for p in part.parameters()) for part in self.layers())
         return 4 * 34 * trained * self.dim
 
     def _vectors(self, tokens: Tensor, lengths: Tensor, states: Tensor | None) -> Tensor:
@@ -383,7 +383,7 @@ class MiniLMEncoder(TextTransformer):
 
     Args:
         columns: the column.
-        tune: "none", "all" or "last-N" (N up to 6): what is trained.
+        tune: "none", "all", "last-N" (N up to 6) or "lora": what is trained.
     """
 
     own_name = "minilm"

@@ -277,9 +277,10 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
             found out; for DataFrames.
         encoders: encoder by column or by kind: "ngrams", "cnn", "minilm", "efficientnet-lite0", "ge2e", "hub:NAME",
             "folder:PATH".
-        tune: which part of a pretrained encoder is trained: "none", "last-N" or "all"; or "auto": what a timed probe of
-            a few batches finds time for, if that has less error on the rows held out than the encoder as published. The
-            default trains nothing, so that the model depends on rows, settings and seed, and not on a clock.
+        tune: which part of a pretrained encoder is trained: "none", "last-N", "all", or "lora" (matrices of low rank
+            beside its linear layers; a model folder is small then); or "auto": what a timed probe of a few batches
+            finds time for, if that has less error on the rows held out than the encoder as published. The default
+            trains nothing, so that the model depends on rows, settings and seed, and not on a clock.
         minutes: how long ``tune="auto"`` may take.
         plan: a :class:`vicinal.estimators.TuningPlan` or the name of its file, in place of the probe: ``plan_`` of an
             earlier fit, or ``plan.json`` of a model folder. With the same seed it makes the same model.

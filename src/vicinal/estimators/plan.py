@@ -33,7 +33,7 @@ class TuningPlan(Saved):
 
     Attributes:
         version: of the file.
-        tune: "none", "all" or "last-N".
+        tune: "none", "all", "last-N" or "lora".
         epochs: passes over the rows.
         rows: labelled rows that are trained on; all stand in the bank.
         batch_size: rows of a step.
@@ -49,7 +49,7 @@ class TuningPlan(Saved):
     """
 
     version: Literal[1] = 1
-    tune: str = Field(pattern=r"^(none|all|last-[1-9]\d{0,3})$")
+    tune: str = Field(pattern=r"^(none|all|lora|last-[1-9]\d{0,3})$")
     epochs: PositiveInt
     rows: Annotated[int, Field(ge=2)]
     batch_size: Annotated[int, Field(ge=2)] = 128
@@ -72,8 +72,8 @@ class TuningPlan(Saved):
             return "plan: the time is too short to tune; the encoder stays as published"
         what = "all layers" if self.tune == "all" else self.tune
         number = {"bf16-mixed": "bfloat16", "16-mixed": "float16", "64-true": "float64"}.get(self.precision, "float32")
-        minutes = f"{self.seconds / 60:.1f} minutes"
-        return f"plan: tune {what} for {self.epochs} epochs of {self.rows} rows in {number}, about {minutes}"
+        minutes = f", about {self.seconds / 60:.1f} minutes" if self.seconds else ""
+        return f"plan: tune {what} for {self.epochs} epochs of {self.rows} rows in {number}{minutes}"
 
 
 def read_plan(plan: Any) -> TuningPlan | None:

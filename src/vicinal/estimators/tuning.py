@@ -75,7 +75,9 @@ class TunedEstimator(NeighborEstimator):
     def _better(self, frozen: Any, plan: TuningPlan, seed: int, x: Any, y: Any, labelled: dict[str, Any]) -> Any:
         """The frozen estimator or one that is tuned by the plan, whichever has less error on the rows held out."""
         end = datetime.datetime.now() + datetime.timedelta(seconds=plan.seconds)
-        _logger.info("%s%s", plan.sentence(), "" if plan.tune == "none" else f", until {end:%H:%M}")
+        _logger.info(
+            "%s%s", plan.sentence(), "" if plan.tune == "none" else f", until {end:%H:%M}" * (plan.seconds > 0)
+        )
         if plan.tune == "none":
             frozen.plan_ = plan
             return frozen

@@ -277,14 +277,16 @@ class _ToLog(logging.Handler):
 @contextlib.contextmanager
 def _logged(log: Log) -> Iterator[None]:
     logger, handler = logging.getLogger("vicinal.estimators.tuning"), _ToLog(log)
-    level = logger.level
+    level, propagate = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
+    logger.propagate = False  # or whoever has set up logging says it once more
     try:
         yield
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
+        logger.propagate = propagate
 
 
 def _split_of(job: TableJob, opened: OpenTable) -> Split:
