@@ -53,8 +53,8 @@ Encoder: TypeAlias = Annotated[
 Tune: TypeAlias = Annotated[
     str,
     typer.Option(
-        help="What of pretrained encoders is trained: none, last-N, lora, all, or auto: what --minutes have time for, if "
-        "it predicts the rows held out better.",
+        help="What of pretrained encoders is trained: none, last-N, lora, all, or auto: what --minutes have time for, "
+        "if it predicts the rows held out better.",
         rich_help_panel=_LEARN,
     ),
 ]
