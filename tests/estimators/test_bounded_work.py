@@ -95,7 +95,7 @@ def test_a_large_bank_is_read_by_kriging_without_a_comparison(monkeypatch):
     monkeypatch.setattr(NeighborRegressor, "_honest_error", lambda self: (errors.append(1), honest(self))[1])
     small = NeighborRegressor(**SETTINGS).fit(*rows())
     assert len(errors) == 2
-    monkeypatch.setattr("vicinal.estimators.base.LARGE", 200)
+    monkeypatch.setattr("vicinal.estimators.base.COMPARED", 199)
     large = NeighborRegressor(**SETTINGS).fit(*rows())
     assert len(errors) == 2
     assert large.readout_ == "kriging"

@@ -52,7 +52,7 @@ from vicinal.estimators.network import (
     training_settings,
 )
 from vicinal.estimators.plan import TuningPlan
-from vicinal.estimators.readout import LARGE, MOST, choose_kriging, choose_out_of_fold, local_weights
+from vicinal.estimators.readout import COMPARED, MOST, choose_kriging, choose_out_of_fold, local_weights
 from vicinal.heads import FoldMembers, Kriging
 from vicinal.index import Index, NeighborBank
 from vicinal.similarity import resolve_similarity
@@ -328,7 +328,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             whether kriging was taken.
         """
         network, attention = self.network_, self.network_.head
-        compared = self.readout == "auto" and len(self.bank_) < LARGE
+        compared = self.readout == "auto" and len(self.bank_) <= COMPARED
         error = self._honest_error() if compared else torch.inf
         network.head = self._chosen(kriging)
         if compared and error < self._honest_error():

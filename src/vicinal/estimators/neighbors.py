@@ -254,9 +254,10 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
             given each other (see :class:`vicinal.heads.Kriging`), so that few rows make the whole prediction; its scale
             and noise are those of least error on the rows held out, for ``metric="kernel"`` those of the
             likelihood. "signed_kriging": the same with weights of either sign, which reach beyond the labels of the
-            neighbors. "auto": attention or kriging, whichever has less error on the rows held out; attention for
-            classes, as few rows rule most of them out, and where ``loss`` has another error in mind or ``similarity``
-            is no distance; of ``metric="kernel"`` signed kriging.
+            neighbors. "auto": attention or kriging, whichever has less error on the rows held out, and kriging for
+            more than 8,192 rows, as attention reads them all for each prediction; attention for classes, as few rows
+            rule most of them out, and where ``loss`` has another error in mind or ``similarity`` is no distance; of
+            ``metric="kernel"`` signed kriging.
         max_neighbors: most rows that make a prediction of a kriging readout; None is 30, for ``metric="kernel"`` 128.
         loss: what is trained and stopped by: None (squared error; log-loss for classes), text such as
             "matching:sigmoid(scale=2,shift=0.7)" (see :func:`vicinal.losses.parse`), "crps" (numbers: the whole

@@ -28,7 +28,10 @@ MOST = 1024
 """Rows held out that the choice is made on, and between which the median distance is taken; out of fold four times."""
 
 LARGE = 1 << 15
-"""Rows from which on a bank is read a block at a time, and by kriging where nothing else is asked for."""
+"""Rows from which on a bank is read a block at a time; the weights of fewer are held for some queries at a time."""
+
+COMPARED = 1 << 13
+"""Rows up to which attention, which reads them all for each member, is compared with kriging, one search for all."""
 
 
 @torch.no_grad()
