@@ -34,3 +34,21 @@ def k_sparsemax(row, k):
     for j in places:
         weights[j] = max(row[j] - low, 0.0)
     return weights
+
+
+def line_distance(x, y, a, b, power):
+    """p-th power of the Wasserstein distance of two weighted sets on a line: mass goes in order, a piece at a time."""
+    x, y, a, b = (np.asarray(each, float) for each in (x, y, a, b))
+    left, right = (
+        [[float(x[i]), float(a[i])] for i in np.argsort(x)],
+        [[float(y[j]), float(b[j])] for j in np.argsort(y)],
+    )
+    total = 0.0
+    while left and right:
+        piece = min(left[0][1], right[0][1])
+        total += piece * abs(left[0][0] - right[0][0]) ** power
+        for side in (left, right):
+            side[0][1] -= piece
+            if side[0][1] <= 1e-15:
+                side.pop(0)
+    return total
