@@ -16,7 +16,8 @@ from vicinal.losses.contract import own_settings
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 ENTRIES = entries("teacher_loss")
-each = pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)
+OF_ROWS = [entry for entry in ENTRIES if entry.name != "member_diversity"]  # which has one value for all rows
+each = pytest.mark.parametrize("entry", OF_ROWS, ids=lambda e: e.name)
 MANY = {
     "kl_top": [{"k": 3, "temperature": 2.0}, {"k": 1}],
     "ar2": [{"balance": 1.0, "floor": 1e-7}, {"balance": 0.0, "temperature": 3.0, "divisor": 4.0}],
@@ -133,7 +134,7 @@ def test_errors_name_the_argument(entry):
             call()
 
 
-@each
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)
 def test_it_tells_its_formula_paper_and_settings(entry):
     assert "$" not in entry.summary
     assert entry.paper
@@ -141,6 +142,39 @@ def test_it_tells_its_formula_paper_and_settings(entry):
     doc = inspect.getdoc(entry.factory)
     assert all(f"\n    {name}: " in doc for name in own_settings(entry.factory))
     assert ("econstructed" in doc) == ("reconstructed" in entry.verified)
+
+
+def test_members_that_differ_from_those_before():
+    scores, members = normal(6, 5).requires_grad_(), normal(3, 6, 5, seed=1)
+    for strength in (0.0, 1.0, 40.0):
+        value = losses.member_diversity(scores, members, strength=strength)
+        want = reference.member_diversity(scores.detach().numpy(), members.numpy(), strength)
+        np.testing.assert_allclose(value.detach(), want, rtol=1e-9)
+    torch.testing.assert_close(
+        losses.member_diversity(scores, members.flip(0)), losses.member_diversity(scores, members)
+    )
+    torch.testing.assert_close(
+        losses.member_diversity(scores, members[0]), losses.member_diversity(scores, members[:1])
+    )
+    equal = losses.member_diversity(scores, scores.detach().expand(3, -1, -1))
+    torch.testing.assert_close(equal, torch.tensor(3.0).double().log())
+    assert losses.member_diversity(scores, members, strength=5.0) >= np.log(3) - 2 * 5 / 5
+    assert torch.autograd.gradcheck(lambda s: losses.member_diversity(s, members), (scores,))
+    weight = torch.tensor([1.0, 1, 0, 0, 1, 0])
+    kept = [0, 1, 4]
+    torch.testing.assert_close(
+        losses.member_diversity(scores, members, weight), losses.member_diversity(scores[kept], members[:, kept])
+    )
+    far = (1e4 * scores.detach().float()).requires_grad_()
+    losses.member_diversity(far, members).backward()
+    assert far.grad.isfinite().all()
+    for call, sentence in [
+        (lambda: losses.member_diversity(scores, members[:0]), "^teacher_scores: expected at least one"),
+        (lambda: losses.member_diversity(scores, members[:, :2]), "^teacher_scores: expected"),
+        (lambda: losses.member_diversity(scores, members, strength=-1.0), "^strength: expected"),
+    ]:
+        with pytest.raises(ValueError, match=sentence):
+            call()
 
 
 # Stored values.

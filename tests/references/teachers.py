@@ -40,6 +40,15 @@ def mixed_labels(s, g, target, share=0.8):
     return -(mixed * np.log(softmax(s))).sum()
 
 
+def member_diversity(scores, members, strength=1.0):
+    """Of all rows at once."""
+    total = 0.0
+    for member in members:
+        gaps = [((softmax(s) - softmax(g)) ** 2).sum() for s, g in zip(scores, member, strict=True)]
+        total += np.exp(-strength / scores.shape[1] * np.mean(gaps))
+    return np.log(total)
+
+
 def sinkhorn_distillation(s, g, temperature=2.0, softness=0.1, steps=20):
     """Of all rows at once, by iterations of the kernel."""
     p, q = (np.array([softmax(row / temperature) for row in side]) for side in (s, g))

@@ -1,6 +1,7 @@
 """Pruning by prototypes, k-center and facility location against their definitions."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -133,3 +134,20 @@ def test_wrong_arguments_are_named():
     ):
         with pytest.raises(ValueError, match=words):
             call()
+
+
+def test_the_middle_band_and_exact_counts_of_each_group():
+    values = np.random.default_rng(0).normal(size=41)
+    for share in (0.1, 0.5, 0.9, 1.0):
+        rows = keep_rows(values, share, keep="middle")
+        assert len(rows) == max(1, math.floor(share * 41 + 0.5))
+        rank = np.sort(values.argsort().argsort()[rows])
+        assert (np.diff(rank) == 1).all()
+        assert abs(rank[0] - (40 - rank[-1])) <= 1
+        np.testing.assert_array_equal(keep_rows(np.exp(3 * values), share, keep="middle"), rows)
+    groups = np.array(["a"] * 11 + ["b"] * 30)
+    for keep in ("hard", "easy", "middle"):
+        rows = keep_rows(values, 0.3, keep=keep, groups=groups, each_group=True)
+        assert [int((groups[rows] == name).sum()) for name in "ab"] == [3, 9]
+        np.testing.assert_array_equal(rows[rows < 11], keep_rows(values[:11], 0.3, keep=keep))
+    assert not set(keep_rows(values, 0.5, keep="easy")) & set(keep_rows(values, 0.49, keep="hard"))

@@ -55,7 +55,7 @@ class ClassScores:
 
     def cross_entropy(self, logits: Tensor) -> Tensor:
         r"""$-\\log p_y$ of a softmax over the classes that count, ``[r]``."""
-        return self.hidden(logits, -torch.inf).logsumexp(-1) - self.of_target(logits)
+        return nn.functional.cross_entropy(self.hidden(logits, -torch.inf), self.target, reduction="none")
 
     def gaps(self, margin: float, scores: Tensor | None = None) -> Tensor:
         r"""$s_k - s_y + c\\,[k \\ne y]$, ``[r, K]``; 0 for the target itself, -inf where a class does not count."""

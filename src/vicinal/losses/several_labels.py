@@ -158,18 +158,21 @@ def label_correlation(
     if relation.shape != (size, size):
         raise ValueError(f"correlation: expected [{size}, {size}], got {tuple(relation.shape)}")
     relation = relation - relation.diagonal().diag()
-    counts = torch.ones_like(terms) if rows.valid is None else rows.valid.to(terms.dtype)
+    counts = torch.ones_like(terms[:1]) if rows.valid is None else rows.valid.to(terms.dtype)
     sure = torch.sigmoid(rows.scores)
     mass = (counts @ relation.abs() * counts).sum(-1)
-    together = _quadratic(sure * counts, counts, relation.clamp(min=0), -2)
-    apart = _quadratic((sure - 0.5) * counts, counts, -relation.clamp(max=0), 2)
-    return rows.mean(terms) + factor * (together + apart) / torch.where(mass > 0, mass, 1.0)
+    return rows.mean(terms) + factor * _apart(sure * counts, counts, relation) / torch.where(mass > 0, mass, 1.0)
 
 
-def _quadratic(x: Tensor, counts: Tensor, relation: Tensor, cross: float) -> Tensor:
-    r"""$\sum_{lm} R_{lm} (x_l \pm x_m)^2$ of each row, over the classes that count."""
-    of_squares = x.square() * (counts @ relation + counts @ relation.T)
-    return (of_squares + cross * (x @ relation) * x).sum(-1)
+def _apart(q: Tensor, counts: Tensor, relation: Tensor) -> Tensor:
+    r"""$\sum R^+_{lm} (q_l - q_m)^2 + R^-_{lm} (q_l + q_m - 1)^2$ of each row over the classes that count.
+
+    The products of both sums are one, $-2 q^\top R q$; what is left needs sums of the relation alone.
+    """
+    low, high = (part + part.T for part in (-relation.clamp(max=0), relation.clamp(min=0)))
+    lows, highs = counts @ low, counts @ high
+    alone = (q.square() * highs + ((q - 0.5).square() - q) * lows * counts).sum(-1)
+    return alone - 2 * ((q @ relation) * q).sum(-1) + (lows * counts).sum(-1) / 4
 
 
 def label_phi(labels: Tensor) -> Tensor:

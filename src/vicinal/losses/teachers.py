@@ -303,6 +303,45 @@ def mixed_labels(
         return reduce(values, weight, None, reduction)
 
 
+@register(
+    "teacher_loss",
+    "member_diversity",
+    "score-shift-invariant",
+    family="teachers",
+    paper="arXiv:2105.14275",
+    verified="numpy in float64; the paper's code, read",
+)
+def member_diversity(
+    scores: Tensor, teacher_scores: Tensor, weight: Tensor | None = None, *, strength: float = 1.0
+) -> Tensor:
+    r"""A member of an ensemble that predicts otherwise than the members before it, on rows that need no labels.
+
+    $\log \sum_j e^{-\frac{\lambda}{K} \overline{\|p_i - q_{ji}\|^2}}$ over earlier members j, p and q their softmax.
+
+    Add it to cross-entropy. From log of their number, where all are equal, down to that less $2 \lambda / K$.
+
+    Args:
+        scores: ``[b, K]``, of the member that trains.
+        teacher_scores: ``[b, K]`` of one earlier member, or ``[m, b, K]``.
+        weight: >= 0, ``[b]``, of the rows in the mean.
+        strength: $\lambda \ge 0$.
+
+    >>> member_diversity(torch.tensor([[99.0, 0.0]]), torch.tensor([[[0.0, 99.0]], [[99.0, 0.0]]]))
+    tensor(0.3133)
+    """
+    check_between("strength", strength, 0, math.inf, closed=True)
+    before = teacher_scores if check_tensor("teacher_scores", teacher_scores).ndim == 3 else teacher_scores[None]
+    if not len(before):
+        raise ValueError("teacher_scores: expected at least one earlier member, got none")
+    with torch.autocast(scores.device.type, enabled=False):
+        gaps = []
+        for each in before:
+            student, earlier = _both(scores, each)
+            gap = (student.softmax(-1) - earlier.softmax(-1)).square().sum(-1)
+            gaps.append(reduce(gap, weight, None, "mean"))
+        return (-strength / scores.shape[1] * torch.stack(gaps)).logsumexp(0)
+
+
 class PredictionMemory(nn.Module):
     """What a model said of each row some epochs ago.
 

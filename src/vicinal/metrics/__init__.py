@@ -5,6 +5,7 @@ from vicinal.metrics.blocking import BlockingQuality, blocking_quality
 from vicinal.metrics.calibration import opis
 from vicinal.metrics.geometry import alignment, hubness, nearest_distances, neighbor_coverage, uniformity, utilization
 from vicinal.metrics.margins import class_margins, klom
+from vicinal.metrics.multiplicity import Multiplicity, channel_capacity, predictive_multiplicity
 from vicinal.metrics.retrieval import (
     average_precision,
     hit_at_k,
@@ -21,10 +22,12 @@ from vicinal.metrics.streamed import embedding_metrics
 __all__ = [
     "BlockingQuality",
     "EmbeddingRetrieval",
+    "Multiplicity",
     "RetrievalMetrics",
     "alignment",
     "average_precision",
     "blocking_quality",
+    "channel_capacity",
     "class_margins",
     "embedding_metrics",
     "hit_at_k",
@@ -38,6 +41,7 @@ __all__ = [
     "opis",
     "pca_dimension",
     "precision_at_k",
+    "predictive_multiplicity",
     "r_precision",
     "recall_at_k",
     "reciprocal_rank",

@@ -98,18 +98,21 @@ def keep_rows(
     difficulty: ArrayLike,
     share: float,
     *,
-    keep: Literal["hard", "easy"] = "hard",
+    keep: Literal["hard", "easy", "middle"] = "hard",
     groups: ArrayLike | None = None,
     balance: float = 0.5,
+    each_group: bool = False,
 ) -> Rows:
-    r"""The hardest, or the easiest, rows: keep hard ones of many rows, easy ones of few (arXiv:2206.14486).
+    r"""The hardest, the easiest, or the middle rows: keep hard ones of many rows, easy ones of few (arXiv:2206.14486).
 
     Args:
         difficulty: ``[n]``, for instance :func:`prototype_distances`, or losses.
         share: of the rows to keep, in (0, 1]; round(share n) of them, at least one.
-        keep: "hard" or "easy". Ties are kept in the order that makes the hard s and the easy 1 - s a partition.
+        keep: "hard", "easy", or "middle", the rows around the median, as perplexities want it (arXiv:2405.20541). Ties
+            are kept in the order that makes the hard s and the easy 1 - s a partition.
         groups: ``[n]`` classes or bands that must not starve.
         balance: each group keeps at least floor(balance * share * its rows), from 0 to 1.
+        each_group: each group is a set of its own, which keeps just the share of its rows.
 
     Returns:
         numbers of the rows kept, ascending.
@@ -122,9 +125,16 @@ def keep_rows(
         raise ValueError(f"difficulty: expected finite numbers [n], n >= 1, got shape {values.shape}")
     if check_between("share", share, 0, 1, closed=True) == 0:
         raise ValueError("share: expected a share above 0, got 0")
-    check_choice("keep", keep, ("hard", "easy")), check_between("balance", balance, 0, 1, closed=True)
+    check_choice("keep", keep, ("hard", "easy", "middle")), check_between("balance", balance, 0, 1, closed=True)
+    if each_group:
+        parts = [
+            np.flatnonzero(_groups(groups, len(values)) == name) for name in np.unique(_groups(groups, len(values)))
+        ]
+        return np.sort(np.concatenate([part[keep_rows(values[part], share, keep=keep)] for part in parts]))
     order = np.argsort(values, kind="stable")
     order = order[::-1] if keep == "hard" else order
+    if keep == "middle":
+        order = order[np.argsort(np.abs(np.arange(len(order)) - (len(order) - 1) / 2), kind="stable")]
     group = _groups(groups, len(values))[order]
     number = max(math.floor(share * len(values) + 0.5), 1)
     chosen = np.zeros(len(values), dtype=bool)

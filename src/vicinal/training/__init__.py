@@ -6,6 +6,7 @@ import typing as _typing
 from vicinal.training.error import MeanError, error_of
 from vicinal.training.history import TrainingHistory
 from vicinal.training.network import NeighborNetwork
+from vicinal.training.perturbation import AdversarialSteps
 from vicinal.training.rows import RowBatches, Rows, RowSubset
 from vicinal.training.settings import TrainingSettings
 
@@ -19,6 +20,7 @@ _OF_TRAINING = {"AddedLosses": "added", "NeighborModule": "module", "train": "fi
 
 __all__ = [
     "AddedLosses",
+    "AdversarialSteps",
     "MeanError",
     "NeighborModule",
     "NeighborNetwork",
