@@ -6,10 +6,13 @@ is tuned has the same encoder, plan and seed. Vectors of an encoder ("frozen", "
 and k-NN too, whose settings are chosen on the validation rows.
 
     python benchmarks/fine_tuning.py run --data ../shared/data --out benchmarks/results/fine-tuning.csv --sets tweets
+    python benchmarks/fine_tuning.py epoch --tune all --precision bf16-mixed
 """
 
 import argparse
+import contextlib
 import csv
+import resource
 import sys
 import time
 import warnings
@@ -19,15 +22,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from sklearn.kernel_ridge import KernelRidge
 
 sys.path.insert(0, str(Path(__file__).parent / "nona"))
 from sets import draw
 
 from vicinal.data import Split, make_splits
+from vicinal.encoders import MiniLMEncoder
 from vicinal.encoders.base import embed
 from vicinal.estimators import NeighborRegressor, TuningPlan
 from vicinal.evaluation import knn_baseline, knn_grid
+from vicinal.training import NeighborModule
 
 EPOCHS, LEARNING_RATE = 6, 1e-4
 FIELDS = ("set", "split", "method", "test", "validation", "seconds", "settings")
@@ -191,6 +197,34 @@ def extra(method: str, model: Any, x: pd.DataFrame, y: np.ndarray, split: Split,
         add(f"{method}, then k-NN", validation.prediction, test.prediction, 0.0, name)
 
 
+class Enough(BaseException):
+    """Ends a run once an epoch was timed."""
+
+
+def epoch(options: argparse.Namespace) -> None:
+    """Print what one epoch of texts of 20 words costs, with its validation and checkpoint."""
+    marks: list[tuple[float, float]] = []
+
+    def begin(module: NeighborModule) -> None:
+        marks.append((time.process_time(), time.perf_counter()))
+        if len(marks) == 2:
+            raise Enough
+
+    NeighborModule.on_train_epoch_start = begin  # type: ignore[method-assign]
+    words = [word for word in sorted(MiniLMEncoder("text").processor.get_vocab()) if word.isalpha() and len(word) > 3]
+    generator = np.random.default_rng(0)
+    texts = [" ".join(generator.choice(words, 20)) for _ in range(options.rows)]
+    model = NeighborRegressor(encoders={"text": "minilm"}, tune=options.tune, precision=options.precision)
+    with contextlib.suppress(Enough):
+        model.fit(pd.DataFrame({"text": texts}), generator.normal(size=options.rows))
+    processor, wall = (after - before for before, after in zip(*marks, strict=True))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(
+        f"{options.tune} {options.precision}, {options.rows} rows, {torch.get_num_threads()} threads: "
+        f"{processor:.1f} processor seconds, {wall:.1f} s, peak {peak:.2f} GiB"
+    )
+
+
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -202,6 +236,11 @@ def main() -> None:
     running.add_argument("--methods", nargs="+", default=list(MODELS), choices=list(MODELS))
     running.add_argument("--splits", type=int, default=3)
     running.set_defaults(command=run)
+    timing = commands.add_parser("epoch")
+    timing.add_argument("--tune", default="all")
+    timing.add_argument("--precision", default="32-true")
+    timing.add_argument("--rows", type=int, default=3000)
+    timing.set_defaults(command=epoch)
     options = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -131,6 +131,21 @@ def test_a_killed_run_goes_on_by_its_plan_to_the_same_model(folder, tmp_path, mo
     assert resumed.history_.resumed_at == 1
 
 
+def test_intervals_are_calibrated_on_rows_that_no_encoder_saw(folder, monkeypatch):
+    x, y = table()
+    train, seen = NeighborModule.training_step, set()
+
+    def step(self, batch, index):
+        seen.update(batch["ids"].tolist())
+        return train(self, batch, index)
+
+    monkeypatch.setattr(NeighborModule, "training_step", step)
+    monkeypatch.setattr(TunedEstimator, "honest_error", lambda self: float(self.tune == "none"))
+    fitted = model(folder, tune="auto", plan=PLAN).fit(x, y)
+    assert len(fitted.calibration_) == 9
+    assert not seen & set(fitted.calibration_.ids.tolist())
+
+
 def test_there_is_nothing_to_tune_in_numbers_and_folds(folder):
     x, y = table()
     assert NeighborRegressor(tune="auto", max_epochs=2).fit(np.arange(20.0)[:, None], y[:20]).plan_ is None
