@@ -12,7 +12,7 @@ from vicinal.core import check_between, check_integer
 class AdversarialSteps:
     r"""An optimizer whose gradient is taken at weights that were moved uphill, $\theta + \delta$.
 
-    $\delta \leftarrow \mathrm{clip}(\delta + \zeta g)$ to $\|\delta\| \le \epsilon$, a few times and each tensor by itself,
+    $\delta \leftarrow \mathrm{clip}(\delta + \zeta g)$ to $\|\delta\| \le \epsilon$ a few times, each tensor by itself;
     then a step from $\theta$ by the gradient there. Zheng et al., *Regularizing Neural Networks via Adversarial Model
     Perturbation*, CVPR 2021. Each step takes one more gradient than there are inner ones; layers that keep statistics
     see the rows as often.
