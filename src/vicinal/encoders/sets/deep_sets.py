@@ -49,9 +49,12 @@ class DeepSets(AdditiveSetEncoder):
 
     def sums(self, elements: Tensor, valid: Tensor) -> Sums:
         """Pool of the elements, and their number."""
-        values = self.phi(elements)
-        count = valid.sum(dim=1, keepdim=True).to(values.dtype)
-        return (masked_sum(values, valid) if self.additive else masked_max(values, valid)), count
+        hidden, last = self.phi[:-1](elements), self.phi[-1]
+        count = valid.sum(dim=1, keepdim=True).to(hidden.dtype)
+        if not self.additive:
+            return masked_max(last(hidden), valid), count
+        weight, bias = last.parameters()
+        return masked_sum(hidden, valid) @ weight.T + count * bias, count  # the last map after the sum
 
     def joined(self, one: Sums, other: Sums) -> Sums:
         """See :class:`AdditiveSetEncoder`."""

@@ -49,16 +49,19 @@ class CommutativeFold(nn.Module):
     def forward(self, elements: Tensor, valid: Tensor | None = None) -> Tensor:
         """``[b, dim]`` of ``[b, n, width]``, with one valid element at least in each set."""
         values: Tensor = self.lift(elements).relu()
-        if valid is None:
-            valid = torch.ones(elements.shape[:2], dtype=torch.bool, device=elements.device)
-        order = (~valid).to(torch.int8).argsort(dim=1, stable=True)  # padding last
-        values, valid = values.gather(1, order[..., None].expand_as(values)), valid.gather(1, order)
+        if valid is not None and bool(valid.all()):
+            valid = None
+        if valid is not None:
+            order = (~valid).to(torch.int8).argsort(dim=1, stable=True)  # padding last
+            values, valid = values.gather(1, order[..., None].expand_as(values)), valid.gather(1, order)
         while values.shape[1] > 1:
             pairs = values.shape[1] // 2
             first, second = values[:, : 2 * pairs : 2], values[:, 1 : 2 * pairs : 2]
-            both = torch.where(valid[:, 1 : 2 * pairs : 2, None], self.combine(first, second), first)
+            both = self.combine(first, second)
+            if valid is not None:
+                both = torch.where(valid[:, 1 : 2 * pairs : 2, None], both, first)
+                valid = valid[:, ::2]
             values = torch.cat([both, values[:, 2 * pairs :]], dim=1)
-            valid = valid[:, ::2]
         return values[:, 0]
 
     def penalties(self, elements: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
