@@ -42,8 +42,7 @@ class CommutativeFold(nn.Module):
         if self.operation == "max":
             return torch.maximum(one, other)
         x, y = one.reshape(-1, one.shape[-1]), other.reshape(-1, one.shape[-1])
-        both = self.cell(torch.cat([x, y]), torch.cat([y, x]))
-        result: Tensor = (both[: len(x)] + both[len(x) :]) / 2
+        result: Tensor = (self.cell(x, y) + self.cell(y, x)) / 2
         return result.reshape(one.shape)
 
     def forward(self, elements: Tensor, valid: Tensor | None = None) -> Tensor:
