@@ -308,6 +308,12 @@ class Wheel:
     extra: str
     files: Mapping[str, str]
 
+    @property
+    def installed(self) -> bool:
+        """Whether the package is there, and whatever else the extra brings that reads it."""
+        names = (self.package, "transformers") if self.extra == "text" else (self.package,)
+        return all(importlib.util.find_spec(name) is not None for name in names)
+
     def folder(self) -> Path:
         """The folder of the installed package, all ``files`` checked.
 

@@ -1,7 +1,7 @@
 """What the neighbor estimators share: parameters, fitting, and the head on embedded queries."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ from vicinal.core.identity import canonical_ids, warn_of_identity
 from vicinal.data import LeakWarning, leaking_columns
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
 from vicinal.estimators.bank import Bank, Ids, embedded, fill_bank
+from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
 from vicinal.estimators.indexing import (
     NearBank,
     SavedNear,
@@ -83,6 +84,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     kinds_: dict[str, Kind]
     notes_: dict[str, Any]
     folds_: int | None = None
+    encoder_choices_: Sequence[EncoderChoice] = ()
     metric_: str = "network"
     plan_: TuningPlan | None = None
     _near_head: NearBank | None = None
@@ -219,11 +221,38 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
                 warn_caller(leak.python, LeakWarning)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            encoder = build_table_encoder(self.kinds_, encoders=self.encoders, tune=self.tune)
+            cache = EmbeddingCache(self.cache_dir)
+            self._choose_encoders(frame, labels, own_groups, validation, seed, cache)
+            encoder = build_table_encoder(self.kinds_, encoders=self.named_encoders(), tune=self.tune, cache=cache)
             held_out = self._held_out(encoder, len(frame), validation, own_groups, classes, seed)
             values = torch.from_numpy(labels.astype(np.float64))
             self._train(frame, values, own_ids, own_groups, held_out, seed, encoder)
         return self
+
+    def _choose_encoders(
+        self, frame: pd.DataFrame, labels: Ids, groups: Ids | None, validation: Any, seed: int, cache: EmbeddingCache
+    ) -> None:
+        """Choose encoders that were not named, by the rows that are trained on; where members are folds none is."""
+        self.encoder_choices_ = []
+        if validation is None and self.validation_fraction == 0:
+            return
+        classes = labels if hasattr(self, "classes_") else None
+        train = hold_out(len(frame), validation, self.validation_fraction, groups, classes, seed).train
+        self.encoder_choices_ = choose_encoders(
+            frame.iloc[train],
+            self.kinds_,
+            labels[train],
+            self.encoders,
+            cache,
+            classes=classes is not None,
+            groups=None if groups is None else groups[train],
+            root=None if self.root is None else Path(self.root),
+            seed=seed,
+        )
+
+    def named_encoders(self) -> dict[str, str]:
+        """Encoders by column or kind: those of the parameter, and those that the fit chose."""
+        return {**(self.encoders or {}), **{choice.column: choice.encoder for choice in self.encoder_choices_}}
 
     def _train(
         self,

@@ -277,7 +277,10 @@ class NeighborRegressor(RegressorMixin, BankedEstimator):  # type: ignore[misc]
         columns: kind of a column ("number", "category", "text", "image", "audio", "vector") where it should not be
             found out; for DataFrames.
         encoders: encoder by column or by kind: "ngrams", "cnn", "minilm", "efficientnet-lite0", "ge2e", "hub:NAME",
-            "folder:PATH".
+            "folder:PATH". Images, sounds, and texts of four words and more that are not named get the pretrained one
+            if its package is installed and its vectors explain more of the labels than those of the one from scratch,
+            by a ridge regression on at most 2,000 training rows, and at least 200, each predicted from the others
+            (see ``encoder_choices_``).
         tune: which part of a pretrained encoder is trained: "none", "last-N", "all", or "lora" (matrices of low rank
             beside its linear layers; a model folder is small then); or "auto": what a timed probe of a few batches
             finds time for, if that has less error on the rows held out than the encoder as published. The default

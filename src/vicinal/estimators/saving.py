@@ -468,6 +468,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
     parameters = {k: v for k, v in model.get_params(deep=False).items() if k not in _LOCAL}
     if not isinstance(parameters["random_state"], int):
         parameters["random_state"] = None
+    parameters["encoders"] = model.named_encoders() or None
     classes = getattr(model, "classes_", None)
     names = getattr(model, "feature_names_in_", None)
     return saved_config(

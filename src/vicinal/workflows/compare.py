@@ -37,6 +37,7 @@ from vicinal.workflows.fit import (
     make_estimator,
     open_table,
     predict_test,
+    table_choices,
     untuned_baselines,
 )
 
@@ -155,6 +156,7 @@ def _baselines(job: TableJob, opened: OpenTable, out: Path) -> dict[str | tuple[
 
     def fit(split: Split) -> dict[str, dict[str, float]]:
         model = make_estimator(opened, replace(job, parameters={"cache_dir": out / "cache", **job.parameters}))
+        model.encoder_choices_ = table_choices(model, opened, split)
         tuned = untuned_baselines(model, opened, split)
         return {baseline.name: _scaled_scores(model, opened, split, baseline.prediction) for baseline in tuned}
 

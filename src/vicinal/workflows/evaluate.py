@@ -262,7 +262,7 @@ def _untrained_features(model: BankedEstimator, table: Table) -> Any:
     frame = table.frame[list(model.kinds_)]
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        encoder = build_table_encoder(model.kinds_, encoders=model.encoders)
+        encoder = build_table_encoder(model.kinds_, encoders=model.named_encoders())
         encoder.fit(model.bank_.rows[list(model.kinds_)])
     store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)
     return encoder.features(frame, encoder.cache(encoder.prepare(frame, table.root), store=store))

@@ -35,6 +35,7 @@ from vicinal.data import (
 from vicinal.encoders import ColumnKind, EmbeddingCache, Kind, build_table_encoder, infer_kinds, read_cell, thumbnail
 from vicinal.estimators.attention import Explanation
 from vicinal.estimators.base import LONE_GROUPS
+from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
 from vicinal.estimators.inputs import as_table, left_out
 from vicinal.estimators.loss import predicts_by_default
 from vicinal.estimators.neighbors import BankedEstimator, NeighborClassifier, NeighborRegressor
@@ -325,6 +326,7 @@ def _record(
     labels = model.bank_.labels.numpy()
     classes = [] if table.classes is None else [str(name) for name in model.classes_]
     encoders = {column: part.encoder for part in model.table_encoder.describe() for column in part.columns}
+    reasons = {choice.column: [choice.sentence] for choice in model.encoder_choices_}
     settings = {"head": model.head, "seed": job.seed, **_shown_settings(model)}
     scored = split.test if len(split.test) else np.arange(len(table))
     held_out = 0 if model.folds_ is not None else len(split.validation)
@@ -334,7 +336,10 @@ def _record(
         target_name=table.target_name,
         task=table.task,
         settings=settings,
-        columns=[(name, column.kind, encoders.get(name, ""), column.reason) for name, column in opened.columns.items()],
+        columns=[
+            (name, column.kind, encoders.get(name, ""), "; ".join([column.reason, *reasons.get(name, [])]))
+            for name, column in opened.columns.items()
+        ],
         rows_used=len(table),
         dropped=table.dropped_counts,
         duplicates=duplicates,
@@ -475,6 +480,16 @@ def untuned_baselines(model: BankedEstimator, opened: OpenTable, split: Split) -
     )
 
 
+def table_choices(model: BankedEstimator, opened: OpenTable, split: Split) -> Sequence[EncoderChoice]:
+    """The encoders that a fit on the training rows of ``split`` would choose, for baselines without one."""
+    table = opened.table.select(split.train)
+    classes = table.task == "classification"
+    labels = np.unique(table.target, return_inverse=True)[1] if classes else table.target
+    cache, frame = EmbeddingCache(model.cache_dir), table.frame[list(opened.kinds)]
+    job = frame, opened.kinds, labels, model.encoders, cache
+    return choose_encoders(*job, classes=classes, groups=table.groups, root=table.root)
+
+
 def baseline_names(kinds: Mapping[str, Kind], *, classes: bool) -> list[str]:
     """The baselines for columns of these kinds; boosting is for numbers and categories."""
     plain = set(kinds.values()) <= {"number", "category"}
@@ -528,7 +543,7 @@ def untuned_features(model: BankedEstimator, opened: OpenTable, rows: Array, oth
     frame = opened.table.frame[list(opened.kinds)]
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        encoder = build_table_encoder(opened.kinds, encoders=model.encoders)
+        encoder = build_table_encoder(opened.kinds, encoders=model.named_encoders())
         encoder.fit(frame.iloc[rows])
     store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)
     features = []

@@ -1,0 +1,86 @@
+"""Encoders that nobody named: chosen by a ridge regression on the vectors of each, said, and saved."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from vicinal.encoders import EmbeddingCache, MiniLMEncoder
+from vicinal.estimators import NeighborRegressor, encoder_choice, load_model
+from vicinal.estimators.encoder_choice import MINILM, EncoderChoice, choose_encoders
+
+GOOD = ("wonderful", "lovely", "superb", "delightful", "charming", "splendid", "marvelous", "pleasant")
+BAD = ("dreadful", "awful", "nasty", "horrible", "miserable", "vile", "dismal", "disgusting")
+needs_minilm = pytest.mark.skipif(not MINILM.installed, reason="the package of MiniLM's weights is not installed")
+
+
+def reviews(rows=60, seed=0):
+    """Texts whose words say the label, few of them twice, so that meaning helps and letters do not."""
+    rng = np.random.default_rng(seed)
+    good = rng.random(rows) < 0.5
+    words = [rng.choice(GOOD if one else BAD) for one in good]
+    return pd.DataFrame({"text": [f"a {word} little place {i}" for i, word in enumerate(words)]}), good.astype(float)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Choices from 40 rows on."""
+    monkeypatch.setattr(encoder_choice, "FEWEST", 40)
+
+
+@needs_minilm
+def test_a_long_text_takes_the_encoder_whose_vectors_explain_more_and_says_so(few, tmp_path, monkeypatch):
+    frame, y = reviews()
+    encoded = []
+    forward = MiniLMEncoder.forward
+    monkeypatch.setattr(MiniLMEncoder, "forward", lambda self, batch: encoded.append(1) or forward(self, batch))
+    model = NeighborRegressor(columns={"text": "text"}, max_epochs=2, members=2, cache_dir=tmp_path / "c").fit(frame, y)
+    (choice,) = model.encoder_choices_
+    assert choice.encoder == max(choice.explained, key=choice.explained.get)
+    assert set(choice.explained) == {"minilm", "ngrams"}
+    assert model.encoders is None
+    assert model.named_encoders() == {"text": choice.encoder}
+    assert [part.encoder for part in model.table_encoder.describe()] == [choice.encoder]
+    assert len(encoded) <= 2 * -(-len(frame) // 16), "the vectors of the choice are used again"
+    model.save(tmp_path / "m")
+    loaded = load_model(tmp_path / "m")
+    assert loaded.named_encoders() == {"text": choice.encoder}
+    np.testing.assert_allclose(loaded.predict(frame[:5]), model.predict(frame[:5]), atol=1e-5)
+
+
+@needs_minilm
+def test_the_choice_is_by_left_out_rows_and_the_same_again(few):
+    frame, y = reviews()
+    job = frame, {"text": "text"}, y, None
+    one, again = (choose_encoders(*job, EmbeddingCache(), classes=False) for _ in range(2))
+    assert one == again
+    as_classes = choose_encoders(*job, EmbeddingCache(), classes=True)[0].explained
+    assert as_classes["minilm"] == pytest.approx(one[0].explained["minilm"], abs=0.05)
+    noise = torch.randn(len(y), generator=torch.Generator().manual_seed(0)).numpy()
+    explained = choose_encoders(frame, {"text": "text"}, noise, None, EmbeddingCache(), classes=False)[0].explained
+    assert max(explained.values()) < 0.2
+
+
+@pytest.mark.parametrize("why", ["named", "kind named", "few words", "few rows", "not installed", "folds"])
+def test_nothing_is_chosen_where_there_is_nothing_to_choose(few, why, monkeypatch):
+    frame, y = reviews()
+    named = {"named": {"text": "ngrams"}, "kind named": {"text": "ngrams"}}.get(why)
+    if why == "few words":
+        frame = frame.assign(text=[cell.split()[1] for cell in frame["text"]])
+    if why == "few rows":
+        frame, y = frame[:30], y[:30]
+    if why == "not installed":
+        missing = dataclasses.replace(MINILM, package="no_such_package")
+        monkeypatch.setitem(encoder_choice.CANDIDATES, "text", ("ngrams", missing))
+    if why == "folds":
+        with pytest.raises(ValueError, match=r"^validation_fraction: expected a share above 0 for an encoder that is"):
+            NeighborRegressor(columns={"text": "text"}, validation_fraction=0).fit(frame, y)
+        return
+    assert choose_encoders(frame, {"text": "text"}, y, named, EmbeddingCache(), classes=False) == []
+
+
+def test_the_sentence_names_the_chosen_encoder_first():
+    choice = EncoderChoice("note", "ngrams", {"minilm": 0.484, "ngrams": 0.61})
+    assert choice.sentence == "ngrams explains 61 % of the labels' variance linearly, minilm 48 %"
