@@ -23,6 +23,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
@@ -88,7 +89,7 @@ def tuned_baselines(
     Kernels are $\exp(-\gamma \lVert x - z \rVert_2^2)$ and, where the work is small, $\exp(-\gamma \lVert x - z
     \rVert_1)$, with $\gamma$ around one over the median of the distances, on the features as they are. Linear models
     standardize dense features. Labels that are numbers are standardized. "support vectors" are a support vector
-    regression, or classification with probabilities calibrated by Platt's sigmoid.
+    regression, or classification, one class against the rest, calibrated by Platt's sigmoid or by a temperature.
 
     Args:
         features: of the training rows ``[a, f]``, dense or scipy sparse.
@@ -296,7 +297,10 @@ def _kernel_machine(rows: _Rows, setting: Setting, inside: Places) -> Any:
     if rows.classes is None:
         return SVR(kernel="precomputed", C=setting["C"], epsilon=setting["epsilon"], cache_size=500)
     least = int(np.unique(rows.labels[inside], return_counts=True)[1].min(initial=len(inside)))
-    return CalibratedClassifierCV(SVC(kernel="precomputed", C=setting["C"]), cv=max(2, min(3, least)), ensemble=False)
+    machine = SVC(kernel="precomputed", C=setting["C"])
+    machine = machine if len(np.unique(rows.labels[inside])) == 2 else OneVsRestClassifier(machine)
+    folds = max(2, min(3, least))
+    return CalibratedClassifierCV(machine, method=setting["calibration"], cv=folds, ensemble=False)
 
 
 def _predicted(rows: _Rows, model: Any, inside: Places, features: Features, others: Sequence[Features]) -> Floats:
@@ -315,7 +319,7 @@ def _predicted(rows: _Rows, model: Any, inside: Places, features: Features, othe
     return spread
 
 
-def _kernel_settings(rows: _Rows, **others: Sequence[float]) -> list[Setting]:
+def _kernel_settings(rows: _Rows, **others: Sequence[Any]) -> list[Setting]:
     """Kernels by the others; gamma is a multiple of one over the median of the distances."""
     settings: list[Setting] = []
     for kernel, power in (("rbf", 2), ("laplacian", 1))[: 2 if rows.manhattan else 1]:
@@ -396,10 +400,9 @@ def _grid(**values: Sequence[Any]) -> list[Setting]:
 
 
 def _support_settings(rows: _Rows) -> list[Setting]:
-    costs = (0.3, 1.0, 3.0, 10.0)
     if rows.classes is not None:
-        return _kernel_settings(rows, C=(*costs, 30.0))
-    return _kernel_settings(rows, C=costs, epsilon=(0.05, 0.3))
+        return _kernel_settings(rows, C=(1.0, 10.0), calibration=("sigmoid", "temperature"))
+    return _kernel_settings(rows, C=(0.3, 1.0, 3.0, 10.0), epsilon=(0.05, 0.3))
 
 
 def _boosting_settings(rows: _Rows) -> list[Setting]:
