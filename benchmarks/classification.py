@@ -1,0 +1,215 @@
+"""Classes: the default ``NeighborClassifier`` against what an expert tries first: docs/results/classification.md.
+
+Random splits, 80 % to learn from and 20 % to test on, by class; rows that repeat stay on one side. The classifier has
+its defaults and holds 15 % of its rows out by itself; rivals of scikit-learn are tuned on all of them by
+cross-validation inside (``vicinal.evaluation.tuned_baselines``). Sets of more than 1,200 rows are a random 1,200. Text,
+images and sounds are vectors of frozen published encoders, as ``benchmarks/nona/sets.py`` keeps them; boosting gets
+tables only. Every figure is a line of the CSV as soon as it is known; a run that was stopped goes on there.
+
+    python benchmarks/nona/sets.py --data DATA --cache runs/nona --sources tweets movies amazon nyt signs mnist fsdd
+    pip download --no-deps ISLP && unzip 'ISLP*.whl'
+    python benchmarks/classification.py --cache runs/nona --data . --splits 3
+    python benchmarks/classification.py --splits 0    # the tables of what is there
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn import datasets
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import StratifiedGroupKFold
+from sklearn.preprocessing import StandardScaler
+
+from vicinal.estimators import NeighborClassifier
+from vicinal.evaluation import classification_scores, tuned_baselines
+from vicinal.evaluation.tuned import CLASSES
+
+MOST_ROWS = 1200
+BINS = 15
+Set = tuple[pd.DataFrame, np.ndarray, np.ndarray]
+"""Columns, classes ``[n]`` and groups ``[n]``."""
+
+
+def of_sklearn(name: str) -> Callable[[Path, Path], Set]:
+    """A set that scikit-learn brings."""
+
+    def read(data: Path, cache: Path) -> Set:
+        found = getattr(datasets, f"load_{name}")(as_frame=True)
+        return found.data, found.target_names[found.target].astype(str), np.arange(len(found.target))
+
+    return read
+
+
+def of_file(file: str, target: str) -> Callable[[Path, Path], Set]:
+    """A table of a package."""
+
+    def read(data: Path, cache: Path) -> Set:
+        paths = sorted(data.rglob(file))
+        if not paths:
+            raise ValueError(f"data: expected a folder with {file} somewhere in it, got {data}")
+        table = pd.read_csv(paths[0]).dropna()
+        for column in table.columns:
+            if not pd.api.types.is_numeric_dtype(table[column]):
+                table[column] = table[column].astype(str)
+        return table.drop(columns=target), table[target].to_numpy(dtype=str), np.arange(len(table))
+
+    return read
+
+
+def of_vectors(sources: dict[str, Any]) -> Callable[[Path, Path], Set]:
+    """Vectors of frozen encoders; what makes a class of the stored columns, or the name of the source."""
+
+    def read(data: Path, cache: Path) -> Set:
+        features, labels, groups = [], [], []
+        for number, (source, classes) in enumerate(sources.items()):
+            stored = np.load(cache / f"{source}.npz")
+            features.append(stored["features"])
+            labels += [source] * len(features[-1]) if classes is None else classes(stored).astype(str).tolist()
+            groups.append(stored["groups"] + number * 10**9)
+        rows = pd.DataFrame({"vector": list(np.concatenate(features))})
+        return rows, np.array(labels), np.concatenate(groups)
+
+    return read
+
+
+def polarity(stored: Any) -> np.ndarray:
+    """Three classes of a rating."""
+    return np.array(["negative", "neutral", "positive"])[np.digitize(stored["rating"], [-1, 1])]
+
+
+SETS: dict[str, Callable[[Path, Path], Set]] = {
+    "wine": of_sklearn("wine"),
+    "breast cancer": of_sklearn("breast_cancer"),
+    "iris": of_sklearn("iris"),
+    "digits": of_sklearn("digits"),
+    "default": of_file("Default.csv", "default"),
+    "caravan": of_file("Caravan.csv", "Purchase"),
+    "tweets": of_vectors({"tweets": polarity}),
+    "domains": of_vectors(dict.fromkeys(("tweets", "movies", "amazon", "nyt"))),
+    "signs": of_vectors({"signs": lambda stored: stored["digit"].astype(int)}),
+    "mnist": of_vectors({"mnist": lambda stored: stored["digit"].astype(int)}),
+    "fsdd": of_vectors({"fsdd": lambda stored: stored["digit"].astype(int)}),
+}
+
+
+def split_of(classes: np.ndarray, groups: np.ndarray, split: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to learn from and to test on."""
+    folds = StratifiedGroupKFold(5, shuffle=True, random_state=split).split(classes, classes, groups)
+    return next(iter(folds))
+
+
+def vectors_of(table: pd.DataFrame, known: np.ndarray) -> np.ndarray:
+    """What rivals learn from: vectors as they are; numbers standardized, and words one-hot."""
+    if list(table.columns) == ["vector"]:
+        return np.stack(table["vector"].tolist()).astype(np.float64)
+    wide = pd.get_dummies(table, dtype=float)
+    return StandardScaler().fit(wide.iloc[known]).transform(wide)
+
+
+def ours(table: pd.DataFrame, classes: np.ndarray, groups: np.ndarray, known: np.ndarray, test: np.ndarray) -> Any:
+    """Probabilities of the estimator with its defaults, and the classes of their columns."""
+    numeric = [pd.api.types.is_numeric_dtype(table[name]) for name in table.columns]
+    kinds = dict(zip(table.columns, ["number" if one else "category" for one in numeric], strict=True))
+    kinds = {"vector": "vector"} if list(table.columns) == ["vector"] else kinds
+    shared = len(np.unique(groups)) < len(groups)
+    own, others = ({"groups": groups[rows].tolist()} if shared else {} for rows in (known, test))
+    model = NeighborClassifier(columns=kinds)
+    model.fit(table.iloc[known].reset_index(drop=True), classes[known], **own)
+    return model.predict_proba(table.iloc[test], **others), model.classes_.tolist()
+
+
+def measure(name: str, split: int, method: str, data: Path, cache: Path) -> dict[str, Any]:
+    """One line of the CSV."""
+    table, classes, groups = SETS[name](data, cache)
+    some = np.sort(np.random.default_rng(0).permutation(len(table))[:MOST_ROWS])
+    table, classes, groups = table.iloc[some].reset_index(drop=True), classes[some], groups[some]
+    known, test = split_of(classes, groups, split)
+    started = time.process_time()
+    if method == "neighbors":
+        shares, names = ours(table, classes, groups, known, test)
+    else:
+        features, names = vectors_of(table, known), np.unique(classes[known]).tolist()
+        given = {"classes": names, "groups": groups[known], "methods": [method]}
+        shares = tuned_baselines(features[known], classes[known], features[test], **given)[0].prediction
+    seconds = time.process_time() - started
+    said = np.array(names)[shares.argmax(1)]
+    line = {"set": name, "split": split, "method": method, **classification_scores(classes[test], shares, names)}
+    line["balanced_accuracy"] = balanced_accuracy_score(classes[test], said)
+    line["ece"] = calibration_error(shares.max(1), said == classes[test])
+    facts = {"rows": len(table), "width": vectors_of(table.head(), np.arange(5)).shape[1], "classes": len(names)}
+    rarest = np.unique(classes, return_counts=True)[1].min() / len(classes)
+    return {**line, **facts, "rarest": rarest, "seconds": round(seconds, 2)}
+
+
+def calibration_error(sure: np.ndarray, right: np.ndarray) -> float:
+    """Expected calibration error: mean distance of accuracy and confidence over bins of equal width."""
+    bins = np.minimum((sure * BINS).astype(int), BINS - 1)
+    gaps = [abs(right[bins == b].mean() - sure[bins == b].mean()) * (bins == b).sum() for b in np.unique(bins)]
+    return float(np.sum(gaps) / len(sure))
+
+
+METHODS = ("neighbors", *CLASSES)
+
+
+def summary(found: pd.DataFrame) -> str:
+    """Tables in Markdown: log loss by set, worst for us first; then the other scores."""
+    mean = found.groupby(["set", "method"], sort=False).mean(numeric_only=True)
+    facts = found.groupby("set", sort=False)[["rows", "width", "classes", "rarest"]].first()
+    loss = mean["log_loss"].unstack("method")
+    rivals = loss.drop(columns="neighbors")
+    best, ratio = rivals.idxmin(axis=1), loss["neighbors"] / rivals.min(axis=1)
+    order = ratio.sort_values(ascending=False).index
+    lines = ["| set | rows | columns | classes | rarest | " + " | ".join(METHODS) + " | best rival | ratio |"]
+    lines.append("|" + " --- |" * (7 + len(METHODS)))
+    for name in order:
+        row = facts.loc[name]
+        cells = [name, f"{row['rows']:.0f}", f"{row['width']:.0f}", f"{row['classes']:.0f}", f"{row['rarest']:.0%}"]
+        cells += ["" if np.isnan(loss.loc[name].get(m, np.nan)) else f"{loss.loc[name, m]:.4f}" for m in METHODS]
+        lines.append("| " + " | ".join([*cells, best[name], f"**{ratio[name]:.3f}**"]) + " |")
+    lines += ["", "| set | score | " + " | ".join(METHODS) + " |", "|" + " --- |" * (2 + len(METHODS))]
+    for name, score in product(order, ("accuracy", "balanced_accuracy", "ece")):
+        values = mean[score].unstack("method").loc[name]
+        cells = ["" if np.isnan(values.get(m, np.nan)) else f"{values[m]:.3f}" for m in METHODS]
+        lines.append("| " + " | ".join([name, score.replace("_", " "), *cells]) + " |")
+    seconds = found.groupby("method")["seconds"].median()
+    lines += [
+        "",
+        "Median seconds of processor time: " + ", ".join(f"{m} {seconds.get(m, np.nan):.1f}" for m in METHODS),
+    ]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Measure what is not in the CSV yet, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("."), help="folder below which the files of packages are")
+    parser.add_argument("--cache", type=Path, default=Path("runs/nona"), help="folder of the vectors")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/classification.csv"))
+    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=SETS)
+    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS)
+    parser.add_argument("--splits", type=int, default=3)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    done = set()
+    if given.out.exists():
+        done = {tuple(key) for key in pd.read_csv(given.out)[["set", "split", "method"]].itertuples(index=False)}
+    for split, name, method in product(range(given.splits), given.sets, given.methods):
+        wide = name in ("tweets", "domains", "signs", "mnist", "fsdd")
+        if (name, split, method) not in done and not (wide and method == "boosting"):
+            line = pd.DataFrame([measure(name, split, method, given.data, given.cache)])
+            line.to_csv(given.out, mode="a", header=not given.out.exists(), index=False)
+            print(line.to_string(header=False, index=False), flush=True)
+    if given.out.exists():
+        print(summary(pd.read_csv(given.out)))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
