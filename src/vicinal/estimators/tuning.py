@@ -1,6 +1,7 @@
 """Pretrained encoders that tune themselves within a time, where that is worth it on the rows held out."""
 
 import datetime
+import importlib
 import logging
 import time
 import warnings
@@ -15,11 +16,11 @@ from vicinal.core import replaced_file
 from vicinal.core.identity import IdentityWarning
 from vicinal.core.untrusted import read_settings
 from vicinal.data import LeakWarning
-from vicinal.encoders import PretrainedEncoder, TableEncoder
+from vicinal.encoders import PretrainedEncoder, TableEncoder, build_table_encoder
 from vicinal.estimators.bank import Bank, Ids
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.indexing import NearBank, fill_indexes, start_indexes, storage_of
-from vicinal.estimators.inputs import HeldOut, as_table
+from vicinal.estimators.inputs import HeldOut, as_frame, as_table, kinds_of
 from vicinal.estimators.network import check_settings
 from vicinal.estimators.plan import ENCODER_LEARNING_RATE, Timing, TuningPlan, choose_plan, read_plan
 from vicinal.index import NeighborBank
@@ -50,11 +51,12 @@ class TunedEstimator(NeighborEstimator):
         x, seed = as_table("X", x), self.random_state
         seed = seed if isinstance(seed, int) else int(check_random_state(seed).randint(2**31 - 1))
         labelled = {"ids": ids, "groups": groups, "validation": validation}
+        pretrained = self._pretrained(x)
         started = time.perf_counter()
         chosen = self._part("frozen", seed, tune="none", plan=None).fit(x, y, **labelled)
-        if self._may_tune(chosen):
+        if pretrained and chosen.folds_ is None and self.metric != "kernel":
             if plan is None:
-                plan = self._stored_plan(chosen, x, seed, started)
+                plan = self._stored_plan(chosen, pretrained, x, seed, started)
             chosen = self._better(chosen, plan, seed, x, y, labelled)
         for name, value in vars(chosen).items():
             if name not in self.get_params(deep=False):
@@ -68,9 +70,12 @@ class TunedEstimator(NeighborEstimator):
         where = None if self.checkpoint_dir is None else Path(self.checkpoint_dir) / folder
         return clone(self).set_params(index=None, random_state=seed, checkpoint_dir=where, **settings)
 
-    def _may_tune(self, frozen: NeighborEstimator) -> bool:
-        """Whether there is an encoder to tune, and rows held out to see whether it was worth it."""
-        return frozen.folds_ is None and bool(_pretrained(frozen)) and self.metric != "kernel"
+    def _pretrained(self, x: Any) -> list[PretrainedEncoder]:
+        """The pretrained encoders of the columns; what they need is imported here, so that no clock counts it."""
+        importlib.import_module("vicinal.training.fit")
+        kinds = kinds_of(as_frame(self, x, reset=True), x, self.columns)
+        parts = build_table_encoder(kinds, encoders=self.encoders).encoders
+        return [part for part in parts if isinstance(part, PretrainedEncoder)]
 
     def _better(self, frozen: Any, plan: TuningPlan, seed: int, x: Any, y: Any, labelled: dict[str, Any]) -> Any:
         """The frozen estimator or one that is tuned by the plan, whichever has less error on the rows held out."""
@@ -102,13 +107,15 @@ class TunedEstimator(NeighborEstimator):
         """Mean squared error (of classes log-loss) on the rows held out, or out of fold, as training sees labels."""
         return self._honest_error()
 
-    def _stored_plan(self, frozen: Any, x: Any, seed: int, started: float) -> TuningPlan:
+    def _stored_plan(
+        self, frozen: Any, pretrained: list[PretrainedEncoder], x: Any, seed: int, started: float
+    ) -> TuningPlan:
         """The plan in the folder of checkpoints, so that a run goes on by it, or one that is made now."""
         file = None if self.checkpoint_dir is None else Path(self.checkpoint_dir) / PLAN
         if file is not None and file.is_file():
             return read_settings(file, TuningPlan, "a plan", newest=1)
         rest = time.perf_counter() - started - sum(frozen.history_.seconds)
-        ways = self._probe(frozen, x, seed)
+        ways = self._probe(pretrained, x, seed)
         rows = len(frozen.bank_) - len(frozen.calibration_)
         left = 60 * self.minutes - (time.perf_counter() - started) - rest
         by_user = self.encoder_learning_rate != TrainingSettings.encoder_learning_rate
@@ -128,9 +135,9 @@ class TunedEstimator(NeighborEstimator):
                 aside.write_text(plan.model_dump_json(indent=1), encoding="utf-8")
         return plan
 
-    def _probe(self, frozen: Any, x: Any, seed: int) -> list[Timing]:
+    def _probe(self, pretrained: list[PretrainedEncoder], x: Any, seed: int) -> list[Timing]:
         """Times of a second epoch of one batch, for all layers and for the last third of them."""
-        depth = min(-(-len(part.layers()) // 3) for part in _pretrained(frozen))
+        depth = min(-(-len(part.layers()) // 3) for part in pretrained)
         precisions = ["32-true", "bf16-mixed"] if self.precision == "32-true" else [self.precision]
         times = [self._epoch(x, seed, "all", precision) for precision in precisions]
         fast = -1 if times[-1] < FASTER * times[0] else 0
@@ -174,7 +181,3 @@ class TunedEstimator(NeighborEstimator):
         self.bank_ = Bank.over(bank)
         count = None if classes is None else len(classes)
         self._near_head = NearBank(head, bank, indexes, count, self.index_tolerance)
-
-
-def _pretrained(model: NeighborEstimator) -> list[PretrainedEncoder]:
-    return [part for part in model.table_encoder.encoders if isinstance(part, PretrainedEncoder)]
