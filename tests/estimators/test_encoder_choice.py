@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vicinal.encoders import EmbeddingCache, MiniLMEncoder
-from vicinal.estimators import NeighborRegressor, encoder_choice, load_model
+from vicinal.estimators import NeighborRegressor, TuningPlan, encoder_choice, load_model
 from vicinal.estimators.encoder_choice import MINILM, EncoderChoice, choose_encoders
 
 GOOD = ("wonderful", "lovely", "superb", "delightful", "charming", "splendid", "marvelous", "pleasant")
@@ -84,3 +84,25 @@ def test_nothing_is_chosen_where_there_is_nothing_to_choose(few, why, monkeypatc
 def test_the_sentence_names_the_chosen_encoder_first():
     choice = EncoderChoice("note", "ngrams", {"minilm": 0.484, "ngrams": 0.61})
     assert choice.sentence == "ngrams explains 61 % of the labels' variance linearly, minilm 48 %"
+
+
+@needs_minilm
+def test_a_chosen_encoder_is_tuned_as_one_that_was_named_is(few, tmp_path):
+    frame, y = reviews()
+    plan = TuningPlan(tune="last-1", epochs=1, rows=40, batch_size=20, learning_rate=1e-2, encoder_learning_rate=1e-4)
+    settings = {
+        "columns": {"text": "text"},
+        "max_epochs": 1,
+        "members": 2,
+        "random_state": 0,
+        "tune": "auto",
+        "plan": plan,
+    }
+    model = NeighborRegressor(**settings).fit(frame, y)
+    (choice,) = model.encoder_choices_
+    assert choice.encoder == "minilm"
+    assert model.plan_.tune in ("last-1", "none")
+    named = NeighborRegressor(**settings, encoders={"text": "minilm"}).fit(frame, y)
+    np.testing.assert_array_equal(model.predict(frame[:5]), named.predict(frame[:5]))
+    model.save(tmp_path / "m")
+    np.testing.assert_allclose(load_model(tmp_path / "m").predict(frame[:5]), model.predict(frame[:5]), atol=1e-5)

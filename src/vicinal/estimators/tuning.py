@@ -16,11 +16,11 @@ from vicinal.core import replaced_file
 from vicinal.core.identity import IdentityWarning
 from vicinal.core.untrusted import read_settings
 from vicinal.data import LeakWarning
-from vicinal.encoders import PretrainedEncoder, TableEncoder, build_table_encoder
+from vicinal.encoders import PretrainedEncoder, TableEncoder
 from vicinal.estimators.bank import Bank, Ids
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.indexing import NearBank, fill_indexes, start_indexes, storage_of
-from vicinal.estimators.inputs import HeldOut, as_frame, as_table, kinds_of
+from vicinal.estimators.inputs import HeldOut, as_table
 from vicinal.estimators.network import check_settings
 from vicinal.estimators.plan import ENCODER_LEARNING_RATE, Timing, TuningPlan, choose_plan, read_plan
 from vicinal.index import NeighborBank
@@ -39,6 +39,8 @@ _FEWEST_PROBED = 8
 class TunedEstimator(NeighborEstimator):
     """Neighbor estimators with ``tune="auto"`` and plans."""
 
+    _named: dict[str, str] | None = None  # encoders of the frozen fit, those that it chose among them
+
     def _fit(self, x: Any, y: Any, ids: Any, groups: Any, validation: Any) -> Self:
         plan = read_plan(self.plan)
         if self.tune != "auto":
@@ -51,9 +53,11 @@ class TunedEstimator(NeighborEstimator):
         x, seed = as_table("X", x), self.random_state
         seed = seed if isinstance(seed, int) else int(check_random_state(seed).randint(2**31 - 1))
         labelled = {"ids": ids, "groups": groups, "validation": validation}
-        pretrained = self._pretrained(x)
-        started = time.perf_counter()
-        chosen = self._part("frozen", seed, tune="none", plan=None).fit(x, y, **labelled)
+        importlib.import_module("vicinal.training.fit")  # what it needs is imported here, so that no clock counts it
+        started, self._named = time.perf_counter(), None
+        frozen = chosen = self._part("frozen", seed, tune="none", plan=None).fit(x, y, **labelled)
+        self._named = frozen.named_encoders() or None
+        pretrained = [part for part in frozen.table_encoder.encoders if isinstance(part, PretrainedEncoder)]
         if pretrained and chosen.folds_ is None and self.metric != "kernel":
             if plan is None:
                 plan = self._stored_plan(chosen, pretrained, x, seed, started)
@@ -61,6 +65,7 @@ class TunedEstimator(NeighborEstimator):
         for name, value in vars(chosen).items():
             if name not in self.get_params(deep=False):
                 setattr(self, name, value)
+        self.encoder_choices_ = frozen.encoder_choices_
         if self.index is not None:
             self._index_all()
         return self
@@ -68,14 +73,8 @@ class TunedEstimator(NeighborEstimator):
     def _part(self, folder: str, seed: int, **settings: Any) -> Any:
         """An estimator of these settings, without an index, that keeps its checkpoints in a folder of its own."""
         where = None if self.checkpoint_dir is None else Path(self.checkpoint_dir) / folder
-        return clone(self).set_params(index=None, random_state=seed, checkpoint_dir=where, **settings)
-
-    def _pretrained(self, x: Any) -> list[PretrainedEncoder]:
-        """The pretrained encoders of the columns; what they need is imported here, so that no clock counts it."""
-        importlib.import_module("vicinal.training.fit")
-        kinds = kinds_of(as_frame(self, x, reset=True), x, self.columns)
-        parts = build_table_encoder(kinds, encoders=self.encoders).encoders
-        return [part for part in parts if isinstance(part, PretrainedEncoder)]
+        settings = {"index": None, "random_state": seed, "checkpoint_dir": where, **settings}
+        return clone(self).set_params(**settings if self._named is None else {"encoders": self._named, **settings})
 
     def _better(self, frozen: Any, plan: TuningPlan, seed: int, x: Any, y: Any, labelled: dict[str, Any]) -> Any:
         """The frozen estimator or one that is tuned by the plan, whichever has less error on the rows held out."""
