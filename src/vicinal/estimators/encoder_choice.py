@@ -14,7 +14,6 @@ from vicinal.encoders.efficientnet import EFFICIENTNET
 from vicinal.encoders.ge2e import GE2E
 from vicinal.encoders.transformers import MINILM
 from vicinal.estimators.bank import Ids
-from vicinal.evaluation import left_out_predictions
 
 CANDIDATES = {"text": ("ngrams", MINILM), "image": ("cnn", EFFICIENTNET), "audio": ("cnn-mel", GE2E)}
 """By kind: the encoder from scratch, and the package of the pretrained one."""
@@ -83,6 +82,8 @@ def choose_encoders(
     columns = [name for name in columns if CANDIDATES[kinds[name]][1].installed and _is_long(frame[name], kinds[name])]
     if len(frame) < FEWEST or not columns:
         return []
+    from vicinal.evaluation import left_out_predictions  # the baselines take a while to import
+
     some = np.arange(len(frame))
     if len(some) > MOST:
         some = np.sort(np.random.default_rng(seed).choice(some, MOST, replace=False))

@@ -116,7 +116,7 @@ def choose_plan(timings: Sequence[Timing], rows: int, seconds: float, **settings
         **settings: of the plan.
 
     >>> ways = [Timing("all", "32-true", 0.1), Timing("last-2", "32-true", 0.02)]
-    >>> [choose_plan(ways, 1000, seconds).tune for seconds in (500, 150, 10, 1)]
+    >>> [choose_plan(ways, 1000, seconds).tune for seconds in (500, 150, 20, 1)]
     ['all', 'last-2', 'last-2', 'none']
     >>> choose_plan(ways, 1000, 500).epochs, choose_plan(ways, 1000, 20).rows
     (5, 500)
