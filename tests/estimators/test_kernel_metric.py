@@ -246,7 +246,8 @@ def test_what_a_folder_says_is_checked(model, tmp_path, change, sentence):
 
 def test_intervals_cover():
     frame, price = houses(900, seed=3)
-    model = NeighborRegressor(metric="kernel", readout="kriging", validation_fraction=0.4).fit(frame, price)
+    settings = {"metric": "kernel", "readout": "kriging", "max_neighbors": 24}
+    model = NeighborRegressor(**settings, validation_fraction=0.4).fit(frame, price)
     fresh, truth = houses(1500, seed=4)
     for coverage in (0.5, 0.9):
         low, high = model.predict_interval(fresh, coverage).T

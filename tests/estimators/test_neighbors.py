@@ -286,13 +286,17 @@ def test_a_column_that_gives_the_target_away_is_warned_of():
 def test_every_row_is_in_the_bank_and_rows_held_out_do_not_calibrate_on_their_own_labels():
     generator = np.random.default_rng(0)
     x, y = generator.normal(size=(400, 2)), generator.normal(size=400)  # nothing to learn: labels are noise
-    model = NeighborRegressor(members=1, hidden=(8,), max_epochs=2, mask=None, validation_fraction=0.4).fit(x, y)
+    model = NeighborRegressor(
+        metric="network", members=1, hidden=(8,), max_epochs=2, mask=None, validation_fraction=0.4
+    ).fit(x, y)
     assert set(model.bank_.ids) == set(range(400))
     assert len(model.calibration_) == 160
     assert model.bank_.has(model.calibration_.ids).all()
     fresh, truth = generator.normal(size=(2000, 2)), generator.normal(size=2000)
     low, high = model.predict_interval(fresh, 0.8).T
     assert ((low <= truth) & (truth <= high)).mean() == pytest.approx(0.8, abs=0.07)
-    few = NeighborRegressor(readout="kriging", members=1, hidden=(8,), max_epochs=2, validation_fraction=0.4).fit(x, y)
+    few = NeighborRegressor(
+        metric="network", readout="kriging", members=1, hidden=(8,), max_epochs=2, validation_fraction=0.4
+    ).fit(x, y)
     low, high = few.predict_interval(fresh, 0.8).T
     assert ((low <= truth) & (truth <= high)).mean() == pytest.approx(0.8, abs=0.07)

@@ -105,7 +105,8 @@ def test_a_saved_model_predicts_and_explains_the_same(model, rows, tmp_path):
 
 def test_intervals_cover_and_are_wider_where_rows_are_far():
     frame, price = houses(900, seed=3)
-    model = NeighborRegressor(readout="kriging", validation_fraction=0.4, **BRIEF).fit(frame, price)
+    settings = {"metric": "network", "readout": "kriging", "validation_fraction": 0.4, **BRIEF}
+    model = NeighborRegressor(**settings).fit(frame, price)
     fresh, truth = houses(1500, seed=4)
     for coverage in (0.5, 0.9):
         low, high = model.predict_interval(fresh, coverage).T
