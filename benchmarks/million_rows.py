@@ -143,6 +143,7 @@ def fit(clock: Clock, rows: int, dim: int, settings: dict[str, Any]) -> Any:
 
     from vicinal.estimators import NeighborRegressor
     from vicinal.estimators.bank import Bank, fill_bank
+    from vicinal.estimators.inputs import HeldOut, LabelledRows
     from vicinal.index import NeighborBank
 
     settings = {"max_epochs": 3, "hidden": (200, dim // settings["members"]), "batch_size": 256, **settings}
@@ -155,7 +156,8 @@ def fit(clock: Clock, rows: int, dim: int, settings: dict[str, Any]) -> Any:
     def refresh() -> None:
         inputs = model.table_encoder.prepare(frame, None)
         ids = np.arange(10_000, 10_000 + rows)
-        fill_bank(store, model.network_, inputs, torch.from_numpy(y), frame, ids, None, np.arange(rows))
+        everything = LabelledRows(frame, torch.from_numpy(y), ids, None, HeldOut(np.arange(rows), ids[:0]))
+        fill_bank(store, model.network_, inputs, everything, np.arange(rows))
 
     clock(f"refresh the bank: embed {rows:,} rows", refresh)
     model.bank_ = Bank.over(store)

@@ -1,6 +1,7 @@
 """What fits and intervals do to many rows is bounded, and done once."""
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -87,6 +88,25 @@ def test_margins_are_calibrated_once_for_a_state_of_the_rows(readout, monkeypatc
         anew._calibrated = None
         np.testing.assert_array_equal(model.predict_interval(x[200:220]), anew.predict_interval(x[200:220]))
     assert model.calibrating_rows() == len(model.calibration_)
+
+
+@pytest.mark.parametrize(
+    "way", [lambda model: pickle.loads(pickle.dumps(model)), copy.deepcopy], ids=["pickle", "copy"]
+)
+def test_margins_go_with_a_copy_until_its_rows_change(way, monkeypatch):
+    x, y = rows(300)
+    model = NeighborRegressor(**SETTINGS, validation_fraction=0.3).fit(x[:200], y[:200])
+    expected = model.predict_interval(x[200:])
+    twin = way(model)
+    assert twin.bank_.state not in (model.bank_.state, 0, 1)  # no number, which another process may count up to again
+    calls = []
+    margin = NeighborRegressor._range
+    monkeypatch.setattr(NeighborRegressor, "_range", lambda *given: (calls.append(1), margin(*given))[1])
+    np.testing.assert_array_equal(twin.predict_interval(x[200:]), expected)
+    assert len(calls) == 1
+    twin.forget(range(40))
+    twin.predict_interval(x[200:])
+    assert len(calls) == 3
 
 
 def test_a_large_bank_is_read_by_kriging_without_a_comparison(monkeypatch):

@@ -49,6 +49,18 @@ def test_a_saved_model_and_one_with_an_index_are_of_the_metric_that_was_chosen(n
     np.testing.assert_array_equal(again.predict(frame[:20]), model.predict(frame[:20]))
 
 
+@pytest.mark.parametrize("settings", [{}, {"metric": "network", "readout": "auto"}], ids=str)
+def test_a_database_has_no_collection_of_what_was_not_chosen(tmp_path, settings):
+    client = pytest.importorskip("pymilvus")
+    pytest.importorskip("milvus_lite", reason="milvus-lite is an optional package")
+    frame, y = rows(60)
+    place = str(tmp_path / "bank.db")
+    model = NeighborRegressor(index=f"milvus:{place}", **{**SETTINGS, "max_epochs": 1, **settings}).fit(frame, y)
+    heads = 1 if model.readout_ != "attention" else model.members
+    assert len(client.MilvusClient(place).list_collections()) == heads
+    assert model.predict(frame[:3]).shape == (3,)
+
+
 @pytest.mark.parametrize(
     "settings",
     [

@@ -166,7 +166,9 @@ def test_what_does_not_go_together_is_said(folder, tmp_path):
     x, y = table()
     with pytest.raises(ValueError, match=r"^tune: expected 'auto' or 'last-1', as the plan says, got 'all'"):
         model(folder, tune="all", plan=PLAN).fit(x, y)
-    with pytest.raises(ValueError, match=r"^minutes: expected"):
+    with pytest.raises(ValueError, match=r"^tune: expected 'auto', 'all', .* got 'las-2'"):
+        model(folder, tune="las-2").fit(x, y)
+    with pytest.raises(ValueError, match=r"^minutes: expected a number above 0, got 0"):
         model(folder, tune="auto", minutes=0).fit(x, y)
     with pytest.raises(TypeError, match=r"^plan: expected a TuningPlan"):
         model(folder, plan=3).fit(x, y)

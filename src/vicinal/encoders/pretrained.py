@@ -33,8 +33,10 @@ _STATE_ERROR = 0.02
 """By how much of their size vectors may differ that are computed from kept states, which have 11 bits."""
 
 
-def check_tune(tune: object) -> int | None:
+def check_tune(tune: object, *, auto: bool = False) -> int | None:
     """How many last layers ``tune`` trains: "none" and "lora" are 0, "last-N" is N, "all" is None.
+
+    With ``auto`` it may also be "auto", which trains none until there is a plan.
 
     >>> check_tune("last-2"), check_tune("all")
     (2, None)
@@ -45,11 +47,11 @@ def check_tune(tune: object) -> int | None:
     last = re.fullmatch(r"last-([1-9]\d*)", tune) if isinstance(tune, str) else None
     if last:
         return int(last[1])
-    if tune in ("none", "lora"):
+    if tune in ("none", "lora") or (auto and tune == "auto"):
         return 0
     if tune == "all":
         return None
-    expected = "'all', 'none', 'lora' or 'last-N' with a whole number N of at least 1"
+    expected = "'auto', " * auto + "'all', 'none', 'lora' or 'last-N' with a whole number N of at least 1"
     raise ValueError(f"tune: expected {expected}, got {short(tune)}")
 
 

@@ -1,7 +1,6 @@
 """The bank: labelled rows with identity, which a neighbor model predicts from, and how it is filled."""
 
 from collections.abc import Iterable, Mapping
-from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,14 +13,11 @@ from vicinal.blockwise.exclusion import Exclusion
 from vicinal.blockwise.nearest import NearestRows
 from vicinal.blockwise.topk import Nearest
 from vicinal.core import nearest, short
+from vicinal.estimators.inputs import Ids, LabelledRows
 from vicinal.heads.admissible import Identity
 from vicinal.index import NeighborBank
 from vicinal.training import NeighborNetwork, RowSubset
 from vicinal.training.rows import RowInputs
-
-Ids = np.ndarray[Any, Any]
-
-_STATES = count()
 
 _SHOWN = 10_000
 """Ids among which the nearest to one that is not there is looked for."""
@@ -44,7 +40,8 @@ class Bank:
 
     Attributes:
         store: what holds the rows.
-        state: a number that changes whenever rows are added or removed; no two banks ever share one.
+        state: a new object whenever rows are added or removed, so that what was computed of the rows can tell whether
+            they are still the same; a copy, also by pickle, keeps the tie between both.
     """
 
     _prepared: NearestRows | None = None
@@ -52,14 +49,14 @@ class Bank:
     def __init__(
         self, ids: Ids, vectors: Tensor, labels: Tensor, rows: pd.DataFrame, groups: Ids | None = None
     ) -> None:
-        self.store, self.state = NeighborBank(vectors.shape[1]), next(_STATES)
+        self.store, self.state = NeighborBank(vectors.shape[1]), object()
         self.add(ids, vectors, labels, rows, groups)
 
     @classmethod
     def over(cls, store: NeighborBank) -> Self:
         """The bank whose rows ``store`` holds."""
         bank = cls.__new__(cls)
-        bank.store, bank.state = store, next(_STATES)
+        bank.store, bank.state = store, object()
         return bank
 
     @classmethod
@@ -178,7 +175,7 @@ class Bank:
         if len(ids) and before:
             self.store.reserve(before + len(ids))
         self.store.add(ids, vectors, labels.double(), groups=groups, rows=rows)
-        self.state = next(_STATES)
+        self.state = object()
         if self._prepared is not None:
             self._prepared.update(self.vectors, torch.arange(before, len(self)))
         return self.store.keys[before:].clone()
@@ -193,7 +190,7 @@ class Bank:
         places = self.store.positions(there)
         keys = self.store.keys[places]
         self.store.remove(there)
-        self.state = next(_STATES)
+        self.state = object()
         if self._prepared is not None:  # the last rows stand in the places of those that are gone
             self._prepared.update(self.vectors, places[places < len(self)])
         return keys
@@ -224,15 +221,7 @@ def embedded(network: NeighborNetwork, inputs: RowInputs, dtype: torch.dtype = t
 
 
 def fill_bank(
-    store: NeighborBank,
-    network: NeighborNetwork,
-    inputs: RowInputs,
-    labels: Tensor,
-    table: pd.DataFrame,
-    ids: Ids,
-    groups: Ids | None,
-    positions: np.ndarray,
-    folds: np.ndarray | None = None,
+    store: NeighborBank, network: NeighborNetwork, inputs: RowInputs, rows: LabelledRows, positions: np.ndarray
 ) -> None:
     """Put rows into an empty bank.
 
@@ -240,23 +229,19 @@ def fill_bank(
         store: the bank.
         network: what embeds them.
         inputs: the rows, prepared.
-        labels: float64, of all rows of the table.
-        table: of which ``positions`` are the rows.
-        ids: of all rows of the table.
-        groups: of all rows of the table, or None.
-        positions: ``[n]``.
-        folds: of all rows of the table, or None.
+        rows: all rows of the table.
+        positions: of those that go in ``[n]``.
     """
     store.reserve(len(positions) + len(positions) // 8)  # room for rows that are added; it costs no memory until then
     for start in range(0, len(positions), _BLOCK):
         at = positions[start : start + _BLOCK]
         vectors = embedded(network, RowSubset(inputs, torch.arange(start, start + len(at))), torch.float32)
-        block_groups = None if groups is None else groups[at]
+        folds = rows.held_out.folds
         store.add(
-            ids[at],
+            rows.ids[at],
             vectors,
-            labels[torch.from_numpy(at)],
-            groups=block_groups,
-            rows=table.iloc[at],
+            rows.labels[torch.from_numpy(at)],
+            groups=None if rows.groups is None else rows.groups[at],
+            rows=rows.frame.iloc[at],
             folds=None if folds is None else folds[at],
         )

@@ -18,7 +18,7 @@ from vicinal.core import short, warn_caller
 from vicinal.core.identity import canonical_ids, warn_of_identity
 from vicinal.data import LeakWarning, leaking_columns
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
-from vicinal.estimators.bank import Bank, Ids, embedded, fill_bank
+from vicinal.estimators.bank import Bank, embedded, fill_bank
 from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
 from vicinal.estimators.indexing import (
     NearBank,
@@ -31,6 +31,8 @@ from vicinal.estimators.indexing import (
 )
 from vicinal.estimators.inputs import (
     HeldOut,
+    Ids,
+    LabelledRows,
     as_frame,
     as_table,
     check_rows,
@@ -226,7 +228,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             encoder = build_table_encoder(self.kinds_, encoders=self.named_encoders(), tune=self.tune, cache=cache)
             held_out = self._held_out(encoder, len(frame), validation, own_groups, classes, seed)
             values = torch.from_numpy(labels.astype(np.float64))
-            self._train(frame, values, own_ids, own_groups, held_out, seed, encoder)
+            self._train(LabelledRows(frame, values, own_ids, own_groups, held_out), seed, encoder)
         return self
 
     def _choose_encoders(
@@ -254,90 +256,78 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         """Encoders by column or kind: those of the parameter, and those that the fit chose."""
         return {**(self.encoders or {}), **{choice.column: choice.encoder for choice in self.encoder_choices_}}
 
-    def _train(
-        self,
-        frame: pd.DataFrame,
-        labels: Tensor,
-        ids: Ids,
-        groups: Ids | None,
-        held_out: HeldOut,
-        seed: int,
-        encoder: TableEncoder,
-    ) -> None:
+    def _train(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> None:
         """Fit the metric that is asked for, or both, and keep what predicts the rows held out best."""
-        encoder.fit(frame.iloc[held_out.train])
-        job = frame, labels, ids, groups, held_out, seed
+        encoder.fit(rows.frame.iloc[rows.held_out.train])
         settings, regression = self.get_params(deep=False), not hasattr(self, "classes_")
         tried = self.metric == "auto" and regression and may_be_kernel(settings, self.kinds_, encoder.dim)
         self._near_head, self._near_saved = None, None
         if tried:
             with torch.random.fork_rng():
-                indexes = self._train_kernel(*job, copy.deepcopy(encoder))
+                indexes = self._train_kernel(rows, seed, copy.deepcopy(encoder))
             kernel, error = {name: getattr(self, name) for name in _FITTED}, self._honest_error()
-            others = self._train_network(*job, encoder)
+            others = self._train_network(rows, seed, encoder)
             if (1 - PATIENCE) * error <= self._honest_error():
                 self.__dict__ |= kernel
             else:
                 indexes, others = others, indexes
             drop_indexes(others)
         else:
-            indexes = (self._train_kernel if self.metric == "kernel" else self._train_network)(*job, encoder)
+            indexes = (self._train_kernel if self.metric == "kernel" else self._train_network)(rows, seed, encoder)
         if indexes:
             head, store, tolerance = self.network_.head, self.bank_.store, self.index_tolerance
             fill_indexes(indexes, head, store)
             self._near_head = NearBank(head, store, indexes, self._class_count(), tolerance)
 
-    def _train_network(
-        self,
-        frame: pd.DataFrame,
-        labels: Tensor,
-        ids: Ids,
-        groups: Ids | None,
-        held_out: HeldOut,
-        seed: int,
-        encoder: TableEncoder,
-    ) -> list[Index]:
+    def _train_network(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> list[Index]:
         """Train encoder, projector and head, and fill the bank; gives the indexes of the head, empty."""
         from vicinal.estimators.loss import make_added, make_criterion, make_targets
         from vicinal.training.fit import train  # Lightning takes seconds to import; a saved model predicts without it
 
-        inputs = self._prepare(encoder, frame)
-        scaled = self._scaled(labels, labels[torch.from_numpy(held_out.train)])
+        held_out = rows.held_out
+        train_rows = torch.from_numpy(held_out.train)
+        inputs = self._prepare(encoder, rows.frame)
+        scaled = self._scaled(rows.labels, rows.labels[train_rows])
         settings = self.get_params(deep=False)
-        network = make_network(settings, encoder, encoder.dim, self._start(scaled[torch.from_numpy(held_out.train)]))
+        network = make_network(settings, encoder, encoder.dim, self._start(scaled[train_rows]))
         width = embedding_width(network)
         stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
         kriging = make_kriging(settings) if self.readout != "auto" or self._may_choose() else None
         head = network.head if kriging is None else kriging
         indexes = [] if self.index is None else start_indexes(self.index, head, stores[0], self.index_tolerance)
-        codes = None if groups is None else torch.from_numpy(np.unique(groups, return_inverse=True)[1].astype(np.int64))
+        codes, folds = rows.group_codes(), None if held_out.folds is None else torch.from_numpy(held_out.folds)
         label_range, classes = getattr(self, "label_range_", None), getattr(self, "classes_", None)
         criterion = make_criterion(settings, label_range)
-        targets = make_targets(criterion, scaled, torch.from_numpy(held_out.train))
-        folds = None if held_out.folds is None else torch.from_numpy(held_out.folds)
+        targets = make_targets(criterion, scaled, train_rows)
         parts = []
-        for positions in (held_out.train, held_out.validation):
-            rows = torch.from_numpy(positions)
-            known = None if codes is None else codes[rows]
-            some = Rows(RowSubset(inputs, rows), targets[rows], rows, known, None if folds is None else folds[rows])
-            parts.append(some)
+        for at in (train_rows, torch.from_numpy(held_out.validation)):
+            known, of_folds = (None if values is None else values[at] for values in (codes, folds))
+            parts.append(Rows(RowSubset(inputs, at), targets[at], at, known, of_folds))
         added = make_added(settings, label_range, None if classes is None else len(classes))
         validation = parts[1] if folds is None else None
         self.history_ = train(network, parts[0], validation, training_settings(settings, seed), criterion, added)
         network.projector.double()
         network.head.double()
-        self.network_ = network.eval()
-        everything = np.arange(len(frame))  # rows held out, too: an id keeps each from its own label
-        for positions, part, store in zip(
-            (everything, held_out.validation), (inputs, parts[1].inputs), stores, strict=True
-        ):
-            fill_bank(store, network, part, labels, frame, ids, groups, positions, held_out.folds)
-        self.bank_, self.calibration_ = (Bank.over(store) for store in stores)
         self.folds_, self.metric_ = None if held_out.folds is None else int(held_out.folds.max()) + 1, "network"
+        self._fill_banks(stores, network, inputs, rows)
         if kriging is not None and not self._choose_readout(kriging) and indexes:
             drop_indexes(indexes)
             indexes = start_indexes(str(self.index), network.head, stores[0], self.index_tolerance)
         return indexes
+
+    def _fill_banks(
+        self,
+        stores: tuple[NeighborBank, NeighborBank],
+        network: NeighborNetwork,
+        inputs: TableInputs,
+        rows: LabelledRows,
+    ) -> None:
+        """Take a trained network; all rows stand in the first bank, those held out in the second, too."""
+        self.network_ = network.eval()
+        everything = np.arange(len(rows.frame))  # rows held out, too: an id keeps each from its own label
+        for positions, store in zip((everything, rows.held_out.validation), stores, strict=True):
+            fill_bank(store, network, RowSubset(inputs, torch.from_numpy(positions)), rows, positions)
+        self.bank_, self.calibration_ = (Bank.over(store) for store in stores)
 
     def _may_choose(self) -> bool:
         """Whether "auto" may read out by kriging, which goes by distances and is chosen by the default error.
@@ -427,32 +417,19 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             if shared:
                 raise ValueError(f"validation_fraction: expected a share above 0 for {reason}, got 0")
 
-    def _train_kernel(
-        self,
-        frame: pd.DataFrame,
-        labels: Tensor,
-        ids: Ids,
-        groups: Ids | None,
-        held_out: HeldOut,
-        seed: int,
-        encoder: TableEncoder,
-    ) -> list[Index]:
+    def _train_kernel(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> list[Index]:
         """The same for ``metric="kernel"``, whose likelihood is of the rows that are not held out."""
         check_kernel_kinds(self.kinds_)
-        train = torch.from_numpy(held_out.train)
-        self._scaled(labels, labels[train])
+        held_out, train = rows.held_out, torch.from_numpy(rows.held_out.train)
+        self._scaled(rows.labels, rows.labels[train])
         network = make_kernel_network(self.get_params(deep=False) | {"metric": "kernel"}, encoder)
         width = embedding_width(network)
         stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
         indexes = [] if self.index is None else start_indexes(self.index, network.head, stores[0], self.index_tolerance)
-        inputs = self._prepare(encoder, frame)
-        codes = None if groups is None else torch.from_numpy(np.unique(groups, return_inverse=True)[1])[train]
-        fit_kernel_network(network, RowSubset(inputs, train), labels[train], codes, seed)
-        self.network_ = network.eval()
-        for positions, store in zip((np.arange(len(frame)), held_out.validation), stores, strict=True):
-            part = RowSubset(inputs, torch.from_numpy(positions))
-            fill_bank(store, network, part, labels, frame, ids, groups, positions)
-        self.bank_, self.calibration_ = (Bank.over(store) for store in stores)
+        inputs, codes = self._prepare(encoder, rows.frame), rows.group_codes()
+        known = None if codes is None else codes[train]
+        fit_kernel_network(network, RowSubset(inputs, train), rows.labels[train], known, seed)
+        self._fill_banks(stores, network, inputs, rows)
         self.metric_, self.folds_ = "kernel", None
         self.history_ = TrainingHistory([self._error_at(held_out.train)], [self._error_at(held_out.validation)])
         return indexes

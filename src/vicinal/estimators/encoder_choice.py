@@ -13,7 +13,7 @@ from vicinal.encoders import EmbeddingCache, Kind, build_table_encoder
 from vicinal.encoders.efficientnet import EFFICIENTNET
 from vicinal.encoders.ge2e import GE2E
 from vicinal.encoders.transformers import MINILM
-from vicinal.estimators.bank import Ids
+from vicinal.estimators.inputs import Ids
 
 CANDIDATES = {"text": ("ngrams", MINILM), "image": ("cnn", EFFICIENTNET), "audio": ("cnn-mel", GE2E)}
 """By kind: the encoder from scratch, and the package of the pretrained one."""

@@ -10,12 +10,15 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
+from torch import Tensor
 
 from vicinal.core import check_between, short_text
 from vicinal.encoders import ColumnKind, Kind, infer_kinds
-from vicinal.estimators.bank import Ids
+
+Ids = np.ndarray[Any, Any]
 
 FEWEST_ROWS = 10
 """Fewer labelled rows than this are refused: nothing can be held out of them."""
@@ -131,6 +134,23 @@ class HeldOut:
     train: Ids
     validation: Ids
     folds: Ids | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRows:
+    """What a fit is of: a table, ``labels [n]`` float64, ``ids [n]``, ``groups [n]`` or None, and what is held out."""
+
+    frame: pd.DataFrame
+    labels: Tensor
+    ids: Ids
+    groups: Ids | None
+    held_out: HeldOut
+
+    def group_codes(self) -> Tensor | None:
+        """Integers ``[n]``, the same for rows of one group; or None."""
+        if self.groups is None:
+            return None
+        return torch.from_numpy(np.unique(self.groups, return_inverse=True)[1].astype(np.int64))
 
 
 _FEWEST_GROUPS = 3

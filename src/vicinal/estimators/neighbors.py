@@ -25,8 +25,8 @@ from vicinal.estimators.attention import (
     label_range,
     nearest_rows,
 )
-from vicinal.estimators.bank import Ids, check_known
-from vicinal.estimators.inputs import as_series, refused_text
+from vicinal.estimators.bank import check_known
+from vicinal.estimators.inputs import Ids, as_series, refused_text
 from vicinal.estimators.out_of_fold import MOST, cross_intervals, fold_positions, fold_predictions, out_of_fold
 from vicinal.estimators.saving import read_model, save_model
 from vicinal.estimators.tuning import TunedEstimator

@@ -1,5 +1,6 @@
 """From an estimator's settings to the parts of its network."""
 
+import math
 from typing import Any
 
 import torch
@@ -166,9 +167,8 @@ def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:
     check_choice("mask_parameters", settings["mask_parameters"], ("pointwise", "global"))
     check_choice("mask_extent", settings["mask_extent"], ("admissible", "all"))
     check_between("index_tolerance", settings["index_tolerance"], 0, 1, closed=True)
-    if settings["tune"] != "auto":
-        check_tune(settings["tune"])
-    check_between("minutes", settings["minutes"], 0, _LARGEST)
+    check_tune(settings["tune"], auto=True)
+    check_between("minutes", settings["minutes"], 0, math.inf)
     read_plan(settings["plan"])
     check_integer("members", settings["members"], high=_LARGEST)
     if settings["dropout"] != 0:

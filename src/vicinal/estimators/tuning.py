@@ -17,10 +17,10 @@ from vicinal.core.identity import IdentityWarning
 from vicinal.core.untrusted import read_settings
 from vicinal.data import LeakWarning
 from vicinal.encoders import PretrainedEncoder, TableEncoder
-from vicinal.estimators.bank import Bank, Ids
+from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.indexing import NearBank, fill_indexes, start_indexes, storage_of
-from vicinal.estimators.inputs import HeldOut, as_table
+from vicinal.estimators.inputs import HeldOut, Ids, as_table
 from vicinal.estimators.network import check_settings
 from vicinal.estimators.plan import ENCODER_LEARNING_RATE, Timing, TuningPlan, choose_plan, read_plan
 from vicinal.index import NeighborBank
