@@ -2,7 +2,6 @@
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
 
 from vicinal.calibration.checks import Floats, check_matrix, check_vector
 from vicinal.core import check_between
@@ -123,6 +122,8 @@ def _solve(
     At the best beta the bracket is $-(\mathrm{mean}_{target} h)^2 / \mathrm{mean}_{source} h^2$, which does not
     depend on the size of h.
     """
+    from scipy.optimize import minimize  # slow to import, and predictions import this file
+
     scale = float(np.abs(values).mean()) or 1.0
     moment, mean = base.T @ base / len(base), goal.mean(0)
     start = np.linalg.lstsq(rows, np.full(len(rows), np.quantile(values, level)), rcond=None)[0]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from vicinal.calibration.checks import Floats, Integers, check_classes, check_probabilities
 from vicinal.core import check_between, check_choice, check_integer
@@ -24,8 +24,8 @@ def clopper_pearson(hits: ArrayLike, trials: ArrayLike, level: float) -> tuple[F
     """
     check_between("level", level, 0, 1)
     k, n = _counts(hits, trials)
-    low = np.where(k > 0, beta.ppf(level / 2, np.maximum(k, 1), n - k + 1), 0.0)
-    high = np.where(k < n, beta.ppf(1 - level / 2, k + 1, np.maximum(n - k, 1)), 1.0)
+    low = np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, level / 2), 0.0)
+    high = np.where(k < n, betaincinv(k + 1, np.maximum(n - k, 1), 1 - level / 2), 1.0)
     return low, high
 
 
@@ -37,7 +37,7 @@ def clopper_pearson_upper(hits: ArrayLike, trials: ArrayLike, level: float) -> F
     """
     check_between("level", level, 0, 1)
     k, n = _counts(hits, trials)
-    return np.where(k < n, beta.ppf(1 - level, k + 1, np.maximum(n - k, 1)), 1.0)
+    return np.where(k < n, betaincinv(k + 1, np.maximum(n - k, 1), 1 - level), 1.0)
 
 
 def _counts(hits: ArrayLike, trials: ArrayLike) -> tuple[Floats, Floats]:

@@ -7,11 +7,11 @@ import sys
 
 import typer
 
-from vicinal.cli import compare, demo, evaluate, fit, links, losses, predict
+from vicinal.cli import bank, compare, demo, evaluate, fit, links, losses, predict, search
 from vicinal.cli.app import app
 from vicinal.cli.output import progress
 
-COMMANDS = (fit, predict, evaluate, compare, demo, links, losses)
+COMMANDS = (fit, predict, search, evaluate, compare, bank, demo, links, losses)
 """Modules that add their command to the application."""
 
 INTERRUPTED = 130

@@ -14,7 +14,7 @@ from vicinal.data.lexicon import lexicon_table
 from vicinal.data.reading import read_table
 from vicinal.data.splits import Split, load_splits, make_splits, no_test, save_splits
 from vicinal.data.table import Dropped, Table, check_column, prepare_table
-from vicinal.data.target import Target, Task, infer_task, read_target
+from vicinal.data.target import Target, Task, infer_task, read_labels, read_target
 from vicinal.data.writing import check_table_name, csv_text, write_table
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "make_splits",
     "no_test",
     "prepare_table",
+    "read_labels",
     "read_table",
     "read_target",
     "save_splits",

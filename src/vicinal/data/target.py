@@ -1,7 +1,7 @@
 """The target column: which task it asks for, and its values or classes."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -150,15 +150,43 @@ def _check_numbers(name: str, present: pd.Series, numbers: NDArray[np.float64]) 
             )
 
 
+def read_labels(column: pd.Series, *, classes: bool) -> NDArray[Any]:
+    """Labels of all rows of ``column [n]`` for a model that is fitted: class names, or numbers in float64.
+
+    Raises:
+        ValueError: naming the first row without a label, or with one that is no finite number where numbers are asked
+            for.
+
+    >>> read_labels(pd.Series([1, 2]), classes=True).tolist()
+    ['1', '2']
+    """
+    name, missing = short_text(column.name), missing_cells(column)
+    if missing.any():
+        row = short_text(column.index[int(np.argmax(missing))])
+        raise ValueError(f"row {row}, column {name}: expected a label, got an empty cell; leave the row out")
+    _check_cells(name, column)
+    numbers = as_numbers(column)
+    if classes:
+        return class_names(column, numbers)
+    _check_numbers(name, column, numbers)
+    return numbers
+
+
+def class_names(present: pd.Series, numbers: NDArray[np.float64]) -> NDArray[np.object_]:
+    """The cells of a column as names of classes ``[n]``; ``numbers [n]`` are its cells as numbers."""
+    if (
+        pd.api.types.is_bool_dtype(present.dtype)
+        or np.isnan(numbers).any()
+        or pd.api.types.is_string_dtype(present.dtype)
+    ):
+        return np.array([str(cell).strip() for cell in present], dtype=object)
+    whole = [str(int(value)) if value.is_integer() else str(value) for value in numbers.tolist()]
+    return np.array(whole, dtype=object)
+
+
 def _read_classes(name: str, present: pd.Series, numbers: NDArray[np.float64]) -> tuple[NDArray[np.object_], list[str]]:
     """Class names ``[n]``, and the different ones: numbers by size, texts by alphabet."""
-    truth = pd.api.types.is_bool_dtype(present.dtype)
-    if truth or np.isnan(numbers).any() or pd.api.types.is_string_dtype(present.dtype):
-        labels = np.array([str(cell).strip() for cell in present], dtype=object)
-    else:
-        labels = np.array(
-            [str(int(value)) if value.is_integer() else str(value) for value in numbers.tolist()], dtype=object
-        )
+    truth, labels = pd.api.types.is_bool_dtype(present.dtype), class_names(present, numbers)
     order = dict(zip(labels.tolist(), numbers.tolist(), strict=True))
     numeric = not truth and not np.isnan(numbers).any()
     classes = sorted(order, key=(lambda label: (order[label], label)) if numeric else None)

@@ -5,10 +5,12 @@ from vicinal.estimators.bank import Bank
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.saving import save_model
+from vicinal.estimators.search import Hit
 
 __all__ = [
     "Bank",
     "Explanation",
+    "Hit",
     "Neighbor",
     "NeighborClassifier",
     "NeighborRegressor",

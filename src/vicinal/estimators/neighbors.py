@@ -29,6 +29,7 @@ from vicinal.estimators.bank import check_known
 from vicinal.estimators.inputs import Ids, as_series, refused_text
 from vicinal.estimators.out_of_fold import MOST, cross_intervals, fold_positions, fold_predictions, out_of_fold
 from vicinal.estimators.saving import read_model, save_model
+from vicinal.estimators.search import Hit, query_table, search_rows
 from vicinal.estimators.tuning import TunedEstimator
 from vicinal.heads import Kriging, conformal_margin
 from vicinal.training.rows import spread
@@ -140,6 +141,23 @@ class BankedEstimator(TunedEstimator):
         for part in attended(self, queries, query_identity, k):
             explanations += explain_rows(part, self.bank_, classes, text)
         return explanations
+
+    def search(self, queries: Any, k: int = 10, *, ids: Any = None, groups: Any = None) -> list[list[Hit]]:
+        """The bank rows that are most like each query, best first.
+
+        Args:
+            queries: a text or a list of texts, looked for in the first column of texts that the model reads; or rows,
+                which may lack columns of texts, numbers and categories.
+            k: how many for each.
+            ids: ids of the queries; a query does not get the row of its own id.
+            groups: groups of the queries, nor one of its group.
+
+        Raises:
+            ValueError: for an empty text, or queries without any column that the model reads.
+        """
+        check_is_fitted(self, "bank_")
+        vectors = self._embed(query_table(self, queries)[0])[1]
+        return search_rows(self, vectors, check_integer("k", k), ids, groups)
 
     # Adding and forgetting rows.
 

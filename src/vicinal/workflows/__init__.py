@@ -4,34 +4,45 @@ import importlib as _importlib
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
+    from vicinal.workflows.bank import BankChange, add_table, embed_table, forget_rows, read_ids
     from vicinal.workflows.compare import HEADS, Comparison, compare_tables
     from vicinal.workflows.demo import DemoResult, run_demo
     from vicinal.workflows.evaluate import audit_table
     from vicinal.workflows.fit import FitOutcome, OpenTable, TableJob, fit_table, open_table
     from vicinal.workflows.predict import Answers, predict_table, table_columns
+    from vicinal.workflows.search import Searched, Searcher
 
 _FILES = {
+    "bank": ("BankChange", "add_table", "embed_table", "forget_rows", "read_ids"),
     "compare": ("HEADS", "Comparison", "compare_tables"),
     "demo": ("DemoResult", "run_demo"),
     "evaluate": ("audit_table",),
     "fit": ("FitOutcome", "OpenTable", "TableJob", "fit_table", "open_table"),
     "predict": ("Answers", "predict_table", "table_columns"),
+    "search": ("Searched", "Searcher"),
 }
 """Names by file, each read when it is first used: no command waits for what another imports."""
 
 __all__ = [
     "HEADS",
     "Answers",
+    "BankChange",
     "Comparison",
     "DemoResult",
     "FitOutcome",
     "OpenTable",
+    "Searched",
+    "Searcher",
     "TableJob",
+    "add_table",
     "audit_table",
     "compare_tables",
+    "embed_table",
     "fit_table",
+    "forget_rows",
     "open_table",
     "predict_table",
+    "read_ids",
     "run_demo",
     "table_columns",
 ]

@@ -1,0 +1,115 @@
+"""``vicinal embed``, ``vicinal add``, ``vicinal forget``: the rows of a fitted model."""
+
+from typing import Annotated, TypeAlias
+
+import typer
+
+from vicinal.cli import options as o
+from vicinal.cli.app import app
+from vicinal.cli.output import out as output
+from vicinal.cli.output import print_json, print_progress
+
+Model: TypeAlias = Annotated[str, typer.Argument(help="Model folder of any kind.", metavar="MODEL")]
+
+
+@app.command(epilog="Example: vicinal embed houses-model new.csv --out vectors.parquet")
+def embed(
+    model: Model,
+    data: Annotated[str, typer.Argument(help="Table with the columns that the model reads.", metavar="DATA")],
+    *,
+    out: Annotated[
+        str,
+        typer.Option(
+            help="File to write: .parquet (columns id and vector) or .npy; or milvus:URI to add to.", metavar="FILE"
+        ),
+    ],
+    collection: Annotated[str, typer.Option(help="With milvus:URI, the collection.")] = "vicinal",
+    root: o.Root = None,
+    index: o.IndexAgain = None,
+    encoder: o.EncoderAgain = None,
+    quiet: o.Quiet = False,
+) -> None:
+    """Write the vectors of a table's rows: near ones are alike for the model."""
+    from vicinal.core import local_path
+    from vicinal.workflows import embed_table
+
+    rows, width = embed_table(
+        local_path("model", model),
+        local_path("data", data),
+        out,
+        collection=collection,
+        root=o.root_of(root),
+        index=index,
+        encoders=o.parse_encoders(encoder),
+        log=(lambda line: None) if quiet else print_progress,
+    )
+    output.print(f"{rows} vectors of {width} numbers in {out}", markup=False)
+
+
+@app.command(epilog="Example: vicinal add houses-model sold-this-week.csv")
+def add(
+    model: Model,
+    data: Annotated[str, typer.Argument(help="Table with the columns of the fit, labels too.", metavar="DATA")],
+    *,
+    target: Annotated[str | None, typer.Option(help="Column of labels; default: that of the fit.")] = None,
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="Column of ids; default: that of the fit, or rows are numbered on.")
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="Column of groups; default: that of the fit.")] = None,
+    root: o.Root = None,
+    index: o.IndexAgain = None,
+    encoder: o.EncoderAgain = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Add labelled rows to a model's bank; nothing is trained, and the next prediction knows them."""
+    from vicinal.core import local_path
+    from vicinal.workflows import add_table
+
+    change = add_table(
+        local_path("model", model),
+        local_path("data", data),
+        target=target,
+        id=id_column,
+        group=group,
+        root=o.root_of(root),
+        index=index,
+        encoders=o.parse_encoders(encoder),
+        log=(lambda line: None) if quiet else print_progress,
+    )
+    if as_json:
+        print_json({"added": change.changed, "rows": change.rows})
+    else:
+        output.print(f"{change.changed} rows added; the bank of {model} has {change.rows} rows now", markup=False)
+
+
+@app.command(epilog="Example: vicinal forget houses-model --ids h12 h77  |  vicinal forget houses-model --ids gone.csv")
+def forget(
+    model: Model,
+    more: Annotated[list[str] | None, typer.Argument(help="More ids.", metavar="ID", show_default=False)] = None,
+    *,
+    ids: Annotated[
+        list[str],
+        typer.Option(help="An id, or a file of ids: a line each in .txt, or a table with a column id.", metavar="ID"),
+    ],
+    index: o.IndexAgain = None,
+    encoder: o.EncoderAgain = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Remove rows from a model's bank, and with them its report and card, which may show them.
+
+    Predictions are then those of a bank that never had the rows; the trained encoder has still seen them.
+    """
+    from vicinal.core import local_path
+    from vicinal.workflows import forget_rows, read_ids
+
+    change = forget_rows(
+        local_path("model", model),
+        read_ids([*ids, *(more or [])]),
+        index=index,
+        encoders=o.parse_encoders(encoder),
+    )
+    if as_json:
+        print_json({"forgotten": change.changed, "rows": change.rows})
+    else:
+        output.print(f"{change.changed} rows forgotten; the bank of {model} has {change.rows} rows now", markup=False)

@@ -1,0 +1,122 @@
+"""``vicinal search``: what in a model's bank is most like a text or a row."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vicinal.cli import options as o
+from vicinal.cli.app import app
+from vicinal.cli.output import out as output
+from vicinal.cli.output import print_json, print_progress, print_rows
+
+if TYPE_CHECKING:
+    from vicinal.workflows import Searched, Searcher
+
+_CELLS, _LETTERS = 3, 60
+"""Cells of a row that are shown, and letters of each."""
+
+
+@app.command(
+    epilog='Examples: vicinal search shop-model "usb c hub 7 ports" -k 10  |  vicinal search shop-model --id b17  |  '
+    "vicinal search shop-model --file queries.csv --out hits.csv"
+)
+def search(
+    model: Annotated[str, typer.Argument(help="Model folder of any kind.", metavar="MODEL")],
+    query: Annotated[str | None, typer.Argument(help="Words to look for.", metavar="TEXT", show_default=False)] = None,
+    *,
+    k: Annotated[int, typer.Option("-k", "--k", help="Rows for each query.")] = 10,
+    row_id: Annotated[
+        list[str] | None, typer.Option("--id", help="What is near this row of the bank.", metavar="ID")
+    ] = None,
+    row: Annotated[
+        str | None, typer.Option(help='A row as JSON: {"size": 3}; other columns are left empty.', metavar="JSON")
+    ] = None,
+    file: Annotated[str | None, typer.Option(help="A table whose rows are the queries.", metavar="FILE")] = None,
+    interactive: Annotated[bool, typer.Option("--interactive", help="Read a text from each line.")] = False,
+    column: Annotated[
+        str | None,
+        typer.Option(help="Column that texts are looked for in; default: the first of texts.", metavar="COL"),
+    ] = None,
+    out: Annotated[str | None, typer.Option(help="File to write: csv, tsv, parquet or jsonl.", metavar="FILE")] = None,
+    root: o.Root = None,
+    index: o.IndexAgain = None,
+    encoder: o.EncoderAgain = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Find the rows of a model's bank that are most like a text, a row, or each row of a table.
+
+    The score is the model's similarity: higher is nearer, and of distances it is the negated distance.
+    """
+    from vicinal.core import check_integer, local_path
+    from vicinal.data import check_table_name, write_table
+    from vicinal.workflows import Searcher
+
+    ways = {"TEXT": query, "--id": row_id, "--row": row, "--file": file, "--interactive": interactive or None}
+    chosen = [name for name, value in ways.items() if value is not None]
+    if len(chosen) != 1:
+        raise ValueError(
+            f"query: expected one of TEXT, --id, --row, --file and --interactive, got {' and '.join(chosen) or 'none'}"
+        )
+    check_integer("-k", k)
+    path = None if out is None else check_table_name(local_path("--out", out, written=True))
+    source = None if file is None else local_path("--file", file)
+    searcher = Searcher(
+        local_path("model", model),
+        k,
+        column=column,
+        root=o.root_of(root),
+        index=index,
+        encoders=o.parse_encoders(encoder),
+        log=(lambda line: None) if quiet else print_progress,
+    )
+    if interactive:
+        _answer_lines(searcher, as_json=as_json)
+        return
+    if query is not None:
+        result = searcher.texts([query])
+    elif row is not None:
+        result = searcher.row(row)
+    else:
+        result = searcher.ids(row_id or []) if source is None else searcher.table(source)
+    if path is not None:
+        write_table(result.flat(), path)
+        output.print(f"{sum(map(len, result.hits))} hits of {len(result.queries)} queries in {out}", markup=False)
+    if as_json:
+        print_json(result.records())
+    elif path is None:
+        print_hits(result)
+
+
+def _answer_lines(searcher: "Searcher", *, as_json: bool) -> None:
+    """Hits of each line of standard input as it comes; an empty line is passed over."""
+    for line in sys.stdin:
+        if line.strip():
+            result = searcher.texts([line.strip()])
+            if as_json:
+                print_json(result.records()[0])
+            else:
+                print_hits(result)
+            sys.stdout.flush()
+
+
+def print_hits(result: "Searched") -> None:
+    """A table for each query."""
+    for query, hits in zip(result.queries, result.hits, strict=True):
+        columns = list(hits[0].row)[:_CELLS] if hits else []
+        lines = [
+            [str(rank), str(hit.id), f"{hit.score:.3f}", _cell(hit.label), *(_cell(hit.row[name]) for name in columns)]
+            for rank, hit in enumerate(hits, start=1)
+        ]
+        print_rows(f"Nearest to {_cell(query)}", ["", "id", "score", "label", *columns], lines, numbers=False)
+
+
+def _cell(value: object) -> str:
+    """A cell as a line of a terminal shows it."""
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.4g}"
+    if isinstance(value, bytes | bytearray | dict | list | tuple) or hasattr(value, "ndim"):
+        return "..."
+    text = "" if value is None else " ".join(str(value).split())
+    return text if len(text) <= _LETTERS else text[: _LETTERS - 3] + "..."

@@ -1,0 +1,233 @@
+"""``vicinal embed``, ``vicinal add``, ``vicinal forget``: what is done with the rows of a fitted model."""
+
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from vicinal.core import check_choice, files, local_path, replaced_file, short, short_text
+from vicinal.core.folders import staged_folder
+from vicinal.core.identity import IdentityWarning, canonical_ids
+from vicinal.data import read_labels, read_table, write_table
+from vicinal.estimators.neighbors import BankedEstimator, load_model
+from vicinal.estimators.saving import write_model
+from vicinal.workflows.predict import features_of, read_rows
+
+Log = Callable[[str], None]
+
+VECTOR_FILES = (".parquet", ".npy")
+_PAGES = ("README.md", "report.html", "splits.json", "plan.json")
+"""Files of a fit that a bank with more rows leaves true: they tell of the fit."""
+
+
+@dataclass(frozen=True)
+class BankChange:
+    """What became of a bank: rows that were added or forgotten, and rows that it has now."""
+
+    changed: int
+    rows: int
+
+
+@contextmanager
+def _for_update(folder: Path) -> Iterator[None]:
+    """The lock of those who read a model folder and replace it, so that no change of another is lost."""
+    if not folder.is_dir():
+        yield  # loading says what is wrong
+        return
+    with files.locked(files.resolved(folder), "update"):
+        yield
+
+
+def add_table(
+    folder: Path,
+    source: Path | pd.DataFrame,
+    *,
+    target: str | None = None,
+    id: str | None = None,
+    group: str | None = None,
+    root: Path | None = None,
+    index: str | None = None,
+    encoders: Mapping[str, str] | None = None,
+    log: Log = lambda line: None,
+) -> BankChange:
+    """Add the labelled rows of a table to the bank of the model in ``folder``, whole or not at all; nothing is trained.
+
+    Args:
+        folder: of the model.
+        source: file of the table, or the table itself.
+        target: column of labels; None: that of the fit, as for ``id`` and ``group``.
+        id: column of ids; without one, rows are numbered on.
+        group: column of groups.
+        root: folder that paths of images and sounds start from; None: that of the file.
+        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        encoders: by column or kind.
+        log: gets what was passed over.
+
+    Raises:
+        ValueError: if a label is missing, an id is known, or the rows cannot be used; the folder is as it was.
+    """
+    with _for_update(folder):
+        model = load_model(folder, index=index, encoders=encoders)
+        columns = {
+            role: model.notes_.get(role) if name is None else name
+            for role, name in (("target", target), ("id", id), ("group", group))
+        }
+        model.notes_ = model.notes_ | {role: name for role, name in columns.items() if name is not None}
+        frame = read_rows(model, source, root, log)
+        if columns["target"] is None:
+            raise ValueError("target: expected the column of labels, as the model does not name one, got none")
+        for role, name in columns.items():
+            if name is not None and (role == "target" or name in frame.columns or role == "group"):
+                check_choice(role, name, frame.columns)
+        features = features_of(model, frame, log)
+        labels = read_labels(frame[columns["target"]], classes=hasattr(model, "classes_"))
+        ids, groups = (_cells(frame, columns[role]) for role in ("id", "group"))
+        groups = None if model.bank_.store.group_codes is None else groups
+        model.add(features, labels, ids=ids, groups=groups)
+        _replace(model, folder, _PAGES)
+        return BankChange(len(frame), len(model.bank_))
+
+
+def _cells(frame: pd.DataFrame, column: str | None) -> list[Any] | None:
+    return None if column is None or column not in frame.columns else frame[column].tolist()
+
+
+def forget_rows(
+    folder: Path, ids: Sequence[Any], *, index: str | None = None, encoders: Mapping[str, str] | None = None
+) -> BankChange:
+    """Remove rows from the model in ``folder``, whole or not at all, with its report and card, which may show them.
+
+    Args:
+        folder: of the model.
+        ids: of rows of the bank, or of rows that were held out.
+        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        encoders: by column or kind.
+
+    Raises:
+        ValueError: for an id that no row has, or if no row would be left; the folder is as it was.
+    """
+    with _for_update(folder):
+        model = load_model(folder, index=index, encoders=encoders)
+        gone = pd.unique(canonical_ids("ids", list(ids)))
+        model.forget(gone)
+        _replace(model, folder, ())
+        return BankChange(len(gone), len(model.bank_))
+
+
+def read_ids(values: Sequence[str]) -> list[str]:
+    """Ids as they were typed; one that is a table in a file stands for the ids in it: the column "id", or the only one.
+
+    A text file has an id in each line.
+
+    Raises:
+        ValueError: if there is no id, or a table has several columns and none is called id.
+    """
+    ids: list[str] = []
+    for value in values:
+        path = Path(value)
+        if not path.is_file():
+            ids.append(value)
+            continue
+        if path.suffix in (".txt", ""):
+            ids += [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+            continue
+        names = [str(name) for name in read_table(path).columns]
+        column = "id" if "id" in names else names[0]
+        if column != "id" and len(names) > 1:
+            raise ValueError(
+                f"ids: expected a column id in {short_text(path.name)}, or one column only, got {len(names)} columns"
+            )
+        ids += read_table(path, ids=[column])[column].tolist()
+    if not ids:
+        raise ValueError("ids: expected at least one, got none")
+    return ids
+
+
+def _replace(model: BankedEstimator, folder: Path, pages: Sequence[str]) -> None:
+    with staged_folder(folder) as stage:
+        write_model(model, stage, model.notes_)
+        for name in pages:
+            if (folder / name).is_file():
+                shutil.copy2(folder / name, stage / name)
+
+
+def embed_table(
+    folder: Path,
+    source: Path | pd.DataFrame,
+    out: str,
+    *,
+    collection: str = "vicinal",
+    root: Path | None = None,
+    index: str | None = None,
+    encoders: Mapping[str, str] | None = None,
+    log: Log = lambda line: None,
+) -> tuple[int, int]:
+    """Write the vectors of the rows of a table.
+
+    Args:
+        folder: of the model.
+        source: file of the table, or the table itself.
+        out: a file that ends in .parquet (columns ``id`` and ``vector``) or .npy (float32 ``[n, d]``), or
+            ``milvus:URI``, a database to which the rows are added.
+        collection: in that database.
+        root: folder that paths of images and sounds start from; None: that of the file.
+        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        encoders: by column or kind.
+        log: gets what was passed over.
+
+    Returns:
+        how many rows, and how many numbers in the vector of each.
+
+    Raises:
+        ValueError: for another ending, or ids that the database cannot take.
+    """
+    kind, _, uri = out.partition(":")
+    path = Path() if kind == "milvus" else _vector_file(out)
+    model = load_model(folder, index=index, encoders=encoders)
+    frame = read_rows(model, source, root, log)
+    ids = _cells(frame, model.notes_.get("id")) or frame.index.tolist()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentityWarning)
+        vectors = model.embed(features_of(model, frame, log)).astype(np.float32)
+    if kind == "milvus":
+        _to_milvus(model, uri, collection, ids, vectors)
+    elif path.suffix == ".parquet":
+        write_table(pd.DataFrame({"id": ids, "vector": list(vectors)}), path)
+    else:
+        with replaced_file(path) as aside, aside.open("wb") as file:
+            np.save(file, vectors, allow_pickle=False)
+    return vectors.shape[0], vectors.shape[1]
+
+
+def _vector_file(out: str) -> Path:
+    path = local_path("out", out, written=True)
+    if path.suffix not in VECTOR_FILES:
+        raise ValueError(f"out: expected a name that ends in .parquet or .npy, or milvus:URI, got {short(out)}")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise ValueError(f"out: expected a file in a folder that is there, got {short_text(path, 200)}")
+    return path
+
+
+def _to_milvus(model: BankedEstimator, uri: str, collection: str, ids: list[Any], vectors: np.ndarray) -> None:
+    from vicinal.index import open_index
+
+    keys = canonical_ids("ids", ids, distinct=True)
+    if keys.dtype != np.int64 or (keys < 0).any():
+        raise ValueError(
+            f"ids: expected whole numbers of at least 0, as the database takes no others, got {short(keys[0])}; write "
+            "a .parquet file, or give the rows numbers"
+        )
+    import torch
+
+    similarity = model.fitted_similarity()
+    index = open_index(f"milvus:{uri}", dim=vectors.shape[1], similarity=similarity, collection=collection)
+    try:
+        index.add(keys, torch.from_numpy(vectors))
+    finally:
+        index.close()

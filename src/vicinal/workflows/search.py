@@ -1,0 +1,112 @@
+"""``vicinal search``: a text, a row, or the rows of a table to the rows of a model's bank that are most like them."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from vicinal.core import check_integer, short, short_text
+from vicinal.data import tidy_features
+from vicinal.estimators.neighbors import BankedEstimator, load_model
+from vicinal.estimators.saving import shown_cell
+from vicinal.estimators.search import Hit, hit_table, query_table, search_rows, vectors_of
+from vicinal.workflows.predict import read_rows
+
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What a search gives: names of the queries, and hits of each, best first."""
+
+    queries: list[Any]
+    hits: list[list[Hit]]
+
+    def flat(self) -> pd.DataFrame:
+        """One line a hit: query, rank, id, score, label."""
+        return hit_table(self.hits, self.queries)
+
+    def records(self) -> list[dict[str, Any]]:
+        """One dictionary a query; its hits in a list, with the cells of their rows."""
+        return [
+            {
+                "query": query,
+                "hits": [
+                    {"id": hit.id, "score": hit.score, "label": hit.label, "row": _json_row(hit.row)} for hit in hits
+                ],
+            }
+            for query, hits in zip(self.queries, self.hits, strict=True)
+        ]
+
+
+def _json_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    cells = {name: shown_cell(cell, None) for name, cell in row.items()}
+    return {name: None if cell is None or cell != cell else cell for name, cell in cells.items()}
+
+
+class Searcher:
+    """A model folder that is searched, once or many times.
+
+    Args:
+        folder: of a model of any kind.
+        k: hits of a query.
+        column: that texts are looked for in; None: the first column of texts.
+        root: folder that paths of images and sounds start from; None: that of a table of queries.
+        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        encoders: by column or kind.
+        log: gets which columns were left empty.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        k: int = 10,
+        *,
+        column: str | None = None,
+        root: Path | None = None,
+        index: str | None = None,
+        encoders: Mapping[str, str] | None = None,
+        log: Log = lambda line: None,
+    ) -> None:
+        self.k, self.column, self.root, self.log = check_integer("k", k), column, root, log
+        self.model: BankedEstimator = load_model(folder, index=index, encoders=encoders)
+        self.model.root = root
+
+    def texts(self, texts: Sequence[str]) -> Searched:
+        """Search for texts in one column."""
+        return Searched(list(texts), self._hits(list(texts)))
+
+    def row(self, text: str) -> Searched:
+        """Search for a row given as a JSON object."""
+        try:
+            row = json.loads(text)
+        except (json.JSONDecodeError, RecursionError) as wrong:
+            raise ValueError(f'row: expected a JSON object as {{"size": 3}}, got {short(text)}') from wrong
+        if not isinstance(row, dict) or not row:
+            raise ValueError(f"row: expected a JSON object of columns and cells, got {short(text)}")
+        numbers = [name for name, kind in self.model.kinds_.items() if kind == "number"]
+        return Searched([text], self._hits(tidy_features(pd.DataFrame([row]), numbers)))
+
+    def table(self, source: Path | pd.DataFrame) -> Searched:
+        """Search for the rows of a table; a row does not get the bank's row of its own id, if the table has ids."""
+        frame = read_rows(self.model, source, self.root, self.log)
+        numbers = [name for name, kind in self.model.kinds_.items() if kind == "number"]
+        column = self.model.notes_.get("id")
+        ids = frame[column].tolist() if column in frame.columns else None
+        names = frame.index.tolist() if ids is None else ids
+        return Searched(names, self._hits(tidy_features(frame, [n for n in numbers if n in frame.columns]), ids))
+
+    def ids(self, ids: Sequence[str]) -> Searched:
+        """What is near rows of the bank, without themselves."""
+        vectors, known = vectors_of(self.model, ids)
+        return Searched(list(ids), search_rows(self.model, vectors, self.k, known))
+
+    def _hits(self, queries: Any, ids: Any = None) -> list[list[Hit]]:
+        table, empty = query_table(self.model, queries, self.column)
+        if empty:
+            self.log(f"left empty in the query: {', '.join(short_text(name) for name in empty[:8])}")
+            self.log = lambda line: None  # once is enough
+        return self.model.search(table, self.k, ids=ids)

@@ -1,0 +1,228 @@
+"""Search, embed, add and forget: what they print and write, and that a folder is whole or as it was."""
+
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from references.tables import QUICK, table
+from vicinal.cli import run
+from vicinal.estimators import NeighborClassifier, load_model, save_model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A fitted model of a number with ids, and its table."""
+    place = tmp_path_factory.mktemp("bank")
+    frame, price = table(90)
+    frame.insert(0, "house", [f"h{i}" for i in range(90)])
+    frame.assign(price=price).to_csv(place / "houses.csv", index=False)
+    options = ["--target", "price", "--id", "house", "--text", "note", "--max-epochs", "3", "--members", "1"]
+    options += ["--hidden", "8,4", "--metric", "network", "--no-baselines", "-q"]
+    assert run(["fit", str(place / "houses.csv"), *options, "--out", str(place / "model")]) == 0
+    new, price = table(4, seed=5)
+    new.assign(house=[f"n{i}" for i in range(4)], price=price).to_csv(place / "new.csv", index=False)
+    return place
+
+
+@pytest.fixture
+def model(folder, tmp_path):
+    copy = load_model(folder / "model")
+    save_model(copy, tmp_path / "model")
+    (tmp_path / "model" / "theirs.txt").write_text("mine")
+    return tmp_path / "model"
+
+
+def printed(capsys, *arguments):
+    capsys.readouterr()
+    assert run([*map(str, arguments)]) == 0
+    return capsys.readouterr().out
+
+
+def error(capsys, *arguments):
+    capsys.readouterr()
+    assert run([*map(str, arguments)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    return said.err.removeprefix("error: ").strip()
+
+
+def test_words_find_the_rows_that_the_model_holds_near(folder, capsys):
+    hits = json.loads(printed(capsys, "search", folder / "model", "a good house", "-k", "5", "--json", "-q"))[0]["hits"]
+    model = load_model(folder / "model")
+    frame = pd.DataFrame({"size": [np.nan], "town": [None], "note": ["a good house"]})
+    distances, ids = model.kneighbors(frame, 5)
+    assert [hit["id"] for hit in hits] == ids[0].tolist()
+    assert [hit["score"] for hit in hits] == pytest.approx((-distances[0]).tolist())
+    assert hits[0]["row"]["note"] in ("a good house", "a bad house", "a fair house")
+    assert "Nearest to a good house" in printed(capsys, "search", folder / "model", "a good house", "-k", "2", "-q")
+
+
+def test_a_row_of_the_bank_is_not_near_itself(folder, capsys):
+    bank = load_model(folder / "model").bank_
+    mine = bank.ids[3]
+    hits = json.loads(printed(capsys, "search", folder / "model", "--id", mine, "-k", "500", "--json"))[0]["hits"]
+    assert len(hits) == len(bank) - 1
+    assert mine not in [hit["id"] for hit in hits]
+    scores = [hit["score"] for hit in hits]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_rows_as_json_from_files_and_line_by_line_are_searched_alike(folder, tmp_path, capsys, monkeypatch):
+    ask = ["search", folder / "model", "-k", "3", "-q"]
+    row = {"size": 4.5, "town": "york", "note": "a bad house"}
+    by_json = json.loads(printed(capsys, *ask, "--row", json.dumps(row), "--json"))[0]["hits"]
+    pd.DataFrame([row]).to_parquet(tmp_path / "q.parquet")
+    printed(capsys, *ask, "--file", tmp_path / "q.parquet", "--out", tmp_path / "hits.csv")
+    by_file = pd.read_csv(tmp_path / "hits.csv")
+    assert by_file["id"].tolist() == [hit["id"] for hit in by_json]
+    assert by_file["rank"].tolist() == [1, 2, 3]
+    monkeypatch.setattr("sys.stdin", io.StringIO("a good house\n\na bad house\n"))
+    lines = printed(capsys, *ask, "--interactive", "--json").splitlines()
+    assert [json.loads(line)["query"] for line in lines] == ["a good house", "a bad house"]
+
+
+def test_an_own_row_in_a_file_of_queries_is_not_its_own_hit(folder, capsys):
+    hits = json.loads(printed(capsys, "search", folder / "model", "--file", folder / "houses.csv", "--json", "-q"))
+    assert all(one["query"] not in [hit["id"] for hit in one["hits"]] for one in hits)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([""], "query: expected words to look for, got ''"),
+        ([], "query: expected one of TEXT, --id, --row, --file and --interactive, got none"),
+        (["x", "--id", "h1"], "got TEXT and --id"),
+        (["--id", "h999"], "--id: expected ids of rows that the model was given, got 'h999'"),
+        (["--row", "{"], "--row: expected a JSON object"),
+        (
+            ["--row", '{"sise": 3}'],
+            "expected at least one of the columns that the model reads ('size', 'town', 'note')",
+        ),
+        (["x", "-k", "0"], "-k: expected a whole number of at least 1, got 0"),
+        (["x", "--column", "size"], "--column: expected one of 'note', got 'size'"),
+    ],
+)
+def test_a_wrong_query_is_one_sentence(folder, capsys, arguments, words):
+    assert words in error(capsys, "search", folder / "model", *arguments)
+
+
+def test_words_need_a_column_of_texts_and_pictures_are_not_left_out(data_without_texts, capsys):
+    model = data_without_texts
+    with pytest.raises(ValueError, match="reads no column of texts"):
+        model.search("a house")
+    with pytest.raises(ValueError, match="expected the column 'v', which the model reads"):
+        model.search(pd.DataFrame({"size": [1.0]}))
+    assert [len(hits) for hits in model.search(pd.DataFrame({"v": [[0.0, 1.0]] * 2}), 3)] == [3, 3]
+    assert model.search(pd.DataFrame({"v": [[0.0, 1.0]]}), 1)[0][0].label in ("one", "two")
+
+
+@pytest.fixture
+def data_without_texts():
+    frame = table(40)[0][["size"]].assign(v=list(np.random.default_rng(0).normal(size=(40, 2))))
+    return NeighborClassifier(**(QUICK | {"max_epochs": 1})).fit(frame, ["one", "two"] * 20)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "npy"])
+def test_vectors_of_a_table_are_those_of_the_model(folder, tmp_path, capsys, ending):
+    out = tmp_path / f"v.{ending}"
+    said = printed(capsys, "embed", folder / "model", folder / "new.csv", "--out", out, "-q")
+    assert said.startswith("4 vectors of 4 numbers in ")
+    expected = load_model(folder / "model").embed(table(4, seed=5)[0])
+    if ending == "npy":
+        got = np.load(out)
+    else:
+        stored = pd.read_parquet(out)
+        got = np.stack(stored["vector"])
+        assert stored["id"].tolist() == ["n0", "n1", "n2", "n3"]
+    assert got == pytest.approx(expected, abs=1e-5)
+
+
+def test_vectors_go_into_a_database_by_whole_numbers(folder, tmp_path, capsys):
+    pytest.importorskip("milvus_lite", reason="milvus-lite is an optional package")
+    from vicinal.index import open_index
+
+    place = f"milvus:{tmp_path / 'v.db'}"
+    assert "expected whole numbers" in error(capsys, "embed", folder / "model", folder / "new.csv", "--out", place)
+    pd.read_csv(folder / "new.csv").drop(columns="house").to_csv(tmp_path / "d.csv", index=False)
+    printed(capsys, "embed", folder / "model", tmp_path / "d.csv", "--out", place, "--collection", "houses", "-q")
+    index = open_index(place, dim=4, similarity="l2", collection="houses")
+    assert len(index) == 4
+    index.close()
+
+
+def test_rows_are_added_once_and_forgotten_exactly(folder, model, capsys):
+    before = load_model(model)
+    said = printed(capsys, "add", model, folder / "new.csv", "-q")
+    assert said == f"4 rows added; the bank of {model} has {len(before.bank_) + 4} rows now\n"
+    assert load_model(model).bank_.has(["n3"]).all()
+    assert (model / "theirs.txt").read_text() == "mine"
+    assert "expected ids that the bank has not yet" in error(capsys, "add", model, folder / "new.csv", "-q")
+    assert json.loads(printed(capsys, "forget", model, "--ids", "n0", "n1", "--json"))["forgotten"] == 2
+    (model.parent / "gone.txt").write_text("n2\nn3\n")
+    printed(capsys, "forget", model, "--ids", model.parent / "gone.txt")
+    frame = table(5, seed=8)[0]
+    assert load_model(model).predict(frame) == pytest.approx(before.predict(frame), abs=1e-12)
+
+
+def test_a_report_outlives_added_rows_but_no_forgotten_ones(folder, tmp_path, capsys):
+    options = ["--target", "price", "--id", "house", "--max-epochs", "1", "--members", "1", "--hidden", "8,4"]
+    out = tmp_path / "m"
+    options += ["--metric", "network", "--no-baselines", "-q", "--out", str(out)]
+    assert run(["fit", str(folder / "houses.csv"), *options]) == 0
+    printed(capsys, "add", out, folder / "new.csv", "-q")
+    assert (out / "report.html").is_file()
+    printed(capsys, "forget", out, "--ids", load_model(out).bank_.ids[0])
+    assert not (out / "report.html").exists()
+
+
+def test_a_refused_change_leaves_every_byte(folder, model, capsys):
+    before = {path: path.read_bytes() for path in model.rglob("*") if path.is_file()}
+    frame = pd.read_csv(folder / "new.csv")
+    wrong = folder / "wrong.csv"
+    for odd, words in (
+        (frame.assign(price=[1, None, 2, 3]), "row 2, column price: expected a label, got an empty cell"),
+        (frame.assign(price=[1, "cheap", 2, 3]), "row 2, column price: expected a number, got 'cheap'"),
+        (frame.drop(columns="price"), "target: expected one of"),
+        (frame.drop(columns="size"), "expected the column 'size', which the model reads"),
+        (frame.assign(house="n1"), "expected each id once"),
+        (
+            frame.assign(house=[load_model(model).bank_.ids[0], "n1", "n2", "n3"]),
+            "expected ids that the bank has not yet",
+        ),
+        (frame.drop(columns="house"), "expected one for each row, as the model was fitted with ids"),
+    ):
+        odd.to_csv(wrong, index=False)
+        assert words in error(capsys, "add", model, wrong, "-q")
+    assert "'h77777'" in error(capsys, "forget", model, "--ids", "h77777")
+    everything = load_model(model).bank_.ids.tolist()
+    assert "at least one row" in error(capsys, "forget", model, "--ids", *everything)
+    pd.DataFrame({"a": ["h1"], "b": ["h2"]}).to_csv(wrong, index=False)
+    assert "expected a column id" in error(capsys, "forget", model, "--ids", wrong)
+    assert {path: path.read_bytes() for path in model.rglob("*") if path.is_file()} == before
+
+
+def test_a_change_waits_for_that_of_another(folder, model, monkeypatch):
+    from vicinal.core import files
+    from vicinal.workflows import forget_rows
+
+    monkeypatch.setattr(files, "_WAIT", 0.05)
+    with files.locked(files.resolved(model), "update"), pytest.raises(ValueError, match="to be free"):
+        forget_rows(model, load_model(model).bank_.ids[:1])
+    assert forget_rows(model, load_model(model).bank_.ids[:1]).changed == 1
+
+
+def test_rows_of_classes_are_added_by_the_names_that_the_fit_gave_them(tmp_path, capsys):
+    frame = table(60)[0].assign(grade=[1, 2] * 30)
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    options = ["--target", "grade", "--max-epochs", "1", "--members", "1", "--hidden", "8,4", "--no-baselines", "-q"]
+    assert run(["fit", str(tmp_path / "d.csv"), *options]) == 0
+    frame.head(3).to_csv(tmp_path / "e.csv", index=False)
+    said = printed(capsys, "add", tmp_path / "d-model", tmp_path / "e.csv", "-q")
+    assert said.startswith("3 rows added")
+    frame.head(3).assign(grade=7).to_csv(tmp_path / "e.csv", index=False)
+    told = error(capsys, "add", tmp_path / "d-model", tmp_path / "e.csv", "-q")
+    assert "expected a class that the model was fitted with, got '7'" in told
