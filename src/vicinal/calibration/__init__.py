@@ -19,6 +19,7 @@ from vicinal.calibration.rejection import (
     rejection_loss,
     selective_curve,
 )
+from vicinal.calibration.relevance import RelevanceFilter, best_f1, precision_threshold
 from vicinal.calibration.split import (
     conformal_quantile,
     distance_scores,
@@ -33,10 +34,12 @@ __all__ = [
     "DensityIntervals",
     "LabelShiftSets",
     "LevelSetBoosting",
+    "RelevanceFilter",
     "ScaleFreeOGD",
     "ShiftedQuantile",
     "StronglyAdaptive",
     "area_under_selective_curve",
+    "best_f1",
     "class_scores",
     "class_weights",
     "clopper_pearson",
@@ -50,6 +53,7 @@ __all__ = [
     "neighbor_density",
     "neighbor_spread",
     "online_radii",
+    "precision_threshold",
     "range_scores",
     "rejection_cost",
     "rejection_loss",

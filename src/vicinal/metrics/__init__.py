@@ -4,6 +4,7 @@ from vicinal.metrics.accumulate import EmbeddingRetrieval, RetrievalMetrics
 from vicinal.metrics.blocking import BlockingQuality, blocking_quality
 from vicinal.metrics.calibration import opis
 from vicinal.metrics.geometry import alignment, hubness, nearest_distances, neighbor_coverage, uniformity, utilization
+from vicinal.metrics.linking import LinkQuality, candidate_recall, cluster_quality, link_quality
 from vicinal.metrics.margins import class_margins, klom
 from vicinal.metrics.multiplicity import Multiplicity, channel_capacity, predictive_multiplicity
 from vicinal.metrics.retrieval import (
@@ -22,17 +23,21 @@ from vicinal.metrics.streamed import embedding_metrics
 __all__ = [
     "BlockingQuality",
     "EmbeddingRetrieval",
+    "LinkQuality",
     "Multiplicity",
     "RetrievalMetrics",
     "alignment",
     "average_precision",
     "blocking_quality",
+    "candidate_recall",
     "channel_capacity",
     "class_margins",
+    "cluster_quality",
     "embedding_metrics",
     "hit_at_k",
     "hubness",
     "klom",
+    "link_quality",
     "map_at_r",
     "ndcg",
     "nearest_distances",

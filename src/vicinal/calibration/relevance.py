@@ -1,0 +1,229 @@
+"""What to show at all: a threshold that keeps a promised precision, and scores that mean the same for every query."""
+
+import math
+from typing import Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from scipy.stats import binom, poisson
+from torch import Tensor, nn
+
+from vicinal.calibration.checks import Floats, Integers, check_vector
+from vicinal.core import check_between, check_choice, check_integer
+
+_STEP, _DOUBT = 1.1, 2.0
+"""Factor from one count of accepted pairs to the next that is tested; times more wrong pairs than the scores expect, at
+which the first test most likely passes."""
+
+_FEWEST = 20
+"""Accepted pairs of which a share of wrong ones says something."""
+
+
+def precision_threshold(scores: ArrayLike, related: ArrayLike, precision: float, *, level: float = 0.05) -> float:
+    r"""The lowest threshold whose accepted pairs are right with at least ``precision``, but for a chance of ``level``.
+
+    Fixed-sequence testing: thresholds are tested from strict to lax, in an order that the labels do not decide, each
+    by the lower Clopper-Pearson bound $B^{-1}(\alpha; n-k, k+1)$ of n accepted pairs of which k are wrong; the last one
+    before the first failure is taken. The sequence begins at the count where, by the scores alone, it most likely
+    passes: at the very top one wrong pair would end it. To take the lowest threshold that passes a test of its own
+    would break the promise far more often. It holds for pairs drawn like these, which must not have trained the
+    scores.
+
+    Args:
+        scores: probabilities ``[n]``.
+        related: 0 or 1, ``[n]``: whether the pair is right.
+        precision: between 0 and 1.
+        level: chance that the promise is broken, between 0 and 1.
+
+    Raises:
+        ValueError: where no threshold can be promised; it says how many more pairs like these would do.
+
+    >>> scores = np.linspace(1, 0, 200)
+    >>> round(precision_threshold(scores, scores > 0.3, 0.9), 2)
+    0.29
+    """
+    check_between("precision", precision, 0, 1)
+    check_between("level", level, 0, 1)
+    values = check_vector("scores", scores)
+    truth = check_vector("related", related, size=len(values))
+    if len(values) == 0 or values.min() < 0 or values.max() > 1:
+        raise ValueError(f"scores: expected probabilities [n] with n >= 1, got {len(values)} numbers")
+    order = np.argsort(-values, kind="stable")
+    ranked, wrong = values[order], np.cumsum(1 - truth[order])
+    ends = np.flatnonzero(np.append(ranked[1:] < ranked[:-1], True)) + 1  # equal scores are accepted together
+    counts = _counts(ends)
+    most_wrong = binom.ppf(level, counts, 1 - precision)
+    most_wrong -= binom.cdf(most_wrong, counts, 1 - precision) > level  # -1 where none may be wrong
+    likely = poisson.cdf(most_wrong, _DOUBT * np.cumsum(1 - ranked)[counts - 1]).round(3)
+    begin = int(likely.argmax())
+    passed = int(np.append(wrong[counts - 1][begin:] <= most_wrong[begin:], False).argmin())  # before the first failure
+    if passed == 0:
+        raise ValueError(_missing(wrong, ends, precision, level))
+    return float(ranked[counts[begin + passed - 1] - 1])
+
+
+def _counts(ends: Integers) -> Integers:
+    """Counts of accepted pairs, each larger than the last by a factor, at which no group of equal scores is cut."""
+    steps = _STEP ** np.arange(int(math.log(ends[-1]) / math.log(_STEP)) + 1)
+    return np.unique(ends[np.searchsorted(ends, np.ceil(steps))])
+
+
+def _missing(wrong: Floats, ends: Integers, precision: float, level: float) -> str:
+    """What to say where nothing can be promised: how many pairs like these would do, if any number does."""
+    shares = wrong[ends - 1] / ends
+    said = ends >= min(_FEWEST, ends[-1])
+    clean = said & (shares < (1 - precision) * 0.8)  # nearer to the promise no number of pairs is sure
+    rows = len(wrong)
+    if clean.any():
+        count, share = int(ends[clean][-1]), float(shares[clean][-1])
+        more = count
+        while binom.cdf(math.ceil(share * more), more, 1 - precision) > level:
+            more = math.ceil(more * 1.02) + 1
+        if more > count:
+            return (
+                f"precision: expected labelled pairs that can show {precision:g}, got {rows} to choose a threshold by; "
+                f"some {math.ceil(rows * more / count) - rows} more like them would do, or ask for less"
+            )
+    return (
+        f"precision: expected right pairs at the top, as a promise of {precision:g} needs, got at most "
+        f"{1 - float(shares[said].min()):.3f} that are of {rows} labelled ones; ask for less, or give more to learn from"
+    )
+
+
+Form = Literal["linear", "power", "root"]
+
+
+class RelevanceFilter(nn.Module):
+    r"""Probability that a row is relevant, rising in its score, with settings that come from the query.
+
+    $\sigma(a\,g(c) + b)$ with $g(c)$ = c (linear), $\sqrt{c_+}$ (root) or $c_+^p$ (power), $c_+ = \max(c, 0) +
+    10^{-6}$; a and p > 0 and b are outputs of a small network of the query. So the order of a query's rows stays, and
+    one threshold on the probability cuts each list where it should end: scores of one query are not those of another.
+    The families are the paper's; the exact form is reconstructed.
+
+    Args:
+        dim: width of the queries.
+        form: "linear", "power" or "root".
+        hidden: width of the network.
+        seed: of its weights.
+
+    Attributes:
+        threshold: probability from which on a row is shown; :meth:`choose` sets it.
+
+    Paper: *Relevance Filtering for Embedding-based Retrieval*, CIKM 2024 (arXiv:2408.04887).
+
+    >>> queries, cosines = torch.eye(2).repeat(50, 1), torch.linspace(-1, 1, 100)
+    >>> relevant = cosines > 0.5 * queries[:, 0]  # the first query asks for more
+    >>> filter = RelevanceFilter(2).fit(queries, cosines, relevant)
+    >>> (filter(torch.eye(2), torch.tensor([0.25, 0.25])) > 0.5).tolist()
+    [False, True]
+    """
+
+    def __init__(self, dim: int, form: Form = "linear", *, hidden: int = 16, seed: int = 0) -> None:
+        super().__init__()
+        self.form, self.threshold = check_choice("form", form, ("linear", "power", "root")), 0.5
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.settings = nn.Sequential(
+                nn.Linear(check_integer("dim", dim), check_integer("hidden", hidden)), nn.Tanh(), nn.Linear(hidden, 3)
+            )
+
+    def logits(self, queries: Tensor, scores: Tensor) -> Tensor:
+        """Log odds of relevance ``[n]`` or ``[n, k]`` of queries ``[n, d]`` and scores of that shape.
+
+        Raises:
+            ValueError: for scores that are not finite, or of other rows than the queries.
+        """
+        if len(scores) != len(queries) or not bool(scores.isfinite().all()):
+            raise ValueError(f"scores: expected finite numbers of {len(queries)} queries, got {tuple(scores.shape)}")
+        slope, power, shift = self.settings(queries).movedim(-1, 0).view(3, -1, *[1] * (scores.ndim - 1))
+        risen = scores
+        if self.form != "linear":
+            exponent = nn.functional.softplus(power) if self.form == "power" else 0.5
+            risen = (scores.clamp(min=0) + 1e-6) ** exponent
+        odds: Tensor = nn.functional.softplus(slope) * risen + shift
+        return odds
+
+    def forward(self, queries: Tensor, scores: Tensor) -> Tensor:
+        """Probabilities of relevance, of the shape of ``scores``; see :meth:`logits`."""
+        chances: Tensor = self.logits(queries, scores).sigmoid()
+        return chances
+
+    def fit(self, queries: Tensor, scores: Tensor, relevant: Tensor, *, decay: float = 1e-4, steps: int = 200) -> Self:
+        """Fit to judged pairs by binary cross entropy (L-BFGS on all of them).
+
+        Args:
+            queries: of each pair, ``[n, d]``.
+            scores: ``[n]``.
+            relevant: bool ``[n]``; some true and some false.
+            decay: times half the squared weights is added to the mean loss.
+            steps: of the optimizer, at most.
+        """
+        if relevant.dtype != torch.bool or relevant.shape != scores.shape or scores.ndim != 1:
+            raise ValueError(
+                f"relevant: expected bool {tuple(scores.shape)}, got {relevant.dtype} {tuple(relevant.shape)}"
+            )
+        if not (relevant.any() and (~relevant).any()):
+            raise ValueError("relevant: expected pairs that are and pairs that are not, got one kind")
+        weights = list(self.parameters())
+        optimizer = torch.optim.LBFGS(weights, max_iter=check_integer("steps", steps), line_search_fn="strong_wolfe")
+
+        def loss() -> Tensor:
+            optimizer.zero_grad()
+            logits = self.logits(queries, scores)
+            error = nn.functional.binary_cross_entropy_with_logits(logits, relevant.to(logits))
+            error = error + decay / 2 * torch.stack([weight.square().sum() for weight in weights]).sum()
+            error.backward()  # type: ignore[no-untyped-call]
+            return error
+
+        optimizer.step(loss)  # type: ignore[no-untyped-call]
+        return self
+
+    def choose(self, queries: Tensor, scores: Tensor, relevant: Tensor, *, precision: float | None = None) -> Self:
+        """Set the threshold by pairs that were not fitted to: for the best F1, or a promised precision.
+
+        Args:
+            queries: as for :meth:`fit`.
+            scores: likewise.
+            relevant: likewise.
+            precision: see :func:`precision_threshold`.
+        """
+        with torch.no_grad():
+            chances = self(queries, scores).double().cpu().numpy()
+        truth = relevant.cpu().numpy()
+        self.threshold = (
+            best_f1(chances, truth) if precision is None else precision_threshold(chances, truth, precision)
+        )
+        return self
+
+    @torch.no_grad()
+    def shown(self, queries: Tensor, scores: Tensor, *, least: int = 0) -> Tensor:
+        """Which of the rows ``[b, k]`` of each query are shown, bool: those above the threshold.
+
+        Args:
+            queries: ``[b, d]``.
+            scores: ``[b, k]``, falling.
+            least: rows that are shown of each query whatever they score.
+        """
+        chosen: Tensor = self(queries, scores) >= self.threshold
+        chosen[:, : check_integer("least", least, 0)] = True
+        return chosen
+
+
+def best_f1(scores: ArrayLike, related: ArrayLike) -> float:
+    """The threshold (accepted from there on) of highest F1; halfway to the next score below.
+
+    >>> best_f1([0.9, 0.8, 0.3, 0.1], [1, 1, 0, 0])
+    0.55
+    """
+    values = check_vector("scores", scores)
+    truth = check_vector("related", related, size=len(values))
+    if not truth.sum() > 0:
+        raise ValueError("related: expected at least one pair that is, got none")
+    order = np.argsort(-values, kind="stable")
+    ranked, right = values[order], np.cumsum(truth[order])
+    f1 = 2 * right / (np.arange(1, len(values) + 1) + truth.sum())
+    f1[np.append(ranked[1:] == ranked[:-1], False)] = -1  # equal scores are accepted together
+    best = int(f1.argmax())
+    return float(ranked[best] if best + 1 == len(ranked) else (ranked[best] + ranked[best + 1]) / 2)

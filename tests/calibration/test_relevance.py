@@ -1,0 +1,145 @@
+"""Thresholds with a promise, and filters by query."""
+
+import numpy as np
+import pytest
+import torch
+
+from references.linking import passes
+from vicinal.calibration import RelevanceFilter, best_f1, precision_threshold
+
+
+def draw(random, rows=1500):
+    """Pairs whose score is their probability: a quarter are right, of most the score is sure."""
+    scores = random.beta(0.05, 0.15, rows)
+    return scores, (random.random(rows) < scores).astype(int)
+
+
+MANY, _ = draw(np.random.default_rng(99), 100_000)
+
+
+def true_precision(threshold):
+    """Of a threshold, over all pairs there are."""
+    return MANY[threshold <= MANY].mean()  # a score is its probability
+
+
+def test_the_promise_is_broken_as_seldom_as_it_says():
+    broken = refused = picked = 0
+    random, counts = np.random.default_rng(0), np.arange(20, 1500)
+    for _ in range(200):
+        scores, related = draw(random)
+        try:
+            broken += true_precision(precision_threshold(scores, related, 0.95)) < 0.95
+        except ValueError:
+            refused += 1
+        order = np.argsort(-scores)
+        wrong = np.cumsum(1 - related[order])
+        passing = counts[passes(wrong[counts - 1], counts, 0.95, 0.05)]
+        picked += len(passing) > 0 and true_precision(scores[order][passing[-1] - 1]) < 0.95
+    assert broken <= 15  # 10 are expected at most; 15 has a chance of 5 %
+    assert refused < 20
+    assert picked > broken  # the lowest threshold that passes alone breaks it more often
+
+
+def test_a_threshold_passes_the_exact_binomial_test():
+    random = np.random.default_rng(3)
+    scores, related = draw(random, 4000)
+    threshold = precision_threshold(scores, related, 0.9)
+    accepted = scores >= threshold
+    assert passes((1 - related[accepted]).sum(), accepted.sum(), 0.9, 0.05)
+    assert precision_threshold(scores, related, 0.8) < threshold < precision_threshold(scores, related, 0.95)
+
+
+def test_the_first_failure_ends_the_sequence():
+    related = np.repeat([1, 0, 1], [400, 60, 5000])  # all but 30 are right, and yet
+    scores = 1 - 1e-5 * np.arange(len(related))
+    assert scores[405] <= precision_threshold(scores, related, 0.95) <= scores[150]
+
+
+def test_equal_scores_are_accepted_together():
+    scores = np.repeat([1.0, 0.5, 0.0], 100)
+    related = np.repeat([1, 0, 0], 100)
+    assert precision_threshold(scores, related, 0.9) == 1.0
+    assert best_f1(scores, related) == 0.75
+
+
+def test_what_is_missing_is_told():
+    with pytest.raises(ValueError, match=r"got 20 to choose a threshold by; some \d+ more like them would do"):
+        precision_threshold(np.full(20, 0.9), np.ones(20), 0.95)
+    with pytest.raises(ValueError, match=r"got at most 0\.5\d\d that are of 400 labelled ones"):
+        precision_threshold(np.linspace(0, 1, 400), np.arange(400) % 2, 0.95)
+    with pytest.raises(ValueError, match=r"^scores: expected probabilities"):
+        precision_threshold([2.0], [1], 0.9)
+    with pytest.raises(ValueError, match=r"^related: expected at least one"):
+        best_f1([0.5], [0])
+
+
+def test_best_f1_is_the_best_of_all_thresholds():
+    random = np.random.default_rng(0)
+    scores, related = np.round(random.random(200), 2), random.integers(0, 2, 200)
+
+    def f1(threshold):
+        said = scores >= threshold
+        return 2 * (said & (related == 1)).sum() / (said.sum() + related.sum())
+
+    assert f1(best_f1(scores, related)) == max(map(f1, np.unique(scores)))
+
+
+@pytest.mark.parametrize("form", ["linear", "power", "root"])
+def test_filters_rise_with_the_score_and_learn_each_querys_cut(form):
+    random = np.random.default_rng(0)
+    queries = torch.from_numpy(random.normal(size=(600, 4))).float()
+    scores = torch.from_numpy(random.uniform(0, 1, 600)).float()
+    relevant = scores > 0.5 + 0.3 * queries[:, 0].tanh()
+    chosen = RelevanceFilter(4, form).fit(queries[:400], scores[:400], relevant[:400])
+    chosen.choose(queries[400:500], scores[400:500], relevant[400:500])
+    said = chosen(queries[500:], scores[500:]) >= chosen.threshold
+    assert (said == relevant[500:]).float().mean() > 0.9
+    grid = torch.linspace(-1, 1, 21).expand(5, -1)
+    rises = chosen(queries[:5], grid).diff(dim=1)
+    assert (rises >= 0).all()
+    assert (rises[:, 12:] > 0).any()
+    few, many = chosen.shown(queries[:5], grid.flip(1)), chosen.shown(queries[:5], grid.flip(1), least=3)
+    assert many[:, :3].all()
+    assert (few <= many).all()
+    same = RelevanceFilter(4, form).fit(queries[:400], scores[:400], relevant[:400])
+    assert torch.equal(same(queries, scores), chosen(queries, scores))
+
+
+@pytest.mark.parametrize("form", ["linear", "power", "root"])
+def test_gradients_of_filters(form):
+    chosen = RelevanceFilter(3, form).double()
+    queries = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    scores = torch.rand(4, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1), requires_grad=True)
+    assert torch.autograd.gradcheck(chosen, (queries, scores))
+
+
+def test_constant_settings_are_a_calibration_by_platt():
+    chosen = RelevanceFilter(2)
+    for layer in (chosen.settings[0], chosen.settings[2]):
+        torch.nn.init.zeros_(layer.weight)
+    slope, _, shift = chosen.settings[2].bias.detach()
+    scores = torch.tensor([-0.5, 0.2])
+    expected = torch.sigmoid(torch.nn.functional.softplus(slope) * scores + shift)
+    torch.testing.assert_close(chosen(torch.zeros(2, 2), scores), expected)
+
+
+def test_a_promised_precision_of_a_filter():
+    random = np.random.default_rng(0)
+    queries = torch.from_numpy(random.normal(size=(3000, 2))).float()
+    scores = torch.from_numpy(random.uniform(-1, 1, 3000)).float()
+    relevant = scores + 0.1 * torch.from_numpy(random.normal(size=3000)).float() > 0.4
+    chosen = RelevanceFilter(2).fit(queries[:1000], scores[:1000], relevant[:1000])
+    chosen.choose(queries[1000:2000], scores[1000:2000], relevant[1000:2000], precision=0.95)
+    assert relevant[2000:][chosen(queries[2000:], scores[2000:]) >= chosen.threshold].float().mean() > 0.95
+
+
+def test_wrong_arguments_are_told():
+    chosen = RelevanceFilter(2)
+    with pytest.raises(ValueError, match=r"^scores: expected finite numbers of 1 queries"):
+        chosen(torch.zeros(1, 2), torch.tensor([torch.nan]))
+    with pytest.raises(ValueError, match=r"^relevant: expected pairs that are"):
+        chosen.fit(torch.zeros(2, 2), torch.zeros(2), torch.ones(2, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"^relevant: expected bool"):
+        chosen.fit(torch.zeros(2, 2), torch.zeros(2), torch.ones(2))
+    with pytest.raises(ValueError, match=r"^form: "):
+        RelevanceFilter(2, "cubic")
