@@ -87,7 +87,7 @@ def _missing(wrong: Floats, ends: Integers, precision: float, level: float) -> s
             )
     return (
         f"precision: expected right pairs at the top, as a promise of {precision:g} needs, got at most "
-        f"{1 - float(shares[said].min()):.3f} that are of {rows} labelled ones; ask for less, or give more to learn from"
+        f"{1 - float(shares[said].min()):.3f} that are of {rows} labelled ones; ask for less or give more pairs"
     )
 
 
