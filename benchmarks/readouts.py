@@ -32,7 +32,8 @@ from sets import SETS, load
 from vicinal import NeighborRegressor
 from vicinal.core.identity import canonical_ids
 from vicinal.estimators.readout import choose_kriging
-from vicinal.evaluation import ridge_baseline
+from vicinal.evaluation import ridge_baseline, tuned_baselines
+from vicinal.evaluation.tuned import NUMBERS
 from vicinal.heads import Kriging
 
 COVERAGE = 0.9
@@ -47,6 +48,8 @@ READOUTS = {
     f"{name} {k}": (k, convex) for k in (16, 30, 64, 128) for name, convex in (("convex", True), ("signed", False))
 }
 RIVALS = ("kernel ridge", "NNK 32", "signed 64, untrained")
+EXPERTS = tuple(f"tuned {name}" for name in NUMBERS)
+"""On the frozen vectors; each tuned by cross-validation on the training and validation rows together."""
 
 
 class Job:
@@ -107,6 +110,15 @@ class Job:
         head = choose_kriging(Kriging(k, convex=convex), rows.vectors, rows.labels, bank.vectors, bank.labels, **who)
         other.network_.head = head
         return other
+
+    def expert(self, name: str) -> dict[str, float]:
+        """One of :data:`EXPERTS`."""
+        started, groups = time.process_time(), None if self.groups is None else self.groups[self.known]
+        x, y = self.vectors, self.labels
+        method = [name.removeprefix("tuned ")]
+        one = tuned_baselines(x[self.known], y[self.known], x[self.test], groups=groups, methods=method)[0]
+        error = float(np.mean((one.prediction - y[self.test]) ** 2) / self.unit)
+        return {"error": error, "fit_s": time.process_time() - started, "test_rows": len(self.test)}
 
     def rival(self, name: str, model: NeighborRegressor) -> dict[str, float]:
         """Kernel ridge and NNK on the model's vectors, or signed kriging of the vectors that nothing was trained on."""
@@ -181,6 +193,24 @@ def errors(found: pd.DataFrame) -> str:
     )
 
 
+def against_experts(found: pd.DataFrame) -> str:
+    """Markdown: by set, the error of the default divided by that of each expert and of the best by the mean error."""
+    table = found[found["method"].isin(["auto", *EXPERTS])]
+    table = table.pivot_table(index=["set", "split"], columns="method", values="error", sort=False).dropna()
+    by_set = table.groupby("set", sort=False)
+    means = by_set.mean()
+    ratios = means[["auto"]].to_numpy() / means[list(EXPERTS)]
+    ratios["the best"] = ratios.max(axis=1)
+    lines = ["| set | splits | " + " | ".join(ratios) + " |", "|" + " --- |" * (3 + len(EXPERTS))]
+    for name, row in ratios.iterrows():
+        cells = " | ".join(f"{value:.3f}" for value in row)
+        lines.append(f"| {name} | {len(by_set.get_group(name))} | {cells} |")
+    for word, row in (("median", ratios.median()), ("worst", ratios.max())):
+        lines.append(f"| **{word}** | | " + " | ".join(f"**{value:.3f}**" for value in row) + " |")
+    test = wilcoxon(np.log(ratios["the best"]))
+    return "\n".join([*lines, f"Wilcoxon signed ranks over sets, the default against the best: p = {test.pvalue:.2g}."])
+
+
 def rows_used(found: pd.DataFrame) -> str:
     """Markdown: medians over sets of what else each method does."""
     by_set = found.groupby(["method", "set"], sort=False).mean(numeric_only=True)
@@ -214,6 +244,8 @@ def rows_of(job: Job, methods: list[str]) -> Iterator[tuple[str, dict[str, float
                 x[split.train], y[split.train], x[split.validation], y[split.validation], x[split.test]
             )
             yield method, {"error": float(np.mean((one.prediction - y[split.test]) ** 2) / job.unit)}
+        elif method in EXPERTS:
+            yield method, job.expert(method)
         else:
             metric = job.fit(METHODS["attention"]) if metric is None else metric
             started = time.process_time()
@@ -230,7 +262,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sets", nargs="+", default=None, choices=[*SETS])
     parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--methods", nargs="+", default=[*METHODS, *READOUTS, *RIVALS, "ridge"])
+    parser.add_argument("--methods", nargs="+", default=[*METHODS, *READOUTS, *RIVALS, *EXPERTS, "ridge"])
     arguments = parser.parse_args()
     done = pd.read_csv(arguments.out) if arguments.out.is_file() else pd.DataFrame(columns=["set", "split", "method"])
     there = set(zip(done["set"], done["split"], done["method"], strict=True))
@@ -244,7 +276,7 @@ def main() -> None:
             done = pd.concat([done, line], ignore_index=True)
             done.to_csv(arguments.out, index=False)
             print(name, seed, method, {k: round(v, 4) for k, v in row.items()}, flush=True)
-    print(errors(done), rows_used(done), sep="\n\n")
+    print(errors(done), rows_used(done), against_experts(done), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -314,7 +314,7 @@ def test_the_command_takes_it(rows, tmp_path, capsys):
     assert run(["fit", str(tmp_path / "rows.csv"), *options]) == 0, capsys.readouterr().err
     head = load_model(tmp_path / "m").network_.head
     assert isinstance(head, Kriging)
-    assert (head.k, head.convex, head.linear > 0) == (128, False, True)
+    assert (head.k, head.convex, head.linear > 0) == (256, False, True)
     card = (tmp_path / "m" / "README.md").read_text()
     assert "it may leave their range" in card
     assert "| metric | kernel |" in card

@@ -1,6 +1,7 @@
 """The likelihood that the kernel of a plain table is learned by: against numpy, and what it promises."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,18 @@ import torch
 import references.table_kernel as reference
 import vicinal.training.likelihood as likelihood_module
 from vicinal.encoders.kernel_projector import KernelProjector
-from vicinal.training.likelihood import TableKernel, fit_kernel, negative_log_likelihood, objective, unrelated_parts
+from vicinal.training.likelihood import (
+    GAIN,
+    LEAST_NOISE,
+    TableKernel,
+    corrected,
+    fit_kernel,
+    leave_one_out_error,
+    most_likely_kernel,
+    negative_log_likelihood,
+    objective,
+    unrelated_parts,
+)
 
 FLOAT = torch.float64
 
@@ -73,7 +85,7 @@ def test_the_likelihood_passes_gradcheck():
 def test_learning_lowers_the_objective_and_ends_where_its_slope_is_small():
     _, inputs, pieces, labels, _ = problem(n=120, p=4)
     rows = [torch.arange(120)]
-    kernel = fit_kernel(inputs, pieces, labels)
+    kernel = most_likely_kernel(inputs, pieces, labels, rows)
     start = TableKernel.start(4)
     best = objective(kernel, inputs, pieces, labels, rows)
     assert best < objective(start, inputs, pieces, labels, rows) - 20
@@ -134,3 +146,53 @@ def test_of_many_rows_a_random_subset_is_taken(monkeypatch):
     assert set(sizes) == {50}
     assert torch.equal(first, again)
     assert len(other) == len(first)
+
+
+def ordinary(matrix, column, noise, labels):
+    """Ordinary kriging by the bordered system."""
+    n = len(labels)
+    bordered = np.block([[matrix + noise * np.eye(n), np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
+    return np.linalg.solve(bordered, np.append(column, 1.0))[:n] @ labels
+
+
+@pytest.mark.parametrize("parts", [[range(14)], [range(9), range(9, 13), [13]]], ids=["one", "three"])
+def test_leave_one_out_equals_leaving_one_out(parts):
+    _, inputs, pieces, labels, kernel = problem(n=14)
+    matrix, noise = kernel.covariance(inputs, pieces).numpy(), math.exp(kernel.log_noise) + LEAST_NOISE
+    squares = []
+    for part in map(list, parts):
+        for i in part if len(part) > 1 else []:
+            rest = [j for j in part if j != i]
+            said = ordinary(matrix[np.ix_(rest, rest)], matrix[i, rest], noise, labels[rest].numpy())
+            squares.append((said - float(labels[i])) ** 2)
+    got = leave_one_out_error(kernel, inputs, pieces, labels, [torch.tensor(list(part)) for part in parts])
+    assert got == pytest.approx(np.mean(squares), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_kernel_is_changed_only_where_labels_left_out_say_that_it_pays(seed):
+    _, inputs, pieces, labels, _ = problem(n=60, seed=seed)
+    rows = [torch.arange(40), torch.arange(40, 60)]
+    likely = most_likely_kernel(inputs, pieces, labels, rows)
+    changed = corrected(likely, inputs, pieces, labels, rows)
+    before, after = (leave_one_out_error(one, inputs, pieces, labels, rows) for one in (likely, changed))
+    assert changed is likely or after < (1 - GAIN) * before
+    torch.testing.assert_close(changed.log_lengths, likely.log_lengths)
+    noisy = replace(likely, log_noise=likely.log_noise + math.log(100.0))
+    mended = corrected(noisy, inputs, pieces, labels, rows)
+    assert mended.log_noise < noisy.log_noise
+    assert leave_one_out_error(mended, inputs, pieces, labels, rows) < 0.9 * leave_one_out_error(
+        noisy, inputs, pieces, labels, rows
+    )
+
+
+def test_a_fit_ends_with_the_leave_one_out_error_of_its_own_rows(monkeypatch):
+    _, inputs, pieces, labels, _ = problem(n=60)
+    groups = torch.arange(30).repeat(2)
+    calls = []
+    monkeypatch.setattr(likelihood_module, "MOST_LEFT_OUT", 50)
+    monkeypatch.setattr(likelihood_module, "corrected", lambda *given: (calls.append(given), given[0])[1])
+    fit_kernel(inputs, pieces, labels, groups)
+    parts = calls[0][4]
+    assert sum(map(len, parts)) == 50
+    assert all(len(set(groups[part].tolist())) == len(part) for part in parts)

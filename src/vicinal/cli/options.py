@@ -97,7 +97,7 @@ Readout: TypeAlias = Annotated[
 MaxNeighbors: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        help="Most rows that make a prediction of a kriging readout; default 30, with --metric kernel 128.",
+        help="Most rows that make a prediction of a kriging readout; default 30, with --metric kernel 256.",
         rich_help_panel=_LEARN,
     ),
 ]

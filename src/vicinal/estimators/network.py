@@ -22,7 +22,7 @@ READOUTS = ("attention", "kriging", "signed_kriging", "auto")
 
 METRICS = ("auto", "network", "kernel")
 
-NEIGHBORS = {"network": 30, "kernel": 128}
+NEIGHBORS = {"network": 30, "kernel": 256}
 """Rows that a kriging readout looks at where ``max_neighbors`` is None, by metric."""
 
 MOST_NEIGHBORS = 1024
