@@ -2,7 +2,8 @@
 
 from vicinal.estimators.attention import Explanation, Neighbor, explanation_table
 from vicinal.estimators.bank import Bank
-from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.banked import load_model
+from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.saving import save_model
 from vicinal.estimators.search import Hit

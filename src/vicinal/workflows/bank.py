@@ -15,7 +15,7 @@ from vicinal.core import check_choice, files, local_path, replaced_file, short, 
 from vicinal.core.folders import staged_folder
 from vicinal.core.identity import IdentityWarning, canonical_ids
 from vicinal.data import read_labels, read_table, write_table
-from vicinal.estimators.neighbors import BankedEstimator, load_model
+from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.saving import write_model
 from vicinal.workflows.predict import features_of, read_rows
 

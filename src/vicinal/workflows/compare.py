@@ -11,7 +11,7 @@ import torch
 from vicinal.core import check_choice, check_integer
 from vicinal.core.files import clear_target, resolved
 from vicinal.data import Split, load_splits, save_splits, table_fingerprint
-from vicinal.estimators.neighbors import BankedEstimator
+from vicinal.estimators.banked import BankedEstimator
 from vicinal.evaluation import (
     PRIMARY,
     Run,

@@ -17,7 +17,8 @@ from vicinal.data import find_duplicates
 from vicinal.data.cells import as_numbers
 from vicinal.data.table import Table, prepare_table
 from vicinal.encoders import EmbeddingCache, build_table_encoder
-from vicinal.estimators.neighbors import BankedEstimator, NeighborClassifier, load_model
+from vicinal.estimators.banked import BankedEstimator, load_model
+from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.saving import shown_cell
 from vicinal.evaluation import (
     Baseline,

@@ -34,11 +34,12 @@ from vicinal.data import (
 )
 from vicinal.encoders import ColumnKind, EmbeddingCache, Kind, build_table_encoder, infer_kinds, read_cell, thumbnail
 from vicinal.estimators.attention import Explanation
+from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import LONE_GROUPS
 from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
 from vicinal.estimators.inputs import as_table, left_out
 from vicinal.estimators.loss import predicts_by_default
-from vicinal.estimators.neighbors import BankedEstimator, NeighborClassifier, NeighborRegressor
+from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.network import check_settings
 from vicinal.estimators.saving import write_model
 from vicinal.estimators.tuning import PLAN

@@ -12,8 +12,8 @@ from vicinal.core import nearest, short, short_text
 from vicinal.core.identity import IdentityWarning
 from vicinal.data import read_table, tidy_features
 from vicinal.estimators.attention import Explanation
+from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import as_table
-from vicinal.estimators.neighbors import BankedEstimator, load_model
 
 Log = Callable[[str], None]
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from vicinal.core import check_integer, short, short_text
 from vicinal.data import tidy_features
-from vicinal.estimators.neighbors import BankedEstimator, load_model
+from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.saving import shown_cell
 from vicinal.estimators.search import Hit, hit_table, query_table, search_rows, vectors_of
 from vicinal.workflows.predict import read_rows

@@ -1,0 +1,253 @@
+"""What neighbor estimators do with the bank of a fit: search it, explain by it, change it, save and load it."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.utils.validation import check_is_fitted
+
+from vicinal.core import check_integer
+from vicinal.core.identity import canonical_ids, shown
+from vicinal.estimators.attention import Explanation, attended, explain_rows, nearest_rows
+from vicinal.estimators.bank import check_known
+from vicinal.estimators.inputs import Ids
+from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
+from vicinal.estimators.saving import read_model, save_model
+from vicinal.estimators.search import Hit, query_table, search_rows
+from vicinal.estimators.tuning import TunedEstimator
+
+
+class BankedEstimator(TunedEstimator):
+    """The part of the neighbor estimators that reads and changes the bank.
+
+    A subclass that names a ``task`` is what :func:`load_model` makes of a folder of that task.
+    """
+
+    by_task: ClassVar[dict[str, type["BankedEstimator"]]] = {}
+
+    def __init_subclass__(cls, *, task: str = "", **further: Any) -> None:
+        """Enter the class under its task."""
+        super().__init_subclass__(**further)
+        if task:
+            cls.by_task[task] = cls
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted estimator as a folder, whole or not at all: see :func:`vicinal.estimators.save_model`."""
+        save_model(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, index: str | None = None, encoders: Mapping[str, str] | None = None) -> Self:
+        """The estimator saved in ``folder``: see :func:`vicinal.estimators.load_model`, also for the arguments.
+
+        Raises:
+            ValueError: if the folder is not whole, is newer, or holds another kind of estimator.
+        """
+        model = load_model(folder, index=index, encoders=encoders)
+        if not isinstance(model, cls):
+            raise ValueError(f"model: expected a {cls.__name__} in {folder}, got a {type(model).__name__}")
+        return model
+
+    def kneighbors(
+        self,
+        X: Any = None,
+        n_neighbors: int | None = None,
+        return_distance: bool = True,  # noqa: FBT001, FBT002
+        *,
+        ids: Any = None,
+        groups: Any = None,
+    ) -> Any:
+        """The nearest bank rows of each row, as scikit-learn's neighbors estimators give them.
+
+        Args:
+            X: rows; None: the bank's own rows, none of which is its own neighbor.
+            n_neighbors: how many; None: the parameter of that name.
+            return_distance: give distances too.
+            ids: ids of the rows of X; a row gets no bank row of its own id.
+            groups: groups of the rows, nor one of its group. With neither, whatever is near is given.
+
+        Returns:
+            distances ``[n, k]`` (negated scores, ascending) and ids ``[n, k]``; only ids without ``return_distance``.
+            With default ids these are positions in the X of ``fit``.
+
+        Raises:
+            ValueError: if a row has fewer than ``n_neighbors`` bank rows of other ids and groups.
+        """
+        check_is_fitted(self, "bank_")
+        k = check_integer("n_neighbors", self.n_neighbors if n_neighbors is None else n_neighbors)
+        if X is None:
+            if ids is not None:
+                raise ValueError("ids: expected none without X, as the rows are those of the bank, got some")
+            queries, ids = self.bank_.vectors.double(), self.bank_.ids
+        else:
+            queries = self._embed(X)[1]
+        if k > len(self.bank_):
+            raise ValueError(f"n_neighbors: expected at most {len(self.bank_)}, the rows of the bank, got {k}")
+        query_identity = self._identity_of(len(queries), ids, groups)
+        distances, positions = nearest_rows(self, queries, k, query_identity)
+        nearest_ids = self.bank_.ids[positions]
+        return (distances, nearest_ids) if return_distance else nearest_ids
+
+    def out_of_fold_predictions(self) -> tuple[Ids, Ids]:
+        """What the model says of the rows that it was fitted on, each by the members that never saw it.
+
+        Members are folds then (see ``validation_fraction``): a row is predicted by those that leave out its fold, from
+        the rows of other folds. So the error of these predictions is honest, as on new rows, though of fewer members
+        than a prediction has.
+
+        Returns:
+            ids ``[n]`` of the rows of the bank that were fitted on, and predictions: numbers ``[n]``, or
+            probabilities of classes ``[n, K]``.
+
+        Raises:
+            ValueError: if rows were held out in place of folds.
+        """
+        check_is_fitted(self, "bank_")
+        self.fold_members()
+        positions = fold_positions(self)
+        predictions = self.in_label_units(out_of_fold(self, positions)).double()
+        return self.bank_.ids[positions.numpy()], predictions.numpy()
+
+    def calibrating_rows(self) -> int:
+        """How many rows calibrate intervals or sets: those that folds leave out, or those that were held out."""
+        return min(MOST, len(self.calibration_)) if self.folds_ is None else len(fold_positions(self, MOST))
+
+    def explain(self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None) -> list[Explanation]:
+        """Which bank rows made each prediction.
+
+        Args:
+            X: rows.
+            k: bank rows to list for each; all others are summed in one line.
+            ids: ids of the rows; a row is never explained by the bank row of its own id.
+            groups: groups of the rows, nor by its group.
+
+        Returns:
+            one :class:`Explanation` a row: weights sum to 1, contributions to the prediction (for classes: to the
+            probability of the predicted class).
+        """
+        _, queries = self._embed(X)
+        self.check_neighbor_head("explain")
+        k = check_integer("k", k)
+        query_identity = self._prediction_identity(len(queries), ids, groups)
+        classes = getattr(self, "classes_", None)
+        text = next((name for name, kind in self.kinds_.items() if kind == "text"), None)
+        explanations: list[Explanation] = []
+        for part in attended(self, queries, query_identity, k):
+            explanations += explain_rows(part, self.bank_, classes, text)
+        return explanations
+
+    def search(self, queries: Any, k: int = 10, *, ids: Any = None, groups: Any = None) -> list[list[Hit]]:
+        """The bank rows that are most like each query, best first.
+
+        Args:
+            queries: a text or a list of texts, looked for in the first column of texts that the model reads; or rows,
+                which may lack columns of texts, numbers and categories.
+            k: how many for each.
+            ids: ids of the queries; a query does not get the row of its own id.
+            groups: groups of the queries, nor one of its group.
+
+        Raises:
+            ValueError: for an empty text, or queries without any column that the model reads.
+        """
+        check_is_fitted(self, "bank_")
+        vectors = self._embed(query_table(self, queries)[0])[1]
+        return search_rows(self, vectors, check_integer("k", k), ids, groups)
+
+    # Adding and forgetting rows.
+
+    def add(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None) -> Self:
+        """Put labelled rows into the bank; nothing is trained.
+
+        Args:
+            X: rows.
+            y: their labels; a class must be one the model was fitted with.
+            ids: their ids, none of them known to the model; one that was held out has to be forgotten first. None:
+                whole numbers above the highest in use.
+            groups: their groups, if and only if the model was fitted with groups.
+
+        Returns:
+            self.
+        """
+        frame, vectors = self._embed(X, torch.float32)
+        labels = self._known_labels(y, len(frame))
+        if ids is None:
+            used = np.concatenate([self.bank_.ids, self.calibration_.ids])
+            if used.dtype != np.int64:
+                raise ValueError("ids: expected one for each row, as the model was fitted with ids, got none")
+            ids = range(int(used.max()) + 1, int(used.max()) + 1 + len(frame))
+        new_ids = canonical_ids("ids", ids, len(frame), distinct=True)
+        new_groups = None if groups is None else canonical_ids("groups", groups, len(frame))
+        held_out = new_ids[self.calibration_.has(new_ids) & ~self.bank_.has(new_ids)]  # of a model saved before 0.2
+        if len(held_out):
+            raise ValueError(
+                f"ids: expected ids of new rows, got {shown(held_out)}, held out for intervals; "
+                "forget it first, or give it another id"
+            )
+        near = self.near_bank()
+        keys = self.bank_.add(new_ids, vectors, torch.from_numpy(labels.astype(np.float64)), frame, new_groups)
+        if near is not None:
+            try:
+                near.add(keys, vectors)
+            except BaseException:
+                self.bank_.remove(new_ids)
+                raise
+        return self
+
+    def _known_labels(self, y: Any, rows: int) -> Ids:
+        return self._take_labels(y, rows)
+
+    def forget(self, ids: Iterable[Any]) -> Self:
+        """Remove rows: later predictions and intervals are those of a bank that never had them.
+
+        The trained encoder has still seen them; to undo that, fit again without them.
+
+        Args:
+            ids: ids of bank rows, or of rows that were held out for early stopping and calibration.
+
+        Raises:
+            ValueError: for an id that no row has, or if no bank row would be left.
+        """
+        check_is_fitted(self, "bank_")
+        gone = np.asarray(pd.unique(canonical_ids("ids", ids)))
+        check_known(self.bank_, self.calibration_, gone)
+        if self.bank_.has(gone).sum() == len(self.bank_):
+            raise ValueError("ids: expected to leave at least one row in the bank, got all of them")
+        near = self.near_bank()
+        keys = self.bank_.remove(gone)
+        self.calibration_.remove(gone)
+        if near is not None:
+            near.remove(keys)
+        return self
+
+
+def load_model(
+    folder: str | Path,
+    *,
+    index: str | None = None,
+    encoders: Mapping[str, str] | None = None,
+    verify: bool = False,
+) -> BankedEstimator:
+    """The estimator saved in ``folder``, which may come from anybody: see "Threats and promises" in the documentation.
+
+    The bank is mapped from its files, not read: a large one costs memory only where it is used, and loads at once. Its
+    files may be replaced while the model is in use, but not changed in place.
+
+    Args:
+        folder: as :func:`save_model` wrote it.
+        index: the index to use, as :func:`vicinal.index.open_index` takes it. None: the saved one, unless it is at a
+            path or an address: that has to be given again.
+        encoders: names of encoders by column or kind. Those that the model was fitted with; only those out of a folder
+            or from the hub have to be given again, and a folder may have moved.
+        verify: read and check a large bank whole, too; that of up to 64 MiB always is, and of a larger one each row is
+            checked to be finite when it is first used.
+
+    Raises:
+        ValueError: if the folder is not a model, was torn or edited, or is of a newer version, and says which file; or
+            if it names a path or an address that was not given again.
+    """
+    model = read_model(folder, BankedEstimator.by_task, index=index, encoders=encoders, verify=verify)
+    if not isinstance(model, BankedEstimator):
+        raise TypeError(f"model: expected an estimator of this library, got {type(model).__name__}")
+    return model
