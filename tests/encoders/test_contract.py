@@ -11,7 +11,7 @@ import torch
 from vicinal.core import entries
 from vicinal.encoders import KIND_NAMES, Inputs, check_encoder
 from vicinal.encoders.base import state_hash
-from vicinal.encoders.table import DEFAULTS, encoder_from_config, encoder_names
+from vicinal.encoders.names import DEFAULTS, encoder_from_config, encoder_names
 
 pytestmark = pytest.mark.sweep(2)
 
@@ -43,6 +43,7 @@ def frame(found, make_image, make_sound):
         "image": [make_image(k, (20 + k, 30)) for k in range(4)],
         "audio": [make_sound(k, 0.1 + 0.05 * k) for k in range(4)],
         "vector": list(g.normal(size=(4, 3))),
+        "set": [["a", "b"], ["a", None], [], ["b", "c", "c"]],
     }[kind]
     return pd.DataFrame({"x": cells}, index=list("pqrs"))
 
@@ -123,5 +124,6 @@ def test_names_are_those_of_the_registry():
     assert check_encoder("cnn", "audio") == "cnn-mel"
     for kind in KIND_NAMES:
         assert check_encoder(DEFAULTS[kind], kind) == DEFAULTS[kind]
-    named = {name.split(":")[0] for kind in KIND_NAMES for name in encoder_names(kind)}
-    assert named == {found.name for found in entries("encoder")}
+    named = {name.split(":")[0] for kind in KIND_NAMES if kind != "set" for name in encoder_names(kind)}
+    assert named | {"set"} == {found.name for found in entries("encoder")}
+    assert encoder_names("set") == [f"{found.name}:ELEMENTS" for found in entries("set_encoder")]

@@ -42,8 +42,6 @@ def kind_of(cells, name="x"):
         ([7.0, None, 7.0], "number", "numbers from 7 to 7"),
         (range(10, 10 + N), None, "left out: looks like a row number (rises by 1)"),
         ([f"A-{k:04d}" for k in range(N)], None, "left out: looks like an id (all different)"),
-        ([[1], [1, 2]], None, "left out: lists that are no vectors of one length"),
-        ([["a"], ["b"]], None, "left out: lists that are no vectors of one length"),
         ([b"what is this", b"?"], None, "left out: bytes of an unknown format (b'what is this')"),
     ],
 )

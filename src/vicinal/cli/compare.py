@@ -29,6 +29,7 @@ def compare(
     number: o.Number = None,
     category: o.Category = None,
     vector: o.Vector = None,
+    sets: o.Sets = None,
     use: o.Use = None,
     drop: o.Drop = None,
     id_column: o.Id = None,
@@ -81,7 +82,9 @@ def compare(
     named = o.named_kinds(context.params)
     jobs = []
     sources = [local_path("data", path) for path in data]
+    grouped = o.named_sets(sets)
     columns = [table_columns(path) for path in sources]
+    columns = [names + [name for name in grouped if set(grouped[name]) & set(names)] for names in columns]
     _check_named(named, columns)
     for path, column, names in zip(sources, target * (len(data) if len(target) == 1 else 1), columns, strict=True):
         jobs.append(
@@ -89,6 +92,7 @@ def compare(
                 source=path,
                 target=column,
                 kinds={name: kind for name, kind in named.items() if name in names},
+                sets={name: grouped[name] for name in grouped if name in names},
                 id=id_column if id_column in names else _one(id_column, sources),
                 group=group if group in names else _one(group, sources),
                 task=task,

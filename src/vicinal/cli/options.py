@@ -25,6 +25,15 @@ Audio: TypeAlias = Annotated[list[str] | None, _columns("audio: paths, or bytes 
 Number: TypeAlias = Annotated[list[str] | None, _columns("numbers")]
 Category: TypeAlias = Annotated[list[str] | None, _columns("categories")]
 Vector: TypeAlias = Annotated[list[str] | None, _columns("fixed vectors")]
+Sets: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Take this column of lists for sets, or group columns of one kind into one: photos=a,b,c,d.",
+        rich_help_panel=_DATA,
+        metavar="COL[=COL,...]",
+    ),
+]
 Drop: TypeAlias = Annotated[
     list[str] | None, typer.Option(help="Leave this column out.", rich_help_panel=_DATA, metavar="COL")
 ]
@@ -45,7 +54,8 @@ Task: TypeAlias = Annotated[
 Encoder: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
-        help="Encoder of a column or a kind: text=minilm, photo=efficientnet-lite0, text=hub:NAME, text=folder:PATH.",
+        help="Encoder of a column or a kind: text=minilm, photo=efficientnet-lite0, text=hub:NAME, text=folder:PATH; "
+        "of a set and its elements: photos=set_transformer:efficientnet-lite0.",
         rich_help_panel=_LEARN,
         metavar="COL=NAME",
     ),
@@ -225,18 +235,35 @@ _KINDS = ("text", "image", "audio", "number", "category", "vector")
 
 
 def named_kinds(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Kind by column from the options of the six kinds; a column named for two is refused."""
+    """Kind by column from the options of the kinds; a column named for two is refused."""
     from vicinal.core import short
 
     kinds: dict[str, str] = {}
-    for kind in _KINDS:
-        for column in options[kind] or []:
+    for kind in (*_KINDS, "set"):
+        for column in (
+            [name.partition("=")[0] for name in options["sets"] or []] if kind == "set" else options[kind] or []
+        ):
             if column in kinds:
                 raise ValueError(
                     f"--{kind}: expected each column for one kind, got {short(column)} for {kinds[column]} too"
                 )
             kinds[column] = kind
     return kinds
+
+
+def named_sets(pairs: Iterable[str] | None) -> dict[str, list[str]]:
+    """Columns by the set that they make, out of ``NAME=COL,COL``; a column of lists is named without them."""
+    from vicinal.core import short
+
+    sets: dict[str, list[str]] = {}
+    for pair in pairs or []:
+        name, equals, columns = pair.partition("=")
+        names = [column.strip() for column in columns.split(",")]
+        if name in sets or (equals and not (name and all(names))):
+            raise ValueError(f"--set: expected COL or NAME=COL,COL,..., each name once, got {short(pair)}")
+        if equals:
+            sets[name] = names
+    return sets
 
 
 def estimator_parameters(context: typer.Context) -> dict[str, Any]:

@@ -74,6 +74,7 @@ FACTS: dict[str, str] = {
     "image": "encodes columns of images",
     "audio": "encodes columns of audio files",
     "vector": "encodes columns of fixed vectors",
+    "set": "encodes columns of sets, of whatever another encoder reads",
     "pretrained": "starts from published weights",
     "from-scratch": "is trained from random weights",
     "parameter-free": "has nothing to train",

@@ -12,6 +12,7 @@ from vicinal.data.duplicates import (
 from vicinal.data.leaks import ColumnLeak, LeakWarning, leaking_columns
 from vicinal.data.lexicon import lexicon_table
 from vicinal.data.reading import read_table
+from vicinal.data.sets import join_columns
 from vicinal.data.splits import Split, load_splits, make_splits, no_test, save_splits
 from vicinal.data.table import Dropped, Table, check_column, prepare_table
 from vicinal.data.target import Target, Task, infer_task, read_labels, read_target
@@ -34,6 +35,7 @@ __all__ = [
     "find_duplicates",
     "group_copies",
     "infer_task",
+    "join_columns",
     "leaking_columns",
     "lexicon_table",
     "load_splits",

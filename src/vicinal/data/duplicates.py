@@ -17,6 +17,7 @@ from vicinal.core.identity import canonical_ids
 from vicinal.core.untrusted import open_regular
 from vicinal.data.splits import Split
 from vicinal.data.table import Table
+from vicinal.encoders.kinds import elements_of
 from vicinal.encoders.media import LARGEST_FILE
 
 MEDIA = ("image", "audio")
@@ -72,8 +73,8 @@ def find_duplicates(
 ) -> Duplicates:
     """Find the rows of ``table`` whose features are the same.
 
-    Texts are compared without case and white space, images and audio by the bytes of their files, numbers by value; a
-    missing cell equals a missing cell.
+    Texts are compared without case and white space, images and audio by the bytes of their files, numbers by value,
+    sets by their elements in any order, files among them by name; a missing cell equals a missing cell.
 
     Args:
         table: a prepared table.
@@ -167,6 +168,9 @@ def _codes(column: pd.Series, kind: str, root: Path | None) -> NDArray[np.int64]
         cells = pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan))
     elif kind == "text":
         cells = pd.Series([_folded(cell) for cell in column], dtype=object)
+    elif kind == "set":
+        sets = [sorted(_cell_bytes(one) for _, one in elements_of(cell, "", "")) for cell in column]
+        cells = pd.Series([b"\x1f".join(elements) or None for elements in sets], dtype=object)
     else:
         cells = pd.Series([None if _gap(cell) else _cell_bytes(cell) for cell in column], dtype=object)
     return pd.factorize(cells)[0].astype(np.int64)
@@ -185,7 +189,10 @@ def _cell_bytes(cell: Any) -> bytes:
     if isinstance(cell, (bytes, bytearray)):
         return bytes(cell)
     if isinstance(cell, (list, tuple, np.ndarray)):
-        array = np.asarray(cell)
+        try:
+            array = np.asarray(cell)
+        except ValueError:  # lists of different lengths
+            return b"[" + b"\x1f".join(map(_cell_bytes, cell)) + b"]"
         return array.astype(np.float64).tobytes() if array.dtype.kind in "biuf" else repr(array.tolist()).encode()
     return str(cell).strip().encode("utf-8", "surrogatepass")
 

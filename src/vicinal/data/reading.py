@@ -14,6 +14,7 @@ from vicinal.core import ECHO, local_path, nearest, short, short_text, unescape_
 from vicinal.core.untrusted import open_regular, read_frame
 from vicinal.data.cells import exact_text, has_decimal_commas, typed_text, with_decimal_points
 from vicinal.data.formats import DELIMITERS, JSON_ARRAY, advice_for, delimiter_of, other_format, text_encoding
+from vicinal.encoders.kinds import is_list, read_list
 
 Log = Callable[[str], None]
 
@@ -27,7 +28,8 @@ def read_table(
     """The table in the file at ``path``, its rows labelled 1, 2, ... (the header is not counted).
 
     In csv and tsv a column is read as numbers only if all its cells are (see ``typed_text``); an empty cell is
-    missing, and so is "NA" or "NaN" among numbers. Semicolons, tabs or bars between cells, decimal commas (only where
+    missing, and so is "NA" or "NaN" among numbers. A column of lists in JSON
+    (``["a.jpg", "b.jpg"]``) is one of lists. Semicolons, tabs or bars between cells, decimal commas (only where
     no comma stands between cells) and other encodings than UTF-8 are found out and said. An apostrophe that keeps a
     cell from being taken for a formula (see :func:`vicinal.core.escape_formula`) is taken off. parquet and jsonl (one
     JSON object a line) carry their own types.
@@ -125,9 +127,21 @@ def _read_delimited(path: Path, usual: str, text: Collection[str], ids: Collecti
         elif name in text:
             columns.append(cells.mask(cells.str.strip() == "", np.nan))
         else:
-            columns.append(typed_text(with_decimal_points(cells) if comma else cells))
+            lists = _as_lists(cells)
+            columns.append(typed_text(with_decimal_points(cells) if comma else cells) if lists is None else lists)
     typed: pd.DataFrame = pd.concat(columns, axis="columns")
     return typed
+
+
+def _as_lists(column: pd.Series) -> pd.Series | None:
+    """A column of texts of which each that is present is a list in JSON, as lists; else None."""
+    lists = []
+    for cell in column.tolist():
+        blank = not isinstance(cell, str) or not cell.strip()
+        lists.append(None if blank else read_list(cell))
+        if not blank and lists[-1] is None:
+            return None
+    return pd.Series(lists, index=column.index, name=column.name, dtype=object) if any(map(is_list, lists)) else None
 
 
 def _unescaped(cell: Any) -> Any:

@@ -10,20 +10,14 @@ from vicinal.encoders.images import open_image, thumbnail
 from vicinal.encoders.inputs import Inputs
 from vicinal.encoders.kinds import ColumnKind, infer_kinds
 from vicinal.encoders.media import read_cell
+from vicinal.encoders.names import check_encoder, encoder_names, reaches_out
 from vicinal.encoders.ngrams import NgramEncoder
 from vicinal.encoders.numeric import NumberEncoder, VectorEncoder
 from vicinal.encoders.pretrained import PretrainedEncoder, check_tune
 from vicinal.encoders.projector import MemberProjectors, Projector
+from vicinal.encoders.set_columns import SetColumnEncoder
 from vicinal.encoders.sounds import open_sound
-from vicinal.encoders.table import (
-    PartSummary,
-    TableEncoder,
-    TableInputs,
-    build_table_encoder,
-    check_encoder,
-    encoder_names,
-    reaches_out,
-)
+from vicinal.encoders.table import PartSummary, TableEncoder, TableInputs, build_table_encoder
 from vicinal.encoders.transformers import AudioTransformer, ImageTransformer, MiniLMEncoder, TextTransformer
 
 __all__ = [
@@ -47,6 +41,7 @@ __all__ = [
     "PartSummary",
     "PretrainedEncoder",
     "Projector",
+    "SetColumnEncoder",
     "SpeakerEncoder",
     "TableEncoder",
     "TableInputs",

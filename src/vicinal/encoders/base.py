@@ -19,7 +19,7 @@ from vicinal.core import ColumnError, nearest, short, short_text
 from vicinal.core.untrusted import Saved
 from vicinal.encoders.inputs import EmbeddedInputs, Inputs
 
-Kind = Literal["number", "category", "text", "image", "audio", "vector"]
+Kind = Literal["number", "category", "text", "image", "audio", "vector", "set"]
 KIND_NAMES: tuple[Kind, ...] = get_args(Kind)
 Features: TypeAlias = np.ndarray[Any, Any] | scipy.sparse.csr_matrix
 """A matrix ``[n, d]`` for a linear model: dense, or sparse where it is large and mostly zero."""

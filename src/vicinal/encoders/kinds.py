@@ -1,7 +1,8 @@
 """What kind each column of a table is of, and why."""
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from vicinal.core import check_choice, short
-from vicinal.encoders.base import KIND_NAMES, Kind
+from vicinal.encoders.base import KIND_NAMES, Kind, refuse
 from vicinal.encoders.category import to_levels
 from vicinal.encoders.numeric import is_date, is_duration
 
@@ -64,12 +65,16 @@ def infer_kinds(frame: pd.DataFrame, columns: Mapping[str, Kind] | None = None) 
         if column not in known:
             check_choice("columns", column, names)
         check_choice(f"columns[{short(column)}]", kind, KIND_NAMES)
-    return {
-        str(name): ColumnKind(columns[str(name)], "as asked for")
-        if str(name) in columns
-        else infer_kind(frame[name], str(name))
-        for name in frame.columns
-    }
+    kinds = {}
+    for label in frame.columns:
+        name = str(label)
+        if columns.get(name) == "set":
+            kinds[name] = ColumnKind("set", set_kind(frame[label], name).reason)
+        elif name in columns:
+            kinds[name] = ColumnKind(columns[name], "as asked for")
+        else:
+            kinds[name] = infer_kind(frame[label], name)
+    return kinds
 
 
 def infer_kind(series: "pd.Series[Any]", name: str) -> ColumnKind:
@@ -82,8 +87,8 @@ def infer_kind(series: "pd.Series[Any]", name: str) -> ColumnKind:
     first = present.iloc[0]
     if isinstance(first, bytes | bytearray | Mapping):
         return _file_kind(present)
-    if isinstance(first, list | tuple | np.ndarray):
-        return _vector_kind(present)
+    if is_list(first):
+        return _list_kind(present, name, empty=len(series) - len(present))
     numeric = pd.api.types.is_numeric_dtype(present) and not pd.api.types.is_bool_dtype(present)
     dates = pd.api.types.is_datetime64_any_dtype(present)
     durations = pd.api.types.is_timedelta64_dtype(present) or all(map(is_duration, present))
@@ -147,15 +152,111 @@ def _file_kind(present: "pd.Series[Any]") -> ColumnKind:
     return ColumnKind(None, f"left out: bytes of an unknown format ({short(data)})")
 
 
-def _vector_kind(present: "pd.Series[Any]") -> ColumnKind:
-    lengths = {len(cell) if isinstance(cell, list | tuple | np.ndarray) else -1 for cell in present}
+def _list_kind(present: "pd.Series[Any]", name: str, empty: int) -> ColumnKind:
+    """Vectors, if all are lists of as many numbers; else sets, of which missing ones are ``empty``."""
+    lengths = {len(cell) if is_list(cell) else -1 for cell in present}
     try:
         number = np.asarray(present.iloc[0], dtype=np.float64).ndim == 1
     except (TypeError, ValueError):
         number = False
     if number and len(lengths) == 1 and lengths != {0}:
         return ColumnKind("vector", f"lists of {lengths.pop()} numbers")
-    return ColumnKind(None, "left out: lists that are no vectors of one length")
+    return (
+        ColumnKind(None, "left out: some cells are lists, some are not")
+        if -1 in lengths
+        else set_kind(present, name, empty)
+    )
+
+
+def set_kind(series: "pd.Series[Any]", name: str, empty: int = 0) -> ColumnKind:
+    """What the sets of a column consist of, how many elements they have, and how many are empty, ``empty`` more."""
+    sets = [[value for _, value in elements_of(cell, name, row)] for row, cell in series.items()]
+    counts = [0] * empty + [len(elements) for elements in sets]
+    elements = [value for members in sets for value in members]
+    kind = element_kind(elements) if elements else None
+    if kind is None:
+        return ColumnKind(None, f"left out: lists {'of what no encoder reads' if elements else 'without elements'}")
+    what = "texts" if isinstance(elements[0], str) and kind == "category" else plural(kind)  # fit says which it is
+    low, high = min(filter(None, counts)), max(counts)
+    none = f", {counts.count(0)} empty" if 0 in counts else ""
+    return ColumnKind("set", f"sets of {low if low == high else f'{low} to {high}'} {what}{none}")
+
+
+def element_kind(elements: Sequence[Any]) -> Kind | None:
+    """The kind of the elements of sets, by the first of them; texts by all. None if no encoder reads it.
+
+    >>> element_kind([1, 2]), element_kind(["a.jpg"]), element_kind(["red", "red"]), element_kind([[1, 2]])
+    ('number', 'image', 'category', 'vector')
+    """
+    first = elements[0]
+    if isinstance(first, Mapping) and not {"bytes", "path"} & set(first):
+        return None
+    if isinstance(first, bytes | bytearray | Mapping):
+        return _file_kind(pd.Series(elements, dtype=object)).kind
+    if is_list(first):
+        return "vector"
+    if isinstance(first, str):
+        values = [str(value) for value in elements]
+        return _string_kind(values, "", set(values)).kind or "text"
+    if isinstance(first, bool | np.bool_):
+        return "category"
+    return "number" if hasattr(first, "__float__") or is_date(first) or is_duration(first) else None
+
+
+def elements_of(cell: Any, column: str, row: object) -> Iterator[tuple[int, Any]]:
+    """Position, from 1, and value of each element of a cell; missing ones are left out.
+
+    Raises:
+        ValueError: for what is neither a list nor text that is one in JSON.
+
+    >>> list(elements_of(["a", None, "b"], "tags", 7)), list(elements_of("[1, 2]", "sizes", 7))
+    ([(1, 'a'), (3, 'b')], [(1, 1), (2, 2)])
+    """
+    if _is_gap(cell):
+        return
+    members: Any = read_list(cell) if isinstance(cell, str) else cell
+    if isinstance(members, set | frozenset):
+        members = sorted(members, key=repr)
+    if not is_list(members):
+        raise refuse(column, row, "a list", short(cell), "a column of no lists is of another kind than a set")
+    for position, value in enumerate(members, start=1):
+        if not _is_gap(value):
+            yield position, value
+
+
+def is_list(cell: object) -> bool:
+    """Whether a cell is a list, or what stands for one."""
+    return isinstance(cell, list | tuple | set | frozenset) or (isinstance(cell, np.ndarray) and cell.ndim > 0)
+
+
+def _is_gap(value: Any) -> bool:
+    """Whether a cell or an element is missing."""
+    return (isinstance(value, str) and not value.strip()) or (pd.api.types.is_scalar(value) and pd.isna(value) is True)
+
+
+def read_list(text: str) -> list[Any] | None:
+    """The list that a text is in JSON, or None.
+
+    >>> read_list('["a", 2]'), read_list("[see page 3]")
+    (['a', 2], None)
+    """
+    if not (text.lstrip()[:1] == "[" and text.rstrip()[-1:] == "]"):
+        return None
+    try:
+        value = json.loads(text)
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):  # a whole number of more digits than Python reads, half of a character
+        return None
+    return value if isinstance(value, list) else None
+
+
+def plural(kind: Kind) -> str:
+    """What the things of a kind are called.
+
+    >>> plural("category"), plural("audio")
+    ('categories', 'sounds')
+    """
+    return {"category": "categories", "audio": "sounds"}.get(kind, f"{kind}s")
 
 
 def _reads_as_number(value: str) -> bool:

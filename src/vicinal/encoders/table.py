@@ -1,9 +1,7 @@
 """The encoder of a table: chosen for its columns by their kinds or by name, its parts side by side."""
 
-import contextlib
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,13 +11,13 @@ import scipy.sparse
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_choice, check_integer, entries, entry, short
-from vicinal.core.untrusted import check_settings
+from vicinal.core import check_choice, check_integer, short
 from vicinal.encoders.base import KIND_NAMES, ColumnEncoder, Features, Kind, to_device
 from vicinal.encoders.cache import EmbeddingCache, content_key
 from vicinal.encoders.inputs import EmbeddedInputs, Inputs
+from vicinal.encoders.names import check_encoder, chosen_encoder, encoder_from_config, make_encoder
 from vicinal.encoders.pretrained import PretrainedEncoder, check_tune
-from vicinal.encoders.transformers import TRANSFORMERS
+from vicinal.encoders.set_columns import SetColumnEncoder, SetInputs
 
 Progress = Callable[[int, int], None]
 
@@ -150,8 +148,12 @@ class TableEncoder(nn.Module):
         store = self.cache_of_frozen if store is None else store
         parts = list(inputs.parts)
         for number, part in enumerate(self.encoders):
-            if part.learned and part.frozen and not isinstance(parts[number], EmbeddedInputs):
-                parts[number] = _embedded(part, parts[number], store, batch_size, device, progress)
+            item, elements = parts[number], part.frozen_elements if isinstance(part, SetColumnEncoder) else None
+            if part.learned and part.frozen and not isinstance(item, EmbeddedInputs):
+                parts[number] = _embedded(part, item, store, batch_size, device, progress)
+            elif elements is not None and isinstance(item, SetInputs):
+                vectors = _embedded(elements, item.elements, store, batch_size, device, progress)
+                parts[number] = replace(item, elements=vectors)
         return TableInputs(tuple(parts))
 
     def keep_states(self, inputs: TableInputs) -> TableInputs:
@@ -276,51 +278,6 @@ def _embedded(
     return EmbeddedInputs(torch.stack([known[key] for key in keys]) if keys else torch.zeros(0, part.dim))
 
 
-DEFAULTS: dict[Kind, str] = {
-    "number": "numbers",
-    "category": "categories",
-    "text": "ngrams",
-    "image": "cnn",
-    "audio": "cnn-mel",
-    "vector": "vectors",
-}
-
-
-def encoder_names(kind: str) -> list[str]:
-    """Names under which encoders of ``kind`` can be asked for.
-
-    >>> encoder_names("text")
-    ['folder:PATH', 'hub:NAME', 'minilm', 'ngrams']
-    """
-    check_choice("kind", kind, KIND_NAMES)
-    suffix = {"folder": "folder:PATH", "hub": "hub:NAME"}
-    return sorted(suffix.get(item.name, item.name) for item in entries("encoder") if kind in item.facts)
-
-
-def check_encoder(name: str, kind: str, where: str = "encoder") -> str:
-    """The full name of an encoder of ``kind``; "cnn" of audio is "cnn-mel".
-
-    Raises:
-        ValueError: naming all encoders of that kind.
-
-    >>> check_encoder("minilm", "image")
-    Traceback (most recent call last):
-    ValueError: encoder: expected one of 'cnn', 'efficientnet-lite0', 'folder:PATH', 'hub:NAME', got 'minilm'
-    """
-    if kind == "audio" and name == "cnn":
-        return "cnn-mel"
-    names = encoder_names(kind)
-    prefix, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
-    if colon and rest and any(known.startswith(f"{prefix}:") for known in names):
-        return name
-    return check_choice(where, name, names)
-
-
-def reaches_out(name: object) -> bool:
-    """Whether an encoder of this name reads weights from a place that the name tells: a folder, or the hub."""
-    return isinstance(name, str) and name.startswith(("hub:", "folder:"))
-
-
 def build_table_encoder(
     kinds: Mapping[str, Kind],
     *,
@@ -366,46 +323,8 @@ def build_table_encoder(
     parts: list[ColumnEncoder] = []
     for columns, kind in groups.items():
         choice, where = chosen_encoder(columns, kind, encoders)
-        name = check_encoder(choice, kind, where)
-        factory = _encoder_class(name, kind)
-        pretrained = issubclass(factory, PretrainedEncoder)
-        options = {"tune": tune} if pretrained else {}
-        options |= settings.get(columns[0], settings.get(kind, {}))
-        part = factory(columns, **options, **({"model": name} if reaches_out(name) else {}))
-        parts.append(part.hold() if part.learned and not pretrained and not tune_scratch else part)
+        options = settings.get(columns[0], settings.get(kind, {}))
+        part = make_encoder(check_encoder(choice, kind, where), columns, kind, tune=tune, **options)
+        scratch = part.learned and not isinstance(part, PretrainedEncoder)
+        parts.append(part.hold() if scratch and not tune_scratch else part)
     return TableEncoder(parts, EmbeddingCache(cache_dir) if cache is None else cache)
-
-
-def chosen_encoder(columns: tuple[str, ...], kind: Kind, encoders: Mapping[str, str]) -> tuple[str, str]:
-    """The name of the encoder of ``columns`` out of ``encoders`` by column or kind, and how an error calls it."""
-    for key in (*columns, kind):
-        if key in encoders:
-            return encoders[key], f"encoders[{short(key)}]"
-    return DEFAULTS[kind], kind
-
-
-def encoder_from_config(config: Mapping[str, Any], *, empty: bool = False) -> ColumnEncoder:
-    """The encoder that gave ``config``, before its state is loaded.
-
-    Args:
-        config: as ``ColumnEncoder.config`` gives it.
-        empty: without memory for weights that are loaded next (they are on the device "meta"); published weights are
-            read all the same.
-
-    Raises:
-        ValueError: naming the first setting that is missing, too many or wrong.
-    """
-    factory = _encoder_class(config.get("encoder"), config.get("kind"))
-    settings = check_settings("encoder", factory.saved, json.dumps(config)).model_dump()
-    bare = empty and not issubclass(factory, PretrainedEncoder)
-    with torch.device("meta") if bare else contextlib.nullcontext():
-        return factory.from_config(settings)
-
-
-def _encoder_class(name: Any, kind: Any) -> type[ColumnEncoder]:
-    """The class behind a full name."""
-    if reaches_out(name):
-        return TRANSFORMERS[check_choice("kind", kind, TRANSFORMERS)]
-    known = [item.name for item in entries("encoder") if item.name not in ("hub", "folder")]
-    factory: type[ColumnEncoder] = entry("encoder", check_choice("encoder", name, known)).factory  # type: ignore[assignment]
-    return factory

@@ -1,6 +1,6 @@
 """Which encoder reads a column where none was named: one from scratch, or the pretrained one that is installed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ import torch
 from vicinal.encoders import EmbeddingCache, Kind, build_table_encoder
 from vicinal.encoders.efficientnet import EFFICIENTNET
 from vicinal.encoders.ge2e import GE2E
+from vicinal.encoders.kinds import element_kind, elements_of
+from vicinal.encoders.names import DEFAULTS
 from vicinal.encoders.transformers import MINILM
 from vicinal.estimators.inputs import Ids
 
@@ -43,7 +45,7 @@ class EncoderChoice:
     @property
     def sentence(self) -> str:
         """``minilm explains 61 % of the labels' variance linearly, ngrams 48 %``."""
-        first, *others = sorted(self.explained, key=lambda name: name != self.encoder)
+        first, *others = sorted(self.explained, key=lambda name: name != self.encoder.rpartition(":")[2])
         shares = {name: f"{100 * max(share, 0.0):.0f} %" for name, share in self.explained.items()}
         rest = "".join(f", {name} {shares[name]}" for name in others)
         return f"{first} explains {shares[first]} of the labels' variance linearly{rest}"
@@ -78,9 +80,10 @@ def choose_encoders(
         seed: of the draw of ``MOST`` rows, and of encoders from scratch.
     """
     named = encoders or {}
-    columns = [name for name, kind in kinds.items() if kind in CANDIDATES and name not in named and kind not in named]
-    columns = [name for name in columns if CANDIDATES[kinds[name]][1].installed and _is_long(frame[name], kinds[name])]
-    if len(frame) < FEWEST or not columns:
+    free = {name: kind for name, kind in kinds.items() if name not in named and kind not in named}
+    members = {name: _elements(frame[name], kind) for name, kind in free.items()} if len(frame) >= FEWEST else {}
+    columns = [name for name, (kind, cells) in members.items() if _has_choice(kind, cells)]
+    if not columns:
         return []
     from vicinal.evaluation import left_out_predictions  # the baselines take a while to import
 
@@ -91,19 +94,30 @@ def choose_encoders(
     part, kept_apart = frame.iloc[some], None if groups is None else groups[some].tolist()
     choices = []
     for column in columns:
-        scratch, wheel = CANDIDATES[kinds[column]]
+        scratch, wheel = CANDIDATES[str(members[column][0])]
         explained = {}
         for name in (wheel.encoder, scratch):
             features = _vectors(part, column, kinds[column], name, cache, root, seed)
             missed = np.square(targets - left_out_predictions(features, targets, groups=kept_apart)).sum()
             explained[name] = 1 - float(missed / max(np.square(targets - targets.mean(0)).sum(), 1e-300))
-        choices.append(EncoderChoice(column, max(explained, key=lambda name: explained[name]), explained))
+        best = max(explained, key=lambda name: explained[name])
+        best = f"{DEFAULTS['set']}:{best}" if kinds[column] == "set" else best
+        choices.append(EncoderChoice(column, best, explained))
     return choices
 
 
-def _is_long(cells: "pd.Series[Any]", kind: Kind) -> bool:
-    words = [len(str(cell).split()) for cell in cells.dropna()]
-    return kind != "text" or sum(words) >= WORDS * max(len(words), 1)
+def _elements(cells: "pd.Series[Any]", kind: Kind) -> tuple[Kind | None, Sequence[Any]]:
+    """The cells that are there, of sets their elements, and the kind of these."""
+    if kind != "set":
+        return kind, cells.dropna().tolist() if kind in CANDIDATES else []
+    elements = [value for row, cell in cells.items() for _, value in elements_of(cell, str(cells.name), row)]
+    return (element_kind(elements) if elements else None), elements
+
+
+def _has_choice(kind: Kind | None, cells: Sequence[Any]) -> bool:
+    if kind not in CANDIDATES or not CANDIDATES[kind][1].installed:
+        return False
+    return kind != "text" or sum(len(str(cell).split()) for cell in cells) >= WORDS * max(len(cells), 1)
 
 
 def _vectors(

@@ -86,13 +86,14 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             with the model; a database is not: it stays where it is, in a collection of this model's own.
         index_tolerance: with an index, the most weight that may be on other rows than those that were reckoned with;
             where that cannot be shown, the whole bank is read after all.
-        columns: kind of a column ("number", "category", "text", "image", "audio", "vector") where it should not be
-            found out; for DataFrames.
+        columns: kind of a column ("number", "category", "text", "image", "audio", "vector", "set") where it should not
+            be found out; for DataFrames.
         encoders: encoder by column or by kind: "ngrams", "cnn", "minilm", "efficientnet-lite0", "ge2e", "hub:NAME",
-            "folder:PATH". Images, sounds, and texts of four words and more that are not named get the pretrained one
-            if its package is installed and its vectors explain more of the labels than those of the one from scratch,
-            by a ridge regression on at most 2,000 training rows, and at least 200, each predicted from the others
-            (see ``encoder_choices_``).
+            "folder:PATH"; of sets "set_transformer:minilm", the encoder of sets and that of their elements (see
+            :class:`vicinal.encoders.SetColumnEncoder`). Images, sounds, and texts of four words and more that are not
+            named get the pretrained one if its package is installed and its vectors explain more of the labels than
+            those of the one from scratch, by a ridge regression on at most 2,000 training rows, and at least 200, each
+            predicted from the others (see ``encoder_choices_``).
         tune: which part of a pretrained encoder is trained: "none", "last-N", "all", or "lora" (matrices of low rank
             beside its linear layers; a model folder is small then); or "auto": what a timed probe of a few batches
             finds time for, if that has less error on the rows held out than the encoder as published. The default

@@ -26,7 +26,8 @@ from vicinal.core.untrusted import (
 )
 from vicinal.encoders import KIND_NAMES, Kind, TableEncoder, check_encoder, reaches_out, thumbnail
 from vicinal.encoders.base import Size
-from vicinal.encoders.table import chosen_encoder
+from vicinal.encoders.kinds import is_list
+from vicinal.encoders.names import chosen_encoder
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.indexing import SavedNear
@@ -164,6 +165,10 @@ class SavedConfig(Saved):
             raise ValueError("classes that are not sorted, each once")
         if not all(isinstance(self.notes.get(role), str | None) for role in _ROLES):
             raise ValueError("a note that names no column")
+        sets = self.notes.get("sets") or {}
+        lists = list(sets.values()) if isinstance(sets, dict) else [None]
+        if not all(isinstance(names, list) and names and all(isinstance(n, str) for n in names) for names in lists):
+            raise ValueError("a note of sets that lists no columns")
         return self
 
 
@@ -468,7 +473,8 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
     parameters = {k: v for k, v in model.get_params(deep=False).items() if k not in _LOCAL}
     if not isinstance(parameters["random_state"], int):
         parameters["random_state"] = None
-    parameters["encoders"] = model.named_encoders() or None
+    sets = {part.columns[0]: part.name for part in model.table_encoder.encoders if part.kind == "set"}
+    parameters["encoders"] = (model.named_encoders() | sets) or None
     classes = getattr(model, "classes_", None)
     names = getattr(model, "feature_names_in_", None)
     return saved_config(
@@ -514,7 +520,9 @@ def _shown_rows(model: NeighborEstimator, bank: Bank) -> pd.DataFrame:
 
 
 def shown_cell(cell: Any, kind: str | None) -> Any:
-    """A cell as explanations show it: an image as a thumbnail, a sound only by its path, the rest as it is."""
+    """A cell as explanations show it: an image as a thumbnail, a sound only by its path, a set without bytes."""
+    if kind == "set" and is_list(cell):
+        return json.dumps(list(map(_plain, cell)), default=_plain, ensure_ascii=False)
     content = cell.get("bytes") if isinstance(cell, dict) else cell
     if isinstance(content, bytes | bytearray):
         return thumbnail(bytes(content)) if kind == "image" else None
@@ -523,3 +531,12 @@ def shown_cell(cell: Any, kind: str | None) -> Any:
     if isinstance(cell, list | tuple | np.ndarray):
         return None
     return cell if cell is None or isinstance(cell, str) else str(cell)
+
+
+def _plain(element: Any) -> Any:
+    """An element of a set as JSON has it: a file by its path, or not at all."""
+    if isinstance(element, np.ndarray | np.generic):
+        return element.tolist()
+    if isinstance(element, bytes | bytearray | dict):
+        return element.get("path") if isinstance(element, dict) else None
+    return element if isinstance(element, list | tuple | str | int | float) else str(element)

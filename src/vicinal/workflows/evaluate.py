@@ -46,7 +46,7 @@ SETS = 0.9
 FIRST = 10
 """First neighbors of a row, for the counts of hubs."""
 
-MEDIA = ("text", "image", "audio", "vector")
+MEDIA = ("text", "image", "audio", "vector", "set")
 """Kinds of which one equal cell makes two rows copies."""
 
 SHORT = 40

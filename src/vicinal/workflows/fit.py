@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from vicinal.core import short_text
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.core.identity import IdentityWarning
 from vicinal.data import (
@@ -24,6 +25,7 @@ from vicinal.data import (
     Table,
     duplicates_across,
     find_duplicates,
+    join_columns,
     leaking_columns,
     make_splits,
     no_test,
@@ -41,7 +43,7 @@ from vicinal.estimators.inputs import as_table, left_out
 from vicinal.estimators.loss import predicts_by_default
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.network import check_settings
-from vicinal.estimators.saving import write_model
+from vicinal.estimators.saving import shown_cell, write_model
 from vicinal.estimators.tuning import PLAN
 from vicinal.evaluation import (
     Baseline,
@@ -76,6 +78,7 @@ class TableJob:
         root: folder that paths of images and sounds start from; None: that of the file.
         use: feature columns; None: all that can be used.
         drop: columns to leave out.
+        sets: by the name of a column of sets, the columns of one kind that are its elements.
         name: of the data; "" for the name of the file.
         seed: of the split and of training.
         test: share of rows to test on; 0: all are fitted on, members are folds, and scores are out of fold.
@@ -93,6 +96,7 @@ class TableJob:
     root: Path | None = None
     use: Sequence[str] | None = None
     drop: Sequence[str] = ()
+    sets: Mapping[str, Sequence[str]] = field(default_factory=dict)
     name: str = ""
     seed: int = 0
     test: float = 0.2
@@ -141,7 +145,7 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
         frame, root, name = as_table("data", job.source), job.root, job.name or "table"
     log(f"{len(frame)} rows and {frame.shape[1]} columns in {name}")
     table = prepare_table(
-        frame,
+        join_columns(frame, job.sets, of_one_kind=True),
         job.target,
         id=job.id,
         group=job.group,
@@ -424,7 +428,14 @@ def _curves(model: BankedEstimator, loss: str) -> dict[str, list[float]]:
 
 
 def _write(out: Path, model: BankedEstimator, record: FitRecord, split: Split, job: TableJob) -> None:
-    notes = {"name": record.name, "target": job.target, "id": job.id, "group": job.group, "scores": dict(record.scores)}
+    notes: dict[str, Any] = {
+        "name": record.name,
+        "target": job.target,
+        "id": job.id,
+        "group": job.group,
+        "scores": dict(record.scores),
+    }
+    notes |= {"sets": {name: list(columns) for name, columns in job.sets.items()}} if job.sets else {}
     with staged_folder(out) as stage:
         write_model(model, stage, notes)
         save_splits(stage / "splits.json", [split])
@@ -668,6 +679,8 @@ def _cells(row: dict[str, Any], kinds: dict[str, Any], root: Path | None) -> dic
             shown[name] = f"({len(content)} bytes)"
         elif isinstance(cell, float | np.floating):
             shown[name] = "" if np.isnan(cell) else f"{cell:.4g}"
+        elif kinds.get(name) == "set":
+            shown[name] = short_text(shown_cell(cell, "set") or "", 320)
         elif isinstance(cell, list | tuple | np.ndarray):
             shown[name] = f"({len(cell)} numbers)"
         else:

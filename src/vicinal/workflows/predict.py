@@ -10,7 +10,7 @@ import pandas as pd
 
 from vicinal.core import nearest, short, short_text
 from vicinal.core.identity import IdentityWarning
-from vicinal.data import read_table, tidy_features
+from vicinal.data import join_columns, read_table, tidy_features
 from vicinal.estimators.attention import Explanation
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import as_table
@@ -158,7 +158,7 @@ def read_rows(model: BankedEstimator, source: Path | Any, root: Path | None, log
         known = [model.notes_.get(role) for role in ("id", "group")]
         exact = [name for name in known if name is not None and name not in model.kinds_]
         frame = read_table(source, text=words, ids=exact, log=log)
-    return frame.rename(columns=str)
+    return join_columns(frame.rename(columns=str), model.notes_.get("sets") or {})
 
 
 def features_of(model: BankedEstimator, frame: pd.DataFrame, log: Log) -> pd.DataFrame:

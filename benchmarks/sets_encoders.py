@@ -1,0 +1,241 @@
+"""Encoders of sets under the default head, beside fixed pooling and scikit-learn: the figures of docs/results/sets.md.
+
+Every method of a task and split is one row of the CSV: squared error in units of the variance of the training labels,
+or log loss and accuracy, and processor seconds without those of frozen encoders; a row that is there is not run again.
+
+    python benchmarks/sets_encoders.py run --data ../shared/data --out benchmarks/results/sets.csv --tasks musk houses
+    python benchmarks/sets_encoders.py table --out benchmarks/results/sets.csv
+"""
+
+import argparse
+import csv
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from vicinal.core import entries
+from vicinal.data import Split, make_splits
+from vicinal.encoders import EmbeddingCache, build_table_encoder
+from vicinal.estimators import NeighborClassifier, NeighborRegressor
+from vicinal.evaluation import classification_scores
+from vicinal.evaluation.tuned import tuned_baselines
+
+FIELDS = ("task", "split", "method", "error", "accuracy", "seconds", "settings")
+SIZES = (10, 30, 100)
+"""Digits of the sets that sums are extrapolated to; trained on sets of 1 to 10."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Sets with labels: the sets as a column "x", labels ``[n]``, groups or None, the encoder of the elements."""
+
+    frame: pd.DataFrame
+    labels: np.ndarray[Any, Any]
+    groups: np.ndarray[Any, Any] | None
+    elements: str
+    root: Path | None = None
+    classes: bool = False
+    also: dict[str, pd.DataFrame] | None = None
+
+
+def musk(data: Path) -> Task:
+    """Molecules as bags of 2 to 40 conformations: musk or not."""
+    file = np.load(data / "sets" / "musk1.npz")
+    bags = [file["features"][file["bag"] == bag].astype(float).tolist() for bag in range(len(file["bag_label"]))]
+    return Task(pd.DataFrame({"x": bags}), file["bag_label"].astype(int), None, "vectors", classes=True)
+
+
+def houses(data: Path) -> Task:
+    """Four photos of a house, and the logarithm of its price; beside them the frontal photo alone."""
+    table = pd.read_csv(data / "houses" / "houses.csv")
+    front = [f"frontal256/{number:03d}.jpg" for number in table["id"]]
+    rooms = [[f"rooms128/{n:03d}_{room}.jpg" for room in ("bedroom", "bathroom", "kitchen")] for n in table["id"]]
+    frame = pd.DataFrame({"x": [[one, *others] for one, others in zip(front, rooms, strict=True)]})
+    also = {"frontal photo": pd.DataFrame({"x": front})}
+    labels, groups = np.log(table["price"].to_numpy(float)), pd.factorize(table["dup_group"])[0]
+    return Task(frame, labels, groups, "efficientnet-lite0", data / "houses", also=also)
+
+
+def digits(data: Path) -> Task:
+    """Sums of 1 to 10 digits; :data:`SIZES` digits are predicted too."""
+    del data
+    random = np.random.default_rng(0)
+    sets = [random.integers(0, 10, random.integers(1, 11)).tolist() for _ in range(1500)]
+    return Task(pd.DataFrame({"x": sets}), np.array([float(sum(one)) for one in sets]), None, "numbers")
+
+
+def tags(data: Path) -> Task:
+    """Tags of an article, and the logarithm of the number of its readers."""
+    table = pd.read_parquet(data / "retrieval" / "citeulike_t_tags.parquet")
+    readers = pd.read_parquet(data / "retrieval" / "citeulike_t_interactions.parquet")
+    lists = table.groupby("item_id")["tag"].apply(list)
+    counts = readers["item_id"].value_counts()
+    both = lists.index.intersection(counts.index)
+    drawn = np.sort(np.random.default_rng(0).choice(np.asarray(both), 2000, replace=False))
+    return Task(pd.DataFrame({"x": lists[drawn].tolist()}), np.log(counts[drawn].to_numpy(float)), None, "ngrams")
+
+
+TASKS = {"musk": musk, "houses": houses, "digits": digits, "tags": tags}
+
+
+def pooled(task: Task, train: np.ndarray[Any, Any], cache: EmbeddingCache, *, only_mean: bool) -> pd.DataFrame:
+    """Vectors of fixed pooling: means of the frozen vectors, or mean, deviation, largest and number."""
+    encoder = build_table_encoder({"x": "set"}, encoders={"x": f"deep_sets:{task.elements}"}, cache=cache)
+    encoder.fit(task.frame.iloc[train])
+    features = encoder.features(task.frame, encoder.cache(encoder.prepare(task.frame, task.root)))
+    if only_mean:
+        features = features[:, : (features.shape[1] - 1) // 3]
+    return pd.DataFrame({"x": list(features)})
+
+
+def fit(task: Task, frame: pd.DataFrame, split: Split, cache: Path, kind: str, encoder: str | None) -> Any:
+    """The default model; the validation rows stop it and choose its readout."""
+    rows = np.concatenate([split.train, split.validation])
+    make = NeighborClassifier if task.classes else NeighborRegressor
+    encoders = None if encoder is None else {"x": encoder}
+    model = make(columns={"x": kind}, encoders=encoders, root=task.root, cache_dir=cache, random_state=split.seed)
+    groups = None if task.groups is None else task.groups[rows]
+    held = np.arange(len(split.train), len(rows))
+    return model.fit(frame.iloc[rows], task.labels[rows], groups=groups, validation=held)
+
+
+def methods(task: Task, train: np.ndarray[Any, Any], cache: Path) -> dict[str, tuple[pd.DataFrame, str, str | None]]:
+    """By method: the table, the kind of its column, its encoder."""
+    store = EmbeddingCache(cache)
+    named: dict[str, tuple[pd.DataFrame, str, str | None]] = {
+        item.name: (task.frame, "set", f"{item.name}:{task.elements}") for item in entries("set_encoder")
+    }
+    if task.elements != "ngrams":
+        named["mean of vectors"] = pooled(task, train, store, only_mean=True), "vector", None
+        named["moments of vectors"] = pooled(task, train, store, only_mean=False), "vector", None
+    for name, frame in (task.also or {}).items():
+        named[name] = frame, "image", task.elements
+    return named
+
+
+def run(options: argparse.Namespace) -> None:
+    """Fill the CSV."""
+    known = set()
+    if options.out.is_file():
+        known = {
+            (row["task"], row["split"], row["method"]) for row in csv.DictReader(options.out.open(encoding="utf-8"))
+        }
+    for name in options.tasks:
+        task = TASKS[name](options.data)
+        for split in make_splits(len(task.labels), number=options.splits, groups=task.groups):
+            number, train = split.seed, split.train
+            missing = [
+                m for m in [*methods(task, train, options.cache), "tuned"] if (name, str(number), m) not in known
+            ]
+            for method in missing:
+                if options.methods and method not in options.methods:
+                    continue
+                for line in measured(task, split, method, options.cache):
+                    write(options.out, (name, number, *line))
+
+
+def measured(task: Task, split: Split, method: str, cache: Path) -> list[tuple[Any, ...]]:
+    """Method, error, accuracy, seconds, settings; of the baselines one line each."""
+    if method == "tuned":
+        return baselines(task, split, cache)
+    frame, kind, encoder = methods(task, split.train, cache)[method]
+    begun = time.process_time()
+    model = fit(task, frame, split, cache, kind, encoder)
+    spent = time.process_time() - begun
+    groups = None if task.groups is None else task.groups[split.test]
+    said = (model.predict_proba if task.classes else model.predict)(frame.iloc[split.test], groups=groups)
+    lines = [(method, *errors(task, split, said), f"{spent:.1f}", model.readout_)]
+    if task.elements == "numbers" and kind == "set":
+        random = np.random.default_rng(split.seed)
+        for size in SIZES:
+            sets = [random.integers(0, 10, size).tolist() for _ in range(200)]
+            off = model.predict(pd.DataFrame({"x": sets})) - [sum(one) for one in sets]
+            lines.append((f"{method}, {size} digits", f"{np.abs(off).mean():.4f}", "", "", "mean absolute error"))
+    return lines
+
+
+def errors(task: Task, split: Split, said: Any) -> tuple[str, str]:
+    """Error in units of the variance of the training labels; of classes log loss and accuracy."""
+    truth = task.labels[split.test]
+    if task.classes:
+        scores = classification_scores(truth, said, np.unique(task.labels).tolist())
+        return f"{scores['log_loss']:.4f}", f"{scores['accuracy']:.4f}"
+    return f"{np.mean((said - truth) ** 2) / task.labels[split.train].var():.4f}", ""
+
+
+def baselines(task: Task, split: Split, cache: Path) -> list[tuple[Any, ...]]:
+    """What scikit-learn makes of mean, deviation, largest and number, tuned on all but the test rows."""
+    rows = np.concatenate([split.train, split.validation])
+    if task.elements == "ngrams":
+        return []
+    features = np.stack(pooled(task, split.train, EmbeddingCache(cache), only_mean=False)["x"].tolist())
+    tuned = tuned_baselines(
+        features[rows],
+        task.labels[rows],
+        features[split.test],
+        classes=np.unique(task.labels).tolist() if task.classes else None,
+        groups=None if task.groups is None else task.groups[rows],
+    )
+    settings = [" ".join(f"{key} {value}" for key, value in one.settings.items()) for one in tuned]
+    lines = [
+        (one.name, *errors(task, split, one.prediction), "", said) for one, said in zip(tuned, settings, strict=True)
+    ]
+    return [*lines, ("tuned", "", "", "", "done")]
+
+
+def write(path: Path, line: tuple[Any, ...]) -> None:
+    """Add a line to the CSV."""
+    new = not path.is_file()
+    with path.open("a", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([FIELDS, line] if new else [line])
+    print(*line, flush=True)
+
+
+def table(options: argparse.Namespace) -> None:
+    """Mean, deviation, difference to the best over the splits that both have, and its paired test."""
+    from scipy.stats import ttest_rel
+
+    rows = pd.read_csv(options.out).dropna(subset=["error"])
+    for task, part in rows.groupby("task", sort=False):
+        errors_by = part.pivot_table(index="split", columns="method", values="error").dropna(axis=1)
+        order = errors_by.mean().sort_values().index
+        print(f"\n{task}: {len(errors_by)} splits\n\n| method | error | accuracy | p against the best | seconds |")
+        print("| --- | --- | --- | --- | --- |")
+        for method in order:
+            one, best = errors_by[method], errors_by[order[0]]
+            p = "" if method == order[0] or len(one) < 3 else f"{ttest_rel(one, best).pvalue:.3f}"
+            mine = part[part["method"] == method]
+            accuracy = "" if mine["accuracy"].isna().all() else f"{mine['accuracy'].mean():.3f}"
+            seconds = "" if mine["seconds"].isna().all() else f"{mine['seconds'].mean():.0f}"
+            print(f"| {method} | {one.mean():.3f} ± {one.std():.3f} | {accuracy} | {p} | {seconds} |")
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    one = commands.add_parser("run")
+    one.set_defaults(do=run)
+    one.add_argument("--data", type=Path, default=Path("../shared/data"))
+    one.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    one.add_argument("--methods", nargs="+", default=[])
+    one.add_argument("--splits", type=int, default=5)
+    one.add_argument("--cache", type=Path, default=Path("runs/sets-cache"))
+    two = commands.add_parser("table")
+    two.set_defaults(do=table)
+    for each in (one, two):
+        each.add_argument("--out", type=Path, default=Path("benchmarks/results/sets.csv"))
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    options.do(options)
+
+
+if __name__ == "__main__":
+    main()
