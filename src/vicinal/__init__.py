@@ -74,6 +74,7 @@ __all__ = [
     "encoders",
     "estimators",
     "evaluation",
+    "factorization",
     "heads",
     "index",
     "links",

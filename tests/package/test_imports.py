@@ -33,6 +33,7 @@ PACKAGES = [
     "samplers",
     "links",
     "index",
+    "factorization",
 ]
 
 

@@ -30,6 +30,7 @@ KINDS: dict[str, str] = {
     "miner": "vicinal.miners",
     "sampler": "vicinal.samplers",
     "index": "vicinal.index",
+    "factorization": "vicinal.factorization",
 }
 
 FACTS: dict[str, str] = {

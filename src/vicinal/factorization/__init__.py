@@ -1,0 +1,8 @@
+"""Interactions, graphs and weights as few vectors: plain tensors, for columns, banks, indexes and smaller layers."""
+
+from vicinal.factorization.least_squares import Factors, als
+from vicinal.factorization.low_rank import LowRank, low_rank
+from vicinal.factorization.projections import fastrp
+from vicinal.factorization.semi_nmf import Parts, semi_nmf
+
+__all__ = ["Factors", "LowRank", "Parts", "als", "fastrp", "low_rank", "semi_nmf"]
