@@ -211,6 +211,13 @@ def test_compare_of_two_tables_tests_over_them(houses, tmp_path, capsys):
     assert (tmp_path / "c" / "report.html").stat().st_size > 1000
 
 
+def test_help_lists_the_commands_in_the_order_of_a_first_use(capsys):
+    assert run(["--help"]) == 0
+    text = capsys.readouterr().out
+    places = [text.index(f"│ {name} ") for name in ("fit", "predict", "search", "evaluate", "compare", "add", "links")]
+    assert places == sorted(places)
+
+
 def test_help_shows_an_example_for_each_verb(capsys):
     assert run(["--help"]) == 0
     printed = capsys.readouterr().out

@@ -12,7 +12,9 @@ from vicinal.cli.app import app
 from vicinal.cli.output import progress
 
 COMMANDS = (fit, predict, search, evaluate, compare, bank, demo, links, losses)
-"""Modules that add their command to the application."""
+"""Modules that add their commands to the application, in the order in which help lists them."""
+
+app.registered_commands.sort(key=lambda command: [m.__name__ for m in COMMANDS].index(command.callback.__module__))
 
 INTERRUPTED = 130
 """Exit code of a program that was stopped by Ctrl-C."""
