@@ -9,7 +9,7 @@ import pytest
 from references.tables import QUICK
 from vicinal.cli import run
 from vicinal.data import join_columns
-from vicinal.estimators import NeighborRegressor, load_model
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 
 FEW = ["--max-epochs", "3", "--members", "2", "--hidden", "16,4", "--learning-rate", "0.01", "-q", "--no-baselines"]
 
@@ -118,10 +118,10 @@ def test_sets_in_files_are_found_and_empty_ones_counted(form, tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)["columns"]
     assert found["digits"] == {
         "kind": "set",
-        "encoder": "deep_sets:numbers",
+        "encoder": "moments:numbers",
         "reason": "sets of 1 to 6 numbers, 2 empty",
     }
-    assert found["label"]["encoder"] == "deep_sets:categories"
+    assert found["label"]["encoder"] == "moments:categories"
 
 
 def test_compare_groups_columns_too(photos, tmp_path):
@@ -167,3 +167,86 @@ def test_a_note_of_sets_in_a_foreign_folder_is_checked(fitted, tmp_path):
         (tmp_path / "m" / "SHA256SUMS").unlink(missing_ok=True)
         with pytest.raises(ValueError, match="sets"):
             load_model(tmp_path / "m")
+
+
+def test_an_explanation_says_what_each_element_adds(fitted):
+    frame = pd.DataFrame({"digits": [[9, None, 1, 5], []]})
+    one, none = fitted.explain(frame, k=3, elements=True)
+    assert none.elements == ()
+    assert [(e.column, e.position, e.value) for e in one.elements] == [
+        ("digits", 1, 9),
+        ("digits", 4, 5),
+        ("digits", 3, 1),
+    ]
+    without = fitted.explain(pd.DataFrame({"digits": [[1, 5]]}), k=len(fitted.bank_))[0]
+    assert one.elements[0].effect == pytest.approx(one.total - without.total)
+    weights = {neighbor.id: neighbor.weight for neighbor in without.neighbors}
+    expected = [neighbor.weight - weights.get(neighbor.id, 0.0) for neighbor in one.neighbors]
+    np.testing.assert_allclose(one.elements[0].weights, expected, atol=1e-12)
+    with pytest.raises(ValueError, match=r"^elements: expected sets of at most 1000 elements"):
+        fitted.explain(pd.DataFrame({"digits": [[1] * 1001]}), elements=True)
+
+
+def test_elements_of_a_class_add_to_its_probability():
+    frame, total = numbers()
+    model = NeighborClassifier(encoders={"digits": "deep_sets"}, **QUICK).fit(
+        frame, np.where(total > 15, "high", "low")
+    )
+    first = model.explain(frame.iloc[:1], elements=True)[0]
+    rest = frame["digits"].iloc[0].copy()
+    del rest[first.elements[0].position - 1]
+    code = model.classes_.tolist().index(first.prediction)
+    share = model.predict_proba(pd.DataFrame({"digits": [rest]}))[0, code]
+    assert first.elements[0].effect == pytest.approx(first.total - share)
+
+
+def test_elements_are_shown_by_the_program(model, photos, capsys):
+    ask = ["predict", str(model), str(photos / "houses.csv"), "--explain-elements"]
+    assert run([*ask, "--json"]) == 0
+    shown = capsys.readouterr()
+    rows = json.loads(shown.out)
+    assert "leaving out " in shown.err
+    elements = rows[0]["elements"]
+    assert {element["value"] for element in elements} <= {f"{k}.png" for k in range(9)}
+    assert len(elements[0]["neighbors"]) == 3
+    assert run([*ask, "-q"]) == 0
+    assert "element_1_column,element_1_position,element_1_value,element_1_effect" in capsys.readouterr().out
+
+
+def test_a_model_without_sets_has_no_elements():
+    frame = pd.DataFrame({"size": np.arange(40.0) % 7, "y": np.arange(40.0) % 5})
+    model = NeighborRegressor(**QUICK, metric="network").fit(frame[["size"]], frame["y"])
+    with pytest.raises(ValueError, match=r"^elements: expected a model that reads a column of sets"):
+        model.explain(frame[["size"]], elements=True)
+
+
+@pytest.fixture(scope="session")
+def books(tmp_path_factory):
+    """A csv of texts, some long, whose last words tell the price."""
+    folder, g = tmp_path_factory.mktemp("books"), np.random.default_rng(0)
+    price = g.integers(0, 2, 60)
+    texts = [f"{'much is said about it here ' * int(g.integers(1, 90))}{['poor', 'grand'][one]} book" for one in price]
+    pd.DataFrame({"text": texts, "price": price + 0.5}).to_csv(folder / "books.csv", index=False)
+    return folder
+
+
+def test_long_texts_are_sets_of_their_chunks_if_asked_for(books, capsys):
+    options = ["--target", "price", "--text", "text", "--out", str(books / "model"), "--json"]
+    assert run(["fit", str(books / "books.csv"), *options, "--long", "chunks", *FEW]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["columns"]["text"]["kind"] == "set"
+    assert found["columns"]["text"]["reason"] == "sets of 1 to 3 texts"
+    assert any("have more than 180 words; all are sets of chunks" in note for note in found["notes"])
+    assert run(["predict", str(books / "model"), str(books / "books.csv"), "-q"]) == 0
+    assert run(["evaluate", str(books / "model"), str(books / "books.csv"), "-q"]) == 0
+    assert json.loads((books / "model" / "config.json").read_text())["notes"]["chunked"] == ["text"]
+
+
+def test_long_texts_are_cut_by_default_and_that_is_said(books, capsys):
+    options = ["--target", "price", "--out", str(books / "cut"), "--json"]
+    assert run(["fit", str(books / "books.csv"), *options, *FEW]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["columns"]["text"]["kind"] == "text"
+    assert any("a pretrained encoder reads the beginning; --long chunks reads all" in note for note in found["notes"])
+    assert run(["fit", str(books / "books.csv"), *options, "--long", "all", *FEW]) == 2
+    assert "--long: expected one of 'cut', 'chunks', got 'all'" in capsys.readouterr().err

@@ -26,6 +26,12 @@ def exponential_sums(encoder, x, scale):
     return perceptron(np.array(sums), encoder.rho)
 
 
+def moments(encoder, x):
+    """Mean and deviation of each number of the elements, and the logarithm of one more than there are."""
+    deviation = [np.sqrt(np.mean((column - np.mean(column)) ** 2) + 1e-6) for column in x.T]
+    return np.array([*(np.mean(column) for column in x.T), *deviation, np.log(1 + len(x))])
+
+
 def set_score(pool, scores, sharpness=1.0, k=3):
     """Of the scores of the elements of one set with one item."""
     s = np.asarray(scores, float)

@@ -34,6 +34,13 @@ Sets: TypeAlias = Annotated[
         metavar="COL[=COL,...]",
     ),
 ]
+Long: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="Long texts: cut (a pretrained encoder reads the beginning) or chunks (a text is the set of its chunks).",
+        rich_help_panel=_LEARN,
+    ),
+]
 Drop: TypeAlias = Annotated[
     list[str] | None, typer.Option(help="Leave this column out.", rich_help_panel=_DATA, metavar="COL")
 ]

@@ -19,6 +19,13 @@ def predict(
         str | None, typer.Option(help="File to write: csv, tsv, parquet or jsonl; default: print csv.", metavar="FILE")
     ] = None,
     explain: Annotated[int, typer.Option(help="Show the K bank rows that weigh most.", metavar="K")] = 0,
+    explain_elements: Annotated[
+        bool,
+        typer.Option(
+            "--explain-elements",
+            help="Also show what each element of sets adds, by leaving it out: a row is read once more for each.",
+        ),
+    ] = False,
     interval: Annotated[
         float | None, typer.Option(help="Add an interval that covers with this probability.", metavar="COVERAGE")
     ] = None,
@@ -49,6 +56,7 @@ def predict(
         local_path("data", data),
         root=o.root_of(root),
         explain=explain,
+        elements=explain_elements,
         coverage=interval,
         index=index,
         encoders=o.parse_encoders(encoder),

@@ -12,13 +12,14 @@ from vicinal.data.duplicates import (
 from vicinal.data.leaks import ColumnLeak, LeakWarning, leaking_columns
 from vicinal.data.lexicon import lexicon_table
 from vicinal.data.reading import read_table
-from vicinal.data.sets import join_columns
+from vicinal.data.sets import CHUNK_WORDS, join_columns, long_texts, split_texts
 from vicinal.data.splits import Split, load_splits, make_splits, no_test, save_splits
 from vicinal.data.table import Dropped, Table, check_column, prepare_table
 from vicinal.data.target import Target, Task, infer_task, read_labels, read_target
 from vicinal.data.writing import check_table_name, csv_text, write_table
 
 __all__ = [
+    "CHUNK_WORDS",
     "ColumnLeak",
     "Dropped",
     "Duplicates",
@@ -39,6 +40,7 @@ __all__ = [
     "leaking_columns",
     "lexicon_table",
     "load_splits",
+    "long_texts",
     "make_splits",
     "no_test",
     "prepare_table",
@@ -46,6 +48,7 @@ __all__ = [
     "read_table",
     "read_target",
     "save_splits",
+    "split_texts",
     "table_fingerprint",
     "tidy_features",
     "write_table",

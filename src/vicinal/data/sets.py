@@ -1,11 +1,19 @@
-"""Columns of a table put together as one column of sets."""
+"""Columns of sets that are made: of several columns, and of the chunks of long texts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
 import pandas as pd
 
 from vicinal.core import listed, nearest, short, short_text
 from vicinal.encoders.kinds import infer_kind
+
+CHUNK_WORDS = 180
+"""Words of a chunk, at most: some 250 tokens of English, of which MiniLM reads 256."""
+
+_SHARE = 0.05
+"""Share of texts of more words from which on a column has long texts."""
 
 
 def join_columns(frame: pd.DataFrame, sets: Mapping[str, Sequence[str]], *, of_one_kind: bool = False) -> pd.DataFrame:
@@ -51,3 +59,33 @@ def _check_kinds(frame: pd.DataFrame, name: str, columns: Sequence[str]) -> None
     if odd is not None:
         two = " and ".join(f"{short(column)} ({kinds[column]})" for column in (first, odd))
         raise ValueError(f"{short_text(name)}: expected a set of columns of one kind, got {two}")
+
+
+def long_texts(cells: "pd.Series[Any]") -> float:
+    """Share of the texts that have more than ``CHUNK_WORDS`` words; 0 if they are few.
+
+    >>> long_texts(pd.Series(["word " * 200, "word"])), long_texts(pd.Series(["word"]))
+    (0.5, 0.0)
+    """
+    present = cells.dropna()
+    share = sum(len(str(cell).split()) > CHUNK_WORDS for cell in present) / max(len(present), 1)
+    return share if share >= _SHARE else 0.0
+
+
+def split_texts(frame: pd.DataFrame, columns: Collection[str]) -> pd.DataFrame:
+    """``frame`` with the texts of ``columns`` as lists of chunks of like length, at most ``CHUNK_WORDS`` words each.
+
+    >>> [len(chunk.split()) for chunk in split_texts(pd.DataFrame({"x": ["word " * 300]}), ["x"])["x"][0]]
+    [150, 150]
+    """
+    for name in columns:
+        chunks = [_chunks(str(cell)) if isinstance(cell, str) or pd.notna(cell) else None for cell in frame[name]]
+        frame = frame.assign(**{name: pd.Series(chunks, index=frame.index, dtype=object)})
+    return frame
+
+
+def _chunks(text: str) -> list[str]:
+    words = text.split()
+    count = max(1, -(-len(words) // CHUNK_WORDS))
+    ends = [round(part * len(words) / count) for part in range(count + 1)]
+    return [" ".join(words[low:high]) for low, high in pairwise(ends)]

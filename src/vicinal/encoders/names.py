@@ -21,7 +21,7 @@ DEFAULTS: dict[Kind, str] = {
     "image": "cnn",
     "audio": "cnn-mel",
     "vector": "vectors",
-    "set": "deep_sets",
+    "set": "moments",
 }
 
 
@@ -41,7 +41,7 @@ def set_parts(name: str) -> tuple[str, str | None]:
     """The encoder of a set and that of its elements out of a name, split at the first colon; either may be left out.
 
     >>> set_parts("set_transformer:hub:x"), set_parts("minilm"), set_parts("deep_sets")
-    (('set_transformer', 'hub:x'), ('deep_sets', 'minilm'), ('deep_sets', None))
+    (('set_transformer', 'hub:x'), ('moments', 'minilm'), ('deep_sets', None))
     """
     first, _, rest = name.partition(":")
     if any(first == item.name for item in entries("set_encoder")):

@@ -19,6 +19,9 @@ from vicinal.encoders.kinds import element_kind, elements_of, plural
 from vicinal.encoders.names import DEFAULTS, check_encoder, encoder_from_config, make_encoder, set_parts
 from vicinal.encoders.sets.contract import AdditiveSetEncoder, SetEncoder, draw_elements
 
+WIDTH = 64
+"""Of the vectors of sets, where their encoder is trained."""
+
 CHUNK = 4096
 """Elements of one set that are read at a time, where its encoder adds."""
 
@@ -76,7 +79,7 @@ class SavedSet(SavedEncoder):
 
     kind: Literal["set"]
     element_kind: Kind
-    dim: Size
+    dim: Size | None
     elements: dict[str, JsonValue]
 
 
@@ -85,33 +88,34 @@ class SetColumnEncoder(ColumnEncoder):
     """Sets of whatever an encoder reads: lists in the cells of a column, of any length, whose order says nothing.
 
     The encoder of the elements is one of their kind, which is found out; a pretrained one stays as published, and runs
-    once for each different element. The set encoder is trained. A missing element makes a smaller set; a missing or
-    empty list has a learned vector. Sets of more than 4,096 elements are read in chunks where their encoder adds.
+    once for each different element. The set encoder is trained, if it has anything to learn. A missing element makes a
+    smaller set; a missing or empty list has a learned vector. Sets of more than 4,096 elements are read in chunks where
+    their encoder adds.
 
     Args:
         columns: the column; a cell is a list, or text that is a list in JSON.
         encoder: name of the set encoder, of the encoder of its elements, or both with a colon between them.
-        dim: width of the vectors of sets.
+        dim: width of the vectors of sets; None: 64, and what they are for those that learn nothing ("moments").
 
     >>> frame = pd.DataFrame({"tags": [["red", "new"], ["red"], None, []]})
     >>> encoder = SetColumnEncoder("tags").fit(frame)
     >>> encoder.name, encoder(encoder.prepare(frame).select(torch.arange(4))).shape
-    ('deep_sets:categories', torch.Size([4, 64]))
+    ('moments:categories', torch.Size([4, 5]))
     """
 
     kind = "set"
     saved = SavedSet
 
-    def __init__(self, columns: str | Sequence[str], encoder: str = DEFAULTS["set"], dim: int = 64) -> None:
+    def __init__(self, columns: str | Sequence[str], encoder: str = DEFAULTS["set"], dim: int | None = None) -> None:
         super().__init__(columns)
         self.name = check_encoder(encoder, "set")
-        self._dim = check_integer("dim", dim)
+        self._dim = dim if dim is None else check_integer("dim", dim)
         self.element_kind: Kind | None = None
 
     @property
     def dim(self) -> int:
         """Width of the vectors of sets."""
-        return self._dim
+        return self._fitted()[1].dim
 
     @property
     def frozen(self) -> bool:
@@ -206,7 +210,7 @@ class SetColumnEncoder(ColumnEncoder):
             "columns": self.columns,
             "kind": "set",
             "element_kind": self.element_kind,
-            "dim": self.dim,
+            "dim": self._dim,
             "elements": elements,
         }
 
@@ -227,8 +231,9 @@ class SetColumnEncoder(ColumnEncoder):
     def compose(self, elements: ColumnEncoder) -> None:
         """Take a fitted encoder of elements, and make that of the sets of its vectors."""
         self.elements = elements
-        factory = entry("set_encoder", set_parts(self.name)[0]).factory
-        self.sets: SetEncoder = factory(elements.dim, self._dim)
+        name = set_parts(self.name)[0]
+        dim = WIDTH if self._dim is None and name != "moments" else self._dim
+        self.sets: SetEncoder = entry("set_encoder", name).factory(elements.dim, dim)
 
     def _fitted(self) -> tuple[ColumnEncoder, SetEncoder]:
         if self.element_kind is None:

@@ -1,6 +1,6 @@
 """Estimators in scikit-learn's manner, and their saved form."""
 
-from vicinal.estimators.attention import Explanation, Neighbor, explanation_table
+from vicinal.estimators.attention import Element, Explanation, Neighbor, explanation_table
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.banked import load_model
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
@@ -10,6 +10,7 @@ from vicinal.estimators.search import Hit
 
 __all__ = [
     "Bank",
+    "Element",
     "Explanation",
     "Hit",
     "Neighbor",

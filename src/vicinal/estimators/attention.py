@@ -255,6 +255,26 @@ class Neighbor:
 
 
 @dataclass(frozen=True)
+class Element:
+    """An element of a set in a prediction.
+
+    Attributes:
+        column: the column of sets.
+        position: its place in the cell, from 1.
+        value: what it is.
+        effect: by how much less ``Explanation.total`` is without it.
+        weights: by how much less each listed neighbor weighs without it; one that is then not among the 64 of most
+            weight counts as weighing nothing.
+    """
+
+    column: str
+    position: int
+    value: Any
+    effect: float
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Explanation:
     """One prediction as a sum over bank rows.
 
@@ -266,6 +286,7 @@ class Explanation:
         other_contribution: what those rows add; with the listed contributions it sums to ``total``.
         other_count: how many of those have weight; of a large bank, which is read in blocks, or through an index, how
             many rows are not listed, as those with weight are not counted.
+        elements: of the row's sets, if they were asked for, that of most effect first.
     """
 
     prediction: Any
@@ -274,6 +295,7 @@ class Explanation:
     other_weight: float
     other_contribution: float
     other_count: int
+    elements: tuple[Element, ...] = ()
 
     def __str__(self) -> str:
         """One line: ``-2.4: horrible -2.5 (0.31), horrid -2.5 (0.22) ...``; rows without weight are left out."""

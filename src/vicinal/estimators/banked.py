@@ -13,6 +13,7 @@ from vicinal.core import check_integer
 from vicinal.core.identity import canonical_ids, shown
 from vicinal.estimators.attention import Explanation, attended, explain_rows, nearest_rows
 from vicinal.estimators.bank import check_known
+from vicinal.estimators.elements import with_elements
 from vicinal.estimators.inputs import Ids
 from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
 from vicinal.estimators.saving import read_model, save_model
@@ -114,7 +115,9 @@ class BankedEstimator(TunedEstimator):
         """How many rows calibrate intervals or sets: those that folds leave out, or those that were held out."""
         return min(MOST, len(self.calibration_)) if self.folds_ is None else len(fold_positions(self, MOST))
 
-    def explain(self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None) -> list[Explanation]:
+    def explain(
+        self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None, elements: bool = False
+    ) -> list[Explanation]:
         """Which bank rows made each prediction.
 
         Args:
@@ -122,12 +125,14 @@ class BankedEstimator(TunedEstimator):
             k: bank rows to list for each; all others are summed in one line.
             ids: ids of the rows; a row is never explained by the bank row of its own id.
             groups: groups of the rows, nor by its group.
+            elements: also say what each element of a row's sets adds, by leaving it out: each row is embedded once more
+                for each of its elements (vectors of frozen encoders are known).
 
         Returns:
             one :class:`Explanation` a row: weights sum to 1, contributions to the prediction (for classes: to the
             probability of the predicted class).
         """
-        _, queries = self._embed(X)
+        frame, queries = self._embed(X)
         self.check_neighbor_head("explain")
         k = check_integer("k", k)
         query_identity = self._prediction_identity(len(queries), ids, groups)
@@ -136,7 +141,7 @@ class BankedEstimator(TunedEstimator):
         explanations: list[Explanation] = []
         for part in attended(self, queries, query_identity, k):
             explanations += explain_rows(part, self.bank_, classes, text)
-        return explanations
+        return with_elements(self, frame, explanations, query_identity) if elements else explanations
 
     def search(self, queries: Any, k: int = 10, *, ids: Any = None, groups: Any = None) -> list[list[Hit]]:
         """The bank rows that are most like each query, best first.

@@ -148,6 +148,17 @@ class SavedConfig(Saved):
         return self
 
     @model_validator(mode="after")
+    def _agree_on_sets(self) -> Self:
+        sets = self.notes.get("sets") or {}
+        lists = list(sets.values()) if isinstance(sets, dict) else [None]
+        if not all(isinstance(names, list) and names and all(isinstance(n, str) for n in names) for names in lists):
+            raise ValueError("a note of sets that lists no columns")
+        chunked = self.notes.get("chunked") or []
+        if not isinstance(chunked, list) or not all(self.kinds.get(str(name)) == "set" for name in chunked):
+            raise ValueError("a note of chunked texts that are no sets")
+        return self
+
+    @model_validator(mode="after")
     def _agree(self) -> Self:
         if self.features is not None and not len(set(self.features)) == len(self.features) == self.n_features:
             raise ValueError(f"{len(self.features)} features in place of {self.n_features} different ones")
@@ -165,10 +176,6 @@ class SavedConfig(Saved):
             raise ValueError("classes that are not sorted, each once")
         if not all(isinstance(self.notes.get(role), str | None) for role in _ROLES):
             raise ValueError("a note that names no column")
-        sets = self.notes.get("sets") or {}
-        lists = list(sets.values()) if isinstance(sets, dict) else [None]
-        if not all(isinstance(names, list) and names and all(isinstance(n, str) for n in names) for names in lists):
-            raise ValueError("a note of sets that lists no columns")
         return self
 
 

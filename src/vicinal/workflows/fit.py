@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 import torch
 
-from vicinal.core import short_text
+from vicinal.core import check_choice, short_text
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.core.identity import IdentityWarning
 from vicinal.data import (
+    CHUNK_WORDS,
     ColumnLeak,
     LeakWarning,
     Split,
@@ -27,11 +28,13 @@ from vicinal.data import (
     find_duplicates,
     join_columns,
     leaking_columns,
+    long_texts,
     make_splits,
     no_test,
     prepare_table,
     read_table,
     save_splits,
+    split_texts,
     table_fingerprint,
 )
 from vicinal.encoders import ColumnKind, EmbeddingCache, Kind, build_table_encoder, infer_kinds, read_cell, thumbnail
@@ -79,6 +82,7 @@ class TableJob:
         use: feature columns; None: all that can be used.
         drop: columns to leave out.
         sets: by the name of a column of sets, the columns of one kind that are its elements.
+        long: "cut": of long texts a pretrained encoder reads the beginning; "chunks": they are sets of their chunks.
         name: of the data; "" for the name of the file.
         seed: of the split and of training.
         test: share of rows to test on; 0: all are fitted on, members are folds, and scores are out of fold.
@@ -97,6 +101,7 @@ class TableJob:
     use: Sequence[str] | None = None
     drop: Sequence[str] = ()
     sets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    long: str = "cut"
     name: str = ""
     seed: int = 0
     test: float = 0.2
@@ -113,13 +118,15 @@ class OpenTable:
         table: the rows that are used.
         columns: what each column was taken for.
         leaks: columns that give the target away or look like a key of groups.
-        notes: how the file was read, where that is not as its name says.
+        notes: how the file was read, where that is not as its name says, and what is done with long texts.
+        chunked: columns of texts that were made sets of their chunks.
     """
 
     table: Table
     columns: Mapping[str, ColumnKind]
     leaks: Sequence[ColumnLeak] = ()
     notes: Sequence[str] = ()
+    chunked: Sequence[str] = ()
 
     @property
     def kinds(self) -> dict[str, Kind]:
@@ -134,6 +141,7 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
         ValueError: in one sentence, for any of the many ways in which a table can be wrong.
     """
     notes: list[str] = []
+    check_choice("long", job.long, ("cut", "chunks"))
     check_settings(NeighborRegressor(**job.parameters).get_params(deep=False))
     root: Path | None
     if isinstance(job.source, Path):
@@ -158,12 +166,25 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     columns = infer_kinds(table.frame, job.kinds)
     if all(column.kind is None for column in columns.values()):
         raise ValueError(f"data: expected at least one column to learn from, got none ({left_out(columns)})")
+    shares = {name: long_texts(table.frame[name]) for name, column in columns.items() if column.kind == "text"}
+    shares = {name: share for name, share in shares.items() if share}
+    notes += [_long_note(name, share, job.long) for name, share in shares.items()]
+    chunked = list(shares) if job.long == "chunks" else []
+    table = replace(table, frame=split_texts(table.frame, chunked))
+    columns |= infer_kinds(table.frame[chunked], dict.fromkeys(chunked, "set"))
     kinds = {name: column.kind for name, column in columns.items() if column.kind is not None}
     classes = table.task == "classification"
     leaks = leaking_columns(table.frame, kinds, table.target, classes=classes, groups=table.groups)
     for line in (*notes, *(leak.sentence for leak in leaks)):
         log(line)
-    return OpenTable(table, columns, leaks, notes)
+    return OpenTable(table, columns, leaks, notes, chunked)
+
+
+def _long_note(name: str, share: float, long: str) -> str:
+    what = f"{short_text(name)}: {share:.0%} of the texts have more than {CHUNK_WORDS} words"
+    if long == "chunks":
+        return f"{what}; all are sets of chunks of at most so many"
+    return f"{what}, of which a pretrained encoder reads the beginning; --long chunks reads all of them"
 
 
 def _exact_columns(job: TableJob) -> list[str]:
@@ -265,7 +286,7 @@ def fit_table(job: TableJob, out: Path | None = None, log: Log = lambda line: No
         measured = measure(job, model, opened, split) if len(split.test) else measure_out_of_fold(job, model, opened)
         record = _record(job, opened, split, model, measured, leak.sentence, time.perf_counter() - started)
         if out is not None:
-            _write(out, model, record, split, job)
+            _write(out, model, record, split, job, opened.chunked)
     return FitOutcome(model, record, opened, split, out)
 
 
@@ -427,7 +448,9 @@ def _curves(model: BankedEstimator, loss: str) -> dict[str, list[float]]:
     return {f"train_{loss}": model.history_.train_error, f"validation_{loss}": model.history_.validation_error}
 
 
-def _write(out: Path, model: BankedEstimator, record: FitRecord, split: Split, job: TableJob) -> None:
+def _write(
+    out: Path, model: BankedEstimator, record: FitRecord, split: Split, job: TableJob, chunked: Sequence[str]
+) -> None:
     notes: dict[str, Any] = {
         "name": record.name,
         "target": job.target,
@@ -436,6 +459,7 @@ def _write(out: Path, model: BankedEstimator, record: FitRecord, split: Split, j
         "scores": dict(record.scores),
     }
     notes |= {"sets": {name: list(columns) for name, columns in job.sets.items()}} if job.sets else {}
+    notes |= {"chunked": list(chunked)} if chunked else {}
     with staged_folder(out) as stage:
         write_model(model, stage, notes)
         save_splits(stage / "splits.json", [split])

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,17 @@ import pandas as pd
 
 from vicinal.core import nearest, short, short_text
 from vicinal.core.identity import IdentityWarning
-from vicinal.data import join_columns, read_table, tidy_features
-from vicinal.estimators.attention import Explanation
+from vicinal.data import join_columns, read_table, split_texts, tidy_features
+from vicinal.estimators.attention import Element, Explanation
 from vicinal.estimators.banked import BankedEstimator, load_model
+from vicinal.estimators.elements import element_counts
 from vicinal.estimators.inputs import as_table
+from vicinal.estimators.saving import shown_cell
 
 Log = Callable[[str], None]
+
+_SHOWN = 3
+"""Elements in a line of a table, those of most effect; records have all."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,9 @@ class Answers:
                 for name in ("id", "weight", "label", "contribution"):
                     line[f"neighbor_{rank}_{name}"] = getattr(n, name)
             line |= {"others_weight": explanation.other_weight, "others_contribution": explanation.other_contribution}
+            for rank, one in enumerate(explanation.elements[:_SHOWN], start=1):
+                for name, value in _element(one).items():
+                    line[f"element_{rank}_{name}"] = value
             lines.append(line)
         return pd.concat([table, pd.DataFrame(lines)], axis=1)
 
@@ -60,8 +68,19 @@ class Answers:
                     for n in explanation.neighbors
                 ]
                 record["others"] = {"weight": explanation.other_weight, "contribution": explanation.other_contribution}
+                if explanation.elements:
+                    neighbors = [n.id for n in explanation.neighbors]
+                    record["elements"] = [
+                        _element(one) | {"neighbors": dict(zip(map(str, neighbors), one.weights, strict=True))}
+                        for one in explanation.elements
+                    ]
             records.append(record)
         return records
+
+
+def _element(one: Element) -> dict[str, Any]:
+    shown = shown_cell([one.value], "set")[1:-1].strip('"')
+    return {"column": one.column, "position": one.position, "value": short_text(shown, 200), "effect": one.effect}
 
 
 def table_columns(path: Path) -> list[str]:
@@ -75,6 +94,7 @@ def predict_table(
     *,
     root: Path | None = None,
     explain: int = 0,
+    elements: bool = False,
     coverage: float | None = None,
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
@@ -91,6 +111,7 @@ def predict_table(
         source: file of the table, or the table itself.
         root: folder that paths of images and sounds start from; None: that of the file.
         explain: how many neighbors to show for each row.
+        elements: also show what each element of sets adds; see :meth:`vicinal.estimators.NeighborRegressor.explain`.
         coverage: of intervals, or None for none.
         index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
         encoders: by column or kind.
@@ -108,7 +129,14 @@ def predict_table(
     _log_unknown(model, ids, groups, log)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentityWarning)  # it was said
-        return _answers(model, frame, features, {"ids": ids, "groups": groups}, explain, coverage)
+        identity = {"ids": ids, "groups": groups}
+        answers = _answers(model, frame, features, identity, coverage)
+        if not (explain or elements):
+            return answers
+        if elements:
+            count = int(element_counts(features, model.kinds_).to_numpy().sum())
+            log(f"leaving out {count} elements, one at a time, in {len(features)} rows")
+        return replace(answers, explanations=model.explain(features, explain or 3, **identity, elements=elements))
 
 
 def _answers(
@@ -116,7 +144,6 @@ def _answers(
     frame: pd.DataFrame,
     features: pd.DataFrame,
     identity: dict[str, list[Any] | None],
-    explain: int,
     coverage: float | None,
 ) -> Answers:
     classes = getattr(model, "classes_", None)
@@ -135,9 +162,8 @@ def _answers(
             raise ValueError("interval: expected a model that predicts numbers, got one that predicts classes")
         bounds = model.predict_interval(features, coverage, **identity)
         columns |= {"low": bounds[:, 0].tolist(), "high": bounds[:, 1].tolist()}
-    explanations = model.explain(features, explain, **identity) if explain else []
     ids = identity["ids"]
-    return Answers(frame.index.tolist() if ids is None else ids, columns, explanations)
+    return Answers(frame.index.tolist() if ids is None else ids, columns, [])
 
 
 def read_rows(model: BankedEstimator, source: Path | Any, root: Path | None, log: Log) -> pd.DataFrame:
@@ -149,16 +175,18 @@ def read_rows(model: BankedEstimator, source: Path | Any, root: Path | None, log
         root: None: the folder of the file.
         log: gets how the file was read.
     """
+    chunked = model.notes_.get("chunked") or []
     if not isinstance(source, Path):
         model.root = root
         frame: pd.DataFrame = as_table("data", source)
     else:
         model.root = root or source.resolve().parent
-        words = [name for name, kind in model.kinds_.items() if kind in ("text", "category")]
+        words = [name for name, kind in model.kinds_.items() if kind in ("text", "category") or name in chunked]
         known = [model.notes_.get(role) for role in ("id", "group")]
         exact = [name for name in known if name is not None and name not in model.kinds_]
         frame = read_table(source, text=words, ids=exact, log=log)
-    return join_columns(frame.rename(columns=str), model.notes_.get("sets") or {})
+    frame = join_columns(frame.rename(columns=str), model.notes_.get("sets") or {})
+    return split_texts(frame, [name for name in chunked if name in frame.columns])
 
 
 def features_of(model: BankedEstimator, frame: pd.DataFrame, log: Log) -> pd.DataFrame:

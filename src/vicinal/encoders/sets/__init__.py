@@ -3,6 +3,7 @@
 from vicinal.encoders.sets.attention_pooling import AttSets, FeatureAttention, two_phase_backward
 from vicinal.encoders.sets.contract import AdditiveSetEncoder, SetEncoder, draw_elements, order_gap
 from vicinal.encoders.sets.deep_sets import DeepSets, EquivariantLayer
+from vicinal.encoders.sets.moments import Moments
 from vicinal.encoders.sets.monoid import CommutativeFold, CommutativeMonoid
 from vicinal.encoders.sets.power_sums import ExponentialSums, PowerSums, sufficient_width
 from vicinal.encoders.sets.set_convolution import SetConvolution, SetConvolution2d
@@ -29,6 +30,7 @@ __all__ = [
     "ExponentialSums",
     "FeatureAttention",
     "InducedAttentionBlock",
+    "Moments",
     "PowerSums",
     "PreNormBlock",
     "SelfAttentionBlock",
