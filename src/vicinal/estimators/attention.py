@@ -240,7 +240,7 @@ class Neighbor:
     Attributes:
         id: the row's id.
         weight: its share, from 0 to 1; below 0, or above 1, where a readout of signed weights counts rows against.
-        label: its label (number or class).
+        label: its label: a number, a class, or a tuple of its classes where rows may have several.
         contribution: what it adds to the prediction: weight times label; for a class, weight if it is of that class.
         row: its columns.
         name: what to call it: its first text, cut to 40 characters, or its id.
@@ -279,7 +279,7 @@ class Explanation:
     """One prediction as a sum over bank rows.
 
     Attributes:
-        prediction: a number, or the predicted class.
+        prediction: a number, or the predicted class; where rows may have several, the most probable one.
         total: what the contributions sum to: the number, or the probability of the predicted class.
         neighbors: the rows of highest weight, signs aside, highest first.
         other_weight: weight of all rows that are not listed; with the listed weights it sums to 1.
@@ -335,10 +335,10 @@ def explain_rows(
             if slot < 0:
                 continue
             label = labels[slot]
-            share = weight * label if classes is None else weight * (label == prediction)
+            share = weight * (label if classes is None else _has(label, prediction))
             row = rows[slot]
             name = _name(ids[slot], row, text)
-            neighbors.append(Neighbor(ids[slot], weight, _named(label, classes), share, row, name))
+            neighbors.append(Neighbor(ids[slot], weight, named_label(label, classes), share, row, name))
         total = float(prediction if classes is None else top.prediction[i, prediction])
         rest = 1.0 - sum(n.weight for n in neighbors)
         explanations.append(
@@ -354,8 +354,16 @@ def explain_rows(
     return explanations
 
 
-def _named(label: float, classes: np.ndarray[Any, Any] | None) -> Any:
-    return label if classes is None else classes[int(label)]
+def named_label(label: Any, classes: np.ndarray[Any, Any] | None) -> Any:
+    """A label of the bank in the words of the user: a number, a class, or a tuple of several."""
+    if classes is None:
+        return label
+    return tuple(classes[np.flatnonzero(label)].tolist()) if isinstance(label, list) else classes[int(label)]
+
+
+def _has(label: Any, place: int) -> bool:
+    """Whether a label of the bank, one class or 0 and 1 of each, is or has the class at ``place``."""
+    return bool(label[place] if isinstance(label, list) else label == place)
 
 
 def explanation_table(explanations: list[Explanation]) -> pd.DataFrame:
@@ -374,6 +382,8 @@ def explanation_table(explanations: list[Explanation]) -> pd.DataFrame:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "+".join(map(str, value)) or "none"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 

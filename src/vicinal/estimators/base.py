@@ -88,6 +88,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     folds_: int | None = None
     encoder_choices_: Sequence[EncoderChoice] = ()
     metric_: str = "network"
+    multilabel_: bool = False
     plan_: TuningPlan | None = None
     _near_head: NearBank | None = None
     _near_saved: SavedNear | None = None
@@ -183,7 +184,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     # What the two tasks define.
 
     def _take_labels(self, y: Any, rows: int) -> Ids:
-        """Checked labels as numbers ``[n]``: values, or positions of classes (and ``classes_`` set)."""
+        """Checked labels: values ``[n]``, places of classes ``[n]``, or of several classes a row 0 and 1 ``[n, K]``."""
         raise TypeError(f"estimator: expected NeighborRegressor or NeighborClassifier, got {type(self).__name__}")
 
     def _fit_labels(self, y: Any, rows: int) -> Ids:
@@ -210,21 +211,23 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             check_loss,  # the losses take a while to import, and only training needs them
         )
 
-        check_loss(self.loss, "classes" if hasattr(self, "classes_") else "numbers", self.head)
+        kind = "classes" if hasattr(self, "classes_") else "numbers"
+        check_loss(self.loss, kind, self.head, multilabel=self.multilabel_)
         own_ids = canonical_ids("ids", range(len(frame)) if ids is None else ids, len(frame), distinct=True)
         own_groups = None if groups is None else canonical_ids("groups", groups, len(frame))
         if own_groups is not None and len(set(own_groups.tolist())) == len(frame):
             warn_of_identity(LONE_GROUPS)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        classes = labels if hasattr(self, "classes_") else None
+        classes = None if kind == "numbers" else np.unique(labels, axis=0, return_inverse=True)[1].reshape(-1)
         self.kinds_ = kinds_of(frame, x, self.columns)
         if isinstance(x, pd.DataFrame):
-            for leak in leaking_columns(frame, self.kinds_, labels, classes=classes is not None, groups=own_groups):
+            target = labels if classes is None else classes
+            for leak in leaking_columns(frame, self.kinds_, target, classes=classes is not None, groups=own_groups):
                 warn_caller(leak.python, LeakWarning)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             cache = EmbeddingCache(self.cache_dir)
-            self._choose_encoders(frame, labels, own_groups, validation, seed, cache)
+            self._choose_encoders(frame, labels, classes, own_groups, validation, seed, cache)
             encoder = build_table_encoder(self.kinds_, encoders=self.named_encoders(), tune=self.tune, cache=cache)
             held_out = self._held_out(encoder, len(frame), validation, own_groups, classes, seed)
             values = torch.from_numpy(labels.astype(np.float64))
@@ -232,13 +235,19 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         return self
 
     def _choose_encoders(
-        self, frame: pd.DataFrame, labels: Ids, groups: Ids | None, validation: Any, seed: int, cache: EmbeddingCache
+        self,
+        frame: pd.DataFrame,
+        labels: Ids,
+        classes: Ids | None,
+        groups: Ids | None,
+        validation: Any,
+        seed: int,
+        cache: EmbeddingCache,
     ) -> None:
         """Choose encoders that were not named, by the rows that are trained on; where members are folds none is."""
         self.encoder_choices_ = []
         if validation is None and self.validation_fraction == 0:
             return
-        classes = labels if hasattr(self, "classes_") else None
         train = hold_out(len(frame), validation, self.validation_fraction, groups, classes, seed).train
         self.encoder_choices_ = choose_encoders(
             frame.iloc[train],
@@ -246,7 +255,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             labels[train],
             self.encoders,
             cache,
-            classes=classes is not None,
+            classes=classes is not None and labels.ndim == 1,
             groups=None if groups is None else groups[train],
             root=None if self.root is None else Path(self.root),
             seed=seed,
@@ -289,7 +298,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         inputs = self._prepare(encoder, rows.frame)
         scaled = self._scaled(rows.labels, rows.labels[train_rows])
         settings = self.get_params(deep=False)
-        network = make_network(settings, encoder, encoder.dim, self._start(scaled[train_rows]))
+        start, multilabel = self._start(scaled[train_rows]), self.multilabel_
+        network = make_network(settings, encoder, encoder.dim, start, multilabel=multilabel)
         width = embedding_width(network)
         stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
         kriging = make_kriging(settings) if self.readout != "auto" or self._may_choose() else None
@@ -297,13 +307,13 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         indexes = [] if self.index is None else start_indexes(self.index, head, stores[0], self.index_tolerance)
         codes, folds = rows.group_codes(), None if held_out.folds is None else torch.from_numpy(held_out.folds)
         label_range, classes = getattr(self, "label_range_", None), getattr(self, "classes_", None)
-        criterion = make_criterion(settings, label_range)
+        criterion = make_criterion(settings, label_range, multilabel=multilabel)
         targets = make_targets(criterion, scaled, train_rows)
         parts = []
         for at in (train_rows, torch.from_numpy(held_out.validation)):
             known, of_folds = (None if values is None else values[at] for values in (codes, folds))
             parts.append(Rows(RowSubset(inputs, at), targets[at], at, known, of_folds))
-        added = make_added(settings, label_range, None if classes is None else len(classes))
+        added = make_added(settings, label_range, None if classes is None else len(classes), multilabel=multilabel)
         validation = parts[1] if folds is None else None
         self.history_ = train(network, parts[0], validation, training_settings(settings, seed), criterion, added)
         network.projector.double()
@@ -363,12 +373,13 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             who = {"query_groups": None if codes is None else codes[at], "bank_groups": codes}
             queries, of_queries = bank.vectors[at].double(), bank.folds[at]
             prediction = self.fold_members().out_of_fold(queries, of_queries, bank.vectors, labels, bank.folds, **who)
-            return float(error_of(prediction, labels[at].to(prediction)).mean())
+            return float(error_of(prediction, labels[at].to(prediction), multilabel=self.multilabel_).mean())
         rows, at = self.calibration_, spread(len(self.calibration_), MOST)
         groups = rows.groups[at.numpy()] if codes is not None and rows.groups is not None else None
         identity = bank.identity(ids=rows.ids[at.numpy()], groups=groups)
         prediction = self.predict_embedded(rows.vectors[at].double(), identity)
-        return float(error_of(prediction, self._as_predicted(rows.labels[at]).to(prediction)).mean())
+        truth = self._as_predicted(rows.labels[at]).to(prediction)
+        return float(error_of(prediction, truth, multilabel=self.multilabel_).mean())
 
     def fold_members(self) -> FoldMembers:
         """The members of the fitted head by the folds that they leave out.

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from vicinal.core import entry, short
+from vicinal.core import entries, entry, short
 from vicinal.losses import CRPS, ClassLoss, EmbeddingLoss, LossFromPML, ProxyLoss, parse, read_loss
 from vicinal.losses.spec import LossText, check_label_kind
-from vicinal.training import AddedLosses
+from vicinal.training import AddedLosses, MeanError
 from vicinal.training.error import class_scores
 
 
@@ -40,20 +40,23 @@ class OfProbabilities(nn.Module):
         return value
 
 
-def make_criterion(settings: dict[str, Any], label_range: tuple[float, float] | None) -> nn.Module | None:
+def make_criterion(
+    settings: dict[str, Any], label_range: tuple[float, float] | None, *, multilabel: bool = False
+) -> nn.Module | None:
     """What ``loss`` names: None for the default, text as ``vicinal.losses.parse`` reads it, or a module.
 
     Args:
         settings: the estimator's parameters.
         label_range: lowest and highest training label of a regression; its loss sees labels in their own units. None
             for classes: the loss sees probabilities and one-hot labels ``[b, K]``.
+        multilabel: whether rows have several classes.
     """
     loss = settings["loss"]
     if isinstance(loss, str):
         main = read_loss(loss).main
         loss = None if main is None else parse(main)
     if loss is None or _is_of_embeddings(loss):
-        return None
+        return MeanError(multilabel=True) if multilabel else None
     if not isinstance(loss, nn.Module):
         raise TypeError(f"loss: expected None, text such as 'matching:sigmoid', or a module, got {short(loss)}")
     if isinstance(loss, CRPS):
@@ -74,7 +77,7 @@ def _is_of_embeddings(loss: Any) -> bool:
     return isinstance(loss, EmbeddingLoss | ProxyLoss | LossFromPML)
 
 
-def check_loss(loss: Any, kind: str, head: str = "nona") -> None:
+def check_loss(loss: Any, kind: str, head: str = "nona", *, multilabel: bool = False) -> None:
     """Check, before anything is trained, that ``loss`` exists and takes labels that are "numbers" or "classes".
 
     Raises:
@@ -86,9 +89,9 @@ def check_loss(loss: Any, kind: str, head: str = "nona") -> None:
         for term in written.terms:
             check_label_kind(term.name, entry("pair_loss", term.name).facts, kind)
         if written.main is not None:
-            _check_prediction(parse(written.main), kind, head, alone=not written.terms)
+            _check_prediction(parse(written.main), kind, head, alone=not written.terms, multilabel=multilabel)
     elif isinstance(loss, CRPS | ClassLoss):
-        _check_prediction(loss, kind, head, alone=True)
+        _check_prediction(loss, kind, head, alone=True, multilabel=multilabel)
     elif isinstance(loss, LossFromPML):
         check_label_kind(type(loss.loss).__name__, (), kind)
     elif isinstance(loss, EmbeddingLoss | ProxyLoss):
@@ -100,9 +103,14 @@ def check_loss(loss: Any, kind: str, head: str = "nona") -> None:
         )
 
 
-def _check_prediction(loss: nn.Module, kind: str, head: str, *, alone: bool) -> None:
+def _check_prediction(loss: nn.Module, kind: str, head: str, *, alone: bool, multilabel: bool) -> None:
     if isinstance(loss, ClassLoss) and kind != "classes":
         raise ValueError(f"loss: expected one for numbers, got {loss.loss.__name__}, which is for classes")
+    if multilabel and isinstance(loss, ClassLoss) and "several-labels" not in loss.facts:
+        names = ", ".join(one.name for one in entries("class_loss") if "several-labels" in one.facts)
+        raise ValueError(
+            f"loss: expected one for several classes a row ({names}), got {loss.loss.__name__}, which is for one"
+        )
     if not isinstance(loss, CRPS):
         return
     if kind != "numbers":
@@ -119,7 +127,11 @@ def predicts_by_default(loss: Any) -> bool:
 
 
 def make_added(
-    settings: dict[str, Any], label_range: tuple[float, float] | None, num_classes: int | None
+    settings: dict[str, Any],
+    label_range: tuple[float, float] | None,
+    num_classes: int | None,
+    *,
+    multilabel: bool = False,
 ) -> AddedLosses | None:
     """The losses of embeddings in ``loss``, or None; labels are those of :func:`make_criterion`.
 
@@ -127,6 +139,7 @@ def make_added(
         settings: the estimator's parameters.
         label_range: see :func:`make_criterion`.
         num_classes: of a classification, else None.
+        multilabel: whether rows have several of them.
     """
     loss = settings["loss"]
     written = read_loss(loss) if isinstance(loss, str) else LossText(None, ())
@@ -137,4 +150,4 @@ def make_added(
         if isinstance(criterion, EmbeddingLoss):
             criterion.gather = False  # what it is called with is gathered already
         criteria = [(1.0, criterion)]
-    return AddedLosses(criteria, *(label_range or (0.0, 1.0))) if criteria else None
+    return AddedLosses(criteria, *(label_range or (0.0, 1.0)), multilabel=multilabel) if criteria else None

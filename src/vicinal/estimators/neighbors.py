@@ -16,6 +16,7 @@ from vicinal.estimators.attention import INWARD, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import Ids, as_series, refused_text
 from vicinal.estimators.out_of_fold import MOST, cross_intervals, fold_positions, fold_predictions, out_of_fold
+from vicinal.estimators.several import f1_thresholds, is_multilabel, read_multilabel
 from vicinal.heads import Kriging, conformal_margin
 from vicinal.training.rows import spread
 
@@ -281,31 +282,55 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
 
 class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"):  # type: ignore[misc]
-    """Predicts a class from the classes of neighbors, with an encoder trained for just that.
+    """Predicts a class, or several, from the classes of neighbors, with an encoder trained for just that.
 
     The probability of a class is the weight of the neighbors that have it. Parameters, explanations and bank are
     those of :class:`NeighborRegressor`; training minimizes the log-loss of the probabilities.
 
+    Where rows may have several classes, or none, each class has a probability by itself, and the log-loss is the mean
+    of that of all classes; :meth:`predict` says a class from its own threshold on, and an explanation is that of the
+    most probable class. Losses are then those for several classes a row, and ``readout`` is attention.
+
     Attributes:
         classes_: the classes, sorted.
+        multilabel_: whether rows may have several.
 
     >>> x = np.repeat([[0.0], [5.0]], 20, axis=0) + np.arange(40)[:, None] / 40
     >>> model = NeighborClassifier(max_epochs=20, learning_rate=1e-2).fit(x, ["a"] * 20 + ["b"] * 20)
     >>> model.predict([[0.2], [5.4]]).tolist()
     ['a', 'b']
+    >>> tags = [["sea"]] * 10 + [["sea", "sun"]] * 10 + [["sun"]] * 10 + [[]] * 10
+    >>> model = NeighborClassifier(max_epochs=20, learning_rate=1e-2).fit(x + np.arange(40)[:, None] // 10, tags)
+    >>> model.predict_proba([[0.2], [1.6]]).shape, model.classes_.tolist()
+    ((2, 2), ['sea', 'sun'])
     """
 
+    _thresholds: tuple[Any, Ids] | None = None  # of a state of the rows
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn should know: rows may have several classes."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
     def fit(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None, validation: Any = None) -> Self:
-        """Train on labelled rows: see :meth:`NeighborRegressor.fit`; ``y`` holds at least two classes."""
+        """Train on labelled rows: see :meth:`NeighborRegressor.fit`; ``y`` holds at least two classes.
+
+        Of several classes a row ``y`` is a list of classes for each, empty for none, or 0 and 1 ``[n, K]`` as an array
+        or a DataFrame, whose column names are the classes.
+        """
         if y is None:
             raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
         return self._fit(X, y, ids, groups, validation)
 
     def predict_proba(self, X: Any, *, ids: Any = None, groups: Any = None, return_error: bool = False) -> Any:
-        """Probability of each class ``[n, K]``, rows sum to 1; see :meth:`NeighborRegressor.predict`."""
+        """Probability of each class ``[n, K]``, see :meth:`NeighborRegressor.predict`.
+
+        Rows sum to 1; where a row may have several classes, each is in [0, 1] by itself.
+        """
         _, queries = self._embed(X)
         shares, error = self._answer(queries, self._prediction_identity(len(queries), ids, groups))
-        probabilities = _shares(shares)
+        probabilities = shares.double().clamp(0, 1).numpy() if self.multilabel_ else _shares(shares)
         return (probabilities, error.numpy()) if return_error else probabilities
 
     def predict_set(
@@ -324,32 +349,68 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
             groups: see :meth:`predict_proba`.
 
         Raises:
-            ValueError: if too few rows calibrate for that coverage.
+            ValueError: if too few rows calibrate for that coverage, or rows may have several classes.
         """
         check_between("coverage", coverage, 0, 1)
         _, queries = self._embed(X)
+        if self.multilabel_:
+            raise ValueError("predict_set: expected a model of one class a row, got one of several; say predict_proba")
         query_identity = self._prediction_identity(len(queries), ids, groups)
+        known, truth = self._calibrating()
+        labels = truth.long().numpy()
         if self.folds_ is None:
-            rows = self.calibration_
-            own_groups = rows.groups if self.bank_.store.group_codes is not None else None
-            known = self._answer(rows.vectors.double(), {"ids": rows.ids, "groups": own_groups})[0]
-            fitted = ConformalClasses(method, coverage=coverage, seed=0).fit(_shares(known), rows.labels.long().numpy())
+            fitted = ConformalClasses(method, coverage=coverage, seed=0).fit(_shares(known), labels)
             return fitted.predict(_shares(self._answer(queries, query_identity)[0]))
-        positions = fold_positions(self, MOST)
-        labels, folds = self.bank_.labels[positions].long().numpy(), self.bank_.folds
-        codes = np.zeros(0, dtype=np.int64) if folds is None else folds[positions].numpy()
+        folds = self.bank_.folds
+        codes = np.zeros(0, dtype=np.int64) if folds is None else folds[fold_positions(self, MOST)].numpy()
         shares = fold_predictions(self, queries, self.bank_.identity(**query_identity))
-        known = out_of_fold(self, positions)
         return cross_conformal_sets(_shares(shares), _shares(known), labels, codes, coverage, method=method)
 
+    def _calibrating(self) -> tuple[Tensor, Tensor]:
+        """Honest predictions ``[n, K]`` of at most 4,096 rows, held out or out of fold, and their labels."""
+        if self.folds_ is not None:
+            positions = fold_positions(self, MOST)
+            return out_of_fold(self, positions), self.bank_.labels[positions]
+        rows, at = self.calibration_, spread(len(self.calibration_), MOST)
+        own_groups = rows.groups if self.bank_.store.group_codes is not None else None
+        known = {"ids": rows.ids[at.numpy()], "groups": None if own_groups is None else own_groups[at.numpy()]}
+        return self._answer(rows.vectors[at].double(), known)[0], rows.labels[at]
+
+    @property
+    def thresholds_(self) -> Ids:
+        """Where rows may have several classes, the probability from which on :meth:`predict` says each, ``[K]``.
+
+        See :func:`vicinal.estimators.several.f1_thresholds`; on the rows held out, or out of fold, at most 4,096. They
+        follow the rows of the bank; without any row held out they are 0.5.
+        """
+        if not self.multilabel_:
+            raise AttributeError("thresholds_: expected a model of several classes a row, got one of a class each")
+        state = self.bank_.state, self.calibration_.state, self.network_.head
+        if self._thresholds is None or self._thresholds[0] != state:
+            chosen = np.full(len(self.classes_), 0.5)
+            if self.calibrating_rows():
+                known, truth = self._calibrating()
+                chosen = f1_thresholds(known.double().numpy(), truth.numpy())
+            self._thresholds = state, chosen
+        return self._thresholds[1]
+
     def predict(self, X: Any, *, ids: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:
-        """The most probable class of each row ``[n]``; see :meth:`NeighborRegressor.predict`."""
-        best = self.predict_proba(X, ids=ids, groups=groups).argmax(axis=1)
-        named: np.ndarray[Any, Any] = np.asarray(self.classes_)[best]
+        """The most probable class of each row ``[n]``; see :meth:`NeighborRegressor.predict`.
+
+        Where rows may have several: whether it has each, 0 or 1 ``[n, K]`` in the order of ``classes_``, 1 from
+        ``thresholds_`` on.
+        """
+        chances = self.predict_proba(X, ids=ids, groups=groups)
+        if self.multilabel_:
+            return np.asarray(chances >= self.thresholds_, dtype=np.int64)
+        named: np.ndarray[Any, Any] = np.asarray(self.classes_)[chances.argmax(axis=1)]
         return named
 
     def _fit_labels(self, y: Any, rows: int) -> Ids:
         y = as_series("y", y)
+        self.multilabel_ = is_multilabel(y)
+        if self.multilabel_:
+            return self._fit_several(y, rows)
         values = column_or_1d(y, warn=True)
         _check_length(values, rows)
         if values.dtype.kind == "f":
@@ -363,8 +424,22 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         self.classes_ = classes
         return self._take_labels(values, rows)
 
+    def _fit_several(self, y: Any, rows: int) -> Ids:
+        _check_length(y, rows)
+        if self.readout not in ("auto", "attention"):
+            raise ValueError(f"readout: expected 'attention' for several classes a row, got {short(self.readout)}")
+        self.classes_, labels = read_multilabel(y)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y: expected at least two classes in the lists of all rows, got {len(self.classes_)}")
+        if not (labels != labels[0]).any():
+            raise ValueError("y: expected classes that differ from row to row, got the same in every row")
+        return labels
+
     def _take_labels(self, y: Any, rows: int) -> Ids:
         y = as_series("y", y)
+        if self.multilabel_:
+            _check_length(y, rows)
+            return read_multilabel(y, self.classes_)[1]
         values = column_or_1d(y)
         _check_length(values, rows)
         positions = {name: position for position, name in enumerate(self.classes_.tolist())}
@@ -376,12 +451,13 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         return np.array(codes, dtype=np.float64)
 
     def _scaled(self, labels: Tensor, train_labels: Tensor) -> Tensor:
-        return one_hot(labels.long(), len(self.classes_)).double()
+        return self._as_predicted(labels)
 
     def _start(self, scaled: Tensor) -> Tensor:
-        shares = scaled.mean(dim=0).clamp(min=1.0 / (2 * len(scaled)))
-        return shares.log()
+        least = 1.0 / (2 * len(scaled))
+        shares = scaled.mean(dim=0)
+        return shares.logit(eps=least) if self.multilabel_ else shares.clamp(min=least).log()
 
     def _as_predicted(self, labels: Tensor) -> Tensor:
-        """One-hot ``[N, K]``, float64."""
-        return one_hot(labels.long(), len(self.classes_)).double()
+        """One-hot, or 0 and 1 of several classes, ``[N, K]``, float64."""
+        return labels.double() if self.multilabel_ else one_hot(labels.long(), len(self.classes_)).double()

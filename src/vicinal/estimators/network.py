@@ -43,17 +43,18 @@ def make_mask(settings: dict[str, Any], dim: int) -> nn.Module | None:
     return SoftStep(dim, mask, settings["mask_parameters"], settings["mask_extent"])
 
 
-def make_head(settings: dict[str, Any], dim: int, start: torch.Tensor) -> nn.Module:
+def make_head(settings: dict[str, Any], dim: int, start: torch.Tensor, *, multilabel: bool = False) -> nn.Module:
     """The head that ``head`` names, or ``members`` of them side by side.
 
     Args:
         settings: the estimator's parameters.
         dim: width of the embeddings of one member.
         start: mean label ``[]``, or log of the class shares ``[K]``: where the bias of a dense head starts.
+        multilabel: whether rows have several classes; ``start`` is then the log odds of each.
     """
     check_choice("head", settings["head"], HEADS)
     members = check_integer("members", settings["members"])
-    heads = [_one_head(settings, dim, start) for _ in range(members)]
+    heads = [_one_head(settings, dim, start, multilabel=multilabel) for _ in range(members)]
     return heads[0] if members == 1 else Ensemble(heads)
 
 
@@ -116,7 +117,7 @@ def make_kriging(settings: dict[str, Any], linear: int = 0) -> Kriging | None:
     return Kriging(k, convex=not signed, linear=linear)
 
 
-def _one_head(settings: dict[str, Any], dim: int, start: torch.Tensor) -> nn.Module:
+def _one_head(settings: dict[str, Any], dim: int, start: torch.Tensor, *, multilabel: bool) -> nn.Module:
     if settings["head"] == "nona":
         simplex = settings["simplex"]
         if simplex == "auto":
@@ -125,16 +126,18 @@ def _one_head(settings: dict[str, Any], dim: int, start: torch.Tensor) -> nn.Mod
         return head
     if start.ndim == 0:
         return Dense(dim, bias=start)
-    return Dense(dim, outputs=len(start), activation="softmax", bias=start)
+    return Dense(dim, outputs=len(start), activation="sigmoid" if multilabel else "softmax", bias=start)
 
 
-def make_network(settings: dict[str, Any], encoder: nn.Module, dim: int, start: torch.Tensor) -> NeighborNetwork:
+def make_network(
+    settings: dict[str, Any], encoder: nn.Module, dim: int, start: torch.Tensor, *, multilabel: bool = False
+) -> NeighborNetwork:
     """Encoder (``dim`` wide), projector and head; random weights come from torch's current generator."""
     sizes = layer_sizes(settings["hidden"])
     dropout = check_number("dropout", settings["dropout"])
     members = check_integer("members", settings["members"])
     projector = MemberProjectors(dim, sizes, dropout, members=members, final_tanh=settings["final_tanh"])
-    return NeighborNetwork(encoder, projector, make_head(settings, sizes[-1], start))
+    return NeighborNetwork(encoder, projector, make_head(settings, sizes[-1], start, multilabel=multilabel))
 
 
 def embedding_width(network: NeighborNetwork) -> int:

@@ -109,6 +109,7 @@ class SavedConfig(Saved):
     features: list[str] | None
     n_features: PositiveInt
     classes: list[str] | list[int] | list[float] | list[bool] | None
+    multilabel: bool = False
     label_range: tuple[float, float] | None
     train_error: list[float]
     validation_error: list[float]
@@ -143,6 +144,8 @@ class SavedConfig(Saved):
             raise ValueError(f"a metric other than {self.parameters.metric}")
         if self.fitted_metric == "kernel" and self.task == "classification":
             raise ValueError("a kernel of classes")
+        if self.multilabel and self.classes is None:
+            raise ValueError("several classes a row of a regression")
         if self.folds is not None and self.folds > self.parameters.members:
             raise ValueError(f"{self.folds} folds of {self.parameters.members} members")
         return self
@@ -279,7 +282,8 @@ def check_bank(bank: Bank, config: SavedConfig, width: int, folder: Path) -> Non
         raise ValueError(f"bank.json: expected vectors of {width} numbers in {folder}, got {store.dim}")
     if form is None:
         return
-    if form.labels != ("float64", 0) or store.columns != config.columns:
+    each = len(config.classes) if config.multilabel and config.classes is not None else 0
+    if form.labels != ("float64", each) or store.columns != config.columns:
         raise ValueError(f"bank.json: expected rows with the labels and columns of config.json in {folder}, got others")
     folds = bank.folds
     if folds is not None and not bool((folds < (config.folds or 0)).all()):
@@ -287,9 +291,10 @@ def check_bank(bank: Bank, config: SavedConfig, width: int, folder: Path) -> Non
     labels = bank.labels
     if not bool(labels.isfinite().all()):
         raise ValueError(f"bank.safetensors: expected finite labels in {folder}, got NaN or infinity")
-    count = None if config.classes is None else len(config.classes)
-    if count is not None and not bool(((labels >= 0) & (labels < count) & (labels == labels.floor())).all()):
-        raise ValueError(f"bank.safetensors: expected places of {count} classes as labels in {folder}, got others")
+    if config.classes is not None:
+        count, what = (2, "0 or 1 for each class") if each else (len(config.classes), "places of its classes")
+        if not bool(((labels >= 0) & (labels < count) & (labels == labels.floor())).all()):
+            raise ValueError(f"bank.safetensors: expected {what} as labels in {folder}, got others")
 
 
 CONFIG, MODEL, HELD_OUT = MARKERS["model"], "model.safetensors", "held"
@@ -413,7 +418,7 @@ def _load(
     if config.features is not None:
         model.feature_names_in_ = np.array(config.features, dtype=object)
     if config.classes is not None:
-        model.classes_ = np.array(config.classes)
+        model.classes_, model.multilabel_ = np.array(config.classes), config.multilabel
     if config.label_range is not None:
         model.label_range_ = config.label_range
     model.history_ = TrainingHistory(config.train_error, config.validation_error, config.best_epoch)
@@ -462,7 +467,7 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> Ne
         raise ValueError(f"{path.name}: expected the weights of {config.parameters.members} members, got others")
     start = torch.zeros(()) if config.classes is None else torch.zeros(len(config.classes))
     with torch.device("meta"):
-        network = make_network(settings, encoder, encoder.dim, start)
+        network = make_network(settings, encoder, encoder.dim, start, multilabel=config.multilabel)
         if config.reads_by_kriging:
             network.head = make_kriging(settings) or network.head
     return network
@@ -495,6 +500,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "features": None if names is None else [str(name) for name in names],
             "n_features": model.n_features_in_,
             "classes": None if classes is None else classes.tolist(),
+            "multilabel": model.multilabel_,
             "label_range": getattr(model, "label_range_", None),
             "train_error": model.history_.train_error,
             "validation_error": model.history_.validation_error,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vicinal.core import check_choice, listed, short, short_text
 from vicinal.core.identity import canonical_ids
-from vicinal.estimators.attention import nearest_rows
+from vicinal.estimators.attention import named_label, nearest_rows
 from vicinal.estimators.bank import check_known
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.inputs import as_table
@@ -135,8 +135,7 @@ def vectors_of(model: NeighborEstimator, ids: Sequence[Any]) -> tuple[Tensor, An
 
 
 def _named(model: NeighborEstimator, labels: Tensor) -> list[Any]:
-    classes = getattr(model, "classes_", None)
-    return labels.tolist() if classes is None else [classes[int(label)] for label in labels.tolist()]
+    return [named_label(label, getattr(model, "classes_", None)) for label in labels.tolist()]
 
 
 def hit_table(hits: Sequence[Sequence[Hit]], queries: Sequence[Any] | None = None) -> pd.DataFrame:

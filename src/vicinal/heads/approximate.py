@@ -109,8 +109,8 @@ class ApproximateNONA:
     Args:
         head: similarity l1, l2, squared_l2, cosine, dot or scaled_dot; a mask and a simplex map of this library.
         index: holds the rows of the bank under their keys.
-        bank: with labels: numbers ``[N]``, or places of classes.
-        classes: number of classes, if labels are places of classes; predictions are then their shares.
+        bank: with labels: numbers ``[N]``, or places of classes, or 0 and 1 of each of them ``[N, K]``.
+        classes: number of classes K, if labels are classes; predictions are then their shares.
         tolerance: the most ``left_out`` that is accepted, from 0 to 1.
         first: rows that are fetched at first, for each query.
         cells: balls of a bank that was seen before, as :attr:`cells` holds them; None: found in a pass over the bank.
@@ -282,7 +282,8 @@ class ApproximateNONA:
         labels = bank.labels
         if labels is None:
             return
-        labels = labels if self.classes is None else one_hot(labels.long(), self.classes).double()
+        if self.classes is not None and labels.ndim == 1:
+            labels = one_hot(labels.long(), self.classes).double()
         vectors = bank.vectors
         answer.prediction[left] = self.head(rows, vectors, labels, **identity).double()
         answer.left_out[left], answer.fetched[left] = 0.0, len(bank)
@@ -314,6 +315,21 @@ class _Answer:
         self, part: Tensor, weights: Tensor, left_out: Tensor, positions: Tensor, there: Tensor, labels: Tensor
     ) -> None:
         """Weights ``[r, k]`` of the rows at ``positions`` for the queries ``part``; ``labels`` of those that are."""
+        if labels.ndim == 2:
+            each = weights[there].double()[:, None] * labels.double()
+            shares = torch.zeros(len(part), labels.shape[1], dtype=torch.float64)
+            self.prediction[part] = shares.index_add_(0, there.nonzero()[:, 0], each)
+        else:
+            self._put_numbers(part, weights, there, labels)
+        self.left_out[part], self.fetched[part] = left_out, there.sum(dim=1)
+        if self.top:
+            most = weights.topk(min(self.top, weights.shape[1]), dim=1)
+            width = most.values.shape[1]
+            self.weights[part, :width] = most.values
+            self.positions[part, :width] = positions.gather(1, most.indices).masked_fill_(most.values == 0, -1)
+
+    def _put_numbers(self, part: Tensor, weights: Tensor, there: Tensor, labels: Tensor) -> None:
+        """Predictions of numbers, or of a class each."""
         wide = torch.zeros(weights.shape, dtype=torch.float64)
         wide[there] = labels.double()
         if self.classes is None:
@@ -321,12 +337,6 @@ class _Answer:
         else:
             shares = torch.zeros(len(part), self.classes, dtype=torch.float64)
             self.prediction[part] = shares.scatter_add_(1, wide.long(), weights.masked_fill(~there, 0.0))
-        self.left_out[part], self.fetched[part] = left_out, there.sum(dim=1)
-        if self.top:
-            most = weights.topk(min(self.top, weights.shape[1]), dim=1)
-            width = most.values.shape[1]
-            self.weights[part, :width] = most.values
-            self.positions[part, :width] = positions.gather(1, most.indices).masked_fill_(most.values == 0, -1)
 
     def approximation(self, span: float) -> Approximation:
         """The approximation, for labels of this range."""

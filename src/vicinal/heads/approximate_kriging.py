@@ -23,8 +23,8 @@ class ApproximateKriging:
     Args:
         head: says how many rows are looked at, and what they weigh.
         index: holds the rows of the bank under their keys; of similarity l2.
-        bank: with labels: numbers ``[N]``, or places of classes.
-        classes: number of classes, if labels are places of classes; predictions are then their shares.
+        bank: with labels: numbers ``[N]``, or places of classes, or 0 and 1 of each of them ``[N, K]``.
+        classes: number of classes K, if labels are classes; predictions are then their shares.
 
     Raises:
         ValueError: for a bank without labels.
@@ -101,4 +101,4 @@ class ApproximateKriging:
         labels = self.bank.labels
         if labels is None:
             raise ValueError("bank: expected one with labels, got one without")
-        return labels if self.classes is None else one_hot(labels.long(), self.classes).double()
+        return labels if self.classes is None or labels.ndim == 2 else one_hot(labels.long(), self.classes).double()

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from vicinal.core import check_choice, check_integer, check_matrices, register
 
-Activation = Literal["none", "softmax"]
+Activation = Literal["none", "softmax", "sigmoid"]
 
 
 @register("head", "dense", "learned", verified="numpy in float64")
@@ -17,12 +17,13 @@ class Dense(nn.Module):
     Args:
         dim: width of the queries.
         outputs: number of targets or classes; None for one target without a dimension of its own.
-        activation: "none", or "softmax" over the outputs for class probabilities (needs ``outputs``).
+        activation: "none", or, for probabilities of classes, "softmax" over the outputs, or "sigmoid" of each of them
+            where a row may have several classes (both need ``outputs``).
         bias: starting value of c, a number or one an output. None: torch's random start. For regression the mean of the
             labels is the fair choice: from a random start a small learning rate needs many epochs just to get there.
 
     Raises:
-        ValueError: if softmax is asked for without ``outputs``, or ``bias`` has another number of them.
+        ValueError: if softmax or sigmoid is asked for without ``outputs``, or ``bias`` has another number of them.
 
     >>> head = Dense(2, bias=0.5)
     >>> head(torch.zeros(3, 2), torch.zeros(0, 2), torch.zeros(0)).detach()
@@ -41,8 +42,8 @@ class Dense(nn.Module):
         super().__init__()
         self.outputs = None if outputs is None else check_integer("outputs", outputs)
         self.activation = check_choice("activation", activation, get_args(Activation))
-        if activation == "softmax" and outputs is None:
-            raise ValueError("outputs: expected the number of classes for activation 'softmax', got None")
+        if activation != "none" and outputs is None:
+            raise ValueError(f"outputs: expected the number of classes for activation {activation!r}, got None")
         self.linear = nn.Linear(check_integer("dim", dim), outputs or 1)
         if bias is not None:
             start = torch.as_tensor(bias, dtype=self.linear.bias.dtype)
@@ -85,4 +86,6 @@ class Dense(nn.Module):
         prediction: Tensor = self.linear(queries.to(self.linear.weight.dtype))  # [b, outputs or 1]
         if self.outputs is None:
             return prediction[:, 0]
+        if self.activation == "sigmoid":
+            return prediction.sigmoid()
         return prediction.softmax(dim=-1) if self.activation == "softmax" else prediction

@@ -19,6 +19,7 @@ class AddedLosses(nn.Module):
             :class:`vicinal.losses.ProxyLoss`.
         low: label that training has scaled to 0.
         high: label that training has scaled to 1; the criteria see labels in their own units.
+        multilabel: whether rows have several classes, 0 or 1 ``[b, K]``, which the criteria then see as they are.
 
     >>> from vicinal.losses import EmbeddingLoss
     >>> added = AddedLosses([(0.5, EmbeddingLoss("supcon"))])
@@ -27,11 +28,18 @@ class AddedLosses(nn.Module):
     True
     """
 
-    def __init__(self, criteria: Sequence[tuple[float, nn.Module]], low: float = 0.0, high: float = 1.0) -> None:
+    def __init__(
+        self,
+        criteria: Sequence[tuple[float, nn.Module]],
+        low: float = 0.0,
+        high: float = 1.0,
+        *,
+        multilabel: bool = False,
+    ) -> None:
         super().__init__()
         self.weights = [weight for weight, _ in criteria]
         self.criteria = nn.ModuleList([criterion for _, criterion in criteria])
-        self.low, self.high = low, high
+        self.low, self.high, self.multilabel = low, high, multilabel
 
     def forward(self, embeddings: Tensor, labels: Tensor, ids: Tensor, groups: Tensor | None = None) -> Tensor:
         """The sum.
@@ -45,7 +53,10 @@ class AddedLosses(nn.Module):
         Returns:
             A number.
         """
-        targets = labels.argmax(dim=-1) if labels.ndim == 2 else self.low + (self.high - self.low) * labels
+        if self.multilabel:
+            targets = labels.long()
+        else:
+            targets = labels.argmax(dim=-1) if labels.ndim == 2 else self.low + (self.high - self.low) * labels
         total = embeddings.new_zeros((), dtype=torch.promote_types(embeddings.dtype, torch.float32))
         for weight, criterion in zip(self.weights, self.criteria, strict=True):
             identity = {} if isinstance(criterion, ProxyLoss) else {"ids": ids, "groups": groups}

@@ -1,4 +1,4 @@
-"""The error that is trained by default: squared for numbers, log-loss for classes."""
+"""The error that is trained by default: squared for numbers, log-loss for classes, one or several a row."""
 
 from torch import Tensor, nn
 
@@ -6,11 +6,12 @@ _FLOOR = 1e-4
 """Mass given to every class in the log-loss, so that a class without neighbors costs much but not infinitely much."""
 
 
-def error_of(prediction: Tensor, labels: Tensor) -> Tensor:
+def error_of(prediction: Tensor, labels: Tensor, *, multilabel: bool = False) -> Tensor:
     r"""Error of each row ``[b]``: squared for labels ``[b]``, log-loss for one-hot labels ``[b, K]``.
 
     The log-loss is $-\sum_k y_k \ln(\delta + (1 - K\delta) p_k)$ with $\delta = 10^{-4}$: finite for a class that no
-    neighbor has.
+    neighbor has. Of several classes a row (``multilabel``) it is the mean over classes of the log-loss of each alone,
+    $-y_k \ln m_k - (1 - y_k) \ln(1 - m_k)$ with $m_k = \delta + (1 - 2\delta) p_k$.
 
     >>> import torch
     >>> error_of(torch.tensor([0.5]), torch.tensor([1.0]))
@@ -18,6 +19,9 @@ def error_of(prediction: Tensor, labels: Tensor) -> Tensor:
     """
     if labels.ndim == 1:
         return (prediction - labels).square()
+    if multilabel:
+        odds = class_scores(prediction, odds=True)
+        return nn.functional.binary_cross_entropy_with_logits(odds, labels, reduction="none").mean(dim=-1)
     return -(labels * class_scores(prediction)).sum(dim=-1)
 
 
@@ -32,8 +36,12 @@ def class_scores(prediction: Tensor, *, odds: bool = False) -> Tensor:
 
 
 class MeanError(nn.Module):
-    """The default criterion: mean of :func:`error_of` over rows."""
+    """The default criterion: mean of :func:`error_of` over rows; of ``multilabel`` see there."""
+
+    def __init__(self, *, multilabel: bool = False) -> None:
+        super().__init__()
+        self.multilabel = multilabel
 
     def forward(self, prediction: Tensor, labels: Tensor) -> Tensor:
         """``[]`` from ``[b]`` and ``[b]``, or from ``[b, K]`` and one-hot ``[b, K]``."""
-        return error_of(prediction, labels).mean()
+        return error_of(prediction, labels, multilabel=self.multilabel).mean()

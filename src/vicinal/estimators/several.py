@@ -1,0 +1,141 @@
+"""Several classes a row: labels as users give them, and the probability from which on a class is predicted."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from vicinal.core import short
+from vicinal.estimators.inputs import Ids
+
+RARE = 10
+"""Fewer rows of a class than this choose no threshold of its own."""
+
+_NESTED = (list, tuple, set, frozenset, np.ndarray)
+
+
+def is_multilabel(y: Any) -> bool:
+    """Whether labels are a matrix ``[n, K]``, K > 1, or a list of classes for each row.
+
+    >>> is_multilabel([["a"], []]), is_multilabel([[0, 1], [1, 1]]), is_multilabel(["a", "b"])
+    (True, True, False)
+    """
+    if isinstance(y, pd.DataFrame | np.ndarray) and y.ndim == 2:
+        return y.shape[1] > 1
+    cells = y if isinstance(y, Sequence | pd.Series | np.ndarray) and not isinstance(y, str) else ()
+    return any(isinstance(cell, _NESTED) for cell in cells) and _matrix(cells, least=2) is not False
+
+
+def read_multilabel(y: Any, classes: Ids | None = None) -> tuple[Ids, Ids]:
+    """Classes ``[K]``, sorted, and 0 or 1 of each for every row ``[n, K]``, float64.
+
+    Args:
+        y: as :func:`is_multilabel` takes it: of a matrix (also nested lists of 0 and 1 of one length) the classes are
+            its columns: their names in a DataFrame, else 0 to K - 1.
+        classes: those that there are; None: those of ``y``.
+
+    Raises:
+        ValueError: for a cell that is neither 0 nor 1, no list, or holds a class that is not in ``classes``.
+
+    >>> names, table = read_multilabel([["sea", "sun"], [], ["sun"]])
+    >>> names.tolist(), table.tolist()
+    (['sea', 'sun'], [[1.0, 1.0], [0.0, 0.0], [0.0, 1.0]])
+    """
+    matrix = y if isinstance(y, pd.DataFrame | np.ndarray) and y.ndim == 2 else _matrix(list(y))
+    if matrix is None or matrix is False:
+        return _of_lists(list(y), classes)
+    names = np.array(list(matrix.columns)) if isinstance(matrix, pd.DataFrame) else np.arange(matrix.shape[1])
+    values = np.asarray(matrix)
+    if classes is None and isinstance(matrix, pd.DataFrame):
+        order = np.argsort(names, kind="stable")
+        names, values = names[order], values[:, order]
+    elif classes is not None:
+        if isinstance(matrix, pd.DataFrame) and set(names.tolist()) == set(classes.tolist()):
+            values = np.asarray(matrix[classes.tolist()])
+        elif isinstance(matrix, pd.DataFrame) or len(names) != len(classes):
+            raise ValueError(f"y: expected columns for the {len(classes)} classes of the fit, got {len(names)} others")
+    wrong = ~np.isin(values.astype(object), (0, 1))
+    if wrong.any():
+        row, column = (int(place) for place in np.argwhere(wrong)[0])
+        raise ValueError(
+            f"y: expected 0 or 1 for each class, got {short(values[row, column])} in row {row}; several numbers a row "
+            "are no labels (Unknown label type)"
+        )
+    return names if classes is None else classes, values.astype(np.float64)
+
+
+def _matrix(cells: Any, least: int = 1) -> Any:
+    """Nested sequences of 0 and 1 of one length as an array, which no list of different classes looks like; else None.
+
+    False where they are one value each, fewer than ``least``: a column, not several classes.
+    """
+    nested = [cell for cell in cells if isinstance(cell, list | tuple | np.ndarray)]
+    lengths = {len(cell) for cell in nested}
+    if len(nested) < len(cells) or len(lengths) != 1 or not all(_is_flag(one) for cell in nested for one in cell):
+        return None
+    values = np.asarray([list(cell) for cell in nested])
+    if values.shape[1] < least:
+        return False
+    return values if values.shape[1] > 1 else None
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, int | float | np.number | np.bool_) and value in (0, 1)
+
+
+def _of_lists(cells: Sequence[Any], classes: Ids | None) -> tuple[Ids, Ids]:
+    rows = []
+    for row, cell in enumerate(cells):
+        if not isinstance(cell, _NESTED):
+            raise ValueError(
+                f"y: expected a list of classes for each row, empty for none, got {short(cell)} in row {row}"
+            )
+        rows.append([one.item() if isinstance(one, np.generic) else one for one in cell])
+    try:
+        names = np.array(sorted({one for cell in rows for one in cell})) if classes is None else classes
+        places = {name: place for place, name in enumerate(names.tolist())}
+        table = np.zeros((len(rows), len(names)))
+        for row, cell in enumerate(rows):
+            for one in cell:
+                if one not in places:
+                    raise ValueError(
+                        f"y: expected classes that the model was fitted with, got {short(one)} in row {row}"
+                    )
+                table[row, places[one]] = 1.0
+    except TypeError as wrong:
+        raise ValueError("y: expected lists of classes of one type, all text or all numbers, got several") from wrong
+    return names, table
+
+
+def f1_thresholds(probabilities: Ids, labels: Ids) -> Ids:
+    r"""The probability from which on a class is predicted, ``[K]``: that of the highest F1 on some labelled rows.
+
+    $F_1 = 2 |P \cap T| / (|P| + |T|)$ of the rows P that are predicted to have the class and the rows T that have it;
+    thresholds lie halfway to the next lower probability, and of equal ones the highest is taken. Classes of fewer than
+    ``RARE`` rows take the threshold that is best for all labels together; 0.5 if there are none.
+
+    Args:
+        probabilities: ``[n, K]``.
+        labels: 0 or 1, ``[n, K]``.
+
+    >>> chances, labels = np.array([[0.9], [0.4], [0.2], [0.1]] * 10), np.array([[1], [1], [0], [0]] * 10)
+    >>> f1_thresholds(chances, labels).round(6).tolist()
+    [0.3]
+    """
+    together = _f1_threshold(probabilities.reshape(-1), labels.reshape(-1)) if labels.any() else 0.5
+    return np.array(
+        [
+            _f1_threshold(probabilities[:, place], labels[:, place]) if labels[:, place].sum() >= RARE else together
+            for place in range(labels.shape[1])
+        ]
+    )
+
+
+def _f1_threshold(chances: Ids, labels: Ids) -> float:
+    order = np.argsort(-chances, kind="stable")
+    ranked, hits = chances[order], labels[order].cumsum()
+    ends = np.flatnonzero(np.append(ranked[1:] < ranked[:-1], True))  # the last of equal probabilities
+    best = ends[np.argmax(2 * hits[ends] / (ends + 1 + hits[-1]))]
+    below = ranked[best + 1] if best + 1 < len(ranked) else 0.0
+    return float((ranked[best] + below) / 2)
