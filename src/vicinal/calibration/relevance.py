@@ -72,7 +72,7 @@ def _counts(ends: Integers) -> Integers:
 def _missing(wrong: Floats, ends: Integers, precision: float, level: float) -> str:
     """What to say where nothing can be promised: how many pairs like these would do, if any number does."""
     shares = wrong[ends - 1] / ends
-    said = ends >= min(_FEWEST, ends[-1])
+    said = ends >= min(_FEWEST, (len(wrong) - int(wrong[-1]) + 1) // 2)
     clean = said & (shares < (1 - precision) * 0.8)  # nearer to the promise no number of pairs is sure
     rows = len(wrong)
     if clean.any():

@@ -7,11 +7,11 @@ import sys
 
 import typer
 
-from vicinal.cli import bank, compare, demo, evaluate, fit, links, losses, predict, search
+from vicinal.cli import bank, compare, demo, evaluate, fit, links, losses, match, predict, search
 from vicinal.cli.app import app
 from vicinal.cli.output import progress
 
-COMMANDS = (fit, predict, search, evaluate, compare, bank, demo, links, losses)
+COMMANDS = (fit, predict, search, match, evaluate, compare, bank, demo, links, losses)
 """Modules that add their commands to the application, in the order in which help lists them."""
 
 app.registered_commands.sort(key=lambda command: [m.__name__ for m in COMMANDS].index(command.callback.__module__))
@@ -75,6 +75,7 @@ _PARAMETERS = {
     "factory": "--index",
     "storage": "--index",
     "uri": "--index",
+    "n_candidates": "--candidates",
 }
 """Options whose name is not that of the parameter which the library names."""
 

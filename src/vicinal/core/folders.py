@@ -21,7 +21,7 @@ SUMS = "SHA256SUMS"
 _LARGEST_SUMS = 1 << 20
 """Bytes of the largest file of checksums that is read."""
 
-MARKERS = {"model": "config.json", "index": "index.json", "bank": "bank.json"}
+MARKERS = {"model": "config.json", "index": "index.json", "bank": "bank.json", "matcher": "matcher.json"}
 """Our kinds of folders, with the file of settings that names the format. A model is a bank, too, an index may be."""
 
 _CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)

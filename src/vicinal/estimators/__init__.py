@@ -3,6 +3,7 @@
 from vicinal.estimators.attention import Element, Explanation, Neighbor, explanation_table
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.banked import load_model
+from vicinal.estimators.matching import CellComparison, PairExplanation, RowMatcher
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.saving import save_model
@@ -10,12 +11,15 @@ from vicinal.estimators.search import Hit
 
 __all__ = [
     "Bank",
+    "CellComparison",
     "Element",
     "Explanation",
     "Hit",
     "Neighbor",
     "NeighborClassifier",
     "NeighborRegressor",
+    "PairExplanation",
+    "RowMatcher",
     "TuningPlan",
     "explanation_table",
     "load_model",

@@ -6,6 +6,7 @@ from vicinal.report.compare import write_compare_page
 from vicinal.report.links import link_figure, link_rows
 from vicinal.report.losses import KINDS as METHOD_KINDS
 from vicinal.report.losses import LABELS, MethodSheet, find_sheets, method_sheets
+from vicinal.report.match import MatchRecord, ShownPair, write_match_page
 from vicinal.report.page import write_page
 from vicinal.report.records import (
     AuditRecord,
@@ -29,10 +30,12 @@ __all__ = [
     "Copies",
     "FitRecord",
     "Hub",
+    "MatchRecord",
     "MethodSheet",
     "Neighbor",
     "NeighborPanel",
     "Part",
+    "ShownPair",
     "Suspect",
     "audit_findings",
     "find_sheets",
@@ -42,5 +45,6 @@ __all__ = [
     "write_audit_page",
     "write_card",
     "write_compare_page",
+    "write_match_page",
     "write_page",
 ]

@@ -9,6 +9,7 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.demo import DemoResult, run_demo
     from vicinal.workflows.evaluate import audit_table
     from vicinal.workflows.fit import FitOutcome, OpenTable, TableJob, fit_table, open_table
+    from vicinal.workflows.match import MatchJob, MatchOutcome, match_tables
     from vicinal.workflows.predict import Answers, predict_table, table_columns
     from vicinal.workflows.search import Searched, Searcher
 
@@ -18,6 +19,7 @@ _FILES = {
     "demo": ("DemoResult", "run_demo"),
     "evaluate": ("audit_table",),
     "fit": ("FitOutcome", "OpenTable", "TableJob", "fit_table", "open_table"),
+    "match": ("MatchJob", "MatchOutcome", "match_tables"),
     "predict": ("Answers", "predict_table", "table_columns"),
     "search": ("Searched", "Searcher"),
 }
@@ -30,6 +32,8 @@ __all__ = [
     "Comparison",
     "DemoResult",
     "FitOutcome",
+    "MatchJob",
+    "MatchOutcome",
     "OpenTable",
     "Searched",
     "Searcher",
@@ -40,6 +44,7 @@ __all__ = [
     "embed_table",
     "fit_table",
     "forget_rows",
+    "match_tables",
     "open_table",
     "predict_table",
     "read_ids",

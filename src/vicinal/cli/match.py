@@ -1,0 +1,184 @@
+"""``vicinal match`` and ``vicinal dedupe``: tables to links."""
+
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from vicinal.cli import options as o
+from vicinal.cli.app import app
+from vicinal.cli.output import out as output
+from vicinal.cli.output import print_json, print_progress, print_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vicinal.workflows import MatchOutcome
+
+_DATA, _LEARN = "The tables", "What is linked"
+
+Pairs: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Table of labelled pairs: columns left and right (ids), and match (0 or 1; without it all match).",
+        rich_help_panel=_DATA,
+        metavar="FILE",
+    ),
+]
+Links: TypeAlias = Annotated[
+    str,
+    typer.Option(help="one-to-one, one-to-many (several right rows of a left one), or many.", rich_help_panel=_LEARN),
+]
+Promise: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        help="Share of links that must be right, promised with 95 % confidence by labelled pairs held out; default: "
+        "the threshold of best F1.",
+        rich_help_panel=_LEARN,
+    ),
+]
+Candidates: TypeAlias = Annotated[
+    int, typer.Option(help="Rows that each row is compared with; see the report.", rich_help_panel=_LEARN)
+]
+Scorer: TypeAlias = Annotated[
+    str, typer.Option(help="What tells matches: boosting, neighbors or auto.", rich_help_panel=_LEARN)
+]
+HubCorrection: TypeAlias = Annotated[
+    bool, typer.Option(help="Try whether rows that are near to everything should lose score.", rich_help_panel=_LEARN)
+]
+Out: TypeAlias = Annotated[str | None, typer.Option(help="Folder to write.", metavar="FOLDER")]
+Validation: TypeAlias = Annotated[
+    float, typer.Option(help="Share of the labelled pairs that choose the threshold.", rich_help_panel=_LEARN)
+]
+
+
+@app.command(epilog="Example: vicinal match shop_a.csv shop_b.csv --pairs labelled.csv --id-left asin --id-right sku")
+def match(
+    context: typer.Context,
+    left: Annotated[str, typer.Argument(help="Table: csv, tsv, parquet or jsonl.", metavar="LEFT")],
+    right: Annotated[str, typer.Argument(help="The other table.", metavar="RIGHT")],
+    *,
+    pairs: Pairs = None,
+    id_left: Annotated[str, typer.Option(help="Column of ids of the left table.", rich_help_panel=_DATA)] = "id",
+    id_right: Annotated[str, typer.Option(help="Column of ids of the right table.", rich_help_panel=_DATA)] = "id",
+    use: o.Use = None,
+    drop: o.Drop = None,
+    links: Links = "one-to-one",
+    precision: Promise = None,
+    candidates: Candidates = 10,
+    scorer: Scorer = "auto",
+    hub_correction: HubCorrection = True,
+    encoder: o.Encoder = None,
+    validation: Validation = 0.25,
+    seed: o.Seed = 0,
+    out: Out = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Link the rows of two tables that are the same thing.
+
+    Learns from labelled pairs which rows match. Writes a folder with links.parquet, review.csv (doubtful pairs: label
+    them there and run again), report.html and the matcher.
+    """
+    _run(context, left, right, links=links, default="match")
+
+
+@app.command(epilog="Example: vicinal dedupe customers.csv --pairs labelled.csv")
+def dedupe(
+    context: typer.Context,
+    table: Annotated[str, typer.Argument(help="Table: csv, tsv, parquet or jsonl.", metavar="TABLE")],
+    *,
+    pairs: Pairs = None,
+    id_column: Annotated[str, typer.Option("--id", help="Column of ids.", rich_help_panel=_DATA)] = "id",
+    use: o.Use = None,
+    drop: o.Drop = None,
+    precision: Promise = None,
+    candidates: Candidates = 10,
+    scorer: Scorer = "auto",
+    hub_correction: HubCorrection = True,
+    encoder: o.Encoder = None,
+    validation: Validation = 0.25,
+    seed: o.Seed = 0,
+    out: Out = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Find the rows of one table that are copies of one another.
+
+    As vicinal match, with clusters.parquet (which rows are one thing) and contradictions.csv (pairs of a cluster that
+    speak against it).
+    """
+    _run(context, table, None, links="many", default="dedupe")
+
+
+def _run(context: typer.Context, left: str, right: str | None, *, links: str, default: str) -> None:
+    from vicinal.core import local_path
+    from vicinal.workflows import MatchJob, match_tables
+
+    options = context.params
+    source = local_path("left" if right is not None else "table", left)
+    other = None if right is None else local_path("right", right)
+    name = source.stem if other is None else f"{source.stem}-{other.stem}"
+    out = options["out"]
+    folder = source.parent / f"{name}-{default}" if out is None else local_path("--out", out, written=True)
+    id_left = options["id_left"] if other is not None else options["id_column"]
+    job = MatchJob(
+        source,
+        other,
+        None if options["pairs"] is None else local_path("--pairs", options["pairs"]),
+        id_left,
+        options["id_right"] if other is not None else id_left,
+        tuple(options["use"]) if options["use"] else None,
+        tuple(options["drop"] or ()),
+        {
+            "links": links,
+            "precision": options["precision"],
+            "n_candidates": options["candidates"],
+            "scorer": options["scorer"],
+            "hub_correction": options["hub_correction"],
+            "encoders": o.parse_encoders(options["encoder"]) or None,
+            "validation_fraction": options["validation"],
+            "random_state": options["seed"],
+        },
+    )
+    outcome = match_tables(job, folder, (lambda line: None) if options["quiet"] else print_progress)
+    if options["as_json"]:
+        print_json(outcome_json(outcome, folder))
+    else:
+        print_outcome(outcome, folder)
+
+
+def outcome_json(outcome: "MatchOutcome", folder: "Path") -> dict[str, Any]:
+    """What a program reads of a match."""
+    record = outcome.record
+    return {
+        "folder": str(folder),
+        "rows": list(record.rows),
+        "pairs": {"learned from": record.pairs[0], "held out": record.pairs[1]},
+        "links": record.links[0],
+        "doubtful": len(outcome.review),
+        "threshold": record.threshold,
+        "scores": dict(record.scores),
+        "candidate_recall": {str(k): share for k, share in record.recall.items()},
+        "clusters": {str(size): count for size, count in record.clusters.items()},
+        "contradictions": len(record.contradictions),
+        "notes": list(record.notes),
+    }
+
+
+def print_outcome(outcome: "MatchOutcome", folder: "Path") -> None:
+    """What a person reads of a match."""
+    from vicinal.report.match import match_findings
+
+    record = outcome.record
+    if record.recall:
+        rows = [[str(k), f"{share:.3f}"] for k, share in record.recall.items()]
+        print_rows("Labelled matches among the candidates", ["candidates", "share"], rows)
+    for sentence in (*match_findings(record), *record.notes):
+        output.print(sentence, markup=False)
+    what = "pairs of copies" if len(record.rows) == 1 else "links"
+    output.print(f"{record.links[0]} {what}, {len(outcome.review)} doubtful pairs to look at", markup=False)
+    for size, count in sorted(record.clusters.items()):
+        output.print(f"{count} clusters of {size} rows" if size > 1 else f"{count} rows without a copy", markup=False)
+    output.print(f"matcher {folder}", markup=False)
+    for name in ("links.parquet", "review.csv", "report.html"):
+        output.print(f"        {folder / name}", markup=False)

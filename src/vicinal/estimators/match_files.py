@@ -1,0 +1,252 @@
+"""The saved form of a matcher: a folder of JSON, safetensors and parquet, read within bounds."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from pydantic import Field, PositiveInt
+from safetensors.torch import save_file
+from torch import Tensor
+
+from vicinal.core import ECHO, local_path, short_text
+from vicinal.core.folders import MARKERS, SUMS, check_sums, read_whole
+from vicinal.core.identity import canonical_ids
+from vicinal.core.untrusted import (
+    LARGEST_SETTINGS,
+    Saved,
+    check_inside,
+    check_settings,
+    open_regular,
+    read_frame,
+    read_settings,
+    read_tensors,
+)
+from vicinal.encoders import Kind, TableEncoder, reaches_out
+from vicinal.estimators.match_tables import Floats, MatchColumns, MatchedTables, MatchTable
+from vicinal.estimators.pair_scorers import SCORERS, PairScorer
+from vicinal.estimators.saving import SavedTableEncoder, shown_cell
+from vicinal.index.lexical import BUCKETS
+from vicinal.version import __version__
+
+VERSION = 1
+CONFIG, TENSORS, PAIRS, SCORER = MARKERS["matcher"], "matcher.safetensors", "labelled.parquet", "scorer"
+SIDES = ("left", "right")
+
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Text = Annotated[str, Field(max_length=1000)]
+
+
+class SavedMatcherParameters(Saved):
+    """Parameters of a matcher; see :class:`vicinal.estimators.RowMatcher`."""
+
+    id_left: _Text
+    id_right: _Text
+    n_candidates: Annotated[int, Field(ge=1, le=10_000)]
+    links: Literal["one-to-one", "one-to-many", "many"]
+    precision: Annotated[float, Field(gt=0, lt=1)] | None
+    encoders: dict[str, _Text] | None
+    scorer: Literal["auto", "boosting", "neighbors"]
+    hub_correction: bool
+    validation_fraction: Annotated[float, Field(gt=0, lt=1)]
+    random_state: Annotated[int, Field(ge=0)]
+
+
+class SavedMatcher(Saved):
+    """What ``matcher.json`` holds."""
+
+    format: Literal["vicinal-matcher"] = "vicinal-matcher"
+    version: int
+    vicinal: str
+    parameters: SavedMatcherParameters
+    texts: list[str] = Field(max_length=10_000)
+    numbers: list[str] = Field(max_length=10_000)
+    media: dict[str, Kind]
+    single: bool
+    encoder: SavedTableEncoder | None
+    width: Annotated[int, Field(ge=0, le=1 << 20)]
+    rows: list[PositiveInt] = Field(min_length=1, max_length=2)
+    labelled: Annotated[int, Field(ge=0)]
+    temperature: Annotated[float, Field(gt=0)] | None
+    scorer: Literal["boosting", "neighbors"] | None
+    threshold: _Share | None
+    doubt: tuple[_Share, _Share]
+    scores: dict[str, float]
+    notes: list[str]
+
+
+class LoadedMatcher(NamedTuple):
+    """What a folder holds."""
+
+    config: SavedMatcher
+    tables: MatchedTables
+    labelled: pd.DataFrame
+    known: Floats | None
+    scorer: PairScorer | None
+
+
+def write_matcher(
+    stage: Path,
+    config: Mapping[str, Any],
+    tables: MatchedTables,
+    labelled: pd.DataFrame,
+    known: Floats | None,
+    scorer: PairScorer | None,
+) -> None:
+    """Write the files of a matcher into an empty folder.
+
+    Args:
+        stage: the folder.
+        config: its parameters and what they led to.
+        tables: both, without the cells of images and sounds.
+        labelled: pairs that explanations show, as positions.
+        known: their features ``[m, F]``.
+        scorer: None without labelled pairs.
+    """
+    encoder = tables.encoder
+    settings = {
+        "version": VERSION,
+        "vicinal": __version__,
+        "texts": tables.columns.texts,
+        "numbers": tables.columns.numbers,
+        "media": tables.columns.media,
+        "single": tables.is_single,
+        "encoder": None if encoder is None else encoder.config(),
+        "width": tables.left.vectors.shape[1],
+        "rows": [len(table) for table in tables.tables],
+        "labelled": len(labelled),
+        "temperature": tables.temperature,
+        **config,
+        "scores": {name: value for name, value in config["scores"].items() if np.isfinite(value)},
+    }
+    saved = check_settings("matcher", SavedMatcher, settings)
+    (stage / CONFIG).write_text(saved.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    state = {f"{name}.vectors": table.vectors.contiguous() for name, table in zip(SIDES, tables.tables, strict=False)}
+    state |= {f"terms.{i}": torch.from_numpy(terms.weights) for i, terms in enumerate(tables.features.terms.values())}
+    if known is not None:
+        state["known"] = torch.from_numpy(np.ascontiguousarray(known))
+    if encoder is not None:
+        state |= {f"encoder.{name}": value.clone() for name, value in encoder.trained_state().items()}
+    save_file(state, stage / TENSORS)
+    for table in tables.tables:
+        _saved_rows(table, tables.columns).to_parquet(stage / f"{table.name}.parquet", index=False)
+    labelled.to_parquet(stage / PAIRS, index=False)
+    if scorer is not None:
+        scorer.save(stage / SCORER)
+
+
+def _saved_rows(table: MatchTable, columns: MatchColumns) -> pd.DataFrame:
+    frame = table.frame.drop(columns=[name for name in columns.media if name in table.frame.columns])
+    cells = {name: frame[name] for name in frame.columns}
+    mixed = {name: [shown_cell(cell, None) for cell in cells[name]] for name in cells if cells[name].dtype == object}
+    return pd.DataFrame({_IDS: table.ids} | cells | mixed)
+
+
+_IDS = "\0ids"
+"""The column of ids in the saved tables; no column of a user is called so."""
+
+
+def read_matcher(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
+    """What :func:`write_matcher` wrote.
+
+    Raises:
+        ValueError: naming the file that is missing, torn, edited or of a newer version.
+    """
+    folder = local_path("model", folder)
+    if not folder.is_dir():
+        raise ValueError(f"model: expected a folder of a matcher, got {short_text(folder, ECHO)}, which is none")
+    return read_whole(folder, lambda place: _read(place, encoders))
+
+
+def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
+    check_inside(folder, SUMS, CONFIG, TENSORS, PAIRS, SCORER, *(f"{name}.parquet" for name in SIDES))
+    check_sums(folder, (CONFIG,), "matcher", LARGEST_SETTINGS)
+    config = read_settings(folder / CONFIG, SavedMatcher, "a vicinal matcher", newest=VERSION, oldest=VERSION)
+    if len(config.rows) != (1 if config.single else 2):
+        raise ValueError(f"{CONFIG}: expected {1 if config.single else 2} tables, got {len(config.rows)}")
+    names = SIDES[: len(config.rows)]
+    check_sums(folder, (TENSORS, PAIRS, *(f"{name}.parquet" for name in names)), "matcher")
+    encoder = _encoder(config, encoders)
+    columns = MatchColumns(config.texts, config.numbers, config.media)
+    tables = MatchedTables([], columns, encoder)
+    count = len(tables.features.names)
+    state = read_tensors(folder / TENSORS, _template(config, tables, count))
+    if encoder is not None:
+        trained = {name.partition(".")[2]: value for name, value in state.items() if name.startswith("encoder.")}
+        encoder.load_trained_state(trained)
+    for number, terms in enumerate(tables.features.terms.values()):
+        terms.weights = state[f"terms.{number}"].numpy()
+        if not (terms.weights > 0).all():
+            raise ValueError(f"{TENSORS}: expected weights of terms above 0, got others")
+    for name, rows in zip(names, config.rows, strict=True):
+        tables.tables.append(_table(folder, name, rows, state[f"{name}.vectors"], columns))
+    tables.temperature = config.temperature
+    labelled = _labelled(folder / PAIRS, config)
+    scorer: PairScorer | None = None
+    if config.scorer is not None:
+        if config.scorer == "boosting":
+            check_sums(folder, (SCORER,), "matcher")
+        scorer = SCORERS[config.scorer].load(folder / SCORER, count)
+    return LoadedMatcher(config, tables, labelled, state["known"].numpy() if "known" in state else None, scorer)
+
+
+def _encoder(config: SavedMatcher, encoders: Mapping[str, str]) -> TableEncoder | None:
+    """The encoder of a matcher, without what a folder may not choose."""
+    if config.encoder is None:
+        return None
+    parts = []
+    for part in config.encoder.parts:
+        name = part.get("encoder")
+        choice = encoders.get(str(part.get("kind")), name)
+        if reaches_out(name) and str(part.get("kind")) not in encoders:
+            raise ValueError(
+                f"encoders: expected {name!s:.200} of this matcher's settings to be given again, as a folder may not "
+                f"choose what is read; say encoders={{{part.get('kind')!r}: {name!r}}} if that is meant"
+            )
+        parts.append({**part, "encoder": choice})
+    return TableEncoder.from_config({"parts": parts}, empty=True)
+
+
+def _template(config: SavedMatcher, tables: MatchedTables, count: int) -> dict[str, Tensor]:
+    """Shapes that the tensors of a folder must have."""
+    with torch.device("meta"):
+        shapes = {
+            f"{name}.vectors": torch.zeros(rows, config.width) for name, rows in zip(SIDES, config.rows, strict=False)
+        }
+        shapes |= {f"terms.{number}": torch.zeros(BUCKETS) for number in range(len(tables.features.terms))}
+        if config.scorer is not None:
+            shapes["known"] = torch.zeros(config.labelled, count, dtype=torch.float64)
+    if tables.encoder is not None:
+        shapes |= {f"encoder.{name}": value for name, value in tables.encoder.trained_state().items()}
+    return shapes
+
+
+def _table(folder: Path, name: str, rows: int, vectors: Tensor, columns: MatchColumns) -> MatchTable:
+    file = f"{name}.parquet"
+    with open_regular(folder / file) as stream:
+        frame = read_frame(stream, file)
+    required = {*columns.texts, *columns.numbers, _IDS}
+    if len(frame) != rows or not required <= set(frame.columns):
+        raise ValueError(f"{file}: expected {rows} rows with the columns of {CONFIG}, got others")
+    ids = canonical_ids(file, frame[_IDS], distinct=True)
+    for number in columns.numbers:
+        if not pd.api.types.is_numeric_dtype(frame[number]) and frame[number].notna().any():
+            raise ValueError(f"{file}: expected numbers in {number!r:.100}, got others")
+    frame = frame.drop(columns=_IDS).assign(**dict.fromkeys(columns.media))
+    return MatchTable(name, frame, ids, vectors)
+
+
+def _labelled(path: Path, config: SavedMatcher) -> pd.DataFrame:
+    with open_regular(path) as stream:
+        frame = read_frame(stream, path.name)
+    whole = list(frame.columns) == [*SIDES, "match"] and len(frame) == config.labelled
+    if not whole or not all(pd.api.types.is_integer_dtype(frame[name]) for name in frame.columns):
+        raise ValueError(f"{path.name}: expected {config.labelled} labelled pairs as positions, got others")
+    most = (config.rows[0], config.rows[-1], 2)
+    if len(frame) and any(
+        frame[n].min() < 0 or frame[n].max() >= top for n, top in zip(frame.columns, most, strict=True)
+    ):
+        raise ValueError(f"{path.name}: expected positions of rows of the tables, got others")
+    return frame

@@ -1,0 +1,670 @@
+"""Which row of one table is the same thing as which row of another: probabilities, links, and why."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import BaseEstimator
+
+from vicinal.calibration import best_f1, precision_threshold
+from vicinal.core import check_between, check_choice, check_integer, listed, short
+from vicinal.core.folders import staged_folder
+from vicinal.estimators.inputs import as_table
+from vicinal.estimators.linking import assigned, connected, log_odds, pairs_within
+from vicinal.estimators.match_files import read_matcher, write_matcher
+from vicinal.estimators.match_tables import Floats, Ids, Log, MatchedTables, MatchTable, installed_encoders
+from vicinal.estimators.pair_features import MISSING, text_of
+from vicinal.estimators.pair_scorers import SCORERS, PairScorer
+from vicinal.index.lexical import fuse
+from vicinal.metrics import candidate_recall, link_quality
+
+LINKS = ("one-to-one", "one-to-many", "many")
+TEMPERATURES = (0.02, 0.05, 0.1)
+"""Of the hub correction that are tried."""
+
+DEPTHS = (1, 2, 5, 10, 20, 50)
+"""Candidates of a row at which recall is told."""
+
+MOST_COMPARED = 10_000
+"""Labelled pairs up to which scorers are compared; of more, boosting is taken."""
+
+_INNER = 0.25
+"""Share of the pairs to learn from that scorers are compared on."""
+
+_FEWEST_COMPARED = 100
+"""Fewer labelled pairs are too few to compare scorers."""
+
+AGREE, DIFFER = 0.75, 0.35
+"""Likeness of two texts from which on they agree, and below which they differ."""
+
+NEAR, FAR = 0.95, 0.8
+"""The same for numbers."""
+
+_LOCAL = ("root", "cache_dir")
+"""Parameters that say where a run is made; they are not saved."""
+
+_WRONG = 0.02
+"""Share of the matches that lie below the band of doubt, and of wrong links above it, on validation pairs."""
+
+_LARGEST = 200
+"""Rows of a cluster all of whose pairs are looked at for contradictions."""
+
+
+@dataclass(frozen=True)
+class CellComparison:
+    """Two cells of a pair.
+
+    Attributes:
+        column: its name.
+        left: cell of the left row, as text.
+        right: likewise.
+        likeness: from 0 to 1; NaN where one is empty.
+        verdict: "agrees", "differs", "alike in part" or "empty".
+    """
+
+    column: str
+    left: str
+    right: str
+    likeness: float
+    verdict: str
+
+
+@dataclass(frozen=True)
+class PairExplanation:
+    """Why a pair is taken for a match or not.
+
+    Attributes:
+        left: id of the left row.
+        right: id of the right row.
+        probability: that they match.
+        cells: the columns that both tables have.
+        resembles: labelled pairs that the scorer takes for most alike: left id, right id, whether they match, likeness.
+    """
+
+    left: Any
+    right: Any
+    probability: float
+    cells: list[CellComparison]
+    resembles: list[tuple[Any, Any, bool, float]]
+
+
+class RowMatcher(BaseEstimator):  # type: ignore[misc]
+    """Links the rows of two tables that are the same thing, and says how sure it is and why.
+
+    Candidates come from vectors of a frozen encoder and from shared words and letters, fused by their ranks. A pair is
+    described by how alike its columns are and by how far it is ahead of all other pairs of its rows, and a scorer
+    learns from labelled pairs which descriptions are matches. Pairs held out choose the threshold.
+
+    Args:
+        id_left: column of ids of the left table.
+        id_right: column of ids of the right table.
+        n_candidates: rows of the right table that each left row is compared with.
+        links: "one-to-one", "one-to-many" (a left row may have several right ones), or "many".
+        precision: share of links that must be right, promised with 95 % confidence for pairs like the labelled ones
+            (see :func:`vicinal.calibration.precision_threshold`); None: the threshold of best F1.
+        encoders: name of the encoder of the rows' texts, and of shared images and sounds, by kind; {"text": "none"}:
+            words and letters only. None: the pretrained ones that are installed.
+        scorer: "boosting", "neighbors", or "auto": up to 10,000 pairs the one of less log loss on a fourth of those
+            it learns from, else boosting.
+        hub_correction: try whether candidates are better if rows that are near to everything lose some score.
+        validation_fraction: of the labelled pairs, held out for the threshold, whole left rows at a time.
+        root: folder that paths of images and sounds start from.
+        cache_dir: folder to keep vectors in between runs.
+        random_state: seed.
+
+    Attributes:
+        threshold_: probability from which on two rows are linked; None without labelled pairs.
+        doubt_: the band of probabilities in which links should be looked at by a person.
+        scores_: of the pairs held out: precision, recall, f1, and the recall of candidates by their number.
+        notes_: what was chosen and why, in sentences.
+
+    >>> left = pd.DataFrame({"id": range(30), "name": [f"red lamp {i}" for i in range(30)]})
+    >>> right = pd.DataFrame({"id": range(30), "name": [f"lamp, red, no. {i}" for i in range(30)]})
+    >>> pairs = pd.DataFrame({"left": range(20), "right": range(20)})
+    >>> model = RowMatcher(encoders={"text": "none"}).fit(left, right, pairs)
+    >>> bool((model.link().query("left >= 20").left == model.link().query("left >= 20").right).all())
+    True
+    """
+
+    def __init__(
+        self,
+        id_left: str = "id",
+        id_right: str = "id",
+        *,
+        n_candidates: int = 10,
+        links: str = "one-to-one",
+        precision: float | None = None,
+        encoders: Mapping[str, str] | None = None,
+        scorer: str = "auto",
+        hub_correction: bool = True,
+        validation_fraction: float = 0.25,
+        root: str | Path | None = None,
+        cache_dir: str | Path | None = None,
+        random_state: int = 0,
+    ) -> None:
+        self.id_left, self.id_right = id_left, id_right
+        self.n_candidates, self.links, self.precision = n_candidates, links, precision
+        self.encoders, self.scorer = encoders, scorer
+        self.hub_correction, self.validation_fraction = hub_correction, validation_fraction
+        self.root, self.cache_dir, self.random_state = root, cache_dir, random_state
+
+    # Fitting.
+
+    def fit(self, left: Any, right: Any, pairs: Any = None, *, validation: Any = None, log: Log | None = None) -> Self:
+        """Learn from labelled pairs which rows match.
+
+        Args:
+            left: a table with the column ``id_left``.
+            right: a table with the column ``id_right``; None: copies are looked for in ``left`` itself.
+            pairs: a table of columns ``left`` and ``right`` (ids) and ``match`` (0 or 1; without it all are matches,
+                and other candidates of the same rows are taken for none). None: nothing is learned; candidates are
+                found, and :meth:`link` gives rows that are each other's best.
+            validation: labelled pairs to choose the threshold by, as a table like ``pairs``; None: a part of them.
+            log: gets one line of progress at a time.
+
+        Raises:
+            ValueError: for tables, ids or pairs that cannot be used, and where ``precision`` cannot be promised.
+        """
+        self._check_parameters()
+        progress = log or (lambda line: None)
+        tables = [MatchTable.read("left", left, self.id_left)]
+        if right is not None:
+            tables.append(MatchTable.read("right", right, self.id_right))
+            if tables[0].frame.equals(tables[1].frame):
+                raise ValueError(
+                    "right: expected another table than the left one, got the same rows; to find copies in one table "
+                    "say vicinal dedupe (right=None in Python)"
+                )
+        labelled = None if pairs is None else take_pairs("pairs", pairs, tables)
+        chosen = None if validation is None else take_pairs("validation", validation, tables)
+        if labelled is not None and chosen is not None:
+            check_one_label("validation", pd.concat([labelled, chosen]), tables)
+        self.notes_: list[str] = []
+        encoders = installed_encoders(self.encoders)
+        if encoders["text"] == "none":
+            self.notes_.append(
+                "candidates come from words and letters alone: no encoder of texts is installed or named"
+            )
+        self.tables_ = MatchedTables.read(tables, encoders, self.cache_dir, self.root, progress)
+        self.scorer_: PairScorer | None = None
+        self.threshold_: float | None = None
+        self.doubt_: tuple[float, float] = (0.0, 1.0)
+        self.scores_: dict[str, float] = {}
+        self.labelled_ = pd.DataFrame({"left": [], "right": [], "match": []}, dtype=np.int64)
+        if labelled is None:
+            self.notes_.append("no labelled pairs, so nothing was learned: links are rows that are each other's best")
+        else:
+            self._learn(labelled, chosen, progress)
+        return self
+
+    def _check_parameters(self) -> None:
+        check_integer("n_candidates", self.n_candidates)
+        check_choice("links", self.links, LINKS)
+        check_choice("scorer", self.scorer, ("auto", *SCORERS))
+        check_between("validation_fraction", self.validation_fraction, 0, 1)
+        if self.precision is not None:
+            check_between("precision", self.precision, 0, 1)
+
+    def _learn(self, labelled: pd.DataFrame, chosen: pd.DataFrame | None, log: Log) -> None:
+        """The hub correction, the scorer and the threshold, from labelled pairs."""
+        random = np.random.default_rng(self.random_state)
+        labelled = self._with_others(labelled)
+        if chosen is None:
+            train = _held_in(labelled, self.validation_fraction, random)
+            labelled, held_out = labelled[train], labelled[~train]
+        else:
+            held_out = self._with_others(chosen)
+        for part, rows in (("learn from", labelled), ("choose the threshold by", held_out)):
+            if rows["match"].nunique() < 2:
+                right = int(rows["match"].sum())
+                raise ValueError(
+                    f"pairs: expected some that match and some that do not to {part}, got {right} and "
+                    f"{len(rows) - right}; label more pairs"
+                )
+        if self.hub_correction and self.tables_.encoder is not None:
+            self._choose_temperature(labelled[labelled["match"] == 1])
+        log(f"learning from {len(labelled)} pairs")
+        features, matches = self.tables_.pair_features(_positions(labelled)), labelled["match"].to_numpy()
+        self._choose_scorer(features, matches, _held_in(labelled, _INNER, random), log)
+        self.labelled_, self.known_ = labelled.reset_index(drop=True), features
+        chances, truth = self._chances(_positions(held_out)), held_out["match"].to_numpy()
+        self.validation_ = pd.DataFrame({"probability": chances, "match": truth})
+        self._choose_threshold(chances, truth)
+        quality = link_quality(chances >= (self.threshold_ or 0.0), truth)
+        recall = self.candidate_recall(pd.concat([labelled, held_out]))
+        scores = {"precision": quality.precision, "recall": quality.recall, "f1": quality.f1}
+        self.scores_ = {**scores, **{f"recall at {k}": share for k, share in recall.items()}}
+
+    def _with_others(self, labelled: pd.DataFrame) -> pd.DataFrame:
+        """Labelled pairs; if all match, with other candidates of their rows, taken for none."""
+        if (labelled["match"] == 0).any():
+            return labelled
+        at = torch.from_numpy(labelled["left"].unique())
+        ids = self.tables_.candidates(self.n_candidates).ids[at]
+        rows, columns = (ids >= 0).nonzero(as_tuple=True)
+        pairs = np.stack([at[rows].numpy(), ids[rows, columns].numpy()], axis=1)
+        pairs = np.sort(pairs, axis=1) if self.tables_.is_single else pairs
+        others = pd.DataFrame(pairs, columns=["left", "right"]).assign(match=0)
+        both = pd.concat([labelled, others], ignore_index=True).drop_duplicates(["left", "right"])
+        self.notes_.append(
+            f"all labelled pairs match, so {len(both) - len(labelled)} other candidates of their rows count as none"
+        )
+        return both
+
+    def _choose_temperature(self, matches: pd.DataFrame) -> None:
+        """Of the hub correction of vectors: that of most matches in the first place, if it is more than without."""
+        matches = matches.drop_duplicates("left")
+        left, right = (matches[side].to_numpy() for side in ("left", "right"))
+        themselves = torch.tensor(left) if self.tables_.is_single else None
+        shares: dict[float | None, float] = {}
+        for temperature in (None, *TEMPERATURES):
+            self.tables_.correct(temperature)
+            first = (
+                self.tables_.by_vectors(self.tables_.left.vectors[torch.tensor(left)], 1, exclude=themselves)
+                .ids[:, 0]
+                .numpy()
+            )
+            shares[temperature] = float((first == right).mean())
+        best = max(shares, key=lambda temperature: (round(shares[temperature], 4), temperature is None))
+        self.tables_.correct(best)
+        said = {t: f"{100 * share:.1f} %" for t, share in shares.items()}
+        where = "of the labelled matches are first by their vectors"
+        if best is None:
+            self.notes_.append(f"no hub correction: {said[None]} {where}, and with it no more")
+        else:
+            self.notes_.append(f"hub correction at temperature {best}: {said[best]} {where}, {said[None]} without it")
+
+    def _choose_scorer(self, features: Floats, matches: Ids, inner: Ids, log: Log) -> None:
+        """The scorer of less log loss on the pairs that are not ``inner``, fitted to all."""
+        name, truth = self.scorer, matches[~inner]
+        both = len(set(truth.tolist())) == len(set(matches[inner].tolist())) == 2
+        if name == "auto" and both and _FEWEST_COMPARED <= len(matches) <= MOST_COMPARED:
+            errors = {}
+            for each, scorer in SCORERS.items():
+                log(f"trying {each}")
+                chances = scorer().fit(features[inner], matches[inner], self.random_state).chances(features[~inner])
+                errors[each] = float(-np.log(np.clip(np.where(truth == 1, chances, 1 - chances), 1e-3, 1)).mean())
+            name = min(errors, key=lambda each: errors[each])
+            listing = ", ".join(f"{each} {error:.3f}" for each, error in errors.items())
+            self.notes_.append(f"{name} tells matches best, by its log loss on {len(truth)} pairs: {listing}")
+        elif name == "auto":
+            name = "boosting"
+            self.notes_.append(
+                f"boosting tells matches; scorers are compared on {_FEWEST_COMPARED} to {MOST_COMPARED} labelled pairs"
+            )
+        self.scorer_name_ = name
+        self.scorer_ = SCORERS[name]().fit(features, matches, self.random_state)
+
+    def _choose_threshold(self, chances: Floats, truth: Ids) -> None:
+        if self.precision is None:
+            self.threshold_ = best_f1(chances, truth)
+        else:
+            self.threshold_ = precision_threshold(chances, truth, self.precision)
+        falling = np.argsort(-chances, kind="stable")
+        wrong = np.cumsum(1 - truth[falling]) / np.arange(1, len(truth) + 1)
+        clean = np.flatnonzero(wrong <= _WRONG)
+        high = float(chances[falling[clean[-1]]]) if len(clean) else 1.0
+        low = float(np.quantile(chances[truth == 1], _WRONG))
+        self.doubt_ = min(low, self.threshold_), max(high, self.threshold_)
+
+    def _chances(self, at: Ids) -> Floats:
+        if len(at) == 0:
+            return np.zeros(0)
+        return self._learned().chances(self.tables_.pair_features(at))
+
+    def _learned(self) -> PairScorer:
+        if self.scorer_ is None:
+            raise ValueError(
+                "pairs: expected a matcher fitted with labelled pairs, got one without; probabilities are learned"
+            )
+        return self.scorer_
+
+    # What it gives.
+
+    def candidates(self, k: int | None = None) -> pd.DataFrame:
+        """The ``k`` right rows (None: ``n_candidates``) that each left row is most likely to match, best first.
+
+        Returns:
+            A table of columns ``left``, ``right`` (ids) and ``score``; of one table against itself each pair once.
+        """
+        hits = self.tables_.candidates(self.n_candidates if k is None else check_integer("k", k))
+        rows, columns = (hits.ids >= 0).nonzero(as_tuple=True)
+        at, scores = (
+            np.stack([rows.numpy(), hits.ids[rows, columns].numpy()], axis=1),
+            hits.scores[rows, columns].numpy(),
+        )
+        if self.tables_.is_single:
+            at, first = np.unique(np.sort(at, axis=1), axis=0, return_index=True)
+            scores = scores[first]
+        return self._named(at, score=scores)
+
+    def _named(self, at: Ids, **columns: Any) -> pd.DataFrame:
+        ids = self.tables_.left.ids[at[:, 0]], self.tables_.right.ids[at[:, 1]]
+        return pd.DataFrame({"left": ids[0], "right": ids[1], **columns})
+
+    def candidate_recall(self, pairs: pd.DataFrame, depths: Sequence[int] = DEPTHS) -> dict[int, float]:
+        """Share of the matches among ``pairs`` (positions) that are candidates of their left row, by their number.
+
+        Of one table against itself, of either row.
+        """
+        at = _positions(pairs[pairs["match"] == 1])
+        ids = self.tables_.candidates(max(depths)).ids.numpy()
+        ranks = []
+        for left, right in at:
+            places = np.flatnonzero(ids[left] == right)
+            if self.tables_.is_single:
+                places = np.concatenate([places, np.flatnonzero(ids[right] == left)])
+            ranks.append(int(places.min(initial=max(depths))))
+        return candidate_recall(np.array(ranks, dtype=np.int64), depths)
+
+    def predict_proba(self, pairs: Any) -> Floats:
+        """Probabilities ``[n, 2]`` that pairs do not match, and that they do.
+
+        Args:
+            pairs: a table of columns ``left`` and ``right``.
+
+        Raises:
+            ValueError: for ids that are not in the tables, or a matcher that was fitted without labelled pairs.
+        """
+        chances = self._chances(self._pair_positions(pairs))
+        return np.stack([1 - chances, chances], axis=1)
+
+    def predict(self, pairs: Any) -> Ids:
+        """1 for each pair that matches, by the threshold, and 0 for others: ``[n]``."""
+        return (self.predict_proba(pairs)[:, 1] >= (self.threshold_ or 0.0)).astype(np.int64)
+
+    def _pair_positions(self, pairs: Any) -> Ids:
+        return pair_positions("pairs", as_table("pairs", pairs), self.tables_.tables)
+
+    def scored_candidates(self) -> pd.DataFrame:
+        """All candidates with their ``probability``, the surest first."""
+        table = self.candidates()
+        table = table.assign(probability=self.predict_proba(table)[:, 1])
+        return table.sort_values("probability", ascending=False, kind="stable", ignore_index=True)
+
+    def link(self, links: str | None = None) -> pd.DataFrame:
+        """The pairs that match: candidates from the threshold on, as ``links`` allows, the surest first.
+
+        Of "one-to-one", the links of highest total log odds above the threshold (an assignment); of "one-to-many" each
+        right row gets its most probable left row; of one table against itself all. Without labelled pairs, rows that
+        are each other's best candidate.
+
+        Args:
+            links: another than that of the matcher.
+
+        Returns:
+            A table of columns ``left``, ``right``, ``score`` and ``probability`` (which needs labelled pairs).
+        """
+        kind = check_choice("links", self.links if links is None else links, LINKS)
+        if self.scorer_ is None:
+            table = self.candidates(1).sort_values("score", ascending=False, kind="stable")
+            return table.drop_duplicates("right").reset_index(drop=True)
+        table, least = self.scored_candidates(), self.threshold_ or 0.0
+        table = table[table["probability"] >= least].reset_index(drop=True)
+        if self.tables_.is_single or kind == "many":
+            return table
+        if kind == "one-to-many":
+            return table.drop_duplicates("right").reset_index(drop=True)
+        at = self._pair_positions(table)
+        gains = log_odds(table["probability"].to_numpy()) - log_odds(np.array([least])) + 1e-3
+        return table[assigned(at[:, 0], at[:, 1], gains)].reset_index(drop=True)
+
+    def review(self) -> pd.DataFrame:
+        """Candidates in the band of doubt, the most doubtful first: nearest to the threshold in log odds."""
+        table = self.scored_candidates()
+        inside = table[(table["probability"] >= self.doubt_[0]) & (table["probability"] < self.doubt_[1])]
+        far = np.abs(log_odds(inside["probability"].to_numpy()) - log_odds(np.array([self.threshold_ or 0.5])))
+        return inside.iloc[np.argsort(far, kind="stable")].reset_index(drop=True)
+
+    def clusters(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Rows of one table that are the same thing, by the links between them, and what speaks against it.
+
+        Returns:
+            A table of ``id`` and ``cluster`` (numbers from 0, larger clusters first; a row that is alone has one of
+            its own), and one of contradictions: pairs ``left`` and ``right`` of one ``cluster`` and ``why``: they were
+            labelled 0, or their probability is below the band of doubt.
+        """
+        if not self.tables_.is_single:
+            raise ValueError("right: expected a matcher of one table (right=None), got one of two; use link()")
+        names = connected(self._pair_positions(self.link()), len(self.tables_.left))
+        clusters = pd.DataFrame({"id": self.tables_.left.ids, "cluster": names})
+        apart = _positions(self.labelled_[self.labelled_["match"] == 0])
+        apart = apart[names[apart[:, 0]] == names[apart[:, 1]]]
+        parts = [self._named(apart, cluster=names[apart[:, 0]], why="labelled 0")]
+        if self.scorer_ is not None:
+            inside = pairs_within(names, _LARGEST)
+            doubtful = inside[self._chances(inside) < self.doubt_[0]]
+            parts.append(self._named(doubtful, cluster=names[doubtful[:, 0]], why="improbable"))
+        return clusters.sort_values("cluster", kind="stable", ignore_index=True), pd.concat(parts, ignore_index=True)
+
+    def search(self, queries: Any, k: int = 10) -> pd.DataFrame:
+        """The right rows most like texts or rows, best first.
+
+        Args:
+            queries: a text, several texts, or a table of left rows (columns that it lacks are empty).
+            k: rows for each query.
+
+        Returns:
+            A table: ``query`` (its number from 0), ``right`` (id), ``score``, and the columns of the right table.
+
+        Raises:
+            ValueError: for an empty text.
+        """
+        texts = [queries] if isinstance(queries, str) else queries
+        if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts):
+            frame = pd.DataFrame({self.tables_.columns.texts[0]: list(texts)})
+        else:
+            frame = as_table("queries", queries).rename(columns=str).reset_index(drop=True)
+        rows = self.tables_.row_texts(frame)
+        if not rows or not all(rows):
+            raise ValueError("queries: expected words to look for, got none; an empty text is like nothing")
+        depth = 2 * check_integer("k", k) + 20
+        searches = [self.tables_.by_words(rows, depth)]
+        if self.tables_.encoder is not None and set(self.tables_.columns.media) <= set(frame.columns):
+            searches.append(self.tables_.by_vectors(self.tables_.vectors_of(frame), depth))
+        hits = fuse(searches, k)
+        query, place = (hits.ids >= 0).nonzero(as_tuple=True)
+        at, right = hits.ids[query, place].numpy(), self.tables_.right
+        head = {"query": query.numpy(), "right": right.ids[at], "score": hits.scores[query, place].numpy()}
+        return pd.concat([pd.DataFrame(head), right.frame.iloc[at].reset_index(drop=True)], axis=1)
+
+    def explain(self, pairs: Any, k: int = 3) -> list[PairExplanation]:
+        """Why each pair is taken for a match or not: its cells side by side, and the labelled pairs it resembles.
+
+        Args:
+            pairs: a table of columns ``left`` and ``right``.
+            k: labelled pairs of each.
+        """
+        at = self._pair_positions(pairs)
+        if len(at) == 0:
+            return []
+        features = self.tables_.pair_features(at)
+        chances = self._learned().chances(features)
+        likeness = self._learned().likeness(features, self.known_)
+        explanations = []
+        for row, (left, right) in enumerate(at.tolist()):
+            best = np.argsort(-likeness[row], kind="stable")[: check_integer("k", k)]
+            known = self._named(_positions(self.labelled_.iloc[best]))
+            labels = self.labelled_["match"].to_numpy()[best] == 1
+            resembles = list(
+                zip(known["left"], known["right"], labels.tolist(), likeness[row, best].tolist(), strict=True)
+            )
+            likenesses = dict(zip(self.tables_.features.names, features[row].tolist(), strict=True))
+            cells = [self._compared(name, left, right, likenesses) for name in self.tables_.features.columns]
+            ids = self.tables_.left.ids[left], self.tables_.right.ids[right]
+            explanations.append(PairExplanation(*ids, float(chances[row]), cells, resembles))
+        return explanations
+
+    def _compared(self, column: str, left: int, right: int, features: Mapping[str, float]) -> CellComparison:
+        one, other = (
+            text_of(table.frame[column].iloc[place])
+            for table, place in ((self.tables_.left, left), (self.tables_.right, right))
+        )
+        is_number = f"{column}: nearness" in features
+        kinds = ("nearness",) if is_number else ("words cosine", "letters cosine")
+        likeness = max(features[f"{column}: {kind}"] for kind in kinds)
+        if likeness == MISSING:
+            return CellComparison(column, one, other, float("nan"), "empty")
+        high, low = (NEAR, FAR) if is_number else (AGREE, DIFFER)
+        verdict = "agrees" if likeness >= high else "differs" if likeness < low else "alike in part"
+        return CellComparison(column, one, other, likeness, verdict)
+
+    # Changing the tables.
+
+    def add_left(self, rows: Any) -> Self:
+        """Put rows into the left table; what was learned stays, and :meth:`link` links them, too."""
+        return self._add(0, rows, self.id_left)
+
+    def add_right(self, rows: Any) -> Self:
+        """Put rows into the right table; see :meth:`add_left`."""
+        return self._add(-1, rows, self.id_left if self.tables_.is_single else self.id_right)
+
+    def _add(self, number: int, rows: Any, id_column: str) -> Self:
+        table = self.tables_.tables[number]
+        more = MatchTable.read(table.name, rows, id_column)
+        more.frame = more.frame.reindex(columns=table.frame.columns)
+        more.vectors = self.tables_.vectors_of(more.frame)
+        self.tables_.change(number, table.joined(more))
+        return self
+
+    def forget(self, left: Sequence[Any] = (), right: Sequence[Any] = ()) -> Self:
+        """Take rows out of either table by id, with the labelled pairs that explanations show of them.
+
+        What the scorer has learned from those pairs stays; fit again for one that never saw them.
+        """
+        if self.tables_.is_single:
+            left, right = [*left, *right], ()
+        for number, side, ids in ((0, "left", left), (-1, "right", right)):
+            if len(ids) == 0:
+                continue
+            table = self.tables_.tables[number]
+            gone = table.positions(list(ids))
+            left_over = table.without(gone)
+            sides = ["left", "right"] if self.tables_.is_single else [side]
+            keep = ~self.labelled_[sides].isin(gone).any(axis=1).to_numpy()
+            moved = np.arange(len(table)) - np.searchsorted(np.sort(gone), np.arange(len(table)))
+            self.labelled_ = self.labelled_[keep].reset_index(drop=True)
+            for each in sides:
+                self.labelled_[each] = moved[self.labelled_[each].to_numpy(dtype=np.int64)]
+            if self.scorer_ is not None:
+                self.known_ = self.known_[keep]
+            self.tables_.change(number, left_over)
+        return self
+
+    # Files.
+
+    def save(self, folder: str | Path) -> None:
+        """Write the matcher as a folder, whole or not at all: JSON, safetensors and parquet, no pickle."""
+        with staged_folder(Path(folder), "matcher") as stage:
+            self.write(stage)
+
+    def write(self, stage: Path) -> None:
+        """Write the files of the matcher into an empty folder."""
+        config = {
+            "parameters": {name: value for name, value in self.get_params(deep=False).items() if name not in _LOCAL},
+            "scorer": None if self.scorer_ is None else self.scorer_name_,
+            "threshold": self.threshold_,
+            "doubt": list(self.doubt_),
+            "scores": self.scores_,
+            "notes": self.notes_,
+        }
+        known = self.known_ if self.scorer_ is not None else None
+        write_matcher(stage, config, self.tables_, self.labelled_, known, self.scorer_)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, encoders: Mapping[str, str] | None = None) -> Self:
+        """The matcher saved in ``folder``, which may come from anybody.
+
+        Args:
+            folder: as :meth:`save` wrote it.
+            encoders: names by kind; those out of a folder or from the hub have to be given again.
+
+        Raises:
+            ValueError: if the folder is no matcher, was torn or edited, or names a place that was not given again.
+        """
+        saved = read_matcher(Path(folder), encoders or {})
+        matcher = cls(**saved.config.parameters.model_dump())
+        matcher.tables_, matcher.labelled_, matcher.scorer_ = saved.tables, saved.labelled, saved.scorer
+        matcher.threshold_, matcher.notes_ = saved.config.threshold, list(saved.config.notes)
+        matcher.doubt_, matcher.scores_ = saved.config.doubt, dict(saved.config.scores)
+        if saved.scorer is not None and saved.known is not None:
+            matcher.scorer_name_, matcher.known_ = str(saved.config.scorer), saved.known
+        return matcher
+
+
+# Labelled pairs.
+
+
+def pair_positions(name: str, pairs: Any, tables: Sequence[MatchTable]) -> Ids:
+    """Positions ``[n, 2]`` of pairs by id; of one table the lower one first.
+
+    Raises:
+        ValueError: for a column that is not there, an id that is not in its table, or a row with itself.
+    """
+    columns = list(pairs.columns) if isinstance(pairs, pd.DataFrame) else []
+    if not {"left", "right"} <= set(columns):
+        raise ValueError(
+            f"{name}: expected the columns left and right, with ids of either table, got {listed(columns, 99)}"
+        )
+    at = np.stack(
+        [table.positions(pairs[side]) for side, table in (("left", tables[0]), ("right", tables[-1]))], axis=1
+    )
+    if len(tables) > 1:
+        return at
+    same = at[:, 0] == at[:, 1]
+    if same.any():
+        who = short(pairs["left"].iloc[int(same.argmax())])
+        raise ValueError(f"{name}: expected pairs of two rows, got {who} with itself")
+    return np.sort(at, axis=1)
+
+
+def take_pairs(name: str, pairs: Any, tables: Sequence[MatchTable]) -> pd.DataFrame:
+    """Labelled pairs as positions ``left`` and ``right`` and 0 or 1 in ``match``, each once.
+
+    Raises:
+        ValueError: for pairs that are none, labels other than 0 and 1, two labels of one pair, or labels of one kind.
+    """
+    frame = as_table(name, pairs)
+    at = pair_positions(name, frame, tables)
+    match = np.ones(len(frame))
+    if "match" in frame.columns:
+        match = pd.to_numeric(frame["match"], errors="coerce").to_numpy(np.float64)
+        wrong = ~np.isin(match, (0, 1))
+        if wrong.any():
+            raise ValueError(
+                f"{name}: expected 0 or 1 in the column match, got {short(frame['match'].iloc[int(wrong.argmax())])}"
+            )
+    table = pd.DataFrame({"left": at[:, 0], "right": at[:, 1], "match": match.astype(np.int64)}).drop_duplicates()
+    check_one_label(name, table, tables)
+    if not (table["match"] == 1).any():
+        raise ValueError(f"{name}: expected at least one pair that matches, got {len(table)} that do not")
+    if "match" in frame.columns and (table["match"] == 1).all():
+        raise ValueError(
+            f"{name}: expected at least one pair that does not match, got {len(table)} that do; leave the column match "
+            "out, and other candidates of the same rows are taken for such"
+        )
+    return table
+
+
+def check_one_label(name: str, table: pd.DataFrame, tables: Sequence[MatchTable]) -> None:
+    """Raise ValueError for a pair that was labelled 0 and 1."""
+    labels = table.groupby(["left", "right"])["match"].nunique()
+    if (labels > 1).any():
+        left, right = labels.index[labels > 1][0]
+        who = f"{short(tables[0].ids[left])} and {short(tables[-1].ids[right])}"
+        raise ValueError(f"{name}: expected one label for each pair, got both 0 and 1 for {who}")
+
+
+def _positions(pairs: pd.DataFrame) -> Ids:
+    return pairs[["left", "right"]].to_numpy(dtype=np.int64)
+
+
+def _held_in(pairs: pd.DataFrame, fraction: float, random: np.random.Generator) -> Ids:
+    """Which labelled pairs are learned from: all of a left row or none."""
+    rows = pairs["left"].unique()
+    held_out = random.permutation(rows)[: max(1, round(fraction * len(rows)))]
+    return ~pairs["left"].isin(held_out).to_numpy()

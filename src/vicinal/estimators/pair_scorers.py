@@ -1,0 +1,184 @@
+"""What tells pairs that match from those that do not: gradient boosting, or neighbors among the labelled pairs."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from vicinal.core.untrusted import read_tensors, tensor_header
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Ids = np.ndarray[Any, Any]
+
+ROUNDS, DEPTH, RATE = 300, 4, 0.05
+"""Trees, splits from root to leaf at most, and the share of each tree that is added."""
+
+_LARGEST = 1 << 20
+"""Nodes of a saved scorer, at most."""
+
+
+class PairScorer(Protocol):
+    """Probabilities of matches, and which labelled pairs a pair resembles."""
+
+    def fit(self, features: Floats, matches: Ids, seed: int) -> "PairScorer":
+        """Learn from pairs ``[n, F]`` and 0/1 ``[n]``."""
+        ...
+
+    def chances(self, features: Floats) -> Floats:
+        """Probability ``[n]`` that each pair matches."""
+        ...
+
+    def likeness(self, features: Floats, known: Floats) -> Floats:
+        """How alike pairs ``[n, F]`` are to labelled ones ``[m, F]`` in the eyes of the scorer: ``[n, m]``."""
+        ...
+
+    def save(self, path: Path) -> None:
+        """Write the scorer to a file."""
+        ...
+
+
+class BoostedPairs:
+    """Gradient boosting of shallow trees (scikit-learn), kept as arrays: a saved scorer holds numbers only.
+
+    Two pairs are as alike as the share of trees that put them in one leaf.
+    """
+
+    trees: dict[str, Tensor]
+
+    def fit(self, features: Floats, matches: Ids, seed: int) -> "BoostedPairs":
+        """See :class:`PairScorer`."""
+        from sklearn.ensemble import GradientBoostingClassifier  # slow to import
+
+        model = GradientBoostingClassifier(
+            n_estimators=ROUNDS,
+            max_depth=DEPTH,
+            learning_rate=RATE,
+            subsample=0.5,
+            max_features="sqrt",
+            min_samples_leaf=max(1, min(5, len(matches) // 20)),
+            random_state=seed,
+        ).fit(features, matches)
+        grown = [tree.tree_ for tree in model.estimators_[:, 0]]
+        starts = np.cumsum([0, *(tree.node_count for tree in grown)])[:-1]
+
+        def joined(name: str, kind: Any) -> Tensor:
+            return torch.from_numpy(np.concatenate([getattr(tree, name).ravel() for tree in grown]).astype(kind))
+
+        shifts = torch.from_numpy(np.repeat(starts, [tree.node_count for tree in grown]))
+        left, right = joined("children_left", np.int64), joined("children_right", np.int64)
+        share = matches.mean()
+        self.trees = {
+            "roots": torch.from_numpy(starts.astype(np.int64)),
+            "left": torch.where(left < 0, -1, left + shifts),
+            "right": torch.where(left < 0, -1, right + shifts),
+            "feature": joined("feature", np.int64).clamp(min=0),
+            "threshold": joined("threshold", np.float64),
+            "value": RATE * joined("value", np.float64),
+            "start": torch.tensor([np.log(share / (1 - share))]),
+        }
+        return self
+
+    def leaves(self, features: Floats) -> Ids:
+        """The leaf of each pair in each tree, ``[n, trees]``."""
+        trees = {name: part.numpy() for name, part in self.trees.items()}
+        rows, values = np.arange(len(features))[:, None], features.astype(np.float32)  # as the trees were grown
+        at = np.broadcast_to(trees["roots"], (len(features), len(trees["roots"]))).copy()
+        for _ in range(DEPTH):
+            inner = trees["left"][at] >= 0
+            low = values[rows, trees["feature"][at]] <= trees["threshold"][at]
+            at = np.where(inner, np.where(low, trees["left"][at], trees["right"][at]), at)
+        return at
+
+    def chances(self, features: Floats) -> Floats:
+        """See :class:`PairScorer`."""
+        parts = [self.trees["value"].numpy()[self.leaves(part)].sum(axis=1) for part in _parts(features)]
+        odds = float(self.trees["start"]) + np.concatenate(parts)
+        return np.asarray(1 / (1 + np.exp(-odds)))
+
+    def likeness(self, features: Floats, known: Floats) -> Floats:
+        """See :class:`PairScorer`."""
+        theirs = self.leaves(known)
+        return np.stack([(theirs == leaves).mean(axis=1) for leaves in self.leaves(features)])
+
+    def save(self, path: Path) -> None:
+        """See :class:`PairScorer`."""
+        save_file({name: part.contiguous() for name, part in self.trees.items()}, path)
+
+    @classmethod
+    def load(cls, path: Path, features: int) -> "BoostedPairs":
+        """The scorer saved at ``path``, of pairs of so many features.
+
+        Raises:
+            ValueError: for trees that are none.
+        """
+        shapes = {name: shape for name, (shape, *_) in tensor_header(path).items()}
+        count, nodes = ((shapes.get(name) or (0,))[0] for name in ("roots", "left"))
+        if not 0 < count <= nodes <= _LARGEST:
+            raise ValueError(f"{path.name}: expected trees of at most {_LARGEST} nodes, got others")
+        whole = {name: torch.zeros(nodes, dtype=torch.int64, device="meta") for name in ("left", "right", "feature")}
+        real = {name: torch.zeros(nodes, dtype=torch.float64, device="meta") for name in ("threshold", "value")}
+        ends = {
+            "roots": torch.zeros(count, dtype=torch.int64, device="meta"),
+            "start": torch.zeros(1, dtype=torch.float64, device="meta"),
+        }
+        scorer = cls()
+        scorer.trees = read_tensors(path, whole | real | ends)
+        left, right, feature = (scorer.trees[name] for name in ("left", "right", "feature"))
+        leaf = (left == -1) & (right == -1)
+        inside = (left >= 0) & (left < nodes) & (right >= 0) & (right < nodes)
+        roots = scorer.trees["roots"]
+        if not bool((leaf | inside).all() and (feature >= 0).all() and (feature < features).all()) or not bool(
+            ((roots >= 0) & (roots < nodes)).all()
+        ):
+            raise ValueError(f"{path.name}: expected trees over {features} features, got others")
+        return scorer
+
+
+class NeighborPairs:
+    """A :class:`vicinal.estimators.NeighborClassifier` over labelled pairs: each match is explained by some of them."""
+
+    model: Any
+
+    def fit(self, features: Floats, matches: Ids, seed: int) -> "NeighborPairs":
+        """See :class:`PairScorer`."""
+        from vicinal.estimators.neighbors import NeighborClassifier
+
+        self.model = NeighborClassifier(
+            members=2, hidden=(64, 16), max_epochs=40, batch_size=256, learning_rate=3e-3, random_state=seed
+        ).fit(features, matches)
+        return self
+
+    def chances(self, features: Floats) -> Floats:
+        """See :class:`PairScorer`."""
+        return np.concatenate([np.asarray(self.model.predict_proba(part)[:, 1]) for part in _parts(features)])
+
+    def likeness(self, features: Floats, known: Floats) -> Floats:
+        """See :class:`PairScorer`."""
+        ours, theirs = (torch.from_numpy(self.model.embed(rows)) for rows in (features, known))
+        return np.asarray((1 / (1 + torch.cdist(ours.double(), theirs.double()))).numpy())
+
+    def save(self, path: Path) -> None:
+        """See :class:`PairScorer`: a model folder."""
+        self.model.save(path)
+
+    @classmethod
+    def load(cls, path: Path, features: int) -> "NeighborPairs":
+        """The scorer saved at ``path``, of pairs of so many features."""
+        from vicinal.estimators.banked import load_model
+
+        scorer = cls()
+        scorer.model = load_model(path)
+        if scorer.model.n_features_in_ != features:
+            raise ValueError(f"{path.name}: expected a model of {features} features, got {scorer.model.n_features_in_}")
+        return scorer
+
+
+SCORERS: dict[str, type[BoostedPairs] | type[NeighborPairs]] = {"boosting": BoostedPairs, "neighbors": NeighborPairs}
+
+
+def _parts(features: Floats) -> list[Floats]:
+    size = 1 << 14
+    return [features[start : start + size] for start in range(0, max(1, len(features)), size)]

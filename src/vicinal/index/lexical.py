@@ -1,0 +1,196 @@
+"""Texts by the words and letters that they share; rare ones count more."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from vicinal.core import check_choice, check_integer
+from vicinal.index.base import Hits, ordered
+
+Sparse = Any
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+BUCKETS = 1 << 18
+"""Terms that fall in one bucket are one term."""
+
+_BLOCK = 1 << 10
+"""Rows whose products with all others are held at a time."""
+
+_GRAMS = 4
+"""Letters of an n-gram, at the most; those of three are taken, too."""
+
+_CODE = re.compile(r"\S*\d\S*")
+_CUT = re.compile(r"[\W_]+")
+
+
+def codes(text: str) -> list[str]:
+    """Words that hold a digit, without what is no letter or digit: model numbers, sizes, years.
+
+    >>> codes("Canon EOS-5D, 24-105mm lens")
+    ['eos5d', '24105mm']
+    """
+    return [word for word in (_CUT.sub("", code) for code in _CODE.findall(text.lower())) if len(word) > 1]
+
+
+_ANALYZERS: dict[str, dict[str, Any]] = {
+    "words": {"analyzer": "word", "token_pattern": r"(?u)\w+", "lowercase": True},
+    "letters": {"analyzer": "char_wb", "ngram_range": (_GRAMS - 1, _GRAMS), "lowercase": True},
+    "codes": {"analyzer": codes},
+}
+
+
+class Terms:
+    r"""Sets of hashed terms, each weighed by how rare it is: $w_t = \log \frac{1+n}{1+n_t} + 1$.
+
+    Args:
+        kind: "words", "letters" (n-grams of three and four within words) or "codes" (see :func:`codes`).
+        weights: w of each bucket; None: those that :meth:`fit` finds.
+
+    >>> terms = Terms("words").fit(["red shoes", "red hat", "red scarf"])
+    >>> shared = terms.shared(terms.of(["red hat"]), terms.of(["a hat"]))
+    >>> shared.cosine.round(2).tolist(), shared.of_left.round(2).tolist()
+    ([0.62], [0.63])
+    """
+
+    def __init__(self, kind: str, weights: Floats | None = None) -> None:
+        from sklearn.feature_extraction.text import HashingVectorizer  # slow to import
+
+        self.kind = check_choice("kind", kind, _ANALYZERS)
+        self.hashing = HashingVectorizer(
+            n_features=BUCKETS, alternate_sign=False, binary=True, norm=None, **_ANALYZERS[kind]
+        )
+        self.weights = np.ones(BUCKETS, dtype=np.float32) if weights is None else weights
+
+    def fit(self, texts: Sequence[str]) -> "Terms":
+        """Count in how many of ``texts`` each term stands."""
+        counts = np.bincount(self.hashing.transform(texts).indices, minlength=BUCKETS)
+        self.weights = (np.log((1 + len(texts)) / (1 + counts)) + 1).astype(np.float32)
+        return self
+
+    def of(self, texts: Sequence[str]) -> Sparse:
+        """Roots of the weights of each text's terms, sparse ``[n, BUCKETS]``: products sum weights of shared terms."""
+        matrix = self.hashing.transform(texts)
+        matrix.data = np.sqrt(self.weights[matrix.indices])
+        return matrix
+
+    def shared(self, left: Sparse, right: Sparse) -> "Shared":
+        """What each row of one matrix shares with the same row of the other; see :class:`Shared`."""
+        both = np.asarray(left.multiply(right).sum(axis=1)).ravel()
+        return Shared(both, *(np.asarray(side.multiply(side).sum(axis=1)).ravel() for side in (left, right)))
+
+
+class Shared(NamedTuple):
+    """Weight ``[n]`` of the terms that two texts share, and of those of each.
+
+    Attributes:
+        both: of the shared ones.
+        left: of all of the one text.
+        right: of all of the other.
+    """
+
+    both: Floats
+    left: Floats
+    right: Floats
+
+    @property
+    def cosine(self) -> Floats:
+        """From 0 to 1; 0 where a text has no terms."""
+        return self.both / np.sqrt(np.maximum(self.left * self.right, 1e-12))
+
+    @property
+    def of_left(self) -> Floats:
+        """Share of the left text's weight that is shared."""
+        return self.both / np.maximum(self.left, 1e-12)
+
+    @property
+    def of_right(self) -> Floats:
+        """Share of the right text's weight that is shared."""
+        return self.both / np.maximum(self.right, 1e-12)
+
+
+class LexicalIndex:
+    """Texts by what they share in words and letters: the mean of the two cosines of :class:`Terms`, exact.
+
+    Args:
+        texts: the rows.
+        terms: fitted "words" and "letters".
+
+    >>> texts = ["red shoes", "blue shoes", "a hat"]
+    >>> index = LexicalIndex(texts, [Terms(kind).fit(texts) for kind in ("words", "letters")])
+    >>> index.search(["shoes of red color"], 1).ids.tolist()
+    [[0]]
+    """
+
+    def __init__(self, texts: Sequence[str], terms: Sequence[Terms]) -> None:
+        self.terms, self.count = list(terms), len(texts)
+        self._columns = self._matrix(texts).T.tocsr()
+
+    def _matrix(self, texts: Sequence[str]) -> Sparse:
+        from sklearn.preprocessing import normalize  # slow to import
+
+        parts = [normalize(terms.of(texts), copy=False) for terms in self.terms]
+        return scipy.sparse.hstack(parts, format="csr") / np.float32(np.sqrt(len(parts)))
+
+    def search(self, texts: Sequence[str], k: int, *, exclude: Tensor | None = None) -> Hits:
+        """The ``k`` rows that share most with each text, best first; fewer where fewer share anything.
+
+        Args:
+            texts: b of them.
+            k: >= 1.
+            exclude: positions ``[b]`` of rows that a text may not get, such as its own; -1 for none.
+        """
+        check_integer("k", k)
+        hidden = np.full(len(texts), -1) if exclude is None else exclude.numpy()
+        ids, scores = np.full((len(texts), k), -1), np.full((len(texts), k), -np.inf, dtype=np.float32)
+        queries = self._matrix(texts)
+        for start in range(0, len(texts), _BLOCK):
+            block = (queries[start : start + _BLOCK] @ self._columns).tocsr()
+            for row, (columns, values) in enumerate(_rows(block), start):
+                allowed = columns != hidden[row]
+                columns, values = columns[allowed], values[allowed]
+                best = np.argpartition(-values, k - 1)[:k] if len(values) > k else np.arange(len(values))
+                ids[row, : len(best)], scores[row, : len(best)] = columns[best], values[best]
+        hits = ordered(torch.from_numpy(ids), torch.from_numpy(scores))
+        return Hits(hits.ids, hits.scores)
+
+
+def _rows(matrix: Sparse) -> Iterator[tuple[Any, Any]]:
+    for start, stop in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True):
+        yield matrix.indices[start:stop], matrix.data[start:stop]
+
+
+def fuse(searches: Sequence[Hits], k: int, *, offset: float = 60.0) -> Hits:
+    r"""One list of several for each query by reciprocal rank fusion: highest $\sum 1 / (60 + \mathrm{rank})$ first.
+
+    Ranks are from 1; a row that a search has not found adds nothing for it.
+
+    Args:
+        searches: of the same queries, ``[b, k_i]``.
+        k: rows of the fused list.
+        offset: in the place of 60.
+
+    Paper: Cormack, Clarke and Buettcher, 2009.
+
+    >>> one = Hits(torch.tensor([[4, 7]]), torch.zeros(1, 2))
+    >>> fuse([one, Hits(torch.tensor([[7, 9]]), torch.zeros(1, 2))], 2).ids.tolist()
+    [[7, 4]]
+    """
+    ids = torch.cat([hits.ids for hits in searches], dim=1)
+    ranks = torch.cat([torch.arange(1, hits.ids.shape[1] + 1).expand_as(hits.ids) for hits in searches], dim=1)
+    order = ids.argsort(dim=1, stable=True)
+    ids, ranks = ids.gather(1, order), ranks.gather(1, order)
+    gains = torch.where(ids >= 0, 1 / (offset + ranks.double()), 0.0)
+    summed, last = gains.clone(), torch.ones_like(ids, dtype=torch.bool)
+    for column in range(1, ids.shape[1]):  # equal ids stand side by side
+        same = ids[:, column] == ids[:, column - 1]
+        summed[:, column] += torch.where(same, summed[:, column - 1], 0.0)
+        last[:, column - 1] = ~same
+    kept_ids = torch.where(last, ids, -1)
+    scores = torch.where(kept_ids >= 0, summed, -torch.inf).float()
+    best = ordered(kept_ids, scores)
+    return Hits(best.ids[:, :k], best.scores[:, :k])

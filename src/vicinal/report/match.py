@@ -1,0 +1,215 @@
+"""The page of a match: who was a candidate, where the threshold lies, links and doubtful pairs cell by cell."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal.core import replace_text
+from vicinal.report.text import clean, number, one_line, percent
+from vicinal.report.theme import ACCENT, MUTED, WARM, Picture, blank, environment, picture, shown, style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_CELL = 240
+"""Characters of a cell that are shown."""
+
+
+@dataclass(frozen=True)
+class ShownPair:
+    """A pair as the page shows it.
+
+    Attributes:
+        left: id of the left row.
+        right: id of the right row.
+        probability: that they match.
+        cells: column, left cell, right cell, and "agrees", "differs", "alike in part" or "empty".
+        resembles: labelled pairs as text.
+    """
+
+    left: str
+    right: str
+    probability: float
+    cells: Sequence[tuple[str, str, str, str]]
+    resembles: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class MatchRecord:
+    """What the page of a match is made from.
+
+    Attributes:
+        name: of the tables.
+        rows: of the left table and of the right one; one number for a table against itself.
+        pairs: labelled pairs that were learned from, and held out.
+        links: how many, and of which kind.
+        recall: share of the labelled matches among the first k candidates, by k.
+        candidates: k that was used.
+        chances: probabilities of the pairs held out, ``[n]``.
+        truth: 0 or 1, ``[n]``.
+        threshold: None without labelled pairs.
+        scores: precision, recall and f1 of the pairs held out.
+        promised: precision, or None.
+        sure: links to show.
+        doubtful: pairs to show.
+        notes: sentences.
+        clusters: sizes of clusters and how many there are, of a table against itself.
+        contradictions: pairs of one cluster that should not be, as text.
+        versions: of programs.
+    """
+
+    name: str
+    rows: Sequence[int]
+    pairs: tuple[int, int]
+    links: tuple[int, str]
+    recall: Mapping[int, float]
+    candidates: int
+    chances: NDArray[Any]
+    truth: NDArray[Any]
+    threshold: float | None
+    scores: Mapping[str, float]
+    promised: float | None
+    sure: Sequence[ShownPair]
+    doubtful: Sequence[ShownPair]
+    notes: Sequence[str] = ()
+    clusters: Mapping[int, int] = field(default_factory=dict)
+    contradictions: Sequence[Sequence[str]] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+def write_match_page(record: MatchRecord, path: str | os.PathLike[str]) -> Path:
+    """Write the page of ``record`` to ``path``, aside first and then renamed; gives the path."""
+    return replace_text(path, match_html(record))
+
+
+def match_html(record: MatchRecord) -> str:
+    """The page of ``record`` as text."""
+    tiles = [("links" if len(record.rows) > 1 else "pairs of copies", f"{record.links[0]:,}")]
+    tiles += [(name, number(record.scores[name], 3)) for name in ("precision", "recall", "f1") if name in record.scores]
+    return (
+        environment()
+        .get_template("match.html")
+        .render(
+            title=one_line(record.name, 80),
+            record=record,
+            sizes=" and ".join(f"{rows:,}" for rows in record.rows),
+            tiles=tiles,
+            findings=match_findings(record),
+            pictures=_pictures(record),
+            groups=[
+                (title, note, [_view(pair) for pair in pairs])
+                for title, note, pairs in (
+                    ("Links", "Drawn evenly from the surest to the least sure.", record.sure),
+                    (
+                        "Doubtful pairs",
+                        "Nearest to the threshold: label them in review.csv and run again.",
+                        record.doubtful,
+                    ),
+                )
+                if pairs
+            ],
+            clusters=[(f"{count:,}", f"{size} rows") for size, count in sorted(record.clusters.items())],
+            contradictions=[[one_line(cell, 80) for cell in row] for row in record.contradictions],
+            notes=[clean(note) for note in record.notes],
+            versions=[(one_line(key, 60), shown(value)) for key, value in record.versions.items()],
+        )
+    )
+
+
+def _view(pair: ShownPair) -> dict[str, Any]:
+    return {
+        "left": one_line(pair.left, 60),
+        "right": one_line(pair.right, 60),
+        "probability": percent(pair.probability),
+        "cells": [
+            (one_line(column, 40), one_line(left, _CELL) or "(empty)", one_line(right, _CELL) or "(empty)", verdict)
+            for column, left, right, verdict in pair.cells
+        ],
+        "resembles": [one_line(text, 120) for text in pair.resembles],
+    }
+
+
+def match_findings(record: MatchRecord) -> list[str]:
+    """The match in sentences, the most important first."""
+    sentences = []
+    if record.threshold is None:
+        return [
+            "Nothing was learned, as no labelled pairs were given: links are rows that are each other's best candidate."
+        ]
+    share = record.recall.get(record.candidates)
+    promise = f"; at least {percent(record.promised)} was promised" if record.promised is not None else ""
+    sentences.append(
+        f"Of {record.pairs[1]:,} labelled pairs held out, {percent(record.scores['precision'])} of the accepted ones "
+        f"are right{promise}, and {percent(record.scores['recall'])} of the matches are accepted."
+    )
+    if share is not None:
+        sentences.append(
+            f"{percent(share)} of the labelled matches are among the {record.candidates} candidates of their row; no "
+            "other can be linked."
+        )
+    if record.contradictions:
+        sentences.append(f"{len(record.contradictions)} pairs of one cluster contradict it.")
+    return sentences
+
+
+def _pictures(record: MatchRecord) -> list[Picture]:
+    drawn = []
+    if record.recall:
+        drawn.append(
+            picture(
+                lambda: recall_curve(record.recall, record.candidates),
+                "recall",
+                "Recall against candidates",
+                "Share of the labelled matches that are candidates, over the number of candidates of a row.",
+                "How many of the labelled matches are among the first k candidates of their row. What is no candidate "
+                "cannot be linked; more candidates take more time.",
+            )
+        )
+    if record.threshold is not None and len(record.truth):
+        threshold = record.threshold
+        drawn.append(
+            picture(
+                lambda: precision_recall(record.chances, record.truth, threshold),
+                "precision",
+                "Precision and recall",
+                "Precision over recall of the pairs held out, with the chosen threshold.",
+                f"Each point of the line is a threshold on the pairs held out; {number(threshold, 3)} was chosen.",
+            )
+        )
+    return drawn
+
+
+def recall_curve(recall: Mapping[int, float], used: int) -> "Figure":
+    """Recall over the number of candidates, the used one marked."""
+    with style():
+        figure, axes = blank()
+        ks = sorted(recall)
+        axes.plot(ks, [recall[k] for k in ks], "o-", color=ACCENT, markersize=4)
+        axes.axvline(used, color=WARM, linestyle="--", linewidth=1)
+        axes.set_xscale("log")
+        axes.set_xticks(ks, [str(k) for k in ks])
+        axes.minorticks_off()
+        axes.set(xlabel="candidates of a row", ylabel="share of the matches", ylim=(min(0.5, *recall.values()), 1.01))
+    return figure
+
+
+def precision_recall(chances: NDArray[Any], truth: NDArray[Any], threshold: float) -> "Figure":
+    """Precision over recall, with the point of a threshold."""
+    order = np.argsort(-chances, kind="stable")
+    right = np.cumsum(truth[order])
+    ends = np.append(np.diff(chances[order]) < 0, True)  # equal probabilities are accepted together
+    precision, recall = (right / np.arange(1, len(order) + 1))[ends], (right / max(1, truth.sum()))[ends]
+    accepted = chances >= threshold
+    with style():
+        figure, axes = blank()
+        axes.plot(recall, precision, color=ACCENT)
+        if accepted.any():
+            axes.plot(right[accepted.sum() - 1] / max(1, truth.sum()), truth[accepted].mean(), "o", color=WARM)
+        axes.axhline(truth.mean(), color=MUTED, linewidth=0.8, linestyle=":")
+        axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1.02), ylim=(0, 1.02))
+    return figure

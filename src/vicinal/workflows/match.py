@@ -1,0 +1,229 @@
+"""``vicinal match`` and ``vicinal dedupe``: two tables go in, or one; links, a report and a matcher come out."""
+
+import json
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from vicinal.core import listed, short_text
+from vicinal.core.folders import check_replaceable, sha256, staged_folder
+from vicinal.data import read_table, write_table
+from vicinal.estimators.matching import DEPTHS, RowMatcher
+from vicinal.report import MatchRecord, ShownPair, write_match_page
+from vicinal.version import __version__
+from vicinal.workflows.resuming import CACHE, working_folder
+
+Log = Callable[[str], None]
+
+LINKS, REVIEW, ANSWERED, REPORT = "links.parquet", "review.csv", "answered.csv", "report.html"
+CLUSTERS, CONTRADICTIONS = "clusters.parquet", "contradictions.csv"
+_SHOWN = 10
+"""Links and doubtful pairs in the report."""
+
+
+@dataclass(frozen=True)
+class MatchJob:
+    """What to link.
+
+    Attributes:
+        left: file of a table.
+        right: file of the other; None: copies are looked for in the left one.
+        pairs: file of labelled pairs; None: nothing is learned.
+        id_left: column of ids of the left table.
+        id_right: column of ids of the right table.
+        use: columns that are read; None: all.
+        drop: columns that are not.
+        parameters: further ones of :class:`vicinal.estimators.RowMatcher`.
+    """
+
+    left: Path
+    right: Path | None
+    pairs: Path | None
+    id_left: str
+    id_right: str
+    use: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MatchOutcome:
+    """What :func:`match_tables` gives: the matcher, its links, the pairs to look at, and where they were written."""
+
+    matcher: RowMatcher
+    links: pd.DataFrame
+    review: pd.DataFrame
+    record: MatchRecord
+    folder: Path | None
+
+
+def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line: None) -> MatchOutcome:
+    """Link two tables and write the folder of the match, whole or not at all.
+
+    It holds the matcher, ``links.parquet``, ``review.csv`` (the band of doubt, with an empty column ``match``; labels
+    that are filled in there are taken up by the next run, and stand in ``answered.csv`` from then on) and
+    ``report.html``; of one table also ``clusters.parquet`` and ``contradictions.csv``. A killed run goes on with the
+    vectors that it has.
+
+    Args:
+        job: what to link.
+        out: the folder to write, or None to write nothing.
+        log: gets one line of progress at a time.
+
+    Raises:
+        ValueError: if data or settings cannot be used.
+    """
+    if out is not None:
+        check_replaceable(out, "matcher")
+    with working_folder(out) as work:
+        left = _read(job.left, job.id_left, job, log)
+        right = None if job.right is None else _read(job.right, job.id_right, job, log)
+        work.take_up(_fingerprint(job))
+        cache = None if work.folder is None else work.folder / CACHE
+        answered = pd.DataFrame() if out is None else _answers(out, log)
+        pairs = _labelled(job, answered, log)
+        settings = {"cache_dir": cache, "root": job.left.resolve().parent, **job.parameters}
+        matcher = RowMatcher(job.id_left, job.id_right, **settings).fit(left, right, pairs, log=log)
+        log("linking")
+        links = matcher.link()
+        review = matcher.review() if matcher.scorer_ is not None else links.head(0)
+        clusters = matcher.clusters() if matcher.tables_.is_single else None
+        record = _record(job, matcher, links, review, clusters)
+        if out is not None:
+            with staged_folder(out, "matcher") as stage:
+                matcher.write(stage)
+                links.to_parquet(stage / LINKS, index=False)
+                write_table(_with_cells(matcher, review), stage / REVIEW)
+                if len(answered):
+                    write_table(answered, stage / ANSWERED)
+                if clusters is not None:
+                    clusters[0].to_parquet(stage / CLUSTERS, index=False)
+                    write_table(clusters[1], stage / CONTRADICTIONS)
+                write_match_page(record, stage / REPORT)
+    return MatchOutcome(matcher, links, review, record, out)
+
+
+def _read(path: Path, id_column: str, job: MatchJob, log: Log) -> pd.DataFrame:
+    log(f"reading {path.name}")
+    frame = read_table(path, ids=[id_column], log=log)
+    if id_column not in frame.columns:
+        raise ValueError(
+            f"{short_text(path.name)}: expected a column {id_column!r} of ids, got {listed(frame.columns, 200)}; name "
+            "another with --id-left and --id-right"
+        )
+    names = [name for name in frame.columns if name not in job.drop and (job.use is None or name in job.use)]
+    return frame[[id_column, *(name for name in names if name != id_column)]]
+
+
+def _labelled(job: MatchJob, answered: pd.DataFrame, log: Log) -> pd.DataFrame | None:
+    """The labelled pairs of the job and those that were answered in an earlier review."""
+    if job.pairs is None:
+        return answered if len(answered) else None
+    frame = read_table(job.pairs, ids=["left", "right", job.id_left, job.id_right], log=log)
+    if not {"left", "right"} <= set(frame.columns) and {job.id_left, job.id_right} <= set(frame.columns):
+        frame = frame.rename(columns={job.id_left: "left", job.id_right: "right"})
+    if not {"left", "right"} <= set(frame.columns):
+        raise ValueError(
+            f"{short_text(job.pairs.name)}: expected columns left and right with ids of either table, and match "
+            f"with 0 or 1, got {listed(frame.columns, 200)}"
+        )
+    columns = [name for name in ("left", "right", "match") if name in frame.columns]
+    if not len(answered):
+        return frame[columns]
+    if "match" not in columns:
+        frame = frame.assign(match=1)
+    return pd.concat([frame[["left", "right", "match"]], answered], ignore_index=True)
+
+
+def _answers(out: Path, log: Log) -> pd.DataFrame:
+    """Labels that a person has filled into the review of an earlier run, now or before."""
+    parts = []
+    for name in (ANSWERED, REVIEW):
+        path = out / name
+        if path.is_file():
+            frame = read_table(path, ids=["left", "right"])
+            if {"left", "right", "match"} <= set(frame.columns):
+                parts.append(frame.loc[frame["match"].notna(), ["left", "right", "match"]])
+    answers = pd.concat(parts, ignore_index=True).drop_duplicates() if parts else pd.DataFrame()
+    if len(answers):
+        log(f"{len(answers)} pairs were labelled in {REVIEW}")
+    return answers
+
+
+def _fingerprint(job: MatchJob) -> str:
+    files = [path and sha256(path) for path in (job.left, job.right)]
+    return json.dumps([__version__, torch.__version__, files, dict(job.parameters)], default=str, sort_keys=True)
+
+
+def _with_cells(matcher: RowMatcher, pairs: pd.DataFrame) -> pd.DataFrame:
+    """Pairs with an empty column for labels, and the cells of both rows side by side."""
+    table = pairs[["left", "right"]].assign(probability=pairs.get("probability"), match="")
+    for column in matcher.tables_.features.columns:
+        for side, rows in (("left", matcher.tables_.left), ("right", matcher.tables_.right)):
+            at = rows.positions(pairs[side])
+            table[f"{side} {column}"] = rows.frame[column].iloc[at].to_numpy()
+    return table
+
+
+def _record(
+    job: MatchJob,
+    matcher: RowMatcher,
+    links: pd.DataFrame,
+    review: pd.DataFrame,
+    clusters: tuple[pd.DataFrame, pd.DataFrame] | None,
+) -> MatchRecord:
+    learned = matcher.scorer_ is not None
+    held_out = matcher.validation_ if learned else pd.DataFrame({"probability": [], "match": []})
+    sizes: dict[int, int] = {}
+    if clusters is not None:
+        members = np.bincount(clusters[0]["cluster"].to_numpy())
+        sizes = {int(size): int((members == size).sum()) for size in np.unique(members)}
+    names = [job.left.stem] if job.right is None else [job.left.stem, job.right.stem]
+    return MatchRecord(
+        name=" and ".join(names),
+        rows=[len(table) for table in matcher.tables_.tables],
+        pairs=(len(matcher.labelled_), len(held_out)),
+        links=(len(links), "clusters" if clusters is not None else matcher.links),
+        recall={k: matcher.scores_[f"recall at {k}"] for k in DEPTHS} if learned else {},
+        candidates=matcher.n_candidates,
+        chances=held_out["probability"].to_numpy(),
+        truth=held_out["match"].to_numpy(),
+        threshold=matcher.threshold_,
+        scores={name: matcher.scores_[name] for name in ("precision", "recall", "f1") if name in matcher.scores_},
+        promised=matcher.precision,
+        sure=_shown(matcher, _spread(links)),
+        doubtful=_shown(matcher, review.head(_SHOWN)),
+        notes=matcher.notes_,
+        clusters=sizes,
+        contradictions=[]
+        if clusters is None
+        else [[str(cell) for cell in row] for row in clusters[1].head(50).to_numpy()],
+        versions={"vicinal": __version__, "torch": torch.__version__, "Python": platform.python_version()},
+    )
+
+
+def _spread(links: pd.DataFrame) -> pd.DataFrame:
+    """Some links, evenly from the surest to the least sure."""
+    places = np.linspace(0, max(0, len(links) - 1), min(_SHOWN, len(links)))
+    return links.iloc[np.unique(places.astype(np.int64))]
+
+
+def _shown(matcher: RowMatcher, pairs: pd.DataFrame) -> list[ShownPair]:
+    if matcher.scorer_ is None:
+        return []
+    return [
+        ShownPair(
+            str(pair.left),
+            str(pair.right),
+            pair.probability,
+            [(cell.column, cell.left, cell.right, cell.verdict) for cell in pair.cells],
+            [f"{one} and {other} ({'match' if match else 'no match'})" for one, other, match, _ in pair.resembles],
+        )
+        for pair in matcher.explain(pairs)
+    ]

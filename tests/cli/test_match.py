@@ -1,0 +1,163 @@
+"""Match and dedupe: what they print and write, and that a folder is whole or as it was."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vicinal.cli import run
+from vicinal.estimators import RowMatcher
+
+WORDS = ["lamp", "chair", "table", "red", "blue", "oak", "brass", "large", "small", "garden", "kitchen", "round"]
+QUICK = ["--encoder", "text=none", "--scorer", "boosting", "-q"]
+
+
+@pytest.fixture(scope="module")
+def shops(tmp_path_factory):
+    place = tmp_path_factory.mktemp("shops")
+    random = np.random.default_rng(0)
+    names = [f"{' '.join(random.choice(WORDS, 4))} {random.integers(100, 999)}" for _ in range(100)]
+    pd.DataFrame({"sku": [f"0{i}" for i in range(100)], "name": names, "price": random.uniform(1, 9, 100)}).to_csv(
+        place / "a.csv", index=False
+    )
+    turned = [" ".join(name.split()[::-1]) for name in names]
+    pd.DataFrame({"asin": [f"=b{i}" for i in range(100)], "name": turned}).to_parquet(place / "b.parquet", index=False)
+    other = random.permutation(100)
+    pairs = pd.DataFrame({"left": [f"0{i}" for i in range(100)], "right": [f"=b{i}" for i in range(100)], "match": 1})
+    apart = pd.DataFrame({"left": pairs["left"], "right": [f"=b{i}" for i in other], "match": 0})
+    both = pd.concat([pairs, apart]).drop_duplicates(["left", "right"])
+    both[both["left"].str[1:].astype(int) < 80].to_csv(place / "pairs.csv", index=False)
+    return place
+
+
+def command(shops, out, *more):
+    ids = ["--id-left", "sku", "--id-right", "asin"]
+    return ["match", str(shops / "a.csv"), str(shops / "b.parquet"), *ids, *QUICK, "--out", str(out), *map(str, more)]
+
+
+def error(capsys, arguments):
+    capsys.readouterr()
+    assert run(arguments) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    return output.err.removeprefix("error: ").strip()
+
+
+@pytest.fixture(scope="module")
+def folder(shops):
+    assert run(command(shops, shops / "m", "--pairs", shops / "pairs.csv")) == 0
+    return shops / "m"
+
+
+def test_a_match_writes_links_a_review_a_report_and_the_matcher(folder):
+    links = pd.read_parquet(folder / "links.parquet")
+    new = links[links["left"].str[1:].astype(int) >= 80]
+    assert len(new) > 15
+    assert (new["left"].str[1:] == new["right"].str[2:]).all()
+    review = pd.read_csv(folder / "review.csv", dtype=str)
+    columns = ["left", "right", "probability", "match", "left name", "right name"]
+    assert list(review.columns) == columns
+    assert review["match"].isna().all()
+    model = RowMatcher.load(folder)
+    pd.testing.assert_frame_equal(model.link(), links)
+    assert not [path for path in folder.parent.iterdir() if path.name.startswith(".")]
+
+
+def test_the_report_shows_cells_that_agree_and_differ(folder):
+    page = (folder / "report.html").read_text()
+    assert "<script" not in page
+    assert page.count('<article class="card pair">') >= 10
+    assert 'class="same"' in page
+    for title in ("Recall against candidates", "Precision and recall", "Links"):
+        assert f">{title}<" in page
+
+
+def test_programs_read_json(shops, capsys, tmp_path):
+    capsys.readouterr()
+    assert run([*command(shops, tmp_path / "m", "--pairs", shops / "pairs.csv"), "--json"]) == 0
+    read = json.loads(capsys.readouterr().out)
+    assert read["links"] == len(pd.read_parquet(tmp_path / "m" / "links.parquet"))
+    assert read["candidate_recall"]["10"] == 1.0
+    assert set(read["scores"]) == {"precision", "recall", "f1"}
+
+
+def test_labels_that_are_filled_into_the_review_are_taken_up(shops, capsys, tmp_path):
+    arguments = command(shops, tmp_path / "m", "--pairs", shops / "pairs.csv")
+    assert run(arguments) == 0
+    review = pd.DataFrame({"left": ["085", "086"], "right": ["=b85", "=b85"], "match": ["1", ""]})
+    review.to_csv(tmp_path / "m" / "review.csv", index=False)
+    for _ in range(2):  # and they stay
+        capsys.readouterr()
+        assert run([word for word in arguments if word != "-q"]) == 0
+        assert "1 pairs were labelled in review.csv" in capsys.readouterr().err
+        answered = pd.read_csv(tmp_path / "m" / "answered.csv", dtype=str)
+        assert answered["left"].tolist() == ["085"]
+    model = RowMatcher.load(tmp_path / "m")
+    place = model.tables_.left.places["085"]
+    assert place in model.labelled_["left"].tolist() or len(model.labelled_) < len(pd.read_csv(shops / "pairs.csv")) + 1
+
+
+def test_without_pairs_it_says_that_nothing_was_learned(shops, capsys, tmp_path):
+    capsys.readouterr()
+    assert run(command(shops, tmp_path / "m")) == 0
+    assert "othing was learned" in capsys.readouterr().out
+    links = pd.read_parquet(tmp_path / "m" / "links.parquet")
+    assert (links["left"].str[1:] == links["right"].str[2:]).mean() > 0.9
+
+
+def test_dedupe_writes_clusters_and_contradictions(shops, capsys, tmp_path):
+    a, b = pd.read_csv(shops / "a.csv", dtype=str)[["sku", "name"]], pd.read_parquet(shops / "b.parquet")
+    pd.concat([a, b.rename(columns={"asin": "sku"})]).to_csv(tmp_path / "all.csv", index=False)
+    arguments = ["dedupe", str(tmp_path / "all.csv"), "--id", "sku", "--pairs", str(shops / "pairs.csv"), *QUICK]
+    capsys.readouterr()
+    assert run(arguments) == 0
+    assert re.search(r"\d+ clusters of 2 rows", capsys.readouterr().out)
+    clusters = pd.read_parquet(tmp_path / "all-dedupe" / "clusters.parquet").set_index("id")["cluster"]
+    assert np.mean([clusters[f"0{i}"] == clusters[f"=b{i}"] for i in range(80, 100)]) > 0.85
+    contradictions = pd.read_csv(tmp_path / "all-dedupe" / "contradictions.csv")
+    assert list(contradictions.columns) == ["left", "right", "cluster", "why"]
+    assert "copies" in (tmp_path / "all-dedupe" / "report.html").read_text()
+
+
+def test_what_is_wrong_is_told_in_one_sentence_and_nothing_is_written(shops, capsys, tmp_path):
+    pairs = pd.read_csv(shops / "pairs.csv", dtype=str)
+    wrong = {
+        "unknown": pairs.assign(left="zz"),
+        "both": pd.concat([pairs, pairs.head(1).assign(match="0")]),
+        "none": pairs[pairs["match"] == "0"],
+        "all": pairs[pairs["match"] == "1"],
+        "columns": pairs.rename(columns={"left": "one"}),
+    }
+    sentences = {
+        "unknown": "pairs: expected ids of the left table, got 'zz', which it has not",
+        "both": "one label for each pair, got both 0 and 1 for '00' and '=b0'",
+        "none": "at least one pair that matches",
+        "all": "at least one pair that does not match",
+        "columns": "expected columns left and right with ids of either table",
+    }
+    for name, table in wrong.items():
+        table.to_csv(tmp_path / "p.csv", index=False)
+        assert sentences[name] in error(capsys, command(shops, tmp_path / "m", "--pairs", tmp_path / "p.csv"))
+    base = command(shops, tmp_path / "m", "--pairs", shops / "pairs.csv")
+    for words, sentence in (
+        (["--precision", "0.99"], r"--precision: expected labelled pairs that can show 0\.99, got \d+ .* \d+ more"),
+        (["--precision", "95"], r"--precision: expected a number between 0 and 1, got 95"),
+        (["--links", "two"], "--links: expected one of"),
+        (["--id-left", "id"], r"a\.csv: expected a column 'id' of ids"),
+        (["--use", "price"], "right: expected columns that the left table has, too"),
+        (["--candidates", "0"], "--candidates: expected a whole number of at least 1"),
+    ):
+        assert re.search(sentence, error(capsys, [*base, *words])), words
+    same = ["match", str(shops / "a.csv"), str(shops / "a.csv"), "--id-left", "sku", "--id-right", "sku", *QUICK]
+    assert "vicinal dedupe" in error(capsys, same)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.csv"]
+
+
+def test_a_folder_of_another_kind_is_not_replaced(shops, capsys, tmp_path):
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "file").write_text("mine")
+    sentence = error(capsys, command(shops, tmp_path / "theirs", "--pairs", shops / "pairs.csv"))
+    assert "expected a new or empty folder, or a matcher folder to replace" in sentence

@@ -1,0 +1,406 @@
+"""Rows of two tables are linked, and it is said why."""
+
+import json
+from itertools import permutations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.metrics import f1_score
+
+from vicinal.core.folders import _seal
+from vicinal.estimators import RowMatcher
+from vicinal.estimators.linking import assigned, connected, pairs_within
+from vicinal.estimators.pair_features import PairFeatures
+from vicinal.estimators.pair_scorers import BoostedPairs
+
+WORDS = ["lamp", "chair", "table", "red", "blue", "oak", "brass", "large", "small", "garden", "kitchen", "round"]
+NO_ENCODER = {"text": "none"}
+
+
+def typo(text, random):
+    at = random.integers(0, len(text) - 1)
+    return text[:at] + text[at + 1] + text[at] + text[at + 2 :]
+
+
+def shops(rows=120, seed=0, *, vectors=False):
+    """Two tables of one set of products, the second with typos, gaps and another order; and labelled pairs."""
+    random = np.random.default_rng(seed)
+    names = [f"{' '.join(random.choice(WORDS, 4))} {random.integers(100, 999)}" for _ in range(rows)]
+    price = np.round(random.uniform(5, 500, rows), 2)
+    left = pd.DataFrame({"sku": [f"a{i}" for i in range(rows)], "name": names, "price": price, "only": "left"})
+    right = pd.DataFrame(
+        {
+            "asin": np.arange(rows) + 1000,
+            "price": np.where(random.random(rows) < 0.2, np.nan, price),
+            "name": [typo(name, random) for name in names],
+        }
+    )
+    if vectors:
+        rows_of = random.normal(size=(rows, 4))
+        left["vector"] = list(rows_of)
+        right["vector"] = list(rows_of + 0.1 * random.normal(size=(rows, 4)))
+    order = random.permutation(rows)
+    right = right.iloc[order].reset_index(drop=True)
+    truth = pd.DataFrame({"left": left["sku"], "right": np.arange(rows) + 1000, "match": 1})
+    others = pd.DataFrame(
+        {
+            "left": left["sku"].iloc[random.integers(0, rows, 300)],
+            "right": random.integers(0, rows, 300) + 1000,
+            "match": 0,
+        }
+    )
+    pairs = pd.concat([truth, others]).drop_duplicates(["left", "right"])
+    return left, right, pairs.reset_index(drop=True)
+
+
+def matcher(**settings):
+    return RowMatcher("sku", "asin", **{"encoders": NO_ENCODER, "scorer": "boosting", **settings})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    left, right, pairs = shops()
+    known = pairs[pairs["left"].str[1:].astype(int) < 80]
+    return matcher().fit(left, right, known), (left, right, pairs)
+
+
+def test_rows_that_are_the_same_are_linked_also_where_no_pair_was_labelled(fitted):
+    model, (_, _, pairs) = fitted
+    links = model.link()
+    new = links[links["left"].str[1:].astype(int) >= 80]
+    assert (new["left"].str[1:].astype(int) + 1000 == new["right"]).mean() > 0.9
+    assert len(new) > 35
+    unseen = pairs[pairs["left"].str[1:].astype(int) >= 80]
+    assert f1_score(unseen["match"], model.predict(unseen)) > 0.9
+    assert links["probability"].is_monotonic_decreasing
+    assert not links["left"].duplicated().any()
+    assert not links["right"].duplicated().any()
+
+
+def test_probabilities_and_decisions_agree(fitted):
+    model, (_, _, pairs) = fitted
+    chances = model.predict_proba(pairs)
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    assert model.predict(pairs).tolist() == (chances[:, 1] >= model.threshold_).astype(int).tolist()
+
+
+def test_candidates_rise_in_number_and_hold_the_matches(fitted):
+    model, _ = fitted
+    table = model.candidates(3)
+    assert list(table.columns) == ["left", "right", "score"]
+    assert (table.groupby("left").size() == 3).all()
+    recall = [model.scores_[f"recall at {k}"] for k in (1, 2, 5, 10)]
+    assert recall == sorted(recall)
+    assert recall[-1] == 1.0
+
+
+def test_links_of_each_kind(fitted):
+    model, _ = fitted
+    many, to_many, one = (model.link(links) for links in ("many", "one-to-many", "one-to-one"))
+    assert len(many) >= len(to_many) >= len(one)
+    assert not to_many["right"].duplicated().any()
+    with pytest.raises(ValueError, match=r"^links: expected one of"):
+        model.link("two")
+
+
+def test_an_explanation_names_what_agrees_and_labelled_pairs_that_are_alike(fitted):
+    model, (left, _, _) = fitted
+    pairs = pd.DataFrame({"left": ["a100", "a100"], "right": [1100, 1050]})
+    same, other = model.explain(pairs, k=2)
+    assert same.probability == model.predict_proba(pairs)[0, 1]
+    assert {cell.column: cell.verdict for cell in same.cells}["name"] == "agrees"
+    assert {cell.column: cell.verdict for cell in other.cells}["name"] != "agrees"
+    assert same.cells[0].left == left.set_index("sku").loc["a100", "name"]
+    assert [match for *_, match, _ in same.resembles] == [True, True]
+    assert [match for *_, match, _ in other.resembles] == [False, False]
+
+
+def test_doubtful_pairs_are_nearest_to_the_threshold_first(fitted):
+    model, _ = fitted
+    review = model.review()
+    odds = np.log(review["probability"] / (1 - review["probability"])) - np.log(
+        model.threshold_ / (1 - model.threshold_)
+    )
+    assert np.abs(odds).is_monotonic_increasing
+    assert review["probability"].between(*model.doubt_).all()
+
+
+def test_search_finds_rows_by_words(fitted):
+    model, (left, right, _) = fitted
+    hits = model.search([right["name"][7], right["name"][9]], 2)
+    assert hits.groupby("query")["right"].first().tolist() == right["asin"][[7, 9]].tolist()
+    assert {"query", "right", "score", "name", "price"} == set(hits.columns)
+    row = model.search(left[left["sku"] == "a5"].drop(columns="price"), 1)
+    assert row["right"].tolist() == [1005]
+    with pytest.raises(ValueError, match=r"^queries: expected words"):
+        model.search("  ")
+
+
+def test_a_saved_matcher_answers_as_before(fitted, tmp_path):
+    model, (_, _, pairs) = fitted
+    model.save(tmp_path / "m")
+    loaded = RowMatcher.load(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.predict_proba(pairs), model.predict_proba(pairs))
+    pd.testing.assert_frame_equal(loaded.link(), model.link())
+    assert loaded.explain(pairs.head(2)) == model.explain(pairs.head(2))
+    assert loaded.get_params() == {**model.get_params(), "root": None, "cache_dir": None}
+    loaded.save(tmp_path / "m")
+    assert RowMatcher.load(tmp_path / "m").notes_ == model.notes_
+
+
+def test_rows_are_added_and_forgotten():
+    left, right, pairs = shops()
+    few = left["sku"].str[1:].astype(int) < 100
+    kept = pairs[pairs["left"].isin(left["sku"][few])]
+    model = matcher().fit(left[few], right, kept)
+    model.add_left(left[~few])
+    assert (model.link().query("left == 'a110'")["right"] == 1110).all()
+    assert "a110" in model.link()["left"].tolist()
+    with pytest.raises(ValueError, match=r"^left: expected ids that the table has not yet, got 'a110'"):
+        model.add_left(left[left["sku"] == "a110"])
+    before = len(model.labelled_)
+    named = model.explain(pd.DataFrame({"left": ["a110"], "right": [1110]}))[0].resembles[0]
+    model.forget(left=["a110", named[0]], right=[named[1]])
+    assert len(model.labelled_) < before
+    assert named[0] not in model.link()["left"].tolist()
+    again = model.explain(pd.DataFrame({"left": ["a111"], "right": [1111]}), k=len(model.labelled_))[0]
+    assert named[0] not in [row[0] for row in again.resembles]
+    assert set(model.labelled_["left"]) <= set(range(len(model.tables_.left)))
+    with pytest.raises(ValueError, match=r"'a110', which it has not"):
+        model.predict(pd.DataFrame({"left": ["a110"], "right": [1111]}))
+
+
+def test_vectors_make_candidates_too_and_hubs_are_corrected_where_it_helps(tmp_path):
+    left, right, pairs = shops(vectors=True)
+    left["name"] = "same"  # nothing but the vectors tells
+    right["name"] = "same"
+    model = matcher().fit(left, right, pairs)
+    assert model.scores_["recall at 10"] > 0.95
+    assert any("hub correction" in note for note in model.notes_)
+    model.save(tmp_path / "m")
+    loaded = RowMatcher.load(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.predict_proba(pairs.head(9)), model.predict_proba(pairs.head(9)))
+
+
+def test_without_labelled_pairs_nothing_is_learned_and_that_is_said():
+    left, right, pairs = shops()
+    model = matcher().fit(left, right)
+    links = model.link()
+    assert (links["left"].str[1:].astype(int) + 1000 == links["right"]).mean() > 0.9
+    assert any("nothing was learned" in note for note in model.notes_)
+    with pytest.raises(ValueError, match=r"^pairs: expected a matcher fitted with labelled pairs"):
+        model.predict(pairs)
+
+
+def test_without_a_column_of_labels_other_candidates_are_no_matches():
+    left, right, pairs = shops()
+    matches = pairs.loc[pairs["match"] == 1, ["left", "right"]]
+    model = matcher().fit(left, right, matches.head(80))
+    assert any("count as none" in note for note in model.notes_)
+    assert model.predict(matches.tail(40)).mean() > 0.9
+
+
+def test_copies_in_one_table_become_clusters_and_contradictions_are_told():
+    left, right, _ = shops(60)
+    right = right.rename(columns={"asin": "sku"}).assign(sku=lambda t: "b" + t["sku"].astype(str))
+    table = pd.concat([left.drop(columns="only"), right], ignore_index=True)
+    pairs = pd.DataFrame({"left": [f"a{i}" for i in range(40)], "right": [f"b{1000 + i}" for i in range(40)]})
+    model = matcher().fit(table, None, pairs)
+    clusters, contradictions = model.clusters()
+    name = clusters.set_index("id")["cluster"]
+    assert np.mean([name[f"a{i}"] == name[f"b{1000 + i}"] for i in range(40, 60)]) > 0.85
+    assert list(contradictions.columns) == ["left", "right", "cluster", "why"]
+    model.labelled_ = pd.DataFrame({"left": [0], "right": [60 + right["sku"].tolist().index("b1000")], "match": [0]})
+    model.known_ = model.known_[:1]
+    assert "labelled 0" in model.clusters()[1]["why"].tolist()
+    with pytest.raises(ValueError, match=r"^right: expected a matcher of one table"):
+        matcher().fit(*shops()).clusters()
+
+
+def test_a_promised_precision_is_promised_or_refused():
+    left, right, pairs = shops(400, seed=1)
+    model = matcher(precision=0.9, validation_fraction=0.4).fit(left, right, pairs)
+    plain = matcher(validation_fraction=0.4).fit(left, right, pairs)
+    assert model.threshold_ != plain.threshold_
+    assert model.scores_["precision"] >= 0.9
+    few = pairs[pairs["left"].str[1:].astype(int) < 40]
+    with pytest.raises(ValueError, match=r"^precision: expected labelled pairs that can show 0\.99, got \d+"):
+        matcher(precision=0.99).fit(left, right, few)
+
+
+@pytest.mark.slow
+def test_both_scorers_are_tried_and_the_better_one_is_said():
+    left, right, pairs = shops(40)
+    model = matcher(scorer="auto").fit(left, right, pairs)
+    assert model.scorer_name_ in ("boosting", "neighbors")
+    assert any(note.startswith(f"{model.scorer_name_} tells matches best") for note in model.notes_)
+
+
+def test_neighbors_score_explain_and_are_saved(tmp_path):
+    left, right, pairs = shops(60)
+    model = matcher(scorer="neighbors").fit(left, right, pairs)
+    assert f1_score(pairs["match"], model.predict(pairs)) > 0.8
+    assert model.explain(pairs.head(1))[0].resembles[0][2]
+    model.save(tmp_path / "m")
+    np.testing.assert_allclose(
+        RowMatcher.load(tmp_path / "m").predict_proba(pairs), model.predict_proba(pairs), atol=1e-6
+    )
+
+
+def test_trees_as_arrays_predict_what_scikit_learn_predicts():
+    random = np.random.default_rng(0)
+    features, matches = random.normal(size=(300, 5)), random.integers(0, 2, 300)
+    ours = BoostedPairs().fit(features, matches, 3).chances(features)
+    theirs = GradientBoostingClassifier(
+        n_estimators=300,
+        max_depth=4,
+        learning_rate=0.05,
+        subsample=0.5,
+        max_features="sqrt",
+        min_samples_leaf=5,
+        random_state=3,
+    ).fit(features, matches)
+    np.testing.assert_allclose(ours, theirs.predict_proba(features)[:, 1], atol=1e-9)
+    assert (
+        BoostedPairs().fit(features, matches, 3).likeness(features[:4], features[:4]).diagonal().tolist() == [1.0] * 4
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda a, b, p: (pd.concat([a, a.head(1)]), b, p), r"^id_left: expected each id once, got 'a0' 2 times"),
+        (lambda a, b, p: (a, b.head(0), p), r"^right: expected a table of at least one row"),
+        (lambda a, b, p: (a.rename(columns={"sku": "x"}), b, p), r"^id_left: expected one of"),
+        (
+            lambda a, b, p: (a, b.rename(columns={"name": "n", "price": "p"}), p),
+            r"^right: expected columns that the left",
+        ),
+        (
+            lambda a, b, p: (a, b.assign(name=None, price=None), p),
+            r"^right: expected a shared column with",
+        ),
+        (
+            lambda a, b, p: (a, a.rename(columns={"sku": "asin"}), p),
+            r"^right: expected another table than the left one",
+        ),
+        (lambda a, b, p: (a, b, p.assign(left="zz")), r"^pairs: expected ids of the left table, got 'zz'"),
+        (lambda a, b, p: (a, b, p[["left"]]), r"^pairs: expected the columns left and right"),
+        (lambda a, b, p: (a, b, p.assign(match=2)), r"^pairs: expected 0 or 1 in the column match, got 2"),
+        (
+            lambda a, b, p: (a, b, pd.concat([p, p.head(1).assign(match=0)])),
+            r"^pairs: expected one label for each pair",
+        ),
+        (lambda a, b, p: (a, b, p[p["match"] == 0]), r"^pairs: expected at least one pair that matches, got \d+ that"),
+        (lambda a, b, p: (a, b, p[p["match"] == 1]), r"^pairs: expected at least one pair that does not match"),
+        (lambda a, b, p: (a, b, p.groupby("match").head(1)), r"^pairs: expected some that match and some that do not"),
+    ],
+)
+def test_what_cannot_be_used_is_told_in_one_sentence(change, sentence):
+    with pytest.raises(ValueError, match=sentence) as wrong:
+        matcher().fit(*change(*shops(30)))
+    assert "\n" not in str(wrong.value)
+
+
+def test_wrong_settings_are_told():
+    left, right, pairs = shops(30)
+    for settings, name in (
+        ({"links": "two"}, "links"),
+        ({"scorer": "trees"}, "scorer"),
+        ({"n_candidates": 0}, "n_candidates"),
+        ({"precision": 95}, "precision"),
+        ({"validation_fraction": 1.0}, "validation_fraction"),
+    ):
+        with pytest.raises(ValueError, match=rf"^{name}: expected"):
+            matcher(**settings).fit(left, right, pairs)
+
+
+def edited(folder, change):
+    """The settings of a saved matcher changed, with right checksums."""
+    config = json.loads((folder / "matcher.json").read_text())
+    change(config)
+    (folder / "matcher.json").write_text(json.dumps(config))
+    (folder / "SHA256SUMS").unlink()
+    _seal(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda config: config.update(version=9), "expected format version 1, got 9"),
+        (lambda config: config.update(rows=[5, 5]), "expected"),
+        (lambda config: config.update(texts=["name", "other"]), "expected"),
+        (lambda config: config.update(threshold=2.0), "expected valid settings"),
+        (lambda config: config.update(single=True), "expected 1 tables, got 2"),
+        (
+            lambda config: config.update(encoder={"parts": [{"encoder": "hub:x/y", "kind": "text", "columns": ["a"]}]}),
+            "to be given again",
+        ),
+    ],
+)
+def test_edited_folders_are_refused(fitted, tmp_path, change, sentence):
+    model, _ = fitted
+    model.save(tmp_path / "m")
+    edited(tmp_path / "m", change)
+    with pytest.raises(ValueError, match=sentence):
+        RowMatcher.load(tmp_path / "m")
+
+
+def test_a_torn_folder_is_refused(fitted, tmp_path):
+    model, _ = fitted
+    model.save(tmp_path / "m")
+    for name in ("scorer", "left.parquet", "labelled.parquet", "matcher.safetensors"):
+        content = (tmp_path / "m" / name).read_bytes()
+        (tmp_path / "m" / name).write_bytes(content[:-9])
+        with pytest.raises(ValueError, match=name):
+            RowMatcher.load(tmp_path / "m")
+        (tmp_path / "m" / name).write_bytes(content)
+    with pytest.raises(ValueError, match=r"^model: expected a folder of a matcher"):
+        RowMatcher.load(tmp_path / "none")
+
+
+def test_an_assignment_is_the_best_of_all():
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        gains = random.uniform(0.1, 1, (4, 4)) * (random.random((4, 4)) < 0.6)
+        left, right = np.nonzero(gains)
+        chosen = assigned(left, right, gains[left, right])
+        best = max(sum(gains[i, j] for i, j in enumerate(order)) for order in permutations(range(4)))
+        assert gains[left, right][chosen].sum() == pytest.approx(best)
+        assert len(set(left[chosen])) == len(set(right[chosen])) == chosen.sum()
+
+
+def test_clusters_follow_links_and_their_pairs_are_listed():
+    names = connected(np.array([[0, 3], [3, 5], [1, 2]]), 6)
+    assert names.tolist() == [0, 1, 1, 0, 2, 0]
+    assert sorted(map(tuple, pairs_within(names, 10).tolist())) == [(0, 3), (0, 5), (3, 5)]
+    assert len(pairs_within(names, 2)) == 0
+
+
+def test_features_have_names_and_stay_within_their_range(fitted):
+    model, _ = fitted
+    features = model.tables_.pair_features(np.array([[0, 0], [1, 5]]))
+    names = model.tables_.features.names
+    assert features.shape == (2, len(names))
+    assert len(set(names)) == len(names)
+    assert (np.abs(features) <= 1 + 1e-6).all()
+    assert isinstance(model.tables_.features, PairFeatures)
+
+
+def test_a_pair_is_compared_with_the_best_other_of_each_row():
+    left, right, pairs = shops(25, vectors=True)
+    model = matcher(hub_correction=False).fit(left, right, pairs)
+    tables = model.tables_
+    scores = (tables.left.vectors @ tables.right.vectors.T).double().numpy()
+    at = np.array([(i, j) for i in range(5) for j in range(25)])
+    features = dict(zip(tables.features.names, tables.pair_features(at).T, strict=True))
+    for (i, j), ahead, behind in zip(
+        at,
+        features["row: vectors above the best other of the left"],
+        features["row: vectors above the best other of the right"],
+        strict=True,
+    ):
+        assert ahead == pytest.approx(scores[i, j] - np.delete(scores[i], j).max(), abs=1e-5)
+        assert behind == pytest.approx(scores[i, j] - np.delete(scores[:, j], i).max(), abs=1e-5)

@@ -1,0 +1,67 @@
+"""Texts by shared words and letters, and fused lists."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from vicinal.index import Hits
+from vicinal.index.lexical import LexicalIndex, Terms, codes, fuse
+
+TEXTS = ["red lamp of brass", "blue lamp", "a red, red hat", "chair R-12 of oak", "", "oak chair r12", "étude nº 5"]
+
+
+def test_weights_are_the_smooth_inverse_document_frequency_of_scikit_learn():
+    vectorizer = TfidfVectorizer(token_pattern=r"(?u)\w+", binary=True, norm=None)
+    expected = vectorizer.fit_transform(TEXTS).toarray()
+    terms = Terms("words").fit(TEXTS)
+    ours = terms.of(TEXTS).power(2).toarray()
+    used = ours.any(axis=0)
+    np.testing.assert_allclose(np.sort(ours[:, used], axis=1), np.sort(expected, axis=1), rtol=1e-6)
+
+
+def test_shared_weight_is_that_of_the_terms_of_both():
+    terms = Terms("words").fit(TEXTS)
+    shared = terms.shared(terms.of(["red lamp", "", "hat"]), terms.of(["lamp red", "hat", "chair"]))
+    np.testing.assert_allclose(shared.cosine, [1, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(shared.of_left, [1, 0, 0], atol=1e-6)
+    assert shared.left[1] == 0 < shared.right[1]
+
+
+@pytest.mark.parametrize("k", [1, 3, 20])
+def test_search_is_exact(k):
+    terms = [Terms(kind).fit(TEXTS) for kind in ("words", "letters")]
+    parts = [part.of(TEXTS).toarray() for part in terms]
+    unit = [part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-9) for part in parts]
+    scores = sum(part @ part.T for part in unit) / 2
+    hits = LexicalIndex(TEXTS, terms).search(TEXTS, k)
+    for row, (ids, values) in enumerate(zip(hits.ids.tolist(), hits.scores.tolist(), strict=True)):
+        expected = np.argsort(-scores[row], kind="stable")
+        expected = [i for i in expected if scores[row, i] > 0][:k]
+        assert [i for i in ids if i >= 0] == expected
+        np.testing.assert_allclose(values[: len(expected)], scores[row, expected], rtol=1e-5)
+
+
+def test_a_text_is_not_found_where_it_is_excluded():
+    index = LexicalIndex(TEXTS, [Terms(kind).fit(TEXTS) for kind in ("words", "letters")])
+    assert index.search(["red lamp of brass"], 1, exclude=torch.tensor([0])).ids.item() != 0
+
+
+def test_codes_are_words_with_digits():
+    assert codes("Sony DSC-W120/B, 7.2MP (2) x") == ["dscw120b", "72mp"]
+
+
+def test_fusion_sums_reciprocal_ranks():
+    random = np.random.default_rng(0)
+    lists = [torch.from_numpy(np.stack([random.permutation(9)[:5] for _ in range(20)])) for _ in range(3)]
+    lists[0][3, 2:] = -1
+    fused = fuse([Hits(ids, torch.zeros(20, 5)) for ids in lists], 6)
+    for row in range(20):
+        sums = {}
+        for ids in lists:
+            for rank, i in enumerate(ids[row].tolist(), 1):
+                if i >= 0:
+                    sums[i] = sums.get(i, 0) + 1 / (60 + rank)
+        expected = sorted(sums, key=lambda i: (-np.float32(sums[i]), i))[:6]
+        assert [i for i in fused.ids[row].tolist() if i >= 0] == expected
+        np.testing.assert_allclose(fused.scores[row][: len(expected)], [sums[i] for i in expected], rtol=1e-6)
