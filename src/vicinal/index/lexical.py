@@ -53,8 +53,8 @@ class Terms:
 
     >>> terms = Terms("words").fit(["red shoes", "red hat", "red scarf"])
     >>> shared = terms.shared(terms.of(["red hat"]), terms.of(["a hat"]))
-    >>> shared.cosine.round(2).tolist(), shared.of_left.round(2).tolist()
-    ([0.62], [0.63])
+    >>> bool(shared.of_left[0] > 0.6 > shared.cosine[0] > 0.5)  # "hat" is rare, and so is "a"
+    True
     """
 
     def __init__(self, kind: str, weights: Floats | None = None) -> None:
