@@ -69,6 +69,7 @@ __all__ = [
     "SoftStep",
     "blockwise",
     "calibration",
+    "clustering",
     "core",
     "data",
     "encoders",

@@ -34,6 +34,7 @@ PACKAGES = [
     "links",
     "index",
     "factorization",
+    "clustering",
 ]
 
 

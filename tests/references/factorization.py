@@ -39,3 +39,18 @@ def low_rank(sample, rank):
     values, vectors = np.linalg.eigh(sample.T @ sample)
     top = vectors[:, np.argsort(values)[::-1][:rank]]
     return top @ top.T
+
+
+def transductive(unary, affinity, strength, steps):
+    """Bound updates, and the energy after each."""
+
+    def softmax(z):
+        z = np.exp(z - z.max(1, keepdims=True))
+        return z / z.sum(1, keepdims=True)
+
+    shares, energies = softmax(-unary), []
+    for _ in range(steps):
+        shares = softmax(-unary + strength * affinity @ shares)
+        entropy = np.sum(shares * np.log(np.maximum(shares, 1e-300)))
+        energies.append(entropy + np.sum(unary * shares) - strength * np.sum(shares * (affinity @ shares)))
+    return shares, energies

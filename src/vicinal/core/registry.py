@@ -31,6 +31,7 @@ KINDS: dict[str, str] = {
     "sampler": "vicinal.samplers",
     "index": "vicinal.index",
     "factorization": "vicinal.factorization",
+    "clustering": "vicinal.clustering",
 }
 
 FACTS: dict[str, str] = {

@@ -1,0 +1,28 @@
+"""Classes that nobody named, and labels for rows that have none: tensors in and out."""
+
+from vicinal.clustering.known_classes import (
+    Clusters,
+    Spectrum,
+    cluster_accuracy,
+    hidden_class_score,
+    known_class_kmeans,
+    known_class_spectral,
+    spectral_vectors,
+)
+from vicinal.clustering.partial_assignment import partial_assignment
+from vicinal.clustering.transductive import Transduction, neighbor_affinity, transductive, transductive_classes
+
+__all__ = [
+    "Clusters",
+    "Spectrum",
+    "Transduction",
+    "cluster_accuracy",
+    "hidden_class_score",
+    "known_class_kmeans",
+    "known_class_spectral",
+    "neighbor_affinity",
+    "partial_assignment",
+    "spectral_vectors",
+    "transductive",
+    "transductive_classes",
+]

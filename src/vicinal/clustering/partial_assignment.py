@@ -1,0 +1,123 @@
+"""Soft labels of the rows that are surest, of classes of unequal size: partial transport to clusters."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from vicinal.blockwise.blocks import policy, row_slices
+from vicinal.core import check_between, check_integer, register
+from vicinal.transport.sinkhorn import check_plan_scores
+
+
+@register("clustering", "partial_assignment", paper="arXiv:2404.03446", verified="values of the paper's code")
+@torch.no_grad()
+def partial_assignment(
+    logits: Tensor,
+    share: float,
+    *,
+    similarity: Tensor | None = None,
+    strength: float = 0.5,
+    temperature: float = 0.1,
+    evenness: float = 1.0,
+    rounds: int = 10,
+    steps: int = 1000,
+    tolerance: float = 1e-6,
+) -> Tensor:
+    r"""Soft labels of a share of the rows, which are the surest, and of clusters of about even size.
+
+    $\min_Q \langle Q, C \rangle + \gamma \, \mathrm{KL}(Q^\top 1, \tfrac{\rho}{k} 1) - \epsilon H(Q)$ with
+    $C = -\log \mathrm{softmax}$ of the logits, $Q 1 \le 1/n$ and $1^\top Q 1 = \rho$ (PPOT); what is left of a row goes
+    to a column of cost 0. With S, ``similarity`` of rows, like rows get like labels (SP2OT): the linear bound
+    $C - \lambda (S + S^\top) Q$ is solved some times. Blocks of rows are read in turn, and only the result is stored.
+
+    As labels: $-\sum_{ik} q_{ik} \log p_{ik} / n$. Let the share rise while training, as
+    $\rho_0 + (1 - \rho_0) e^{-5 (1 - t)^2}$ for t from 0 to 1.
+
+    Args:
+        logits: ``[n, k]``, k >= 2, finite.
+        share: $\rho$, above 0 and at most 1, of the mass of all rows.
+        similarity: S ``[n, n]``, dense or sparse; None: PPOT.
+        strength: lambda >= 0 of it.
+        temperature: $\epsilon > 0$.
+        evenness: $\gamma \ge 0$; infinity makes all columns equal, 0 leaves them free.
+        rounds: with ``similarity``, how often the bound is renewed.
+        steps: of Sinkhorn at most, for each bound.
+        tolerance: ends them when no logarithm of a column's factor changes by more.
+
+    Returns:
+        n Q, ``[n, k]``, rows that sum to at most 1; no gradient.
+
+    Raises:
+        ValueError: for a share or temperature out of range, or shapes that do not fit.
+
+    >>> partial_assignment(torch.tensor([[4.0, 0.0], [0.0, 4.0], [0.1, 0.0]]), 0.5).round(decimals=2)
+    tensor([[0.7..., 0.0...],
+            [0.0..., 0.7...],
+            [0.0..., 0.0...]])
+    """
+    scores = check_plan_scores(logits, "logits")
+    if scores.ndim != 2 or scores.shape[1] < 2:
+        raise ValueError(f"logits: expected [n, k] with k of at least 2, got {tuple(logits.shape)}")
+    check_between("share", share, 0, math.inf)
+    check_between("share", share, 0, 1, closed=True)
+    check_between("temperature", temperature, 0, math.inf)
+    relaxed = 1.0 if evenness == math.inf else check_between("evenness", evenness, 0, math.inf, closed=True)
+    relaxed = relaxed if evenness == math.inf else relaxed / (relaxed + temperature)
+    check_integer("steps", steps)
+    scores = (scores - scores.logsumexp(1, keepdim=True)) / temperature  # [n, k]
+    g, g_free = torch.zeros_like(scores[0]), 0.0 if share < 1 else -math.inf  # logarithms of factors of the columns
+    if similarity is None:
+        return _solved(scores, share, relaxed, steps, tolerance, g, g_free)[0]
+    both = _check_similarity(similarity, scores)
+    check_between("strength", strength, 0, math.inf, closed=True)
+    factor = strength / temperature / len(scores)  # a plan times n is what is returned
+    plan = torch.full_like(scores, share / scores.shape[1])
+    for _ in range(check_integer("rounds", rounds)):
+        plan, g, g_free = _solved(scores + factor * (both @ plan), share, relaxed, steps, tolerance, g, g_free)
+    return plan
+
+
+def _check_similarity(similarity: Tensor, scores: Tensor) -> Tensor:
+    """S and its transpose, added."""
+    if similarity.shape != (len(scores), len(scores)):
+        raise ValueError(f"similarity: expected {(len(scores), len(scores))}, got {tuple(similarity.shape)}")
+    values = similarity.coalesce().values() if similarity.is_sparse else similarity
+    if not bool(values.isfinite().all()):
+        raise ValueError("similarity: expected finite numbers, got nan or inf")
+    return (similarity + similarity.T).to(scores.dtype)
+
+
+def _solved(
+    scores: Tensor, share: float, relaxed: float, steps: int, tolerance: float, g: Tensor, g_free: float
+) -> tuple[Tensor, Tensor, float]:
+    """The plan times n: factors g of the columns in turn with those of the rows, a block of rows at a time."""
+    rows, columns = scores.shape
+    target = math.log(share / columns)
+    free = math.log1p(-share) if share < 1 else -math.inf  # of the column that takes what is left
+    parts = row_slices(rows, max(1, policy().block_entries // columns))
+    for _ in range(steps):
+        mass, lead, left = torch.zeros_like(g), torch.full_like(g, -math.inf), []
+        for part in parts:
+            block, log_total = _block(scores[part], g, g_free)
+            mass += block.sum(0) / rows
+            lead = torch.maximum(lead, (scores[part] - log_total[:, None]).amax(0))
+            left.append((g_free - log_total).logsumexp(0))
+        # log of what the column's factor is divided by; where no mass is left to see, the largest term of it
+        log_sums = torch.where(mass > 0, mass.log() - g, lead - math.log(rows))
+        new = relaxed * (target - log_sums)
+        moved = float((new - g).abs().max())
+        g = new
+        if share < 1:
+            new_free = free - float(torch.stack(left).logsumexp(0)) + math.log(rows) + g_free
+            moved, g_free = max(moved, abs(new_free - g_free)), new_free
+        if moved <= tolerance:
+            break
+    return torch.cat([_block(scores[part], g, g_free)[0] for part in parts]), g, g_free
+
+
+def _block(scores: Tensor, g: Tensor, g_free: float) -> tuple[Tensor, Tensor]:
+    """Shares of the columns in each row, beside the free one, and the logarithm of what they are divided by."""
+    logits = scores + g
+    log_total = torch.logaddexp(logits.logsumexp(1), torch.full_like(logits[:, 0], g_free))
+    return (logits - log_total[:, None]).exp(), log_total
