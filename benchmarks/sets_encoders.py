@@ -11,7 +11,9 @@ import argparse
 import csv
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,11 @@ import pandas as pd
 import torch
 
 from vicinal.core import entries
-from vicinal.data import Split, make_splits
+from vicinal.data import CHUNK_WORDS, Split, make_splits, split_texts
 from vicinal.encoders import EmbeddingCache, build_table_encoder
 from vicinal.estimators import NeighborClassifier, NeighborRegressor
 from vicinal.evaluation import classification_scores
-from vicinal.evaluation.tuned import tuned_baselines
+from vicinal.evaluation.tuned import CLASSES, NUMBERS, tuned_baselines
 
 FIELDS = ("task", "split", "method", "error", "accuracy", "seconds", "settings")
 SIZES = (10, 30, 100)
@@ -41,7 +43,7 @@ class Task:
     elements: str
     root: Path | None = None
     classes: bool = False
-    also: dict[str, pd.DataFrame] | None = None
+    also: dict[str, tuple[pd.DataFrame, str]] | None = None
 
 
 def musk(data: Path) -> Task:
@@ -57,7 +59,7 @@ def houses(data: Path) -> Task:
     front = [f"frontal256/{number:03d}.jpg" for number in table["id"]]
     rooms = [[f"rooms128/{n:03d}_{room}.jpg" for room in ("bedroom", "bathroom", "kitchen")] for n in table["id"]]
     frame = pd.DataFrame({"x": [[one, *others] for one, others in zip(front, rooms, strict=True)]})
-    also = {"frontal photo": pd.DataFrame({"x": front})}
+    also = {"frontal photo": (pd.DataFrame({"x": front}), "image")}
     labels, groups = np.log(table["price"].to_numpy(float)), pd.factorize(table["dup_group"])[0]
     return Task(frame, labels, groups, "efficientnet-lite0", data / "houses", also=also)
 
@@ -81,7 +83,17 @@ def tags(data: Path) -> Task:
     return Task(pd.DataFrame({"x": lists[drawn].tolist()}), np.log(counts[drawn].to_numpy(float)), None, "ngrams")
 
 
-TASKS = {"musk": musk, "houses": houses, "digits": digits, "tags": tags}
+def books(data: Path) -> Task:
+    """Synopses of more than 180 words as sets of chunks, and the logarithm of the price; beside them the texts, cut."""
+    table = pd.read_parquet(data / "text" / "book_prices.parquet")
+    table = table[table["synopsis"].str.split().str.len() > CHUNK_WORDS].drop_duplicates("synopsis")
+    table = table.sample(600, random_state=0).sort_index()
+    frame = table[["synopsis"]].rename(columns={"synopsis": "x"}).reset_index(drop=True)
+    also = {"cut": (frame, "text")}
+    return Task(split_texts(frame, ["x"]), np.log(table["price"].to_numpy(float)), None, "minilm", also=also)
+
+
+TASKS = {"musk": musk, "houses": houses, "digits": digits, "tags": tags, "books": books}
 
 
 def pooled(task: Task, train: np.ndarray[Any, Any], cache: EmbeddingCache, *, only_mean: bool) -> pd.DataFrame:
@@ -105,17 +117,22 @@ def fit(task: Task, frame: pd.DataFrame, split: Split, cache: Path, kind: str, e
     return model.fit(frame.iloc[rows], task.labels[rows], groups=groups, validation=held)
 
 
-def methods(task: Task, train: np.ndarray[Any, Any], cache: Path) -> dict[str, tuple[pd.DataFrame, str, str | None]]:
-    """By method: the table, the kind of its column, its encoder."""
+Table = tuple[pd.DataFrame, str, str | None]
+"""A table, the kind of its column, and its encoder."""
+
+
+def methods(task: Task, train: np.ndarray[Any, Any], cache: Path) -> dict[str, Callable[[], Table]]:
+    """By method, what gives its table."""
     store = EmbeddingCache(cache)
-    named: dict[str, tuple[pd.DataFrame, str, str | None]] = {
-        item.name: (task.frame, "set", f"{item.name}:{task.elements}") for item in entries("set_encoder")
+    named: dict[str, Callable[[], Table]] = {
+        item.name: partial(lambda name: (task.frame, "set", f"{name}:{task.elements}"), item.name)
+        for item in entries("set_encoder")
     }
     if task.elements != "ngrams":
-        named["mean of vectors"] = pooled(task, train, store, only_mean=True), "vector", None
-        named["moments of vectors"] = pooled(task, train, store, only_mean=False), "vector", None
-    for name, frame in (task.also or {}).items():
-        named[name] = frame, "image", task.elements
+        named["mean of vectors"] = lambda: (pooled(task, train, store, only_mean=True), "vector", None)
+        named["moments of vectors"] = lambda: (pooled(task, train, store, only_mean=False), "vector", None)
+    for name, (frame, kind) in (task.also or {}).items():
+        named[name] = partial(lambda *table: table, frame, kind, task.elements)
     return named
 
 
@@ -129,22 +146,17 @@ def run(options: argparse.Namespace) -> None:
     for name in options.tasks:
         task = TASKS[name](options.data)
         for split in make_splits(len(task.labels), number=options.splits, groups=task.groups):
-            number, train = split.seed, split.train
-            missing = [
-                m for m in [*methods(task, train, options.cache), "tuned"] if (name, str(number), m) not in known
-            ]
-            for method in missing:
-                if options.methods and method not in options.methods:
-                    continue
-                for line in measured(task, split, method, options.cache):
-                    write(options.out, (name, number, *line))
+            tables = methods(task, split.train, options.cache)
+            for method in options.methods or [*tables, "tuned"]:
+                if (name, str(split.seed), method) not in known:
+                    lines = baselines if method == "tuned" else partial(measured, method=method, table=tables[method]())
+                    for line in lines(task, split, options.cache):
+                        write(options.out, (name, split.seed, *line))
 
 
-def measured(task: Task, split: Split, method: str, cache: Path) -> list[tuple[Any, ...]]:
-    """Method, error, accuracy, seconds, settings; of the baselines one line each."""
-    if method == "tuned":
-        return baselines(task, split, cache)
-    frame, kind, encoder = methods(task, split.train, cache)[method]
+def measured(task: Task, split: Split, cache: Path, method: str, table: Table) -> list[tuple[Any, ...]]:
+    """Method, error, accuracy, seconds, settings; for digits also errors beyond the sizes trained on."""
+    frame, kind, encoder = table
     begun = time.process_time()
     model = fit(task, frame, split, cache, kind, encoder)
     spent = time.process_time() - begun
@@ -181,6 +193,7 @@ def baselines(task: Task, split: Split, cache: Path) -> list[tuple[Any, ...]]:
         features[split.test],
         classes=np.unique(task.labels).tolist() if task.classes else None,
         groups=None if task.groups is None else task.groups[rows],
+        methods=[name for name in (CLASSES if task.classes else NUMBERS) if name != "boosting"],
     )
     settings = [" ".join(f"{key} {value}" for key, value in one.settings.items()) for one in tuned]
     lines = [

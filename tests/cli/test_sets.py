@@ -78,6 +78,14 @@ def test_sets_are_added_and_forgotten(fitted, tmp_path):
     np.testing.assert_allclose(load_model(tmp_path / "more").forget(["a", "b", "c"]).predict(new), before)
 
 
+@pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])
+def test_sets_are_learned_in_other_precisions(precision):
+    frame, total = numbers()
+    for name in ("moments", "set_transformer"):
+        model = NeighborRegressor(encoders={"digits": name}, precision=precision, **QUICK | {"max_epochs": 2})
+        assert np.isfinite(model.fit(frame, total).predict(frame)).all()
+
+
 def test_an_index_finds_sets(tmp_path):
     frame, total = numbers()
     model = NeighborRegressor(encoders={"digits": "deep_sets"}, index="exact", **QUICK).fit(frame, total)
@@ -87,6 +95,7 @@ def test_an_index_finds_sets(tmp_path):
 
 def test_columns_are_grouped_and_the_model_asks_for_the_same(model, photos, capsys):
     card = (model / "README.md").read_text()
+    assert (model / "report.html").read_text().count("data:image/jpeg") >= 6  # photos of rows and neighbors
     assert "attsets:cnn" in card
     saved = json.loads((model / "config.json").read_text())
     assert saved["notes"]["sets"] == {"photos": ["front", "kitchen", "bath"]}

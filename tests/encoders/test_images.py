@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 import vicinal.encoders.images as images
-from vicinal.encoders import ImageCNN, open_image, read_cell, thumbnail
+from vicinal.encoders import ImageCNN, contact_sheet, open_image, read_cell, thumbnail
 from vicinal.encoders.images import to_square
 
 
@@ -258,3 +258,11 @@ def test_thumbnails_are_small_upright_and_recent():
     assert thumbnail(encoded(Image.new("1", (10_000, 5001)))) is None
     assert thumbnail(b"no image") is None
     assert thumbnail(encoded(Image.new("RGB", (50, 60)))[:60]) is None
+
+
+def test_a_contact_sheet_has_images_beside_one_another(make_image):
+    files = [make_image(0, (40, 30)), b"no image", make_image(1, (60, 20))]
+    sheet = Image.open(io.BytesIO(contact_sheet(files, 20)))
+    assert sheet.size == (20 + 20, 15)
+    assert contact_sheet(files[:2], 20) == thumbnail(files[0], 20)
+    assert contact_sheet([]) is None

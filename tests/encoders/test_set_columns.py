@@ -154,6 +154,15 @@ def test_elements_of_another_form_are_named_too():
         fitted([["a.jpg"]], "deep_sets:minilm")
 
 
+def test_what_no_number_holds_is_refused_and_not_a_crash():
+    huge = pd.DataFrame({"x": [[10**400], [1, 10**400]]})
+    assert infer_kinds(huge)["x"].kind == "set"
+    with pytest.raises(ValueError, match=r"^x: expected a finite number in row 0, element 1"):
+        SetColumnEncoder("x").fit(huge)
+    with pytest.raises(ValueError, match=r"^x: expected a list of numbers in row 0, element 1"):
+        SetColumnEncoder("x").fit(pd.DataFrame({"x": [[[10**400]]]}))
+
+
 def test_names_are_split_at_the_first_colon():
     for name in ("deep_sets", "set_transformer:minilm", "minilm", "hub:x", "umbc:hub:a/b", "deep_sets:cnn"):
         assert check_encoder(name, "set") == name

@@ -6,7 +6,7 @@ from vicinal.encoders.category import CategoryEncoder
 from vicinal.encoders.cnn import AudioCNN, ImageCNN
 from vicinal.encoders.efficientnet import EfficientNetEncoder
 from vicinal.encoders.ge2e import SpeakerEncoder
-from vicinal.encoders.images import open_image, thumbnail
+from vicinal.encoders.images import contact_sheet, open_image, thumbnail
 from vicinal.encoders.inputs import Inputs
 from vicinal.encoders.kinds import ColumnKind, infer_kinds
 from vicinal.encoders.media import read_cell
@@ -50,6 +50,7 @@ __all__ = [
     "build_table_encoder",
     "check_encoder",
     "check_tune",
+    "contact_sheet",
     "encoder_names",
     "infer_kinds",
     "open_image",

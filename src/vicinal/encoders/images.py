@@ -5,7 +5,7 @@ import hashlib
 import io
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +134,23 @@ def thumbnail(data: bytes, side: int = 128) -> bytes | None:
     small = io.BytesIO()
     image.save(small, "JPEG", quality=80)
     return small.getvalue()
+
+
+def contact_sheet(images: Iterable[bytes], side: int = 128) -> bytes | None:
+    """Thumbnails of images beside one another as a JPEG, of one the thumbnail; None if none can be read."""
+    files = [data for data in (thumbnail(one, side) for one in images) if data is not None]
+    if len(files) < 2:
+        return files[0] if files else None
+    pil = import_pillow()
+    small = [pil.Image.open(io.BytesIO(data)) for data in files]
+    sheet = pil.Image.new("RGB", (sum(one.width for one in small), max(one.height for one in small)), "white")
+    left = 0
+    for one in small:
+        sheet.paste(one, (left, 0))
+        left += one.width
+    file = io.BytesIO()
+    sheet.save(file, "JPEG", quality=80)
+    return file.getvalue()
 
 
 _decoding, _pixels = threading.Condition(), 0

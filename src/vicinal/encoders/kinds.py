@@ -157,7 +157,7 @@ def _list_kind(present: "pd.Series[Any]", name: str, empty: int) -> ColumnKind:
     lengths = {len(cell) if is_list(cell) else -1 for cell in present}
     try:
         number = np.asarray(present.iloc[0], dtype=np.float64).ndim == 1
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = False
     if number and len(lengths) == 1 and lengths != {0}:
         return ColumnKind("vector", f"lists of {lengths.pop()} numbers")

@@ -135,7 +135,7 @@ def to_vectors(series: "pd.Series[Any]", column: str, width: int | None) -> Arra
     for row, cell in series.items():
         try:
             values = np.asarray(cell, dtype=np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise refuse(column, row, "a list of numbers", short(cell)) from None
         if values.ndim != 1:
             raise refuse(column, row, "a list of numbers", short(cell), "leave out rows without one")

@@ -259,7 +259,8 @@ class SetColumnEncoder(ColumnEncoder):
                 places.append(place)
             lengths.append(len(places) - before)
         offsets = torch.tensor(lengths).cumsum(0)
-        series = pd.Series(values, index=pd.Index(labels, dtype=object), dtype=object).infer_objects()
+        series = pd.Series(values, index=pd.Index(labels, dtype=object), dtype=object)
+        series = series if first else series.infer_objects()  # numbers that are read at once
         return series.to_frame(column), RaggedInputs(torch.tensor(places, dtype=torch.int64), offsets)
 
 

@@ -13,7 +13,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, RichProgressBar
 from torch import nn
 
-from vicinal.encoders import PretrainedEncoder, TableEncoder, TableInputs
+from vicinal.encoders import ColumnEncoder, PretrainedEncoder, TableEncoder, TableInputs
 from vicinal.training.added import AddedLosses
 from vicinal.training.checkpoints import BEST, LAST, WholeCheckpoints, checkpoints, last_checkpoint
 from vicinal.training.fold_epochs import FoldEpochs
@@ -207,7 +207,7 @@ def _threads_for(network: NeighborNetwork) -> Iterator[None]:
     busy machine.
     Networks that train on images, sounds or transformers keep torch's setting.
     """
-    parts = network.encoder.encoders if isinstance(network.encoder, TableEncoder) else []
+    parts = [part for part in network.encoder.modules() if isinstance(part, ColumnEncoder)]  # those of elements, too
     large = any(not part.frozen and part.kind in ("image", "audio") for part in parts)
     large |= any(not part.frozen and isinstance(part, PretrainedEncoder) for part in parts)
     before = torch.get_num_threads()

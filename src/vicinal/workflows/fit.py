@@ -37,7 +37,16 @@ from vicinal.data import (
     split_texts,
     table_fingerprint,
 )
-from vicinal.encoders import ColumnKind, EmbeddingCache, Kind, build_table_encoder, infer_kinds, read_cell, thumbnail
+from vicinal.encoders import (
+    ColumnKind,
+    EmbeddingCache,
+    Kind,
+    build_table_encoder,
+    contact_sheet,
+    infer_kinds,
+    read_cell,
+)
+from vicinal.encoders.kinds import elements_of
 from vicinal.estimators.attention import Explanation
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import LONE_GROUPS
@@ -666,7 +675,8 @@ def _errors(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
 def _panel(
     model: BankedEstimator, title: str, explanation: Explanation, row: dict[str, Any], target: Any, root: Path | None
 ) -> NeighborPanel:
-    kinds = model.kinds_
+    images = [p.columns[0] for p in model.table_encoder.encoders if getattr(p, "element_kind", None) == "image"]
+    kinds: dict[str, str] = {**model.kinds_, **dict.fromkeys(images, "images")}
     neighbors = [
         (_cells(n.row, kinds, root), _label(n.label), n.weight, n.contribution, str(n.id))
         for n in explanation.neighbors
@@ -684,6 +694,10 @@ def _panel(
     )
 
 
+_SHOWN = 6
+"""Images of a set that a report shows."""
+
+
 def _label(value: Any) -> float | str:
     return float(value) if isinstance(value, float | np.floating) else str(value)
 
@@ -693,9 +707,11 @@ def _cells(row: dict[str, Any], kinds: dict[str, Any], root: Path | None) -> dic
     shown: dict[str, str | bytes] = {}
     for name, cell in row.items():
         content = cell.get("bytes") if isinstance(cell, dict) else cell
-        if kinds.get(name) == "image":
+        if kinds.get(name) in ("image", "images"):
+            members = [value for _, value in elements_of(cell, name, "")] if kinds[name] == "images" else [cell]
             try:
-                small = thumbnail(read_cell(cell, column=name, row="", what="an image", root=root), 320)
+                files = (read_cell(one, column=name, row="", what="an image", root=root) for one in members[:_SHOWN])
+                small = contact_sheet(files, 320 if kinds[name] == "image" else 128)
             except ValueError:  # it was there when the model was fitted
                 small = None
             shown[name] = small if small is not None else str(cell)[:80]
