@@ -14,7 +14,7 @@ from vicinal.encoders.names import check_encoder, encoder_names, reaches_out
 from vicinal.encoders.ngrams import NgramEncoder
 from vicinal.encoders.numeric import NumberEncoder, VectorEncoder
 from vicinal.encoders.pretrained import PretrainedEncoder, check_tune
-from vicinal.encoders.projector import MemberProjectors, Projector
+from vicinal.encoders.projector import MemberProjectors, PrincipalProjector, Projector
 from vicinal.encoders.set_columns import SetColumnEncoder
 from vicinal.encoders.sounds import open_sound
 from vicinal.encoders.table import PartSummary, TableEncoder, TableInputs, build_table_encoder
@@ -40,6 +40,7 @@ __all__ = [
     "NumberEncoder",
     "PartSummary",
     "PretrainedEncoder",
+    "PrincipalProjector",
     "Projector",
     "SetColumnEncoder",
     "SpeakerEncoder",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -162,3 +163,64 @@ class MemberProjectors(nn.Module):
     def extra_repr(self) -> str:
         """Widths, for ``print``."""
         return f"in_dim={self.in_dim}, sizes={tuple(self.sizes)}, members={self.members}, dim={self.dim}"
+
+
+class PrincipalProjector(nn.Module):
+    r"""A linear map to unit length, $z = W^\top (x - m) / |W^\top (x - m)|$, that starts at principal components.
+
+    It starts as $W = V S^{-a}$ with the directions V of largest variance of the training rows and their deviations S:
+    at a = 0 cosines are those of the vectors themselves, at a = 1 of whitened ones.
+
+    Args:
+        in_dim: width of its input.
+        dim: width of its output.
+
+    >>> rows = torch.randn(50, 6)
+    >>> projector = PrincipalProjector(6, 4).fit(rows, 0.5)
+    >>> bool((projector(rows).norm(dim=1) - 1).abs().max() < 1e-5)
+    True
+    """
+
+    center: Tensor
+
+    def __init__(self, in_dim: int, dim: int) -> None:
+        super().__init__()
+        self.in_dim, self.dim = check_integer("in_dim", in_dim), check_integer("dim", dim)
+        self.register_buffer("center", torch.zeros(self.in_dim))
+        self.weight = nn.Parameter(torch.zeros(self.in_dim, self.dim))
+
+    @torch.no_grad()
+    def fit(self, rows: Tensor, power: float) -> Self:
+        """Start at the principal components of training rows ``[n, in_dim]``, divided by deviations to ``power``.
+
+        Directions without variance get random weights of small size. Gives itself.
+        """
+        center = rows.double().mean(dim=0)
+        _, spread, directions = torch.linalg.svd(rows.double() - center, full_matrices=False)
+        some = (spread > 1e-4 * spread[:1]).nonzero()[: self.dim, 0]
+        start = torch.randn(self.in_dim, self.dim).double() / (100 * math.sqrt(self.in_dim))
+        if len(some):
+            known = directions[some].T / spread[some] ** power
+            start[:, : len(some)] = known / (known.square().mean().sqrt() * math.sqrt(self.in_dim))
+        self.center.copy_(center)
+        self.weight.copy_(start)
+        return self
+
+    def parts(self, embeddings: Tensor, widths: Sequence[int]) -> Tensor:
+        """What each span of ``widths`` columns adds to the output: ``[b, spans, dim]``, which sum to it."""
+        moved = embeddings.to(self.weight.dtype) - self.center
+        spans = zip(torch.split(moved, list(widths), dim=1), torch.split(self.weight, list(widths)), strict=True)
+        each = torch.stack([part @ weight for part, weight in spans], dim=1)  # [b, spans, dim]
+        length = each.sum(dim=1).norm(dim=-1).clamp(min=torch.finfo(each.dtype).tiny)
+        shares: Tensor = each / length[:, None, None]
+        return shares
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        """``[b, dim]`` from ``[b, in_dim]``, computed in the dtype of its weights."""
+        if embeddings.ndim != 2 or embeddings.shape[1] != self.in_dim:
+            raise ValueError(f"embeddings: expected [b, {self.in_dim}], got {tuple(embeddings.shape)}")
+        return nn.functional.normalize((embeddings.to(self.weight.dtype) - self.center) @ self.weight, dim=1)
+
+    def extra_repr(self) -> str:
+        """Widths, for ``print``."""
+        return f"in_dim={self.in_dim}, dim={self.dim}"

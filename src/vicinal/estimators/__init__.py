@@ -3,6 +3,7 @@
 from vicinal.estimators.attention import Element, Explanation, Neighbor, explanation_table
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.banked import load_model
+from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.matching import CellComparison, PairExplanation, RowMatcher
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.plan import TuningPlan
@@ -13,6 +14,7 @@ __all__ = [
     "Bank",
     "CellComparison",
     "Element",
+    "EmbeddingLearner",
     "Explanation",
     "Hit",
     "Neighbor",

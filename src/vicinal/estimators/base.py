@@ -202,17 +202,13 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     # Fitting.
 
     def _fit(self, x: Any, y: Any, ids: Any, groups: Any, validation: Any) -> Self:
-        check_settings(self.get_params(deep=False), classes=isinstance(self, ClassifierMixin))
+        self._check_settings()
         x = as_table("X", x)
         frame = as_frame(self, x, reset=True)
         labels = self._fit_labels(y, len(frame))
         check_rows(len(frame))
-        from vicinal.estimators.loss import (
-            check_loss,  # the losses take a while to import, and only training needs them
-        )
-
         kind = "classes" if hasattr(self, "classes_") else "numbers"
-        check_loss(self.loss, kind, self.head, multilabel=self.multilabel_)
+        self._check_loss(kind)
         own_ids = canonical_ids("ids", range(len(frame)) if ids is None else ids, len(frame), distinct=True)
         own_groups = None if groups is None else canonical_ids("groups", groups, len(frame))
         if own_groups is not None and len(set(own_groups.tolist())) == len(frame):
@@ -233,6 +229,16 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             values = torch.from_numpy(labels.astype(np.float64))
             self._train(LabelledRows(frame, values, own_ids, own_groups, held_out), seed, encoder)
         return self
+
+    def _check_settings(self) -> None:
+        """Check parameters, before anything is done."""
+        check_settings(self.get_params(deep=False), classes=isinstance(self, ClassifierMixin))
+
+    def _check_loss(self, kind: str) -> None:
+        """Check that the loss is there and takes labels of this kind."""
+        from vicinal.estimators.loss import check_loss  # the losses take a while to import; only training needs them
+
+        check_loss(self.loss, kind, self.head, multilabel=self.multilabel_)
 
     def _choose_encoders(
         self,

@@ -45,10 +45,42 @@ class EncoderChoice:
     @property
     def sentence(self) -> str:
         """``minilm explains 61 % of the labels' variance linearly, ngrams 48 %``."""
+        if not self.explained:
+            return "the pretrained encoder that is installed"
         first, *others = sorted(self.explained, key=lambda name: name != self.encoder.rpartition(":")[2])
         shares = {name: f"{100 * max(share, 0.0):.0f} %" for name, share in self.explained.items()}
         rest = "".join(f", {name} {shares[name]}" for name in others)
         return f"{first} explains {shares[first]} of the labels' variance linearly{rest}"
+
+
+def installed_encoders(
+    frame: pd.DataFrame, kinds: Mapping[str, Kind], encoders: Mapping[str, str] | None
+) -> list[EncoderChoice]:
+    """The pretrained encoders that are installed, for images, sounds and texts of ``WORDS`` words on average.
+
+    Args:
+        frame: the rows.
+        kinds: of the columns.
+        encoders: what was asked for, by column or kind; such columns are left out.
+    """
+    members = _with_choice(frame, kinds, encoders)
+    return [
+        EncoderChoice(name, _full_name(kinds[name], CANDIDATES[kind][1].encoder), {}) for name, kind in members.items()
+    ]
+
+
+def _with_choice(
+    frame: pd.DataFrame, kinds: Mapping[str, Kind], encoders: Mapping[str, str] | None
+) -> dict[str, str]:
+    """Kind (of sets that of their elements) by column whose encoder is not named, and of which there is a choice."""
+    named = encoders or {}
+    free = {name: kind for name, kind in kinds.items() if name not in named and kind not in named}
+    members = {name: _elements(frame[name], kind) for name, kind in free.items()}
+    return {name: str(kind) for name, (kind, cells) in members.items() if _has_choice(kind, cells)}
+
+
+def _full_name(kind: Kind, encoder: str) -> str:
+    return f"{DEFAULTS['set']}:{encoder}" if kind == "set" else encoder
 
 
 def choose_encoders(
@@ -79,11 +111,8 @@ def choose_encoders(
         root: folder that paths start from.
         seed: of the draw of ``MOST`` rows, and of encoders from scratch.
     """
-    named = encoders or {}
-    free = {name: kind for name, kind in kinds.items() if name not in named and kind not in named}
-    members = {name: _elements(frame[name], kind) for name, kind in free.items()} if len(frame) >= FEWEST else {}
-    columns = [name for name, (kind, cells) in members.items() if _has_choice(kind, cells)]
-    if not columns:
+    members = _with_choice(frame, kinds, encoders) if len(frame) >= FEWEST else {}
+    if not members:
         return []
     from vicinal.evaluation import left_out_predictions  # the baselines take a while to import
 
@@ -93,15 +122,14 @@ def choose_encoders(
     targets = np.eye(int(labels.max()) + 1)[labels[some].astype(int)] if classes else labels[some].astype(np.float64)
     part, kept_apart = frame.iloc[some], None if groups is None else groups[some].tolist()
     choices = []
-    for column in columns:
-        scratch, wheel = CANDIDATES[str(members[column][0])]
+    for column, kind in members.items():
+        scratch, wheel = CANDIDATES[kind]
         explained = {}
         for name in (wheel.encoder, scratch):
             features = _vectors(part, column, kinds[column], name, cache, root, seed)
             missed = np.square(targets - left_out_predictions(features, targets, groups=kept_apart)).sum()
             explained[name] = 1 - float(missed / max(np.square(targets - targets.mean(0)).sum(), 1e-300))
-        best = max(explained, key=lambda name: explained[name])
-        best = f"{DEFAULTS['set']}:{best}" if kinds[column] == "set" else best
+        best = _full_name(kinds[column], max(explained, key=lambda name: explained[name]))
         choices.append(EncoderChoice(column, best, explained))
     return choices
 

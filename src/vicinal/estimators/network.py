@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from vicinal.core import check_between, check_choice, check_integer, check_number, entries, short
-from vicinal.encoders import MemberProjectors, check_tune
+from vicinal.encoders import MemberProjectors, PrincipalProjector, TableEncoder, check_tune
 from vicinal.estimators.plan import read_plan
 from vicinal.heads import NONA, Dense, Ensemble, Kriging
 from vicinal.masks import SoftStep, TopK
@@ -138,6 +138,11 @@ def make_network(
     members = check_integer("members", settings["members"])
     projector = MemberProjectors(dim, sizes, dropout, members=members, final_tanh=settings["final_tanh"])
     return NeighborNetwork(encoder, projector, make_head(settings, sizes[-1], start, multilabel=multilabel))
+
+
+def similarity_network(encoder: TableEncoder, dim: int) -> NeighborNetwork:
+    """Encoder, a linear map to ``dim`` numbers that is not started yet, and a head that compares by cosine."""
+    return NeighborNetwork(encoder, PrincipalProjector(encoder.dim, dim), NONA("cosine", None, "softmax"))
 
 
 def embedding_width(network: NeighborNetwork) -> int:

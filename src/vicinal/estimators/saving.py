@@ -32,7 +32,14 @@ from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.indexing import SavedNear
 from vicinal.estimators.kernel_metric import check_kernel_kinds, make_kernel_network
-from vicinal.estimators.network import MOST_NEIGHBORS, check_readout, embedding_width, make_kriging, make_network
+from vicinal.estimators.network import (
+    MOST_NEIGHBORS,
+    check_readout,
+    embedding_width,
+    make_kriging,
+    make_network,
+    similarity_network,
+)
 from vicinal.estimators.plan import TuningPlan
 from vicinal.heads import Kriging
 from vicinal.index import FaissIndex
@@ -88,6 +95,12 @@ class SavedParameters(Saved):
     accelerator: _Text
     devices: PositiveInt | Literal["auto"]
     random_state: NonNegativeInt | None
+    labels: Literal["classes", "several", "numbers"] | None = None
+    sampler: _Text | None = None
+    per_class: Annotated[int, Field(ge=2)] | None = None
+    memory: NonNegativeInt | None = None
+    dim: Size | None = None
+    unseen: bool | None = None
 
 
 class SavedTableEncoder(Saved):
@@ -102,7 +115,7 @@ class SavedConfig(Saved):
     format: Literal["vicinal-model"] = "vicinal-model"
     version: int
     vicinal: str
-    task: Literal["regression", "classification"]
+    task: Literal["regression", "classification", "similarity"]
     parameters: SavedParameters
     kinds: dict[str, Kind] = Field(min_length=1)
     encoder: SavedTableEncoder
@@ -116,6 +129,8 @@ class SavedConfig(Saved):
     best_epoch: NonNegativeInt
     folds: Annotated[int, Field(ge=2, le=1024)] | None = None
     kriging: bool | None = None
+    start: float | None = None
+    learned: bool | None = None
     metric: Literal["network", "kernel"] | None = None
     plan: TuningPlan | None = None
     notes: dict[str, JsonValue] = Field(default_factory=dict)
@@ -146,6 +161,8 @@ class SavedConfig(Saved):
             raise ValueError("a kernel of classes")
         if self.multilabel and self.classes is None:
             raise ValueError("several classes a row of a regression")
+        if (self.task == "similarity") != (None not in (self.parameters.labels, self.parameters.dim, self.start)):
+            raise ValueError(f"parameters of another task than {self.task}")
         if self.folds is not None and self.folds > self.parameters.members:
             raise ValueError(f"{self.folds} folds of {self.parameters.members} members")
         return self
@@ -169,13 +186,15 @@ class SavedConfig(Saved):
             raise ValueError("kinds of other columns than the features")
         if len(self.train_error) != len(self.validation_error):
             raise ValueError("error curves of different lengths")
-        if (self.task == "classification") != (self.classes is not None):
+        by_classes = self.task == "classification" or self.parameters.labels in ("classes", "several")
+        if by_classes != (self.classes is not None):
             raise ValueError(f"{'no classes' if self.classes is None else 'classes'} of a {self.task}")
         if (self.task == "regression") != (self.label_range is not None):
             raise ValueError(f"{'no range' if self.label_range is None else 'a range'} of labels of a {self.task}")
         if self.label_range is not None and not self.label_range[0] < self.label_range[1]:
             raise ValueError("a range of labels that is none")
-        if self.classes is not None and (len(self.classes) < 2 or not _rising(self.classes)):
+        ordered = self.classes is None or self.task == "similarity" or _rising(self.classes)  # rows add classes there
+        if self.classes is not None and (len(set(self.classes)) < max(2, len(self.classes)) or not ordered):
             raise ValueError("classes that are not sorted, each once")
         if not all(isinstance(self.notes.get(role), str | None) for role in _ROLES):
             raise ValueError("a note that names no column")
@@ -412,7 +431,10 @@ def _load(
         "index": allowed_index(config.parameters.index, index),
     }
     check_readout(parameters, classes=config.classes is not None)
-    model = classes[config.task](**parameters)
+    known = classes[config.task]().get_params(deep=False)
+    model = classes[config.task](**{name: value for name, value in parameters.items() if name in known})
+    if config.task == "similarity":
+        model.labels_, model.start_, model.learned_ = config.parameters.labels, config.start, bool(config.learned)
     model.kinds_ = config.kinds
     model.n_features_in_ = config.n_features
     if config.features is not None:
@@ -458,6 +480,10 @@ def _read_network(path: Path, config: SavedConfig) -> NeighborNetwork:
 def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> NeighborNetwork:
     """The network of a model without memory for its weights."""
     settings = config.parameters.model_dump() | {"metric": config.fitted_metric}
+    if config.task == "similarity":
+        width = (tensor_header(path).get("projector.weight") or ((0,),))[0][-1]
+        with torch.device("meta"):
+            return similarity_network(encoder, max(1, min(width, settings["dim"])))
     if config.fitted_metric == "kernel":
         check_kernel_kinds(config.kinds)
         with torch.device("meta"):
@@ -482,7 +508,10 @@ def _load_bank(folder: Path, config: SavedConfig, width: int, *, verify: bool) -
 
 
 def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
-    parameters = {k: v for k, v in model.get_params(deep=False).items() if k not in _LOCAL}
+    known = [name for name in SavedParameters.model_fields if name not in _LOCAL and hasattr(model, name)]
+    parameters = {name: getattr(model, name) for name in known}
+    if hasattr(model, "labels_"):
+        parameters["labels"] = model.labels_
     if not isinstance(parameters["random_state"], int):
         parameters["random_state"] = None
     sets = {part.columns[0]: part.name for part in model.table_encoder.encoders if part.kind == "set"}
@@ -493,7 +522,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
         {
             "version": VERSION,
             "vicinal": __version__,
-            "task": "regression" if classes is None else "classification",
+            "task": task_of(model),
             "parameters": parameters,
             "kinds": dict(model.kinds_),
             "encoder": model.table_encoder.config(),
@@ -507,11 +536,20 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "best_epoch": model.history_.best_epoch,
             "folds": model.folds_,
             "kriging": isinstance(model.network_.head, Kriging),
+            "start": getattr(model, "start_", None),
+            "learned": getattr(model, "learned_", None),
             "metric": model.metric_,
             "plan": model.plan_,
             "notes": notes,
         }
     )
+
+
+def task_of(model: NeighborEstimator) -> str:
+    """The task by which a folder names what it holds."""
+    if hasattr(model, "start_"):
+        return "similarity"
+    return "classification" if hasattr(model, "classes_") else "regression"
 
 
 def _weights(model: NeighborEstimator) -> dict[str, Tensor]:

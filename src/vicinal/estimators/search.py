@@ -1,7 +1,7 @@
 """What is nearest to a text or a row: the rows of a fitted model's bank, best first."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,14 @@ class Hit:
         score: how alike it is to the query by the model's similarity: higher is nearer, of l2 the negated distance.
         label: its number or class.
         row: its columns.
+        shares: what columns of the query add to the score, where that was asked for.
     """
 
     id: Any
     score: float
     label: Any
     row: dict[str, Any]
+    shares: Mapping[str, float] = field(default_factory=dict)
 
 
 def query_table(model: NeighborEstimator, queries: Any, column: str | None = None) -> tuple[Any, list[str]]:
@@ -135,7 +137,9 @@ def vectors_of(model: NeighborEstimator, ids: Sequence[Any]) -> tuple[Tensor, An
 
 
 def _named(model: NeighborEstimator, labels: Tensor) -> list[Any]:
-    return [named_label(label, getattr(model, "classes_", None)) for label in labels.tolist()]
+    classes = getattr(model, "classes_", None)
+    names = None if classes is None else classes.astype(object)  # Python's own texts and numbers
+    return [named_label(label, names) for label in labels.tolist()]
 
 
 def hit_table(hits: Sequence[Sequence[Hit]], queries: Sequence[Any] | None = None) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """Samplers: which rows meet in a batch. Iterators of lists of row numbers, seeded, with ``set_epoch``."""
 
-from vicinal.samplers.base import BatchSampler
+from vicinal.samplers.base import BatchSampler, LongEpochs
 from vicinal.samplers.classes import ClassBatches, GroupBatches, HierarchicalBatches, StratumBatches
 from vicinal.samplers.clusters import ClusterBatches, balanced_clusters, diverse_anchors
 from vicinal.samplers.pruning import LossSampler, SlidingLossWindow, UnbiasedPruning, loss_groups
@@ -20,6 +20,7 @@ __all__ = [
     "ClusterBatches",
     "GroupBatches",
     "HierarchicalBatches",
+    "LongEpochs",
     "LossSampler",
     "Retrieved",
     "Selection",

@@ -36,6 +36,11 @@ class BatchSampler(ABC):
     def batches(self, random: np.random.Generator) -> list[list[int]]:
         """All batches of the current epoch."""
 
+    @property
+    def sampler(self) -> "BatchSampler":
+        """Itself: Lightning sets the epoch of a batch sampler's ``sampler``, not of the batch sampler."""
+        return self
+
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the next pass."""
         self.epoch = check_integer("epoch", epoch, 0)
@@ -53,6 +58,30 @@ class BatchSampler(ABC):
         batches = self.batches(np.random.default_rng([self.seed, self.epoch]))
         even = len(batches) // self.processes * self.processes
         return batches[self.process : even : self.processes]
+
+
+class LongEpochs(BatchSampler):
+    """As many passes over another sampler as make at least ``fewest`` batches: an epoch of few rows is no step.
+
+    Args:
+        batches: of one process; its seed counts.
+        fewest: batches of an epoch, >= 1.
+
+    >>> from vicinal.samplers import ClassBatches
+    >>> len(LongEpochs(ClassBatches([0, 0, 1, 1], classes=2, per_class=2), fewest=5))
+    5
+    """
+
+    def __init__(self, batches: BatchSampler, fewest: int = 20) -> None:
+        super().__init__(seed=batches.seed)
+        self.inner, self.fewest = batches, check_integer("fewest", fewest)
+
+    def batches(self, random: np.random.Generator) -> list[list[int]]:
+        """All batches of an epoch."""
+        drawn: list[list[int]] = []
+        while len(drawn) < self.fewest:
+            drawn += self.inner.batches(random)
+        return drawn
 
 
 def as_labels(name: str, labels: Any) -> NDArray[Any]:

@@ -24,6 +24,7 @@ from vicinal.training.processes import Processes, SpawnedOrStarted, errors_of_pr
 from vicinal.training.quiet import quiet
 from vicinal.training.rows import RowInputs, Rows, RowSubset, loader
 from vicinal.training.settings import TrainingSettings, make_logger
+from vicinal.training.similarity import SimilarityGoal, SimilarityModule
 
 STOPPING_ROWS = 1024
 """Validation rows that the epoch is chosen by, at most."""
@@ -71,6 +72,7 @@ def train(
     settings: TrainingSettings,
     criterion: nn.Module | None = None,
     added: AddedLosses | None = None,
+    goal: SimilarityGoal | None = None,
 ) -> TrainingHistory:
     """Train ``network`` in place, to the weights with the lowest validation error.
 
@@ -88,6 +90,7 @@ def train(
         settings: see :class:`TrainingSettings`.
         criterion: see :class:`NeighborModule`.
         added: see there.
+        goal: what embeddings are trained by where nothing is predicted; all validation rows are read then.
 
     Returns:
         The error curves.
@@ -101,7 +104,8 @@ def train(
     history = TrainingHistory()
     processes = processes_of(settings)
     by_fold = _check_folds(train_rows, validation_rows, processes)
-    validation_rows = (validation_rows or _by_fold(train_rows)).spread(STOPPING_ROWS)
+    validation_rows = validation_rows or _by_fold(train_rows)
+    validation_rows = validation_rows if goal else validation_rows.spread(STOPPING_ROWS)
     folds = [FoldEpochs(validation_rows.folds.bincount())] if by_fold and validation_rows.folds is not None else []
     with ExitStack() as stack:
         stack.enter_context(quiet())
@@ -112,13 +116,18 @@ def train(
         stack.enter_context(torch.random.fork_rng())
         torch.manual_seed(settings.seed)
         network.train()  # Lightning keeps the mode it finds
-        module = NeighborModule(network, train_rows.spread(STOPPING_BANK), settings, criterion, added)
+        if goal is None:
+            module = NeighborModule(network, train_rows.spread(STOPPING_BANK), settings, criterion, added)
+        else:
+            module = SimilarityModule(network, train_rows, settings, goal)
         record = _Record(history)
         going_on = settings.folder is not None or processes.count > 1
         callbacks = [record, *folds, *checkpoints(folder, going_on=going_on)]
         trainer = _trainer(settings, processes, folder, callbacks)
         loaders = (
-            loader(train_rows, settings.batch_size, settings.seed, processes.count),
+            loader(
+                train_rows, settings.batch_size, settings.seed, processes.count, None if goal is None else goal.batches
+            ),
             loader(validation_rows, 256, None, processes.count),
         )
         try:

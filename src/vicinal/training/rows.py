@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from vicinal.core import process_rank
+from vicinal.samplers import BatchSampler
 
 
 def spread(rows: int, most: int) -> Tensor:
@@ -167,10 +168,12 @@ def _select(rows: Rows, positions: list[int]) -> dict[str, Any]:
     return rows.select(torch.tensor(positions, dtype=torch.int64))
 
 
-def loader(rows: Rows, batch_size: int, seed: int | None, processes: int = 1) -> DataLoader[Any]:
-    """Loader of batches of ``rows``, or of this process' part of them (see :class:`RowBatches`)."""
+def loader(
+    rows: Rows, batch_size: int, seed: int | None, processes: int = 1, batches: BatchSampler | None = None
+) -> DataLoader[Any]:
+    """Loader of ``batches`` of ``rows``; without, of this process' part of all of them (see :class:`RowBatches`)."""
     return DataLoader(
         _Positions(len(rows)),
-        batch_sampler=RowBatches(len(rows), batch_size, seed, processes),
+        batch_sampler=batches or RowBatches(len(rows), batch_size, seed, processes),
         collate_fn=partial(_select, rows),
     )

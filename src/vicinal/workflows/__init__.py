@@ -9,6 +9,7 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.demo import DemoResult, run_demo
     from vicinal.workflows.evaluate import audit_table
     from vicinal.workflows.fit import FitOutcome, OpenTable, TableJob, fit_table, open_table
+    from vicinal.workflows.learn import LearnJob, LearnOutcome, learn_table
     from vicinal.workflows.match import MatchJob, MatchOutcome, match_tables
     from vicinal.workflows.predict import Answers, predict_table, table_columns
     from vicinal.workflows.search import Searched, Searcher
@@ -19,6 +20,7 @@ _FILES = {
     "demo": ("DemoResult", "run_demo"),
     "evaluate": ("audit_table",),
     "fit": ("FitOutcome", "OpenTable", "TableJob", "fit_table", "open_table"),
+    "learn": ("LearnJob", "LearnOutcome", "learn_table"),
     "match": ("MatchJob", "MatchOutcome", "match_tables"),
     "predict": ("Answers", "predict_table", "table_columns"),
     "search": ("Searched", "Searcher"),
@@ -32,6 +34,8 @@ __all__ = [
     "Comparison",
     "DemoResult",
     "FitOutcome",
+    "LearnJob",
+    "LearnOutcome",
     "MatchJob",
     "MatchOutcome",
     "OpenTable",
@@ -44,6 +48,7 @@ __all__ = [
     "embed_table",
     "fit_table",
     "forget_rows",
+    "learn_table",
     "match_tables",
     "open_table",
     "predict_table",

@@ -86,7 +86,9 @@ def add_table(
             if name is not None and (role == "target" or name in frame.columns or role == "group"):
                 check_choice(role, name, frame.columns)
         features = features_of(model, frame, log)
-        labels = read_labels(frame[columns["target"]], classes=hasattr(model, "classes_"))
+        labels = read_labels(frame[columns["target"]], classes=hasattr(model, "classes_")).tolist()
+        if "separator" in model.notes_:  # several classes in a cell
+            labels = [[part.strip() for part in str(cell).split(model.notes_["separator"])] for cell in labels]
         ids, groups = (_cells(frame, columns[role]) for role in ("id", "group"))
         groups = None if model.bank_.store.group_codes is None else groups
         model.add(features, labels, ids=ids, groups=groups)

@@ -17,7 +17,7 @@ from vicinal.data import find_duplicates
 from vicinal.data.cells import as_numbers
 from vicinal.data.table import Table, prepare_table
 from vicinal.encoders import EmbeddingCache, build_table_encoder
-from vicinal.estimators.banked import BankedEstimator, load_model
+from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.saving import shown_cell
 from vicinal.evaluation import (
@@ -33,7 +33,7 @@ from vicinal.evaluation import (
 from vicinal.report import AuditRecord, Copies, Hub, Part, Suspect
 from vicinal.version import __version__
 from vicinal.workflows.fit import baseline_names, baseline_notes, score
-from vicinal.workflows.predict import features_of, read_rows
+from vicinal.workflows.predict import features_of, load_predictor, read_rows
 
 Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
@@ -99,7 +99,7 @@ def audit_table(
         ValueError: if the model cannot be loaded, the target is missing, or fewer than 10 rows are new to the model.
     """
     check_integer("suspects", suspects, 0)
-    model = load_model(folder, index=index, encoders=encoders)
+    model = load_predictor(folder, index=index, encoders=encoders)
     model.check_neighbor_head("evaluate")
     table = labelled_rows(model, source, log, root)
     parts = parts_of(model, table)

@@ -678,12 +678,12 @@ def _panel(
     images = [p.columns[0] for p in model.table_encoder.encoders if getattr(p, "element_kind", None) == "image"]
     kinds: dict[str, str] = {**model.kinds_, **dict.fromkeys(images, "images")}
     neighbors = [
-        (_cells(n.row, kinds, root), _label(n.label), n.weight, n.contribution, str(n.id))
+        (shown_cells(n.row, kinds, root), _label(n.label), n.weight, n.contribution, str(n.id))
         for n in explanation.neighbors
     ]
     return NeighborPanel(
         title=title,
-        query=_cells(row, kinds, root),
+        query=shown_cells(row, kinds, root),
         prediction=_label(explanation.prediction),
         target=_label(target),
         neighbors=neighbors,
@@ -702,7 +702,7 @@ def _label(value: Any) -> float | str:
     return float(value) if isinstance(value, float | np.floating) else str(value)
 
 
-def _cells(row: dict[str, Any], kinds: dict[str, Any], root: Path | None) -> dict[str, str | bytes]:
+def shown_cells(row: dict[str, Any], kinds: dict[str, Any], root: Path | None) -> dict[str, str | bytes]:
     """What to show of a row: thumbnails of images, names of sounds, texts and numbers as they read."""
     shown: dict[str, str | bytes] = {}
     for name, cell in row.items():

@@ -120,7 +120,7 @@ def predict_table(
     Raises:
         ValueError: if the model cannot be loaded, a column is missing, or a cell cannot be used.
     """
-    model = load_model(folder, index=index, encoders=encoders)
+    model = load_predictor(folder, index=index, encoders=encoders)
     frame = read_rows(model, source, root, log)
     features = features_of(model, frame, log)
     ids, groups = (_identity(model, frame, name) for name in ("id", "group"))
@@ -137,6 +137,19 @@ def predict_table(
             count = int(element_counts(features, model.kinds_).to_numpy().sum())
             log(f"leaving out {count} elements, one at a time, in {len(features)} rows")
         return replace(answers, explanations=model.explain(features, explain or 3, **identity, elements=elements))
+
+
+def load_predictor(
+    folder: Path, *, index: str | None = None, encoders: Mapping[str, str] | None = None
+) -> BankedEstimator:
+    """The model in ``folder``; raises ValueError for one that learned what is alike, and predicts nothing."""
+    model = load_model(folder, index=index, encoders=encoders)
+    if not hasattr(model, "predict"):
+        raise ValueError(
+            f"model: expected one that predicts, got {short_text(folder, 200)}, which learned what is alike; say "
+            "vicinal search, or vicinal embed"
+        )
+    return model
 
 
 def _answers(

@@ -1,0 +1,163 @@
+"""``vicinal learn``: a table and what is alike in it to a model that is searched."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vicinal.cli import options as o
+from vicinal.cli.app import app
+from vicinal.cli.output import out as output
+from vicinal.cli.output import print_json, print_progress, print_rows, shows_bar
+
+if TYPE_CHECKING:
+    from vicinal.workflows import LearnOutcome
+
+
+@app.command(epilog="Example: vicinal learn photos.csv --same product --image photo")
+def learn(
+    data: Annotated[str, typer.Argument(help="Table: csv, tsv, parquet or jsonl.", metavar="DATA")],
+    *,
+    same: Annotated[str, typer.Option(help="Column that says which rows are alike: a class, group or number.")],
+    labels: Annotated[
+        str, typer.Option(help="What that column holds: classes, several (with --separator), or numbers.")
+    ] = "classes",
+    separator: Annotated[str, typer.Option(help="Between several classes of a row.")] = "|",
+    text: o.Text = None,
+    image: o.Image = None,
+    audio: o.Audio = None,
+    number: o.Number = None,
+    category: o.Category = None,
+    vector: o.Vector = None,
+    use: o.Use = None,
+    drop: o.Drop = None,
+    id_column: o.Id = None,
+    group: Annotated[
+        str | None, typer.Option(help="Column of rows that are no pair for one another, as takes of one session.")
+    ] = None,
+    root: o.Root = None,
+    out: Annotated[
+        str | None, typer.Option(help="Model folder; default: NAME-model beside the data.", metavar="FOLDER")
+    ] = None,
+    encoder: o.Encoder = None,
+    tune: Annotated[
+        str, typer.Option(help="What of pretrained encoders is trained: none, last-N, lora, all.")
+    ] = "none",
+    loss: Annotated[
+        str | None,
+        typer.Option(help="Of pairs or proxies: multi_similarity(miner=hard), proxy_anchor (see vicinal losses)."),
+    ] = None,
+    sampler: Annotated[str, typer.Option(help="Which rows meet: auto, classes, random, strata or groups.")] = "auto",
+    per_class: Annotated[int, typer.Option(help="Rows of a class in a batch.")] = 4,
+    memory: Annotated[int, typer.Option(help="Rows of earlier batches that each is compared with, too.")] = 0,
+    dim: Annotated[int, typer.Option(help="Numbers of the learned vector.")] = 128,
+    unseen: Annotated[
+        bool, typer.Option("--unseen/--seen", help="Test on classes that are not seen in training, or on any rows.")
+    ] = True,
+    max_epochs: o.MaxEpochs = 100,
+    batch_size: o.BatchSize = 128,
+    learning_rate: o.LearningRate = 1e-3,
+    encoder_learning_rate: o.EncoderLearningRate = 2e-5,
+    weight_decay: o.WeightDecay = 0.0,
+    patience: o.Patience = 10,
+    seed: o.Seed = 0,
+    test: Annotated[float, typer.Option(help="Share of the classes to test on.")] = 0.2,
+    validation: Annotated[float, typer.Option(help="Share of the other classes that stops training.")] = 0.15,
+    precision: o.Precision = "32-true",
+    accelerator: o.Accelerator = "auto",
+    cache: o.Cache = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Learn vectors in which rows of one class, group or number lie together, also for classes never seen.
+
+    Writes a folder that vicinal search, embed, add and forget take, and report.html with queries and what they find.
+    """
+    from vicinal.core import local_path
+    from vicinal.workflows import LearnJob, learn_table
+
+    source = local_path("data", data)
+    folder = source.parent / f"{source.stem}-model" if out is None else local_path("--out", out, written=True)
+    columns = {"text": text, "image": image, "audio": audio, "number": number, "category": category, "vector": vector}
+    parameters: dict[str, Any] = {
+        "encoders": o.parse_encoders(encoder),
+        "loss": loss,
+        "tune": tune,
+        "sampler": sampler,
+        "per_class": per_class,
+        "memory": memory,
+        "dim": dim,
+        "unseen": unseen,
+        "max_epochs": max_epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "encoder_learning_rate": encoder_learning_rate,
+        "weight_decay": weight_decay,
+        "patience": patience,
+        "validation_fraction": validation,
+        "precision": precision,
+        "accelerator": accelerator,
+        "progress": shows_bar(quiet=quiet),
+    }
+    parameters |= {} if cache is None else {"cache_dir": cache}
+    job = LearnJob(
+        source=source,
+        same=same,
+        labels=labels,
+        separator=separator,
+        kinds=o.named_kinds(columns),
+        id=id_column,
+        group=group,
+        root=o.root_of(root),
+        use=use,
+        drop=drop or (),
+        seed=seed,
+        test=test,
+        parameters=parameters,
+    )
+    outcome = learn_table(job, folder, (lambda line: None) if quiet else print_progress)
+    if as_json:
+        print_json(_outcome_json(outcome))
+    else:
+        _print_outcome(outcome)
+
+
+def _outcome_json(outcome: "LearnOutcome") -> dict[str, Any]:
+    record = outcome.record
+    return {
+        "model": str(outcome.folder),
+        "rows": dict(record.rows),
+        "classes": dict(record.classes),
+        "columns": {name: {"kind": kind, "encoder": encoder} for name, kind, encoder, _ in record.columns},
+        "dropped": dict(record.dropped),
+        "scores": {
+            method: {name: {"value": v, "low": low, "high": high} for name, (v, low, high) in values.items()}
+            for method, values in record.scores.items()
+        },
+        "notes": list(record.notes),
+        "epochs": len(outcome.model.history_.train_error),
+        "bank": len(outcome.model.bank_),
+        "seconds": record.duration_s,
+    }
+
+
+def _print_outcome(outcome: "LearnOutcome") -> None:
+    from vicinal.report.learned import learned_findings, score_rows
+
+    record = outcome.record
+    rows = [[name, kind or "left out", encoder, reason] for name, kind, encoder, reason in record.columns]
+    print_rows("Columns", ["column", "taken for", "encoder", "because"], rows, numbers=False)
+    sizes = [
+        f"{count} {use}" + (f" ({record.classes[use]} classes)" if use in record.classes else "")
+        for use, count in record.rows.items()
+    ]
+    output.print(f"alike by {record.same}: rows {', '.join(sizes)}", markup=False)
+    for reason, count in record.dropped.items():
+        output.print(f"dropped {count} rows: {reason}", markup=False)
+    heading, *lines = list(zip(*score_rows(record), strict=True))  # a line for each measure: it fits a terminal
+    shown = [[measure, value, *(other.partition(" (")[0] for other in others)] for measure, value, *others in lines]
+    print_rows("Test rows among one another (in brackets 95 % of bootstrap draws)", list(heading), shown)
+    for sentence in (*learned_findings(record), *record.notes):
+        output.print(sentence, markup=False)
+    if outcome.folder is not None:
+        output.print(f"model   {outcome.folder} ({len(outcome.model.bank_)} rows in its bank)", markup=False)
+        output.print(f"report  {outcome.folder / 'report.html'}", markup=False)

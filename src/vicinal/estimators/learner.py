@@ -1,0 +1,522 @@
+"""An embedding in which rows that are alike lie together: learned by losses of pairs, judged on classes never seen."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from vicinal.core import check_between, check_choice, check_integer, short
+from vicinal.core.identity import as_texts, canonical_ids
+from vicinal.encoders import EmbeddingCache, Kind, PrincipalProjector, TableEncoder, check_tune
+from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.encoder_choice import installed_encoders
+from vicinal.estimators.inputs import HeldOut, Ids, LabelledRows, as_frame, as_series, as_table, hold_out
+from vicinal.estimators.kernel_metric import encoded
+from vicinal.estimators.network import embedding_width, similarity_network
+from vicinal.estimators.search import Hit, search_rows
+from vicinal.index import NeighborBank
+from vicinal.training import NeighborNetwork, RowSubset
+from vicinal.training.rows import Rows
+from vicinal.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from vicinal.evaluation.alike import Estimate
+    from vicinal.samplers import BatchSampler
+
+LOSSES = {"classes": "supcon(temperature=0.1)", "several": "supcon(temperature=0.1)", "numbers": "rank_n_contrast"}
+"""What is trained by where no loss is named."""
+
+SAMPLERS = ("auto", "classes", "random", "strata", "groups")
+LABELS = ("auto", "classes", "several", "numbers")
+POWERS = (0.0, 0.5, 1.0)
+"""Where training may start: cosines of the vectors themselves, of whitened ones, or half way."""
+
+SEPARATOR = "|"
+_ROUNDING = 1e-6
+"""Of errors, which are logged in float32."""
+
+
+class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  # type: ignore[misc]
+    r"""Learns vectors of rows, such that near ones are alike, from any table and a column that says what is alike.
+
+    The encoders' vectors of a row go through a linear map to unit length (see
+    :class:`vicinal.encoders.PrincipalProjector`). It starts at principal components, whitened or not, whichever is
+    better on rows held out, and is trained, with the encoders that are not frozen, by a loss of pairs or of learned
+    vectors of classes. What is judged, and stopped by, is retrieval among rows of *classes never seen*: a model for new
+    products, speakers and authors is not to be judged by those it was trained on. If training does not better the
+    start, the start stays.
+
+    Args:
+        loss: as ``vicinal losses`` lists them, several with ``+`` between them: "multi_similarity(miner=hard)",
+            "proxy_anchor + 0.5*triplet". None: "supcon(temperature=0.1)", for numbers "rank_n_contrast".
+        labels: what y holds. "classes" (also groups: rows of one are alike); "several" classes a row, as lists, alike
+            if they share one; "numbers", alike if they are near; "auto": lists are several classes, numbers with
+            fractions are numbers, all else classes.
+        sampler: which rows meet in a batch: "classes" (``per_class`` rows of each class), "random", "strata" (of
+            numbers), "groups" (no two rows of a group, of ``groups``); "auto": "classes", "random" for several labels,
+            "strata" for numbers.
+        per_class: rows of a class in a batch, at least.
+        memory: rows of the last batches that each batch is compared with, too (cross-batch memory); 0: none.
+        dim: numbers of the learned vector, at most.
+        unseen: hold out whole classes; False: rows of all.
+        columns: see :class:`vicinal.estimators.NeighborRegressor`, as are ``root``, ``cache_dir``, ``checkpoint_dir``,
+            ``precision``, ``accelerator``, ``logger`` and ``progress``.
+        encoders: encoder by column or by kind, see there. Images, sounds and texts that are not named get the
+            pretrained one if it is installed.
+        tune: what of pretrained encoders is trained: "none", "last-N", "lora" or "all".
+        max_epochs: passes over the training rows, at most.
+        batch_size: rows of a batch, about.
+        learning_rate: of Adam, for the map and encoders from scratch.
+        encoder_learning_rate: of Adam, for pretrained encoders that are tuned.
+        weight_decay: decoupled, >= 0.
+        patience: epochs without a better value on the rows held out before training stops.
+        validation_fraction: share of the classes (``unseen``) or rows that are held out of training.
+        root: folder of paths.
+        cache_dir: folder for vectors of frozen encoders.
+        checkpoint_dir: folder to go on from if a fit is killed.
+        precision: of training.
+        accelerator: of training.
+        logger: of training.
+        progress: show a bar.
+        random_state: seed.
+
+    Attributes:
+        bank_: all rows of the fit with their learned vectors; :meth:`search` looks there.
+        classes_: names of the classes; of several, their names in a row with "|" between them; not for numbers.
+        labels_: what y holds.
+        start_: power of the deviations at which training started, see :class:`vicinal.encoders.PrincipalProjector`.
+        learned_: whether training bettered the start on the rows held out.
+        history_: losses, and errors on the rows held out (1 less MAP@R; of numbers 1 less R2 of the ten nearest).
+
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat(np.arange(12), 10)
+    >>> X = np.c_[rng.normal(size=(12, 2))[y] + 0.1 * rng.normal(size=(120, 2)), rng.normal(size=(120, 6))]
+    >>> learner = EmbeddingLearner(max_epochs=10).fit(X, y)
+    >>> learner.transform(X).shape, len(learner.search(X[:1], 3)[0]), learner.learned_
+    ((120, 8), 3, True)
+    """
+
+    # What the estimators that predict let choose.
+    head = "nona"
+    metric = "network"
+    similarity = "cosine"
+    mask = None
+    mask_parameters = "pointwise"
+    mask_extent = "admissible"
+    simplex = "softmax"
+    readout = "attention"
+    max_neighbors = None
+    n_neighbors = 10
+    index = None
+    index_tolerance = 1e-3
+    members = 1
+    final_tanh = False
+    dropout = 0.0
+    devices = 1
+    plan = None
+    minutes = 10.0
+    hidden = (128,)
+    labels_: str
+    start_: float
+    learned_: bool
+
+    def __init__(
+        self,
+        *,
+        loss: str | None = None,
+        labels: str = "auto",
+        sampler: str = "auto",
+        per_class: int = 4,
+        memory: int = 0,
+        dim: int = 128,
+        unseen: bool = True,
+        columns: Mapping[str, Kind] | None = None,
+        encoders: Mapping[str, str] | None = None,
+        tune: str = "none",
+        max_epochs: int = 100,
+        batch_size: int = 128,
+        learning_rate: float = 1e-3,
+        encoder_learning_rate: float = 2e-5,
+        weight_decay: float = 0.0,
+        patience: int = 10,
+        validation_fraction: float = 0.15,
+        root: Any = None,
+        cache_dir: Any = None,
+        checkpoint_dir: Any = None,
+        precision: str = "32-true",
+        accelerator: str = "cpu",
+        logger: str | None = None,
+        progress: bool = False,
+        random_state: Any = 0,
+    ) -> None:
+        self.loss = loss
+        self.labels = labels
+        self.sampler = sampler
+        self.per_class = per_class
+        self.memory = memory
+        self.dim = dim
+        self.unseen = unseen
+        self.columns = columns
+        self.encoders = encoders
+        self.tune = tune
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.encoder_learning_rate = encoder_learning_rate
+        self.weight_decay = weight_decay
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.root = root
+        self.cache_dir = cache_dir
+        self.checkpoint_dir = checkpoint_dir
+        self.precision = precision
+        self.accelerator = accelerator
+        self.logger = logger
+        self.progress = progress
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None, validation: Any = None) -> Self:
+        """Learn from rows and what makes them alike.
+
+        Args:
+            X: rows, as :meth:`vicinal.estimators.NeighborRegressor.fit` takes them.
+            y: ``[n]``: see ``labels``.
+            ids: ``[n]``, each once; None: 0 to n - 1.
+            groups: ``[n]``; rows of one group (takes of one session) are no pair for one another, whatever y says.
+            validation: positions of the rows to hold out; None: by ``unseen`` and ``validation_fraction``.
+
+        Raises:
+            ValueError: naming what was expected and what was found, such as too few classes to hold some out.
+        """
+        if y is None:
+            raise ValueError("y: expected what makes rows alike, got None; requires y to be passed")
+        self._check_settings()  # before the way that tunes by a plan, which is not for learners
+        return self._fit(X, y, ids, groups, validation)
+
+    def transform(self, X: Any) -> Any:
+        """Learned vectors of rows ``[n, d]`` of length 1, float64."""
+        return self.embed(X)
+
+    def evaluate(self, X: Any, y: Any, *, groups: Any = None) -> "dict[str, Estimate]":
+        """How well rows find those that are alike among one another: see :func:`vicinal.evaluation.alike_scores`."""
+        from vicinal.evaluation.alike import alike_scores  # scipy's tests take a while to import
+
+        vectors = torch.from_numpy(self.embed(X))
+        codes = copy.copy(self).as_known(y, len(vectors))
+        known = (
+            None if groups is None else np.unique(canonical_ids("groups", groups, len(vectors)), return_inverse=True)
+        )
+        return alike_scores(vectors, codes, None if known is None else torch.from_numpy(known[1]))
+
+    def score(self, X: Any, y: Any) -> float:
+        """MAP@R of the rows among one another; of numbers the R2 of the mean of their ten nearest."""
+        return next(iter(self.evaluate(X, y).values())).value
+
+    def as_known(self, y: Any, rows: int) -> Tensor:
+        """Labels as losses take them; classes that are new become known."""
+        return self._targets(torch.from_numpy(self._known_labels(y, rows)))
+
+    def explain(self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None) -> list[list[Hit]]:  # type: ignore[override]
+        """The ``k`` nearest bank rows of each row, and what each of its columns adds to their scores.
+
+        The score is a cosine, and the map to the vectors is linear, so the score is the sum of what the columns add:
+        of a column near 0 the row is no more alike for what it says there than an average row would be. Columns of
+        numbers count as one, as do those of categories.
+
+        Args:
+            X: rows.
+            k: hits of each.
+            ids: ids of the rows; a row is not near the bank row of its own id.
+            groups: groups of the rows, nor near its group.
+
+        Returns:
+            hits with ``shares``: by column, or columns with commas between them; they sum to the score.
+        """
+        check_is_fitted(self, "bank_")
+        frame = as_frame(self, as_table("X", X), reset=False)
+        encoder, projector = self.table_encoder, self.network_.projector
+        if not isinstance(projector, PrincipalProjector):
+            raise TypeError(f"projector: expected a PrincipalProjector, got {type(projector).__name__}")
+        features = encoded(encoder, self._prepare(encoder, frame))
+        with torch.no_grad():
+            parts = projector.parts(features, [part.dim for part in encoder.encoders])
+        hits = search_rows(self, parts.sum(dim=1), check_integer("k", k), ids, groups)
+        names = [", ".join(part.columns) for part in encoder.encoders]
+        return [
+            [replace(hit, shares=dict(zip(names, (part @ self._vector(hit.id)).tolist(), strict=True))) for hit in some]
+            for some, part in zip(hits, parts, strict=True)
+        ]
+
+    def _vector(self, name: Any) -> Tensor:
+        store = self.bank_.store
+        vector = store.vectors_at(store.positions([name]))[0].double()
+        return nn.functional.normalize(vector, dim=0)
+
+    # What a fit does in its own way.
+
+    def _check_settings(self) -> None:
+        check_choice("labels", self.labels, LABELS)
+        check_choice("sampler", self.sampler, SAMPLERS)
+        check_integer("per_class", self.per_class, 2)
+        check_integer("memory", self.memory, 0)
+        check_integer("dim", self.dim, 2, 1 << 16)
+        check_tune(self.tune)
+        check_between("validation_fraction", self.validation_fraction, 0, 1)
+        self._training(0)
+
+    def _check_loss(self, kind: str) -> None:
+        from vicinal.estimators.loss import check_loss
+        from vicinal.losses import read_loss
+
+        check_loss(self.trained_by, kind)
+        written = read_loss(self.trained_by)
+        if written.main is not None:
+            raise ValueError(
+                f"loss: expected one of embeddings ('vicinal losses --kind pairs' and '--kind proxies' list them), got "
+                f"{short(written.main)}, which is one of predictions"
+            )
+
+    @property
+    def trained_by(self) -> str:
+        """The loss that is trained by, once labels are known."""
+        return LOSSES[self.labels_] if self.loss is None else self.loss
+
+    def _training(self, seed: int) -> TrainingSettings:
+        return TrainingSettings(
+            max_epochs=self.max_epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            encoder_learning_rate=self.encoder_learning_rate,
+            weight_decay=self.weight_decay,
+            patience=self.patience,
+            precision=self.precision,
+            accelerator=self.accelerator,
+            logger=self.logger,
+            progress=self.progress,
+            folder=None if self.checkpoint_dir is None else Path(self.checkpoint_dir),
+            seed=seed,
+        )
+
+    def _fit_labels(self, y: Any, rows: int) -> Ids:
+        values = as_series("y", y)
+        if len(values) != rows:
+            raise ValueError(f"y: expected {rows} labels, one a row of X, got {len(values)}")
+        self.labels_ = _kind_of(values) if self.labels == "auto" else self.labels
+        if self.labels_ == "numbers":
+            self.__dict__.pop("classes_", None)
+            numbers = _numbers(values)
+            if numbers.min() == numbers.max():
+                raise ValueError(f"y: expected numbers that vary, got {numbers[0]:g} in every row")
+            return numbers
+        names = _names(values, several=self.labels_ == "several")
+        self.classes_ = np.unique(names)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y: expected at least two classes, got one class, {short(self.classes_[0])}")
+        return np.unique(names, return_inverse=True)[1].astype(np.float64)
+
+    def _known_labels(self, y: Any, rows: int) -> Ids:
+        values = as_series("y", y)
+        if len(values) != rows:
+            raise ValueError(f"y: expected {rows} labels, one a row, got {len(values)}")
+        if self.labels_ == "numbers":
+            return _numbers(values)
+        names = _names(values, several=self.labels_ == "several")
+        known = self.classes_
+        if names.dtype.kind != known.dtype.kind:
+            names, known = as_texts(names).astype(str), as_texts(known).astype(str)
+        place = {name: code for code, name in enumerate(known.tolist())}
+        for name in names.tolist():
+            place.setdefault(name, len(place))
+        if len(place) > len(known):
+            self.classes_ = np.array(list(place))
+        return np.array([place[name] for name in names.tolist()], dtype=np.float64)
+
+    def _targets(self, codes: Tensor) -> Tensor:
+        """Labels of the bank as losses take them: classes ``[n]``, several ``[n, C]``, or numbers ``[n]``."""
+        if self.labels_ == "numbers":
+            return codes
+        if self.labels_ == "classes":
+            return codes.long()
+        sets = [name.split(SEPARATOR) if name else [] for name in map(str, self.classes_)]
+        column = {name: place for place, name in enumerate(sorted({name for names in sets for name in names}))}
+        table = torch.zeros(len(sets), max(1, len(column)), dtype=torch.int64)
+        for row, names in enumerate(sets):
+            table[row, [column[name] for name in names]] = 1
+        return table[codes.long()]
+
+    def _choose_encoders(
+        self,
+        frame: Any,
+        labels: Ids,
+        classes: Ids | None,
+        groups: Ids | None,
+        validation: Any,
+        seed: int,
+        cache: EmbeddingCache,
+    ) -> None:
+        self.encoder_choices_ = installed_encoders(frame, self.kinds_, self.encoders)
+
+    def _held_out(
+        self, encoder: TableEncoder, rows: int, validation: Any, groups: Ids | None, classes: Ids | None, seed: int
+    ) -> HeldOut:
+        if validation is None and self.unseen and self.labels_ == "classes" and classes is not None:
+            from vicinal.evaluation.alike import hold_out_classes
+
+            held_out = hold_out_classes(classes.astype(np.int64), self.validation_fraction, seed)
+            return HeldOut(np.setdiff1d(np.arange(rows), held_out), held_out)
+        return hold_out(rows, validation, self.validation_fraction, groups, None, seed)
+
+    def _train(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> None:
+        """Start at principal components, train, and fill the bank."""
+        from vicinal.training.fit import train  # Lightning takes seconds to import; a saved model searches without it
+
+        held_out, targets = rows.held_out, self._targets(rows.labels)
+        encoder.fit(rows.frame.iloc[held_out.train])
+        inputs, codes = self._prepare(encoder, rows.frame), rows.group_codes()
+        learned_from = targets[torch.from_numpy(held_out.train)]
+        scaled = _scaled(targets, learned_from)
+        parts = []
+        for at in (torch.from_numpy(held_out.train), torch.from_numpy(held_out.validation)):
+            known = None if codes is None else codes[at]
+            parts.append(Rows(RowSubset(inputs, at), scaled[at], at, known))
+        network = self._network(encoder, parts)
+        goal = self._goal(network, parts)
+        start = copy.deepcopy({name: value for name, value in network.state_dict().items()})
+        error = goal.judge(network.eval().embed_all(parts[1].inputs, torch.device("cpu")), parts[1].labels)
+        self.history_ = train(network, parts[0], parts[1], self._training(seed), goal=goal)
+        self.learned_ = min(self.history_.validation_error) < error - _ROUNDING
+        if not self.learned_:
+            network.load_state_dict(start)
+        network.projector.double()
+        network.head.double()
+        width, self.hidden = embedding_width(network), (self.dim,)
+        self.folds_, self.metric_ = None, "network"
+        self._fill_banks((NeighborBank(width), NeighborBank(width)), network, inputs, rows)
+
+    def _network(self, encoder: TableEncoder, parts: list[Rows]) -> NeighborNetwork:
+        """Encoder and map, at the start that is best on the rows held out."""
+        features = [encoded(encoder, part.inputs) for part in parts]
+        judge, best = self._judge(parts[1].groups), float("inf")
+        state: dict[str, Tensor] = {}
+        network = similarity_network(encoder, min(self.dim, encoder.dim))
+        projector: PrincipalProjector = network.projector  # type: ignore[assignment]
+        for power in POWERS:
+            with torch.no_grad():
+                error = judge(projector.fit(features[0], power)(features[1].float()), parts[1].labels)
+            if error < best or not state:
+                best, self.start_, state = error, power, copy.deepcopy(projector.state_dict())
+        projector.load_state_dict(state)
+        return network
+
+    def _judge(self, groups: Tensor | None) -> Any:
+        from vicinal.evaluation.alike import alike_scores
+
+        def error(vectors: Tensor, labels: Tensor) -> float:
+            measures = alike_scores(vectors.detach().cpu().float(), labels.cpu(), groups, intervals=False)
+            value = next(iter(measures.values())).value
+            return 1 - value if value == value else 1.0
+
+        return error
+
+    def _goal(self, network: NeighborNetwork, parts: list[Rows]) -> Any:
+        from vicinal.losses import CrossBatchBank, EmbeddingLoss, read_loss
+        from vicinal.training.similarity import SimilarityGoal
+
+        labels = parts[0].labels
+        width = embedding_width(network)
+        count = labels.shape[1] if labels.ndim == 2 else 0
+        if labels.ndim == 1 and self.labels_ == "classes":
+            count = int(labels.max()) + 1
+        criteria = [
+            (term.weight, term.make(num_classes=count or None, dim=width)) for term in read_loss(self.trained_by).terms
+        ]
+        if self.memory and parts[0].groups is not None:
+            raise ValueError("memory: expected 0 with groups, which earlier batches are not kept apart by, got more")
+        if self.memory:
+            for _, criterion in criteria:
+                if isinstance(criterion, EmbeddingLoss):
+                    shape = tuple(labels.shape[1:])
+                    criterion.bank = CrossBatchBank(self.memory, width, label_shape=shape, label_dtype=labels.dtype)
+        return SimilarityGoal(criteria, self._judge(parts[1].groups), self._batches(parts[0]))
+
+    def _batches(self, rows: Rows) -> "BatchSampler | None":
+        """Which rows meet."""
+        from vicinal.samplers import ClassBatches, GroupBatches, LongEpochs, StratumBatches
+
+        usual = {"classes": "classes", "several": "random", "numbers": "strata"}[self.labels_]
+        sampler = usual if self.sampler == "auto" else self.sampler
+        takes = {"classes": ("classes",), "strata": ("numbers",)}.get(sampler, LABELS)
+        if self.labels_ not in takes:
+            raise ValueError(f"sampler: expected one for labels that are {self.labels_}, got {sampler!r}")
+        if sampler == "classes":
+            count = len(set(rows.labels.tolist()))
+            together = min(count, max(2, self.batch_size // self.per_class))
+            each = max(self.per_class, self.batch_size // together)
+            return LongEpochs(ClassBatches(rows.labels.numpy(), classes=together, per_class=each, drop_last=False))
+        if sampler == "strata":
+            return LongEpochs(StratumBatches(rows.labels.numpy(), batch_size=self.batch_size))
+        if sampler == "groups":
+            if rows.groups is None:
+                raise ValueError("sampler: expected groups= for batches without two rows of a group, got none")
+            return LongEpochs(GroupBatches(rows.groups.numpy(), batch_size=self.batch_size))
+        return None
+
+
+def _kind_of(values: Any) -> str:
+    """What labels are where nobody says."""
+    cells = list(values)
+    if any(isinstance(cell, list | tuple | set | frozenset | np.ndarray) for cell in cells):
+        return "several"
+    numbers = np.asarray(values)
+    if numbers.dtype.kind == "f" and not np.equal(np.mod(numbers[np.isfinite(numbers)], 1), 0).all():
+        return "numbers"
+    return "classes"
+
+
+def _numbers(values: Any) -> Ids:
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as wrong:
+        raise ValueError(f"y: expected numbers, got {short(next(iter(values)))}") from wrong
+    if numbers.ndim != 1 or not np.isfinite(numbers).all():
+        raise ValueError("y: expected finite numbers, one a row, got others; input contains NaN or infinity")
+    return numbers
+
+
+def _names(values: Any, *, several: bool) -> Ids:
+    """Names of classes ``[n]`` in canonical form; of several classes in a row, in order and joined."""
+    if not several:
+        names = canonical_ids("y", values)
+        return names if names.dtype == np.int64 else names.astype(str)
+    joined = []
+    for row, cell in enumerate(values):
+        if isinstance(cell, str) or not hasattr(cell, "__iter__"):
+            raise ValueError(f"y: expected a list of classes in row {row}, got {short(cell)}")
+        parts = sorted({str(name) for name in cell})
+        if any(SEPARATOR in name or not name for name in parts):
+            raise ValueError(
+                f"y: expected names without {SEPARATOR!r}, and none empty, got {short(parts)} in row {row}"
+            )
+        joined.append(SEPARATOR.join(parts))
+    return np.array(joined)
+
+
+def _scaled(targets: Tensor, train: Tensor) -> Tensor:
+    """Numbers with mean 0 and deviation 1 over the training rows; classes of the training rows counted from 0."""
+    if targets.is_floating_point() and targets.ndim == 1:
+        return ((targets - train.mean()) / train.std().clamp(min=1e-300)).float()
+    if targets.ndim == 2:
+        return targets
+    first = torch.tensor(sorted(set(train.tolist())))
+    place = torch.full((int(targets.max()) + 1,), -1)
+    place[first] = torch.arange(len(first))
+    rest = (place < 0).nonzero()[:, 0]
+    place[rest] = torch.arange(len(first), len(place))
+    return place[targets]

@@ -1,0 +1,192 @@
+"""The page of a learned similarity: how well unseen rows find their like, and queries with what they find."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vicinal.core import replace_text
+from vicinal.report import figures
+from vicinal.report.page import cells
+from vicinal.report.records import Cell
+from vicinal.report.text import clean, number, one_line
+from vicinal.report.theme import Picture, environment, picture, sample_note, shown
+
+NAMES = {"map@r": "MAP@R", "r_precision": "R-precision", "r2@10": "R2@10"}
+
+
+class ShownHit(NamedTuple):
+    """A row that a query finds: what to show of it, its label, its score, and whether it is alike (None: a number)."""
+
+    row: Mapping[str, Cell]
+    label: str
+    score: float
+    right: bool | None
+    id: str
+
+
+class ShownQuery(NamedTuple):
+    """A row of the test with what it finds."""
+
+    title: str
+    row: Mapping[str, Cell]
+    label: str
+    id: str
+    hits: Sequence[ShownHit]
+
+
+@dataclass(eq=False)
+class LearnRecord:
+    """What is told of a learned similarity.
+
+    Attributes:
+        name: of the data.
+        same: the column that says what is alike.
+        labels: "classes", "several" or "numbers".
+        rows: how many there are by use: train, validation, test.
+        classes: how many classes by use; none for numbers.
+        scores: method ("model" first) -> measure -> (value, low, high); ends that are NaN are left out.
+        history: curves by epoch.
+        embedding: vectors of test rows ``[n, d]``.
+        embedding_labels: of those.
+        queries: test rows with what they find.
+        apart: pairs that are near and labelled apart: two rows, their labels, their score.
+        columns: name, kind, encoder, reason.
+        dropped: reason -> rows.
+        settings: shown as they are.
+        versions: of what it was made with.
+        notes: sentences.
+        duration_s: seconds.
+    """
+
+    name: str
+    same: str
+    labels: str
+    rows: Mapping[str, int]
+    classes: Mapping[str, int]
+    scores: Mapping[str, Mapping[str, tuple[float, float, float]]]
+    history: Mapping[str, Sequence[float]]
+    embedding: NDArray[Any]
+    embedding_labels: NDArray[Any]
+    queries: Sequence[ShownQuery] = ()
+    apart: Sequence[tuple[ShownHit, ShownHit]] = ()
+    columns: Sequence[tuple[str, str, str, str]] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    duration_s: float = 0.0
+
+
+def measure_name(measure: str) -> str:
+    """How a measure is written."""
+    return NAMES.get(measure, measure)
+
+
+def score_rows(record: LearnRecord) -> list[list[str]]:
+    """Scores as rows of text, the header first; each with its interval.
+
+    >>> none = np.zeros(0)
+    >>> record = LearnRecord("d", "y", "classes", {}, {}, {"model": {"map@r": (0.5, 0.4, 0.6)}}, {}, none, none)
+    >>> score_rows(record)
+    [['', 'MAP@R'], ['this model', '0.500 (0.400 to 0.600)']]
+    """
+    measures = list(dict.fromkeys(measure for values in record.scores.values() for measure in values))
+    lines = [["", *map(measure_name, measures)]]
+    for method, values in record.scores.items():
+        name = "this model" if method == "model" else one_line(method, 60)
+        lines.append([name, *(_estimate(values[measure]) if measure in values else "" for measure in measures)])
+    return lines
+
+
+def _estimate(value: tuple[float, float, float]) -> str:
+    middle, low, high = value
+    return f"{middle:.3f}" + (f" ({low:.3f} to {high:.3f})" if np.isfinite(low + high) else "")
+
+
+def learned_findings(record: LearnRecord) -> list[str]:
+    """The result in sentences."""
+    measures = record.scores.get("model", {})
+    if not measures:
+        return []
+    main = next(iter(measures))
+    of = " of classes" if record.classes.get("test") else ""
+    where = f"On {record.rows.get('test', 0):,} rows{of} that were not seen in training"
+    sentences = [f"{where}, {measure_name(main)} is {measures[main][0]:.3f}"]
+    others = [
+        f"{values[main][0]:.3f} by {one_line(name, 60)}" for name, values in record.scores.items() if name != "model"
+    ]
+    sentences[0] += f"; it is {' and '.join(others)}." if others else "."
+    best = max((values[main][0] for name, values in record.scores.items() if name != "model"), default=float("-inf"))
+    if best >= measures[main][0]:
+        sentences.append(
+            "Training gained nothing over the vectors of the encoders; more rows or more classes may be what it lacks."
+        )
+    return sentences
+
+
+def write_learned_page(record: LearnRecord, path: str | os.PathLike[str]) -> Path:
+    """Write the page of ``record`` to ``path``, aside first and then renamed."""
+    page = (
+        environment()
+        .get_template("learn.html")
+        .render(
+            title=one_line(record.name, 80),
+            record=record,
+            same=one_line(record.same, 60),
+            findings=[clean(sentence) for sentence in learned_findings(record)],
+            tiles=[(measure_name(name), number(value[0], 3)) for name, value in record.scores.get("model", {}).items()],
+            table=score_rows(record),
+            queries=[
+                (one_line(q.title, 60), cells(q.row, 300), one_line(q.label, 60), one_line(q.id, 40), _hits(q.hits))
+                for q in record.queries
+            ],
+            apart=[_hits(pair) for pair in record.apart],
+            pictures=_pictures(record),
+            columns=[[shown(part) if part else "" for part in column] for column in record.columns],
+            dropped=[(one_line(reason, 200), int(count)) for reason, count in record.dropped.items()],
+            notes=[clean(note) for note in record.notes],
+            settings=[(one_line(key, 60), shown(value)) for key, value in record.settings.items()],
+            versions=[(one_line(key, 60), shown(value)) for key, value in record.versions.items()],
+        )
+    )
+    return replace_text(path, page)
+
+
+def _hits(hits: Sequence[ShownHit]) -> list[tuple[Any, ...]]:
+    marks = {True: "right", False: "wrong", None: ""}
+    return [
+        (cells(hit.row, 120), one_line(hit.label, 60), f"{hit.score:.3f}", marks[hit.right], one_line(hit.id, 40))
+        for hit in hits
+    ]
+
+
+def _pictures(record: LearnRecord) -> list[Picture]:
+    drawn = []
+    if any(len(values) for values in record.history.values()):
+        drawn.append(
+            picture(
+                lambda: figures.learning_curves(record.history),
+                "curves",
+                "Learning curves",
+                "The loss on training rows and the error on rows held out over the epochs.",
+                "The loss of training rows, and what is missing to a perfect retrieval of the rows held out: training "
+                "stops when that no longer falls, and the best epoch stays.",
+            )
+        )
+    if len(record.embedding) > 1:
+        drawn.append(
+            picture(
+                lambda: figures.embedding_map(record.embedding, record.embedding_labels, record.same),
+                "map",
+                "Map of the test rows",
+                f"Test rows as points on two principal components, colored by {one_line(record.same)}.",
+                f"Each point is a test row, colored by {one_line(record.same)}. Two dimensions show a part of what the "
+                "vectors tell." + sample_note(len(record.embedding)),
+            )
+        )
+    return drawn

@@ -1,0 +1,384 @@
+"""``vicinal learn``: a table and a column that says what is alike go in; a model folder that is searched comes out."""
+
+import json
+import platform
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from vicinal.core import check_between, check_choice, short, short_text
+from vicinal.core.folders import check_replaceable, staged_folder
+from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids
+from vicinal.data import LeakWarning, Table, prepare_table, read_table, table_fingerprint
+from vicinal.data.cells import missing_cells
+from vicinal.encoders import ColumnKind, Kind, PrincipalProjector, infer_kinds
+from vicinal.estimators.inputs import as_table, left_out
+from vicinal.estimators.kernel_metric import encoded
+from vicinal.estimators.learner import LABELS, SEPARATOR, EmbeddingLearner
+from vicinal.estimators.saving import write_model
+from vicinal.evaluation.alike import NEAREST, alike_scores, hold_out_classes, number_values, retrieval_values
+from vicinal.report.learned import LearnRecord, ShownHit, ShownQuery, write_learned_page
+from vicinal.version import __version__
+from vicinal.workflows.fit import shown_cells
+from vicinal.workflows.resuming import CACHE, working_folder
+
+Log = Callable[[str], None]
+Array = np.ndarray[Any, Any]
+
+QUERIES = 8
+"""Test rows that a report shows with what they find."""
+
+APART = 10
+
+
+@dataclass(frozen=True)
+class LearnJob:
+    """What to learn from which table.
+
+    Attributes:
+        source: file of the table, or the table itself.
+        same: the column that says what is alike.
+        labels: what it holds: "classes" (also groups), "several" classes with ``separator`` between them, "numbers".
+        separator: between several classes.
+        kinds: kind of columns where it should not be found out.
+        id: column of ids, or None.
+        group: column of rows that are no pair for one another (takes of one session), or None.
+        root: folder that paths of images and sounds start from; None: that of the file.
+        use: columns to learn from; None: all that can be used.
+        drop: columns to leave out.
+        name: of the data; "" for the name of the file.
+        seed: of splits and training.
+        test: share of the classes (of rows, where ``unseen`` is False or labels are no classes) to test on.
+        parameters: of :class:`vicinal.estimators.EmbeddingLearner`.
+    """
+
+    source: Path | pd.DataFrame
+    same: str
+    labels: str = "classes"
+    separator: str = SEPARATOR
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    id: str | None = None
+    group: str | None = None
+    root: Path | None = None
+    use: Sequence[str] | None = None
+    drop: Sequence[str] = ()
+    name: str = ""
+    seed: int = 0
+    test: float = 0.2
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LearnedTable:
+    """A table that was read: its rows, what makes each alike (as y of a learner), kinds of columns, notes."""
+
+    table: Table
+    labels: Any
+    columns: Mapping[str, ColumnKind]
+    notes: Sequence[str]
+
+    @property
+    def features(self) -> pd.DataFrame:
+        """The columns that are used."""
+        return self.table.frame[[name for name, column in self.columns.items() if column.kind is not None]]
+
+    def take(self, rows: Array) -> dict[str, Any]:
+        """Arguments of a fit, and of :meth:`EmbeddingLearner.add`, for rows at these positions."""
+        part = self.table.select(rows)
+        labels = [self.labels[row] for row in rows.tolist()]
+        return {"X": self.features.iloc[rows], "y": labels, "ids": part.ids, "groups": part.groups}
+
+
+@dataclass(frozen=True)
+class LearnOutcome:
+    """What :func:`learn_table` gives: the model, what is told of it, and where it was written (None: nowhere)."""
+
+    model: EmbeddingLearner
+    record: LearnRecord
+    folder: Path | None
+
+
+def learn_table(job: LearnJob, out: Path | None = None, log: Log = lambda line: None) -> LearnOutcome:
+    """Hold classes out, learn, measure on them, put all rows into the bank, and write the model folder with its report.
+
+    A killed run resumes if it is called again with the same job.
+
+    Args:
+        job: what to learn.
+        out: the folder to write, or None to write nothing.
+        log: gets one line of progress at a time.
+
+    Raises:
+        ValueError: if data or settings cannot be used.
+    """
+    started = time.perf_counter()
+    check_between("test", job.test, 0, 1)
+    if out is not None:
+        check_replaceable(out)
+    with working_folder(out) as work:
+        opened = open_labelled(job, log)
+        settings = {"random_state": job.seed, "root": opened.table.root, **job.parameters}
+        kinds = {name: column.kind for name, column in opened.columns.items() if column.kind is not None}
+        model = EmbeddingLearner(labels=job.labels, columns=kinds, **settings)
+        test = _test_rows(job, opened, model)
+        train = np.setdiff1d(np.arange(len(opened.table)), test)
+        facts = [table_fingerprint(opened.table), list(map(str, opened.labels)), job.test, job.seed, kinds]
+        shown = {name: value for name, value in job.parameters.items() if name not in ("progress", "logger")}
+        if work.take_up(json.dumps([__version__, torch.__version__, facts, shown], default=str, sort_keys=True)):
+            log("taking up the run that was interrupted")
+        cache = None if work.folder is None else work.folder / CACHE
+        model.set_params(**{"cache_dir": cache, **job.parameters, "checkpoint_dir": work.folder})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LeakWarning)  # a column that tells the class is what is looked for here
+            warnings.simplefilter("ignore", IdentityWarning)
+            model.fit(**opened.take(train))
+        log("measuring on the test rows")
+        record = _measured(job, opened, model, test)
+        model.add(**opened.take(test))
+        record.duration_s = time.perf_counter() - started
+        if out is not None:
+            notes = {"name": record.name, "target": job.same, "id": job.id, "group": job.group}
+            notes |= {"separator": job.separator} if job.labels == "several" else {}
+            with staged_folder(out) as stage:
+                write_model(model, stage, notes | {"scores": {k: dict(v) for k, v in _plain(record).items()}})
+                write_learned_page(record, stage / "report.html")
+    return LearnOutcome(model, record, out)
+
+
+def _plain(record: LearnRecord) -> dict[str, dict[str, float]]:
+    return {name: {measure: value[0] for measure, value in values.items()} for name, values in record.scores.items()}
+
+
+def open_labelled(job: LearnJob, log: Log = lambda line: None) -> LearnedTable:
+    """Read and check the table of ``job``.
+
+    Raises:
+        ValueError: in one sentence, for any of the many ways in which a table can be wrong.
+    """
+    notes: list[str] = []
+    check_choice("labels", job.labels, LABELS[1:])
+    root: Path | None
+    if isinstance(job.source, Path):
+        log(f"reading {job.source.name}")
+        exact = [name for name in (job.id, job.group, job.same) if name is not None and name not in (job.use or ())]
+        exact = [name for name in exact if name != job.same or job.labels != "numbers"]
+        frame = read_table(job.source, ids=exact, log=notes.append)
+        root, name = job.root or job.source.resolve().parent, job.name or job.source.stem
+    else:
+        frame, root, name = as_table("data", job.source), job.root, job.name or "table"
+    frame = frame.rename(columns=str)
+    check_choice("same", job.same, frame.columns)
+    if job.same in (job.id, job.group):
+        raise ValueError(f"same: expected a column that is not the id or group too, got {short(job.same)}")
+    cells, missing = frame[job.same], missing_cells(frame[job.same])
+    values = _labels(cells[~missing], job)
+    if len({str(value) for value in values}) < 2:
+        raise ValueError(f"same: expected at least two different cells in {short(job.same)}, got the same in every row")
+    codes = pd.Series(np.nan, index=frame.index)
+    coded = values if job.labels == "numbers" else pd.factorize(pd.Series(list(map(str, values)), dtype=object))[0]
+    codes[~missing] = np.asarray(coded, dtype=np.float64)
+    table = prepare_table(
+        frame.assign(**{job.same: codes}),
+        job.same,
+        id=job.id,
+        group=job.group,
+        task="regression",
+        use=job.use,
+        drop=job.drop,
+        name=name,
+        root=root,
+    )
+    columns = infer_kinds(table.frame, job.kinds)
+    if all(column.kind is None for column in columns.values()):
+        raise ValueError(f"data: expected at least one column to learn from, got none ({left_out(columns)})")
+    log(f"{len(table)} rows in {name}")
+    for line in notes:
+        log(line)
+    return LearnedTable(table, values, columns, notes)
+
+
+def _labels(cells: "pd.Series[Any]", job: LearnJob) -> Any:
+    """What makes each row alike, as y of a learner."""
+    if job.labels == "numbers":
+        numbers = pd.to_numeric(cells, errors="coerce").to_numpy(dtype=np.float64)
+        wrong = np.flatnonzero(~np.isfinite(numbers))
+        if len(wrong):
+            row, cell = short_text(cells.index[wrong[0]]), short_text(cells.iloc[wrong[0]])
+            raise ValueError(f"row {row}, column {short_text(job.same)}: expected a finite number, got {cell}")
+        return numbers.tolist()
+    if job.labels == "several":
+        split = [[part.strip() for part in str(cell).split(job.separator)] for cell in cells]
+        return [[part for part in parts if part] for parts in split]
+    return as_texts(canonical_ids(f"column {short_text(job.same)}", cells, labels=cells.index)).astype(str).tolist()
+
+
+def _test_rows(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner) -> Array:
+    """Rows to test on: of classes that are not seen in training, or any."""
+    count = len(opened.table)
+    if job.labels == "classes" and model.unseen:
+        codes = np.unique(opened.labels, return_inverse=True)[1]
+        return hold_out_classes(codes, job.test, job.seed + 1)
+    groups = opened.table.groups
+    random = np.random.RandomState(job.seed + 1)
+    if groups is not None:
+        names = random.permutation(np.unique(groups))
+        return np.flatnonzero(np.isin(groups, names[: max(1, round(job.test * len(names)))]))
+    return np.sort(random.permutation(count)[: max(2, round(job.test * count))])
+
+
+def _measured(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner, test: Array) -> LearnRecord:
+    part = opened.take(test)
+    vectors = torch.from_numpy(model.transform(part["X"]))
+    labels = known_labels(model, part["y"])
+    groups = None
+    if part["groups"] is not None:
+        groups = torch.from_numpy(np.unique(part["groups"], return_inverse=True)[1])
+    frozen, whitened = _untrained(opened, model, test)
+    scores = {
+        name: alike_scores(each, labels, groups, seed=job.seed)
+        for name, each in (("model", vectors), ("frozen vectors", frozen), ("PCA-whitened vectors", whitened))
+    }
+    encoders = {column: each.encoder for each in model.table_encoder.describe() for column in each.columns}
+    held_out = len(model.calibration_)
+    rows = {"train": len(model.bank_) - held_out, "validation": held_out, "test": len(test)}
+    start = {0.0: "the vectors of the encoders", 0.5: "half-whitened vectors", 1.0: "whitened vectors"}[model.start_]
+    after = (
+        f"; epoch {model.history_.best_epoch + 1} of {len(model.history_.train_error)} was best on the rows held out"
+    )
+    notes = [
+        f"Training started at {start}{after if model.learned_ else ', and did not better them on the rows held out'}."
+    ]
+    names = [_name(label) for label in part["y"]]
+    settings = {name: value for name, value in model.get_params(deep=False).items() if name not in _LOCAL}
+    return LearnRecord(
+        name=opened.table.name,
+        same=job.same,
+        labels=job.labels,
+        rows=rows,
+        classes=_class_counts(model, part["y"]) if job.labels == "classes" and model.unseen else {},
+        scores=scores,
+        history={"train_loss": model.history_.train_error, "validation_error": model.history_.validation_error},
+        embedding=vectors.numpy(),
+        embedding_labels=np.array(part["y"]) if job.labels == "numbers" else np.array(names),
+        queries=_queries(model, opened, test, vectors, labels, names),
+        apart=_apart(model, opened, test, vectors, labels, names),
+        columns=[(n, c.kind or "", encoders.get(n, ""), c.reason) for n, c in opened.columns.items()],
+        dropped=opened.table.dropped_counts,
+        settings=settings | {"loss": model.trained_by},
+        versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        notes=[*opened.notes, *notes],
+    )
+
+
+_LOCAL = ("root", "cache_dir", "checkpoint_dir", "progress", "logger", "columns", "labels")
+
+
+def known_labels(model: EmbeddingLearner, labels: Any) -> Tensor:
+    """Labels of rows as they are measured by; the model stays as it is, whatever classes are new."""
+    classes = getattr(model, "classes_", None)
+    known = model.as_known(labels, len(labels))
+    if classes is not None:
+        model.classes_ = classes
+    return known
+
+
+def _class_counts(model: EmbeddingLearner, test: Sequence[Any]) -> dict[str, int]:
+    held_out = set(model.calibration_.labels.tolist())
+    return {"train": len(model.classes_) - len(held_out), "validation": len(held_out), "test": len(set(test))}
+
+
+def _untrained(opened: LearnedTable, model: EmbeddingLearner, test: Array) -> tuple[Tensor, Tensor]:
+    """Vectors of test rows as encoders give them before training, and whitened by those that were trained on."""
+    from vicinal.encoders import EmbeddingCache, build_table_encoder
+
+    kinds = {name: column.kind for name, column in opened.columns.items() if column.kind is not None}
+    train = model.bank_.rows
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        encoder = build_table_encoder(kinds, encoders=model.named_encoders())
+        encoder.fit(train)
+        store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)
+        features = [
+            encoded(encoder, encoder.cache(encoder.prepare(part, opened.table.root), store=store))
+            for part in (train, opened.features.iloc[test])
+        ]
+        width = min(model.dim, encoder.dim)
+        whitened = PrincipalProjector(encoder.dim, width).double().fit(features[0], 1.0)(features[1])
+    return features[1], whitened.detach()
+
+
+def _queries(
+    model: EmbeddingLearner, opened: LearnedTable, test: Array, vectors: Tensor, labels: Tensor, names: list[str]
+) -> list[ShownQuery]:
+    """Test rows from the best to the worst answered, with their nearest among the test rows."""
+    if labels.is_floating_point():
+        quality = -(number_values(vectors, labels) - labels).abs()
+    else:
+        quality = retrieval_values(vectors, labels, metrics=["map@r"])["map@r"]
+    usable = (~quality.isnan()).nonzero()[:, 0]
+    order = usable[quality[usable].argsort(descending=True, stable=True)]
+    chosen = order[torch.linspace(0, len(order) - 1, min(QUERIES, len(order))).round().long()]
+    scores = vectors[chosen] @ vectors.T
+    scores[torch.arange(len(chosen)), chosen] = -torch.inf
+    best = scores.topk(min(NEAREST, len(vectors) - 1), dim=1)
+    titles = ["Best answered", *["Between"] * (len(chosen) - 2), "Worst answered"]
+    shown = []
+    for title, row, values, places in zip(titles, chosen.tolist(), best.values, best.indices, strict=False):
+        hits = [
+            _hit(model, opened, test, place, names, value, _alike(labels, row, place))
+            for value, place in zip(values.tolist(), places.tolist(), strict=True)
+        ]
+        query = _hit(model, opened, test, row, names, 1.0, None)
+        shown.append(ShownQuery(title, query.row, query.label, query.id, hits))
+    return shown
+
+
+def _apart(
+    model: EmbeddingLearner, opened: LearnedTable, test: Array, vectors: Tensor, labels: Tensor, names: list[str]
+) -> list[tuple[ShownHit, ShownHit]]:
+    """The nearest pairs of test rows with different labels; none for numbers."""
+    if labels.is_floating_point():
+        return []
+    pairs: dict[tuple[int, int], float] = {}
+    for part in torch.split(torch.arange(len(vectors)), 1024):
+        best = (vectors[part] @ vectors.T).topk(min(NEAREST, len(vectors)), dim=1)
+        for row, values, places in zip(part.tolist(), best.values.tolist(), best.indices.tolist(), strict=True):
+            for value, place in zip(values, places, strict=True):
+                if not _alike(labels, row, place):
+                    pairs[min(row, place), max(row, place)] = value
+    nearest = sorted(pairs.items(), key=lambda pair: -pair[1])[:APART]
+    job = model, opened, test
+    return [(_hit(*job, a, names, value, None), _hit(*job, b, names, value, None)) for (a, b), value in nearest]
+
+
+def _hit(
+    model: EmbeddingLearner,
+    opened: LearnedTable,
+    test: Array,
+    place: int,
+    names: list[str],
+    score: float,
+    right: bool | None,  # noqa: FBT001  a field of what is shown
+) -> ShownHit:
+    row = int(test[place])
+    cells_of_row = {str(name): cell for name, cell in opened.features.iloc[row].items()}
+    cells = shown_cells(cells_of_row, model.kinds_, opened.table.root)
+    return ShownHit(cells, names[place], score, right, str(opened.table.ids[row]))
+
+
+def _alike(labels: Tensor, one: int, other: int) -> bool | None:
+    if labels.ndim == 2:
+        return bool((labels[one] * labels[other]).sum() > 0)
+    return None if labels.is_floating_point() else bool(labels[one] == labels[other])
+
+
+def _name(label: Any) -> str:
+    return ", ".join(label) if isinstance(label, list) else f"{label:.4g}" if isinstance(label, float) else str(label)
