@@ -69,9 +69,7 @@ def installed_encoders(
     ]
 
 
-def _with_choice(
-    frame: pd.DataFrame, kinds: Mapping[str, Kind], encoders: Mapping[str, str] | None
-) -> dict[str, str]:
+def _with_choice(frame: pd.DataFrame, kinds: Mapping[str, Kind], encoders: Mapping[str, str] | None) -> dict[str, str]:
     """Kind (of sets that of their elements) by column whose encoder is not named, and of which there is a choice."""
     named = encoders or {}
     free = {name: kind for name, kind in kinds.items() if name not in named and kind not in named}
