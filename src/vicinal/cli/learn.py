@@ -28,6 +28,7 @@ def learn(
     number: o.Number = None,
     category: o.Category = None,
     vector: o.Vector = None,
+    sets: o.Sets = None,
     use: o.Use = None,
     drop: o.Drop = None,
     id_column: o.Id = None,
@@ -78,6 +79,7 @@ def learn(
     source = local_path("data", data)
     folder = source.parent / f"{source.stem}-model" if out is None else local_path("--out", out, written=True)
     columns = {"text": text, "image": image, "audio": audio, "number": number, "category": category, "vector": vector}
+    columns |= {"sets": sets}
     parameters: dict[str, Any] = {
         "encoders": o.parse_encoders(encoder),
         "loss": loss,
