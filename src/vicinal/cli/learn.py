@@ -110,6 +110,7 @@ def learn(
         id=id_column,
         group=group,
         root=o.root_of(root),
+        sets=o.named_sets(sets),
         use=use,
         drop=drop or (),
         seed=seed,

@@ -17,7 +17,7 @@ from torch import Tensor
 from vicinal.core import check_between, check_choice, short, short_text
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids
-from vicinal.data import LeakWarning, Table, prepare_table, read_table, table_fingerprint
+from vicinal.data import LeakWarning, Table, join_columns, prepare_table, read_table, table_fingerprint
 from vicinal.data.cells import missing_cells
 from vicinal.encoders import ColumnKind, Kind, PrincipalProjector, infer_kinds
 from vicinal.estimators.inputs import as_table, left_out
@@ -52,6 +52,7 @@ class LearnJob:
         id: column of ids, or None.
         group: column of rows that are no pair for one another (takes of one session), or None.
         root: folder that paths of images and sounds start from; None: that of the file.
+        sets: by the name of a column of sets, the columns of one kind that are its elements.
         use: columns to learn from; None: all that can be used.
         drop: columns to leave out.
         name: of the data; "" for the name of the file.
@@ -68,6 +69,7 @@ class LearnJob:
     id: str | None = None
     group: str | None = None
     root: Path | None = None
+    sets: Mapping[str, Sequence[str]] = field(default_factory=dict)
     use: Sequence[str] | None = None
     drop: Sequence[str] = ()
     name: str = ""
@@ -146,6 +148,7 @@ def learn_table(job: LearnJob, out: Path | None = None, log: Log = lambda line: 
         record.duration_s = time.perf_counter() - started
         if out is not None:
             notes = {"name": record.name, "target": job.same, "id": job.id, "group": job.group}
+            notes |= {"sets": {name: list(columns) for name, columns in job.sets.items()}} if job.sets else {}
             notes |= {"separator": job.separator} if job.labels == "several" else {}
             with staged_folder(out) as stage:
                 write_model(model, stage, notes | {"scores": {k: dict(v) for k, v in _plain(record).items()}})
@@ -174,7 +177,7 @@ def open_labelled(job: LearnJob, log: Log = lambda line: None) -> LearnedTable:
         root, name = job.root or job.source.resolve().parent, job.name or job.source.stem
     else:
         frame, root, name = as_table("data", job.source), job.root, job.name or "table"
-    frame = frame.rename(columns=str)
+    frame = join_columns(frame.rename(columns=str), job.sets, of_one_kind=True)
     check_choice("same", job.same, frame.columns)
     if job.same in (job.id, job.group):
         raise ValueError(f"same: expected a column that is not the id or group too, got {short(job.same)}")
