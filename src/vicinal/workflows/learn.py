@@ -147,7 +147,7 @@ def learn_table(job: LearnJob, out: Path | None = None, log: Log = lambda line: 
         model.add(**opened.take(test))
         record.duration_s = time.perf_counter() - started
         if out is not None:
-            notes = {"name": record.name, "target": job.same, "id": job.id, "group": job.group}
+            notes: dict[str, Any] = {"name": record.name, "target": job.same, "id": job.id, "group": job.group}
             notes |= {"sets": {name: list(columns) for name, columns in job.sets.items()}} if job.sets else {}
             notes |= {"separator": job.separator} if job.labels == "several" else {}
             with staged_folder(out) as stage:
