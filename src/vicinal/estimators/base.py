@@ -314,7 +314,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         codes, folds = rows.group_codes(), None if held_out.folds is None else torch.from_numpy(held_out.folds)
         label_range, classes = getattr(self, "label_range_", None), getattr(self, "classes_", None)
         criterion = make_criterion(settings, label_range, multilabel=multilabel)
-        targets = make_targets(criterion, scaled, train_rows)
+        targets = make_targets(criterion, scaled, train_rows, self.loss, label_range)
         parts = []
         for at in (train_rows, torch.from_numpy(held_out.validation)):
             known, of_folds = (None if values is None else values[at] for values in (codes, folds))

@@ -9,7 +9,7 @@ from torch import nn
 from vicinal.core import entries, entry, short
 from vicinal.losses import CRPS, ClassLoss, EmbeddingLoss, LossFromPML, ProxyLoss, parse, read_loss
 from vicinal.losses.spec import LossText, check_label_kind
-from vicinal.training import AddedLosses, MeanError
+from vicinal.training import AddedLosses, MeanError, Teacher
 from vicinal.training.error import class_scores
 
 
@@ -66,15 +66,27 @@ def make_criterion(
     return loss if label_range is None else InLabelUnits(copy.deepcopy(loss), *label_range)
 
 
-def make_targets(criterion: nn.Module | None, scaled: torch.Tensor, train: torch.Tensor) -> torch.Tensor:
-    """What training sees in place of labels: their steps ``[n, K]`` for CRPS, whose knots are training labels."""
+def make_targets(
+    criterion: nn.Module | None,
+    scaled: torch.Tensor,
+    train: torch.Tensor,
+    loss: Any = None,
+    label_range: tuple[float, float] | None = None,
+) -> torch.Tensor:
+    """What training sees in place of labels: their steps ``[n, K]`` for CRPS, whose knots are training labels.
+
+    Labels that are trained on are mixed with what a :class:`vicinal.training.Teacher` says of them.
+    """
+    if isinstance(loss, Teacher):
+        scaled = scaled.clone()
+        scaled[train] = loss.blend(scaled, label_range)[train]
     if not isinstance(criterion, CRPS):
         return scaled.float()
     return criterion.fit(scaled[train].float()).steps(scaled.float())
 
 
 def _is_of_embeddings(loss: Any) -> bool:
-    return isinstance(loss, EmbeddingLoss | ProxyLoss | LossFromPML)
+    return isinstance(loss, EmbeddingLoss | ProxyLoss | LossFromPML | Teacher)
 
 
 def check_loss(loss: Any, kind: str, head: str = "nona", *, multilabel: bool = False) -> None:

@@ -9,6 +9,7 @@ from vicinal.training.network import NeighborNetwork
 from vicinal.training.perturbation import AdversarialSteps
 from vicinal.training.rows import RowBatches, Rows, RowSubset
 from vicinal.training.settings import TrainingSettings
+from vicinal.training.teacher import Teacher
 
 if _typing.TYPE_CHECKING:
     from vicinal.training.added import AddedLosses
@@ -27,6 +28,7 @@ __all__ = [
     "RowBatches",
     "RowSubset",
     "Rows",
+    "Teacher",
     "TrainingHistory",
     "TrainingSettings",
     "error_of",

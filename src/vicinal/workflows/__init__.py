@@ -7,6 +7,7 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.bank import BankChange, add_table, embed_table, forget_rows, read_ids
     from vicinal.workflows.compare import HEADS, Comparison, compare_tables
     from vicinal.workflows.demo import DemoResult, run_demo
+    from vicinal.workflows.distill import Distilled, distill_table
     from vicinal.workflows.evaluate import audit_table
     from vicinal.workflows.fit import FitOutcome, OpenTable, TableJob, fit_table, open_table
     from vicinal.workflows.learn import LearnJob, LearnOutcome, learn_table
@@ -18,6 +19,7 @@ _FILES = {
     "bank": ("BankChange", "add_table", "embed_table", "forget_rows", "read_ids"),
     "compare": ("HEADS", "Comparison", "compare_tables"),
     "demo": ("DemoResult", "run_demo"),
+    "distill": ("Distilled", "distill_table"),
     "evaluate": ("audit_table",),
     "fit": ("FitOutcome", "OpenTable", "TableJob", "fit_table", "open_table"),
     "learn": ("LearnJob", "LearnOutcome", "learn_table"),
@@ -33,6 +35,7 @@ __all__ = [
     "BankChange",
     "Comparison",
     "DemoResult",
+    "Distilled",
     "FitOutcome",
     "LearnJob",
     "LearnOutcome",
@@ -45,6 +48,7 @@ __all__ = [
     "add_table",
     "audit_table",
     "compare_tables",
+    "distill_table",
     "embed_table",
     "fit_table",
     "forget_rows",

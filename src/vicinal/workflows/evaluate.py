@@ -287,17 +287,24 @@ def _skewness(counts: Array) -> float:
 
 def labelled_rows(model: BankedEstimator, source: Path | pd.DataFrame, log: Log, root: Path | None = None) -> Table:
     """The rows of ``source`` with the model's columns and target."""
-    frame = read_rows(model, source, root, log)
+    name = source.stem if isinstance(source, Path) else "table"
+    return labelled_table(model, read_rows(model, source, root, log), name, log)
+
+
+def labelled_table(model: BankedEstimator, frame: pd.DataFrame, name: str, log: Log) -> Table:
+    """The same of rows that :func:`vicinal.workflows.predict.read_rows` has read."""
     target = model.notes_.get("target")
     if target is None:
         raise ValueError("model: expected one of `vicinal fit`, which knows its target, got one saved from Python")
     features = features_of(model, frame, log)
     known = {role: model.notes_.get(role) for role in ("id", "group")}
-    for name in (target, *known.values()):
-        if name is not None:
-            if name not in frame.columns:
-                raise ValueError(f"data: expected the column {short(name)}, which the model was fitted with, got none")
-            features[name] = frame[name]
+    for column in (target, *known.values()):
+        if column is not None:
+            if column not in frame.columns:
+                raise ValueError(
+                    f"data: expected the column {short(column)}, which the model was fitted with, got none"
+                )
+            features[column] = frame[column]
     classes = getattr(model, "classes_", None)
     return prepare_table(
         features,
@@ -305,7 +312,7 @@ def labelled_rows(model: BankedEstimator, source: Path | pd.DataFrame, log: Log,
         id=known["id"],
         group=known["group"],
         task="regression" if classes is None else "classification",
-        name=source.stem if isinstance(source, Path) else "table",
+        name=name,
         root=None if model.root is None else Path(model.root),
     )
 

@@ -293,9 +293,9 @@ def fit_table(job: TableJob, out: Path | None = None, log: Log = lambda line: No
             fit_split(model, opened, split)
         log("measuring on the test rows" if len(split.test) else "measuring out of fold")
         measured = measure(job, model, opened, split) if len(split.test) else measure_out_of_fold(job, model, opened)
-        record = _record(job, opened, split, model, measured, leak.sentence, time.perf_counter() - started)
+        record = fit_record(job, opened, split, model, measured, leak.sentence, time.perf_counter() - started)
         if out is not None:
-            _write(out, model, record, split, job, opened.chunked)
+            write_fit(out, model, record, split, _notes(job, record, opened.chunked))
     return FitOutcome(model, record, opened, split, out)
 
 
@@ -346,7 +346,7 @@ def _fingerprint(job: TableJob, opened: OpenTable) -> str:
     return json.dumps([__version__, torch.__version__, *facts], default=str, sort_keys=True)
 
 
-def _record(
+def fit_record(
     job: TableJob,
     opened: OpenTable,
     split: Split,
@@ -355,6 +355,7 @@ def _record(
     duplicates: str,
     duration: float,
 ) -> FitRecord:
+    """The figures of a fit, for its report and its card; ``duplicates`` is the sentence on rows of equal content."""
     table = opened.table
     loss = "mse" if table.task == "regression" else "log_loss"
     loss = loss if predicts_by_default(model.loss) else "loss"
@@ -457,9 +458,7 @@ def _curves(model: BankedEstimator, loss: str) -> dict[str, list[float]]:
     return {f"train_{loss}": model.history_.train_error, f"validation_{loss}": model.history_.validation_error}
 
 
-def _write(
-    out: Path, model: BankedEstimator, record: FitRecord, split: Split, job: TableJob, chunked: Sequence[str]
-) -> None:
+def _notes(job: TableJob, record: FitRecord, chunked: Sequence[str]) -> dict[str, Any]:
     notes: dict[str, Any] = {
         "name": record.name,
         "target": job.target,
@@ -468,7 +467,11 @@ def _write(
         "scores": dict(record.scores),
     }
     notes |= {"sets": {name: list(columns) for name, columns in job.sets.items()}} if job.sets else {}
-    notes |= {"chunked": list(chunked)} if chunked else {}
+    return notes | ({"chunked": list(chunked)} if chunked else {})
+
+
+def write_fit(out: Path, model: BankedEstimator, record: FitRecord, split: Split, notes: dict[str, Any]) -> None:
+    """Write the folder of a model with its splits, report and card."""
     with staged_folder(out) as stage:
         write_model(model, stage, notes)
         save_splits(stage / "splits.json", [split])

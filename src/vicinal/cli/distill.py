@@ -1,0 +1,89 @@
+"""``vicinal distill``: a fitted model teaches a smaller one."""
+
+from typing import Annotated
+
+import typer
+
+from vicinal.cli import options as o
+from vicinal.cli.app import app
+from vicinal.cli.output import out as output
+from vicinal.cli.output import print_json, print_progress, print_rows
+
+
+@app.command(epilog="Example: vicinal distill reviews-model reviews.csv --encoder text=ngrams --unlabelled more.csv")
+def distill(
+    model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`: the teacher.", metavar="MODEL")],
+    data: Annotated[
+        str,
+        typer.Argument(help="The table it was fitted on; rows with an empty target teach, too.", metavar="DATA"),
+    ],
+    *,
+    encoder: Annotated[
+        list[str],
+        typer.Option(
+            help="Encoder of the student for a column or kind, as text=ngrams or photo=cnn.", metavar="COL=NAME"
+        ),
+    ],
+    unlabelled: Annotated[
+        str | None, typer.Option(help="A table of more rows, without labels.", metavar="FILE")
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option(help="Folder of the student; default: MODEL-student.", metavar="FOLDER")
+    ] = None,
+    loss: Annotated[
+        str,
+        typer.Option(help="What also compares the likeness of rows: none, kl_top or sinkhorn_distillation."),
+    ] = "none",
+    share: Annotated[float, typer.Option(help="Share of the teacher's prediction in a label, 0 to 1.")] = 0.5,
+    root: o.Root = None,
+    teacher_encoder: Annotated[
+        list[str] | None,
+        typer.Option(help="Encoder of the teacher out of a folder or the hub, named again.", metavar="COL=NAME"),
+    ] = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Make a smaller, faster model out of a fitted one, and compare size, time and error of both.
+
+    The student learns from labels and from what the model says of all rows; beside it stands the same student on labels
+    alone.
+    """
+    from vicinal.core import local_path
+    from vicinal.workflows import distill_table
+
+    folder = local_path("model", model)
+    outcome = distill_table(
+        folder,
+        local_path("data", data),
+        o.parse_encoders(encoder),
+        folder.parent / f"{folder.name}-student" if out is None else local_path("--out", out, written=True),
+        unlabelled=None if unlabelled is None else local_path("--unlabelled", unlabelled),
+        loss=loss,
+        share=share,
+        root=o.root_of(root),
+        teacher_encoders=o.parse_encoders(teacher_encoder),
+        log=(lambda line: None) if quiet else print_progress,
+    )
+    if as_json:
+        measures = {
+            name: {"bytes": one.bytes, "seconds_per_row": one.seconds, "scores": dict(one.scores)}
+            for name, one in outcome.measures.items()
+        }
+        print_json({"model": str(outcome.folder), "rows": outcome.rows, "measures": measures})
+        return
+    metrics = list(outcome.measures["teacher"].scores)
+    print_rows(
+        f"On the {outcome.rows['test']} test rows, which no model has seen",
+        ["", "MiB", "ms a row", *metrics],
+        [
+            [name, f"{one.bytes / 2**20:.1f}", f"{1000 * one.seconds:.2f}", *(f"{one.scores[m]:.4g}" for m in metrics)]
+            for name, one in outcome.measures.items()
+        ],
+    )
+    faster = outcome.measures["teacher"].seconds / max(outcome.measures["student"].seconds, 1e-9)
+    output.print(
+        f"the student takes {1 / faster:.0%} of the teacher's time a row; it learned from {outcome.rows['labelled']} "
+        f"rows with a label and {outcome.rows['unlabelled']} without",
+        markup=False,
+    )
+    output.print(f"model   {outcome.folder}", markup=False)

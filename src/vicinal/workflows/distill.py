@@ -1,0 +1,283 @@
+"""``vicinal distill``: a fitted model teaches one with a smaller or faster encoder, on rows without labels, too."""
+
+import itertools
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import clone
+
+from vicinal.core import check_between, check_choice, entry, short
+from vicinal.core.folders import check_replaceable
+from vicinal.core.identity import IdentityWarning
+from vicinal.data import LeakWarning, Split
+from vicinal.data.cells import missing_cells
+from vicinal.data.table import Table
+from vicinal.encoders import EmbeddingCache, infer_kinds
+from vicinal.estimators.banked import BankedEstimator, load_model
+from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
+from vicinal.training import Teacher
+from vicinal.workflows.evaluate import labelled_table, parts_of
+from vicinal.workflows.fit import Measured, OpenTable, TableJob, fit_record, predict_test, score, write_fit
+from vicinal.workflows.predict import features_of, read_rows
+
+Log = Callable[[str], None]
+Array = np.ndarray[Any, Any]
+
+LOSSES = ("none", "kl_top", "sinkhorn_distillation")
+"""What may compare the likeness of rows with the teacher's; "none": its predictions alone teach."""
+
+FEWEST = 10
+"""Rows that the model has not seen, at least, to measure on."""
+
+_TIMED, _TIMES = 200, 3
+"""Rows whose prediction is timed, at most, and how often; the least time counts."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A model beside others: ``bytes`` of its weights and bank, ``seconds`` of processor time a row, scores."""
+
+    bytes: int
+    seconds: float
+    scores: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """What :func:`distill_table` gives.
+
+    Attributes:
+        model: the student.
+        folder: where it was written; None: nowhere.
+        measures: "teacher", "student", and "student on labels alone", which learned nothing from the teacher.
+        rows: how many were learned from with labels ("labelled") and without ("unlabelled"), and tested on ("test").
+        task: "regression" or "classification".
+    """
+
+    model: BankedEstimator
+    folder: Path | None
+    measures: dict[str, Measure]
+    rows: dict[str, int]
+    task: str
+
+
+def distill_table(
+    folder: Path,
+    source: Path | pd.DataFrame,
+    encoders: Mapping[str, str],
+    out: Path | None = None,
+    *,
+    unlabelled: Path | pd.DataFrame | None = None,
+    loss: str = "none",
+    share: float = 0.5,
+    root: Path | None = None,
+    teacher_encoders: Mapping[str, str] | None = None,
+    log: Log = lambda line: None,
+) -> Distilled:
+    """Train a model with other encoders on what the model in ``folder`` says, and measure both on rows new to both.
+
+    The student has the settings of its teacher, but for the encoders, whose weights are not tuned, and no index. Labels
+    that it is trained on are mixed with the teacher's predictions, each made without the row's own label; rows without
+    a label have the teacher's prediction alone. They leave the bank after training, so that all neighbors of the
+    student have labels that were given.
+
+    Args:
+        folder: of the teacher.
+        source: the table that it was fitted on, whose other labelled rows are tested on; rows with an empty target
+            teach without a label.
+        encoders: of the student by column or kind; other columns keep theirs.
+        out: folder of the student, or None to write nothing.
+        unlabelled: another table, of whose rows only the columns that the model reads are used.
+        loss: what also compares the likeness of rows, see :class:`vicinal.training.Teacher`; "none" or a loss of
+            teachers of ``LOSSES``.
+        share: of the teacher's prediction in a label, from 0 to 1.
+        root: folder that paths of images and sounds start from; None: that of the file.
+        teacher_encoders: see ``encoders`` of :func:`vicinal.estimators.load_model`.
+        log: gets one line of progress at a time.
+
+    Raises:
+        ValueError: if the model or a table cannot be used, no encoder is new, fewer than ten labelled rows are new to
+            the model, or rows that it was fitted on are missing.
+    """
+    started = time.perf_counter()
+    check_choice("loss", loss, LOSSES)
+    check_between("share", share, 0, 1, closed=True)
+    if out is not None:
+        check_replaceable(out)
+    teacher = load_model(folder, encoders=teacher_encoders)
+    if not isinstance(teacher, NeighborRegressor | NeighborClassifier) or teacher.multilabel_:
+        raise ValueError(
+            f"model: expected one that predicts numbers or a class a row, got {type(teacher).__name__} of another kind"
+        )
+    smaller = _student_encoders(teacher, encoders)
+    frame = read_rows(teacher, source, root, log)
+    table = labelled_table(teacher, frame, source.stem if isinstance(source, Path) else "table", log)
+    split = _split(teacher, table)
+    extra = [features_of(teacher, frame[missing_cells(frame[table.target_name])], lambda line: None)]
+    if unlabelled is not None:
+        extra.append(features_of(teacher, read_rows(teacher, unlabelled, root, log), log))
+    more = pd.concat([part for part in extra if len(part)] or [extra[0]], ignore_index=True)
+    rows = {"labelled": len(split.train) + len(split.validation), "unlabelled": len(more), "test": len(split.test)}
+    log(f"{rows['labelled']} rows with a label and {len(more)} without; {rows['test']} to measure on")
+    lesson = _lesson(teacher, table, split, more)
+    plain = _student(teacher, smaller)
+    log("training the student on what the model says")
+    taught = lesson.fit(plain, share, None if loss == "none" else entry("teacher_loss", loss).factory)
+    log("training the same on labels alone")
+    alone = lesson.fit(plain, 0.0, None, labelled_only=True)
+    opened = OpenTable(table, infer_kinds(table.frame, dict(teacher.kinds_)))
+    predicted = predict_test(taught, opened, split)
+    named = {"student": taught, "teacher": teacher, "student on labels alone": alone}
+    measures = {name: _measure(model, opened, split) for name, model in named.items()}
+    if out is not None:
+        notes = {**teacher.notes_, "name": table.name, "distilled_from": folder.name}
+        scores = {"model": measures["student"].scores, "its teacher": measures["teacher"].scores}
+        scores |= {"the same on labels alone": measures["student on labels alone"].scores}
+        said = f"Distilled from {folder.name} on {rows['labelled']} rows with a label and {len(more)} without."
+        measured = Measured({name: dict(values) for name, values in scores.items()}, predicted, [said])
+        job = TableJob(table.frame, table.target_name, seed=int(taught.random_state or 0))
+        record = fit_record(job, opened, split, taught, measured, "", time.perf_counter() - started)
+        write_fit(out, taught, record, split, notes | {"scores": dict(record.scores)})
+    return Distilled(taught, out, measures, rows, table.task)
+
+
+def _student_encoders(teacher: BankedEstimator, encoders: Mapping[str, str]) -> dict[str, str]:
+    """Encoders of the student by column; those that are named go before the teacher's, by column before by kind."""
+    kinds, parts = teacher.kinds_, teacher.table_encoder.describe()
+    known = {column: part.encoder for part in parts for column in part.columns}
+    for name in encoders:
+        if name not in kinds and name not in kinds.values():
+            raise ValueError(
+                f"encoders: expected columns or kinds that the model reads ({', '.join(kinds)}), got {short(name)}"
+            )
+    chosen = {column: encoders.get(column, encoders.get(kind, known[column])) for column, kind in kinds.items()}
+    if chosen == known:
+        raise ValueError("encoders: expected another encoder than the model has, as text=ngrams, got none")
+    return {column: name for column, name in chosen.items() if name != "numbers"}
+
+
+def _split(teacher: BankedEstimator, table: Table) -> Split:
+    """Where rows are that the teacher was trained on, that it held out, and that it has never seen."""
+    parts = np.array(parts_of(teacher, table))
+    train, validation, test = (np.flatnonzero(parts == part) for part in ("bank", "held out", "new"))
+    if len(train) + len(validation) < len(teacher.bank_) / 2:
+        raise ValueError(
+            f"data: expected the rows that the model was fitted on, got {len(train) + len(validation)} of "
+            f"{len(teacher.bank_)}; give the same table again"
+        )
+    if len(test) < FEWEST:
+        raise ValueError(
+            f"data: expected at least {FEWEST} labelled rows that the model has not seen, to measure on, got "
+            f"{len(test)}; fit it with test rows, or add labelled rows to the table"
+        )
+    return Split(train, validation, test, seed=0)
+
+
+def _student(teacher: BankedEstimator, encoders: dict[str, str]) -> BankedEstimator:
+    """The student before it is fitted: its teacher's settings, but for encoders and what goes with them."""
+    settings = teacher.get_params(deep=False)
+    validation = settings["validation_fraction"] or TableJob.validation
+    changed = {"encoders": encoders, "columns": dict(teacher.kinds_), "tune": "none", "plan": None, "index": None}
+    changed |= {"validation_fraction": validation, "metric": "network", "loss": None, "progress": False}
+    changed |= {"readout": "auto"} if teacher.metric_ == "kernel" else {}
+    student: BankedEstimator = clone(teacher).set_params(**changed)
+    return student
+
+
+@dataclass(frozen=True, eq=False)
+class _Lesson:
+    """Rows to learn from: with labels first, then without, and what the teacher says of all of them."""
+
+    frame: pd.DataFrame
+    labels: Array
+    ids: list[Any]
+    groups: list[Any] | None
+    labelled: int
+    validation: Array | None
+    predictions: torch.Tensor
+    vectors: torch.Tensor
+    similarity: str
+
+    def fit(self, plain: BankedEstimator, share: float, loss: Any, *, labelled_only: bool = False) -> BankedEstimator:
+        """The student, taught; or, ``labelled_only``, as it is without a teacher."""
+        count = self.labelled if labelled_only else len(self.frame)
+        student: BankedEstimator = clone(plain)
+        if not labelled_only:
+            shares = torch.ones(count, dtype=torch.float64)
+            shares[: self.labelled] = share
+            student.loss = Teacher(self.predictions, shares, self.vectors, loss, similarity=self.similarity)
+        groups = None if self.groups is None else self.groups[:count]
+        frame, labels, ids = self.frame.iloc[:count], self.labels[:count], self.ids[:count]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IdentityWarning)
+            warnings.simplefilter("ignore", LeakWarning)
+            student.fit(frame, labels, ids=ids, groups=groups, validation=self._validation(student, count))
+        student.loss = None  # it has done its work, and does not go into the folder
+        if count > self.labelled:
+            student.forget(ids[self.labelled :])
+        return student
+
+    def _validation(self, student: BankedEstimator, count: int) -> Array:
+        """The teacher's rows held out, or as many of the labelled ones at random; never a row without a label."""
+        if self.validation is not None:
+            return self.validation
+        held_out = max(1, round(student.validation_fraction * self.labelled))
+        return np.sort(np.random.RandomState(0).permutation(self.labelled)[:held_out])
+
+
+def _lesson(teacher: BankedEstimator, table: Table, split: Split, more: pd.DataFrame) -> _Lesson:
+    at = np.concatenate([split.train, split.validation])
+    part = table.select(at)
+    columns = list(teacher.kinds_)
+    known = part.frame[columns]
+    groups = part.groups if teacher.bank_.store.group_codes is not None else None
+    classes = getattr(teacher, "classes_", None)
+    predict = teacher.predict if classes is None else teacher.predict_proba
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentityWarning)
+        said = [predict(known, ids=part.ids, groups=groups)]
+        said += [predict(more[columns])] if len(more) else []
+    labels, frame = part.target, known
+    if len(more):
+        guessed = said[1] if classes is None else classes[said[1].argmax(1)]
+        labels, frame = np.concatenate([labels, guessed]), pd.concat([known, more[columns]], ignore_index=True)
+    ids = part.ids.tolist()
+    used = set(map(str, [*ids, *table.ids.tolist()]))
+    if part.ids.dtype == np.int64:
+        fresh: list[Any] = list(range(int(table.ids.max()) + 1, int(table.ids.max()) + 1 + len(more)))
+    else:
+        named = (f"unlabelled {number}" for number in itertools.count())
+        fresh = list(itertools.islice((name for name in named if name not in used), len(more)))
+    return _Lesson(
+        frame=frame,
+        labels=labels,
+        ids=ids + fresh,
+        groups=None if groups is None else [*groups.tolist(), *(f"{name} alone" for name in fresh)],
+        labelled=len(known),
+        validation=np.arange(len(split.train), len(known)) if len(split.validation) else None,
+        predictions=torch.from_numpy(np.concatenate(said)),
+        vectors=torch.from_numpy(teacher.embed(frame)),
+        similarity=teacher.similarity,
+    )
+
+
+def _measure(model: BankedEstimator, opened: OpenTable, split: Split) -> Measure:
+    """Size, time and scores on the test rows."""
+    network = model.network_
+    weights = {id(value): value for value in itertools.chain(network.parameters(), network.buffers())}
+    size = sum(value.numel() * value.element_size() for value in weights.values())
+    some, seconds = replace(split, test=split.test[:_TIMED]), np.inf
+    for _ in range(_TIMES):
+        model.table_encoder.cache_of_frozen = EmbeddingCache()
+        begun = time.process_time()
+        predict_test(model, opened, some)
+        seconds = min(seconds, (time.process_time() - begun) / len(some.test))
+    scores = score(model, predict_test(model, opened, split), opened.table.target[split.test])
+    return Measure(size + model.bank_.vectors.nbytes, seconds, scores)
