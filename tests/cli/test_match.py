@@ -161,3 +161,20 @@ def test_a_folder_of_another_kind_is_not_replaced(shops, capsys, tmp_path):
     (tmp_path / "theirs" / "file").write_text("mine")
     sentence = error(capsys, command(shops, tmp_path / "theirs", "--pairs", shops / "pairs.csv"))
     assert "expected a new or empty folder, or a matcher folder to replace" in sentence
+
+
+def test_the_right_table_is_searched(folder, capsys):
+    table = pd.read_parquet(folder / "right.parquet")
+    model = RowMatcher.load(folder)
+    name = model.tables_.right.frame["name"][4]
+    for words in ([name], ["--row", json.dumps({"name": name})]):
+        capsys.readouterr()
+        assert run(["search", str(folder), *words, "-k", "2", "--json", "-q"]) == 0
+        hits = json.loads(capsys.readouterr().out)[0]["hits"]
+        assert len(hits) == 2
+        assert hits[0]["id"] == "=b4"
+        assert hits[0]["row"]["name"] == name
+    assert run(["search", str(folder), "--id", "04", "-k", "1"]) == 0
+    assert "=b4" in capsys.readouterr().out
+    assert len(table) == 100
+    assert "RowMatcher.load" in error(capsys, ["predict", str(folder), str(folder / "right.parquet")])

@@ -11,7 +11,7 @@ from vicinal.cli.output import out as output
 from vicinal.cli.output import print_json, print_progress, print_rows
 
 if TYPE_CHECKING:
-    from vicinal.workflows import Searched, Searcher
+    from vicinal.workflows import MatcherSearcher, Searched, Searcher
 
 _CELLS, _LETTERS = 3, 60
 """Cells of a row that are shown, and letters of each."""
@@ -51,7 +51,7 @@ def search(
     """
     from vicinal.core import check_integer, local_path
     from vicinal.data import check_table_name, write_table
-    from vicinal.workflows import Searcher
+    from vicinal.workflows import open_searcher
 
     ways = {"TEXT": query, "--id": row_id, "--row": row, "--file": file, "--interactive": interactive or None}
     chosen = [name for name, value in ways.items() if value is not None]
@@ -62,7 +62,7 @@ def search(
     check_integer("-k", k)
     path = None if out is None else check_table_name(local_path("--out", out, written=True))
     source = None if file is None else local_path("--file", file)
-    searcher = Searcher(
+    searcher = open_searcher(
         local_path("model", model),
         k,
         column=column,
@@ -89,7 +89,7 @@ def search(
         print_hits(result)
 
 
-def _answer_lines(searcher: "Searcher", *, as_json: bool) -> None:
+def _answer_lines(searcher: "Searcher | MatcherSearcher", *, as_json: bool) -> None:
     """Hits of each line of standard input as it comes; an empty line is passed over."""
     for line in sys.stdin:
         if line.strip():

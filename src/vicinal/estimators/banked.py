@@ -10,6 +10,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from vicinal.core import check_integer
+from vicinal.core.folders import kind_of
 from vicinal.core.identity import canonical_ids, shown
 from vicinal.estimators.attention import Explanation, attended, explain_rows, nearest_rows
 from vicinal.estimators.bank import check_known
@@ -252,6 +253,11 @@ def load_model(
         ValueError: if the folder is not a model, was torn or edited, or is of a newer version, and says which file; or
             if it names a path or an address that was not given again.
     """
+    if kind_of(Path(folder)) == "matcher":
+        raise ValueError(
+            "model: expected the folder of a model that predicts labels, got that of a matcher; RowMatcher.load "
+            "reads it, and vicinal search searches it"
+        )
     model = read_model(folder, BankedEstimator.by_task, index=index, encoders=encoders, verify=verify)
     if not isinstance(model, BankedEstimator):
         raise TypeError(f"model: expected an estimator of this library, got {type(model).__name__}")

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.cluster import KMeans
 
 from vicinal.core import check_between, check_integer
 
@@ -162,6 +161,8 @@ def loss_groups(losses: ArrayLike, groups: int, *, seed: int = 0) -> Rows:
             group[part] = number
         return group
     start = np.quantile(values, (np.arange(groups) + 0.5) / groups)[:, None]
+    from sklearn.cluster import KMeans  # slow to import
+
     model = KMeans(groups, init=start, n_init=1, random_state=seed).fit(values[:, None])
     rank = np.argsort(np.argsort(model.cluster_centers_[:, 0]))
     return np.asarray(rank[model.labels_], dtype=np.int64)

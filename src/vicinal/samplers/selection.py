@@ -6,7 +6,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.cluster import KMeans
 
 from vicinal.core import check_between, check_choice, check_integer
 from vicinal.samplers.base import Rows
@@ -78,6 +77,8 @@ def _to_centers(points: Floats, number: int, kind: str, seed: int) -> Floats:
     if number == 1:
         centers, cluster = points.mean(0, keepdims=True), np.zeros(len(points), dtype=np.int64)
     else:
+        from sklearn.cluster import KMeans  # slow to import
+
         model = KMeans(number, n_init=1, random_state=seed).fit(points)
         centers, cluster = model.cluster_centers_, model.labels_
     if kind == "cosine":

@@ -13,7 +13,7 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.learn import LearnJob, LearnOutcome, learn_table
     from vicinal.workflows.match import MatchJob, MatchOutcome, match_tables
     from vicinal.workflows.predict import Answers, predict_table, table_columns
-    from vicinal.workflows.search import Searched, Searcher
+    from vicinal.workflows.search import MatcherSearcher, Searched, Searcher, open_searcher
 
 _FILES = {
     "bank": ("BankChange", "add_table", "embed_table", "forget_rows", "read_ids"),
@@ -25,7 +25,7 @@ _FILES = {
     "learn": ("LearnJob", "LearnOutcome", "learn_table"),
     "match": ("MatchJob", "MatchOutcome", "match_tables"),
     "predict": ("Answers", "predict_table", "table_columns"),
-    "search": ("Searched", "Searcher"),
+    "search": ("MatcherSearcher", "Searched", "Searcher", "open_searcher"),
 }
 """Names by file, each read when it is first used: no command waits for what another imports."""
 
@@ -41,6 +41,7 @@ __all__ = [
     "LearnOutcome",
     "MatchJob",
     "MatchOutcome",
+    "MatcherSearcher",
     "OpenTable",
     "Searched",
     "Searcher",
@@ -54,6 +55,7 @@ __all__ = [
     "forget_rows",
     "learn_table",
     "match_tables",
+    "open_searcher",
     "open_table",
     "predict_table",
     "read_ids",

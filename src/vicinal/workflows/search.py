@@ -9,8 +9,10 @@ from typing import Any
 import pandas as pd
 
 from vicinal.core import check_integer, short, short_text
-from vicinal.data import tidy_features
+from vicinal.core.folders import kind_of
+from vicinal.data import read_table, tidy_features
 from vicinal.estimators.banked import BankedEstimator, load_model
+from vicinal.estimators.matching import RowMatcher
 from vicinal.estimators.saving import shown_cell
 from vicinal.estimators.search import Hit, hit_table, query_table, search_rows, vectors_of
 from vicinal.workflows.predict import read_rows
@@ -47,6 +49,57 @@ def _json_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: None if cell is None or cell != cell else cell for name, cell in cells.items()}
 
 
+def open_searcher(folder: Path, k: int = 10, **settings: Any) -> "Searcher | MatcherSearcher":
+    """What searches a folder: of a model, see :class:`Searcher`, or of a matcher of rows, which needs no settings."""
+    if kind_of(folder) == "matcher":
+        return MatcherSearcher(folder, k, settings.get("encoders"))
+    return Searcher(folder, k, **settings)
+
+
+class MatcherSearcher:
+    """The folder of a match, whose right table is searched as :meth:`vicinal.estimators.RowMatcher.search` does."""
+
+    def __init__(self, folder: Path, k: int, encoders: Mapping[str, str] | None) -> None:
+        self.k, self.matcher = check_integer("k", k), RowMatcher.load(folder, encoders=encoders)
+
+    def texts(self, texts: Sequence[str]) -> Searched:
+        """Search for texts."""
+        return self._searched(list(texts), list(texts))
+
+    def row(self, text: str) -> Searched:
+        """Search for a row given as a JSON object."""
+        return self._searched([text], pd.DataFrame([read_row(text)]))
+
+    def table(self, source: Path | pd.DataFrame) -> Searched:
+        """Search for the rows of a table."""
+        frame = read_table(source) if isinstance(source, Path) else source
+        return self._searched(frame.index.tolist(), frame)
+
+    def ids(self, ids: Sequence[str]) -> Searched:
+        """What is near rows of the left table."""
+        left = self.matcher.tables_.left
+        return self._searched(list(ids), left.frame.iloc[left.positions(list(ids))])
+
+    def _searched(self, names: list[Any], queries: Any) -> Searched:
+        table = self.matcher.search(queries, self.k)
+        hits: list[list[Hit]] = [[] for _ in names]
+        for cells in table.to_dict("records"):
+            query, row, score = cells.pop("query"), cells.pop("right"), cells.pop("score")
+            hits[query].append(Hit(row, score, None, {str(name): cell for name, cell in cells.items()}))
+        return Searched(names, hits)
+
+
+def read_row(text: str) -> dict[str, Any]:
+    """The row that a JSON object is."""
+    try:
+        row = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as wrong:
+        raise ValueError(f'row: expected a JSON object as {{"size": 3}}, got {short(text)}') from wrong
+    if not isinstance(row, dict) or not row:
+        raise ValueError(f"row: expected a JSON object of columns and cells, got {short(text)}")
+    return row
+
+
 class Searcher:
     """A model folder that is searched, once or many times.
 
@@ -81,12 +134,7 @@ class Searcher:
 
     def row(self, text: str) -> Searched:
         """Search for a row given as a JSON object."""
-        try:
-            row = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as wrong:
-            raise ValueError(f'row: expected a JSON object as {{"size": 3}}, got {short(text)}') from wrong
-        if not isinstance(row, dict) or not row:
-            raise ValueError(f"row: expected a JSON object of columns and cells, got {short(text)}")
+        row = read_row(text)
         numbers = [name for name, kind in self.model.kinds_.items() if kind == "number"]
         return Searched([text], self._hits(tidy_features(pd.DataFrame([row]), numbers)))
 

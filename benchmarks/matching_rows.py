@@ -1,0 +1,277 @@
+"""Rows of two tables: ``RowMatcher`` on four public sets with the published pairs: docs/results/matching-rows.md.
+
+The sets are those of DeepMatcher (Mudgal et al., SIGMOD 2018) as Ditto's repository holds them: labelled pairs of
+serialized rows, split into train, valid and test. The two tables are the distinct texts of either side, columns parsed
+from ``COL name VAL value``. Every figure is a line of the CSV as soon as it is known; a run that was stopped goes on.
+
+    python benchmarks/matching_rows.py --data DATA/retrieval --cache runs/matching-rows
+    python benchmarks/matching_rows.py --tables      # the tables of what is there
+"""
+
+import argparse
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+
+from vicinal.calibration import best_f1, clopper_pearson_upper, precision_threshold
+from vicinal.estimators import RowMatcher
+from vicinal.estimators.pair_features import text_of
+from vicinal.estimators.pair_scorers import BoostedPairs
+from vicinal.metrics import link_quality
+
+SETS = ("abt_buy", "amazon_google", "walmart_amazon", "dblp_acm")
+SEEDS, SPLITS, DRAWS = 3, 20, 1000
+OUT = Path(__file__).parent / "results" / "matching_rows.csv"
+PUBLISHED = {
+    "Magellan": (43.6, 49.1, 71.9, 98.4),
+    "DeepMatcher": (62.8, 69.3, 66.9, 98.4),
+    "Ditto": (89.33, 75.58, 86.76, 98.99),
+}
+"""Test F1 on the same pairs: Magellan and DeepMatcher by Mudgal et al., SIGMOD 2018, Ditto by Li et al., PVLDB 14."""
+
+
+def parsed(text: str) -> dict[str, str]:
+    """The cells of a serialized row."""
+    return {name.strip(): cell.strip() for name, cell in re.findall(r"COL (.*?) VAL (.*?)(?= COL |$)", text)}
+
+
+def read(data: Path, name: str) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Both tables, and the pairs with their split; pairs with two labels outside of the test pairs are left out."""
+    pairs = pd.read_parquet(data / f"pairs_{name}.parquet")
+    tables = []
+    for side in ("left", "right"):
+        texts = pd.Index(pairs[side].unique())
+        table = pd.DataFrame([parsed(text) for text in texts]).replace("", None)
+        for column in table.columns:
+            number = pd.to_numeric(table[column], errors="coerce")
+            if number.notna().sum() == table[column].notna().sum() > 0:
+                table[column] = number
+        table.insert(0, "id", [f"{side[0]}{i}" for i in range(len(table))])
+        tables.append(table)
+        pairs[side] = table["id"].to_numpy()[texts.get_indexer(pairs[side])]
+    known = pairs["split"] != "test"
+    twice = pairs[known].groupby(["left", "right"])["match"].transform("nunique") > 1
+    return tables[0], tables[1], pairs.drop(index=twice.index[twice])
+
+
+def interval(said: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
+    """Bootstrap interval of F1, 95 %, over pairs."""
+    random = np.random.default_rng(0)
+    draws = [random.integers(0, len(truth), len(truth)) for _ in range(DRAWS)]
+    low, high = np.quantile([link_quality(said[at], truth[at]).f1 for at in draws], [0.025, 0.975])
+    return float(low), float(high)
+
+
+class Lines:
+    """The CSV of what is known."""
+
+    def __init__(self) -> None:
+        self.table = (
+            pd.read_csv(OUT) if OUT.is_file() else pd.DataFrame(columns=["set", "method", "seed", "what", "value"])
+        )
+
+    def has(self, *key: object) -> bool:
+        """Whether a set, a method and a seed are there."""
+        same = self.table[["set", "method", "seed"]].astype(str) == [str(part) for part in key]
+        return bool(same.all(axis=1).any())
+
+    def put(self, name: str, method: str, seed: int, values: dict[str, float]) -> None:
+        """Write figures down."""
+        rows = pd.DataFrame(
+            [(name, method, seed, what, value) for what, value in values.items()], columns=self.table.columns
+        )
+        self.table = pd.concat([self.table, rows], ignore_index=True)
+        OUT.parent.mkdir(exist_ok=True)
+        self.table.round(5).to_csv(OUT, index=False)
+        print(name, method, seed, {what: round(value, 4) for what, value in values.items()}, flush=True)
+
+
+def scored(chances: np.ndarray, truth: np.ndarray, threshold: float) -> dict[str, float]:
+    """Quality on the test pairs at a threshold."""
+    said = chances >= threshold
+    low, high = interval(said, truth)
+    return {
+        **dict(zip(("precision", "recall", "f1"), link_quality(said, truth), strict=True)),
+        "low": low,
+        "high": high,
+    }
+
+
+Fit = Callable[[np.ndarray, np.ndarray, int], Callable[[np.ndarray], np.ndarray]]
+
+
+def boosted(features: np.ndarray, matches: np.ndarray, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Boosting as the matcher has it."""
+    return BoostedPairs().fit(features, matches, seed).chances
+
+
+def boosted_by_scikit_learn(features: np.ndarray, matches: np.ndarray, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Boosting with its defaults."""
+    model = GradientBoostingClassifier(random_state=seed).fit(features, matches)
+    return lambda rows: model.predict_proba(rows)[:, 1]
+
+
+def by_features(lines: Lines, name: str, model: RowMatcher, pairs: pd.DataFrame) -> None:
+    """The scorer on parts of the features, and a promised precision over many splits of all pairs."""
+    features, matches = model.tables_.pair_features(positions(model, pairs)), pairs["match"].to_numpy()
+    train, valid, test = (pairs["split"].to_numpy() == part for part in ("train", "valid", "test"))
+    names = model.tables_.features.names
+    rivals = np.array(["above the best other" in each for each in names])
+    strings = np.array([": vectors" not in each and each != "row: vectors" for each in names]) & ~rivals
+    variants: dict[str, tuple[np.ndarray, Fit]] = {
+        "the pair alone": (~rivals, boosted),
+        "string similarities, boosting": (strings, boosted_by_scikit_learn),
+    }
+    for method, (columns, fit) in variants.items():
+        for seed in range(SEEDS):
+            if not lines.has(name, method, seed):
+                chances = fit(features[train][:, columns], matches[train], seed)
+                threshold = best_f1(chances(features[valid][:, columns]), matches[valid])
+                lines.put(name, method, seed, scored(chances(features[test][:, columns]), matches[test], threshold))
+    for seed in range(SPLITS):
+        if not lines.has(name, "promise", seed):
+            lines.put(name, "promise", seed, promised(features, matches, seed))
+
+
+def promised(features: np.ndarray, matches: np.ndarray, seed: int) -> dict[str, float]:
+    """A promise of 95 % on a split of all pairs, 60/20/20: kept, broken by more than chance, or refused."""
+    part = np.random.default_rng(seed).choice(3, len(matches), p=[0.6, 0.2, 0.2])
+    chances = boosted(features[part == 0], matches[part == 0], seed)
+    try:
+        least = precision_threshold(chances(features[part == 1]), matches[part == 1], 0.95)
+    except ValueError:
+        return {"refused": 1.0, "broken": 0.0}
+    said, truth = chances(features[part == 2]) >= least, matches[part == 2]
+    quality = link_quality(said, truth)
+    highest = float(clopper_pearson_upper(int((said & (truth == 1)).sum()), int(said.sum()), 0.05))
+    return {
+        "refused": 0.0,
+        "broken": float(highest < 0.95),
+        "below": float(quality.precision < 0.95),
+        "precision": quality.precision,
+        "recall": quality.recall,
+    }
+
+
+def tfidf(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.DataFrame) -> None:
+    """Products and differences of tf-idf vectors of whole rows, and logistic regression."""
+    if lines.has(name, "tf-idf, logistic regression", 0):
+        return
+    texts = [table.drop(columns="id").map(text_of).agg(" ".join, axis=1) for table in tables]
+    vectorizer = TfidfVectorizer(ngram_range=(1, 2), min_df=2).fit(pd.concat(texts))
+    sides = zip(("left", "right"), texts, tables, strict=True)
+    left, right = (
+        vectorizer.transform(text)[pd.Index(table["id"]).get_indexer(pairs[side])] for side, text, table in sides
+    )
+    product = left.multiply(right)
+    features = scipy.sparse.hstack([product, abs(left - right), product.sum(axis=1)], format="csr")
+    matches = pairs["match"].to_numpy()
+    train, valid, test = (pairs["split"].to_numpy() == part for part in ("train", "valid", "test"))
+    grid = {"C": [0.1, 1, 10, 100, 1000]}
+    inner = GridSearchCV(LogisticRegression(max_iter=1000), grid, scoring="neg_log_loss", cv=3)
+    chances = inner.fit(features[train], matches[train]).predict_proba(features)[:, 1]
+    threshold = best_f1(chances[valid], matches[valid])
+    lines.put(name, "tf-idf, logistic regression", 0, scored(chances[test], matches[test], threshold))
+
+
+def positions(model: RowMatcher, pairs: pd.DataFrame) -> np.ndarray:
+    """Positions of pairs in both tables."""
+    sides = zip(("left", "right"), model.tables_.tables, strict=True)
+    return np.stack([table.positions(pairs[side]) for side, table in sides], axis=1)
+
+
+def by_matcher(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.DataFrame, cache: Path) -> None:
+    """The matcher as users have it, with the hub correction and without."""
+    parts = dict(iter(pairs.groupby("split")))
+    test, matches = parts["test"], pairs["match"].to_numpy()
+    for hubs, seed in ((True, 0), (True, 1), (True, 2), (False, 0)):
+        method = "matcher" if hubs else "matcher, no hub correction"
+        if lines.has(name, method, seed):
+            continue
+        begun = time.process_time()
+        scorer = "auto" if hubs and seed == 0 else "boosting"
+        model = RowMatcher(scorer=scorer, hub_correction=hubs, random_state=seed, cache_dir=cache)
+        model.fit(*tables, parts["train"], validation=parts["valid"])
+        values = scored(model.predict_proba(test)[:, 1], test["match"].to_numpy(), float(model.threshold_ or 0))
+        values["seconds"] = time.process_time() - begun
+        at = pd.DataFrame(positions(model, pairs), columns=["left", "right"]).assign(match=matches)
+        values |= {f"recall at {k}": share for k, share in model.candidate_recall(at).items()}
+        values["temperature"] = model.tables_.temperature or 0.0
+        values["neighbors"] = float(model.scorer_name_ == "neighbors")
+        lines.put(name, method, seed, values)
+
+
+def run(data: Path, cache: Path, names: list[str]) -> None:
+    """All figures that are not there yet."""
+    lines = Lines()
+    for name in names:
+        left, right, pairs = read(data, name)
+        parts = dict(iter(pairs.groupby("split")))
+        if not lines.has(name, "set", 0):
+            known = set(map(tuple, pairs.loc[pairs["split"] != "test", ["left", "right"]].to_numpy()))
+            again = float(np.mean([tuple(pair) in known for pair in parts["test"][["left", "right"]].to_numpy()]))
+            lines.put(name, "set", 0, {"left": len(left), "right": len(right), "pairs": len(pairs), "seen": again})
+        by_matcher(lines, name, [left, right], pairs, cache)
+        tfidf(lines, name, [left, right], pairs)
+        model = RowMatcher(scorer="boosting", hub_correction=False, cache_dir=cache)
+        model.fit(left, right, parts["train"], validation=parts["valid"])
+        by_features(lines, name, model, pairs)
+
+
+def row_of(*cells: object) -> str:
+    """A row of a table in Markdown."""
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def markdown() -> str:
+    """The tables of the page."""
+    table = pd.read_csv(OUT)
+    figures = table.groupby(["set", "method", "what"])["value"]
+    mean, std = figures.mean().unstack(), figures.std().unstack()
+    there = [name for name in SETS if (name, "matcher") in mean.index]
+    head = [row_of("test F1", *there), row_of(*["---"] * (1 + len(there)))]
+    rows = list(head)
+    for method in ("matcher", "the pair alone", "string similarities, boosting", "tf-idf, logistic regression"):
+        cells = []
+        for name in there:
+            f1, low, high = 100 * mean.loc[(name, method), ["f1", "low", "high"]]
+            deviation = 100 * std.loc[(name, method), "f1"]
+            seeds = "" if np.isnan(deviation) else f" ± {deviation:.1f}"
+            cells.append(f"{f1:.1f}{seeds} ({low:.1f} to {high:.1f})")
+        rows.append(row_of(method, *cells))
+    for method, published in PUBLISHED.items():
+        rows.append(row_of(f"{method}, published", *(published[SETS.index(name)] for name in there)))
+    rows += ["", row_of("matches among the first k candidates", *there), head[1]]
+    for k in (1, 5, 10, 20):
+        for method, with_hubs in (("matcher", "with"), ("matcher, no hub correction", "without")):
+            share = (f"{mean.loc[(name, method), f'recall at {k}']:.4f}" for name in there)
+            rows.append(row_of(f"{k}, {with_hubs} hub correction", *share))
+    rows += ["", row_of("20 splits", "below 95 %", "broken", "refused", "precision", "recall"), row_of(*["---"] * 6)]
+    promise = table[table["method"] == "promise"].groupby(["set", "what"])["value"]
+    for name in [each for each in SETS if each in table.loc[table["method"] == "promise", "set"].tolist()]:
+        total, average = promise.sum().loc[name], promise.mean().loc[name]
+        counts = (int(total.get(what, 0)) for what in ("below", "broken", "refused"))
+        means = (f"{average.get(what, np.nan):.3f}" for what in ("precision", "recall"))
+        rows.append(row_of(name, *counts, *means))
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--cache", type=Path, default=Path("runs/matching-rows"))
+    parser.add_argument("--sets", nargs="*", default=list(SETS))
+    parser.add_argument("--tables", action="store_true")
+    arguments = parser.parse_args()
+    if not arguments.tables:
+        run(arguments.data, arguments.cache, arguments.sets)
+    print(markdown())
