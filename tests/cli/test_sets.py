@@ -259,3 +259,17 @@ def test_long_texts_are_cut_by_default_and_that_is_said(books, capsys):
     assert any("a pretrained encoder reads the beginning; --long chunks reads all" in note for note in found["notes"])
     assert run(["fit", str(books / "books.csv"), *options, "--long", "all", *FEW]) == 2
     assert "--long: expected one of 'cut', 'chunks', got 'all'" in capsys.readouterr().err
+
+
+def test_vectors_and_files_in_sets_are_audited_too(tmp_path, capsys):
+    pil, g = pytest.importorskip("PIL.Image", reason="pillow is an optional package"), np.random.default_rng(0)
+    files = []
+    for k in range(6):
+        pil.fromarray(g.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(tmp_path / f"{k}.png")
+        files.append((tmp_path / f"{k}.png").read_bytes())
+    rows = [{"v": g.normal(size=3).tolist(), "p": [files[k] for k in g.integers(0, 6, 1 + k % 3)]} for k in range(60)]
+    frame = pd.DataFrame(rows)
+    frame.assign(y=[v[0] for v in frame["v"]]).to_parquet(tmp_path / "t.parquet")
+    assert run(["fit", str(tmp_path / "t.parquet"), "--target", "y", "--out", str(tmp_path / "m"), *FEW]) == 0
+    assert run(["evaluate", str(tmp_path / "m"), str(tmp_path / "t.parquet"), "--json", "-q"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]["new"] == 12

@@ -317,6 +317,8 @@ def check_bank(bank: Bank, config: SavedConfig, width: int, folder: Path) -> Non
 
 
 CONFIG, MODEL, HELD_OUT = MARKERS["model"], "model.safetensors", "held"
+_ELEMENTS = 256
+"""Elements of a set that are kept to show it."""
 _VERIFIED = 1 << 26
 """Bytes of a bank up to which all of it is checked when it is loaded."""
 _LOCAL = ("root", "cache_dir", "checkpoint_dir", "progress", "logger", "minutes", "plan")
@@ -571,9 +573,9 @@ def _shown_rows(model: NeighborEstimator, bank: Bank) -> pd.DataFrame:
 
 
 def shown_cell(cell: Any, kind: str | None) -> Any:
-    """A cell as explanations show it: an image as a thumbnail, a sound only by its path, a set without bytes."""
+    """A cell as explanations show it: an image as a thumbnail, a sound only by its path, a set's first elements."""
     if kind == "set" and is_list(cell):
-        return json.dumps(list(map(_plain, cell)), default=_plain, ensure_ascii=False)
+        return json.dumps(list(map(_plain, list(cell)[:_ELEMENTS])), default=_plain, ensure_ascii=False)
     content = cell.get("bytes") if isinstance(cell, dict) else cell
     if isinstance(content, bytes | bytearray):
         return thumbnail(bytes(content)) if kind == "image" else None

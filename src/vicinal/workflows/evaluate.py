@@ -16,7 +16,7 @@ from vicinal.core import check_integer, short
 from vicinal.data import find_duplicates
 from vicinal.data.cells import as_numbers
 from vicinal.data.table import Table, prepare_table
-from vicinal.encoders import EmbeddingCache, build_table_encoder
+from vicinal.encoders import EmbeddingCache, TableEncoder, build_table_encoder
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.saving import shown_cell
@@ -259,12 +259,16 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
 
 
 def _untrained_features(model: BankedEstimator, table: Table) -> Any:
-    """Features of the rows as encoders give them before any training, statistics from the bank's rows."""
-    frame = table.frame[list(model.kinds_)]
+    """Features of the rows as encoders give them before any training, statistics from the bank's rows.
+
+    Of vectors and sets these are not at hand; what their encoders give here no training has changed.
+    """
+    frame, rows = table.frame[list(model.kinds_)], model.bank_.rows[list(model.kinds_)]
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        encoder = build_table_encoder(model.kinds_, encoders=model.named_encoders())
-        encoder.fit(model.bank_.rows[list(model.kinds_)])
+        fresh = build_table_encoder(model.kinds_, encoders=model.named_encoders()).encoders
+        pairs = zip(model.table_encoder.encoders, fresh, strict=True)
+        encoder = TableEncoder([old if old.kind in ("vector", "set") else new.fit(rows) for old, new in pairs])
     store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)
     return encoder.features(frame, encoder.cache(encoder.prepare(frame, table.root), store=store))
 
