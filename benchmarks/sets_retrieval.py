@@ -84,8 +84,9 @@ def encoded(encoding: FixedDimensionalEncoding, vectors: Tensor, lengths: Tensor
 def measure(name: str, options: argparse.Namespace) -> list[list[object]]:
     """Lines of the CSV of one collection."""
     folder = options.data / "retrieval"
+    most = {"docs": options.documents, "queries": options.queries}
     texts = [
-        pd.read_parquet(folder / f"{name}_{part}.parquet")["text"].fillna("").tolist() for part in ("docs", "queries")
+        pd.read_parquet(folder / f"{name}_{part}.parquet")["text"].fillna("").tolist()[: most[part]] for part in most
     ]
     (documents, sizes), (queries, counts) = (
         tokens(some, options.cache / f"{name}-{part}.npz")
@@ -124,6 +125,8 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path("runs/tokens"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/sets-retrieval.csv"))
     parser.add_argument("--collections", nargs="+", default=["cranfield", "cisi"])
+    parser.add_argument("--documents", type=int, help="only so many, the first")
+    parser.add_argument("--queries", type=int, help="only so many, the first")
     options = parser.parse_args()
     torch.set_num_threads(1)
     with options.out.open("w", encoding="utf-8", newline="") as file:
