@@ -1,6 +1,7 @@
 """Promises of a classifier whose rows may have several classes, or none: probabilities, thresholds, bank and folder."""
 
 import hashlib
+import io
 import json
 
 import numpy as np
@@ -8,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
+from vicinal.cli import run
 from vicinal.estimators import NeighborClassifier, load_model
 from vicinal.estimators.several import f1_thresholds, read_multilabel
 from vicinal.training import error_of
@@ -68,6 +70,27 @@ def test_rows_come_go_and_are_saved(model, tmp_path):
     assert loaded.thresholds_.tolist() == [0.5] * 3
     with pytest.raises(ValueError, match=r"^y: expected classes that the model was fitted with, got 'rain' in row 1"):
         loaded.add(x[:2], [["sea"], ["rain"]])
+
+
+def test_the_program_predicts_and_adds_rows_of_several_classes(tmp_path, capsys):
+    x, _, tags = rows(60, 5)
+    frame = pd.DataFrame(x, columns=list("pqrs"))
+    fitted = NeighborClassifier(**BRIEF).fit(frame, tags)
+    fitted.save(tmp_path / "m")
+    fresh, table, names = rows(6, 6)
+    new = pd.DataFrame(fresh, columns=list("pqrs")).assign(signs=["|".join(each) for each in names])
+    new.to_csv(tmp_path / "new.csv", index=False)
+    arguments = [str(tmp_path / "m"), str(tmp_path / "new.csv")]
+    assert run(["predict", *arguments, "--explain", "2", "-q"]) == 0
+    said = pd.read_csv(io.StringIO(capsys.readouterr().out), keep_default_na=False)
+    wanted = ["|".join(np.array(NAMES)[row == 1]) for row in fitted.predict(new[list("pqrs")])]
+    assert said["prediction"].tolist() == wanted
+    assert set("|".join(said["neighbor_1_label"]).split("|")) <= {*NAMES, ""}
+    assert run(["add", *arguments, "--target", "signs"]) == 0
+    grown = load_model(tmp_path / "m")
+    np.testing.assert_array_equal(grown.bank_.labels[-6:].numpy(), table)
+    assert run(["evaluate", *arguments]) == 2
+    assert "one of several classes a row" in capsys.readouterr().err
 
 
 def test_a_folder_with_other_labels_than_its_classes_is_refused(model, tmp_path):

@@ -19,6 +19,10 @@ OFTEN = 5
 """...that is, on average in at least so many rows."""
 
 
+SEPARATOR = "|"
+"""Between several classes in a cell."""
+
+
 @dataclass(frozen=True, eq=False)
 class Target:
     """A target column that has been read.
@@ -170,6 +174,23 @@ def read_labels(column: pd.Series, *, classes: bool) -> NDArray[Any]:
         return class_names(column, numbers)
     _check_numbers(name, column, numbers)
     return numbers
+
+
+def several_names(column: pd.Series, separator: str = SEPARATOR) -> list[list[Any]]:
+    """The classes of each cell: those of a list as they are, of a text those between separators; none of an empty cell.
+
+    >>> several_names(pd.Series([["sea"], "sea | sun", None]))
+    [['sea'], ['sea', 'sun'], []]
+    """
+    empty = missing_cells(column)
+    return [
+        []
+        if gone
+        else list(cell)
+        if isinstance(cell, list | tuple | np.ndarray)
+        else [part.strip() for part in str(cell).split(separator)]
+        for cell, gone in zip(column, empty, strict=True)
+    ]
 
 
 def class_names(present: pd.Series, numbers: NDArray[np.float64]) -> NDArray[np.object_]:

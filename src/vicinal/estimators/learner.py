@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from vicinal.core import check_between, check_choice, check_integer, short
 from vicinal.core.identity import as_texts, canonical_ids
+from vicinal.data.target import SEPARATOR
 from vicinal.encoders import EmbeddingCache, Kind, PrincipalProjector, TableEncoder, check_tune
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.encoder_choice import installed_encoders
@@ -38,7 +39,6 @@ LABELS = ("auto", "classes", "several", "numbers")
 POWERS = (0.0, 0.5, 1.0)
 """Where training may start: cosines of the vectors themselves, of whitened ones, or half way."""
 
-SEPARATOR = "|"
 _ROUNDING = 1e-6
 """Of errors, which are logged in float32."""
 

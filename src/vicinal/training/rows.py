@@ -3,14 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from vicinal.core import process_rank
-from vicinal.samplers import BatchSampler
+
+if TYPE_CHECKING:  # scikit-learn's clusters come with the samplers, and take a while to import
+    from vicinal.samplers import BatchSampler
 
 
 def spread(rows: int, most: int) -> Tensor:
@@ -169,7 +171,7 @@ def _select(rows: Rows, positions: list[int]) -> dict[str, Any]:
 
 
 def loader(
-    rows: Rows, batch_size: int, seed: int | None, processes: int = 1, batches: BatchSampler | None = None
+    rows: Rows, batch_size: int, seed: int | None, processes: int = 1, batches: "BatchSampler | None" = None
 ) -> DataLoader[Any]:
     """Loader of ``batches`` of ``rows``; without, of this process' part of all of them (see :class:`RowBatches`)."""
     return DataLoader(

@@ -15,6 +15,7 @@ from vicinal.core import check_choice, files, local_path, replaced_file, short, 
 from vicinal.core.folders import staged_folder
 from vicinal.core.identity import IdentityWarning, canonical_ids
 from vicinal.data import read_labels, read_table, write_table
+from vicinal.data.target import several_names
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.saving import write_model
 from vicinal.workflows.predict import features_of, read_rows
@@ -86,7 +87,12 @@ def add_table(
             if name is not None and (role == "target" or name in frame.columns or role == "group"):
                 check_choice(role, name, frame.columns)
         features = features_of(model, frame, log)
-        labels = read_labels(frame[columns["target"]], classes=hasattr(model, "classes_")).tolist()
+        if model.multilabel_:
+            names = {str(name): name for name in model.classes_.tolist()}
+            cells = several_names(frame[columns["target"]])
+            labels = [[names.get(str(one), one) for one in cell] for cell in cells]
+        else:
+            labels = read_labels(frame[columns["target"]], classes=hasattr(model, "classes_")).tolist()
         if "separator" in model.notes_:  # several classes in a cell
             labels = [[part.strip() for part in str(cell).split(model.notes_["separator"])] for cell in labels]
         ids, groups = (_cells(frame, columns[role]) for role in ("id", "group"))

@@ -101,6 +101,8 @@ def audit_table(
     check_integer("suspects", suspects, 0)
     model = load_predictor(folder, index=index, encoders=encoders)
     model.check_neighbor_head("evaluate")
+    if model.multilabel_:
+        raise ValueError("model: expected one of numbers or of one class a row, got one of several classes a row")
     table = labelled_rows(model, source, log, root)
     parts = parts_of(model, table)
     new = np.array([part == "new" for part in parts])

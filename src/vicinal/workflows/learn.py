@@ -19,10 +19,11 @@ from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids
 from vicinal.data import LeakWarning, Table, join_columns, prepare_table, read_table, table_fingerprint
 from vicinal.data.cells import missing_cells
+from vicinal.data.target import SEPARATOR
 from vicinal.encoders import ColumnKind, Kind, PrincipalProjector, infer_kinds
 from vicinal.estimators.inputs import as_table, left_out
 from vicinal.estimators.kernel_metric import encoded
-from vicinal.estimators.learner import LABELS, SEPARATOR, EmbeddingLearner
+from vicinal.estimators.learner import LABELS, EmbeddingLearner
 from vicinal.estimators.saving import write_model
 from vicinal.evaluation.alike import NEAREST, alike_scores, hold_out_classes, number_values, retrieval_values
 from vicinal.report.learned import LearnRecord, ShownHit, ShownQuery, write_learned_page

@@ -11,6 +11,7 @@ import pandas as pd
 from vicinal.core import nearest, short, short_text
 from vicinal.core.identity import IdentityWarning
 from vicinal.data import join_columns, read_table, split_texts, tidy_features
+from vicinal.data.target import SEPARATOR
 from vicinal.estimators.attention import Element, Explanation
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.elements import element_counts
@@ -48,7 +49,7 @@ class Answers:
             line: dict[str, Any] = {}
             for rank, n in enumerate(explanation.neighbors, start=1):
                 for name in ("id", "weight", "label", "contribution"):
-                    line[f"neighbor_{rank}_{name}"] = getattr(n, name)
+                    line[f"neighbor_{rank}_{name}"] = joined(getattr(n, name))
             line |= {"others_weight": explanation.other_weight, "others_contribution": explanation.other_contribution}
             for rank, one in enumerate(explanation.elements[:_SHOWN], start=1):
                 for name, value in _element(one).items():
@@ -81,6 +82,11 @@ class Answers:
 def _element(one: Element) -> dict[str, Any]:
     shown = shown_cell([one.value], "set")[1:-1].strip('"')
     return {"column": one.column, "position": one.position, "value": short_text(shown, 200), "effect": one.effect}
+
+
+def joined(value: Any) -> Any:
+    """Several classes as one text, as cells of a target have them; anything else as it is."""
+    return SEPARATOR.join(map(str, value)) if isinstance(value, tuple) else value
 
 
 def table_columns(path: Path) -> list[str]:
@@ -166,7 +172,10 @@ def _answers(
         columns["prediction"] = values.tolist()
     else:
         chances, error = model.predict_proba(features, **identity, return_error=True)
-        columns["prediction"] = classes[chances.argmax(axis=1)].tolist()
+        if model.multilabel_:
+            columns["prediction"] = [joined(tuple(classes[row])) for row in chances >= model.thresholds_]
+        else:
+            columns["prediction"] = classes[chances.argmax(axis=1)].tolist()
         columns |= {f"probability_{name}": chances[:, place].tolist() for place, name in enumerate(classes)}
     if model.index is not None:
         columns["index_error"] = error.tolist()
