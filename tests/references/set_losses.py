@@ -130,3 +130,18 @@ def block_contrast(z, q, a, scale=1.0):
         for k in range(len(used))
     ]
     return np.mean(others) - (np.mean(logs) if logs else 0.0)
+
+
+def warp(s, r, w, margin=0.5, columns=None, by_rank=True):
+    """Sums of the rows, pair by pair."""
+    out = np.zeros(len(s))
+    for i in range(len(s)):
+        unrelated = [n for n in range(s.shape[1]) if w[i, n] > 0 and r[i, n] < 1]
+        for p in range(s.shape[1]):
+            if w[i, p] * r[i, p] == 0 or not unrelated:
+                continue
+            ahead = [n for n in unrelated if s[i, n] - s[i, p] + margin > 0]
+            rank = len(ahead) / len(unrelated) * (columns or len(unrelated))
+            hinge = max(max(s[i, n] for n in unrelated) - s[i, p] + margin, 0)
+            out[i] += hinge * (np.log(1 + rank) if by_rank else 1)
+    return out

@@ -22,6 +22,7 @@ from vicinal.losses.class_scores import (
     worst_inputs,
     z_loss,
 )
+from vicinal.losses.clicks import clip_rows, exposed_relevance, warp
 from vicinal.losses.contract import PairLoss, Pairs, pair_loss
 from vicinal.losses.contrastive import (
     contrastive,
@@ -90,6 +91,7 @@ from vicinal.losses.ranking import adore, pnp, smooth_ap, soft_topk
 from vicinal.losses.regression import label_contrast, log_ratio, rank_n_contrast
 from vicinal.losses.regularizers import (
     block_contrast,
+    covariance_penalty,
     energy_confusion,
     flops,
     grown,
@@ -213,11 +215,13 @@ __all__ = [
     "check_scaling",
     "circle",
     "class_loss",
+    "clip_rows",
     "coding_rate",
     "comp_sum",
     "contrastive",
     "contrastive_form",
     "cosface",
+    "covariance_penalty",
     "decoupled_softmax",
     "distance_covariance",
     "doubly_stochastic",
@@ -226,6 +230,7 @@ __all__ = [
     "ensloss",
     "equal_rates",
     "explain_batch",
+    "exposed_relevance",
     "facility_location",
     "fast_ap",
     "flops",
@@ -310,6 +315,7 @@ __all__ = [
     "tuplet_margin",
     "unpg",
     "vicreg",
+    "warp",
     "weston_watkins",
     "worst_inputs",
     "z_loss",

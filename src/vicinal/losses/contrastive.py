@@ -5,6 +5,7 @@ import warnings
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from vicinal.blockwise.logsums import hinge, softplus
 from vicinal.core import check_between, check_number
@@ -262,19 +263,41 @@ def nlsh(pairs: Pairs, *, radius: float = 0.5, factor: float = 2.0) -> tuple[Row
     paper="arXiv:2310.10636",
     verified=PAPER_CODE,
 )
-def pair_cross_entropy(pairs: Pairs, *, temperature: float = 1.0, bias: float = 0.0) -> RowTerms:
+def pair_cross_entropy(
+    pairs: Pairs, *, temperature: float = 1.0, bias: float = 0.0, missed: float = 0.0, spurious: float = 0.0
+) -> RowTerms:
     r"""Each pair by itself as related or not (binary cross-entropy).
 
     $-r_{ij} \log \sigma(z_{ij}) - (1 - r_{ij}) \log \sigma(-z_{ij})$ with $z = s / \tau + b$, a mean over all pairs.
+
+    Labels may be wrong (NBPO, arXiv:2007.07204): with ``missed`` $\rho$, the chance that a related pair is not labelled
+    so, and ``spurious`` $\rho'$, that an unrelated one is, $\sigma(z)$ becomes
+    $(1 - \rho) \sigma(z) + \rho' \sigma(-z)$, and $\sigma(-z)$ the rest. Then a sure pair that is not labelled is
+    pushed down no more; see
+    :func:`vicinal.samplers.draw_unlabelled`.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: divides the scores, > 0.
         bias: b, the logit of a pair of score 0; below 0 where few pairs are related.
+        missed: in [0, 1).
+        spurious: in [0, 1); the sum of both is below 1.
 
     >>> pair_cross_entropy(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
     tensor(0.6931)
     """
     check_between("temperature", temperature, 0, math.inf)
     logits = pairs.scores / temperature + check_number("bias", bias)
-    return pair_terms(softplus(logits) - pairs.relation * logits, pairs.weight)
+    check_between("missed", missed, 0, 1, closed=True)
+    check_between("spurious", spurious, 0, 1, closed=True)
+    if missed + spurious >= 1:
+        raise ValueError(f"spurious: expected less than 1 - missed = {1 - missed:g}, got {spurious:g}")
+    if missed == spurious == 0:
+        return pair_terms(softplus(logits) - pairs.relation * logits, pairs.weight)
+    yes, no = logsigmoid(logits), logsigmoid(-logits)
+    logs = [
+        [chance + math.log(share) for chance, share in ((yes, one), (no, other)) if share > 0]
+        for one, other in ((1 - missed, spurious), (missed, 1 - spurious))
+    ]
+    labelled, unlabelled = (torch.stack(each).logsumexp(0) for each in logs)
+    return pair_terms(-pairs.relation * labelled - (1 - pairs.relation) * unlabelled, pairs.weight)

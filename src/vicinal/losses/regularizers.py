@@ -223,11 +223,25 @@ def vicreg(
         value = same * invariance
         for view in (mine, theirs):
             spread = (1 - (view.var(dim=0) + eps).sqrt()).relu().mean() / 2
-            value = value + variance * spread + covariance * _covariances(view)
+            value = value + variance * spread + covariance * covariance_penalty(view)
     return value
 
 
-def _covariances(view: Tensor) -> Tensor:
+def covariance_penalty(embeddings: Tensor) -> Tensor:
+    r"""The squared covariances of different dimensions, $\frac1d \sum_{k \ne l} C_{kl}^2$ (VICReg, CML).
+
+    The public code of CML adds the covariances without squares, which may be negative and has no lower bound.
+
+    Args:
+        embeddings: ``[b, d]``, b >= 2.
+
+    >>> covariance_penalty(torch.tensor([[1.0, 1.0], [-1.0, -1.0]]))
+    tensor(4.)
+    """
+    check_matrices(embeddings, embeddings)
+    if len(embeddings) < 2:
+        raise ValueError(f"embeddings: expected at least 2 rows, got {len(embeddings)}")
+    view = embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
     centered = view - view.mean(dim=0)
     matrix = centered.T @ centered / (len(view) - 1)
     return (matrix.square().sum() - matrix.diagonal().square().sum()) / view.shape[1]

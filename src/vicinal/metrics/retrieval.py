@@ -298,6 +298,20 @@ def hit_at_k(
     return from_ranks("hit_at_k", related_ranks(scores, relation, weight, ties=ties), k=k, empty=empty)
 
 
+def _seen_often(
+    scores: Tensor, relation: Tensor, weight: Tensor | None, propensity: Tensor, ties: Ties
+) -> tuple[Tensor, Tensor]:
+    r"""In the order of each row ``[b, N]``: which columns are related, and $1/\theta$ of these, shares of their sum."""
+    check_relation(scores, relation, weight)
+    if propensity.shape not in (scores.shape, scores.shape[1:]) or not bool((propensity > 0).all()):
+        raise ValueError(f"propensity: expected numbers above 0, {tuple(scores.shape)} or one a column, got others")
+    order = rank_order(scores, relation, weight, ties=ties)
+    related = relation > 0 if weight is None else (relation > 0) & (weight > 0)
+    inverse = 1 / propensity.to(wide(scores.device)).clamp(min=0.01).expand(scores.shape)
+    mass = torch.where(related, inverse, 0.0)
+    return related.gather(1, order), (mass / mass.sum(dim=1, keepdim=True)).gather(1, order)
+
+
 @register("metric", "recall_at_k", *_FACTS, family="retrieval", verified=_CHECKED)
 def recall_at_k(
     scores: Tensor,
@@ -307,16 +321,22 @@ def recall_at_k(
     k: int = 1,
     ties: Ties = "worst",
     empty: float = math.nan,
+    propensity: Tensor | None = None,
 ) -> Tensor:
     r"""Share of the related columns among the first ``k``, $|\{m : r_{im} \le k\}| / R_i$; see also :func:`hit_at_k`.
 
-    Arguments, result and errors as :func:`precision_at_k`.
+    With ``propensity`` ``[N]`` or ``[b, N]``, the chance that a column is seen, each related column counts for one over
+    it (at least .01), and the row is divided by their sum (arXiv:1909.03601). Other arguments, result and errors as
+    :func:`precision_at_k`.
 
     >>> import torch
     >>> recall_at_k(torch.tensor([[0.9, 0.5, 0.1]]), torch.tensor([[0, 1, 1]]), k=2)
     tensor([0.5000], dtype=torch.float64)
     """
     k = check_integer("k", k)
+    if propensity is not None:
+        mass = _seen_often(scores, relation, weight, propensity, ties)[1]
+        return torch.where(mass.isnan().any(dim=1), empty, mass[:, :k].sum(dim=1))
     return from_ranks("recall_at_k", related_ranks(scores, relation, weight, ties=ties), k=k, empty=empty)
 
 
@@ -376,17 +396,24 @@ def average_precision(
     k: int | None = None,
     ties: Ties = "worst",
     empty: float = math.nan,
+    propensity: Tensor | None = None,
 ) -> Tensor:
     r"""Mean over related columns of the precision at their rank, $\frac{1}{R_i} \sum_m m / r_{im}$.
 
-    With a cutoff ``k`` only ranks up to ``k`` enter the sum; it is still divided by $R_i$. Other arguments, result and
-    errors as :func:`precision_at_k`.
+    With a cutoff ``k`` only ranks up to ``k`` enter the sum; it is still divided by $R_i$. With ``propensity``, as for
+    :func:`recall_at_k`, m is the sum of the weights of related columns up to that rank, which are 1 in all. Other
+    arguments, result and errors as :func:`precision_at_k`.
 
     >>> import torch
     >>> average_precision(torch.tensor([[0.9, 0.5, 0.1]]), torch.tensor([[1, 0, 1]]))
     tensor([0.8333], dtype=torch.float64)
     """
     k = None if k is None else check_integer("k", k)
+    if propensity is not None:
+        related, mass = _seen_often(scores, relation, weight, propensity, ties)
+        places = torch.arange(1, mass.shape[1] + 1, device=mass.device)
+        terms = (mass.cumsum(dim=1) / places * related)[:, :k].sum(dim=1)
+        return torch.where(mass.isnan().any(dim=1), empty, terms)
     return from_ranks("average_precision", related_ranks(scores, relation, weight, ties=ties), k=k, empty=empty)
 
 

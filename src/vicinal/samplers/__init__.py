@@ -4,7 +4,7 @@ from vicinal.samplers.base import BatchSampler, LongEpochs
 from vicinal.samplers.classes import ClassBatches, GroupBatches, HierarchicalBatches, StratumBatches
 from vicinal.samplers.clusters import ClusterBatches, balanced_clusters, diverse_anchors
 from vicinal.samplers.pruning import LossSampler, SlidingLossWindow, UnbiasedPruning, loss_groups
-from vicinal.samplers.retrieved import Retrieved, draw_negatives, with_relevant
+from vicinal.samplers.retrieved import Retrieved, draw_negatives, draw_unlabelled, with_relevant
 from vicinal.samplers.selection import (
     Selection,
     facility_location_order,
@@ -30,6 +30,7 @@ __all__ = [
     "balanced_clusters",
     "diverse_anchors",
     "draw_negatives",
+    "draw_unlabelled",
     "facility_location_order",
     "k_center_order",
     "keep_rows",

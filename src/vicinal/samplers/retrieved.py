@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vicinal.core import check_integer
+from vicinal.core import check_between, check_integer
 
 
 class Retrieved(NamedTuple):
@@ -103,3 +103,49 @@ def _hits(results: Tensor, relevant: Tensor) -> Tensor:
         if value.is_floating_point():
             raise TypeError(f"{name}: expected whole numbers, got {value.dtype}")
     return ((results[:, :, None] == relevant[:, None]) & (results >= 0)[:, :, None]).any(dim=-1)
+
+
+def draw_unlabelled(
+    scores: Tensor,
+    relation: Tensor,
+    count: int,
+    *,
+    missed: float = 0.0,
+    spurious: float = 0.0,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Unrelated columns for each query, drawn by how far :func:`vicinal.losses.pair_cross_entropy` pushes them (NBPO).
+
+    With probability proportional to the slope of the loss over $p = \sigma(s)$:
+    $(1 - p)(1 - \rho - \rho') / (p \rho + (1 - p)(1 - \rho'))$, which falls to 0 where p is 1: what is surely related
+    and was missed is not drawn. At 0 and 0 all are as likely. Draw anew after some steps.
+
+    Args:
+        scores: ``[b, N]``, logits.
+        relation: ``[b, N]``, 0 where a column is not labelled as related.
+        count: how many a query, not twice the same; at most as many as there are.
+        missed: rho, as for the loss.
+        spurious: rho', as there.
+        generator: what they are drawn by.
+
+    Returns:
+        Columns, whole numbers ``[b, count]``; -1 where a query has no more.
+
+    Paper: arXiv:2007.07204.
+
+    >>> scores, relation = torch.tensor([[30.0, 0.0, 2.0]]), torch.tensor([[0.0, 0.0, 1.0]])
+    >>> draw_unlabelled(scores, relation, 1, missed=0.2)
+    tensor([[1]])
+    """
+    if scores.ndim != 2 or scores.shape != relation.shape:
+        raise ValueError(f"relation: expected {tuple(scores.shape)} as the scores, got {tuple(relation.shape)}")
+    check_integer("count", count, 1, scores.shape[1])
+    check_between("missed", missed, 0, 1, closed=True)
+    check_between("spurious", spurious, 0, 1, closed=True)
+    if missed + spurious >= 1:
+        raise ValueError(f"spurious: expected less than 1 - missed = {1 - missed:g}, got {spurious:g}")
+    odds = scores.double().exp() * missed if missed else torch.zeros_like(scores, dtype=torch.float64)
+    mass = torch.where(relation == 0, (1 - missed - spurious) / (odds + 1 - spurious), 0.0)
+    draws = torch.empty_like(mass).exponential_(generator=generator) / mass  # the least of them are a draw by mass
+    nearest = draws.topk(count, largest=False)
+    return torch.where(nearest.values.isfinite(), nearest.indices, -1)
