@@ -17,6 +17,7 @@ from vicinal.calibration import (
     clopper_pearson_upper,
     conformal_quantile,
     online_radii,
+    point_class_weights,
 )
 from vicinal.calibration.covariate_shift import GRID
 
@@ -286,3 +287,15 @@ def test_smaller_errors_need_larger_sets_and_too_few_rows_are_refused() -> None:
     assert sizes[0] < sizes[1] < sizes[2]
     with pytest.raises(ValueError, match="expected enough rows to tell the class frequencies apart"):
         LabelShiftSets().fit(shares[:20], labels[:20], shares[:20])
+
+
+def test_point_weights_are_those_of_the_papers_code_and_lie_within_their_bounds():
+    golden = np.load(GOLDEN / "pac_label_shift.npz", allow_pickle=False)
+    given = golden["y_source"], golden["pred_source"], golden["pred_target"]
+    ours = point_class_weights(*given, 3)
+    np.testing.assert_allclose(ours, golden["weights_point"][:, 0], rtol=1e-9)
+    bounds = class_weights(*given, 3, 0.1)
+    assert np.all((bounds.low <= ours) & (ours <= bounds.high))
+    assert point_class_weights([0, 1], [0, 0], [1, 1], 2).min() >= 0
+    with pytest.raises(ValueError, match=r"^target: "):
+        point_class_weights(*given[:2], [3], 3)

@@ -6,7 +6,7 @@ import torch
 from scipy import sparse
 
 from references import factorization as reference
-from vicinal.factorization import fastrp, low_rank, semi_nmf
+from vicinal.factorization import common_neighbors, fastrp, low_rank, semi_nmf
 
 GRAPH = np.load("tests/golden/retrieval/fastrp.npz")
 PARTS = np.load("tests/golden/retrieval/semi_nmf.npz")
@@ -216,3 +216,35 @@ def test_bad_layers_are_told(settings, sentence):
 def test_a_rank_that_saves_nothing_is_warned_of():
     with pytest.warns(UserWarning, match=r"^low_rank: expected fewer parameters than 24, got 40; take a lower rank"):
         low_rank(torch.ones(6, 4), 4)
+
+
+def test_common_neighbors_are_added_as_in_numpy_and_counted_by_ones():
+    random = np.random.default_rng(0)
+    half = np.triu(random.random((15, 15)) < 0.4, 1)
+    graph, vectors = (half + half.T).astype(float), random.normal(size=(15, 3))
+    pairs = np.array([(i, j) for i in range(15) for j in range(15) if i != j])
+    want = np.array([(graph[i] * graph[j]) @ vectors for i, j in pairs])
+    leaf = of(vectors).requires_grad_()
+    ours = common_neighbors(leaf, sparse.csr_array(2.5 * graph), torch.from_numpy(pairs))
+    np.testing.assert_allclose(ours.detach(), want, atol=1e-12)
+    np.testing.assert_allclose(common_neighbors(leaf, graph, torch.from_numpy(pairs[:, ::-1].copy())).detach(), want)
+    counts = common_neighbors(torch.ones(15, 1), graph, torch.from_numpy(pairs))
+    np.testing.assert_array_equal(counts[:, 0], (graph @ graph)[pairs[:, 0], pairs[:, 1]])
+    ours.sum().backward()
+    np.testing.assert_allclose(leaf.grad[:, 0], sum(graph[i] * graph[j] for i, j in pairs))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"adjacency": np.triu(np.ones((3, 3)), 1)}, "adjacency: expected a symmetric matrix"),
+        ({"vectors": torch.ones(4, 2)}, r"vectors: expected \[3, d\]"),
+        ({"pairs": torch.tensor([[0, 3]])}, "pairs: expected nodes 0 to 2, got 0 to 3"),
+        ({"pairs": torch.tensor([[1, 1]])}, "pairs: expected two different nodes"),
+        ({"pairs": torch.ones(2, 2)}, r"pairs: expected whole numbers \[m, 2\]"),
+    ],
+)
+def test_bad_pairs_of_nodes_are_told(settings, sentence):
+    given = {"vectors": torch.ones(3, 2), "adjacency": 1 - np.eye(3), "pairs": torch.tensor([[0, 1]])}
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        common_neighbors(**{**given, **settings})

@@ -145,3 +145,14 @@ def warp(s, r, w, margin=0.5, columns=None, by_rank=True):
             hinge = max(max(s[i, n] for n in unrelated) - s[i, p] + margin, 0)
             out[i] += hinge * (np.log(1 + rank) if by_rank else 1)
     return out
+
+
+def frechet_covariance(x, apart):
+    """The indicators one by one."""
+    n, centered = len(x), x - x.mean(0)
+    total = 0.0
+    for i in range(n):
+        for j in range(n):
+            v = sum((centered[k] for k in range(n) if apart[i, k] <= apart[i, j]), np.zeros(x.shape[1])) / n
+            total += np.sum(v**2)
+    return total / n**2

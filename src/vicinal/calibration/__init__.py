@@ -11,6 +11,7 @@ from vicinal.calibration.label_shift import (
     class_weights,
     clopper_pearson,
     clopper_pearson_upper,
+    point_class_weights,
 )
 from vicinal.calibration.online import ScaleFreeOGD, StronglyAdaptive, online_radii
 from vicinal.calibration.rejection import (
@@ -53,6 +54,7 @@ __all__ = [
     "neighbor_density",
     "neighbor_spread",
     "online_radii",
+    "point_class_weights",
     "precision_threshold",
     "range_scores",
     "rejection_cost",

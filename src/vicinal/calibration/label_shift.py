@@ -104,6 +104,35 @@ def class_weights(
     return ClassWeights(np.maximum(bounds[:, 0], 0), bounds[:, 1], bounds[:, 0])
 
 
+def point_class_weights(labels: ArrayLike, predicted: ArrayLike, target: ArrayLike, classes: int) -> Floats:
+    r"""The class weights themselves, by least squares with a small ridge: $(C^\top C + I / \min(n, m))^{-1} C^\top q$.
+
+    C is the joint confusion matrix of the source and q the target's predicted frequencies, as in :func:`class_weights`,
+    whose bounds hold; these only come near the weights as rows get many. Weights below 0 are cut off at 0.
+
+    Args:
+        labels: ``[n]`` true classes of source rows.
+        predicted: ``[n]`` predicted classes of source rows.
+        target: ``[m]`` predicted classes of target rows.
+        classes: C.
+
+    Returns:
+        ``[C]``, >= 0.
+
+    >>> point_class_weights([0, 1] * 500, [0, 1] * 500, [0] * 250 + [1] * 750, 2).round(1)
+    array([0.5, 1.5])
+    """
+    truth = check_classes("labels", labels, classes)
+    answers = check_classes("predicted", predicted, classes, size=len(truth))
+    aims = check_classes("target", target, classes)
+    confusion = np.zeros((classes, classes))
+    np.add.at(confusion, (answers, truth), 1 / len(truth))
+    goal = np.bincount(aims, minlength=classes) / len(aims)
+    ridge = np.eye(classes) / min(len(truth), len(aims))
+    weights: Floats = np.maximum(np.linalg.solve(confusion.T @ confusion + ridge, confusion.T @ goal), 0)
+    return weights
+
+
 def _product(a: Floats, b: Floats, *, exact: bool) -> Floats:
     if not exact:
         return np.asarray(a * b, dtype=np.float64)

@@ -1,5 +1,6 @@
 """Classes that nobody named, and labels for rows that have none: tensors in and out."""
 
+from vicinal.clustering.ddfa import DomainClasses, ddfa, domain_class_posteriors
 from vicinal.clustering.known_classes import (
     Clusters,
     Spectrum,
@@ -14,9 +15,12 @@ from vicinal.clustering.transductive import Transduction, neighbor_affinity, tra
 
 __all__ = [
     "Clusters",
+    "DomainClasses",
     "Spectrum",
     "Transduction",
     "cluster_accuracy",
+    "ddfa",
+    "domain_class_posteriors",
     "hidden_class_score",
     "known_class_kmeans",
     "known_class_spectral",

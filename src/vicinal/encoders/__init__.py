@@ -6,6 +6,7 @@ from vicinal.encoders.category import CategoryEncoder
 from vicinal.encoders.cnn import AudioCNN, ImageCNN
 from vicinal.encoders.efficientnet import EfficientNetEncoder
 from vicinal.encoders.ge2e import SpeakerEncoder
+from vicinal.encoders.id_tables import FSQ, IdTable
 from vicinal.encoders.images import contact_sheet, open_image, thumbnail
 from vicinal.encoders.inputs import Inputs
 from vicinal.encoders.kinds import ColumnKind, infer_kinds
@@ -21,6 +22,7 @@ from vicinal.encoders.table import PartSummary, TableEncoder, TableInputs, build
 from vicinal.encoders.transformers import AudioTransformer, ImageTransformer, MiniLMEncoder, TextTransformer
 
 __all__ = [
+    "FSQ",
     "KIND_NAMES",
     "AudioCNN",
     "AudioTransformer",
@@ -30,6 +32,7 @@ __all__ = [
     "EfficientNetEncoder",
     "EmbeddingCache",
     "Features",
+    "IdTable",
     "ImageCNN",
     "ImageTransformer",
     "Inputs",

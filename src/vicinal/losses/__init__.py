@@ -39,6 +39,7 @@ from vicinal.losses.embedding import BatchReport, EmbeddingLoss, explain_batch
 from vicinal.losses.embedding_shape import (
     coding_rate,
     doubly_stochastic,
+    frechet_covariance,
     mcr2,
     neural_collapse,
     t_regs,
@@ -235,6 +236,7 @@ __all__ = [
     "fast_ap",
     "flops",
     "focal_nt_xent",
+    "frechet_covariance",
     "generalized_lifted_structure",
     "graph_cut",
     "group_orthogonality",

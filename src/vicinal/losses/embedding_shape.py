@@ -249,3 +249,41 @@ def neural_collapse(
         apart = normalize(middle - middle.mean(0), dim=1)
         cosine = (apart @ apart.T).fill_diagonal_(-torch.inf).amax(1).clamp(-0.99999, 0.99999)
         return within * spread.sum() / len(middle) - between * cosine.arccos().mean()
+
+
+def frechet_covariance(features: Tensor, distances: Tensor) -> Tensor:
+    r"""How much features vary with responses that only have distances, to be raised (a reconstruction of FCCov).
+
+    $\frac{1}{n^2} \sum_{ij} \|v_{ij}\|^2$, $v_{ij} = \frac1n \sum_k (x_k - \bar x) \, 1[\delta_{ik} \le \delta_{ij}]$,
+    by sorted sums: a rising function of the distances changes nothing. It grows with the square of the features: take
+    off a multiple of $\|\operatorname{Cov}(x) - I\|^2$.
+
+    Args:
+        features: x ``[n, p]``, n >= 2; the gradient flows into them.
+        distances: of the responses, ``[n, n]``, >= 0.
+
+    Returns:
+        A number >= 0, and 0 if all responses are equal.
+
+    Paper: arXiv:2502.15374.
+
+    >>> frechet_covariance(torch.tensor([[0.0], [1.0]]), torch.tensor([[0.0, 3.0], [3.0, 0.0]]))
+    tensor(0.0312)
+    """
+    check_matrices(features, features)
+    n = len(features)
+    if n < 2 or distances.shape != (n, n):
+        raise ValueError(
+            f"distances: expected [n, n] of at least 2 rows, as {n} features, got {tuple(distances.shape)}"
+        )
+    if not bool((distances >= 0).all() & features.isfinite().all()):
+        raise ValueError("distances: expected numbers of at least 0, and finite features, got others")
+    wide = features.to(torch.promote_types(features.dtype, torch.float32))
+    centered = (wide - wide.mean(dim=0)) / n
+    total = centered.new_zeros(())
+    for each in distances:
+        ordered, order = each.sort()
+        sums = centered[order].cumsum(dim=0)
+        last = torch.searchsorted(ordered, ordered, right=True) - 1  # ties share the last sum
+        total = total + sums[last].square().sum()
+    return total / n**2

@@ -1,0 +1,114 @@
+"""Classes out of domains: rows of several domains that mix the same unnamed classes in other shares (DDFA)."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vicinal.core import check_integer, register
+from vicinal.core.checks import check_tensor
+
+
+class DomainClasses(NamedTuple):
+    """``shares [K, D]``, of the classes in each domain, and ``classes [n, K]``, those of each row in its domain."""
+
+    shares: Tensor
+    classes: Tensor
+
+
+def domain_class_posteriors(posteriors: Tensor, shares: Tensor, domains: Tensor | None = None) -> Tensor:
+    r"""Classes of rows by how likely each domain is, $p(y \mid x) = P(d \mid y)^{+} \, p(d \mid x)$.
+
+    $P(d \mid y)$ are the shares of a class over their sum, domains being as likely as one another. In the domain of a
+    row, $p(y \mid x, d) \propto p(y \mid x) P(d \mid y)$.
+
+    Args:
+        posteriors: $p(d \mid x)$, ``[n, D]``, rows sum to 1.
+        shares: $P(y \mid d)$, ``[K, D]``, columns sum to 1; D >= K.
+        domains: of the rows, ``[n]``; None: $p(y \mid x)$, which may be below 0 where the posteriors are wrong.
+
+    Returns:
+        ``[n, K]``, rows sum to 1.
+
+    >>> shares = torch.tensor([[0.75, 0.25], [0.25, 0.75]])
+    >>> domain_class_posteriors(torch.tensor([[0.75, 0.25]]), shares).round(decimals=4).abs()
+    tensor([[1., 0.]])
+    """
+    _check_posteriors(posteriors, len(shares))
+    if shares.ndim != 2 or shares.shape[1] != posteriors.shape[1] or not bool((shares >= 0).all()):
+        raise ValueError(
+            f"shares: expected numbers of at least 0, [K, {posteriors.shape[1]}], got {tuple(shares.shape)}"
+        )
+    chances = (shares / shares.sum(dim=1, keepdim=True)).T  # [D, K]
+    classes: Tensor = posteriors @ torch.linalg.pinv(chances).T
+    if domains is None:
+        return classes
+    _check_domains(domains, posteriors)
+    inside = classes.clamp(min=0) * chances[domains]
+    total = inside.sum(dim=1, keepdim=True)
+    return torch.where(total > 0, inside / torch.where(total > 0, total, 1.0), 1 / len(shares))
+
+
+@register(
+    "clustering", "ddfa", "random", paper="arXiv:2207.13179", verified="values of the paper's code, but for its NMF"
+)
+def ddfa(posteriors: Tensor, domains: Tensor, classes: int, *, bins: int | None = None, seed: int = 0) -> DomainClasses:
+    r"""Classes that several domains mix in other shares, from a discriminator of the domains alone (DDFA).
+
+    Rows are grouped by their posteriors into bins (k-means); $P(bin \mid d) \approx P(bin \mid y) P(y \mid d)$ is a
+    factorization of matrices that are not negative; :func:`domain_class_posteriors` gives the classes of rows. Classes
+    are found up to their order, and only where each has a bin of its own is the factorization the true one.
+
+    Args:
+        posteriors: $p(d \mid x)$, ``[n, D]``, of any calibrated classifier of domains.
+        domains: 0 to D - 1, ``[n]``, each there.
+        classes: K, at most D.
+        bins: at least K; None: ten times K, at most the number of rows.
+        seed: of k-means and of the factorization.
+
+    Raises:
+        ValueError: for fewer domains than classes, a domain without rows, or posteriors that do not sum to 1.
+
+    >>> rows = torch.tensor([[0.9, 0.1], [0.1, 0.9]]).repeat(10, 1)
+    >>> ddfa(rows, torch.tensor([0, 1]).repeat(10), 2, bins=2).shares.shape
+    torch.Size([2, 2])
+    """
+    from sklearn.cluster import KMeans  # takes a while to import
+    from sklearn.decomposition import NMF
+
+    check_integer("classes", classes, 2)
+    _check_posteriors(posteriors, classes)
+    _check_domains(domains, posteriors)
+    count = posteriors.shape[1]
+    present = torch.bincount(domains, minlength=count)
+    if bool((present == 0).any()):
+        raise ValueError(
+            f"domains: expected rows of each domain, got none of domain {int((present == 0).nonzero()[0])}"
+        )
+    bins = min(10 * classes, len(posteriors)) if bins is None else check_integer("bins", bins, classes, len(posteriors))
+    places = posteriors.double().numpy(force=True)
+    groups = KMeans(bins, n_init=10, random_state=check_integer("seed", seed, 0)).fit_predict(places)
+    counts = np.zeros((bins, count))
+    np.add.at(counts, (groups, domains.numpy(force=True)), 1)
+    model = NMF(classes, init="nndsvda", max_iter=5000, tol=1e-8, random_state=seed)
+    of_bins = model.fit_transform(counts / counts.sum(axis=0))
+    shares = of_bins.sum(axis=0)[:, None] * model.components_
+    mixed = torch.from_numpy(shares / shares.sum(axis=0)).to(posteriors)
+    return DomainClasses(mixed, domain_class_posteriors(posteriors, mixed, domains))
+
+
+def _check_posteriors(posteriors: Tensor, classes: int) -> None:
+    if check_tensor("posteriors", posteriors).ndim != 2 or not posteriors.is_floating_point():
+        raise ValueError(f"posteriors: expected floating numbers [n, D], got {tuple(posteriors.shape)}")
+    if not bool((posteriors >= 0).all()) or not bool(((posteriors.sum(dim=1) - 1).abs() < 1e-3).all()):
+        raise ValueError("posteriors: expected rows of at least 0 that sum to 1, got others")
+    if posteriors.shape[1] < classes:
+        raise ValueError(f"classes: expected at most as many as domains, {posteriors.shape[1]}, got {classes}")
+
+
+def _check_domains(domains: Tensor, posteriors: Tensor) -> None:
+    if domains.shape != posteriors.shape[:1] or domains.is_floating_point():
+        raise ValueError(f"domains: expected whole numbers [{len(posteriors)}], got {tuple(domains.shape)}")
+    if len(domains) and not 0 <= int(domains.min()) <= int(domains.max()) < posteriors.shape[1]:
+        raise ValueError(f"domains: expected 0 to {posteriors.shape[1] - 1}, got others")

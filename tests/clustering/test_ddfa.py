@@ -1,0 +1,63 @@
+"""Classes out of domains: values of the paper's code, and classes that are found where they can be."""
+
+import numpy as np
+import pytest
+import torch
+
+from vicinal.clustering import cluster_accuracy, ddfa, domain_class_posteriors
+
+GOLDEN = {
+    name: torch.from_numpy(np.asarray(value))
+    for name, value in np.load("tests/golden/retrieval/latent_label_shift.npz").items()
+}
+
+
+def test_posteriors_of_classes_are_those_of_the_papers_code():
+    posteriors, shares = GOLDEN["domain_posterior"], GOLDEN["true_p_y_given_d"]
+    plain = domain_class_posteriors(posteriors, shares)
+    torch.testing.assert_close(plain, GOLDEN["p_y_given_x"], atol=1e-12, rtol=0)
+    torch.testing.assert_close(plain.sum(1), torch.ones(20).double())
+    inside = domain_class_posteriors(posteriors, shares, GOLDEN["domains_of_rows"])
+    torch.testing.assert_close(inside, GOLDEN["p_y_given_x_d"], atol=1e-12, rtol=0)
+    order = torch.tensor([2, 0, 1])
+    torch.testing.assert_close(domain_class_posteriors(posteriors, shares[order]), plain[:, order])
+
+
+def test_classes_with_bins_of_their_own_are_found_up_to_their_order():
+    """Rows of a class have its posteriors exactly, so bins are classes; each class is absent from a domain."""
+    random = np.random.default_rng(0)
+    shares = np.array([[0.7, 0.0, 0.3, 0.4], [0.3, 0.6, 0.0, 0.3], [0.0, 0.4, 0.7, 0.3]])
+    domains = np.repeat(np.arange(4), 500)
+    classes = np.array([random.choice(3, p=shares[:, d]) for d in domains])
+    chances = shares / shares.sum(1, keepdims=True)
+    posteriors = torch.from_numpy(chances[classes])
+    ours = ddfa(posteriors, torch.from_numpy(domains), 3, bins=3)
+    assert cluster_accuracy(ours.classes.argmax(1), torch.from_numpy(classes)) == 1
+    torch.testing.assert_close(ours.shares.sum(0), torch.ones(4).double())
+    want = torch.from_numpy(shares)
+    nearest = torch.cdist(ours.shares, want).min(1)
+    assert sorted(nearest.indices.tolist()) == [0, 1, 2]
+    assert float(nearest.values.max()) < 0.2
+    assert torch.equal(ours.shares, ddfa(posteriors, torch.from_numpy(domains), 3, bins=3).shares)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"classes": 5}, "classes: expected at most as many as domains, 4, got 5"),
+        (
+            {"domains": torch.zeros(20, dtype=torch.int64)},
+            "domains: expected rows of each domain, got none of domain 1",
+        ),
+        ({"domains": torch.full((20,), 4)}, "domains: expected 0 to 3"),
+        ({"bins": 2}, "bins: expected a whole number of at least 3"),
+        ({"posteriors": -torch.ones(20, 4)}, "posteriors: expected rows of at least 0 that sum to 1"),
+        ({"posteriors": torch.full((20, 4), torch.nan)}, "posteriors: expected rows of at least 0"),
+    ],
+)
+def test_bad_domains_are_told(settings, sentence):
+    given = {"posteriors": GOLDEN["domain_posterior"], "domains": GOLDEN["domains_of_rows"], "classes": 3}
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        ddfa(**{**given, **settings})
+    with pytest.raises(ValueError, match=r"^shares: expected numbers of at least 0"):
+        domain_class_posteriors(given["posteriors"], -GOLDEN["true_p_y_given_d"])

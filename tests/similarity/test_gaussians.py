@@ -1,0 +1,55 @@
+"""Scores of Gaussians: values of POT and of the paper's code."""
+
+import numpy as np
+import pytest
+import torch
+
+from vicinal.similarity import bures_wasserstein
+
+GOLDEN = {
+    name: torch.from_numpy(np.asarray(value))
+    for name, value in np.load("tests/golden/retrieval/gbw_batchnorm.npz").items()
+}
+MATRICES, BIAS = GOLDEN["x"][:, 0], GOLDEN["bias_spd"][None]
+ZEROS = torch.zeros(6, 4, dtype=torch.float64)
+
+
+def test_scores_of_covariances_are_the_negated_distances_of_the_papers_code_and_of_pot():
+    scores = bures_wasserstein(ZEROS, MATRICES, ZEROS[:1], BIAS)[:, 0]
+    torch.testing.assert_close(-scores, GOLDEN["sq_distance_to_bias"][:, 0], atol=1e-10, rtol=0)
+    torch.testing.assert_close(-scores, GOLDEN["pot_bures_distance_sq"], atol=1e-10, rtol=0)
+    back = bures_wasserstein(ZEROS[:1], BIAS, ZEROS, MATRICES)[0]
+    torch.testing.assert_close(back, scores)
+
+
+def test_means_add_their_distance_and_equal_gaussians_score_0():
+    means = torch.arange(24.0, dtype=torch.float64).reshape(6, 4)
+    plain = bures_wasserstein(ZEROS, MATRICES)
+    torch.testing.assert_close(bures_wasserstein(means, MATRICES), plain - torch.cdist(means, means) ** 2)
+    torch.testing.assert_close(plain.diagonal(), torch.zeros(6).double(), atol=1e-10, rtol=0)
+    assert float(plain.max()) < 1e-10
+
+
+def test_gradients_are_finite_where_eigenvalues_are_equal():
+    means = torch.randn(2, 3, dtype=torch.float64)
+    eye = torch.eye(3, dtype=torch.float64).repeat(2, 1, 1)
+    for roots in (eye, eye + 0.3 * torch.randn(2, 3, 3, dtype=torch.float64)):
+
+        def scores(mean, root):
+            return bures_wasserstein(mean, root @ root.mT + 0.1 * eye, means, 2 * eye)
+
+        assert torch.autograd.gradcheck(scores, (means.clone().requires_grad_(), roots.clone().requires_grad_()))
+
+
+@pytest.mark.parametrize(
+    ("matrices", "sentence"),
+    [
+        (-MATRICES, "covariances: expected eigenvalues above 0, got -"),
+        (MATRICES + torch.triu(torch.ones(4, 4)), "covariances: expected symmetric matrices"),
+        (MATRICES[:, :3], r"covariances: expected finite numbers \(6, 4, 4\)"),
+        (MATRICES * torch.nan, "covariances: expected finite numbers"),
+    ],
+)
+def test_bad_covariances_are_told(matrices, sentence):
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        bures_wasserstein(ZEROS, matrices)
