@@ -174,6 +174,7 @@ def predict_by(name, settings, unit, bank, y, queries) -> np.ndarray:
 def errors(found: pd.DataFrame) -> str:
     """Markdown: by set, geometric means over splits of the ratio of each method's error to that of attention."""
     table = found.pivot_table(index=["set", "split"], columns="method", values="error", sort=False)
+    table = table.dropna(subset=["attention"])
     logs = np.log(table.div(table["attention"], axis=0)).groupby("set", sort=False)
     names = [name for name in (*METHODS, *READOUTS, *RIVALS, "ridge") if name in table and name != "attention"]
     ratios = np.exp(logs.mean())[names].assign(splits=logs.size())
@@ -195,13 +196,14 @@ def errors(found: pd.DataFrame) -> str:
 
 def against_experts(found: pd.DataFrame) -> str:
     """Markdown: by set, the error of the default divided by that of each expert and of the best by the mean error."""
-    table = found[found["method"].isin(["auto", *EXPERTS])]
+    experts = [name for name in EXPERTS if name in set(found["method"])]
+    table = found[found["method"].isin(["auto", *experts])]
     table = table.pivot_table(index=["set", "split"], columns="method", values="error", sort=False).dropna()
     by_set = table.groupby("set", sort=False)
     means = by_set.mean()
-    ratios = means[["auto"]].to_numpy() / means[list(EXPERTS)]
+    ratios = means[["auto"]].to_numpy() / means[experts]
     ratios["the best"] = ratios.max(axis=1)
-    lines = ["| set | splits | " + " | ".join(ratios) + " |", "|" + " --- |" * (3 + len(EXPERTS))]
+    lines = ["| set | splits | " + " | ".join(ratios) + " |", "|" + " --- |" * (3 + len(experts))]
     for name, row in ratios.iterrows():
         cells = " | ".join(f"{value:.3f}" for value in row)
         lines.append(f"| {name} | {len(by_set.get_group(name))} | {cells} |")
