@@ -87,7 +87,7 @@ def books(data: Path) -> Task:
     """Synopses of more than 180 words as sets of chunks, and the logarithm of the price; beside them the texts, cut."""
     table = pd.read_parquet(data / "text" / "book_prices.parquet")
     table = table[table["synopsis"].str.split().str.len() > CHUNK_WORDS].drop_duplicates("synopsis")
-    table = table.sample(600, random_state=0).sort_index()
+    table = table.sample(300, random_state=0).sort_index()
     frame = table[["synopsis"]].rename(columns={"synopsis": "x"}).reset_index(drop=True)
     also = {"cut": (frame, "text")}
     return Task(split_texts(frame, ["x"]), np.log(table["price"].to_numpy(float)), None, "minilm", also=also)
