@@ -115,6 +115,17 @@ def test_an_explanation_names_what_agrees_and_labelled_pairs_that_are_alike(fitt
     assert same.cells[0].left == left.set_index("sku").loc["a100", "name"]
     assert [match for *_, match, _ in same.resembles] == [True, True]
     assert [match for *_, match, _ in other.resembles] == [False, False]
+    assert str(same).startswith("a100 and 1100: match with probability ")
+    assert "name agrees" in str(same)
+
+
+def test_a_labelled_pair_is_not_explained_by_itself(fitted):
+    model, _ = fitted
+    known = model.labelled_.head(5)
+    pairs = pd.DataFrame({side: getattr(model.tables_, side).ids[known[side]] for side in ("left", "right")})
+    for pair in model.explain(pairs, k=len(model.labelled_)):
+        assert len(pair.resembles) == len(model.labelled_) - 1
+        assert (pair.left, pair.right) not in [row[:2] for row in pair.resembles]
 
 
 def test_doubtful_pairs_are_nearest_to_the_threshold_first(fitted):

@@ -91,6 +91,13 @@ class PairExplanation:
     cells: list[CellComparison]
     resembles: list[tuple[Any, Any, bool, float]]
 
+    def __str__(self) -> str:
+        """One line: the probability, what agrees and differs, and the labelled pairs."""
+        cells = ", ".join(f"{cell.column} {cell.verdict}" for cell in self.cells)
+        known = ", ".join(f"{a} and {b} ({'match' if same else 'no match'})" for a, b, same, _ in self.resembles)
+        like = f"; like {known}" if known else ""
+        return f"{self.left} and {self.right}: match with probability {self.probability:.2f}; {cells}{like}"
+
 
 class RowMatcher(BaseEstimator):  # type: ignore[misc]
     """Links the rows of two tables that are the same thing, and says how sure it is and why.
@@ -484,11 +491,12 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]
             return []
         features = self.tables_.pair_features(at)
         chances = self._learned().chances(features)
-        likeness = self._learned().likeness(features, self.known_)
+        likeness, labelled = self._learned().likeness(features, self.known_), _positions(self.labelled_)
         explanations = []
         for row, (left, right) in enumerate(at.tolist()):
-            best = np.argsort(-likeness[row], kind="stable")[: check_integer("k", k)]
-            known = self._named(_positions(self.labelled_.iloc[best]))
+            others = np.flatnonzero((labelled != at[row]).any(axis=1))  # a labelled pair is not explained by itself
+            best = others[np.argsort(-likeness[row, others], kind="stable")[: check_integer("k", k)]]
+            known = self._named(labelled[best])
             labels = self.labelled_["match"].to_numpy()[best] == 1
             resembles = list(
                 zip(known["left"], known["right"], labels.tolist(), likeness[row, best].tolist(), strict=True)
