@@ -211,16 +211,17 @@ def by_matcher(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.Da
 
 
 def run(data: Path, cache: Path, names: list[str]) -> None:
-    """All figures that are not there yet."""
-    lines = Lines()
-    for name in names:
-        left, right, pairs = read(data, name)
-        parts = dict(iter(pairs.groupby("split")))
+    """All figures that are not there yet, those of the matcher first."""
+    lines, sets = Lines(), {name: read(data, name) for name in names}
+    for name, (left, right, pairs) in sets.items():
         if not lines.has(name, "set", 0):
-            known = set(map(tuple, pairs.loc[pairs["split"] != "test", ["left", "right"]].to_numpy()))
-            again = float(np.mean([tuple(pair) in known for pair in parts["test"][["left", "right"]].to_numpy()]))
+            is_test = pairs["split"] == "test"
+            known = set(map(tuple, pairs.loc[~is_test, ["left", "right"]].to_numpy()))
+            again = float(np.mean([tuple(pair) in known for pair in pairs.loc[is_test, ["left", "right"]].to_numpy()]))
             lines.put(name, "set", 0, {"left": len(left), "right": len(right), "pairs": len(pairs), "seen": again})
         by_matcher(lines, name, [left, right], pairs, cache)
+    for name, (left, right, pairs) in sets.items():
+        parts = dict(iter(pairs.groupby("split")))
         tfidf(lines, name, [left, right], pairs)
         model = RowMatcher(scorer="boosting", hub_correction=False, cache_dir=cache)
         model.fit(left, right, parts["train"], validation=parts["valid"])

@@ -79,7 +79,7 @@ def test_a_saved_learner_is_the_same_and_takes_new_classes(fitted, tmp_path):
     assert isinstance(again, EmbeddingLearner)
     assert isinstance(EmbeddingLearner.load(tmp_path / "m"), EmbeddingLearner)
     assert again.transform(frame) == pytest.approx(model.transform(frame), abs=1e-12)
-    assert (again.labels_, again.whitening, again.learned_) == ("classes", 0.5, model.learned_)
+    assert (again.labels_, again.start_, again.learned_) == ("classes", model.start_, model.learned_)
     again.add(frame.iloc[:2], ["brand new one", "k3"], ids=["n0", "n1"])
     again.save(tmp_path / "m")
     third = load_model(tmp_path / "m")

@@ -51,9 +51,6 @@ def learn(
     per_class: Annotated[int, typer.Option(help="Rows of a class in a batch.")] = 4,
     memory: Annotated[int, typer.Option(help="Rows of earlier batches that each is compared with, too.")] = 0,
     dim: Annotated[int, typer.Option(help="Numbers of the learned vector.")] = 128,
-    whitening: Annotated[
-        float, typer.Option(help="Where training starts: 0 the encoders' vectors, 1 whitened ones.")
-    ] = 0.5,
     unseen: Annotated[
         bool, typer.Option("--unseen/--seen", help="Test on classes that are not seen in training, or on any rows.")
     ] = True,
@@ -91,7 +88,6 @@ def learn(
         "per_class": per_class,
         "memory": memory,
         "dim": dim,
-        "whitening": whitening,
         "unseen": unseen,
         "max_epochs": max_epochs,
         "batch_size": batch_size,

@@ -193,14 +193,15 @@ class PrincipalProjector(nn.Module):
     def fit(self, rows: Tensor, power: float) -> Self:
         """Start at the principal components of training rows ``[n, in_dim]``, divided by deviations to ``power``.
 
-        Where there are fewer of them, random weights of small size take their place. Gives itself.
+        Directions without variance get random weights of small size. Gives itself.
         """
-        center, directions, spread = principal_components(rows)
-        directions, spread = directions[:, : self.dim], spread[: self.dim]
+        center = rows.double().mean(dim=0)
+        _, spread, directions = torch.linalg.svd(rows.double() - center, full_matrices=False)
+        some = (spread > 1e-4 * spread[:1]).nonzero()[: self.dim, 0]
         start = torch.randn(self.in_dim, self.dim).double() / (100 * math.sqrt(self.in_dim))
-        if len(spread):
-            known = directions / spread**power
-            start[:, : len(spread)] = known / (known.square().mean().sqrt() * math.sqrt(self.in_dim))
+        if len(some):
+            known = directions[some].T / spread[some] ** power
+            start[:, : len(some)] = known / (known.square().mean().sqrt() * math.sqrt(self.in_dim))
         self.center.copy_(center)
         self.weight.copy_(start)
         return self
@@ -223,22 +224,3 @@ class PrincipalProjector(nn.Module):
     def extra_repr(self) -> str:
         """Widths, for ``print``."""
         return f"in_dim={self.in_dim}, dim={self.dim}"
-
-
-@torch.no_grad()
-def principal_components(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean ``[p]``, directions of variance ``[p, r]``, the largest first, and deviations ``[r]`` of rows ``[n, p]``.
-
-    Directions of less than a ten thousandth of the largest deviation are left out.
-
-    >>> principal_components(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))[2]
-    tensor([1.], dtype=torch.float64)
-    """
-    center = rows.double().mean(dim=0)
-    moved = rows.double() - center
-    wide = moved.shape[1] > len(moved)  # then the matrix of the rows' products is the smaller one
-    squares, vectors = torch.linalg.eigh((moved @ moved.T if wide else moved.T @ moved) / len(moved))
-    spread = squares.flip(0).clamp(min=0).sqrt()
-    some = int((spread > 1e-4 * spread[:1].clamp(min=1e-300)).sum())
-    spread, vectors = spread[:some], vectors.flip(1)[:, :some]
-    return center, moved.T @ vectors / (spread * math.sqrt(len(moved))) if wide else vectors, spread

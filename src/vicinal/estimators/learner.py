@@ -1,7 +1,7 @@
 """An embedding in which rows that are alike lie together: learned by losses of pairs, judged on classes never seen."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -36,6 +36,9 @@ LOSSES = {"classes": "supcon(temperature=0.1)", "several": "supcon(temperature=0
 
 SAMPLERS = ("auto", "classes", "random", "strata", "groups")
 LABELS = ("auto", "classes", "several", "numbers")
+POWERS = (0.0, 0.5, 1.0)
+"""Where training may start: cosines of the vectors themselves, of whitened ones, or half way."""
+
 _ROUNDING = 1e-6
 """Of errors, which are logged in float32."""
 
@@ -44,10 +47,11 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
     r"""Learns vectors of rows, such that near ones are alike, from any table and a column that says what is alike.
 
     The encoders' vectors of a row go through a linear map to unit length (see
-    :class:`vicinal.encoders.PrincipalProjector`). It starts at principal components, half whitened, and is trained,
-    with the encoders that are not frozen, by a loss of pairs or of learned vectors of classes. What is judged, and
-    stopped by, is retrieval among rows of *classes never seen*: a model for new products, speakers and authors is not
-    to be judged by those it was trained on. If training does not better the start, the start stays.
+    :class:`vicinal.encoders.PrincipalProjector`). It starts at principal components, whitened or not, whichever is
+    better on rows held out, and is trained, with the encoders that are not frozen, by a loss of pairs or of learned
+    vectors of classes. What is judged, and stopped by, is retrieval among rows of *classes never seen*: a model for new
+    products, speakers and authors is not to be judged by those it was trained on. If training does not better the
+    start, the start stays.
 
     Args:
         loss: as ``vicinal losses`` lists them, several with ``+`` between them: "multi_similarity(miner=hard)",
@@ -61,7 +65,6 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         per_class: rows of a class in a batch, at least.
         memory: rows of the last batches that each batch is compared with, too (cross-batch memory); 0: none.
         dim: numbers of the learned vector, at most.
-        whitening: where the map starts, from 0 (cosines of the encoders' vectors) to 1 (of whitened ones).
         unseen: hold out whole classes; False: rows of all.
         columns: see :class:`vicinal.estimators.NeighborRegressor`, as are ``root``, ``cache_dir``, ``checkpoint_dir``,
             ``precision``, ``accelerator``, ``logger`` and ``progress``.
@@ -88,6 +91,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         bank_: all rows of the fit with their learned vectors; :meth:`search` looks there.
         classes_: names of the classes; of several, their names in a row with "|" between them; not for numbers.
         labels_: what y holds.
+        start_: power of the deviations at which training started, see :class:`vicinal.encoders.PrincipalProjector`.
         learned_: whether training bettered the start on the rows held out.
         history_: losses, and errors on the rows held out (1 less MAP@R; of numbers 1 less R2 of the ten nearest).
 
@@ -120,6 +124,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
     minutes = 10.0
     hidden = (128,)
     labels_: str
+    start_: float
     learned_: bool
 
     def __init__(
@@ -131,7 +136,6 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         per_class: int = 4,
         memory: int = 0,
         dim: int = 128,
-        whitening: float = 0.5,
         unseen: bool = True,
         columns: Mapping[str, Kind] | None = None,
         encoders: Mapping[str, str] | None = None,
@@ -158,7 +162,6 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         self.per_class = per_class
         self.memory = memory
         self.dim = dim
-        self.whitening = whitening
         self.unseen = unseen
         self.columns = columns
         self.encoders = encoders
@@ -264,7 +267,6 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         check_integer("per_class", self.per_class, 2)
         check_integer("memory", self.memory, 0)
         check_integer("dim", self.dim, 2, 1 << 16)
-        check_between("whitening", self.whitening, 0, 1, closed=True)
         check_tune(self.tune)
         check_between("validation_fraction", self.validation_fraction, 0, 1)
         self._training(0)
@@ -384,9 +386,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         for at in (torch.from_numpy(held_out.train), torch.from_numpy(held_out.validation)):
             known = None if codes is None else codes[at]
             parts.append(Rows(RowSubset(inputs, at), scaled[at], at, known))
-        network = similarity_network(encoder, min(self.dim, encoder.dim))
-        projector: PrincipalProjector = network.projector  # type: ignore[assignment]
-        projector.fit(encoded(encoder, parts[0].inputs), self.whitening)
+        network = self._network(encoder, parts)
         goal = self._goal(network, parts)
         start = copy.deepcopy({name: value for name, value in network.state_dict().items()})
         error = goal.judge(network.eval().embed_all(parts[1].inputs, torch.device("cpu")), parts[1].labels)
@@ -400,10 +400,30 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         self.folds_, self.metric_ = None, "network"
         self._fill_banks((NeighborBank(width), NeighborBank(width)), network, inputs, rows)
 
-    def _judge(self, groups: Tensor | None) -> Callable[[Tensor, Tensor], float]:
-        from vicinal.evaluation.alike import alike_error
+    def _network(self, encoder: TableEncoder, parts: list[Rows]) -> NeighborNetwork:
+        """Encoder and map, at the start that is best on the rows held out."""
+        features = [encoded(encoder, part.inputs) for part in parts]
+        judge, best = self._judge(parts[1].groups), float("inf")
+        state: dict[str, Tensor] = {}
+        network = similarity_network(encoder, min(self.dim, encoder.dim))
+        projector: PrincipalProjector = network.projector  # type: ignore[assignment]
+        for power in POWERS:
+            with torch.no_grad():
+                error = judge(projector.fit(features[0], power)(features[1].float()), parts[1].labels)
+            if error < best or not state:
+                best, self.start_, state = error, power, copy.deepcopy(projector.state_dict())
+        projector.load_state_dict(state)
+        return network
 
-        return lambda vectors, labels: alike_error(vectors.detach().cpu().float(), labels.cpu(), groups)
+    def _judge(self, groups: Tensor | None) -> Any:
+        from vicinal.evaluation.alike import alike_scores
+
+        def error(vectors: Tensor, labels: Tensor) -> float:
+            measures = alike_scores(vectors.detach().cpu().float(), labels.cpu(), groups, intervals=False)
+            value = next(iter(measures.values())).value
+            return 1 - value if value == value else 1.0
+
+        return error
 
     def _goal(self, network: NeighborNetwork, parts: list[Rows]) -> Any:
         from vicinal.losses import CrossBatchBank, EmbeddingLoss, read_loss

@@ -100,7 +100,6 @@ class SavedParameters(Saved):
     per_class: Annotated[int, Field(ge=2)] | None = None
     memory: NonNegativeInt | None = None
     dim: Size | None = None
-    whitening: _Share | None = None
     unseen: bool | None = None
 
 
@@ -130,6 +129,7 @@ class SavedConfig(Saved):
     best_epoch: NonNegativeInt
     folds: Annotated[int, Field(ge=2, le=1024)] | None = None
     kriging: bool | None = None
+    start: float | None = None
     learned: bool | None = None
     metric: Literal["network", "kernel"] | None = None
     plan: TuningPlan | None = None
@@ -161,7 +161,7 @@ class SavedConfig(Saved):
             raise ValueError("a kernel of classes")
         if self.multilabel and self.classes is None:
             raise ValueError("several classes a row of a regression")
-        if (self.task == "similarity") != (None not in (self.parameters.labels, self.parameters.dim)):
+        if (self.task == "similarity") != (None not in (self.parameters.labels, self.parameters.dim, self.start)):
             raise ValueError(f"parameters of another task than {self.task}")
         if self.folds is not None and self.folds > self.parameters.members:
             raise ValueError(f"{self.folds} folds of {self.parameters.members} members")
@@ -436,7 +436,7 @@ def _load(
     known = classes[config.task]().get_params(deep=False)
     model = classes[config.task](**{name: value for name, value in parameters.items() if name in known})
     if config.task == "similarity":
-        model.labels_, model.learned_ = config.parameters.labels, bool(config.learned)
+        model.labels_, model.start_, model.learned_ = config.parameters.labels, config.start, bool(config.learned)
     model.kinds_ = config.kinds
     model.n_features_in_ = config.n_features
     if config.features is not None:
@@ -538,6 +538,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "best_epoch": model.history_.best_epoch,
             "folds": model.folds_,
             "kriging": isinstance(model.network_.head, Kriging),
+            "start": getattr(model, "start_", None),
             "learned": getattr(model, "learned_", None),
             "metric": model.metric_,
             "plan": model.plan_,
@@ -548,7 +549,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
 
 def task_of(model: NeighborEstimator) -> str:
     """The task by which a folder names what it holds."""
-    if hasattr(model, "labels_"):
+    if hasattr(model, "start_"):
         return "similarity"
     return "classification" if hasattr(model, "classes_") else "regression"
 

@@ -1,6 +1,6 @@
 """How well near rows are alike: each row asks all others, and what it finds is counted, with intervals."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -118,22 +118,6 @@ def alike_scores(
     return measures | {"hubness": Estimate(hubs, float("nan"), float("nan"))}
 
 
-def alike_error(vectors: Tensor, labels: Tensor, groups: Tensor | None = None) -> float:
-    """1 less the first measure of :func:`alike_scores`, which training stops by; 1 where nothing is related.
-
-    >>> alike_error(torch.eye(2)[[0, 0, 1, 1]], torch.tensor([0, 0, 1, 1]))
-    0.0
-    """
-    if labels.ndim == 1 and labels.is_floating_point():
-        near, numbers = number_values(vectors, labels, groups), labels.double()
-        known = near.isfinite()
-        spread = (numbers[known] - numbers[known].mean()).square().sum().clamp(min=1e-300)
-        return float((near[known] - numbers[known]).square().sum() / spread) if bool(known.any()) else 1.0
-    values = retrieval_values(vectors, labels, groups, RETRIEVAL[:1])[RETRIEVAL[0]]
-    values = values[~values.isnan()]
-    return 1 - float(values.mean()) if len(values) else 1.0
-
-
 def _estimate(
     tops: NDArray[np.float64],
     bottoms: NDArray[np.float64],
@@ -157,6 +141,11 @@ def _estimate(
         drawn.append(top[some].sum() / max(bottom[some].sum(), 1e-300))
     low, high = np.quantile(drawn, [0.025, 0.975])
     return Estimate(value, float(low), float(high))
+
+
+def main_measure(scores: Mapping[str, Estimate]) -> str:
+    """The measure that a fit stops by: "map@r" of classes, "r2@10" of numbers."""
+    return next(iter(scores))
 
 
 def hold_out_classes(labels: NDArray[np.int64], share: float, seed: int) -> NDArray[np.int64]:

@@ -253,10 +253,13 @@ def _measured(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner, test
     encoders = {column: each.encoder for each in model.table_encoder.describe() for column in each.columns}
     held_out = len(model.calibration_)
     rows = {"train": len(model.bank_) - held_out, "validation": held_out, "test": len(test)}
-    notes = ["Training did not better the start on the rows held out, so the start stays."]
-    if model.learned_:
-        epochs = len(model.history_.train_error)
-        notes = [f"Epoch {model.history_.best_epoch + 1} of {epochs} was best on the rows held out."]
+    start = {0.0: "the vectors of the encoders", 0.5: "half-whitened vectors", 1.0: "whitened vectors"}[model.start_]
+    after = (
+        f"; epoch {model.history_.best_epoch + 1} of {len(model.history_.train_error)} was best on the rows held out"
+    )
+    notes = [
+        f"Training started at {start}{after if model.learned_ else ', and did not better them on the rows held out'}."
+    ]
     names = [_name(label) for label in part["y"]]
     settings = {name: value for name, value in model.get_params(deep=False).items() if name not in _LOCAL}
     return LearnRecord(
