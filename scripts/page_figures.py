@@ -98,9 +98,6 @@ def of_default() -> Iterable[Sentence]:
     untuned = {"wins": fewer(same), "sets": COUNTS[len(same)], "signed": f"{same.median():.1f}"}
     untuned["blood"] = f"{same['blood']:.1f}"
     page = "docs/results/nona.md"
-    yield Sentence(
-        "README.md", "Over eight tuned dense members the median gain of attention is {median} % ({least} %", against
-    )
     yield Sentence(page, "the median is {signed} % against", figures)
     yield Sentence(
         page,
