@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from PIL import Image
 
 from vicinal.cli import run
-from vicinal.report import AuditRecord
+from vicinal.estimators import load_model
+from vicinal.report import AuditRecord, audit_findings
 from vicinal.workflows import TableJob, audit_table, fit_table
 
 QUICK = {"max_epochs": 3, "members": 2, "hidden": (16, 8), "learning_rate": 1e-3}
@@ -124,6 +126,22 @@ def test_classes_get_sets_and_suspects(tmp_path: Path) -> None:
     assert {suspect.row - 1 for suspect in found.suspects[:12]} & set(wrong)
     assert found.coverage == []
     assert found.classes == ["down", "up"]
+    among = found.multiplicity
+    assert 0 <= among["discrepancy"] <= among["ambiguity"] <= 1
+    model = load_model(tmp_path / "model")
+    fresh = frame[~model.bank_.has(frame["key"].tolist())]
+    vectors, heads = torch.from_numpy(model.embed(fresh[list(model.kinds_)])), model.network_.head.heads
+    bank, labels = model.bank_.vectors.double().chunk(len(heads), 1), model.bank_labels()
+    pairs = zip(heads, vectors.chunk(len(heads), 1), bank, strict=True)
+    chances = torch.stack([head(some, rows, labels) for head, some, rows in pairs]).detach()
+    decided = chances.argmax(-1) != chances.mean(0).argmax(-1)
+    assert among["members"] == len(heads)
+    assert among["ambiguity"] == pytest.approx(float(decided.any(0).double().mean()))
+    assert among["discrepancy"] == pytest.approx(float(decided.double().mean(1).max()))
+    truth = torch.from_numpy((fresh["y"] == "up").to_numpy().astype(int))
+    spans = chances.gather(2, truth.expand(len(heads), -1)[..., None])[..., 0]
+    assert among["viable_range"] == pytest.approx(float((spans.amax(0) - spans.amin(0)).mean()))
+    assert any("members, each a model of its own" in sentence for sentence in audit_findings(found))
 
 
 @pytest.mark.parametrize(

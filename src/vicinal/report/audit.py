@@ -98,6 +98,14 @@ def audit_findings(record: AuditRecord) -> list[str]:
             f"The error is {part.ratio:.1f} times the average where {one_line(part.column, 40)} is "
             f"{one_line(part.value, 40)} ({part.rows} rows)."
         )
+    if record.multiplicity:
+        among = record.multiplicity
+        sentences.append(
+            f"Of the {among['members']:.0f} members, each a model of its own, one or more decide otherwise than all "
+            f"together for {percent(among['ambiguity'])} of the new rows, the most dissenting for "
+            f"{percent(among['discrepancy'])}; the probability of the true class ranges over "
+            f"{number(among['viable_range'], 2)} on average."
+        )
     if record.hubs:
         sentences.append(
             f"{percent(record.unused)} of the bank is among nobody's {record.neighbors} nearest; the busiest row "

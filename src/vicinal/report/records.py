@@ -346,6 +346,7 @@ class AuditRecord:
         target_slices: by tenths of the target, or by class.
         coverage: see :func:`vicinal.evaluation.coverage_curve`; empty for classes.
         class_sets: for classes: method -> coverage and mean size of conformal sets; else empty.
+        multiplicity: of members of a classifier, see :func:`vicinal.metrics.predictive_multiplicity`; else empty.
         hubs: bank rows that serve most.
         hubness: skewness of how often bank rows are among the first neighbors.
         unused: share of the bank that is among nobody's first neighbors.
@@ -384,6 +385,7 @@ class AuditRecord:
     notes: Sequence[str] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    multiplicity: Mapping[str, float] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Everything but the arrays of the pictures, as dictionaries, lists, numbers and text."""

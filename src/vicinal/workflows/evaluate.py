@@ -18,6 +18,7 @@ from vicinal.data.cells import as_numbers
 from vicinal.data.table import Table, prepare_table
 from vicinal.encoders import EmbeddingCache, TableEncoder, build_table_encoder
 from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.base import SCORES
 from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.saving import shown_cell
 from vicinal.evaluation import (
@@ -30,6 +31,8 @@ from vicinal.evaluation import (
     target_slices,
     tuned_baselines,
 )
+from vicinal.heads import Ensemble
+from vicinal.metrics import predictive_multiplicity
 from vicinal.report import AuditRecord, Copies, Hub, Part, Suspect
 from vicinal.version import __version__
 from vicinal.workflows.fit import baseline_names, baseline_notes, score
@@ -144,6 +147,7 @@ def audit_table(
         truth=fresh.target,
         classes=[] if classes is None else [str(name) for name in classes],
         served=seen.served,
+        multiplicity=_multiplicity(model, vectors[torch.from_numpy(new)], fresh),
         notes=[*_notes(model, table), *tuned_notes],
         versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
     )
@@ -209,6 +213,33 @@ def _class_sets(model: BankedEstimator, fresh: Table) -> dict[str, dict[str, flo
             "size": float(class_sets.sum(1).mean()),
         }
     return sets
+
+
+@torch.no_grad()
+def _multiplicity(model: BankedEstimator, vectors: Tensor, fresh: Table) -> dict[str, float]:
+    """How far the members of a classifier disagree on new rows of its classes; {} without several members."""
+    head, classes = model.network_.head, getattr(model, "classes_", None)
+    if classes is None or not isinstance(head, Ensemble):
+        return {}
+    places = {name: place for place, name in enumerate(classes.tolist())}
+    known = np.flatnonzero([label in places for label in fresh.target.tolist()])
+    bank, labels, members = model.bank_.vectors, model.bank_labels(), len(head.heads)
+    groups = None if fresh.groups is None or model.bank_.groups is None else fresh.groups[known]
+    identity = model.bank_.identity(None, groups)
+    blocks = model.query_blocks(vectors[known], identity, max(1, SCORES // (members * len(bank))))
+    each = [head.each(part, bank, labels, **part_identity) for part, part_identity in blocks]
+    if not each:
+        return {}
+    chances = torch.cat(each).double().clamp(min=0).movedim(-1, 0)  # [M, n, K]
+    truth = torch.tensor([places[label] for label in fresh.target[known].tolist()])
+    disagreement = predictive_multiplicity(chances / chances.sum(-1, keepdim=True), truth)
+    return {
+        "members": members,
+        "ambiguity": disagreement.ambiguity,
+        "discrepancy": disagreement.discrepancy,
+        "viable_range": float(disagreement.viable_range.mean()),
+        "capacity": float(disagreement.capacity.mean()),
+    }
 
 
 def _hubs(model: BankedEstimator, seen: BankUse, most: int = 10) -> list[Hub]:
