@@ -59,7 +59,8 @@ def als(
         sweeps: times that rows and then columns are solved.
         inexact: conjugate gradients, from where the last sweep ended, to a residual of this share of the right side;
             rows that do not reach it in ``4 * rank`` steps are solved exactly. None: exact.
-        start: of the columns, ``[n, rank]``; None: a few steps of subspace iteration from random numbers.
+        start: of the columns, ``[n, rank]``; None: a few steps of subspace iteration, or, for implicit feedback, small
+            random numbers, which ranked hidden clicks better.
         generator: of these.
 
     Returns:
@@ -80,7 +81,7 @@ def als(
     if inexact is not None:
         check_between("inexact", inexact, 0, 1)
     sides = [_Side(name, each.tocsr(), confidence) for name, each in (("row", table), ("column", table.T))]
-    columns = _start(table, rank, generator) if start is None else _checked_start(start, table, rank)
+    columns = _start(table, rank, generator, confidence) if start is None else _checked_start(start, table, rank)
     rows, objective = columns.new_zeros(table.shape[0], rank), []
     for _ in range(sweeps):
         rows = sides[0].solved(columns, rows, ridge, inexact)
@@ -117,9 +118,11 @@ def _checked_start(start: Tensor, table: Any, rank: int) -> Tensor:
     return start.to(torch.float64 if table.dtype == np.float64 else torch.float32)
 
 
-def _start(table: Any, rank: int, generator: torch.Generator | None) -> Tensor:
-    """Near the right singular vectors of largest value."""
+def _start(table: Any, rank: int, generator: torch.Generator | None, confidence: float | None) -> Tensor:
+    """For values to complete near the right singular vectors of largest value."""
     basis = torch.randn(table.shape[1], rank, generator=generator).numpy().astype(table.dtype)
+    if confidence is not None:
+        return torch.from_numpy(0.01 * basis)
     for _ in range(4):
         basis = np.linalg.qr(table.T @ (table @ basis))[0]
     return torch.from_numpy(basis)
