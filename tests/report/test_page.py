@@ -11,7 +11,7 @@ import pytest
 from vicinal.core import replace_text
 from vicinal.report import FitRecord, NeighborPanel, write_compare_page, write_page
 from vicinal.report.compare import compare_html
-from vicinal.report.page import cell_view, page_html, panel_view
+from vicinal.report.page import cell_view, cells, page_html, panel_view
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 HOSTILE = (
@@ -298,3 +298,11 @@ def test_comparison_without_the_reference_or_with_a_missing_method(comparison):
     results = {"a": {"nona": [1.0]}, "b": {"nona": [1.0], "own": [2.0]}}
     page = check_harmless(compare_html(dataclasses.replace(comparison, results=results, ranks={"nona": 1.0})))
     assert "figure" not in page.tags
+
+
+def test_a_wide_row_is_shown_by_its_first_cells():
+    shown = cells({f"c{i}": i for i in range(40)}, 20)
+    assert len(shown) == 13
+    assert (shown[0].column, shown[-1].column) == ("c0", "and 28 more columns")
+    assert "c39 39" in shown[-1].full
+    assert len(cells({f"c{i}": i for i in range(13)}, 20)) == 13

@@ -39,6 +39,9 @@ _SIGNATURES = (
     (b"ID3", "audio/mpeg"),
 )
 _LARGEST = {"image": 60_000, "audio": 600_000}
+_CELLS = 12
+"""Cells of a row that are shown."""
+
 _TITLE = 2000
 
 
@@ -297,9 +300,14 @@ def _smaller(content: bytes, side: int = 256) -> bytes:
 
 
 def cells(row: Mapping[str, Cell], limit: int) -> list[CellView]:
-    """``row`` as it is shown, media first."""
+    """``row`` as it is shown, media first; of a wide table the first cells, and how many more there are."""
     views = [cell_view(column, cell, limit) for column, cell in row.items()]
-    return sorted(views, key=lambda view: view.kind == "text")
+    views = sorted(views, key=lambda view: view.kind == "text")
+    rest = views[_CELLS:]
+    if len(rest) < 2:
+        return views
+    full = one_line(", ".join(f"{view.column} {view.text}" for view in rest), _TITLE)
+    return [*views[:_CELLS], CellView(f"and {len(rest)} more columns", "text", "…", full)]
 
 
 def panel_view(panel: NeighborPanel) -> PanelView:
