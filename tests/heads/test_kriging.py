@@ -275,7 +275,7 @@ def test_blocks_of_the_bank_and_of_queries_change_nothing():
     queries, bank, labels = drawn(11, b=40, n=700)
     head = Kriging(9).double()
     want = head(queries, bank, labels)
-    with block_policy(attention_entries=1 << 10, query_rows=7, memory_entries=200):
+    with block_policy(attention_entries=1 << 10, query_rows=7, block_entries=200):
         torch.testing.assert_close(head(queries, bank, labels), want, rtol=0, atol=1e-12)
 
 

@@ -76,7 +76,7 @@ def neighborhoods(queries: Tensor, bank: Tensor, positions: Tensor, linear: int 
         linear: how many of the last entries enter by inner products and not by distances.
     """
     width = positions.shape[1] * max(queries.shape[1], positions.shape[1])
-    for part in row_slices(len(queries), max(1, policy().memory_entries // max(1, width))):
+    for part in row_slices(len(queries), max(1, policy().block_entries // max(1, width))):
         at = positions[part]
         apart = bank[at.clamp(min=0)].double() - queries[part].double()[:, None]  # [b, k, d]
         line = apart[..., apart.shape[-1] - linear :]
