@@ -324,3 +324,20 @@ def test_the_command_takes_it(rows, tmp_path, capsys):
     attention = ["--target", "price", "--metric", "kernel", "--readout", "attention", "-q"]
     assert run(["fit", str(tmp_path / "rows.csv"), *attention]) == 2
     assert "say readout='signed_kriging'" in capsys.readouterr().err
+
+
+def test_a_folder_says_by_how_many_rows_it_is_read_out(tmp_path, monkeypatch):
+    x = np.random.default_rng(0).normal(size=(80, 2))
+    model = NeighborRegressor(metric="kernel").fit(x, x[:, 0])
+    assert model.network_.head.k == 256
+    model.save(tmp_path / "m")
+    assert load_model(tmp_path / "m").network_.head.k == 256
+    monkeypatch.setattr("vicinal.estimators.base.kernel_neighbors", lambda rows: 99)
+    NeighborRegressor(metric="kernel").fit(x, x[:, 0]).save(tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    assert (again.network_.head.k, again.max_neighbors) == (99, None)
+    edit(tmp_path / "m", lambda config: config.pop("neighbors"))  # as in a folder from before it was said
+    assert load_model(tmp_path / "m").network_.head.k == 128
+    edit(tmp_path / "m", lambda config: (config.update(neighbors=9), config["parameters"].update(max_neighbors=8)))
+    with pytest.raises(ValueError, match=r"^config.json: .*9 neighbors where max_neighbors is 8"):
+        load_model(tmp_path / "m")

@@ -44,6 +44,7 @@ from vicinal.estimators.kernel_metric import (
     PATIENCE,
     check_kernel_kinds,
     fit_kernel_network,
+    kernel_neighbors,
     make_kernel_network,
     may_be_kernel,
 )
@@ -439,7 +440,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         check_kernel_kinds(self.kinds_)
         held_out, train = rows.held_out, torch.from_numpy(rows.held_out.train)
         self._scaled(rows.labels, rows.labels[train])
-        network = make_kernel_network(self.get_params(deep=False) | {"metric": "kernel"}, encoder)
+        k = self.max_neighbors or kernel_neighbors(len(rows.frame))
+        settings = self.get_params(deep=False) | {"metric": "kernel", "max_neighbors": k}
+        network = make_kernel_network(settings, encoder)
         width = embedding_width(network)
         stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
         indexes = [] if self.index is None else start_indexes(self.index, network.head, stores[0], self.index_tolerance)

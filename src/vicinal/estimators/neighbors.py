@@ -71,7 +71,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             more than 8,192 rows, as attention reads them all for each prediction; attention for classes, as few rows
             rule most of them out, and where ``loss`` has another error in mind or ``similarity`` is no distance; of
             ``metric="kernel"`` signed kriging.
-        max_neighbors: most rows that make a prediction of a kriging readout; None is 30, for ``metric="kernel"`` 256.
+        max_neighbors: most rows that make a prediction of a kriging readout; None is 30, for ``metric="kernel"`` 256
+            (128 of more than 5,000 rows).
         loss: what is trained and stopped by: None (squared error; log-loss for classes), text such as
             "matching:sigmoid(scale=2,shift=0.7)" (see :func:`vicinal.losses.parse`), "crps" (numbers: the whole
             distribution of neighbor labels, see :class:`vicinal.losses.CRPS`), or a module

@@ -22,8 +22,8 @@ READOUTS = ("attention", "kriging", "signed_kriging", "auto")
 
 METRICS = ("auto", "network", "kernel")
 
-NEIGHBORS = {"network": 30, "kernel": 256}
-"""Rows that a kriging readout looks at where ``max_neighbors`` is None, by metric."""
+NEIGHBORS = 30
+"""Rows that a kriging readout of a network looks at where ``max_neighbors`` is None."""
 
 MOST_NEIGHBORS = 1024
 """Rows that a kriging readout looks at, at most: their kernel is a matrix of so many rows for each query."""
@@ -111,10 +111,9 @@ def make_kriging(settings: dict[str, Any], linear: int = 0) -> Kriging | None:
     """The kriging head that ``readout`` names or may choose, without its scale and noise; None for "attention"."""
     if settings["readout"] == "attention" or settings["head"] != "nona":
         return None
-    metric = "kernel" if settings["metric"] == "kernel" else "network"
-    k = settings["max_neighbors"] or NEIGHBORS[metric]
-    signed = settings["readout"] == "signed_kriging" or (settings["readout"], metric) == ("auto", "kernel")
-    return Kriging(k, convex=not signed, linear=linear)
+    signed = settings["readout"] == "signed_kriging"
+    signed = signed or (settings["readout"], settings["metric"]) == ("auto", "kernel")
+    return Kriging(settings["max_neighbors"] or NEIGHBORS, convex=not signed, linear=linear)
 
 
 def _one_head(settings: dict[str, Any], dim: int, start: torch.Tensor, *, multilabel: bool) -> nn.Module:

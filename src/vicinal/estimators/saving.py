@@ -129,6 +129,7 @@ class SavedConfig(Saved):
     best_epoch: NonNegativeInt
     folds: Annotated[int, Field(ge=2, le=1024)] | None = None
     kriging: bool | None = None
+    neighbors: Annotated[int, Field(ge=1, le=MOST_NEIGHBORS)] | None = None
     start: float | None = None
     learned: bool | None = None
     metric: Literal["network", "kernel"] | None = None
@@ -157,6 +158,8 @@ class SavedConfig(Saved):
             raise ValueError(f"a head of another readout than {self.parameters.readout}")
         if "auto" not in (self.parameters.metric, self.metric or "auto") and self.parameters.metric != self.metric:
             raise ValueError(f"a metric other than {self.parameters.metric}")
+        if self.neighbors is not None and self.parameters.max_neighbors not in (None, self.neighbors):
+            raise ValueError(f"{self.neighbors} neighbors where max_neighbors is {self.parameters.max_neighbors}")
         if self.fitted_metric == "kernel" and self.task == "classification":
             raise ValueError("a kernel of classes")
         if self.multilabel and self.classes is None:
@@ -319,6 +322,9 @@ def check_bank(bank: Bank, config: SavedConfig, width: int, folder: Path) -> Non
 CONFIG, MODEL, HELD_OUT = MARKERS["model"], "model.safetensors", "held"
 _ELEMENTS = 256
 """Elements of a set that are kept to show it."""
+_FORMER_NEIGHBORS = 128
+"""Rows that a kernel is read out by in folders that do not say it."""
+
 _VERIFIED = 1 << 26
 """Bytes of a bank up to which all of it is checked when it is loaded."""
 _LOCAL = ("root", "cache_dir", "checkpoint_dir", "progress", "logger", "minutes", "plan")
@@ -482,6 +488,8 @@ def _read_network(path: Path, config: SavedConfig) -> NeighborNetwork:
 def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> NeighborNetwork:
     """The network of a model without memory for its weights."""
     settings = config.parameters.model_dump() | {"metric": config.fitted_metric}
+    former = _FORMER_NEIGHBORS if config.fitted_metric == "kernel" else None
+    settings["max_neighbors"] = config.neighbors or settings["max_neighbors"] or former
     if config.task == "similarity":
         width = (tensor_header(path).get("projector.weight") or ((0,),))[0][-1]
         with torch.device("meta"):
@@ -538,6 +546,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "best_epoch": model.history_.best_epoch,
             "folds": model.folds_,
             "kriging": isinstance(model.network_.head, Kriging),
+            "neighbors": model.network_.head.k if isinstance(model.network_.head, Kriging) else None,
             "start": getattr(model, "start_", None),
             "learned": getattr(model, "learned_", None),
             "metric": model.metric_,
