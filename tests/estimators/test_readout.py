@@ -72,11 +72,11 @@ def test_signed_weights_beyond_1_are_told_as_they_are(rows):
 def test_no_row_predicts_itself_nor_its_group(rows):
     frame, price = rows
     groups = np.arange(len(frame)) // 3
-    model = NeighborRegressor(readout="kriging", **BRIEF).fit(frame, price, groups=groups)
+    model = NeighborRegressor(readout="kriging", metric="network", **BRIEF).fit(frame, price, groups=groups)
     ids = model.bank_.ids[:20]
     for row, one in zip(ids, model.explain(frame.iloc[ids], 40, ids=ids, groups=groups[ids]), strict=True):
         assert not set(groups[[n.id for n in one.neighbors]]) & {groups[row]}
-    alone = NeighborRegressor(readout="kriging", **BRIEF).fit(frame, price)
+    alone = NeighborRegressor(readout="kriging", metric="network", **BRIEF).fit(frame, price)
     for row, one in zip(ids, alone.explain(frame.iloc[ids], 40, ids=ids), strict=True):
         assert row not in {n.id for n in one.neighbors}
 
