@@ -1,4 +1,4 @@
-"""What each command does, from a table to a folder: one file a command, named after it."""
+"""What each command does, from a table to a folder: one file a command, named after it, and what several begin with."""
 
 import importlib as _importlib
 import typing as _typing
@@ -9,9 +9,10 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.demo import DemoResult, run_demo
     from vicinal.workflows.distill import Distilled, distill_table
     from vicinal.workflows.evaluate import audit_table
-    from vicinal.workflows.fit import FitOutcome, OpenTable, TableJob, fit_table, open_table
+    from vicinal.workflows.fit import FitOutcome, fit_table
     from vicinal.workflows.learn import LearnJob, LearnOutcome, learn_table
     from vicinal.workflows.match import MatchJob, MatchOutcome, match_tables
+    from vicinal.workflows.opening import OpenTable, TableJob, open_table
     from vicinal.workflows.predict import Answers, predict_table, table_columns
     from vicinal.workflows.search import MatcherSearcher, Searched, Searcher, open_searcher
 
@@ -21,9 +22,10 @@ _FILES = {
     "demo": ("DemoResult", "run_demo"),
     "distill": ("Distilled", "distill_table"),
     "evaluate": ("audit_table",),
-    "fit": ("FitOutcome", "OpenTable", "TableJob", "fit_table", "open_table"),
+    "fit": ("FitOutcome", "fit_table"),
     "learn": ("LearnJob", "LearnOutcome", "learn_table"),
     "match": ("MatchJob", "MatchOutcome", "match_tables"),
+    "opening": ("OpenTable", "TableJob", "open_table"),
     "predict": ("Answers", "predict_table", "table_columns"),
     "search": ("MatcherSearcher", "Searched", "Searcher", "open_searcher"),
 }

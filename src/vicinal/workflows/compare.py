@@ -26,19 +26,21 @@ from vicinal.evaluation import (
 )
 from vicinal.report import CompareRecord
 from vicinal.version import __version__
-from vicinal.workflows.fit import (
-    OpenTable,
-    TableJob,
+from vicinal.workflows.measuring import (
     baseline_names,
-    draw_splits,
-    fit_split,
-    groups_sentence,
     knn_of_embeddings,
-    make_estimator,
-    open_table,
     predict_test,
     table_choices,
     untuned_baselines,
+)
+from vicinal.workflows.opening import (
+    OpenTable,
+    TableJob,
+    draw_splits,
+    fit_split,
+    groups_sentence,
+    make_estimator,
+    open_table,
 )
 
 HEADS = ("dense", "dense+knn", "nona", "nona+knn")

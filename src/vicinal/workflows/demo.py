@@ -8,16 +8,9 @@ from typing import Any
 import numpy as np
 
 from vicinal.data import lexicon_table
-from vicinal.workflows.fit import (
-    FitOutcome,
-    TableJob,
-    fit_split,
-    fit_table,
-    knn_of_embeddings,
-    make_estimator,
-    predict_test,
-    score,
-)
+from vicinal.workflows.fit import FitOutcome, fit_table
+from vicinal.workflows.measuring import knn_of_embeddings, predict_test, score
+from vicinal.workflows.opening import TableJob, fit_split, make_estimator
 
 Log = Callable[[str], None]
 

@@ -24,7 +24,9 @@ from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.training import Teacher
 from vicinal.workflows.evaluate import labelled_table, parts_of
-from vicinal.workflows.fit import Measured, OpenTable, TableJob, fit_record, predict_test, score, write_fit
+from vicinal.workflows.fit import fit_record, write_fit
+from vicinal.workflows.measuring import Measured, predict_test, score
+from vicinal.workflows.opening import OpenTable, TableJob
 from vicinal.workflows.predict import features_of, read_rows
 
 Log = Callable[[str], None]

@@ -35,7 +35,7 @@ from vicinal.heads import Ensemble
 from vicinal.metrics import predictive_multiplicity
 from vicinal.report import AuditRecord, Copies, Hub, Part, Suspect
 from vicinal.version import __version__
-from vicinal.workflows.fit import baseline_names, baseline_notes, score
+from vicinal.workflows.measuring import baseline_names, baseline_notes, score
 from vicinal.workflows.predict import features_of, load_predictor, read_rows
 
 Log = Callable[[str], None]

@@ -28,8 +28,8 @@ from vicinal.estimators.saving import write_model
 from vicinal.evaluation.alike import NEAREST, alike_scores, hold_out_classes, number_values, retrieval_values
 from vicinal.report.learned import LearnRecord, ShownHit, ShownQuery, write_learned_page
 from vicinal.version import __version__
-from vicinal.workflows.fit import shown_cells
 from vicinal.workflows.resuming import CACHE, working_folder
+from vicinal.workflows.showing import shown_cells
 
 Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]

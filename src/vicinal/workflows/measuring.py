@@ -1,0 +1,195 @@
+"""How good a fitted model is on rows held out, beside what an expert would try first."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from vicinal.data import (
+    Split,
+    no_test,
+)
+from vicinal.encoders import (
+    EmbeddingCache,
+    Kind,
+    build_table_encoder,
+)
+from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
+from vicinal.evaluation import (
+    Baseline,
+    classification_scores,
+    knn_baseline,
+    knn_grid,
+    mean_baseline,
+    regression_scores,
+)
+from vicinal.evaluation.tuned import CLASSES, NUMBERS, TRIED, tuned_baselines
+from vicinal.workflows.opening import OpenTable, TableJob
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Scores on the test rows.
+
+    Attributes:
+        scores: method ("model" first) -> metric -> value.
+        predicted: the model's predictions ``[n]`` or probabilities ``[n, K]``.
+        notes: what the baselines chose, and what else a reader should know.
+    """
+
+    scores: dict[str, dict[str, float]]
+    predicted: Array
+    notes: list[str]
+
+
+def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Split) -> Measured:
+    """Scores of the model, of the mean, of k-NN on the model's embeddings, and of baselines on the untuned features."""
+    predicted = predict_test(model, opened, split)
+    classes, target = _classes(model), opened.table.target
+    mean = mean_baseline(target[split.train], len(split.test), classes=classes)
+    knn = knn_of_embeddings(model, opened, split)
+    tuned = untuned_baselines(model, opened, split) if job.baselines else []
+    named = {"model": predicted, "mean": mean.prediction, "k-NN on its embeddings": knn.prediction}
+    named |= {f"{baseline.name} on untuned features": baseline.prediction for baseline in tuned}
+    scores = {name: score(model, guess, target[split.test]) for name, guess in named.items()}
+    notes = [f"k-NN on its embeddings: {_settings_of(knn)}, chosen on the validation rows."]
+    return Measured(scores, predicted, notes + baseline_notes(tuned, len(split.train) + len(split.validation)))
+
+
+def measure_out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable) -> Measured:
+    """Scores on the rows fitted on, each by members that never saw it; of the mean; and of baselines in folds."""
+    table = opened.table
+    predicted = model.out_of_fold_predictions()[1][model.bank_.keys_of(table.ids)]  # in the order of the table
+    mean = mean_baseline(table.target, len(table), classes=_classes(model))
+    named = {"model": predicted, "mean": mean.prediction}
+    tuned: list[Baseline] = []
+    notes = [f"Baselines are left out: without test rows they are for at most {TRIED:,} rows."] if job.baselines else []
+    if job.baselines and len(table) <= TRIED:
+        tuned = untuned_baselines(model, opened, no_test(len(table), 0))
+        notes = ["Baselines predict each row without its fold, by the settings that are best over all folds."]
+    named |= {f"{baseline.name} on untuned features": baseline.prediction for baseline in tuned}
+    scores = {name: score(model, guess, table.target) for name, guess in named.items()}
+    return Measured(scores, predicted, notes + baseline_notes(tuned, len(table)))
+
+
+def untuned_baselines(model: BankedEstimator, opened: OpenTable, split: Split) -> list[Baseline]:
+    """What is tried first, on the features that the encoders give before any training: see :func:`tuned_baselines`.
+
+    All but the test rows are learned from; without test rows, each row is predicted without its fold.
+    """
+    rows, table = np.concatenate([split.train, split.validation]), opened.table
+    features = untuned_features(model, opened, rows, split.test)
+    return tuned_baselines(
+        features[0],
+        table.target[rows],
+        features[1] if len(split.test) else None,
+        classes=None if table.task == "regression" else np.unique(table.target[rows]).tolist(),
+        groups=None if table.groups is None else table.groups[rows],
+        methods=baseline_names(opened.kinds, classes=table.task != "regression"),
+    )
+
+
+def table_choices(model: BankedEstimator, opened: OpenTable, split: Split) -> Sequence[EncoderChoice]:
+    """The encoders that a fit on the training rows of ``split`` would choose, for baselines without one."""
+    table = opened.table.select(split.train)
+    classes = table.task == "classification"
+    labels = np.unique(table.target, return_inverse=True)[1] if classes else table.target
+    cache, frame = EmbeddingCache(model.cache_dir), table.frame[list(opened.kinds)]
+    job = frame, opened.kinds, labels, model.encoders, cache
+    return choose_encoders(*job, classes=classes, groups=table.groups, root=table.root)
+
+
+def baseline_names(kinds: Mapping[str, Kind], *, classes: bool) -> list[str]:
+    """The baselines for columns of these kinds; boosting is for numbers and categories."""
+    plain = set(kinds.values()) <= {"number", "category"}
+    return [name for name in (CLASSES if classes else NUMBERS) if name != "boosting" or plain]
+
+
+def baseline_notes(tuned: Sequence[Baseline], rows: int) -> list[str]:
+    """The settings of baselines, chosen by cross-validation, and whether all ``rows`` were used for that."""
+    notes = [f"{one.name}: {_settings_of(one)}, chosen by cross-validation." for one in tuned]
+    fewer = [one for one in tuned if one.rows < rows]
+    if tuned and rows > TRIED:
+        limited = "; " + ", ".join(one.name for one in fewer) + f" learned from {fewer[0].rows:,}" if fewer else ""
+        notes.append(f"Baselines were tuned on {TRIED:,} of {rows:,} rows{limited}.")
+    return notes
+
+
+def out_of_fold_scores(model: BankedEstimator) -> dict[str, float]:
+    """Scores of the predictions out of fold; none if rows were held out in place of folds."""
+    if model.folds_ is None:
+        return {}
+    ids, predictions = model.out_of_fold_predictions()
+    return score(model, predictions, _named_labels(model, model.bank_.labels[model.bank_.keys_of(ids)]))
+
+
+def predict_test(model: BankedEstimator, opened: OpenTable, split: Split) -> Array:
+    """Predictions of the test rows; their ids and groups keep a row from its own."""
+    part = opened.table.select(split.test)
+    frame = part.frame[list(opened.kinds)]
+    predict = model.predict if _classes(model) is None else model.predict_proba
+    predicted: Array = predict(frame, ids=part.ids, groups=part.groups)
+    return predicted
+
+
+def knn_of_embeddings(model: BankedEstimator, opened: OpenTable, split: Split) -> Baseline:
+    """The paper's k-NN grid on the model's embeddings, chosen on the rows held out, or on a fold that was left out."""
+    test = model.embed(opened.table.select(split.test).frame[list(opened.kinds)])
+    vectors, labels, classes = model.bank_.vectors, _named_labels(model, model.bank_.labels), _classes(model)
+    if model.bank_.folds is None:
+        trained = ~model.calibration_.has(model.bank_.ids)  # the rows held out choose k
+        held_out = model.calibration_.vectors.numpy(), _named_labels(model, model.calibration_.labels)
+        return knn_grid(vectors.numpy()[trained], labels[trained], *held_out, test, classes=classes)
+    left_out = (model.bank_.folds == 0).numpy()
+    of_members = model.fold_members().columns(0, vectors).numpy()
+    rows = of_members[~left_out], labels[~left_out], of_members[left_out], labels[left_out]
+    chosen = knn_grid(*rows, of_members[:1], classes=classes).settings
+    return knn_baseline(vectors.numpy(), labels, test, chosen, classes=classes)
+
+
+def untuned_features(model: BankedEstimator, opened: OpenTable, rows: Array, others: Array) -> list[Any]:
+    """Features of ``rows`` and ``others`` as encoders give them before any training, statistics from ``rows``."""
+    frame = opened.table.frame[list(opened.kinds)]
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        encoder = build_table_encoder(opened.kinds, encoders=model.named_encoders())
+        encoder.fit(frame.iloc[rows])
+    store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)
+    features = []
+    for places in filter(len, (rows, others)):
+        part = frame.iloc[places]
+        features.append(encoder.features(part, encoder.cache(encoder.prepare(part, opened.table.root), store=store)))
+    return features
+
+
+def score(model: BankedEstimator, predicted: Array, truth: Array) -> dict[str, float]:
+    """Regression or classification scores of predictions of this model's kind."""
+    classes = _classes(model)
+    if classes is None:
+        return regression_scores(truth, predicted)
+    return classification_scores(truth, predicted, classes)
+
+
+def _classes(model: BankedEstimator) -> Sequence[Any] | None:
+    classes = getattr(model, "classes_", None)
+    return None if classes is None else classes.tolist()
+
+
+def _named_labels(model: BankedEstimator, labels: torch.Tensor) -> Array:
+    classes = getattr(model, "classes_", None)
+    return labels.numpy() if classes is None else classes[labels.long().numpy()]
+
+
+def _settings_of(baseline: Baseline) -> str:
+    return (
+        ", ".join(
+            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in baseline.settings.items()
+        )
+        or "as it is"
+    )

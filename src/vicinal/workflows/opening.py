@@ -1,0 +1,202 @@
+"""A table is read and checked, split, and given to the estimator of its task: how every command begins."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from vicinal.core import check_choice, short_text
+from vicinal.core.identity import IdentityWarning
+from vicinal.data import (
+    CHUNK_WORDS,
+    ColumnLeak,
+    LeakWarning,
+    Split,
+    Table,
+    join_columns,
+    leaking_columns,
+    long_texts,
+    make_splits,
+    prepare_table,
+    read_table,
+    split_texts,
+)
+from vicinal.encoders import (
+    ColumnKind,
+    Kind,
+    infer_kinds,
+)
+from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.base import LONE_GROUPS
+from vicinal.estimators.inputs import as_table, left_out
+from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
+from vicinal.estimators.network import check_settings
+
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class TableJob:
+    """What to learn from which table.
+
+    Attributes:
+        source: file of the table (csv, tsv, parquet, jsonl), or the table itself.
+        target: the column to predict.
+        kinds: kind of columns where it should not be found out.
+        id: column of ids, or None.
+        group: column of groups, or None.
+        task: "regression", "classification", or None to read it from the target.
+        root: folder that paths of images and sounds start from; None: that of the file.
+        use: feature columns; None: all that can be used.
+        drop: columns to leave out.
+        sets: by the name of a column of sets, the columns of one kind that are its elements.
+        long: "cut": of long texts a pretrained encoder reads the beginning; "chunks": they are sets of their chunks.
+        name: of the data; "" for the name of the file.
+        seed: of the split and of training.
+        test: share of rows to test on; 0: all are fitted on, members are folds, and scores are out of fold.
+        validation: share of the remaining rows held out for early stopping and intervals; 0: members are folds.
+        parameters: of the estimator, see :class:`NeighborRegressor`.
+        baselines: measure, beside the model, what :func:`vicinal.evaluation.tuned_baselines` gives.
+    """
+
+    source: Path | pd.DataFrame
+    target: str
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    id: str | None = None
+    group: str | None = None
+    task: str | None = None
+    root: Path | None = None
+    use: Sequence[str] | None = None
+    drop: Sequence[str] = ()
+    sets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    long: str = "cut"
+    name: str = ""
+    seed: int = 0
+    test: float = 0.2
+    validation: float = 0.15
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    baselines: bool = True
+
+
+@dataclass(frozen=True)
+class OpenTable:
+    """A table that was read and checked.
+
+    Attributes:
+        table: the rows that are used.
+        columns: what each column was taken for.
+        leaks: columns that give the target away or look like a key of groups.
+        notes: how the file was read, where that is not as its name says, and what is done with long texts.
+        chunked: columns of texts that were made sets of their chunks.
+    """
+
+    table: Table
+    columns: Mapping[str, ColumnKind]
+    leaks: Sequence[ColumnLeak] = ()
+    notes: Sequence[str] = ()
+    chunked: Sequence[str] = ()
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """Kinds of the columns that are used."""
+        return {name: column.kind for name, column in self.columns.items() if column.kind is not None}
+
+
+def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
+    """Read and check the table of ``job``; ``log`` gets how it was read.
+
+    Raises:
+        ValueError: in one sentence, for any of the many ways in which a table can be wrong.
+    """
+    notes: list[str] = []
+    check_choice("long", job.long, ("cut", "chunks"))
+    check_settings(NeighborRegressor(**job.parameters).get_params(deep=False))
+    root: Path | None
+    if isinstance(job.source, Path):
+        log(f"reading {job.source.name}")
+        frame = read_table(job.source, ids=_exact_columns(job), log=notes.append)
+        root = job.root or job.source.resolve().parent
+        name = job.name or job.source.stem
+    else:
+        frame, root, name = as_table("data", job.source), job.root, job.name or "table"
+    log(f"{len(frame)} rows and {frame.shape[1]} columns in {name}")
+    table = prepare_table(
+        join_columns(frame, job.sets, of_one_kind=True),
+        job.target,
+        id=job.id,
+        group=job.group,
+        task=job.task,
+        use=job.use,
+        drop=job.drop,
+        name=name,
+        root=root,
+    )
+    columns = infer_kinds(table.frame, job.kinds)
+    if all(column.kind is None for column in columns.values()):
+        raise ValueError(f"data: expected at least one column to learn from, got none ({left_out(columns)})")
+    shares = {name: long_texts(table.frame[name]) for name, column in columns.items() if column.kind == "text"}
+    shares = {name: share for name, share in shares.items() if share}
+    notes += [_long_note(name, share, job.long) for name, share in shares.items()]
+    chunked = list(shares) if job.long == "chunks" else []
+    table = replace(table, frame=split_texts(table.frame, chunked))
+    columns |= infer_kinds(table.frame[chunked], dict.fromkeys(chunked, "set"))
+    kinds = {name: column.kind for name, column in columns.items() if column.kind is not None}
+    classes = table.task == "classification"
+    leaks = leaking_columns(table.frame, kinds, table.target, classes=classes, groups=table.groups)
+    for line in (*notes, *(leak.sentence for leak in leaks)):
+        log(line)
+    return OpenTable(table, columns, leaks, notes, chunked)
+
+
+def _long_note(name: str, share: float, long: str) -> str:
+    what = f"{short_text(name)}: {share:.0%} of the texts have more than {CHUNK_WORDS} words"
+    if long == "chunks":
+        return f"{what}; all are sets of chunks of at most so many"
+    return f"{what}, of which a pretrained encoder reads the beginning; --long chunks reads all of them"
+
+
+def _exact_columns(job: TableJob) -> list[str]:
+    """Columns of ids and groups, unless they are learned from too."""
+    return [name for name in (job.id, job.group) if name is not None and name not in (job.use or ())]
+
+
+def groups_sentence(table: Table) -> str:
+    """What is wrong with groups of which each holds one row, as a copy of the ids does; "" if there is nothing."""
+    if table.groups is None or len(set(table.groups.tolist())) < len(table):
+        return ""
+    return LONE_GROUPS
+
+
+def make_estimator(opened: OpenTable, job: TableJob) -> BankedEstimator:
+    """The estimator for the task of the table, with the job's parameters."""
+    estimator = NeighborRegressor if opened.table.task == "regression" else NeighborClassifier
+    held_out = job.validation if job.test else 0.0
+    settings = {"random_state": job.seed, "root": opened.table.root, "columns": opened.kinds, **job.parameters}
+    settings = {"validation_fraction": held_out, **settings}
+    return estimator(**settings)
+
+
+def fit_split(model: BankedEstimator, opened: OpenTable, split: Split) -> BankedEstimator:
+    """Fit on the training and validation rows of ``split``; test rows are not read.
+
+    The validation rows are held out of training, unless the members are folds.
+    """
+    rows = np.concatenate([split.train, split.validation])
+    part = opened.table.select(rows)
+    validation = None if model.validation_fraction == 0 else np.arange(len(split.train), len(rows))
+    frame = part.frame[list(opened.kinds)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentityWarning)  # the job says what groups_sentence gives
+        warnings.simplefilter("ignore", LeakWarning)  # open_table has named them
+        fitted: BankedEstimator = model.fit(frame, part.target, ids=part.ids, groups=part.groups, validation=validation)
+    return fitted
+
+
+def draw_splits(table: Table, job: TableJob, number: int) -> list[Split]:
+    """Splits of a job with test rows; where members are folds, baselines still have validation rows."""
+    share = job.validation or TableJob.validation
+    return make_splits(table, number=number, seed=job.seed, test=job.test, validation=share)

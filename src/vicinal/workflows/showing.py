@@ -1,0 +1,127 @@
+"""What a report shows of a model: the rows behind some predictions, thumbnails, learned masks."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from vicinal.core import short_text
+from vicinal.data import (
+    Table,
+)
+from vicinal.encoders import (
+    contact_sheet,
+    read_cell,
+)
+from vicinal.encoders.kinds import elements_of
+from vicinal.estimators.attention import Explanation
+from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.saving import shown_cell
+from vicinal.heads import Ensemble
+from vicinal.masks import SoftStep
+from vicinal.report import NeighborPanel
+
+Array = np.ndarray[Any, Any]
+
+
+def neighbor_panels(
+    model: BankedEstimator, table: Table, columns: list[str], test: Array, predicted: Array, k: int = 5
+) -> list[NeighborPanel]:
+    """Panels of the best, the median and the worst test prediction; none for a head without neighbors."""
+    if not model.network_.head.uses_bank or len(test) == 0:
+        return []
+    order = np.argsort(_errors(model, predicted, table.target[test]), kind="stable")
+    chosen = {"Best prediction": order[0], "Median prediction": order[len(order) // 2], "Worst prediction": order[-1]}
+    positions = test[list(chosen.values())]
+    part = table.select(positions)
+    explained = model.explain(part.frame[columns], k, ids=part.ids, groups=part.groups)
+    panels = []
+    for title, explanation, row in zip(chosen, explained, range(len(positions)), strict=True):
+        shown = {name: part.frame[name].iloc[row] for name in columns}
+        panels.append(_panel(model, title, explanation, shown, part.target[row], table.root))
+    return panels
+
+
+def mask_curves(model: BankedEstimator, queries: int = 200) -> tuple[Array, list[tuple[str, Array]]] | None:
+    """Learned masks (of the first member) of held-out rows: those that reject the least, the median, and the most."""
+    head = model.network_.head
+    members = len(head.heads) if isinstance(head, Ensemble) else 1
+    mask = getattr(head.heads[0] if isinstance(head, Ensemble) else head, "mask", None)
+    if not isinstance(mask, SoftStep):
+        return None
+    grid = torch.linspace(0, 1, 201, dtype=torch.float64)
+    rows = model.calibration_ if len(model.calibration_) else model.bank_
+    with torch.no_grad():
+        curves = mask.curve(grid, rows.vectors[:queries].double().chunk(members, dim=1)[0])
+    if mask.parameters_from == "global":
+        return grid.numpy(), [("all rows", curves[0].numpy())]
+    order = curves.mean(dim=1).argsort(descending=True)
+    picked = {"rejects least": order[0], "median": order[len(order) // 2], "rejects most": order[-1]}
+    return grid.numpy(), [(label, curves[int(i)].numpy()) for label, i in picked.items()]
+
+
+def _errors(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
+    classes = getattr(model, "classes_", None)
+    if classes is None:
+        errors: Array = np.abs(predicted - truth)
+        return errors
+    column = {name: place for place, name in enumerate(classes.tolist())}
+    places = [column.get(name) for name in truth.tolist()]
+    return np.array([1.0 if place is None else 1 - row[place] for row, place in zip(predicted, places, strict=True)])
+
+
+def _panel(
+    model: BankedEstimator, title: str, explanation: Explanation, row: dict[str, Any], target: Any, root: Path | None
+) -> NeighborPanel:
+    images = [p.columns[0] for p in model.table_encoder.encoders if getattr(p, "element_kind", None) == "image"]
+    kinds: dict[str, str] = {**model.kinds_, **dict.fromkeys(images, "images")}
+    neighbors = [
+        (shown_cells(n.row, kinds, root), _label(n.label), n.weight, n.contribution, str(n.id))
+        for n in explanation.neighbors
+    ]
+    return NeighborPanel(
+        title=title,
+        query=shown_cells(row, kinds, root),
+        prediction=_label(explanation.prediction),
+        target=_label(target),
+        neighbors=neighbors,
+        other_weight=explanation.other_weight,
+        other_contribution=explanation.other_contribution,
+        other_rows=explanation.other_count,
+        probability=None if isinstance(explanation.prediction, float) else explanation.total,
+    )
+
+
+_SHOWN = 6
+"""Images of a set that a report shows."""
+
+
+def _label(value: Any) -> float | str:
+    return float(value) if isinstance(value, float | np.floating) else str(value)
+
+
+def shown_cells(row: dict[str, Any], kinds: dict[str, Any], root: Path | None) -> dict[str, str | bytes]:
+    """What to show of a row: thumbnails of images, names of sounds, texts and numbers as they read."""
+    shown: dict[str, str | bytes] = {}
+    for name, cell in row.items():
+        content = cell.get("bytes") if isinstance(cell, dict) else cell
+        if kinds.get(name) in ("image", "images"):
+            members = [value for _, value in elements_of(cell, name, "")] if kinds[name] == "images" else [cell]
+            try:
+                files = (read_cell(one, column=name, row="", what="an image", root=root) for one in members[:_SHOWN])
+                small = contact_sheet(files, 320 if kinds[name] == "image" else 128)
+            except ValueError:  # it was there when the model was fitted
+                small = None
+            shown[name] = small if small is not None else str(cell)[:80]
+        elif isinstance(content, bytes | bytearray):
+            shown[name] = f"({len(content)} bytes)"
+        elif isinstance(cell, float | np.floating):
+            shown[name] = "" if np.isnan(cell) else f"{cell:.4g}"
+        elif kinds.get(name) == "set":
+            shown[name] = short_text(shown_cell(cell, "set") or "", 320)
+        elif isinstance(cell, list | tuple | np.ndarray):
+            shown[name] = f"({len(cell)} numbers)"
+        else:
+            shown[name] = "" if cell is None else str(cell)
+    return shown
