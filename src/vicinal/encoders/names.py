@@ -132,7 +132,7 @@ def encoder_from_config(config: Mapping[str, Any], *, empty: bool = False) -> Co
 def _encoder_class(name: Any, kind: Any) -> type[ColumnEncoder]:
     """The class behind a full name."""
     if kind == "set":
-        return entry("encoder", "set").factory  # type: ignore[return-value]
+        return entry("encoder", "set").factory  # type: ignore[return-value]  # a registry knows no types
     if reaches_out(name):
         return TRANSFORMERS[check_choice("kind", kind, TRANSFORMERS)]
     known = [item.name for item in entries("encoder") if item.name not in ("hub", "folder")]

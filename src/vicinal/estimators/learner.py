@@ -43,7 +43,7 @@ _ROUNDING = 1e-6
 """Of errors, which are logged in float32."""
 
 
-class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  # type: ignore[misc]
+class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  # type: ignore[misc]  # scikit-learn has no types
     r"""Learns vectors of rows, such that near ones are alike, from any table and a column that says what is alike.
 
     The encoders' vectors of a row go through a linear map to unit length (see

@@ -99,7 +99,7 @@ class PairExplanation:
         return f"{self.left} and {self.right}: match with probability {self.probability:.2f}; {cells}{like}"
 
 
-class RowMatcher(BaseEstimator):  # type: ignore[misc]
+class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Links the rows of two tables that are the same thing, and says how sure it is and why.
 
     Candidates come from vectors of a frozen encoder and from shared words and letters, fused by their ranks. A pair is

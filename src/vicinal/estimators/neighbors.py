@@ -39,7 +39,7 @@ def _check_finite(values: Ids) -> None:
         raise ValueError(f"y: expected finite numbers, got {values[row]} in row {row}; input contains NaN or infinity")
 
 
-class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # type: ignore[misc]
+class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # type: ignore[misc]  # scikit-learn has no types
     """Predicts a number as a weighted mean of the numbers of neighbors, with an encoder trained for just that.
 
     Columns of numbers, categories, text, images, audio files and fixed vectors are encoded each in its way,
@@ -282,7 +282,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         return scaled.mean()
 
 
-class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"):  # type: ignore[misc]
+class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"):  # type: ignore[misc]  # scikit-learn has no types
     """Predicts a class, or several, from the classes of neighbors, with an encoder trained for just that.
 
     The probability of a class is the weight of the neighbors that have it. Parameters, explanations and bank are
