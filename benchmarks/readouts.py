@@ -197,6 +197,8 @@ def errors(found: pd.DataFrame) -> str:
 def against_experts(found: pd.DataFrame) -> str:
     """Markdown: by set, the error of the default divided by that of each expert and of the best by the mean error."""
     experts = [name for name in EXPERTS if name in set(found["method"])]
+    if not experts or "auto" not in set(found["method"]):
+        return ""
     table = found[found["method"].isin(["auto", *experts])]
     table = table.pivot_table(index=["set", "split"], columns="method", values="error", sort=False).dropna()
     by_set = table.groupby("set", sort=False)

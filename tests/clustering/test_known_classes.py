@@ -130,6 +130,7 @@ def test_hidden_classes_tell_a_good_setting_from_a_bad_one(generator):
         lambda x, known, y, k: seen.append((len(y.unique()), k)) or torch.zeros(len(x)), rows, labels, folds=4
     )
     assert sum(k for _, k in seen) == 9
+    assert len(seen) == 4
     assert all(known + k == 9 for known, k in seen)
 
 
@@ -158,5 +159,5 @@ def test_bad_spectra_and_folds_are_told():
         spectral_vectors(ROWS, 18)
     with pytest.raises(ValueError, match=r"^least_affinity: expected a number between 0 and 1"):
         spectral_vectors(ROWS, 2, least_affinity=1.0)
-    with pytest.raises(ValueError, match=r"^labels: expected at least 3 classes, one a fold, got 2"):
+    with pytest.raises(ValueError, match=r"^labels: expected at least 6 classes, two a fold"):
         hidden_class_score(lambda *given: given[2], KNOWN, EACH)

@@ -53,3 +53,8 @@ def test_gradients_are_finite_where_eigenvalues_are_equal():
 def test_bad_covariances_are_told(matrices, sentence):
     with pytest.raises(ValueError, match=f"^{sentence}"):
         bures_wasserstein(ZEROS, matrices)
+
+
+def test_half_a_bank_is_told():
+    with pytest.raises(ValueError, match=r"^bank_covariances: expected both bank_means and bank_covariances"):
+        bures_wasserstein(torch.zeros(1, 2), torch.eye(2)[None], torch.ones(3, 2))

@@ -260,23 +260,26 @@ def hidden_class_score(
         method: ``method(rows, known, labels, clusters)`` gives labels ``[n]`` of the rows; ``clusters`` is the number
             of hidden classes, which a method that finds the number by itself does not read.
         known: ``[m, d]``.
-        labels: ``[m]``, of at least as many classes as folds, and 2.
+        labels: ``[m]``, of at least twice as many classes as folds.
         folds: at least 2.
         generator: of the split.
 
     Paper: arXiv:2311.05440.
 
-    >>> rows = torch.tensor([[0.0], [0.1], [4.0], [4.1], [9.0], [9.1]])
-    >>> hidden_class_score(lambda *given: known_class_kmeans(*given).labels, rows, torch.tensor([0, 0, 1, 1, 2, 2]))
+    >>> rows, labels = torch.tensor([[0.0], [0.1], [4.0], [4.1], [9.0], [9.1], [15.0], [15.1]]), torch.arange(8) // 2
+    >>> hidden_class_score(lambda *given: known_class_kmeans(*given).labels, rows, labels, folds=2)
     1.0
     """
     classes = torch.unique(labels)
     check_integer("folds", folds, 2)
-    if len(classes) < folds:
-        raise ValueError(f"labels: expected at least {folds} classes, one a fold, got {len(classes)}")
+    if len(classes) < 2 * folds:
+        raise ValueError(
+            f"labels: expected at least {2 * folds} classes, two a fold, as one alone is grouped rightly by anything, "
+            f"got {len(classes)}; take fewer folds"
+        )
     order = classes[torch.randperm(len(classes), generator=generator)]
     scores = []
-    for hidden in order.chunk(folds):
+    for hidden in order.tensor_split(folds):
         away = torch.isin(labels, hidden)
         groups = method(known[away], known[~away], labels[~away], len(hidden))
         scores.append(cluster_accuracy(groups, labels[away]))

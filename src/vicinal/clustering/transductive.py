@@ -159,6 +159,10 @@ def _check_affinity(affinity: Tensor, costs: Tensor) -> Tensor:
 def _one_hot(labels: Tensor, costs: Tensor) -> Tensor:
     """Rows of labels; a row of zeros for -1."""
     classes = costs.shape[1]
-    if labels.shape != costs.shape[:1] or not -1 <= int(labels.min()) <= int(labels.max()) < classes:
+    if (
+        labels.is_floating_point()
+        or labels.shape != costs.shape[:1]
+        or not -1 <= int(labels.min()) <= int(labels.max()) < classes
+    ):
         raise ValueError(f"labels: expected classes 0 to {classes - 1}, or -1, for each row, got others")
-    return torch.nn.functional.one_hot(labels + 1, classes + 1)[:, 1:].to(costs)
+    return torch.nn.functional.one_hot(labels.long() + 1, classes + 1)[:, 1:].to(costs)

@@ -62,8 +62,8 @@ def low_rank(
     >>> (small.left @ small.right)[2], small.before, small.after
     (tensor([2.0000, 2.0000, 2.0000, 2.0000]), 12, 7)
     """
-    sample = _check("weight", weight, None) if outputs is None else _check("outputs", outputs, weight.shape[1])
     wide = _check("weight", weight, None)
+    sample = wide if outputs is None else _check("outputs", outputs, wide.shape[1])
     check_integer("rank", rank, 1, min(wide.shape))
     share = _row_weight(row_weight, sample)
     offset = None if bias is None else _check("bias", bias[None], wide.shape[1])[0]

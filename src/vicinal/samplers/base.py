@@ -78,9 +78,13 @@ class LongEpochs(BatchSampler):
 
     def batches(self, random: np.random.Generator) -> list[list[int]]:
         """All batches of an epoch."""
+        self.inner.set_epoch(self.epoch)
         drawn: list[list[int]] = []
         while len(drawn) < self.fewest:
-            drawn += self.inner.batches(random)
+            more = self.inner.batches(random)
+            if not more:
+                raise ValueError("batches: expected a sampler that gives a batch, got none; lower its batch_size")
+            drawn += more
         return drawn
 
 

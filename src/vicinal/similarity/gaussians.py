@@ -33,6 +33,8 @@ def bures_wasserstein(
     >>> bures_wasserstein(torch.zeros(1, 2), eye[None], torch.ones(1, 2), 4 * eye[None])
     tensor([[-4.]])
     """
+    if (bank_means is None) != (bank_covariances is None):
+        raise ValueError("bank_covariances: expected both bank_means and bank_covariances, or neither, got one of them")
     if bank_means is None or bank_covariances is None:
         bank_means, bank_covariances = means, covariances
     check_matrices(means, bank_means)

@@ -28,6 +28,9 @@ _RANGE = (1e-6, 1e3)
 _AMPLITUDES, _NOISES = (0.03, 0.1, 0.3, 1.0, 3.0), (0.1, 0.3, 1.0, 3.0, 10.0)
 """By what b and the noise are multiplied when they are tried again."""
 
+_UNCHANGED = _AMPLITUDES.index(1.0) * len(_NOISES) + _NOISES.index(1.0)
+"""Which of these pairs multiplies both by 1."""
+
 GAIN = 0.015
 """Share by which the leave-one-out error must fall for another b or noise to be taken."""
 
@@ -220,8 +223,8 @@ def corrected(
         )
         tried = replace(kernel, log_amplitude=log_amplitude, log_noise=log_noise)
         errors.append((leave_one_out_error(tried, inputs, pieces, labels, parts), tried))
-    least, best = min(errors, key=lambda pair: pair[0])
-    return best if least < (1 - GAIN) * leave_one_out_error(kernel, inputs, pieces, labels, parts) else kernel
+    (least, best), (before, _) = min(errors, key=lambda pair: pair[0]), errors[_UNCHANGED]
+    return best if least < (1 - GAIN) * before else kernel
 
 
 def fit_kernel(
