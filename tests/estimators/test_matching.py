@@ -1,5 +1,6 @@
 """Rows of two tables are linked, and it is said why."""
 
+import copy
 import json
 from itertools import permutations
 
@@ -117,6 +118,15 @@ def test_an_explanation_names_what_agrees_and_labelled_pairs_that_are_alike(fitt
     assert [match for *_, match, _ in other.resembles] == [False, False]
     assert str(same).startswith("a100 and 1100: match with probability ")
     assert "name agrees" in str(same)
+
+
+def test_nothing_is_forgotten_if_an_id_is_wrong(fitted, tmp_path):
+    model = copy.deepcopy(fitted[0])
+    before = len(model.tables_.left), len(model.tables_.right), len(model.labelled_)
+    some = model.tables_.left.ids[0]
+    with pytest.raises(ValueError, match=r"^right: expected ids of the right table, got 'nope'"):
+        model.forget(left=[some], right=["nope"])
+    assert (len(model.tables_.left), len(model.tables_.right), len(model.labelled_)) == before
 
 
 def test_a_labelled_pair_is_not_explained_by_itself(fitted):

@@ -248,3 +248,10 @@ def test_bad_pairs_of_nodes_are_told(settings, sentence):
     given = {"vectors": torch.ones(3, 2), "adjacency": 1 - np.eye(3), "pairs": torch.tensor([[0, 1]])}
     with pytest.raises(ValueError, match=f"^{sentence}"):
         common_neighbors(**{**given, **settings})
+
+
+def test_small_rows_are_factored_as_well_as_large_ones():
+    draw = torch.Generator().manual_seed(0)
+    rows = torch.randn(60, 4, generator=draw).abs() @ torch.randn(4, 12, generator=draw)
+    errors = [semi_nmf(scale * rows, 4).error / float((scale * rows).square().sum()) for scale in (1.0, 1e-4)]
+    assert errors[1] < 2 * errors[0]

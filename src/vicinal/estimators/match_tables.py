@@ -69,12 +69,12 @@ class MatchTable:
         ids = canonical_ids(f"id_{name}", frame[id_column], distinct=True, labels=list(labels))
         return cls(name, frame.drop(columns=id_column), ids, torch.zeros(len(frame), 0))
 
-    def positions(self, ids: Any) -> Ids:
+    def positions(self, ids: Any, name: str = "pairs") -> Ids:
         """Positions ``[n]`` of rows; raises ValueError for an id that is not there."""
         texts = as_texts(canonical_ids(self.name, ids)).tolist()
         lost = list(dict.fromkeys(text for text in texts if text not in self.places))
         if lost:
-            raise ValueError(f"pairs: expected ids of the {self.name} table, got {listed(lost, 60)}, which it has not")
+            raise ValueError(f"{name}: expected ids of the {self.name} table, got {listed(lost, 60)}, which it has not")
         return np.array([self.places[text] for text in texts], dtype=np.int64)
 
     def joined(self, other: "MatchTable") -> "MatchTable":

@@ -535,6 +535,11 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         table = self.tables_.tables[number]
         more = MatchTable.read(table.name, rows, id_column)
         more.frame = more.frame.reindex(columns=table.frame.columns)
+        for name in self.tables_.columns.numbers:
+            cells = pd.to_numeric(more.frame[name], errors="coerce")
+            if bool((cells.isna() & more.frame[name].notna()).any()):
+                raise ValueError(f"{table.name}: expected numbers in the column {short(name)}, got others")
+            more.frame[name] = cells
         more.vectors = self.tables_.vectors_of(more.frame)
         self.tables_.change(number, table.joined(more))
         return self
@@ -546,12 +551,13 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """
         if self.tables_.is_single:
             left, right = [*left, *right], ()
+        changes = []
         for number, side, ids in ((0, "left", left), (-1, "right", right)):
-            if len(ids) == 0:
-                continue
-            table = self.tables_.tables[number]
-            gone = table.positions(list(ids))
-            left_over = table.without(gone)
+            if len(ids):
+                table = self.tables_.tables[number]
+                gone = table.positions(list(ids), side)
+                changes.append((number, side, table, gone, table.without(gone)))
+        for number, side, table, gone, left_over in changes:  # nothing has changed if an id was wrong
             sides = ["left", "right"] if self.tables_.is_single else [side]
             keep = ~self.labelled_[sides].isin(gone).any(axis=1).to_numpy()
             moved = np.arange(len(table)) - np.searchsorted(np.sort(gone), np.arange(len(table)))

@@ -154,7 +154,7 @@ def _nearness(left: Floats, right: Floats) -> list[Floats]:
     largest = np.maximum(np.abs(left), np.abs(right))
     with np.errstate(invalid="ignore"):
         near = 1 - np.minimum(np.abs(left - right) / np.maximum(largest, 1e-12), 1)
-    missing = np.isnan(left) | np.isnan(right)
+    missing = ~(np.isfinite(left) & np.isfinite(right))
     return [np.where(missing, MISSING, near), np.where(missing, MISSING, (left == right).astype(float))]
 
 

@@ -70,6 +70,7 @@ def semi_nmf(
     count = math.ceil(share * rows.shape[1])
     weights = _start(rows, rank, start)
     best, since = Parts(rows.new_zeros(rows.shape[1], rank), weights, math.inf), 0
+    tiny = _TINY * float(rows.square().mean().clamp(max=1))  # products of small rows are smaller still
     ridge = _TINY * torch.eye(rank).to(rows)
     for _ in range(steps):
         parts = torch.linalg.solve(weights.T @ weights + ridge, weights.T @ rows).T  # [d, r]
@@ -78,7 +79,7 @@ def semi_nmf(
         lengths = weights.norm(dim=0).clamp(min=1e-8)
         weights, parts = weights / lengths, parts * lengths
         p, q = rows @ parts, parts.T @ parts
-        weights = weights * ((p.relu() + weights @ (-q).relu()) / ((-p).relu() + weights @ q.relu() + _TINY)).sqrt()
+        weights = weights * ((p.relu() + weights @ (-q).relu()) / ((-p).relu() + weights @ q.relu() + tiny)).sqrt()
         error = float((rows - weights @ parts.T).square().sum())
         best, since = (Parts(parts, weights, error), 0) if error < best.error else (best, since + 1)
         if since >= patience:

@@ -79,12 +79,13 @@ def add_table(
             role: model.notes_.get(role) if name is None else name
             for role, name in (("target", target), ("id", id), ("group", group))
         }
-        model.notes_ = model.notes_ | {role: name for role, name in columns.items() if name is not None}
+        fitted, given = model.notes_, {"target": target, "id": id, "group": group}
+        model.notes_ = fitted | {role: name for role, name in columns.items() if name is not None}
         frame = read_rows(model, source, root, log)
         if columns["target"] is None:
             raise ValueError("target: expected the column of labels, as the model does not name one, got none")
         for role, name in columns.items():
-            if name is not None and (role == "target" or name in frame.columns or role == "group"):
+            if name is not None and (role != "id" or given["id"] is not None):
                 check_choice(role, name, frame.columns)
         features = features_of(model, frame, log)
         if model.multilabel_:
@@ -98,6 +99,7 @@ def add_table(
         ids, groups = (_cells(frame, columns[role]) for role in ("id", "group"))
         groups = None if model.bank_.store.group_codes is None else groups
         model.add(features, labels, ids=ids, groups=groups)
+        model.notes_ = fitted  # the names are those of this table; the model's stay
         _replace(model, folder, _PAGES)
         return BankChange(len(frame), len(model.bank_))
 
