@@ -19,7 +19,7 @@ from vicinal.encoders import (
 from vicinal.encoders.kinds import elements_of, read_list
 from vicinal.encoders.names import encoder_from_config, reaches_out
 from vicinal.encoders.set_columns import CHUNK
-from vicinal.encoders.sets import DeepSets, draw_elements
+from vicinal.encoders.sets import DeepSets, Moments, draw_elements
 
 SETS = [found.name for found in entries("set_encoder")]
 
@@ -248,3 +248,9 @@ def test_every_set_encoder_is_restored_without_memory_before_its_weights(name):
     again.load_trained_state(encoder.trained_state())
     batch = encoder.prepare(frame).select(torch.arange(3))
     assert torch.equal(again.eval()(batch), encoder(batch))
+
+
+def test_the_deviation_of_elements_far_from_0_is_not_lost():
+    elements = torch.randn(1, 200, 1, generator=torch.Generator().manual_seed(0))
+    near, far = (Moments(1)(elements + offset)[0, 1].item() for offset in (0.0, 5000.0))
+    assert far == pytest.approx(near, rel=1e-3)

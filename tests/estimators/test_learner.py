@@ -91,6 +91,14 @@ def test_a_saved_learner_is_the_same_and_takes_new_classes(fitted, tmp_path):
     assert clone(again).get_params() == {**again.get_params()}
 
 
+def test_a_class_is_not_known_if_nothing_was_added(fitted):
+    model, x = fitted[0], fitted[1]
+    before = list(model.classes_)
+    with pytest.raises(ValueError, match=r"^ids: expected"):
+        model.add(x[:2], ["new one", "new two"], ids=model.bank_.ids[:2])
+    assert list(model.classes_) == before
+
+
 def test_numbers_and_several_classes_are_taken_for_what_they_are(tmp_path):
     X, y = shapes()
     number = EmbeddingLearner(max_epochs=10).fit(X, X[:, 0] + X[:, 1])

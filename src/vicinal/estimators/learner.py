@@ -321,6 +321,16 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
             raise ValueError(f"y: expected at least two classes, got one class, {short(self.classes_[0])}")
         return np.unique(names, return_inverse=True)[1].astype(np.float64)
 
+    def add(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None) -> Self:
+        """Put rows into the bank; classes may be new. See :meth:`NeighborRegressor.add`."""
+        before = getattr(self, "classes_", None)
+        try:
+            return super().add(X, y, ids=ids, groups=groups)
+        except BaseException:
+            if before is not None:  # nothing was added, so no class is new
+                self.classes_ = before
+            raise
+
     def _known_labels(self, y: Any, rows: int) -> Ids:
         values = as_series("y", y)
         if len(values) != rows:
@@ -439,6 +449,11 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         ]
         if self.memory and parts[0].groups is not None:
             raise ValueError("memory: expected 0 with groups, which earlier batches are not kept apart by, got more")
+        if self.memory and not any(isinstance(criterion, EmbeddingLoss) for _, criterion in criteria):
+            raise ValueError(
+                f"memory: expected 0 for {self.trained_by}, which compares rows with proxies, got {self.memory}; add a "
+                "loss of pairs, as '+ supcon', or leave memory out"
+            )
         if self.memory:
             for _, criterion in criteria:
                 if isinstance(criterion, EmbeddingLoss):
@@ -454,7 +469,10 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         sampler = usual if self.sampler == "auto" else self.sampler
         takes = {"classes": ("classes",), "strata": ("numbers",)}.get(sampler, LABELS)
         if self.labels_ not in takes:
-            raise ValueError(f"sampler: expected one for labels that are {self.labels_}, got {sampler!r}")
+            raise ValueError(
+                f"sampler: expected one for labels that are {self.labels_}, got {sampler!r}; say 'auto', which is "
+                f"{usual!r}"
+            )
         if sampler == "classes":
             count = len(set(rows.labels.tolist()))
             together = min(count, max(2, self.batch_size // self.per_class))

@@ -124,7 +124,10 @@ def distill_table(
     split = _split(teacher, table)
     extra = [features_of(teacher, frame[missing_cells(frame[table.target_name])], lambda line: None)]
     if unlabelled is not None:
-        extra.append(features_of(teacher, read_rows(teacher, unlabelled, root, log), log))
+        start = teacher.root  # of both tables: reading the other one must not move that of the first
+        others = read_rows(teacher, unlabelled, None if start is None else Path(start), log)
+        teacher.root = start
+        extra.append(features_of(teacher, others, log))
     more = pd.concat([part for part in extra if len(part)] or [extra[0]], ignore_index=True)
     rows = {"labelled": len(split.train) + len(split.validation), "unlabelled": len(more), "test": len(split.test)}
     log(f"{rows['labelled']} rows with a label and {len(more)} without; {rows['test']} to measure on")

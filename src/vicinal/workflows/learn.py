@@ -353,7 +353,9 @@ def _apart(
         return []
     pairs: dict[tuple[int, int], float] = {}
     for part in torch.split(torch.arange(len(vectors)), 1024):
-        best = (vectors[part] @ vectors.T).topk(min(NEAREST, len(vectors)), dim=1)
+        scores = vectors[part] @ vectors.T
+        scores[torch.arange(len(part)), part] = -torch.inf  # a row without a class is not alike to itself
+        best = scores.topk(min(NEAREST, len(vectors) - 1), dim=1)
         for row, values, places in zip(part.tolist(), best.values.tolist(), best.indices.tolist(), strict=True):
             for value, place in zip(values, places, strict=True):
                 if not _alike(labels, row, place):

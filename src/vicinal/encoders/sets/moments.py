@@ -36,8 +36,8 @@ class Moments(AdditiveSetEncoder):
         self.out = nn.Identity() if dim is None else nn.Linear(2 * width + 1, dim)
 
     def sums(self, elements: Tensor, valid: Tensor) -> Sums:
-        """Sums of the elements and of their squares, and their number; in single precision at least."""
-        values = elements if elements.dtype == torch.float64 else elements.float()
+        """Sums of the elements and of their squares, and their number; in double precision, or differences are lost."""
+        values = elements.double()
         count = valid.sum(dim=1, keepdim=True).to(values.dtype)
         return masked_sum(values, valid), masked_sum(values.square(), valid), count
 
