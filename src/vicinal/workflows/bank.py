@@ -79,13 +79,13 @@ def add_table(
             role: model.notes_.get(role) if name is None else name
             for role, name in (("target", target), ("id", id), ("group", group))
         }
-        fitted, given = model.notes_, {"target": target, "id": id, "group": group}
+        fitted, ids_named = model.notes_, id is not None
         model.notes_ = fitted | {role: name for role, name in columns.items() if name is not None}
         frame = read_rows(model, source, root, log)
         if columns["target"] is None:
             raise ValueError("target: expected the column of labels, as the model does not name one, got none")
         for role, name in columns.items():
-            if name is not None and (role != "id" or given["id"] is not None):
+            if name is not None and (role != "id" or ids_named or name in frame.columns):
                 check_choice(role, name, frame.columns)
         features = features_of(model, frame, log)
         if model.multilabel_:
