@@ -425,3 +425,11 @@ def test_a_pair_is_compared_with_the_best_other_of_each_row():
     ):
         assert ahead == pytest.approx(scores[i, j] - np.delete(scores[i], j).max(), abs=1e-5)
         assert behind == pytest.approx(scores[i, j] - np.delete(scores[:, j], i).max(), abs=1e-5)
+
+
+def test_without_labels_rows_that_are_each_others_best_are_linked_in_any_order():
+    right = pd.DataFrame({"id": range(12), "name": [f"lamp {c} {n}" for n in ["77", "55", "33"] for c in "abcd"]})
+    near = pd.DataFrame({"id": range(100, 112), "name": [f"{name} zz yy" for name in right["name"]]})
+    left = pd.concat([near, right.assign(id=range(12))], ignore_index=True)  # the true ones stand last
+    links = RowMatcher(encoders={"text": "none"}).fit(left, right).link()
+    assert dict(zip(links["left"], links["right"], strict=True)) == {n: n for n in range(12)}

@@ -255,6 +255,21 @@ class MatchedTables:
     def _rows_themselves(self, side: int) -> Tensor | None:
         return torch.arange(len(self._table(side))) if self.is_single else None
 
+    def mutual(self) -> tuple[Ids, Floats]:
+        """Pairs ``[n, 2]`` of rows that are each other's best candidate, and their scores."""
+        best = []
+        for side in (0, 1):
+            themselves = self._rows_themselves(side)
+            searches = [self.by_words(self._side(side).texts[ROW], _FEWEST, 1 - side, themselves)]
+            if self.encoder is not None:
+                searches.append(self.by_vectors(self._table(side).vectors, _FEWEST, 1 - side, themselves))
+            best.append(fuse(searches, 1))
+        there, back = (hits.ids[:, 0].numpy() for hits in best)
+        left = np.flatnonzero(there >= 0)
+        left = left[back[there[left]] == left]
+        left = left[left < there[left]] if self.is_single else left
+        return np.stack([left, there[left]], axis=1), best[0].scores[left, 0].numpy()
+
     def by_words(self, texts: Sequence[str], k: int, side: int = 1, exclude: Tensor | None = None) -> Hits:
         """The rows of a side that share most words and letters with each text."""
         side *= not self.is_single

@@ -408,8 +408,9 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """
         kind = check_choice("links", self.links if links is None else links, LINKS)
         if self.scorer_ is None:
-            table = self.candidates(1).sort_values("score", ascending=False, kind="stable")
-            return table.drop_duplicates("right").reset_index(drop=True)
+            at, scores = self.tables_.mutual()
+            table = self._named(at, score=scores)
+            return table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
         table, least = self.scored_candidates(), self.threshold_ or 0.0
         table = table[table["probability"] >= least].reset_index(drop=True)
         if self.tables_.is_single or kind == "many":
