@@ -1,6 +1,6 @@
 """Scores a block at a time, for every other room: tensors, numbers and callables in, tensors out."""
 
-from vicinal.blockwise.blocks import BlockPolicy, block_policy, block_rows, policy, row_slices, tally
+from vicinal.blockwise.blocks import BlockPolicy, block_policy, block_rows, policy, query_rows, row_slices, tally
 from vicinal.blockwise.custom_ops import custom_op, opaque_op, value_and_grad_op
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "custom_op",
     "opaque_op",
     "policy",
+    "query_rows",
     "row_slices",
     "tally",
     "value_and_grad_op",

@@ -93,6 +93,17 @@ def row_slices(rows: int, size: int) -> list[slice]:
     return [slice(start, min(rows, start + size)) for start in range(0, max(rows, 1), size)]
 
 
+def query_rows(entries: int, columns: int) -> int:
+    """Queries of ``columns`` entries each that are computed at a time: a power of two, at most ``batch_queries``.
+
+    So the blocks of a table are those of its parts, if each but the last has a multiple of ``batch_queries`` rows.
+
+    >>> query_rows(1 << 22, 2000), query_rows(100, 1000)
+    (2048, 1)
+    """
+    return min(policy().batch_queries, 1 << (max(1, entries // max(1, columns)).bit_length() - 1))
+
+
 def block_rows(
     rows: int,
     columns: int,

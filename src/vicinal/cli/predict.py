@@ -1,6 +1,6 @@
 """``vicinal predict``: a model folder and new rows to predictions, with neighbors and intervals."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,7 +16,8 @@ def predict(
     data: Annotated[str, typer.Argument(help="Table with the columns that the model reads.", metavar="DATA")],
     *,
     out: Annotated[
-        str | None, typer.Option(help="File to write: csv, tsv, parquet or jsonl; default: print csv.", metavar="FILE")
+        str | None,
+        typer.Option(help="File to write: csv, tsv, parquet, jsonl or sqlite; default: print csv.", metavar="FILE"),
     ] = None,
     explain: Annotated[int, typer.Option(help="Show the K bank rows that weigh most.", metavar="K")] = 0,
     explain_elements: Annotated[
@@ -45,27 +46,30 @@ def predict(
     """Predict new rows, say which rows made each prediction, and how far off it may be."""
     from vicinal.core import check_between, check_integer, local_path
     from vicinal.data import check_table_name, csv_text, write_table
-    from vicinal.workflows import predict_table
+    from vicinal.workflows import predict_file, predict_table
 
     check_integer("--explain", explain, low=0)
     if interval is not None:
         check_between("--interval", interval, 0, 1)
     path = None if out is None else check_table_name(local_path("--out", out, written=True))
-    result = predict_table(
-        local_path("model", model),
-        local_path("data", data),
-        root=o.root_of(root),
-        explain=explain,
-        elements=explain_elements,
-        coverage=interval,
-        index=index,
-        encoders=o.parse_encoders(encoder),
-        log=(lambda line: None) if quiet else print_progress,
-    )
+    folder, source = local_path("model", model), local_path("data", data)
+    settings: dict[str, Any] = {
+        "root": o.root_of(root),
+        "explain": explain,
+        "elements": explain_elements,
+        "coverage": interval,
+        "index": index,
+        "encoders": o.parse_encoders(encoder),
+        "log": (lambda line: None) if quiet else print_progress,
+    }
+    if path is not None and not as_json:
+        rows = predict_file(folder, source, path, escape=not no_escape, **settings)
+        output.print(f"{rows} predictions in {out}", markup=False)
+        return
+    result = predict_table(folder, source, **settings)
     if path is not None:
         write_table(result.flat(), path, escape=not no_escape)
-        output.print(f"{len(result.rows)} predictions in {out}", markup=False)
     if as_json:
         print_json(result.records())
-    elif out is None:
+    else:
         output.print(csv_text(result.flat(), escape=not no_escape), end="", markup=False)

@@ -38,7 +38,9 @@ def search(
         str | None,
         typer.Option(help="Column that texts are looked for in; default: the first of texts.", metavar="COL"),
     ] = None,
-    out: Annotated[str | None, typer.Option(help="File to write: csv, tsv, parquet or jsonl.", metavar="FILE")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="File to write: csv, tsv, parquet, jsonl or sqlite.", metavar="FILE")
+    ] = None,
     root: o.Root = None,
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,

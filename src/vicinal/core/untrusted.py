@@ -274,9 +274,29 @@ def read_frame(stream: BinaryIO, name: str, *, ignore_metadata: bool = False) ->
     Raises:
         ValueError: as :func:`read_parquet`, and for cells or notes that pandas cannot take.
     """
+    return _as_frame(read_parquet(stream, name), name, ignore_metadata=ignore_metadata)
+
+
+def parquet_frames(stream: BinaryIO, name: str) -> "Iterator[pandas.DataFrame]":
+    """The same a batch of rows at a time, so that what it unpacks to need not fit in memory; the first has no rows.
+
+    Raises:
+        ValueError: as :func:`read_frame`.
+    """
     import pyarrow
 
-    table = read_parquet(stream, name)
+    most = max(UNPACKED, TIMES * stream.seek(0, os.SEEK_END))
+    stream.seek(0)
+    try:
+        for batch in _counted_batches(stream, name, most):
+            yield _as_frame(pyarrow.Table.from_batches([batch]), name, ignore_metadata=True)
+    except (pyarrow.ArrowException, OSError) as wrong:
+        raise ValueError(f"{name}: expected a whole parquet file, got: {short_text(wrong, ECHO)}") from None
+
+
+def _as_frame(table: "pyarrow.Table", name: str, *, ignore_metadata: bool) -> "pandas.DataFrame":
+    import pyarrow
+
     try:
         frame: pandas.DataFrame = table.to_pandas(ignore_metadata=ignore_metadata)
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, pyarrow.ArrowException) as wrong:

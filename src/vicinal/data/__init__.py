@@ -14,9 +14,10 @@ from vicinal.data.lexicon import lexicon_table
 from vicinal.data.reading import read_table
 from vicinal.data.sets import CHUNK_WORDS, join_columns, long_texts, split_texts
 from vicinal.data.splits import Split, load_splits, make_splits, no_test, save_splits
+from vicinal.data.streaming import row_count, stream_table
 from vicinal.data.table import Dropped, Table, check_column, prepare_table
 from vicinal.data.target import Target, Task, infer_task, read_labels, read_target
-from vicinal.data.writing import check_table_name, csv_text, write_table
+from vicinal.data.writing import check_table_name, csv_text, write_frames, write_table
 
 __all__ = [
     "CHUNK_WORDS",
@@ -47,9 +48,12 @@ __all__ = [
     "read_labels",
     "read_table",
     "read_target",
+    "row_count",
     "save_splits",
     "split_texts",
+    "stream_table",
     "table_fingerprint",
     "tidy_features",
+    "write_frames",
     "write_table",
 ]

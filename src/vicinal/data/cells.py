@@ -1,7 +1,7 @@
 """What the cells of a column hold: which are missing, and which texts are numbers."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -137,17 +137,29 @@ _PLAIN = r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?(?:[eE][+-]?\d+)?"  # 1.234,
 _SURELY = r".*,(?:\d{1,2}|\d{4,})|[+-]?0,.*|.*\..*,.*"  # 1,234 could be a thousand
 
 
-def has_decimal_commas(frame: pd.DataFrame) -> bool:
+def has_decimal_commas(frames: Iterable[pd.DataFrame]) -> bool:
     """Whether numbers in a table of texts are written 1.234,5, by the columns where nothing else can be meant.
 
-    >>> has_decimal_commas(pd.DataFrame({"a": ["1,5", "2"]})), has_decimal_commas(pd.DataFrame({"a": ["1,500", "2"]}))
+    Args:
+        frames: the rows of the table, in one piece or several.
+
+    >>> whole = pd.DataFrame({"a": ["1,5", "2"]})
+    >>> has_decimal_commas([whole]), has_decimal_commas([whole, pd.DataFrame({"a": ["b"]})])
     (True, False)
+    >>> has_decimal_commas([pd.DataFrame({"a": ["1,500", "2"]})])
+    False
     """
-    for _, column in frame.items():
-        cells = column[~column.str.strip().isin(list(WRITTEN_MISSING))].str.strip()
-        if len(cells) and cells.str.fullmatch(_PLAIN).all() and cells.str.fullmatch(_SURELY).any():
-            return True
-    return False
+    plain: set[Any] | None = None
+    sure: set[Any] = set()
+    for frame in frames:
+        plain = set(frame.columns) if plain is None else plain
+        for name in list(plain):
+            cells = frame[name][~frame[name].str.strip().isin(list(WRITTEN_MISSING))].str.strip()
+            if not cells.str.fullmatch(_PLAIN).all():
+                plain.remove(name)
+            elif cells.str.fullmatch(_SURELY).any():
+                sure.add(name)
+    return bool(sure & (plain or set()))
 
 
 def with_decimal_points(column: pd.Series) -> pd.Series:

@@ -3,7 +3,9 @@
 import json
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,14 @@ def read_table(
         ValueError: for a file that is missing, of another format, torn, or with two columns of one name; the
             sentence names the file and, where there is one, the line.
     """
+    path = check_table(path)
+    frame = with_names(path, READERS[path.suffix.lower()](path, text, ids, log))
+    frame.index = pd.RangeIndex(1, len(frame) + 1)
+    return frame
+
+
+def check_table(path: str | Path) -> Path:
+    """``path`` if it is a file that can be read as a table, by its ending and its first bytes."""
     path = local_path("data", path)
     reader = READERS.get(path.suffix.lower())
     try:
@@ -61,11 +71,15 @@ def read_table(
             f"{path.name}: expected a file that ends in {', '.join(READERS)}, got "
             f"{short(path.suffix or 'no ending')}{'; ' if advice else ''}{advice}"
         )
-    frame = reader(path, text, ids, log)
-    frame.columns = pd.Index([str(name).strip() for name in frame.columns], dtype=object)
-    _check_names(path, frame.columns)
-    frame.index = pd.RangeIndex(1, len(frame) + 1)
-    return frame
+    return path
+
+
+def with_names(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
+    """``frame`` of a file with texts as column names, all different, without the index that pandas keeps in columns."""
+    names = [str(name).strip() for name in frame.columns]
+    _check_names(path, names)
+    frame = frame.set_axis(pd.Index(names, dtype=object), axis="columns")
+    return frame.drop(columns=[name for name in names if name.startswith("__index_level_")])
 
 
 def _check_names(path: Path, names: Iterable[str]) -> None:
@@ -83,41 +97,89 @@ def check_file(path: Path) -> None:
     raise ValueError(f"{short_text(path, ECHO)}: expected a file, got {got}")
 
 
-def _read_comma(path: Path, text: Collection[str], ids: Collection[str], log: Log) -> pd.DataFrame:
-    return _read_delimited(path, ",", text, ids, log)
+@dataclass(frozen=True)
+class Delimited:
+    """How a file of csv or tsv is read: the encoding, what stands between its cells, and its columns."""
+
+    path: Path
+    encoding: str
+    separator: str
+    names: Sequence[str]
+
+    @classmethod
+    def of(cls, path: Path) -> "Delimited":
+        """What the file at ``path`` says."""
+        encoding = text_encoding(path)
+        bare = cls(path, encoding, delimiter_of(path, encoding, _usual(path)), ())
+        header = next(bare.pieces(header=None, nrows=1)).iloc[0].map(_unescaped)
+        _check_names(path, [str(cell).strip() for cell in header if str(cell).strip()])
+        return replace(bare, names=[str(cell).strip() for cell in header])
+
+    def frames(self, size: int | None = None) -> Iterator[pd.DataFrame]:
+        """The cells as texts, ``size`` rows at a time or all at once."""
+        for frame in self.pieces(index_col=False, chunksize=size):
+            names = zip(self.names, frame.columns, strict=True)
+            yield frame.set_axis([name or str(other) for name, other in names], axis="columns")
+
+    def pieces(self, **options: Any) -> Iterator[pd.DataFrame]:
+        """What ``pandas.read_csv`` gives for ``options``, cells as texts."""
+        options |= {"sep": self.separator, "dtype": str, "keep_default_na": False, "encoding": self.encoding}
+        options["low_memory"] = False  # else a wide table is put together piece by piece, for minutes
+        with self._refusals():
+            read = pd.read_csv(self.path, **options)
+        pieces = iter([read] if isinstance(read, pd.DataFrame) else read)
+        while True:
+            with self._refusals():
+                frame = next(pieces, None)
+            if frame is None:
+                return
+            yield frame
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Words what pandas finds wrong as ours."""
+        name = self.path.name
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", pd.errors.ParserWarning)
+                yield
+        except pd.errors.EmptyDataError:
+            raise ValueError(f"{name}: expected a header and rows, got an empty file") from None
+        except UnicodeError as error:
+            detail = short_text(error, ECHO)
+            raise ValueError(f"{name}: expected text in {self.encoding}, got: {detail}; save it as UTF-8") from None
+        except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+            detail = short_text(error, ECHO).removeprefix("Error tokenizing data. C error: ")
+            raise ValueError(f"{name}: expected as many cells in each row as in the header, got: {detail}") from None
+
+    def has_decimal_commas(self, frames: Iterable[pd.DataFrame]) -> bool:
+        """Whether numbers are written 1.234,5 in the file, all of whose rows are in ``frames``."""
+        return self.separator != "," and has_decimal_commas(frames)
+
+    def tell(self, log: Log, *, comma: bool) -> None:
+        """Say how the file is read where that is not as its name says."""
+        usual = self.separator == _usual(self.path)
+        taken = [f"{DELIMITERS[self.separator]} between cells"] * (not usual) + ["decimal commas"] * comma
+        taken += [f"the encoding {self.encoding}"] * (self.encoding not in ("utf-8", "utf-8-sig"))
+        if taken:
+            log(f"{self.path.name} was read with {' and '.join(taken)}")
 
 
-def _read_tab(path: Path, text: Collection[str], ids: Collection[str], log: Log) -> pd.DataFrame:
-    return _read_delimited(path, "\t", text, ids, log)
+def _usual(path: Path) -> str:
+    return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
-def _read_delimited(path: Path, usual: str, text: Collection[str], ids: Collection[str], log: Log) -> pd.DataFrame:
+def _read_delimited(path: Path, text: Collection[str], ids: Collection[str], log: Log) -> pd.DataFrame:
     """Every cell as text first, then each column as what all its cells are."""
-    encoding = text_encoding(path)
-    separator = delimiter_of(path, encoding, usual)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            options: dict[str, Any] = {"sep": separator, "dtype": str, "keep_default_na": False, "encoding": encoding}
-            options["low_memory"] = False  # else a wide table is put together piece by piece, for minutes
-            header = pd.read_csv(path, header=None, nrows=1, **options).iloc[0].map(_unescaped)
-            _check_names(path, [str(cell).strip() for cell in header if str(cell).strip()])
-            frame = pd.read_csv(path, index_col=False, **options)
-    except pd.errors.EmptyDataError:
-        raise ValueError(f"{path.name}: expected a header and rows, got an empty file") from None
-    except UnicodeError as error:
-        detail = short_text(error, ECHO)
-        raise ValueError(f"{path.name}: expected text in {encoding}, got: {detail}; save it as UTF-8") from None
-    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        detail = short_text(error, ECHO).removeprefix("Error tokenizing data. C error: ")
-        raise ValueError(f"{path.name}: expected as many cells in each row as in the header, got: {detail}") from None
-    names = zip(header, frame.columns, strict=True)
-    frame.columns = pd.Index([str(cell).strip() or str(name) for cell, name in names])
-    comma = separator != "," and has_decimal_commas(frame)
-    taken = [f"{DELIMITERS[separator]} between cells"] * (separator != usual) + ["decimal commas"] * comma
-    taken += [f"the encoding {encoding}"] * (encoding not in ("utf-8", "utf-8-sig"))
-    if taken:
-        log(f"{path.name} was read with {' and '.join(taken)}")
+    file = Delimited.of(path)
+    frame = next(file.frames())
+    comma = file.has_decimal_commas([frame])
+    file.tell(log, comma=comma)
+    return typed_cells(frame, text, ids, comma=comma)
+
+
+def typed_cells(frame: pd.DataFrame, text: Collection[str], ids: Collection[str], *, comma: bool) -> pd.DataFrame:
+    """A table of texts with each column as what its cells are; ``comma``: its numbers have decimal commas."""
     columns = []
     for name, column in frame.items():
         marked = any(isinstance(cell, str) and cell.startswith("'") for cell in column.tolist())
@@ -150,27 +212,31 @@ def _unescaped(cell: Any) -> Any:
 
 def _read_parquet(path: Path, _: Collection[str], __: Collection[str], ___: Log) -> pd.DataFrame:
     with open_regular(path) as file:
-        frame: pd.DataFrame = read_frame(file, path.name, ignore_metadata=True)
-    return frame.drop(columns=[name for name in frame.columns if str(name).startswith("__index_level_")])
+        return read_frame(file, path.name, ignore_metadata=True)
 
 
 def _read_lines(path: Path, _: Collection[str], __: Collection[str], log: Log) -> pd.DataFrame:
+    return pd.DataFrame(list(json_rows(path, log)))
+
+
+def json_rows(path: Path, log: Log) -> Iterator[dict[str, Any]]:
+    """The objects in a file that has one a line; ``log`` gets an unusual encoding."""
     encoding = text_encoding(path)
     if encoding not in ("utf-8", "utf-8-sig"):
         log(f"{path.name} was read with the encoding {encoding}")
-    rows = []
+    empty = True
     prefix = f"{path.name}: expected a JSON object in each line, got"
     try:
         with path.open(encoding=encoding, newline="\n") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    rows.append(_row_of(line, f"line {number}", prefix))
+                    empty = False
+                    yield _row_of(line, f"line {number}", prefix)
     except UnicodeError as error:
         detail = short_text(error, ECHO)
         raise ValueError(f"{path.name}: expected text in {encoding}, got: {detail}; save it as UTF-8") from None
-    if not rows:
+    if empty:
         raise ValueError(f"{prefix} an empty file")
-    return pd.DataFrame(rows)
 
 
 def _row_of(line: str, where: str, prefix: str) -> dict[str, Any]:
@@ -212,8 +278,8 @@ def _is_text(line: str) -> bool:
 
 
 READERS: dict[str, Callable[[Path, Collection[str], Collection[str], Log], pd.DataFrame]] = {
-    ".csv": _read_comma,
-    ".tsv": _read_tab,
+    ".csv": _read_delimited,
+    ".tsv": _read_delimited,
     ".parquet": _read_parquet,
     ".jsonl": _read_lines,
 }

@@ -1,14 +1,21 @@
 """Writing a table to a file, with a mark on cells that a spreadsheet program would take for formulas."""
 
-from collections.abc import Callable
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
+import pyarrow as pa
+from pyarrow import parquet
 
 from vicinal.core import escape_formula, replaced_file, short_text
 
-ENDINGS = (".csv", ".tsv", ".parquet", ".jsonl")
+Frames = Callable[[], Iterable[pd.DataFrame]]
+
+ENDINGS = (".csv", ".tsv", ".parquet", ".jsonl", ".sqlite")
 """Endings of files that tables are written to."""
 
 
@@ -17,18 +24,30 @@ def write_table(table: pd.DataFrame, path: Path, *, escape: bool = True) -> None
 
     Args:
         table: the rows; its index is not written.
-        path: ends in .csv, .tsv, .parquet or .jsonl.
+        path: ends in .csv, .tsv, .parquet, .jsonl or .sqlite; a database holds one table, with the file's name.
         escape: in csv and tsv, mark cells that might be run as formulas (see :func:`vicinal.core.escape_formula`).
 
     Raises:
         ValueError: for another ending, or a folder that is not there.
     """
+    write_frames(lambda: [table], path, escape=escape)
+
+
+def write_frames(frames: Frames, path: Path, *, escape: bool = True) -> None:
+    """The same for a table in pieces, of which one at a time is in memory.
+
+    Args:
+        frames: gives the pieces, all of the same columns and types; it may be called twice.
+        path: see :func:`write_table`.
+        escape: see :func:`write_table`.
+    """
     check_table_name(path)
     writers: dict[str, Callable[[Path], object]] = {
-        ".csv": lambda aside: aside.write_text(csv_text(table, escape=escape), encoding="utf-8", newline=""),
-        ".tsv": lambda aside: aside.write_text(csv_text(table, "\t", escape=escape), encoding="utf-8", newline=""),
-        ".parquet": lambda aside: table.to_parquet(aside, index=False),
-        ".jsonl": lambda aside: table.to_json(aside, orient="records", lines=True),
+        ".csv": lambda aside: _write_text(aside, csv_texts(frames, escape=escape)),
+        ".tsv": lambda aside: _write_text(aside, csv_texts(frames, "\t", escape=escape)),
+        ".parquet": lambda aside: _write_parquet(aside, frames),
+        ".jsonl": lambda aside: _write_text(aside, map(_json_lines, frames())),
+        ".sqlite": lambda aside: _write_database(aside, frames, path.stem),
     }
     with replaced_file(path) as aside:
         writers[path.suffix](aside)
@@ -43,20 +62,65 @@ def check_table_name(path: Path) -> Path:
     return path
 
 
-def csv_text(table: pd.DataFrame, separator: str = ",", *, escape: bool = True) -> str:
+def csv_text(table: pd.DataFrame, *, escape: bool = True) -> str:
     """``table`` as csv, one line a row; ``escape`` as for :func:`write_table`."""
-    if escape:
-        marked = {str(name): column.map(_escaped) for name, column in table.items() if not _is_number(column)}
-        table = table.assign(**marked).rename(columns=_escaped)
-    torn = any("\r" in cell for _, column in table.items() if not _is_number(column) for cell in map(str, column))
+    return "".join(csv_texts(lambda: [table], escape=escape))
+
+
+def csv_texts(frames: Frames, separator: str = ",", *, escape: bool = True) -> Iterator[str]:
+    """A table in pieces as csv; the first has the names of the columns."""
+    torn = any("\r" in cell for table in frames() for _, column in _words(table) for cell in map(str, column))
     quoting: Literal[0, 2] = 2 if torn else 0  # all texts, as a \r outside of quotes ends a line; or where needed
-    text: str = table.to_csv(index=False, sep=separator, lineterminator="\n", quoting=quoting)
-    return text
+    for number, piece in enumerate(frames()):
+        table = piece
+        if escape:
+            marked = {name: column.map(_escaped) for name, column in _words(table)}
+            table = table.assign(**marked).rename(columns=_escaped)
+        yield table.to_csv(index=False, header=number == 0, sep=separator, lineterminator="\n", quoting=quoting)
 
 
-def _is_number(column: pd.Series) -> bool:
-    return bool(pd.api.types.is_numeric_dtype(column.dtype))
+def _words(table: pd.DataFrame) -> Iterator[tuple[str, "pd.Series[Any]"]]:
+    for name, column in table.items():
+        if not pd.api.types.is_numeric_dtype(column.dtype):
+            yield str(name), column
 
 
 def _escaped(cell: Any) -> Any:
     return escape_formula(cell) if isinstance(cell, str) else cell
+
+
+def _write_text(path: Path, texts: Iterable[str]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.writelines(texts)
+
+
+def _write_parquet(path: Path, frames: Frames) -> None:
+    writer = None
+    for frame in frames():
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        writer = writer or parquet.ParquetWriter(path, table.schema)
+        writer.write_table(table.cast(writer.schema))
+    if writer is not None:
+        writer.close()
+
+
+def _json_lines(frame: pd.DataFrame) -> str:
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return "".join(json.dumps(row, ensure_ascii=False, default=_plain) + "\n" for row in rows)
+
+
+def _plain(cell: Any) -> Any:
+    """A cell that JSON has no form for: an array as a list, a number of numpy as one, anything else as text."""
+    return cell.tolist() if hasattr(cell, "tolist") else str(cell)
+
+
+def _write_database(path: Path, frames: Frames, name: str) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        for frame in frames():
+            lists = {str(n): c.map(_json_cell) for n, c in frame.items() if c.dtype == object}
+            frame.assign(**lists).to_sql(name, database, index=False, if_exists="append")
+
+
+def _json_cell(cell: Any) -> Any:
+    plain = cell is None or isinstance(cell, str | int | float | bytes)
+    return cell if plain else json.dumps(cell, ensure_ascii=False, default=_plain)

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from vicinal.blockwise import policy
+from vicinal.blockwise import policy, query_rows
 from vicinal.core import short, warn_caller
 from vicinal.core.identity import canonical_ids, warn_of_identity
 from vicinal.data import LeakWarning, leaking_columns
@@ -607,7 +607,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self, queries: Tensor, identity: Mapping[str, Tensor | None], step: int | None = None
     ) -> Iterator[tuple[Tensor, dict[str, Tensor | None]]]:
         """Queries with their share of ``identity``, ``step`` at a time; None: so many that their weights fit."""
-        step = max(1, SCORES // len(self.bank_)) if step is None else step
+        step = query_rows(SCORES, len(self.bank_)) if step is None else step
         for start in range(0, len(queries), step):
             part = slice(start, start + step)
             part_identity = {n: v if v is None or n.startswith("bank") else v[part] for n, v in identity.items()}

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vicinal.blockwise import policy, row_slices
+from vicinal.blockwise import policy, query_rows, row_slices
 from vicinal.encoders.base import to_device
 from vicinal.training.rows import RowInputs
 
@@ -60,7 +60,7 @@ class NeighborNetwork(nn.Module):
         """The head on many queries, a block of queries at a time: see :meth:`vicinal.heads.NONA.forward`."""
         streamed = getattr(self.head, "can_stream", False)  # then memory does not grow with the bank
         sizes = policy()
-        step = sizes.batch_queries if streamed else max(1, sizes.memory_entries // max(1, len(bank)))
+        step = sizes.batch_queries if streamed else query_rows(sizes.memory_entries, len(bank))
         blocks = []
         for part in row_slices(len(queries), step):
             blocks.append(

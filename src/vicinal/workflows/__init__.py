@@ -15,6 +15,7 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.opening import OpenTable, TableJob, open_table
     from vicinal.workflows.predict import Answers, predict_table, table_columns
     from vicinal.workflows.search import MatcherSearcher, Searched, Searcher, open_searcher
+    from vicinal.workflows.streaming import predict_file
 
 _FILES = {
     "bank": ("BankChange", "add_table", "embed_table", "forget_rows", "read_ids"),
@@ -28,6 +29,7 @@ _FILES = {
     "opening": ("OpenTable", "TableJob", "open_table"),
     "predict": ("Answers", "predict_table", "table_columns"),
     "search": ("MatcherSearcher", "Searched", "Searcher", "open_searcher"),
+    "streaming": ("predict_file",),
 }
 """Names by file, each read when it is first used: no command waits for what another imports."""
 
@@ -59,6 +61,7 @@ __all__ = [
     "match_tables",
     "open_searcher",
     "open_table",
+    "predict_file",
     "predict_table",
     "read_ids",
     "run_demo",

@@ -128,6 +128,13 @@ def predict_table(
     """
     model = load_predictor(folder, index=index, encoders=encoders)
     frame = read_rows(model, source, root, log)
+    return answer_rows(model, frame, explain=explain, elements=elements, coverage=coverage, log=log)
+
+
+def answer_rows(
+    model: BankedEstimator, frame: pd.DataFrame, *, explain: int, elements: bool, coverage: float | None, log: Log
+) -> Answers:
+    """Predictions of rows as :func:`read_rows` gives them; see :func:`predict_table` for the settings."""
     features = features_of(model, frame, log)
     ids, groups = (_identity(model, frame, name) for name in ("id", "group"))
     if model.bank_.store.group_codes is None:
@@ -197,16 +204,26 @@ def read_rows(model: BankedEstimator, source: Path | Any, root: Path | None, log
         root: None: the folder of the file.
         log: gets how the file was read.
     """
-    chunked = model.notes_.get("chunked") or []
     if not isinstance(source, Path):
         model.root = root
         frame: pd.DataFrame = as_table("data", source)
     else:
         model.root = root or source.resolve().parent
-        words = [name for name, kind in model.kinds_.items() if kind in ("text", "category") or name in chunked]
-        known = [model.notes_.get(role) for role in ("id", "group")]
-        exact = [name for name in known if name is not None and name not in model.kinds_]
-        frame = read_table(source, text=words, ids=exact, log=log)
+        frame = read_table(source, log=log, **as_written(model))
+    return made_rows(model, frame)
+
+
+def as_written(model: BankedEstimator) -> dict[str, list[str]]:
+    """Which columns of csv ``model`` reads as texts, and which are ids and groups."""
+    chunked = model.notes_.get("chunked") or []
+    words = [name for name, kind in model.kinds_.items() if kind in ("text", "category") or name in chunked]
+    known = [model.notes_.get(role) for role in ("id", "group")]
+    return {"text": words, "ids": [name for name in known if name is not None and name not in model.kinds_]}
+
+
+def made_rows(model: BankedEstimator, frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows of a table with the columns that ``model`` makes of others: sets, and chunks of long texts."""
+    chunked = model.notes_.get("chunked") or []
     frame = join_columns(frame.rename(columns=str), model.notes_.get("sets") or {})
     return split_texts(frame, [name for name in chunked if name in frame.columns])
 

@@ -19,11 +19,12 @@ class WorkingFolder:
 
     Args:
         folder: the folder; None: nowhere.
+        mark: the file that is there from when on there is something to go on with.
         shared: whether another process looks after it.
     """
 
-    def __init__(self, folder: Path | None, *, shared: bool = False) -> None:
-        self.folder, self.shared = folder, shared
+    def __init__(self, folder: Path | None, mark: str = CHECKPOINT, *, shared: bool = False) -> None:
+        self.folder, self.mark, self.shared = folder, mark, shared
 
     def take_up(self, fingerprint: str) -> bool:
         """Whether there is a run of this ``fingerprint`` to go on with; what another run left is removed.
@@ -36,7 +37,7 @@ class WorkingFolder:
         mark = self.folder / _FINGERPRINT
         digest = hashlib.sha256(f"{self.folder}\n{fingerprint}".encode()).hexdigest()  # checkpoints name their place
         if mark.is_file() and mark.read_text(encoding="ascii").strip() == digest:
-            return (self.folder / CHECKPOINT).is_file()
+            return (self.folder / self.mark).is_file()
         if not self.shared:
             _empty(self.folder, (_LOCK, _OWNER))
             mark.write_text(digest + "\n", encoding="ascii")
@@ -44,7 +45,7 @@ class WorkingFolder:
 
 
 @contextlib.contextmanager
-def working_folder(out: Path | None) -> Iterator[WorkingFolder]:
+def working_folder(out: Path | None, work: str = "fit", mark: str = CHECKPOINT) -> Iterator[WorkingFolder]:
     """A folder ``.NAME.fit`` beside ``out`` for the checkpoints of one run, locked until the run ends.
 
     It is removed when the block ends without an error, and kept if the user stops the run, the process is killed, or
@@ -52,31 +53,34 @@ def working_folder(out: Path | None) -> Iterator[WorkingFolder]:
 
     Args:
         out: what the run makes; None: no folder is made.
+        work: the last part of the folder's name.
+        mark: see :class:`WorkingFolder`.
 
     Raises:
-        ValueError: if another process fits ``out``.
+        ValueError: if another process writes ``out``.
     """
     if out is None:
         yield WorkingFolder(None)
         return
     target = files.resolved(out)
-    folder = target.with_name(f".{target.name}.fit")
+    folder = target.with_name(f".{target.name}.{work}")
     if os.environ.get("RANK", "0") != "0":  # of processes that train as one, the first looks after the folder
-        yield WorkingFolder(folder, shared=True)
+        yield WorkingFolder(folder, mark, shared=True)
         return
     new_folders = [above for above in folder.parents if not above.is_dir()]
     lock = _locked(folder)
     if lock is None:
+        place = "folder" if work == "fit" else "file"
         raise ValueError(
-            f"out: expected a folder that no other run writes, got {out}, which process {_owner(folder)} fits; wait "
-            "for it, stop it, or choose another --out"
+            f"out: expected a {place} that no other run writes, got {out}, which process {_owner(folder)} {work}s; "
+            "wait for it, stop it, or choose another --out"
         )
     (folder / _OWNER).write_text(f"{os.getpid()}\n", encoding="ascii")
     keep: tuple[str, ...] = ()
     try:
-        yield WorkingFolder(folder)
+        yield WorkingFolder(folder, mark)
     except BaseException as wrong:
-        keep = (CHECKPOINT,) if isinstance(wrong, Exception) else (CHECKPOINT, CACHE)
+        keep = (mark,) if isinstance(wrong, Exception) else (mark, CACHE)
         raise
     finally:
         if not any((folder / name).exists() for name in keep):

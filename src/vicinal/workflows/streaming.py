@@ -1,0 +1,223 @@
+"""``vicinal predict --out``: a table of any length to a file of predictions, which goes on where it was stopped."""
+
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import torch
+from pyarrow import parquet
+
+from vicinal.core import replaced_file
+from vicinal.core.files import remove_tree
+from vicinal.core.folders import SUMS, sha256
+from vicinal.data import row_count, stream_table, write_frames
+from vicinal.estimators.banked import BankedEstimator
+from vicinal.version import __version__
+from vicinal.workflows.predict import answer_rows, as_written, load_predictor, made_rows
+from vicinal.workflows.resuming import WorkingFolder, working_folder
+
+Log = Callable[[str], None]
+
+BATCH = 1 << 13
+"""Rows that are predicted at a time; the blocks of the library divide it, so that each row is computed as ever."""
+
+_SECONDS, _MOST = 10.0, 1 << 20
+"""How long rows wait before they are put aside in a part, and how many at most."""
+
+_PART = "part-{:08d}.parquet"
+
+
+def predict_file(
+    folder: Path,
+    source: Path,
+    out: Path,
+    *,
+    root: Path | None = None,
+    explain: int = 0,
+    elements: bool = False,
+    coverage: float | None = None,
+    index: str | None = None,
+    encoders: Mapping[str, str] | None = None,
+    escape: bool = True,
+    log: Log = lambda line: None,
+) -> int:
+    """Write the predictions of :func:`vicinal.workflows.predict_table`, in the memory of a few thousand rows.
+
+    What is predicted is put aside in parts every ten seconds, in a folder ``.NAME.predict`` beside ``out``. If the
+    run is stopped or killed, the same call goes on behind the last part; if the table (by its checksum), the model or a
+    setting is another one, it begins anew. ``out`` appears whole, at the end.
+
+    Args:
+        folder: of the model.
+        source: file of the table.
+        out: file to write, see :func:`vicinal.data.write_table`.
+        root: see :func:`vicinal.workflows.predict_table`, as are the settings up to ``encoders``.
+        explain: neighbors to show.
+        elements: show what elements of sets add.
+        coverage: of intervals.
+        index: of the model.
+        encoders: by column or kind.
+        escape: see :func:`vicinal.data.write_table`.
+        log: gets how far it is, every ten seconds, and what :func:`vicinal.workflows.predict_table` says.
+
+    Returns:
+        how many rows were predicted.
+
+    Raises:
+        ValueError: as :func:`vicinal.workflows.predict_table`, or if the file is changed meanwhile.
+    """
+    model = load_predictor(folder, index=index, encoders=encoders)
+    model.root = root or source.resolve().parent
+    settings = {"explain": explain, "elements": elements, "coverage": coverage}
+    log = _once(log)
+    with working_folder(out, "predict", _PART.format(0)) as work:
+        need = [str(name) for name in model.feature_names_in_]
+        frames = stream_table(source, BATCH, need=need, log=log, **as_written(model))
+        first = next(frames)
+        before, digest = source.stat(), sha256(source)
+        known = [__version__, torch.__version__, sha256(folder / SUMS), digest, str(model.root), index]
+        done = _take_up(work, json.dumps([*known, dict(encoders or {}), settings], sort_keys=True), log)
+        progress = _Progress(row_count(source), done, log)
+        try:
+            rows = _predict(model, _behind(first, frames, done), settings, work, progress, log)
+        except ValueError:  # the table or the settings have to change, so what was done is of no use
+            for part in _parts(work):
+                remove_tree(part)
+            raise
+        after = source.stat()
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+            raise ValueError(f"{source.name}: expected a file that stays as it is, got one that changed meanwhile")
+        parts = _parts(work)
+        schema = _unified([parquet.read_schema(part) for part in parts])
+        write_frames(lambda: (_read(part, schema) for part in parts), out, escape=escape)
+    return rows
+
+
+def _once(log: Log) -> Log:
+    """``log`` for what each batch says again."""
+    lines: set[str] = set()
+
+    def tell(line: str) -> None:
+        if line not in lines:
+            lines.add(line)
+            log(line)
+
+    return tell
+
+
+def _parts(work: WorkingFolder) -> list[Path]:
+    return [] if work.folder is None else sorted(work.folder.glob("part-*.parquet"))
+
+
+def _take_up(work: WorkingFolder, fingerprint: str, log: Log) -> int:
+    """Rows that an earlier run of the same has put aside."""
+    done: int = sum(parquet.read_metadata(part).num_rows for part in _parts(work))
+    if work.take_up(fingerprint):
+        log(f"going on behind {done:,} rows that were predicted before")
+        return done
+    if done:
+        log(f"beginning anew: {done:,} rows were predicted before, of another table or model or with other settings")
+    return 0
+
+
+def _behind(first: pd.DataFrame, frames: Iterator[pd.DataFrame], done: int) -> Iterator[pd.DataFrame]:
+    """The batches after ``done`` rows, which are whole batches."""
+    for frame in itertools.chain([first], frames):
+        if done == 0 or frame.index[0] > done:
+            yield frame
+
+
+def _predict(
+    model: BankedEstimator,
+    frames: Iterator[pd.DataFrame],
+    settings: Mapping[str, Any],
+    work: WorkingFolder,
+    progress: "_Progress",
+    log: Log,
+) -> int:
+    """Predict batches, and put them aside in parts; gives how many rows there are in all."""
+    waiting: list[pd.DataFrame] = []
+    count, begun = 0, time.monotonic()
+    for frame in frames:
+        waiting.append(answer_rows(model, made_rows(model, frame), log=log, **settings).flat())
+        count += len(frame)
+        if time.monotonic() - begun >= _SECONDS or count >= _MOST:
+            _put_aside(waiting, work)
+            progress.add(count)
+            waiting, count, begun = [], 0, time.monotonic()
+    if waiting:
+        _put_aside(waiting, work)
+    return progress.done + count
+
+
+def _put_aside(frames: list[pd.DataFrame], work: WorkingFolder) -> None:
+    tables = [pa.Table.from_pandas(_storable(frame), preserve_index=False) for frame in frames]
+    schema = _unified([table.schema for table in tables])
+    part = work.folder / _PART.format(len(_parts(work)))  # type: ignore[operator]  # there is an out
+    with replaced_file(part) as aside:
+        parquet.write_table(pa.concat_tables([_as(table, schema) for table in tables]), aside)
+
+
+def _storable(frame: pd.DataFrame) -> pd.DataFrame:
+    """``frame`` with columns of words and numbers, as ids may be, as words."""
+    mixed = [n for n, c in frame.items() if c.dtype == object and len({type(cell) for cell in c.dropna()}) > 1]
+    return frame.assign(**{str(n): frame[n].map(str, na_action="ignore") for n in mixed})
+
+
+def _unified(schemas: list[pa.Schema]) -> pa.Schema:
+    """The columns of all in the order in which they come, each of a type that holds all its cells."""
+    kinds: dict[str, pa.DataType] = {}
+    for field in (field for schema in schemas for field in schema):
+        kinds[field.name] = _wider(kinds.get(field.name, field.type), field.type)
+    return pa.schema(list(kinds.items()))
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    if one == other or pa.types.is_null(other):
+        return one
+    if pa.types.is_null(one):
+        return other
+    numbers = [pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (one, other)]
+    return pa.float64() if all(numbers) else pa.string()
+
+
+def _as(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [table[f.name].cast(f.type) if f.name in table.column_names else None for f in schema]
+    filled = [pa.nulls(len(table), f.type) if c is None else c for f, c in zip(schema, columns, strict=True)]
+    return pa.table(dict(zip(schema.names, filled, strict=True)), schema=schema)
+
+
+def _read(part: Path, schema: pa.Schema) -> pd.DataFrame:
+    frame: pd.DataFrame = _as(parquet.read_table(part), schema).to_pandas()
+    return frame
+
+
+class _Progress:
+    """Says how many rows are done, and how long the others will take."""
+
+    def __init__(self, rows: int | None, done: int, log: Log) -> None:
+        self.rows, self.before, self.done, self.log = rows, done, done, log
+        self.begun = time.monotonic()
+
+    def add(self, count: int) -> None:
+        """So many more are done."""
+        self.done += count
+        rate = (self.done - self.before) / (time.monotonic() - self.begun)
+        line = f"{self.done:,} rows, {rate:,.0f} a second"
+        if self.rows is not None:
+            line = f"{self.done:,} of {self.rows:,} rows, {rate:,.0f} a second, {_span((self.rows - self.done) / rate)}"
+        self.log(line)
+
+
+def _span(seconds: float) -> str:
+    """How long something takes, in words."""
+    seconds = max(0.0, seconds)
+    if seconds < 90:
+        return f"{seconds:.0f} s left"
+    minutes = round(seconds / 60)
+    return f"{minutes} min left" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min left"
