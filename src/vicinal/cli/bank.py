@@ -25,17 +25,19 @@ def embed(
     ],
     collection: Annotated[str, typer.Option(help="With milvus:URI, the collection.")] = "vicinal",
     root: o.Root = None,
+    database: o.Database = None,
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
     quiet: o.Quiet = False,
 ) -> None:
     """Write the vectors of a table's rows: near ones are alike for the model."""
     from vicinal.core import local_path
+    from vicinal.data import table_source
     from vicinal.workflows import embed_table
 
     rows, width = embed_table(
         local_path("model", model),
-        local_path("data", data),
+        table_source("data", data, database),
         out,
         collection=collection,
         root=o.root_of(root),
@@ -57,6 +59,7 @@ def add(
     ] = None,
     group: Annotated[str | None, typer.Option(help="Column of groups; default: that of the fit.")] = None,
     root: o.Root = None,
+    database: o.Database = None,
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
     as_json: o.AsJson = False,
@@ -64,11 +67,12 @@ def add(
 ) -> None:
     """Add labelled rows to a model's bank; nothing is trained, and the next prediction knows them."""
     from vicinal.core import local_path
+    from vicinal.data import table_source
     from vicinal.workflows import add_table
 
     change = add_table(
         local_path("model", model),
-        local_path("data", data),
+        table_source("data", data, database),
         target=target,
         id=id_column,
         group=group,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @app.command(epilog="Example: vicinal compare houses.csv --target price --splits 10 --heads dense,nona,nona+knn")
 def compare(
     context: typer.Context,
-    data: Annotated[list[str], typer.Argument(help="Tables: csv, tsv, parquet or jsonl.", metavar="DATA")],
+    data: Annotated[list[str], typer.Argument(help="Tables: files, patterns, folders, - or queries.", metavar="DATA")],
     target: Annotated[list[str], typer.Option(help="Column to predict: one for all tables, or one each, in order.")],
     *,
     splits: Annotated[int, typer.Option(help="Seeded splits of each table.")] = 10,
@@ -64,6 +64,7 @@ def compare(
     accelerator: o.Accelerator = "auto",
     cache: o.Cache = None,
     baselines: o.Baselines = True,
+    database: o.Database = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -74,6 +75,7 @@ def compare(
     is --learning-rate 1e-5.
     """
     from vicinal.core import local_path
+    from vicinal.data import beside, table_source
     from vicinal.report import write_compare_page
     from vicinal.workflows import TableJob, compare_tables, table_columns
 
@@ -82,7 +84,7 @@ def compare(
     parameters = o.estimator_parameters(context)
     named = o.named_kinds(context.params)
     jobs = []
-    sources = [local_path("data", path) for path in data]
+    sources = [table_source("data", path, database) for path in data]
     grouped = o.named_sets(sets)
     columns = [table_columns(path) for path in sources]
     columns = [names + [name for name in grouped if set(grouped[name]) & set(names)] for names in columns]
@@ -107,7 +109,7 @@ def compare(
             )
         )
     first = sources[0]
-    folder = first.parent / f"{first.stem}-compare" if out is None else local_path("--out", out, written=True)
+    folder = beside(first, "compare") if out is None else local_path("--out", out, written=True)
     teller = (lambda line: None) if quiet else print_progress
     comparison = compare_tables(jobs, folder, splits=splits, heads=heads.split(","), log=teller)
     write_compare_page(comparison.record, folder / "report.html")

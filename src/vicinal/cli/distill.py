@@ -36,6 +36,7 @@ def distill(
     ] = "none",
     share: Annotated[float, typer.Option(help="Share of the teacher's prediction in a label, 0 to 1.")] = 0.5,
     root: o.Root = None,
+    database: o.Database = None,
     teacher_encoder: Annotated[
         list[str] | None,
         typer.Option(help="Encoder of the teacher out of a folder or the hub, named again.", metavar="COL=NAME"),
@@ -49,15 +50,16 @@ def distill(
     alone.
     """
     from vicinal.core import local_path
+    from vicinal.data import table_source
     from vicinal.workflows import distill_table
 
     folder = local_path("model", model)
     outcome = distill_table(
         folder,
-        local_path("data", data),
+        table_source("data", data, database),
         o.parse_encoders(encoder),
         folder.parent / f"{folder.name}-student" if out is None else local_path("--out", out, written=True),
-        unlabelled=None if unlabelled is None else local_path("--unlabelled", unlabelled),
+        unlabelled=None if unlabelled is None else table_source("--unlabelled", unlabelled),
         loss=loss,
         share=share,
         root=o.root_of(root),

@@ -19,6 +19,7 @@ def evaluate(
         str | None, typer.Option(help="Page to write (html); audit.json goes beside it.", metavar="FILE")
     ] = None,
     root: o.Root = None,
+    database: o.Database = None,
     suspects: Annotated[int, typer.Option(help="How many suspicious labels to list.")] = 50,
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
@@ -30,6 +31,7 @@ def evaluate(
 
     from vicinal.cli.output import finite
     from vicinal.core import local_path, replace_text, short_text
+    from vicinal.data import table_source
     from vicinal.report import audit_findings, write_audit_page
     from vicinal.workflows import audit_table
 
@@ -41,7 +43,7 @@ def evaluate(
             raise ValueError(f"--out: expected a file in a folder that is there, got {short_text(page, 200)}")
     record = audit_table(
         local_path("model", model),
-        local_path("data", data),
+        table_source("data", data, database),
         root=o.root_of(root),
         suspects=suspects,
         index=index,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @app.command(epilog="Example: vicinal fit houses.csv --target price --image photo --encoder photo=efficientnet-lite0")
 def fit(
     context: typer.Context,
-    data: Annotated[str, typer.Argument(help="Table: csv, tsv, parquet or jsonl.", metavar="DATA")],
+    data: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="DATA")],
     target: o.Target,
     *,
     text: o.Text = None,
@@ -71,6 +71,7 @@ def fit(
     index_tolerance: o.IndexTolerance = 1e-3,
     cache: o.Cache = None,
     baselines: o.Baselines = True,
+    database: o.Database = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -80,10 +81,11 @@ def fit(
     command is given again.
     """
     from vicinal.core import local_path
+    from vicinal.data import beside, table_source
     from vicinal.workflows import TableJob, fit_table
 
-    source = local_path("data", data)
-    folder = source.parent / f"{source.stem}-model" if out is None else local_path("--out", out, written=True)
+    source = table_source("data", data, database)
+    folder = beside(source, "model") if out is None else local_path("--out", out, written=True)
     o.check_method("--head", "head", head)
     parameters = o.estimator_parameters(context)
     job = TableJob(

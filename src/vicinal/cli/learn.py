@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @app.command(epilog="Example: vicinal learn photos.csv --same product --image photo")
 def learn(
-    data: Annotated[str, typer.Argument(help="Table: csv, tsv, parquet or jsonl.", metavar="DATA")],
+    data: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="DATA")],
     *,
     same: Annotated[str, typer.Option(help="Column that says which rows are alike: a class, group or number.")],
     labels: Annotated[
@@ -66,6 +66,7 @@ def learn(
     precision: o.Precision = "32-true",
     accelerator: o.Accelerator = "auto",
     cache: o.Cache = None,
+    database: o.Database = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -74,10 +75,11 @@ def learn(
     Writes a folder that vicinal search, embed, add and forget take, and report.html with queries and what they find.
     """
     from vicinal.core import local_path
+    from vicinal.data import beside, table_source
     from vicinal.workflows import LearnJob, learn_table
 
-    source = local_path("data", data)
-    folder = source.parent / f"{source.stem}-model" if out is None else local_path("--out", out, written=True)
+    source = table_source("data", data, database)
+    folder = beside(source, "model") if out is None else local_path("--out", out, written=True)
     columns = {"text": text, "image": image, "audio": audio, "number": number, "category": category, "vector": vector}
     columns |= {"sets": sets}
     parameters: dict[str, Any] = {

@@ -54,7 +54,7 @@ Validation: TypeAlias = Annotated[
 @app.command(epilog="Example: vicinal match shop_a.csv shop_b.csv --pairs labelled.csv --id-left asin --id-right sku")
 def match(
     context: typer.Context,
-    left: Annotated[str, typer.Argument(help="Table: csv, tsv, parquet or jsonl.", metavar="LEFT")],
+    left: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="LEFT")],
     right: Annotated[str, typer.Argument(help="The other table.", metavar="RIGHT")],
     *,
     pairs: Pairs = None,
@@ -71,6 +71,7 @@ def match(
     validation: Validation = 0.25,
     seed: o.Seed = 0,
     out: Out = None,
+    database: o.Database = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -85,7 +86,7 @@ def match(
 @app.command(epilog="Example: vicinal dedupe customers.csv --pairs labelled.csv")
 def dedupe(
     context: typer.Context,
-    table: Annotated[str, typer.Argument(help="Table: csv, tsv, parquet or jsonl.", metavar="TABLE")],
+    table: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="TABLE")],
     *,
     pairs: Pairs = None,
     id_column: Annotated[str, typer.Option("--id", help="Column of ids.", rich_help_panel=_DATA)] = "id",
@@ -99,6 +100,7 @@ def dedupe(
     validation: Validation = 0.25,
     seed: o.Seed = 0,
     out: Out = None,
+    database: o.Database = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -112,19 +114,20 @@ def dedupe(
 
 def _run(context: typer.Context, left: str, right: str | None, *, links: str, default: str) -> None:
     from vicinal.core import local_path
+    from vicinal.data import beside, table_name, table_source
     from vicinal.workflows import MatchJob, match_tables
 
     options = context.params
-    source = local_path("left" if right is not None else "table", left)
-    other = None if right is None else local_path("right", right)
-    name = source.stem if other is None else f"{source.stem}-{other.stem}"
+    source = table_source("left" if right is not None else "table", left, options["database"])
+    other = None if right is None else table_source("right", right, options["database"])
+    word = default if other is None else f"{table_name(other)}-{default}"
     out = options["out"]
-    folder = source.parent / f"{name}-{default}" if out is None else local_path("--out", out, written=True)
+    folder = beside(source, word) if out is None else local_path("--out", out, written=True)
     id_left = options["id_left"] if other is not None else options["id_column"]
     job = MatchJob(
         source,
         other,
-        None if options["pairs"] is None else local_path("--pairs", options["pairs"]),
+        None if options["pairs"] is None else table_source("--pairs", options["pairs"]),
         id_left,
         options["id_right"] if other is not None else id_left,
         tuple(options["use"]) if options["use"] else None,

@@ -10,6 +10,14 @@ from vicinal.cli.output import shows_bar
 
 _DATA, _LEARN, _TRAIN, _ALSO = "The table", "What is learned", "Training", "Also"
 
+Database: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="DATA is a query, 'select ...', of this file of SQLite or DuckDB, or of an address as postgresql://...",
+        rich_help_panel=_DATA,
+        metavar="FILE|URL",
+    ),
+]
 Target: TypeAlias = Annotated[str, typer.Option(help="Column to predict.", rich_help_panel=_DATA)]
 
 

@@ -31,6 +31,7 @@ def predict(
         float | None, typer.Option(help="Add an interval that covers with this probability.", metavar="COVERAGE")
     ] = None,
     root: o.Root = None,
+    database: o.Database = None,
     no_escape: Annotated[
         bool,
         typer.Option(
@@ -45,14 +46,14 @@ def predict(
 ) -> None:
     """Predict new rows, say which rows made each prediction, and how far off it may be."""
     from vicinal.core import check_between, check_integer, local_path
-    from vicinal.data import check_table_name, csv_text, write_table
+    from vicinal.data import check_table_name, csv_text, table_source, write_table
     from vicinal.workflows import predict_file, predict_table
 
     check_integer("--explain", explain, low=0)
     if interval is not None:
         check_between("--interval", interval, 0, 1)
     path = None if out is None else check_table_name(local_path("--out", out, written=True))
-    folder, source = local_path("model", model), local_path("data", data)
+    folder, source = local_path("model", model), table_source("data", data, database)
     settings: dict[str, Any] = {
         "root": o.root_of(root),
         "explain": explain,

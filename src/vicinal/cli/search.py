@@ -42,6 +42,7 @@ def search(
         str | None, typer.Option(help="File to write: csv, tsv, parquet, jsonl or sqlite.", metavar="FILE")
     ] = None,
     root: o.Root = None,
+    database: o.Database = None,
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
     as_json: o.AsJson = False,
@@ -52,7 +53,7 @@ def search(
     The score is the model's similarity: higher is nearer, and of distances it is the negated distance.
     """
     from vicinal.core import check_integer, local_path
-    from vicinal.data import check_table_name, write_table
+    from vicinal.data import check_table_name, table_source, write_table
     from vicinal.workflows import open_searcher
 
     ways = {"TEXT": query, "--id": row_id, "--row": row, "--file": file, "--interactive": interactive or None}
@@ -63,7 +64,7 @@ def search(
         )
     check_integer("-k", k)
     path = None if out is None else check_table_name(local_path("--out", out, written=True))
-    source = None if file is None else local_path("--file", file)
+    source = None if file is None else table_source("--file", file, database)
     searcher = open_searcher(
         local_path("model", model),
         k,

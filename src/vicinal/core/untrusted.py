@@ -2,6 +2,7 @@
 
 import os
 import stat
+import struct
 from collections.abc import Iterator, Mapping
 from io import BufferedReader
 from pathlib import Path
@@ -259,7 +260,7 @@ def read_parquet(stream: BinaryIO, name: str) -> "pyarrow.Table":
     """
     import pyarrow
 
-    most = min(max(UNPACKED, TIMES * stream.seek(0, os.SEEK_END)), machine_memory())
+    most = most_unpacked(stream.seek(0, os.SEEK_END))
     stream.seek(0)
     try:
         batches = list(_counted_batches(stream, name, most))
@@ -312,7 +313,7 @@ def _counted_batches(stream: BinaryIO, name: str, most: int) -> "Iterator[pyarro
     metadata = parquet.read_metadata(stream)
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     chunks = [group.column(j) for group in groups for j in range(group.num_columns)]
-    _check_unpacked(name, sum(chunk.total_uncompressed_size + 8 * chunk.num_values for chunk in chunks), most)
+    check_unpacked(name, sum(chunk.total_uncompressed_size + 8 * chunk.num_values for chunk in chunks), most)
     schema = metadata.schema.to_arrow_schema()
     yield pyarrow.RecordBatch.from_pylist([], schema=schema)
     coded = {field.name for field in schema if pyarrow.types.is_dictionary(field.type)}  # as categories, in their order
@@ -324,7 +325,7 @@ def _counted_batches(stream: BinaryIO, name: str, most: int) -> "Iterator[pyarro
     for group in range(len(groups)):  # each has dictionaries of its own
         for batch in file.iter_batches(_BATCH, row_groups=[group]):
             total += sum(_decoded_size(column) for column in batch.columns)
-            _check_unpacked(name, total, most)
+            check_unpacked(name, total, most)
             decoded = [_decoded(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
             yield pyarrow.RecordBatch.from_arrays(decoded, schema=schema)
 
@@ -355,9 +356,94 @@ def _decoded(column: Any, kind: Any) -> Any:
     return column if column.type == kind else column.cast(kind)
 
 
-def _check_unpacked(name: str, size: int, most: int) -> None:
+def most_unpacked(size: int) -> int:
+    """Bytes that a file of ``size`` bytes may unpack to, if they all have to fit in memory."""
+    return min(max(UNPACKED, TIMES * size), machine_memory())
+
+
+def check_unpacked(name: str, size: int, most: int) -> None:
+    """Raise ValueError if a file unpacks to more than ``most`` bytes."""
     if size > most:
         raise ValueError(
             f"{name}: expected a table that unpacks to at most {most >> 20} MiB, got at least {size >> 20} MiB; "
             "a file that is far smaller than its table may be meant to fill the memory"
         )
+
+
+def arrow_batches(path: Path) -> "Iterator[pyarrow.RecordBatch]":
+    """The rows of an Arrow file (Feather, or a stream), a batch at a time; the first has no rows, but the schema.
+
+    The file is mapped. What its messages declare is summed up before the first is unpacked.
+
+    Raises:
+        ValueError: if it is no whole file of that form, or unpacks to far more than such a file may hold.
+    """
+    import pyarrow
+    from pyarrow import ipc
+
+    open_regular(path).close()
+    try:
+        with pyarrow.memory_map(str(path)) as source:
+            start = 8 if source.read(6) == b"ARROW1" else 0
+            source.seek(start)
+            declared, most = 0, max(UNPACKED, TIMES * source.size())
+            for message in ipc.MessageReader.open_stream(source):
+                declared += _declared_size(message)
+                check_unpacked(path.name, declared, most)
+            source.seek(start)
+            reader = ipc.open_stream(source)
+            yield pyarrow.RecordBatch.from_pylist([], schema=reader.schema)
+            yield from reader
+    except (pyarrow.ArrowException, OSError, struct.error) as wrong:
+        raise ValueError(f"{path.name}: expected a whole Arrow file, got: {short_text(wrong, ECHO)}") from None
+
+
+def _declared_size(message: Any) -> int:
+    """Bytes of memory that a message of Arrow's stream says its rows take, by the flatbuffer in front of them."""
+    if message.type == "schema" or message.body is None:
+        return 0
+    table = _FlatTable(message.metadata.to_pybytes()).table(2)
+    batch = table if message.type == "record batch" else table.table(1)  # of a dictionary, the batch in it
+    body, compressed = memoryview(message.body), batch.field(3) is not None
+    size = 8 * sum(max(0, length) for length, _ in batch.pairs(1))  # a column of nulls has no bytes, and cells yet
+    for offset, length in batch.pairs(2):
+        declared = struct.unpack_from("<q", body, offset)[0] if compressed and length else length
+        size += max(declared, length)
+    return size
+
+
+class _FlatTable:
+    """A table of a flatbuffer: fields by number, each at a place that the table's own list of offsets gives."""
+
+    def __init__(self, buffer: bytes, place: int | None = None) -> None:
+        self.buffer = buffer
+        self.place = self._number("<I", 0) if place is None else place
+        self.offsets = self.place - self._number("<i", self.place)
+
+    def _number(self, form: str, place: int) -> int:
+        number: int = struct.unpack_from(form, self.buffer, place)[0]
+        return number
+
+    def field(self, number: int) -> int | None:
+        """Where a field is, or None if it is not there."""
+        at = 4 + 2 * number
+        offset = self._number("<H", self.offsets + at) if at < self._number("<H", self.offsets) else 0
+        return self.place + offset if offset else None
+
+    def table(self, number: int) -> "_FlatTable":
+        """The table that a field points to."""
+        place = self.field(number)
+        if place is None:
+            raise struct.error("a message without its rows")
+        return _FlatTable(self.buffer, place + self._number("<I", place))
+
+    def pairs(self, number: int) -> list[tuple[int, int]]:
+        """A vector of pairs of whole numbers."""
+        place = self.field(number)
+        if place is None:
+            return []
+        place += self._number("<I", place)
+        count = self._number("<I", place)
+        if 16 * count > len(self.buffer):
+            raise struct.error("a list that is longer than its message")
+        return [struct.unpack_from("<qq", self.buffer, place + 4 + 16 * at) for at in range(count)]

@@ -1,6 +1,7 @@
 """Tables: reading files, telling columns apart, splits, rows of identical content, the data of the demo."""
 
 from vicinal.data.cells import tidy_features
+from vicinal.data.databases import query_tables
 from vicinal.data.duplicates import (
     Duplicates,
     Leak,
@@ -13,8 +14,9 @@ from vicinal.data.leaks import ColumnLeak, LeakWarning, leaking_columns
 from vicinal.data.lexicon import lexicon_table
 from vicinal.data.reading import read_table
 from vicinal.data.sets import CHUNK_WORDS, join_columns, long_texts, split_texts
+from vicinal.data.sources import beside, root_of, table_name, table_source
 from vicinal.data.splits import Split, load_splits, make_splits, no_test, save_splits
-from vicinal.data.streaming import row_count, stream_table
+from vicinal.data.streaming import row_count, stream_table, table_checksum
 from vicinal.data.table import Dropped, Table, check_column, prepare_table
 from vicinal.data.target import Target, Task, infer_task, read_labels, read_target
 from vicinal.data.writing import check_table_name, csv_text, write_frames, write_table
@@ -30,6 +32,7 @@ __all__ = [
     "Table",
     "Target",
     "Task",
+    "beside",
     "check_column",
     "check_table_name",
     "csv_text",
@@ -45,14 +48,19 @@ __all__ = [
     "make_splits",
     "no_test",
     "prepare_table",
+    "query_tables",
     "read_labels",
     "read_table",
     "read_target",
+    "root_of",
     "row_count",
     "save_splits",
     "split_texts",
     "stream_table",
+    "table_checksum",
     "table_fingerprint",
+    "table_name",
+    "table_source",
     "tidy_features",
     "write_frames",
     "write_table",

@@ -21,20 +21,20 @@ _PAGE = "download the file itself, not the page that shows it"
 _PICTURE = "name images in a column of a table"
 _FORMATS = (
     (rb"PAR1[^\n -~]", "a parquet file", "let its name end in .parquet"),
-    (rb"\x1f\x8b", "a gzip file", "unpack it: gunzip NAME"),
+    (rb"\x1f\x8b", "a gzip file", "let its name end as in table.csv.gz"),
     (rb"BZh[1-9]1AY&SY", "a bzip2 file", "unpack it: bunzip2 NAME"),
     (rb"\xfd7zXZ\0", "an xz file", "unpack it: unxz NAME"),
-    (rb"\x28\xb5\x2f\xfd", "a zstandard file", "unpack it: unzstd NAME"),
+    (rb"\x28\xb5\x2f\xfd", "a zstandard file", "let its name end as in table.csv.zst"),
     (rb"7z\xbc\xaf\x27\x1c", "a 7z archive", _UNPACK),
     (rb"Rar!\x1a\x07", "a rar archive", _UNPACK),
     (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Excel file of the old form", _SPREADSHEET),
-    (rb"ARROW1\0", "an Arrow or Feather file", "convert it: pandas.read_feather('NAME').to_parquet('table.parquet')"),
+    (rb"ARROW1\0", "an Arrow or Feather file", "let its name end in .feather"),
     (rb"ORC[^\n -~]", "an ORC file", "convert it: pandas.read_orc('NAME').to_parquet('table.parquet')"),
     (rb"Obj\x01", "an Avro file", "convert it to parquet"),
     (rb"\x89HDF\r\n\x1a\n", "an HDF5 file", "convert it: pandas.read_hdf('NAME').to_parquet('table.parquet')"),
     (rb"<stata_dta>", "a Stata file", "convert it: pandas.read_stata('NAME').to_parquet('table.parquet')"),
     (rb"\$FL2@\(#\)", "an SPSS file", "convert it: pandas.read_spss('NAME').to_parquet('table.parquet')"),
-    (rb"SQLite format 3\0", "an SQLite database", "export the table: sqlite3 -header -csv NAME 'select * from ...'"),
+    (rb"SQLite format 3\0", "an SQLite database", "let its name end in .sqlite"),
     (rb"\x93NUMPY", "a numpy array", "make a table of it: pandas.DataFrame(numpy.load('NAME')).to_csv('table.csv')"),
     (rb"\x80[\x02-\x05][^\n]", "a pickle", _CODE),
     (rb"%PDF-", "a PDF file", "a table in it has to be copied out"),
@@ -44,12 +44,9 @@ _FORMATS = (
 )
 """Formats that a table is often kept in: pattern of the first bytes, what it is, what to do."""
 
-JSON_ARRAY = "write one object a line: pandas.read_json('NAME').to_json('table.jsonl', orient='records', lines=True)"
 _ENDINGS = {
-    ".xlsx": _SPREADSHEET,
     ".xls": _SPREADSHEET,
     ".ods": _SPREADSHEET,
-    ".json": JSON_ARRAY,
     ".txt": "let its name end in .csv if it has a line for each row",
 }
 
@@ -76,7 +73,7 @@ def other_format(path: Path) -> str:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "d.csv").write_bytes(b"\x1f\x8b\x08")
     ...     other_format(Path(folder, "d.csv"))
-    'a gzip file; unpack it: gunzip d.csv'
+    'a gzip file; let its name end as in table.csv.gz'
     """
     with path.open("rb") as file:
         start = file.read(512)
@@ -95,7 +92,7 @@ def _zipped(path: Path) -> tuple[str, str]:
     except (zipfile.BadZipFile, OSError):
         names = []
     if any(name.startswith("xl/") for name in names):
-        return "an Excel file", _SPREADSHEET
+        return "an Excel file", "let its name end in .xlsx"
     if "content.xml" in names:
         return "a spreadsheet (OpenDocument)", _SPREADSHEET
     return "a zip archive", _UNPACK

@@ -1,5 +1,6 @@
-"""Reading a table from a file: csv, tsv, parquet, jsonl."""
+"""Reading a table from what a user names: csv, tsv, json, parquet, Excel and their like, and folders."""
 
+import itertools
 import json
 import warnings
 from collections import Counter
@@ -12,16 +13,36 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vicinal.core import ECHO, local_path, nearest, short, short_text, unescape_formula
-from vicinal.core.untrusted import open_regular, read_frame
+from vicinal.core import ECHO, listed, nearest, short, short_text, unescape_formula
+from vicinal.core.untrusted import arrow_batches, open_regular, parquet_frames, read_frame
 from vicinal.data.cells import exact_text, has_decimal_commas, typed_text, with_decimal_points
-from vicinal.data.formats import DELIMITERS, JSON_ARRAY, advice_for, delimiter_of, other_format, text_encoding
+from vicinal.data.databases import DATABASES, read_database
+from vicinal.data.formats import DELIMITERS, advice_for, delimiter_of, other_format, text_encoding
+from vicinal.data.sources import PACKED, TEXTS, source_files, unpacked
+from vicinal.data.typed import (
+    folder_images,
+    image_table,
+    is_dataset,
+    read_arrow,
+    read_dataset,
+    read_workbook,
+)
 from vicinal.encoders.kinds import is_list, read_list
 
 Log = Callable[[str], None]
 
 DEEPEST = 16
 """Lists and objects in one another, from which on a row of JSON is refused."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a table is read: columns of texts, columns of ids, who is told, and the sheet or table that is named."""
+
+    text: Collection[str]
+    ids: Collection[str]
+    log: Log
+    part: str = ""
 
 
 def read_table(
@@ -33,11 +54,15 @@ def read_table(
     missing, and so is "NA" or "NaN" among numbers. A column of lists in JSON
     (``["a.jpg", "b.jpg"]``) is one of lists. Semicolons, tabs or bars between cells, decimal commas (only where
     no comma stands between cells) and other encodings than UTF-8 are found out and said. An apostrophe that keeps a
-    cell from being taken for a formula (see :func:`vicinal.core.escape_formula`) is taken off. parquet and jsonl (one
-    JSON object a line) carry their own types.
+    cell from being taken for a formula (see :func:`vicinal.core.escape_formula`) is taken off. All others
+    carry their own types: jsonl (one JSON object a line), json (an array of them), parquet, feather and arrow, xlsx,
+    and databases in a file (sqlite, duckdb).
 
     Args:
-        path: a file that ends in .csv, .tsv, .parquet or .jsonl.
+        path: a file whose name ends so, a text also packed (.csv.gz, .jsonl.zst); several by a pattern
+            (``sold-*.csv``), all of the same columns; ``book.xlsx#sheet`` or ``shop.sqlite#table``; a folder of images,
+            with a table of labels in it or a folder for each class; or what ``datasets`` has saved to the disk, of
+            several splits ``folder#split``.
         text: columns that csv and tsv leave as texts even if all their cells are numbers (those that a fitted model
             takes for texts or categories: a title "1984", a code "12").
         ids: columns of ids and groups, of which csv and tsv keep each cell as it is written ("1e3", "+1"), so that it
@@ -45,33 +70,106 @@ def read_table(
         log: gets how the file was read where that is not as its name says.
 
     Raises:
-        ValueError: for a file that is missing, of another format, torn, or with two columns of one name; the
-            sentence names the file and, where there is one, the line.
+        ValueError: for a file that is missing, of another format, torn, or with two columns of one name, for files of
+            different columns, or one that unpacks to far more than such a file may hold; the sentence names the file
+            and, where there is one, the line.
     """
-    path = check_table(path)
-    frame = with_names(path, READERS[path.suffix.lower()](path, text, ids, log))
+    frames = [*table_pieces(path, text=text, ids=ids, log=log)]
+    frame = frames[0] if len(frames) == 1 else pd.concat(frames)
     frame.index = pd.RangeIndex(1, len(frame) + 1)
     return frame
 
 
-def check_table(path: str | Path) -> Path:
-    """``path`` if it is a file that can be read as a table, by its ending and its first bytes."""
-    path = local_path("data", path)
-    reader = READERS.get(path.suffix.lower())
+def table_pieces(
+    path: str | Path,
+    size: int | None = None,
+    *,
+    need: Collection[str] = (),
+    text: Collection[str] = (),
+    ids: Collection[str] = (),
+    log: Log = lambda line: None,
+) -> Iterator[pd.DataFrame]:
+    """The rows of :func:`read_table`, of a file that can be read so ``size`` at a time, or all together.
+
+    Args:
+        path: see :func:`read_table`.
+        size: rows of a piece, about.
+        need: columns that each piece has if its file has them in any row: the lines of jsonl may leave some out.
+        text: see :func:`read_table`, as are ``ids`` and ``log``.
+        ids: columns of ids and groups.
+        log: gets how the file is read.
+    """
+    files, part = source_files(path)
+    how = Reading(text, ids, log, part)
+    first: tuple[Path, list[str]] | None = None
+    raw: list[pd.DataFrame] = []
+    for file in files:
+        check_table(file, part)
+        with unpacked(file) as plain:
+            for piece in _pieces(plain, size, need, how):
+                frame = with_names(plain, piece)
+                first = first or (file, list(frame.columns))
+                _check_same(file, frame, *first)
+                words = plain.suffix.lower() in (".csv", ".tsv")
+                if words and size is None and len(files) > 1:
+                    raw.append(frame)  # what a column holds is seen from all of them
+                else:
+                    yield typed_cells(frame, how) if words else frame
+    if raw:
+        yield typed_cells(pd.concat(raw, ignore_index=True), how)
+
+
+def _pieces(path: Path, size: int | None, need: Collection[str], how: Reading) -> Iterator[pd.DataFrame]:
+    """The rows of one file; those of csv and tsv as texts."""
+    ending = path.suffix.lower()
+    if path.is_dir():
+        yield _read_folder(path, how)
+    elif ending in (".csv", ".tsv"):
+        yield from _delimited_pieces(path, size, how)
+    elif ending == ".jsonl" and size is not None:
+        yield from _line_pieces(path, size, need, how.log)
+    elif ending == ".parquet" and size is not None:
+        with open_regular(path) as stream:
+            yield from parquet_frames(stream, path.name)
+    elif ending in ARROW and size is not None:
+        for batch in arrow_batches(path):
+            yield batch.to_pandas()
+    else:
+        yield READERS[ending](path, how)
+
+
+def _check_same(file: Path, frame: pd.DataFrame, first: Path, names: list[str]) -> None:
+    """Refuse a file that has other columns than the first; a line of jsonl need not have all."""
+    if file == first or set(names) == set(frame.columns) or ".jsonl" in file.suffixes:
+        return
+    odd = [f"{short(name)} missing" for name in names if name not in frame.columns]
+    odd += [f"{short(name)} too" for name in frame.columns if name not in names]
+    raise ValueError(f"{file.name}: expected the columns of {first.name}, got {', '.join(odd[:5])}")
+
+
+def check_table(path: Path, part: str = "") -> None:
+    """Refuse what cannot be read as a table, by its ending and its first bytes."""
+    ending = path.suffix.lower()
     try:
+        if path.is_dir():
+            return
         check_file(path)
         other = other_format(path)
     except OSError as wrong:
         raise ValueError(f"{short_text(path, ECHO)}: expected a file, got none: {wrong.strerror}") from None
-    if other and not (reader is _read_parquet and other.startswith("a parquet file")):
+    if other and not other.startswith(_FORMATS.get(ending, "\0")):
         raise ValueError(f"{path.name}: expected a table, got {other}")
-    if reader is None:
+    if ending in PACKED and Path(path.stem).suffix.lower() not in TEXTS:
+        endings = ", ".join(f"{text}{ending}" for text in TEXTS)
+        raise ValueError(f"{path.name}: expected a packed file that ends in {endings}, got {short(path.name)}")
+    if ending not in (*READERS, *PACKED):
         advice = advice_for(path)
         raise ValueError(
             f"{path.name}: expected a file that ends in {', '.join(READERS)}, got "
             f"{short(path.suffix or 'no ending')}{'; ' if advice else ''}{advice}"
         )
-    return path
+    if part and ending not in (".xlsx", *DATABASES):
+        raise ValueError(f"{path.name}: expected a workbook, a database or a dataset before a #, got {short(ending)}")
 
 
 def with_names(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
@@ -169,29 +267,31 @@ def _usual(path: Path) -> str:
     return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
-def _read_delimited(path: Path, text: Collection[str], ids: Collection[str], log: Log) -> pd.DataFrame:
-    """Every cell as text first, then each column as what all its cells are."""
+def _delimited_pieces(path: Path, size: int | None, how: Reading) -> Iterator[pd.DataFrame]:
+    """Cells as texts, with decimal points; which of them a file has is seen from all its rows."""
     file = Delimited.of(path)
-    frame = next(file.frames())
-    comma = file.has_decimal_commas([frame])
-    file.tell(log, comma=comma)
-    return typed_cells(frame, text, ids, comma=comma)
+    whole = next(file.frames()) if size is None else None
+    comma = file.has_decimal_commas(file.frames(size) if whole is None else [whole])
+    file.tell(how.log, comma=comma)
+    for piece in file.frames(size) if whole is None else [whole]:
+        numbers = [n for n in piece.columns if n not in how.ids and n not in how.text] if comma else []
+        yield piece.assign(**{name: with_decimal_points(piece[name]) for name in numbers})
 
 
-def typed_cells(frame: pd.DataFrame, text: Collection[str], ids: Collection[str], *, comma: bool) -> pd.DataFrame:
-    """A table of texts with each column as what its cells are; ``comma``: its numbers have decimal commas."""
+def typed_cells(frame: pd.DataFrame, how: Reading) -> pd.DataFrame:
+    """A table of texts with each column as what its cells are."""
     columns = []
     for name, column in frame.items():
         marked = any(isinstance(cell, str) and cell.startswith("'") for cell in column.tolist())
         cells = column.map(_unescaped) if marked else column
-        if name in ids:
+        if name in how.ids:
             columns.append(exact_text(cells))
-        elif name in text:
+        elif name in how.text:
             columns.append(cells.mask(cells.str.strip() == "", np.nan))
         else:
             lists = _as_lists(cells)
-            columns.append(typed_text(with_decimal_points(cells) if comma else cells) if lists is None else lists)
-    typed: pd.DataFrame = pd.concat(columns, axis="columns")
+            columns.append(typed_text(cells) if lists is None else lists)
+    typed: pd.DataFrame = pd.concat(columns, axis="columns").set_axis(frame.columns, axis="columns")
     return typed
 
 
@@ -210,13 +310,74 @@ def _unescaped(cell: Any) -> Any:
     return unescape_formula(cell) if isinstance(cell, str) else cell
 
 
-def _read_parquet(path: Path, _: Collection[str], __: Collection[str], ___: Log) -> pd.DataFrame:
+def _read_parquet(path: Path, _: Reading) -> pd.DataFrame:
     with open_regular(path) as file:
         return read_frame(file, path.name, ignore_metadata=True)
 
 
-def _read_lines(path: Path, _: Collection[str], __: Collection[str], log: Log) -> pd.DataFrame:
-    return pd.DataFrame(list(json_rows(path, log)))
+def _read_folder(folder: Path, how: Reading) -> pd.DataFrame:
+    """A dataset of Hugging Face; or images, with the table of labels that is beside them, or without."""
+    if is_dataset(folder):
+        return read_dataset(folder, how.part)
+    images = folder_images(folder)
+    if not images:
+        raise ValueError(
+            f"{short_text(folder, ECHO)}: expected a file, got a folder without images, which is no dataset either"
+        )
+    known = (*READERS, *(text + packed for text in TEXTS for packed in PACKED))
+    tables = sorted(path for path in folder.iterdir() if path.name.lower().endswith(known) and path.is_file())
+    if len(tables) > 1:
+        names = listed([path.name for path in tables])
+        raise ValueError(f"{folder.name}: expected one table of labels beside the images, got {names}; name the one")
+    if not tables:
+        return image_table(images)
+    how.log(f"{tables[0].name} names the images of {folder.name}")
+    return read_table(tables[0], text=how.text, ids=how.ids, log=how.log)
+
+
+def _read_json(path: Path, how: Reading) -> pd.DataFrame:
+    """An array of objects; or one object a line."""
+    encoding = text_encoding(path)
+    prefix = f"{path.name}: expected an array of JSON objects, got"
+    try:
+        text = path.read_text(encoding=encoding)
+    except UnicodeError as error:
+        detail = short_text(error, ECHO)
+        raise ValueError(f"{path.name}: expected text in {encoding}, got: {detail}; save it as UTF-8") from None
+    start = text.lstrip()[:1]
+    if start != "[":
+        whole = text.strip().count("\n") == 0 or "\n{" in text
+        if start == "{" and whole:
+            return pd.DataFrame(list(json_rows(path, how.log)))
+        raise ValueError(f"{prefix} {'one object' if start == '{' else 'an empty file' if not start else 'other text'}")
+    try:
+        rows = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{prefix} none: {short_text(error, ECHO)}") from None
+    plain = "\\u" not in text and _depth(rows) <= DEEPEST + 1
+    for number, row in enumerate(rows, start=1):
+        _check_row(row, f"row {number}", prefix, plain=plain)
+    if not rows:
+        raise ValueError(f"{prefix} an empty one")
+    return pd.DataFrame(rows)
+
+
+def _read_lines(path: Path, how: Reading) -> pd.DataFrame:
+    return pd.DataFrame(list(json_rows(path, how.log)))
+
+
+def _line_pieces(path: Path, size: int, need: Collection[str], log: Log) -> Iterator[pd.DataFrame]:
+    missing = dict.fromkeys(need)
+    for row in json_rows(path, log):
+        for name in row:
+            missing.pop(name.strip(), None)
+        if not missing:
+            break
+    rows = json_rows(path, lambda line: None)
+    while piece := list(itertools.islice(rows, size)):
+        frame = pd.DataFrame(piece)
+        known = {str(name).strip() for name in frame.columns}
+        yield frame.assign(**{name: None for name in need if name not in known and name not in missing})
 
 
 def json_rows(path: Path, log: Log) -> Iterator[dict[str, Any]]:
@@ -243,21 +404,30 @@ def _row_of(line: str, where: str, prefix: str) -> dict[str, Any]:
     """The row that a line holds."""
     try:
         row = json.loads(line)
-        deep = line.count("[") + line.count("{") > DEEPEST and _depth(row) > DEEPEST
     except json.JSONDecodeError as error:
-        advice = f"; {JSON_ARRAY}" if line.lstrip().startswith("[") and where == "line 1" else ""
+        advice = "; let its name end in .json" if line.lstrip().startswith("[") and where == "line 1" else ""
         raise ValueError(f"{prefix} none in {where}: {error.msg}{advice}") from None
     except RecursionError:
-        deep = True
+        raise ValueError(_nested(prefix, where)) from None
     except ValueError as error:  # a whole number of more digits than Python reads
         raise ValueError(f"{prefix} one that cannot be read in {where}: {short_text(error, ECHO)}") from None
-    if deep:
-        raise ValueError(f"{prefix} one that is nested more than {DEEPEST} deep in {where}; make its parts columns")
+    _check_row(row, where, prefix, plain="\\u" not in line and line.count("[") + line.count("{") <= DEEPEST)
+    checked: dict[str, Any] = row
+    return checked
+
+
+def _nested(prefix: str, where: str) -> str:
+    return f"{prefix} one that is nested more than {DEEPEST} deep in {where}; make its parts columns"
+
+
+def _check_row(row: Any, where: str, prefix: str, *, plain: bool = False) -> None:
+    """Refuse what is no object, or one that is too deep or holds half a character; ``plain``: it cannot."""
     if not isinstance(row, dict):
         raise ValueError(f"{prefix} a {type(row).__name__} in {where}")
-    if "\\u" in line and not _is_text(json.dumps(row, ensure_ascii=False)):
+    if not plain and _depth(row) > DEEPEST:
+        raise ValueError(_nested(prefix, where))
+    if not plain and not _is_text(json.dumps(row, ensure_ascii=False)):
         raise ValueError(f"{prefix} one with half of a character (a lone surrogate) in {where}; save it as UTF-8")
-    return row
 
 
 def _depth(value: Any) -> int:
@@ -277,10 +447,42 @@ def _is_text(line: str) -> bool:
     return True
 
 
-READERS: dict[str, Callable[[Path, Collection[str], Collection[str], Log], pd.DataFrame]] = {
+def _read_workbook(path: Path, how: Reading) -> pd.DataFrame:
+    return read_workbook(path, how.part)
+
+
+def _read_database(path: Path, how: Reading) -> pd.DataFrame:
+    return read_database(path, how.part)
+
+
+def _read_arrow(path: Path, _: Reading) -> pd.DataFrame:
+    return read_arrow(path)
+
+
+def _read_delimited(path: Path, how: Reading) -> pd.DataFrame:
+    return typed_cells(next(_delimited_pieces(path, None, how)), how)
+
+
+ARROW = (".feather", ".arrow")
+
+READERS: dict[str, Callable[[Path, Reading], pd.DataFrame]] = {
     ".csv": _read_delimited,
     ".tsv": _read_delimited,
-    ".parquet": _read_parquet,
+    ".json": _read_json,
     ".jsonl": _read_lines,
+    ".parquet": _read_parquet,
+    **dict.fromkeys(ARROW, _read_arrow),
+    ".xlsx": _read_workbook,
+    **dict.fromkeys(DATABASES, _read_database),
 }
 """The reader of each file ending."""
+
+_FORMATS = {
+    ".parquet": "a parquet file",
+    **dict.fromkeys(ARROW, "an Arrow or Feather file"),
+    ".xlsx": "an Excel file;",
+    **dict.fromkeys(DATABASES, "an SQLite database"),
+    ".gz": "a gzip file",
+    ".zst": "a zstandard file",
+}
+"""What the first bytes of a file say that has this ending, by :func:`vicinal.data.formats.other_format`."""

@@ -1,13 +1,16 @@
 """Reading a table a batch of rows at a time, so that one of any length takes the memory of a batch."""
 
+import hashlib
 import itertools
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pandas as pd
 
-from vicinal.core.untrusted import open_regular, parquet_frames
-from vicinal.data.reading import Delimited, Log, check_table, json_rows, read_table, typed_cells, with_names
+from vicinal.core.folders import sha256
+from vicinal.core.untrusted import open_regular
+from vicinal.data.reading import Log, table_pieces
+from vicinal.data.sources import source_files
 
 _PIECE = 1 << 16
 """Rows of a text file that are read at a time."""
@@ -26,6 +29,7 @@ def stream_table(
 
     A cell is what it would be in the whole table, so decimal commas are looked for in the whole file before its first
     batch; but a column of csv is numbers in the batches in which all its cells are. A table without rows is one batch.
+    Excel, JSON arrays, SQLite and folders are read whole.
 
     Args:
         path: see :func:`vicinal.data.read_table`, as are ``text``, ``ids`` and ``log``.
@@ -35,8 +39,7 @@ def stream_table(
         ids: columns of ids and groups.
         log: gets how the file is read.
     """
-    path = check_table(path)
-    pieces = (with_names(path, frame) for frame in _pieces(path, need, text, ids, log))
+    pieces = table_pieces(path, _PIECE, need=need, text=text, ids=ids, log=log)
     first, rest = 1, next(pieces)
     for piece in itertools.chain(pieces, [None]):
         while len(rest) >= size or (piece is None and (len(rest) or first == 1)):
@@ -47,47 +50,28 @@ def stream_table(
             rest = pd.concat([rest, piece], ignore_index=True) if len(rest) else piece
 
 
-def _pieces(
-    path: Path, need: Collection[str], text: Collection[str], ids: Collection[str], log: Log
-) -> Iterator[pd.DataFrame]:
-    ending = path.suffix.lower()
-    if ending in (".csv", ".tsv"):
-        file = Delimited.of(path)
-        comma = file.has_decimal_commas(file.frames(_PIECE))
-        file.tell(log, comma=comma)
-        yield from (typed_cells(frame, text, ids, comma=comma) for frame in file.frames(_PIECE))
-    elif ending == ".parquet":
-        with open_regular(path) as stream:
-            yield from parquet_frames(stream, path.name)
-    elif ending == ".jsonl":
-        yield from _line_pieces(path, need, log)
-    else:
-        yield read_table(path, text=text, ids=ids, log=log)
+def table_checksum(path: str | Path) -> str:
+    """A checksum of all files that a table is read from."""
+    files, part = source_files(path)
+    inside = (sorted(p for p in file.rglob("*") if p.is_file()) if file.is_dir() else [file] for file in files)
+    lines = [part, *(f"{file.name} {sha256(file)}" for group in inside for file in group)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _line_pieces(path: Path, need: Collection[str], log: Log) -> Iterator[pd.DataFrame]:
-    missing = dict.fromkeys(need)
-    for row in json_rows(path, log):
-        for name in row:
-            missing.pop(name.strip(), None)
-        if not missing:
-            break
-    rows = json_rows(path, lambda line: None)
-    while piece := list(itertools.islice(rows, _PIECE)):
-        frame = pd.DataFrame(piece)
-        known = {str(name).strip() for name in frame.columns}
-        yield frame.assign(**{name: None for name in need if name not in known and name not in missing})
+def row_count(path: str | Path) -> int | None:
+    """How many rows a table has, if that can be said without reading their cells; of texts about so many."""
+    counts = [_rows_of(file) for file in source_files(path)[0]]
+    return None if None in counts else sum(count for count in counts if count is not None)
 
 
-def row_count(path: Path) -> int | None:
-    """How many rows a table has, if that can be said without reading their cells; of a text about so many."""
+def _rows_of(path: Path) -> int | None:
     ending = path.suffix.lower()
     if ending == ".parquet":
         from pyarrow import parquet
 
         with open_regular(path) as stream:
             return int(parquet.read_metadata(stream).num_rows)
-    if ending not in (".csv", ".tsv", ".jsonl"):
+    if ending not in (".csv", ".tsv", ".jsonl") or path.is_dir():
         return None
     with path.open("rb") as file:
         lines = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))

@@ -104,6 +104,12 @@ def _write_parquet(path: Path, frames: Frames) -> None:
         writer.close()
 
 
+def storable(frame: pd.DataFrame) -> pd.DataFrame:
+    """``frame`` with columns of words and numbers, as ids may be, as words, so that each has one type."""
+    mixed = [n for n, c in frame.items() if c.dtype == object and len({type(cell) for cell in c.dropna()}) > 1]
+    return frame.assign(**{str(name): frame[name].map(str, na_action="ignore") for name in mixed})
+
+
 def _json_lines(frame: pd.DataFrame) -> str:
     rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
     return "".join(json.dumps(row, ensure_ascii=False, default=_plain) + "\n" for row in rows)

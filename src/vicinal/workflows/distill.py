@@ -16,7 +16,7 @@ from sklearn.base import clone
 from vicinal.core import check_between, check_choice, entry, short
 from vicinal.core.folders import check_replaceable
 from vicinal.core.identity import IdentityWarning
-from vicinal.data import LeakWarning, Split
+from vicinal.data import LeakWarning, Split, table_name
 from vicinal.data.cells import missing_cells
 from vicinal.data.table import Table
 from vicinal.encoders import EmbeddingCache, infer_kinds
@@ -120,7 +120,7 @@ def distill_table(
         )
     smaller = _student_encoders(teacher, encoders)
     frame = read_rows(teacher, source, root, log)
-    table = labelled_table(teacher, frame, source.stem if isinstance(source, Path) else "table", log)
+    table = labelled_table(teacher, frame, table_name(source) if isinstance(source, Path) else "table", log)
     split = _split(teacher, table)
     extra = [features_of(teacher, frame[missing_cells(frame[table.target_name])], lambda line: None)]
     if unlabelled is not None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vicinal.calibration import neighbor_spread
 from vicinal.core import check_integer, short
-from vicinal.data import find_duplicates
+from vicinal.data import find_duplicates, table_name
 from vicinal.data.cells import as_numbers
 from vicinal.data.table import Table, prepare_table
 from vicinal.encoders import EmbeddingCache, TableEncoder, build_table_encoder
@@ -324,7 +324,7 @@ def _skewness(counts: Array) -> float:
 
 def labelled_rows(model: BankedEstimator, source: Path | pd.DataFrame, log: Log, root: Path | None = None) -> Table:
     """The rows of ``source`` with the model's columns and target."""
-    name = source.stem if isinstance(source, Path) else "table"
+    name = table_name(source) if isinstance(source, Path) else "table"
     return labelled_table(model, read_rows(model, source, root, log), name, log)
 
 

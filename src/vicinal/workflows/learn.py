@@ -17,7 +17,16 @@ from torch import Tensor
 from vicinal.core import check_between, check_choice, short, short_text
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids
-from vicinal.data import LeakWarning, Table, join_columns, prepare_table, read_table, table_fingerprint
+from vicinal.data import (
+    LeakWarning,
+    Table,
+    join_columns,
+    prepare_table,
+    read_table,
+    root_of,
+    table_fingerprint,
+    table_name,
+)
 from vicinal.data.cells import missing_cells
 from vicinal.data.target import SEPARATOR
 from vicinal.encoders import ColumnKind, Kind, PrincipalProjector, infer_kinds
@@ -175,7 +184,7 @@ def open_labelled(job: LearnJob, log: Log = lambda line: None) -> LearnedTable:
         exact = [name for name in (job.id, job.group, job.same) if name is not None and name not in (job.use or ())]
         exact = [name for name in exact if name != job.same or job.labels != "numbers"]
         frame = read_table(job.source, ids=exact, log=notes.append)
-        root, name = job.root or job.source.resolve().parent, job.name or job.source.stem
+        root, name = job.root or root_of(job.source), job.name or table_name(job.source)
     else:
         frame, root, name = as_table("data", job.source), job.root, job.name or "table"
     frame = join_columns(frame.rename(columns=str), job.sets, of_one_kind=True)

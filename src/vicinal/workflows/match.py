@@ -12,8 +12,8 @@ import pandas as pd
 import torch
 
 from vicinal.core import listed, short_text
-from vicinal.core.folders import check_replaceable, sha256, staged_folder
-from vicinal.data import read_table, write_table
+from vicinal.core.folders import check_replaceable, staged_folder
+from vicinal.data import read_table, root_of, table_checksum, table_name, write_table
 from vicinal.estimators.matching import DEPTHS, RowMatcher
 from vicinal.report import MatchRecord, ShownPair, write_match_page
 from vicinal.version import __version__
@@ -88,7 +88,7 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
         cache = None if work.folder is None else work.folder / CACHE
         answered = pd.DataFrame() if out is None else _answers(out, log)
         pairs = _labelled(job, answered, log)
-        settings = {"cache_dir": cache, "root": job.left.resolve().parent, **job.parameters}
+        settings = {"cache_dir": cache, "root": root_of(job.left), **job.parameters}
         matcher = RowMatcher(job.id_left, job.id_right, **settings).fit(left, right, pairs, log=log)
         log("linking")
         links = matcher.link()
@@ -157,7 +157,7 @@ def _answers(out: Path, log: Log) -> pd.DataFrame:
 
 
 def _fingerprint(job: MatchJob) -> str:
-    files = [path and sha256(path) for path in (job.left, job.right)]
+    files = [path and table_checksum(path) for path in (job.left, job.right)]
     return json.dumps([__version__, torch.__version__, files, dict(job.parameters)], default=str, sort_keys=True)
 
 
@@ -184,7 +184,7 @@ def _record(
     if clusters is not None:
         members = np.bincount(clusters[0]["cluster"].to_numpy())
         sizes = {int(size): int((members == size).sum()) for size in np.unique(members)}
-    names = [job.left.stem] if job.right is None else [job.left.stem, job.right.stem]
+    names = [table_name(path) for path in (job.left, job.right) if path is not None]
     return MatchRecord(
         name=" and ".join(names),
         rows=[len(table) for table in matcher.tables_.tables],

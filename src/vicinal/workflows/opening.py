@@ -23,7 +23,9 @@ from vicinal.data import (
     make_splits,
     prepare_table,
     read_table,
+    root_of,
     split_texts,
+    table_name,
 )
 from vicinal.encoders import (
     ColumnKind,
@@ -44,7 +46,7 @@ class TableJob:
     """What to learn from which table.
 
     Attributes:
-        source: file of the table (csv, tsv, parquet, jsonl), or the table itself.
+        source: file of the table, see :func:`vicinal.data.read_table`, or the table itself.
         target: the column to predict.
         kinds: kind of columns where it should not be found out.
         id: column of ids, or None.
@@ -119,8 +121,8 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     if isinstance(job.source, Path):
         log(f"reading {job.source.name}")
         frame = read_table(job.source, ids=_exact_columns(job), log=notes.append)
-        root = job.root or job.source.resolve().parent
-        name = job.name or job.source.stem
+        root = job.root or root_of(job.source)
+        name = job.name or table_name(job.source)
     else:
         frame, root, name = as_table("data", job.source), job.root, job.name or "table"
     log(f"{len(frame)} rows and {frame.shape[1]} columns in {name}")

@@ -10,7 +10,7 @@ import pandas as pd
 
 from vicinal.core import nearest, short, short_text
 from vicinal.core.identity import IdentityWarning
-from vicinal.data import join_columns, read_table, split_texts, tidy_features
+from vicinal.data import join_columns, read_table, root_of, split_texts, tidy_features
 from vicinal.data.target import SEPARATOR
 from vicinal.estimators.attention import Element, Explanation
 from vicinal.estimators.banked import BankedEstimator, load_model
@@ -208,7 +208,7 @@ def read_rows(model: BankedEstimator, source: Path | Any, root: Path | None, log
         model.root = root
         frame: pd.DataFrame = as_table("data", source)
     else:
-        model.root = root or source.resolve().parent
+        model.root = root or root_of(source)
         frame = read_table(source, log=log, **as_written(model))
     return made_rows(model, frame)
 

@@ -15,7 +15,8 @@ from pyarrow import parquet
 from vicinal.core import replaced_file
 from vicinal.core.files import remove_tree
 from vicinal.core.folders import SUMS, sha256
-from vicinal.data import row_count, stream_table, write_frames
+from vicinal.data import root_of, row_count, stream_table, table_checksum, write_frames
+from vicinal.data.writing import storable
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.version import __version__
 from vicinal.workflows.predict import answer_rows, as_written, load_predictor, made_rows
@@ -72,14 +73,14 @@ def predict_file(
         ValueError: as :func:`vicinal.workflows.predict_table`, or if the file is changed meanwhile.
     """
     model = load_predictor(folder, index=index, encoders=encoders)
-    model.root = root or source.resolve().parent
+    model.root = root or root_of(source)
     settings = {"explain": explain, "elements": elements, "coverage": coverage}
     log = _once(log)
     with working_folder(out, "predict", _PART.format(0)) as work:
         need = [str(name) for name in model.feature_names_in_]
         frames = stream_table(source, BATCH, need=need, log=log, **as_written(model))
         first = next(frames)
-        before, digest = source.stat(), sha256(source)
+        digest = table_checksum(source)
         known = [__version__, torch.__version__, sha256(folder / SUMS), digest, str(model.root), index]
         done = _take_up(work, json.dumps([*known, dict(encoders or {}), settings], sort_keys=True), log)
         progress = _Progress(row_count(source), done, log)
@@ -89,9 +90,8 @@ def predict_file(
             for part in _parts(work):
                 remove_tree(part)
             raise
-        after = source.stat()
-        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-            raise ValueError(f"{source.name}: expected a file that stays as it is, got one that changed meanwhile")
+        if table_checksum(source) != digest:
+            raise ValueError(f"{source.name}: expected a table that stays as it is, got one that changed meanwhile")
         parts = _parts(work)
         schema = _unified([parquet.read_schema(part) for part in parts])
         write_frames(lambda: (_read(part, schema) for part in parts), out, escape=escape)
@@ -156,17 +156,11 @@ def _predict(
 
 
 def _put_aside(frames: list[pd.DataFrame], work: WorkingFolder) -> None:
-    tables = [pa.Table.from_pandas(_storable(frame), preserve_index=False) for frame in frames]
+    tables = [pa.Table.from_pandas(storable(frame), preserve_index=False) for frame in frames]
     schema = _unified([table.schema for table in tables])
     part = work.folder / _PART.format(len(_parts(work)))  # type: ignore[operator]  # there is an out
     with replaced_file(part) as aside:
         parquet.write_table(pa.concat_tables([_as(table, schema) for table in tables]), aside)
-
-
-def _storable(frame: pd.DataFrame) -> pd.DataFrame:
-    """``frame`` with columns of words and numbers, as ids may be, as words."""
-    mixed = [n for n, c in frame.items() if c.dtype == object and len({type(cell) for cell in c.dropna()}) > 1]
-    return frame.assign(**{str(n): frame[n].map(str, na_action="ignore") for n in mixed})
 
 
 def _unified(schemas: list[pa.Schema]) -> pa.Schema:

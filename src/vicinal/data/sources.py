@@ -1,0 +1,189 @@
+"""What a user names as a table: files by a pattern, a sheet behind a #, packed text, standard input, a query."""
+
+import atexit
+import functools
+import glob
+import gzip
+import itertools
+import os
+import re
+import shutil
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from pyarrow import parquet
+
+from vicinal.core import ECHO, local_path, optional_import, short, short_text
+from vicinal.core.untrusted import check_unpacked, most_unpacked, open_regular
+from vicinal.data.databases import QUERY, query_tables
+from vicinal.data.formats import other_format
+
+TEXTS = (".csv", ".tsv", ".json", ".jsonl")
+"""Endings of files of text, which may be packed."""
+
+PACKED = (".gz", ".zst")
+
+_PATTERN = re.compile(r"[*?\[]")
+_STEP, _PACKED_STEP = 1 << 20, 1 << 12
+_SNIFFED = {
+    "a parquet file": ".parquet",
+    "an Excel file": ".xlsx",
+    "an Arrow or Feather file": ".feather",
+    "an SQLite database": ".sqlite",
+    "a gzip file": ".gz",
+    "a zstandard file": ".zst",
+}
+
+
+def table_source(name: str, text: str, database: str | None = None) -> Path:
+    """The path of what was typed for a table; standard input and what a query gives are files until the program ends.
+
+    Args:
+        name: of the argument.
+        text: a file, a folder, a pattern of files, "-" for standard input, or a query of SQL.
+        database: of the query, see :func:`vicinal.data.query_tables`.
+
+    Raises:
+        ValueError: for an address on the web, a database without a query, or a query that fails.
+    """
+    if QUERY.match(text) and not os.path.exists(text):
+        path = _spool() / f"query{len(list(_spool().glob('query*'))) or ''}.parquet"
+        tables = query_tables(text, database)
+        piece = next(tables)
+        with parquet.ParquetWriter(path, piece.schema) as writer:
+            for table in itertools.chain([piece], tables):
+                writer.write_table(table.cast(piece.schema))
+        return path
+    if database is not None:
+        raise ValueError(f"database: expected a query ('select ...') as {name}, got {short(text, ECHO)}")
+    return _standard_input() if text == "-" else local_path(name, text)
+
+
+@functools.cache
+def _spool() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="vicinal-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@functools.cache
+def _standard_input() -> Path:
+    """What stands in standard input, with the ending that its beginning speaks for."""
+    path = _spool() / "stdin"
+    with path.open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    ending = _ending_of(path)
+    if ending in PACKED:
+        with unpacked(path, ending) as inner:
+            ending = _ending_of(inner) + ending
+    return path.rename(path.with_suffix(ending))
+
+
+def _ending_of(path: Path) -> str:
+    what = other_format(path).partition(";")[0]
+    if what:
+        return _SNIFFED.get(what, "")
+    with path.open("rb") as file:
+        start = file.read(_PACKED_STEP).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    return {b"[": ".json", b"{": ".jsonl"}.get(start, ".csv")
+
+
+def source_files(path: str | Path) -> tuple[list[Path], str]:
+    """The files that a path means, sorted, and the sheet or table that is named behind a #, or "".
+
+    Raises:
+        ValueError: for a pattern that no file has.
+    """
+    path = local_path("data", path)
+    if os.path.lexists(path):
+        return [path], ""
+    before, _, part = str(path).rpartition("#")
+    if before and os.path.exists(before):
+        return [Path(before)], part
+    if not _PATTERN.search(str(path)):
+        return [path], ""
+    files = sorted(Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file())
+    if not files:
+        raise ValueError(f"{short_text(path, ECHO)}: expected a pattern that files have, got none of that name")
+    return files, ""
+
+
+def table_name(path: Path) -> str:
+    """What to call the table at ``path``: the file's name without endings, or that of the folder of a pattern.
+
+    >>> table_name(Path("a/houses.csv.gz")), table_name(Path("a/*.csv")), table_name(Path("a/sold-*.csv"))
+    ('houses', 'a', 'sold')
+    """
+    name = path.name.replace("#", "-") if path.name.rpartition("#")[0] else path.name
+    stem = re.sub(r"(\.[A-Za-z]\w*)*$", "", name.removesuffix(".gz").removesuffix(".zst")) if "." in name[1:] else name
+    if path.exists():
+        stem = path.stem if path.suffix not in PACKED else Path(path.stem).stem
+    plain = _PATTERN.split(stem)[0].strip("-_. ")
+    return plain or next((one.name for one in path.parents if one.name and not _PATTERN.search(one.name)), "table")
+
+
+def root_of(path: Path) -> Path:
+    """The folder that paths in the cells of a table start from: its own; of standard input the current one."""
+    return path.resolve() if path.is_dir() else beside(path, "").parent.resolve()
+
+
+def beside(path: Path, word: str) -> Path:
+    """Where to put what is made of the table at ``path`` if nothing else is said: ``NAME-WORD`` beside it."""
+    folder = path.parent
+    while _PATTERN.search(str(folder)) and not folder.exists():
+        folder = folder.parent
+    return (Path() if folder == _spool() else folder) / f"{table_name(path)}-{word}"
+
+
+@contextmanager
+def unpacked(path: Path, ending: str = "") -> Iterator[Path]:
+    """``path``, or for a packed file one that is unpacked for as long as the block lasts.
+
+    Raises:
+        ValueError: if it is torn, or unpacks to far more than such a file may hold.
+    """
+    ending = ending or path.suffix.lower()
+    if ending not in PACKED:
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="vicinal-") as folder:
+        plain = Path(folder) / (path.stem if path.suffix.lower() in PACKED else path.name)
+        most, size = most_unpacked(path.stat().st_size), 0
+        blocks = _gzip_blocks if ending == ".gz" else _zstandard_blocks
+        with open_regular(path) as packed, plain.open("wb") as file:
+            for block in blocks(packed, path.name):
+                size += len(block)
+                check_unpacked(path.name, size, most)
+                file.write(block)
+        yield plain
+
+
+def _gzip_blocks(packed: BinaryIO, name: str) -> Iterator[bytes]:
+    try:
+        with gzip.open(packed) as stream:
+            while block := stream.read(_STEP):
+                yield block
+    except (OSError, EOFError, zlib.error) as wrong:
+        raise ValueError(f"{name}: expected a whole gzip file, got: {short_text(wrong, ECHO)}") from None
+
+
+def _zstandard_blocks(packed: BinaryIO, name: str) -> Iterator[bytes]:
+    zstandard = optional_import(name, "zstandard", "files")
+    whole, rest = True, b""
+    stream = zstandard.ZstdDecompressor().decompressobj()
+    try:
+        while piece := rest or packed.read(_PACKED_STEP):  # a little at a time, as it may unpack to much
+            whole, rest = False, b""
+            yield stream.decompress(piece)
+            if stream.eof:
+                whole, rest = True, stream.unused_data
+                stream = zstandard.ZstdDecompressor().decompressobj()
+    except zstandard.ZstdError as wrong:
+        raise ValueError(f"{name}: expected a whole zstandard file, got: {short_text(wrong, ECHO)}") from None
+    if not whole:
+        raise ValueError(f"{name}: expected a whole zstandard file, got one that ends early")

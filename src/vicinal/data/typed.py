@@ -1,0 +1,154 @@
+"""Tables whose files or folders give the types of their cells: Excel, Arrow, folders of images and of datasets."""
+
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from vicinal.core import ECHO, listed, nearest, optional_import, short, short_text
+from vicinal.core.untrusted import arrow_batches, check_inside, check_unpacked, most_unpacked, open_regular
+from vicinal.encoders.kinds import IMAGE_ENDS
+
+_CELL = 64
+"""Bytes that a cell of a workbook takes at least, while its rows are read."""
+
+_LARGEST_NOTES = 1 << 25
+"""Bytes of the largest file of notes about a dataset that is read."""
+
+
+def read_workbook(path: Path, sheet: str) -> pd.DataFrame:
+    """A sheet of an Excel file, "": the first; its first row that is not empty names the columns.
+
+    A cell is the value that was last computed for it.
+    """
+    openpyxl = optional_import(path.name, "openpyxl", "files")
+    most = most_unpacked(path.stat().st_size)
+    try:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            check_unpacked(path.name, sum(entry.file_size for entry in archive.infolist()), most)
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    except (zipfile.BadZipFile, KeyError, OSError, openpyxl.utils.exceptions.InvalidFileException) as wrong:
+        raise ValueError(f"{path.name}: expected a whole Excel file, got: {short_text(wrong, ECHO)}") from None
+    try:
+        names = [one.title for one in book.worksheets]
+        if sheet and sheet not in names:
+            raise ValueError(
+                f"{path.name}: expected one of the sheets {listed(names)}, got {short(sheet)}{nearest(sheet, names)}"
+            )
+        page = book[sheet] if sheet else book.worksheets[0]
+        page.reset_dimensions()  # those that are written in the file may be any
+        return _sheet_frame(path.name, page.iter_rows(values_only=True), most)
+    finally:
+        book.close()
+
+
+def _sheet_frame(name: str, lines: Iterator[tuple[Any, ...]], most: int) -> pd.DataFrame:
+    lines = (line for line in lines if any(cell is not None for cell in line))
+    header = next(lines, None)
+    if header is None:
+        raise ValueError(f"{name}: expected a header and rows, got an empty sheet")
+    width = max(place + 1 for place, cell in enumerate(header) if cell is not None)
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for line in lines:
+        if any(cell is not None for cell in line[width:]):
+            raise ValueError(
+                f"{name}: expected as many cells in each row as in the header, got more than {width} in row "
+                f"{len(rows) + 1}; give each column a name"
+            )
+        size += _CELL * width
+        check_unpacked(name, size, most)
+        rows.append((*line[:width], *(None,) * (width - len(line))))
+    named = [f"column {place + 1}" if cell is None else str(cell) for place, cell in enumerate(header[:width])]
+    return pd.DataFrame(rows, columns=named).infer_objects()
+
+
+def read_arrow(path: Path) -> pd.DataFrame:
+    """A file of Arrow, in the form of Feather or of a stream."""
+    frame: pd.DataFrame = _arrow_table([path]).to_pandas(ignore_metadata=True)
+    return frame
+
+
+def _arrow_table(paths: list[Path]) -> Any:
+    tables = []
+    for path in paths:
+        batches = list(arrow_batches(path))
+        tables.append(pa.Table.from_batches(batches[1:], batches[0].schema))
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
+# Folders.
+
+
+def is_dataset(folder: Path) -> bool:
+    """Whether a folder is what ``datasets`` of Hugging Face saves to the disk."""
+    return any((folder / name).is_file() for name in ("state.json", "dataset_dict.json"))
+
+
+def read_dataset(folder: Path, split: str) -> pd.DataFrame:
+    """A dataset of Hugging Face's ``save_to_disk``; of one with several splits that which is named; classes by name."""
+    if (folder / "dataset_dict.json").is_file():
+        splits = [str(name) for name in _notes(folder, "dataset_dict.json").get("splits", ())]
+        if split not in splits and (split or len(splits) != 1):
+            choice = f"one of the splits {listed(splits)}" if split else "one split"
+            got = f"{short(split)}{nearest(split, splits)}" if split else listed(splits)
+            raise ValueError(f"{folder.name}: expected {choice}, got {got}; name one as {folder.name}#NAME")
+        check_inside(folder, split or splits[0])
+        return read_dataset(folder / (split or splits[0]), "")
+    state = _notes(folder, "state.json")
+    features: dict[str, Any] = {}
+    if (folder / "dataset_info.json").is_file():
+        features = _notes(folder, "dataset_info.json").get("features") or {}
+    files = [str(one.get("filename")) for one in state.get("_data_files") or () if isinstance(one, dict)]
+    if not files or state.get("_indices_data_files") or split:
+        got = "one that picks rows of another" if state.get("_indices_data_files") else f"no split {short(split)}"
+        raise ValueError(f"{folder.name}: expected a dataset with its rows, got {got if files else 'none'}")
+    check_inside(folder, *files)
+    frame: pd.DataFrame = _arrow_table([folder / name for name in files]).to_pandas(ignore_metadata=True)
+    for name, feature in features.items():
+        names = feature.get("names") if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else None
+        if names and name in frame.columns:
+            places = pd.to_numeric(frame[name], errors="coerce")
+            frame[name] = [names[int(at)] if 0 <= at < len(names) else None for at in places]
+    return frame
+
+
+def _notes(folder: Path, name: str) -> Mapping[str, Any]:
+    check_inside(folder, name)
+    with open_regular(folder / name) as file:
+        text = file.read(_LARGEST_NOTES + 1)
+    try:
+        notes = json.loads(text) if len(text) <= _LARGEST_NOTES else None
+    except (ValueError, RecursionError):
+        notes = None
+    if not isinstance(notes, dict):
+        raise ValueError(f"{name}: expected the notes of a dataset, got a file that is torn or too large")
+    return notes
+
+
+def folder_images(folder: Path) -> list[Path]:
+    """Paths of the images in a folder and those below it, from the folder on, sorted; hidden ones are passed over."""
+    images = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        here = Path(place).relative_to(folder)
+        images += [here / n for n in names if n.lower().endswith(IMAGE_ENDS) and not n.startswith(".")]
+    return sorted(images)
+
+
+def image_table(images: list[Path]) -> pd.DataFrame:
+    """A row for each image: its path, and as its class the folder that it is in, if there are such folders.
+
+    >>> image_table([Path("cat/1.png"), Path("dog/1.png")]).to_dict("list")
+    {'image': ['cat/1.png', 'dog/1.png'], 'class': ['cat', 'dog']}
+    """
+    frame = pd.DataFrame({"image": [path.as_posix() for path in images]})
+    classes = [path.parts[0] if len(path.parts) > 1 else None for path in images]
+    if any(classes):
+        frame["class"] = classes
+    return frame
