@@ -8,6 +8,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import scipy.sparse
+import torch
 
 from references.tables import table
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
@@ -150,6 +152,78 @@ def test_a_series_of_texts_is_a_table_of_one_column(makers, name):
         assert model.feature_names_in_.tolist() == [name]
         np.testing.assert_array_equal(model.predict(make(texts[:5])), models[0].predict(make(texts[:5])))
         assert model.explain(make(texts[:2]), 1)[0].neighbors[0].row[name] in texts
+
+
+NUMBERS = np.random.default_rng(3).integers(-2, 3, (ROWS, 3)).astype(float)
+
+
+class Dataset:
+    """What a Dataset of Hugging Face has."""
+
+    __module__ = "datasets.arrow_dataset"
+
+    def __init__(self, values):
+        self.values = values
+
+    def with_format(self, form):
+        assert form is None
+        return self
+
+    def to_pandas(self):
+        return pd.DataFrame(self.values, columns=["a", "b", "c"])
+
+
+MATRICES = {
+    "numpy": np.asarray,
+    "float32": np.float32,
+    "list": lambda values: values.tolist(),
+    "tensor": torch.tensor,
+    "csr": scipy.sparse.csr_matrix,
+    "csc array": scipy.sparse.csc_array,
+    "coo": scipy.sparse.coo_array,
+    "lil": scipy.sparse.lil_matrix,
+    "pandas": lambda values: pd.DataFrame(values, columns=["a", "b", "c"]),
+    "polars": lambda values: pl.DataFrame(values, schema=["a", "b", "c"]),
+    "arrow": lambda values: pa.table(dict(zip("abc", values.T, strict=True))),
+    "dataset": Dataset,
+}
+TARGETS = {
+    "numpy": np.asarray,
+    "pandas": pd.Series,
+    "polars": pl.Series,
+    "arrow": pa.array,
+    "tensor": torch.tensor,
+    "trained": lambda values: torch.tensor(values, requires_grad=True),
+}
+
+
+@functools.cache
+def of_numbers():
+    return NeighborRegressor(metric="kernel").fit(NUMBERS, NUMBERS @ [1.0, -2.0, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("matrix", "target"), [*((name, "numpy") for name in MATRICES), *(("csr", t) for t in TARGETS)]
+)
+def test_numbers_of_any_container_are_the_same_numbers(matrix, target):
+    convert, wanted = MATRICES[matrix], of_numbers()
+    labels = NUMBERS @ [1.0, -2.0, 0.5]
+    model = NeighborRegressor(metric="kernel").fit(convert(NUMBERS), TARGETS[target](labels))
+    np.testing.assert_array_equal(model.predict(convert(NUMBERS[:9])), wanted.predict(NUMBERS[:9]))
+    named = ["a", "b", "c"] if matrix in ("pandas", "polars", "arrow", "dataset") else None
+    assert getattr(model, "feature_names_in_", None) is None or model.feature_names_in_.tolist() == named
+    assert (named is None) == (not hasattr(model, "feature_names_in_"))
+
+
+def test_a_sparse_matrix_without_room_for_its_zeros_and_a_dataset_of_splits_are_refused():
+    wide = scipy.sparse.csr_matrix((1_000_000, 10_000_000))
+    with pytest.raises(
+        ValueError, match=r"^X: expected a sparse matrix that fits .*, got 1000000 x 10000000; make fewer"
+    ):
+        of_numbers().predict(wide)
+    splits = type("DatasetDict", (dict,), {"__module__": "datasets.dataset_dict"})()
+    with pytest.raises(ValueError, match=r"^X: expected a Dataset with its rows, got a DatasetDict; give one split$"):
+        of_numbers().predict(splits)
 
 
 def test_rows_that_are_not_in_memory_are_refused():

@@ -175,6 +175,12 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self.checkpoint_dir = checkpoint_dir
         self.random_state = random_state
 
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn should know: X may be sparse; it is made dense."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: the index of a loaded model is read first, so that the folder is needed no more."""
         if hasattr(self, "bank_"):

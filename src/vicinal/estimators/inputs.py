@@ -10,12 +10,14 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import scipy.sparse
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from vicinal.core import check_between, short_text
+from vicinal.core.untrusted import machine_memory
 from vicinal.encoders import ColumnKind, Kind, infer_kinds
 
 Ids = np.ndarray[Any, Any]
@@ -27,7 +29,8 @@ FEWEST_ROWS = 10
 def as_table(name: str, value: Any) -> Any:
     """Rows in memory of any library that narwhals reads (polars, Arrow, ...) as pandas; arrays and lists as they are.
 
-    A Series or an Arrow array becomes a table of one column, "x0" if it has no name.
+    A Series or an Arrow array becomes a table of one column, "x0" if it has no name; a Dataset of Hugging Face a table;
+    a sparse matrix of scipy a dense one.
 
     >>> import pyarrow
     >>> as_table("X", pyarrow.table({"size": [1, 2]}))["size"].tolist()
@@ -37,6 +40,12 @@ def as_table(name: str, value: Any) -> Any:
         return value
     if isinstance(value, pa.RecordBatch):
         return value.to_pandas()
+    if scipy.sparse.issparse(value):
+        return _dense(name, value)
+    if type(value).__module__.partition(".")[0] == "datasets":
+        if not hasattr(value, "to_pandas"):
+            raise ValueError(f"{name}: expected a Dataset with its rows, got a {type(value).__name__}; give one split")
+        return value.with_format(None).to_pandas()
     series = as_series(name, value)
     if isinstance(series, pd.Series):
         return series.to_frame("x0" if series.name is None else series.name)
@@ -46,11 +55,24 @@ def as_table(name: str, value: Any) -> Any:
     return read.to_pandas() if isinstance(read, nw.DataFrame) else value
 
 
+def _dense(name: str, matrix: Any) -> Ids:
+    """All numbers of a sparse matrix, if they fit in half of the memory."""
+    if matrix.shape[0] * matrix.shape[1] > machine_memory() // 16:
+        raise ValueError(
+            f"{name}: expected a sparse matrix that fits in memory with its zeros, got {matrix.shape[0]} x "
+            f"{matrix.shape[1]}; make fewer columns of it (sklearn.decomposition.TruncatedSVD)"
+        )
+    dense: Ids = matrix.toarray()
+    return dense
+
+
 def as_series(name: str, value: Any) -> Any:
     """One column of any library that narwhals reads as a pandas Series; anything else as it is.
 
-    Numbers of pandas that may be missing in their own way become those of numpy.
+    Numbers of pandas that may be missing in their own way become those of numpy; a tensor becomes an array.
     """
+    if isinstance(value, Tensor):
+        return value.detach().cpu().numpy()
     if isinstance(value, pa.Array):
         value = pa.chunked_array([value])
     read = nw.from_native(value, pass_through=True, allow_series=True)

@@ -159,9 +159,9 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
         Args:
             X: table with columns of any kind, of pandas, polars, Arrow or another library that narwhals reads; a
-                Series or Arrow array of one column (texts, say); or a finite numeric matrix ``[n, p]``; n >= 10. The
-                same goes for X of all other methods, and for y, ids and groups as one column. Results are numpy
-                arrays whatever X was.
+                Series or Arrow array of one column (texts, say); a Dataset of Hugging Face; or a finite numeric matrix
+                ``[n, p]``, sparse ones of scipy, which are made dense, and tensors too; n >= 10. The same goes for X of
+                all other methods, and for y, ids and groups as one column. Results are numpy arrays whatever X was.
             y: finite numbers ``[n]``, not all equal.
             ids: ``[n]``, each once; None: 0 to n - 1. Compared by what they say, whatever their type: 1, 1.0 and "1"
                 are one id (see :mod:`vicinal.core.identity`).
