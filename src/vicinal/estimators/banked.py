@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from vicinal.core import check_integer
+from vicinal.core import check_integer, short
 from vicinal.core.folders import kind_of
 from vicinal.core.identity import canonical_ids, shown
 from vicinal.estimators.attention import Explanation, attended, explain_rows, nearest_rows
@@ -200,6 +200,27 @@ class BankedEstimator(TunedEstimator):
                 self.bank_.remove(new_ids)
                 raise
         return self
+
+    def _learn_on(self, x: Any, y: Any, ids: Any, groups: Any, *, refit: bool) -> Self:
+        """What ``partial_fit`` does: fit, then add, and fit again on all rows of the bank if that is asked for."""
+        if not hasattr(self, "bank_"):
+            self.fit(x, y, ids=ids, groups=groups)
+            return self
+        lost = [name for name, kind in self.kinds_.items() if kind not in ("number", "category", "text")]
+        if refit and lost:
+            raise ValueError(
+                f"refit: expected columns of numbers, categories and texts, of which the bank has the cells, got "
+                f"{short(lost[0])} of kind {self.kinds_[lost[0]]}; call fit with all rows"
+            )
+        self.add(x, y, ids=ids, groups=groups)
+        if refit:
+            bank = self.bank_
+            self.fit(bank.rows, self._given_labels(bank.labels.numpy()), ids=bank.ids, groups=bank.groups)
+        return self
+
+    def _given_labels(self, labels: Ids) -> Any:
+        """Labels of the bank as ``fit`` takes them."""
+        return labels
 
     def _known_labels(self, y: Any, rows: int) -> Ids:
         return self._take_labels(y, rows)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from vicinal.calibration import ConformalClasses, cross_conformal_sets
-from vicinal.core import check_between, short
+from vicinal.core import check_between, listed, short
 from vicinal.estimators.attention import INWARD, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import Ids, as_series, refused_text
@@ -178,6 +178,28 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
         return self._fit(X, y, ids, groups, validation)
 
+    def partial_fit(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None, refit: bool = False) -> Self:
+        """Learn from more rows: the first call is :meth:`fit`, later ones are :meth:`add`, which trains nothing.
+
+        Args:
+            X: rows, of the first call at least 10.
+            y: their labels.
+            ids: see :meth:`fit` and :meth:`add`.
+            groups: likewise.
+            refit: then train anew on all rows of the bank, as a new :meth:`fit` would; for columns of numbers,
+                categories and texts. Rows that were forgotten have then left no trace.
+
+        Returns:
+            self.
+
+        >>> x = np.linspace(0, 6, 90)[:, None]
+        >>> model = NeighborRegressor(metric="kernel").partial_fit(x[:60], np.sin(x[:60, 0]))
+        >>> model = model.partial_fit(x[60:], np.sin(x[60:, 0]))
+        >>> len(model.bank_), bool(abs(model.predict([[5.0]])[0] - np.sin(5.0)) < 0.1)
+        (90, True)
+        """
+        return self._learn_on(X, y, ids, groups, refit=refit)
+
     def predict(self, X: Any, *, ids: Any = None, groups: Any = None, return_error: bool = False) -> Any:
         """Predicted numbers ``[n]``.
 
@@ -307,6 +329,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
     """
 
     _thresholds: tuple[Any, Ids] | None = None  # of a state of the rows
+    _expected_classes: Any = None  # of the rows that partial_fit may get later
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn should know: rows may have several classes."""
@@ -323,6 +346,38 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         if y is None:
             raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
         return self._fit(X, y, ids, groups, validation)
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, *, ids: Any = None, groups: Any = None, refit: bool = False
+    ) -> Self:
+        """See :meth:`NeighborRegressor.partial_fit`.
+
+        Args:
+            X: rows.
+            y: their classes.
+            classes: all classes that any call may bring, in the first; None: those of the first ``y``. Later it may be
+                left out.
+            ids: see :meth:`fit` and :meth:`add`.
+            groups: likewise.
+            refit: then train anew on all rows.
+
+        >>> x = np.arange(40.0)[:, None]
+        >>> first = NeighborClassifier(max_epochs=2).partial_fit(x, ["a"] * 20 + ["b"] * 20, classes=["a", "b", "c"])
+        >>> first.partial_fit(x[:9] + 100, ["c"] * 9).predict([[104.0]]).tolist()
+        ['c']
+        """
+        if hasattr(self, "bank_"):
+            if classes is not None and sorted(classes) != self.classes_.tolist():
+                raise ValueError(
+                    f"classes: expected those of the first call, {listed(self.classes_.tolist())}, got "
+                    f"{listed(sorted(classes))}"
+                )
+            classes = self.classes_
+        self._expected_classes = None if classes is None else np.unique(np.asarray(classes))
+        try:
+            return self._learn_on(X, y, ids, groups, refit=refit)
+        finally:
+            self._expected_classes = None
 
     def predict_proba(self, X: Any, *, ids: Any = None, groups: Any = None, return_error: bool = False) -> Any:
         """Probability of each class ``[n, K]``, see :meth:`NeighborRegressor.predict`.
@@ -419,7 +474,8 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         check_classification_targets(values)
         from sklearn.preprocessing import LabelEncoder  # slow to import, and needed only when a model is fitted
 
-        classes = LabelEncoder().fit(values).classes_
+        expected = self._expected_classes
+        classes = LabelEncoder().fit(values if expected is None else expected).classes_
         if len(classes) < 2:
             raise ValueError(f"y: expected at least two classes, got one class, {short(classes[0])}")
         self.classes_ = classes
@@ -429,12 +485,18 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         _check_length(y, rows)
         if self.readout not in ("auto", "attention"):
             raise ValueError(f"readout: expected 'attention' for several classes a row, got {short(self.readout)}")
-        self.classes_, labels = read_multilabel(y)
+        self.classes_, labels = read_multilabel(y, self._expected_classes)
         if len(self.classes_) < 2:
             raise ValueError(f"y: expected at least two classes in the lists of all rows, got {len(self.classes_)}")
         if not (labels != labels[0]).any():
             raise ValueError("y: expected classes that differ from row to row, got the same in every row")
         return labels
+
+    def _given_labels(self, labels: Ids) -> Any:
+        """Labels of the bank as ``fit`` takes them."""
+        if self.multilabel_:
+            return [self.classes_[row > 0].tolist() for row in labels]
+        return self.classes_[labels.astype(np.int64)]
 
     def _take_labels(self, y: Any, rows: int) -> Ids:
         y = as_series("y", y)

@@ -1,0 +1,73 @@
+"""partial_fit: the first call fits, later ones add, and a refit is a fit on all rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+
+QUICK = {"max_epochs": 2, "members": 1, "hidden": (8, 4)}
+RANDOM = np.random.default_rng(0)
+X = pd.DataFrame(RANDOM.normal(size=(80, 2)), columns=["a", "b"]).assign(c=RANDOM.choice(["u", "v"], 80))
+Y = (X["a"] + X["b"] ** 2).to_numpy()
+CLASSES = np.array(["low", "high", "top"])[np.digitize(Y, [0.5, 2.0])]
+
+
+def test_the_first_call_fits_and_the_next_adds():
+    ids = [f"r{i}" for i in range(80)]
+    model = NeighborRegressor(metric="kernel").partial_fit(X[:60], Y[:60], ids=ids[:60])
+    wanted = NeighborRegressor(metric="kernel").fit(X[:60], Y[:60], ids=ids[:60])
+    np.testing.assert_array_equal(model.predict(X), wanted.predict(X))
+    assert model.partial_fit(X[60:], Y[60:], ids=ids[60:]) is model
+    wanted.add(X[60:], Y[60:], ids=ids[60:])
+    np.testing.assert_array_equal(model.predict(X), wanted.predict(X))
+    with pytest.raises(ValueError, match=r"[Ff]eature names"):
+        model.partial_fit(X[["b", "a", "c"]], Y)
+
+
+def test_a_refit_is_a_fit_on_all_rows_of_the_bank(tmp_path):
+    model = NeighborRegressor(metric="kernel").partial_fit(X[:60], Y[:60])
+    model.save(tmp_path / "m")
+    for one in (model, load_model(tmp_path / "m")):
+        one.forget([3])
+        one.partial_fit(X[60:], Y[60:], refit=True)
+        at = one.bank_.ids
+        assert sorted(at.tolist()) == [*range(3), *range(4, 80)]
+        wanted = NeighborRegressor(metric="kernel").fit(X.iloc[at], Y[at], ids=at)
+        np.testing.assert_array_equal(one.predict(X), wanted.predict(X))
+
+
+def test_classes_of_later_calls_are_named_in_the_first():
+    few = CLASSES != "top"
+    model = NeighborClassifier(**QUICK).partial_fit(X[few], CLASSES[few], ["top", "low", "high"])
+    assert model.classes_.tolist() == ["high", "low", "top"]
+    assert model.predict_proba(X).shape == (80, 3)
+    assert (model.predict_proba(X)[:, 2] == 0).all()
+    model.partial_fit(X[~few], CLASSES[~few], classes=["low", "high", "top"])
+    assert (model.predict_proba(X)[:, 2] > 0.1).all()
+    model.partial_fit(X[:5], CLASSES[:5], refit=True)
+    assert model.classes_.tolist() == ["high", "low", "top"]
+    with pytest.raises(ValueError, match=r"^classes: expected those of the first call, 'high', .*, got 'high', 'low'$"):
+        model.partial_fit(X[:5], CLASSES[:5], classes=["low", "high"])
+    with pytest.raises(ValueError, match=r"^y: expected a class that the model was fitted with, got 'top' in row"):
+        NeighborClassifier(**QUICK).partial_fit(X, CLASSES, classes=["low", "high"])
+    model.fit(X[few], CLASSES[few])
+    assert model.classes_.tolist() == ["high", "low"], "a fit knows nothing of them"
+
+
+def test_several_classes_a_row_may_come_later_too():
+    tags = [["p"] * (a > 0) + ["q"] * (b > 0) for a, b in zip(X["a"], X["b"], strict=True)]
+    model = NeighborClassifier(**QUICK).partial_fit(X, tags, classes=["p", "q", "r"])
+    model.partial_fit(X[:9], [["r"]] * 9, refit=True)
+    assert model.classes_.tolist() == ["p", "q", "r"]
+    assert model.predict_proba(X).shape == (80, 3)
+
+
+def test_a_refit_needs_the_cells():
+    frame = X.assign(v=[[1.0, float(i)] for i in range(80)])
+    model = NeighborRegressor(metric="kernel").fit(frame[:60], Y[:60])
+    with pytest.raises(
+        ValueError, match=r"^refit: expected columns of numbers, categories and texts, .* got 'v' of kind"
+    ):
+        model.partial_fit(frame[60:], Y[60:], refit=True)
+    assert len(model.bank_) == 60
