@@ -1,7 +1,7 @@
 """Predictions of a parquet file of numbers to a parquet file, killed once and resumed: rows a second, and memory.
 
     python benchmarks/streaming.py --rows 1000000                # the default model of numbers
-    python benchmarks/streaming.py --rows 10000000 --head dense
+    python benchmarks/streaming.py --rows 10000000 --head dense --out benchmarks/results/streaming.csv
 
 A model is fitted on 2,000 rows of five columns. ``vicinal predict`` runs as a program of its own, is killed with
 signal 9 when a share of the rows is done, and runs again; its memory is the most that the system has counted for it.
@@ -74,6 +74,7 @@ def main() -> None:
     options.add_argument("--rows", type=int, default=1_000_000)
     options.add_argument("--head", default="nona")
     options.add_argument("--kill", type=float, default=0.3, help="share of the rows after which it is killed")
+    options.add_argument("--out", type=Path, help="csv to add a line to")
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -93,14 +94,23 @@ def main() -> None:
         got = next(out.iter_batches(COMPARED)).to_pandas()
         same = np.array_equal(got["prediction"].to_numpy(), expected)
         last = pd.read_parquet(place / "out.parquet", columns=["row"])["row"]
-        print(
-            f"head={chosen.head} metric={model.metric_} readout={model.readout_} rows={chosen.rows:,}: killed after "
-            f"{done:,} rows and {first:.0f} s, resumed for {second:.0f} s; "
-            f"{(chosen.rows - done) / second:,.0f} rows a second when resumed; at most {peak:.0f} MiB; input "
-            f"{(place / 'rows.parquet').stat().st_size >> 20} MiB; rows in order: "
-            f"{bool((np.diff(last) == 1).all() and last.iloc[0] == 1)}; "
-            f"first {len(some):,} as in one go: {same}"
-        )
+        ordered = bool((np.diff(last) == 1).all() and last.iloc[0] == 1)
+        line = {
+            "head": chosen.head,
+            "readout": "dense" if chosen.head == "dense" else model.readout_,
+            "rows": chosen.rows,
+            "input_mib": round((place / "rows.parquet").stat().st_size / 2**20),
+            "killed_after": done,
+            "seconds_to_kill": round(first),
+            "seconds_resumed": round(second),
+            "rows_a_second": round((chosen.rows - done) / second),
+            "peak_mib": round(peak),
+            "in_order": ordered,
+            "as_in_one_go": same,
+        }
+        print(line)
+        if chosen.out is not None:
+            pd.DataFrame([line]).to_csv(chosen.out, mode="a", index=False, header=not chosen.out.exists())
 
 
 if __name__ == "__main__":

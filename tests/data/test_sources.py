@@ -369,3 +369,34 @@ def test_parquet_with_other_types_in_another_file_is_put_together(tmp_path):
     parquet.write_table(pa.table({"a": [1, 2]}), tmp_path / "p1.parquet")
     parquet.write_table(pa.table({"a": [0.5, None]}), tmp_path / "p2.parquet")
     assert read_table(tmp_path / "p*.parquet")["a"].tolist()[:3] == [1.0, 2.0, 0.5]
+
+
+def damaged(content, random):
+    """Bytes cut short, changed or put in."""
+    content, kind = bytearray(content), random.random()
+    if kind < 0.3:
+        return content[: random.integers(len(content))]
+    if kind < 0.8:
+        for at in random.integers(len(content), size=random.choice([1, 2, 8])):
+            content[at] = random.integers(256)
+        return content
+    at = random.integers(len(content))
+    content[at:at] = random.bytes(random.integers(20))
+    return content
+
+
+@pytest.mark.parametrize("turns", [8, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", WRITERS)
+def test_damaged_files_are_read_or_refused_in_one_sentence(tmp_path, name, turns):
+    WRITERS[name](tmp_path / name)
+    content, random = (tmp_path / name).read_bytes(), np.random.default_rng(turns)
+    refused = []
+    for _ in range(turns):
+        (tmp_path / name).write_bytes(damaged(content, random))
+        for read in (read_table, lambda path: list(stream_table(path, 2))):
+            try:
+                read(tmp_path / name)
+            except ValueError as wrong:
+                refused.append(wrong)
+    assert {type(wrong) for wrong in refused} <= {ValueError}
+    assert all(str(wrong).isprintable() for wrong in refused)

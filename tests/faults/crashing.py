@@ -244,3 +244,18 @@ def answer(model, frame):
 def bank_digest(bank):
     """What a bank holds."""
     return content_key(bank.vectors.numpy().tobytes() + bank.labels.numpy().tobytes() + str(bank.rows.shape).encode())
+
+
+def predict_and_die(model, given, out, parts):
+    """Predict a file, and be killed before the part behind ``parts`` parts of 128 rows is put aside."""
+    from vicinal.workflows import predict_file, streaming
+
+    put = streaming._put_aside
+
+    def put_aside(frames, work):
+        if len(streaming._parts(work)) == parts:
+            os.kill(os.getpid(), signal.SIGKILL)
+        put(frames, work)
+
+    streaming.BATCH, streaming._MOST, streaming._put_aside = 64, 128, put_aside
+    predict_file(model, given, out)

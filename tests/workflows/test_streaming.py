@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from faults.crashing import predict_and_die
+from faults.warm import run_case
 from vicinal import NeighborClassifier, NeighborRegressor
 from vicinal.data import read_table, stream_table, write_table
 from vicinal.workflows import predict_file, predict_table, streaming
@@ -60,8 +62,10 @@ def assert_same(one, other):
 def test_batches_give_just_what_one_go_gives(place, tmp_path, model, given, written):
     folder, new = place
     write_table(new, tmp_path / given)
-    whole = predict_table(folder / model, tmp_path / given, explain=2).flat()
-    assert predict_file(folder / model, tmp_path / given, tmp_path / written, explain=2) == ROWS
+    settings = {"explain": 2, "keep": ["name", "d"]}
+    whole = predict_table(folder / model, tmp_path / given, **settings).flat()
+    assert whole.columns[:4].tolist() == ["row", "name", "d", "prediction"]
+    assert predict_file(folder / model, tmp_path / given, tmp_path / written, **settings) == ROWS
     assert_same(read_back(tmp_path / written), whole)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([given, written])
 
@@ -107,6 +111,19 @@ def test_the_same_call_goes_on_where_it_was_stopped(place, tmp_path, monkeypatch
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.parquet", "q.parquet"]
 
 
+@pytest.mark.slow  # but for the start of its process it takes a second
+def test_a_run_that_is_killed_with_signal_9_is_gone_on_with(place, tmp_path):
+    folder, new = place
+    given, out = tmp_path / "q.parquet", tmp_path / "out.parquet"
+    write_table(new, given)
+    assert run_case(tmp_path / "case", predict_and_die, folder / "numbers", given, out, 3).code == -9
+    assert not out.exists()
+    lines = []
+    predict_file(folder / "numbers", given, out, log=lines.append)
+    assert lines[0] == "going on behind 384 rows that were predicted before"
+    assert_same(read_back(out), predict_table(folder / "numbers", given).flat())
+
+
 @pytest.mark.parametrize("other", ["table", "setting", "model"])
 def test_another_table_model_or_setting_begins_anew_and_says_so(place, tmp_path, monkeypatch, other):
     folder, new = place
@@ -129,6 +146,8 @@ def test_a_bad_cell_far_down_is_named_and_leaves_nothing(place, tmp_path):
     with pytest.raises(ValueError, match=rf"^a: expected a number in row {ROWS}, got 'many'"):
         predict_file(folder / "numbers", tmp_path / "q.csv", tmp_path / "out.csv")
     write_table(new.drop(columns="a"), tmp_path / "q.csv")
+    with pytest.raises(ValueError, match=r"^keep: expected one of the columns .*, got 'e'"):
+        predict_file(folder / "words", tmp_path / "q.csv", tmp_path / "out.csv", keep=["e"])
     with pytest.raises(ValueError, match="expected the column 'a', which the model reads, got none"):
         predict_file(folder / "numbers", tmp_path / "q.csv", tmp_path / "out.csv")
     write_table(new[:0], tmp_path / "q.csv")

@@ -30,6 +30,9 @@ def predict(
     interval: Annotated[
         float | None, typer.Option(help="Add an interval that covers with this probability.", metavar="COVERAGE")
     ] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="Put this column of the table beside the predictions.", metavar="COL")
+    ] = None,
     root: o.Root = None,
     database: o.Database = None,
     no_escape: Annotated[
@@ -59,6 +62,7 @@ def predict(
         "explain": explain,
         "elements": explain_elements,
         "coverage": interval,
+        "keep": keep or (),
         "index": index,
         "encoders": o.parse_encoders(encoder),
         "log": (lambda line: None) if quiet else print_progress,

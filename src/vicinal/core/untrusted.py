@@ -275,7 +275,7 @@ def read_frame(stream: BinaryIO, name: str, *, ignore_metadata: bool = False) ->
     Raises:
         ValueError: as :func:`read_parquet`, and for cells or notes that pandas cannot take.
     """
-    return _as_frame(read_parquet(stream, name), name, ignore_metadata=ignore_metadata)
+    return as_frame(read_parquet(stream, name), name, ignore_metadata=ignore_metadata)
 
 
 def parquet_frames(stream: BinaryIO, name: str) -> "Iterator[pandas.DataFrame]":
@@ -290,12 +290,13 @@ def parquet_frames(stream: BinaryIO, name: str) -> "Iterator[pandas.DataFrame]":
     stream.seek(0)
     try:
         for batch in _counted_batches(stream, name, most):
-            yield _as_frame(pyarrow.Table.from_batches([batch]), name, ignore_metadata=True)
+            yield as_frame(pyarrow.Table.from_batches([batch]), name, ignore_metadata=True)
     except (pyarrow.ArrowException, OSError) as wrong:
         raise ValueError(f"{name}: expected a whole parquet file, got: {short_text(wrong, ECHO)}") from None
 
 
-def _as_frame(table: "pyarrow.Table", name: str, *, ignore_metadata: bool) -> "pandas.DataFrame":
+def as_frame(table: "pyarrow.Table", name: str, *, ignore_metadata: bool) -> "pandas.DataFrame":
+    """``table`` as a DataFrame, see :func:`read_frame`."""
     import pyarrow
 
     try:
@@ -370,10 +371,11 @@ def check_unpacked(name: str, size: int, most: int) -> None:
         )
 
 
-def arrow_batches(path: Path) -> "Iterator[pyarrow.RecordBatch]":
+def arrow_tables(path: Path) -> "Iterator[pyarrow.Table]":
     """The rows of an Arrow file (Feather, or a stream), a batch at a time; the first has no rows, but the schema.
 
-    The file is mapped. What its messages declare is summed up before the first is unpacked.
+    The file is mapped. What its messages declare is summed up before the first is unpacked, and where cells begin and
+    end is checked before they are read. The index and the types that pandas has noted in it are left out.
 
     Raises:
         ValueError: if it is no whole file of that form, or unpacks to far more than such a file may hold.
@@ -392,9 +394,12 @@ def arrow_batches(path: Path) -> "Iterator[pyarrow.RecordBatch]":
                 check_unpacked(path.name, declared, most)
             source.seek(start)
             reader = ipc.open_stream(source)
-            yield pyarrow.RecordBatch.from_pylist([], schema=reader.schema)
-            yield from reader
-    except (pyarrow.ArrowException, OSError, struct.error) as wrong:
+            schema = pyarrow.schema([pyarrow.field(field.name, field.type) for field in reader.schema])
+            yield schema.empty_table()
+            for batch in reader:
+                batch.validate(full=True)
+                yield pyarrow.Table.from_batches([pyarrow.RecordBatch.from_arrays(batch.columns, schema=schema)])
+    except (pyarrow.ArrowException, OSError, struct.error, UnicodeError) as wrong:
         raise ValueError(f"{path.name}: expected a whole Arrow file, got: {short_text(wrong, ECHO)}") from None
 
 

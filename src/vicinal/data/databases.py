@@ -78,7 +78,7 @@ def _from_sqlite(sql: str, path: Path) -> pa.Table:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as opened:
             cursor = opened.execute(sql)
             return _table(cursor.fetchall(), [column[0] for column in cursor.description])
-    except (sqlite3.Error, sqlite3.Warning) as wrong:
+    except (sqlite3.Error, sqlite3.Warning, UnicodeError, OverflowError) as wrong:
         raise _refused(path.name, wrong) from None
 
 

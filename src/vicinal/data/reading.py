@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from vicinal.core import ECHO, listed, nearest, short, short_text, unescape_formula
-from vicinal.core.untrusted import arrow_batches, open_regular, parquet_frames, read_frame
+from vicinal.core.untrusted import arrow_tables, as_frame, open_regular, parquet_frames, read_frame
 from vicinal.data.cells import exact_text, has_decimal_commas, typed_text, with_decimal_points
 from vicinal.data.databases import DATABASES, read_database
 from vicinal.data.formats import DELIMITERS, advice_for, delimiter_of, other_format, text_encoding
@@ -132,8 +132,7 @@ def _pieces(path: Path, size: int | None, need: Collection[str], how: Reading) -
         with open_regular(path) as stream:
             yield from parquet_frames(stream, path.name)
     elif ending in ARROW and size is not None:
-        for batch in arrow_batches(path):
-            yield batch.to_pandas()
+        yield from (as_frame(table, path.name, ignore_metadata=True) for table in arrow_tables(path))
     else:
         yield READERS[ending](path, how)
 

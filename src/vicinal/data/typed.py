@@ -4,6 +4,7 @@ import json
 import os
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from vicinal.core import ECHO, listed, nearest, optional_import, short, short_text
-from vicinal.core.untrusted import arrow_batches, check_inside, check_unpacked, most_unpacked, open_regular
+from vicinal.core.untrusted import arrow_tables, as_frame, check_inside, check_unpacked, most_unpacked, open_regular
 from vicinal.encoders.kinds import IMAGE_ENDS
 
 _CELL = 64
@@ -28,27 +29,46 @@ def read_workbook(path: Path, sheet: str) -> pd.DataFrame:
     """
     openpyxl = optional_import(path.name, "openpyxl", "files")
     most = most_unpacked(path.stat().st_size)
-    try:
-        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            check_unpacked(path.name, sum(entry.file_size for entry in archive.infolist()), most)
+    with _whole_workbook(path.name), open_regular(path) as file, zipfile.ZipFile(file) as archive:
+        declared = sum(entry.file_size for entry in archive.infolist())
+    check_unpacked(path.name, declared, most)
+    with _whole_workbook(path.name):
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    except (zipfile.BadZipFile, KeyError, OSError, openpyxl.utils.exceptions.InvalidFileException) as wrong:
-        raise ValueError(f"{path.name}: expected a whole Excel file, got: {short_text(wrong, ECHO)}") from None
-    try:
         names = [one.title for one in book.worksheets]
-        if sheet and sheet not in names:
-            raise ValueError(
-                f"{path.name}: expected one of the sheets {listed(names)}, got {short(sheet)}{nearest(sheet, names)}"
-            )
-        page = book[sheet] if sheet else book.worksheets[0]
+    with closing(book):
+        if sheet not in names and (sheet or not names):
+            got = f"{short(sheet)}{nearest(sheet, names)}" if names else "a book without any"
+            raise ValueError(f"{path.name}: expected one of the sheets {listed(names)}, got {got}")
+        return _sheet_frame(path.name, _lines(path.name, book[sheet or names[0]]), most)
+
+
+@contextmanager
+def _whole_workbook(name: str) -> Iterator[None]:
+    """Words whatever a torn file makes openpyxl do as ours."""
+    try:
+        yield
+    except (MemoryError, KeyboardInterrupt):
+        raise
+    except Exception as wrong:
+        got = short_text(str(wrong) or type(wrong).__name__, ECHO)
+        raise ValueError(f"{name}: expected a whole Excel file, got: {got}") from None
+
+
+def _lines(name: str, page: Any) -> Iterator[tuple[Any, ...]]:
+    """Cells of the rows of a sheet that has any."""
+    with _whole_workbook(name):
         page.reset_dimensions()  # those that are written in the file may be any
-        return _sheet_frame(path.name, page.iter_rows(values_only=True), most)
-    finally:
-        book.close()
+        rows = page.iter_rows(values_only=True)
+    while True:
+        with _whole_workbook(name):
+            row = next(rows, None)
+        if row is None:
+            return
+        if any(cell is not None for cell in row):
+            yield row
 
 
 def _sheet_frame(name: str, lines: Iterator[tuple[Any, ...]], most: int) -> pd.DataFrame:
-    lines = (line for line in lines if any(cell is not None for cell in line))
     header = next(lines, None)
     if header is None:
         raise ValueError(f"{name}: expected a header and rows, got an empty sheet")
@@ -70,16 +90,15 @@ def _sheet_frame(name: str, lines: Iterator[tuple[Any, ...]], most: int) -> pd.D
 
 def read_arrow(path: Path) -> pd.DataFrame:
     """A file of Arrow, in the form of Feather or of a stream."""
-    frame: pd.DataFrame = _arrow_table([path]).to_pandas(ignore_metadata=True)
-    return frame
+    return as_frame(_arrow_table([path]), path.name, ignore_metadata=True)
 
 
 def _arrow_table(paths: list[Path]) -> Any:
-    tables = []
-    for path in paths:
-        batches = list(arrow_batches(path))
-        tables.append(pa.Table.from_batches(batches[1:], batches[0].schema))
-    return pa.concat_tables(tables, promote_options="permissive")
+    tables = [pa.concat_tables(list(arrow_tables(path))) for path in paths]
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as wrong:
+        raise ValueError(f"{paths[0].name}: expected files of one form, got: {short_text(wrong, ECHO)}") from None
 
 
 # Folders.
@@ -109,7 +128,7 @@ def read_dataset(folder: Path, split: str) -> pd.DataFrame:
         got = "one that picks rows of another" if state.get("_indices_data_files") else f"no split {short(split)}"
         raise ValueError(f"{folder.name}: expected a dataset with its rows, got {got if files else 'none'}")
     check_inside(folder, *files)
-    frame: pd.DataFrame = _arrow_table([folder / name for name in files]).to_pandas(ignore_metadata=True)
+    frame = as_frame(_arrow_table([folder / name for name in files]), folder.name, ignore_metadata=True)
     for name, feature in features.items():
         names = feature.get("names") if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" else None
         if names and name in frame.columns:

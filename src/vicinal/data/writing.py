@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
-from vicinal.core import escape_formula, replaced_file, short_text
+from vicinal.core import ECHO, escape_formula, replaced_file, short_text
 
 Frames = Callable[[], Iterable[pd.DataFrame]]
 
@@ -121,10 +121,13 @@ def _plain(cell: Any) -> Any:
 
 
 def _write_database(path: Path, frames: Frames, name: str) -> None:
-    with closing(sqlite3.connect(path)) as database:
-        for frame in frames():
-            lists = {str(n): c.map(_json_cell) for n, c in frame.items() if c.dtype == object}
-            frame.assign(**lists).to_sql(name, database, index=False, if_exists="append")
+    try:
+        with closing(sqlite3.connect(path)) as database:
+            for frame in frames():
+                lists = {str(n): c.map(_json_cell) for n, c in frame.items() if c.dtype == object}
+                frame.assign(**lists).to_sql(name, database, index=False, if_exists="append")
+    except (sqlite3.Error, pd.errors.DatabaseError, OverflowError) as wrong:  # as names that differ only in their case
+        raise ValueError(f"out: expected a table that SQLite can hold, got: {short_text(wrong, ECHO)}") from None
 
 
 def _json_cell(cell: Any) -> Any:

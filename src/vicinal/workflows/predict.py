@@ -1,7 +1,7 @@
 """``vicinal predict``: a saved model and the rows of a table to predictions, with neighbors and intervals."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import pandas as pd
 
 from vicinal.core import nearest, short, short_text
 from vicinal.core.identity import IdentityWarning
-from vicinal.data import join_columns, read_table, root_of, split_texts, tidy_features
+from vicinal.data import check_column, join_columns, read_table, root_of, split_texts, tidy_features
 from vicinal.data.target import SEPARATOR
 from vicinal.estimators.attention import Element, Explanation
 from vicinal.estimators.banked import BankedEstimator, load_model
@@ -102,6 +102,7 @@ def predict_table(
     explain: int = 0,
     elements: bool = False,
     coverage: float | None = None,
+    keep: Sequence[str] = (),
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
@@ -119,6 +120,7 @@ def predict_table(
         explain: how many neighbors to show for each row.
         elements: also show what each element of sets adds; see :meth:`vicinal.estimators.NeighborRegressor.explain`.
         coverage: of intervals, or None for none.
+        keep: columns of the table that stand beside the predictions.
         index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
         encoders: by column or kind.
         log: gets what was passed over, and which ids or groups are missing.
@@ -128,13 +130,22 @@ def predict_table(
     """
     model = load_predictor(folder, index=index, encoders=encoders)
     frame = read_rows(model, source, root, log)
-    return answer_rows(model, frame, explain=explain, elements=elements, coverage=coverage, log=log)
+    return answer_rows(model, frame, explain=explain, elements=elements, coverage=coverage, keep=keep, log=log)
 
 
 def answer_rows(
-    model: BankedEstimator, frame: pd.DataFrame, *, explain: int, elements: bool, coverage: float | None, log: Log
+    model: BankedEstimator,
+    frame: pd.DataFrame,
+    *,
+    explain: int,
+    elements: bool,
+    coverage: float | None,
+    keep: Sequence[str],
+    log: Log,
 ) -> Answers:
     """Predictions of rows as :func:`read_rows` gives them; see :func:`predict_table` for the settings."""
+    for name in keep:
+        check_column("keep", name, list(frame.columns))
     features = features_of(model, frame, log)
     ids, groups = (_identity(model, frame, name) for name in ("id", "group"))
     if model.bank_.store.group_codes is None:
@@ -144,6 +155,7 @@ def answer_rows(
         warnings.simplefilter("ignore", IdentityWarning)  # it was said
         identity = {"ids": ids, "groups": groups}
         answers = _answers(model, frame, features, identity, coverage)
+        answers = replace(answers, columns={name: frame[name].tolist() for name in keep} | answers.columns)
         if not (explain or elements):
             return answers
         if elements:

@@ -3,7 +3,7 @@
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ def predict_file(
     explain: int = 0,
     elements: bool = False,
     coverage: float | None = None,
+    keep: Sequence[str] = (),
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
     escape: bool = True,
@@ -61,6 +62,7 @@ def predict_file(
         explain: neighbors to show.
         elements: show what elements of sets add.
         coverage: of intervals.
+        keep: columns of the table that stand beside the predictions.
         index: of the model.
         encoders: by column or kind.
         escape: see :func:`vicinal.data.write_table`.
@@ -74,10 +76,10 @@ def predict_file(
     """
     model = load_predictor(folder, index=index, encoders=encoders)
     model.root = root or root_of(source)
-    settings = {"explain": explain, "elements": elements, "coverage": coverage}
+    settings = {"explain": explain, "elements": elements, "coverage": coverage, "keep": list(keep)}
     log = _once(log)
     with working_folder(out, "predict", _PART.format(0)) as work:
-        need = [str(name) for name in model.feature_names_in_]
+        need = [*(str(name) for name in model.feature_names_in_), *keep]
         frames = stream_table(source, BATCH, need=need, log=log, **as_written(model))
         first = next(frames)
         digest = table_checksum(source)
