@@ -24,10 +24,10 @@ from vicinal.data import (
     query_tables,
     read_table,
     root_of,
-    sources,
     stream_table,
     table_name,
     table_source,
+    table_sources,
     write_table,
 )
 
@@ -246,6 +246,9 @@ def test_a_query_is_answered_and_changes_nothing(tmp_path, monkeypatch):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     with pytest.raises(ValueError, match=r"^database: expected a query \('select \.\.\.'\) as data, got 't\.csv'$"):
         table_source("data", "t.csv", "t.sqlite")
+    paths = table_sources("data", ["t.csv", "select 1 as n", "select 2 as n"], "t.sqlite")
+    assert paths[0] == Path("t.csv")
+    assert [read_table(path)["n"].tolist() for path in paths[1:]] == [[1], [2]]
 
 
 @pytest.mark.parametrize(
@@ -261,11 +264,12 @@ def test_a_query_is_answered_and_changes_nothing(tmp_path, monkeypatch):
 def test_standard_input_is_read_as_what_it_is(tmp_path, monkeypatch, content, name):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
-    monkeypatch.setattr(sources, "_spool", lambda: tmp_path / "spool")
+    inside = table_source.__globals__  # its module, which the doctests import once more
+    monkeypatch.setitem(inside, "_spool", lambda: tmp_path / "spool")
     (tmp_path / "spool").mkdir()
-    sources._standard_input.cache_clear()
+    inside["_standard_input"].cache_clear()
     path = table_source("data", "-")
-    sources._standard_input.cache_clear()
+    inside["_standard_input"].cache_clear()
     assert path.name == name
     assert read_table(path)["word"].tolist() == TABLE["word"].tolist()
     assert root_of(path) == tmp_path

@@ -75,7 +75,7 @@ def compare(
     is --learning-rate 1e-5.
     """
     from vicinal.core import local_path
-    from vicinal.data import beside, table_source
+    from vicinal.data import beside, table_sources
     from vicinal.report import write_compare_page
     from vicinal.workflows import TableJob, compare_tables, table_columns
 
@@ -84,7 +84,7 @@ def compare(
     parameters = o.estimator_parameters(context)
     named = o.named_kinds(context.params)
     jobs = []
-    sources = [table_source("data", path, database) for path in data]
+    sources = table_sources("data", data, database)
     grouped = o.named_sets(sets)
     columns = [table_columns(path) for path in sources]
     columns = [names + [name for name in grouped if set(grouped[name]) & set(names)] for names in columns]

@@ -114,12 +114,13 @@ def dedupe(
 
 def _run(context: typer.Context, left: str, right: str | None, *, links: str, default: str) -> None:
     from vicinal.core import local_path
-    from vicinal.data import beside, table_name, table_source
+    from vicinal.data import beside, table_name, table_source, table_sources
     from vicinal.workflows import MatchJob, match_tables
 
     options = context.params
-    source = table_source("left" if right is not None else "table", left, options["database"])
-    other = None if right is None else table_source("right", right, options["database"])
+    both = [left] if right is None else [left, right]
+    sources = table_sources("left" if right is not None else "table", both, options["database"])
+    source, other = sources[0], None if right is None else sources[1]
     word = default if other is None else f"{table_name(other)}-{default}"
     out = options["out"]
     folder = beside(source, word) if out is None else local_path("--out", out, written=True)

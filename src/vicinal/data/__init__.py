@@ -14,7 +14,7 @@ from vicinal.data.leaks import ColumnLeak, LeakWarning, leaking_columns
 from vicinal.data.lexicon import lexicon_table
 from vicinal.data.reading import read_table
 from vicinal.data.sets import CHUNK_WORDS, join_columns, long_texts, split_texts
-from vicinal.data.sources import beside, root_of, table_name, table_source
+from vicinal.data.sources import beside, root_of, table_name, table_source, table_sources
 from vicinal.data.splits import Split, load_splits, make_splits, no_test, save_splits
 from vicinal.data.streaming import row_count, stream_table, table_checksum
 from vicinal.data.table import Dropped, Table, check_column, prepare_table
@@ -61,6 +61,7 @@ __all__ = [
     "table_fingerprint",
     "table_name",
     "table_source",
+    "table_sources",
     "tidy_features",
     "write_frames",
     "write_table",

@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -51,17 +51,32 @@ def table_source(name: str, text: str, database: str | None = None) -> Path:
     Raises:
         ValueError: for an address on the web, a database without a query, or a query that fails.
     """
-    if QUERY.match(text) and not os.path.exists(text):
-        path = _spool() / f"query{len(list(_spool().glob('query*'))) or ''}.parquet"
-        tables = query_tables(text, database)
-        piece = next(tables)
-        with parquet.ParquetWriter(path, piece.schema) as writer:
-            for table in itertools.chain([piece], tables):
-                writer.write_table(table.cast(piece.schema))
-        return path
-    if database is not None:
-        raise ValueError(f"database: expected a query ('select ...') as {name}, got {short(text, ECHO)}")
-    return _standard_input() if text == "-" else local_path(name, text)
+    return table_sources(name, [text], database)[0]
+
+
+def table_sources(name: str, texts: Sequence[str], database: str | None = None) -> list[Path]:
+    """The same for several, of which some are queries."""
+    queries = [QUERY.match(text) is not None and not os.path.exists(text) for text in texts]
+    if database is not None and not any(queries):
+        raise ValueError(f"database: expected a query ('select ...') as {name}, got {short(texts[0], ECHO)}")
+    paths = []
+    for text, is_query in zip(texts, queries, strict=True):
+        if is_query:
+            paths.append(_answer(text, database))
+        else:
+            paths.append(_standard_input() if text == "-" else local_path(name, text))
+    return paths
+
+
+def _answer(sql: str, database: str | None) -> Path:
+    """A file of what a query gives."""
+    path = _spool() / f"query{len(list(_spool().glob('query*'))) or ''}.parquet"
+    tables = query_tables(sql, database)
+    piece = next(tables)
+    with parquet.ParquetWriter(path, piece.schema) as writer:
+        for table in itertools.chain([piece], tables):
+            writer.write_table(table.cast(piece.schema))
+    return path
 
 
 @functools.cache
@@ -116,14 +131,14 @@ def source_files(path: str | Path) -> tuple[list[Path], str]:
 def table_name(path: Path) -> str:
     """What to call the table at ``path``: the file's name without endings, or that of the folder of a pattern.
 
-    >>> table_name(Path("a/houses.csv.gz")), table_name(Path("a/*.csv")), table_name(Path("a/sold-*.csv"))
-    ('houses', 'a', 'sold')
+    >>> [table_name(Path("a", name)) for name in ("houses.csv.gz", "*.csv", "sold-*.csv", "book.xlsx#prices")]
+    ['houses', 'a', 'sold', 'book-prices']
     """
-    name = path.name.replace("#", "-") if path.name.rpartition("#")[0] else path.name
-    stem = re.sub(r"(\.[A-Za-z]\w*)*$", "", name.removesuffix(".gz").removesuffix(".zst")) if "." in name[1:] else name
-    if path.exists():
-        stem = path.stem if path.suffix not in PACKED else Path(path.stem).stem
-    plain = _PATTERN.split(stem)[0].strip("-_. ")
+    if path.is_dir():
+        return path.resolve().name
+    before, _, part = ("", "", path.name) if path.exists() else path.name.rpartition("#")
+    stems = [Path(name.removesuffix(".gz").removesuffix(".zst")).stem for name in (before, part) if name]
+    plain = _PATTERN.split("-".join(stems))[0].strip("-_. ")
     return plain or next((one.name for one in path.parents if one.name and not _PATTERN.search(one.name)), "table")
 
 
