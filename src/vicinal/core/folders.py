@@ -18,6 +18,9 @@ from vicinal.core.untrusted import machine_memory
 SUMS = "SHA256SUMS"
 """One line a file, in the form that the program ``sha256sum -c`` reads."""
 
+CHANGES = "changes.jsonl"
+"""The journal of a model folder: ours, but it grows after the folder was written, so it has no checksum there."""
+
 _LARGEST_SUMS = 1 << 20
 """Bytes of the largest file of checksums that is read."""
 
@@ -131,7 +134,7 @@ def _keep_theirs(old: Path, new: Path) -> None:
     """Put the files of ``old`` that are not ours into ``new``, too; under a free name where there is another file."""
     if not (old / SUMS).is_file() or not new.is_dir():  # it was never whole, so nobody else knew of it
         return
-    ours = {SUMS, *read_sums(old)}
+    ours = {SUMS, CHANGES, *read_sums(old)}  # a journal goes along by whoever writes the new folder, or not at all
     touched: set[Path] = set()
     for path in sorted(old.rglob("*")):
         name = path.relative_to(old).as_posix()
@@ -166,7 +169,8 @@ def _seal(stage: Path) -> None:
     """Write the checksums, last of all, and see to it that everything is on disk."""
     inside = sorted(stage.rglob("*"))
     names = [path for path in inside if path.is_file()]
-    lines = [f"{sha256(path)}  {path.relative_to(stage).as_posix()}\n" for path in names]
+    sealed = [path for path in names if path != stage / CHANGES]
+    lines = [f"{sha256(path)}  {path.relative_to(stage).as_posix()}\n" for path in sealed]
     sums = stage / f"{SUMS}.part"  # a stage that has its checksums is whole
     sums.write_text("".join(lines), encoding="utf-8")
     mode = stage.stat().st_mode & 0o666  # as the user's mask has it

@@ -5,6 +5,7 @@ from vicinal.estimators.bank import Bank
 from vicinal.estimators.banked import load_model
 from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.matching import CellComparison, PairExplanation, RowMatcher
+from vicinal.estimators.model_folder import ModelFolder
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.saving import save_model
@@ -17,6 +18,7 @@ __all__ = [
     "EmbeddingLearner",
     "Explanation",
     "Hit",
+    "ModelFolder",
     "Neighbor",
     "NeighborClassifier",
     "NeighborRegressor",

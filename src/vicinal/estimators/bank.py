@@ -195,6 +195,11 @@ class Bank:
             self._prepared.update(self.vectors, places[places < len(self)])
         return keys
 
+    def relabel(self, ids: Ids, labels: Tensor) -> None:
+        """Give the rows of these ids, each there once, other labels ``[n]`` or ``[n, K]``."""
+        self.store.update(ids, labels=labels.double())
+        self.state = object()
+
 
 def check_known(bank: Bank, others: Bank, ids: Ids) -> None:
     """Raise ValueError if one of ``ids`` is in neither bank, with the nearest that is."""

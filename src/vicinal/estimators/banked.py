@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from vicinal.core import check_integer, short
 from vicinal.core.folders import kind_of
@@ -16,6 +17,7 @@ from vicinal.estimators.attention import Explanation, attended, explain_rows, ne
 from vicinal.estimators.bank import check_known
 from vicinal.estimators.elements import with_elements
 from vicinal.estimators.inputs import Ids
+from vicinal.estimators.journal import Change, added_rows
 from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
 from vicinal.estimators.saving import read_model, save_model
 from vicinal.estimators.search import Hit, query_table, search_rows
@@ -176,13 +178,29 @@ class BankedEstimator(TunedEstimator):
         Returns:
             self.
         """
-        frame, vectors = self._embed(X, torch.float32)
+        frame, vectors = self.embedded_rows(X)
+        self.add_embedded(frame, vectors, y, ids=ids, groups=groups)
+        return self
+
+    def embedded_rows(self, X: Any) -> tuple[pd.DataFrame, Tensor]:
+        """Rows as a table, and their embeddings ``[n, d]``, float32: what :meth:`add_embedded` takes."""
+        return self._embed(X, torch.float32)
+
+    def add_embedded(self, frame: pd.DataFrame, vectors: Tensor, y: Any, *, ids: Any = None, groups: Any = None) -> Ids:
+        """Put rows into the bank whose embeddings are known; see :meth:`add`.
+
+        Args:
+            frame: the columns that the model reads.
+            vectors: ``[n, d]``, float32.
+            y: labels.
+            ids: see :meth:`add`.
+            groups: see :meth:`add`.
+
+        Returns:
+            the ids ``[n]``.
+        """
         labels = self._known_labels(y, len(frame))
-        if ids is None:
-            used = np.concatenate([self.bank_.ids, self.calibration_.ids])
-            if used.dtype != np.int64:
-                raise ValueError("ids: expected one for each row, as the model was fitted with ids, got none")
-            ids = range(int(used.max()) + 1, int(used.max()) + 1 + len(frame))
+        ids = self.next_ids(len(frame)) if ids is None else ids
         new_ids = canonical_ids("ids", ids, len(frame), distinct=True)
         new_groups = None if groups is None else canonical_ids("groups", groups, len(frame))
         held_out = new_ids[self.calibration_.has(new_ids) & ~self.bank_.has(new_ids)]  # of a model saved before 0.2
@@ -199,7 +217,76 @@ class BankedEstimator(TunedEstimator):
             except BaseException:
                 self.bank_.remove(new_ids)
                 raise
+        return new_ids
+
+    def next_ids(self, rows: int) -> Ids:
+        """The ids ``[n]`` that new rows get which come with none: whole numbers above the highest in use.
+
+        Raises:
+            ValueError: if the model was fitted with ids that are texts.
+        """
+        used = np.concatenate([self.bank_.ids, self.calibration_.ids])
+        if used.dtype != np.int64:
+            raise ValueError("ids: expected one for each row, as the model was fitted with ids, got none")
+        return np.arange(int(used.max()) + 1, int(used.max()) + 1 + rows)
+
+    def relabel(self, ids: Iterable[Any], y: Any) -> Self:
+        """Give rows that are there other labels; nothing is trained, and intervals follow. All of them or none.
+
+        Args:
+            ids: of bank rows, or of rows that were held out for early stopping and calibration, each once.
+            y: their new labels; a class must be one the model was fitted with.
+
+        Returns:
+            self.
+
+        Raises:
+            ValueError: for an id that no row has, or a label that the model cannot have.
+        """
+        check_is_fitted(self, "bank_")
+        names = canonical_ids("ids", ids, distinct=True)
+        check_known(self.bank_, self.calibration_, names)
+        labels = torch.from_numpy(np.asarray(self._known_labels(y, len(names)), dtype=np.float64))
+        for bank in (self.bank_, self.calibration_):
+            there = bank.has(names)
+            bank.relabel(names[there], labels[torch.from_numpy(there)])
         return self
+
+    def labels_of(self, ids: Iterable[Any]) -> list[Any]:
+        """The labels of rows, as users give them: numbers, classes, or a list of classes for each row.
+
+        Raises:
+            ValueError: for an id that no row has.
+        """
+        names = canonical_ids("ids", ids)
+        check_known(self.bank_, self.calibration_, names)
+        labels = []
+        for name in names:
+            bank = self.bank_ if self.bank_.has([name])[0] else self.calibration_
+            labels.append(bank.store.labels_at(bank.store.positions([name]))[0])
+        values = self._given_labels(torch.stack(labels).numpy()) if labels else []
+        return list(values.tolist()) if isinstance(values, np.ndarray) else list(values)
+
+    def apply_change(self, change: Change) -> None:
+        """Do what a record of the journal says, and remember that it is done.
+
+        Raises:
+            ValueError: if it is not the next one, or cannot be done.
+        """
+        if change.sequence != self.changes_.sequence + 1:
+            raise ValueError(
+                f"changes.jsonl: expected change {self.changes_.sequence + 1}, got {change.sequence}; a line is missing"
+            )
+        if change.what == "add":
+            columns = [str(name) for name in self.bank_.store.columns or []]
+            numbers = [name for name, kind in self.kinds_.items() if kind == "number"]
+            frame, vectors = added_rows(change, columns, numbers)
+            self.add_embedded(frame, vectors, change.labels, ids=change.ids, groups=change.groups)
+        elif change.what == "relabel":
+            self.relabel(change.ids, change.labels)
+        else:
+            self.forget(change.ids)
+        self.changes_ = self.changes_.with_change(change)
 
     def _learn_on(self, x: Any, y: Any, ids: Any, groups: Any, *, refit: bool) -> Self:
         """What ``partial_fit`` does: fit, then add, and fit again on all rows of the bank if that is asked for."""
@@ -246,6 +333,7 @@ class BankedEstimator(TunedEstimator):
         self.calibration_.remove(gone)
         if near is not None:
             near.remove(keys)
+        self.changes_ = self.changes_.without(gone.tolist())
         return self
 
 

@@ -40,6 +40,7 @@ from vicinal.estimators.inputs import (
     kinds_of,
     make_folds,
 )
+from vicinal.estimators.journal import Changes
 from vicinal.estimators.kernel_metric import (
     PATIENCE,
     check_kernel_kinds,
@@ -91,6 +92,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     metric_: str = "network"
     multilabel_: bool = False
     plan_: TuningPlan | None = None
+    changes_: Changes = Changes()
     _near_head: NearBank | None = None
     _near_saved: SavedNear | None = None
 
@@ -280,6 +282,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _train(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> None:
         """Fit the metric that is asked for, or both, and keep what predicts the rows held out best."""
+        self.changes_ = Changes()
         encoder.fit(rows.frame.iloc[rows.held_out.train])
         settings, regression = self.get_params(deep=False), not hasattr(self, "classes_")
         tried = self.metric == "auto" and regression and may_be_kernel(settings, self.kinds_, encoder.dim)

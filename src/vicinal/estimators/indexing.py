@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -112,7 +113,8 @@ class NearBank:
         done: list[Index] = []
         try:
             for index, span in zip(self.indexes, self.spans, strict=True):
-                index.add(keys, part_of(vectors, *span))
+                missing = _missing(index, keys)
+                index.add(keys[missing], part_of(vectors[missing], *span))
                 done.append(index)
         except BaseException:
             for index in done:
@@ -125,7 +127,7 @@ class NearBank:
     def remove(self, keys: Tensor) -> None:
         """Rows that were removed from the bank."""
         for index, member in zip(self.indexes, self.members, strict=True):
-            index.remove(keys)
+            index.remove(keys[~_missing(index, keys)])
             member.removed(keys)
 
     def save(self, stage: Path) -> None:
@@ -246,6 +248,13 @@ def _load_index(name: str, folder: Path, head: NONA | Kriging, store: NeighborBa
         index.close()
         raise ValueError(f"index.json: expected width and similarity of the model in {folder}, got others")
     return index
+
+
+def _missing(index: Index, keys: Tensor) -> Tensor:
+    """Which of ``keys [n]`` an index has not yet; in a database another process may have put them there already."""
+    if is_bank(index):
+        return torch.ones(len(keys), dtype=torch.bool)
+    return torch.from_numpy(~np.asarray(index.has(keys.numpy())))
 
 
 def is_bank(index: Index) -> bool:

@@ -321,15 +321,21 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
             raise ValueError(f"y: expected at least two classes, got one class, {short(self.classes_[0])}")
         return np.unique(names, return_inverse=True)[1].astype(np.float64)
 
-    def add(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None) -> Self:
-        """Put rows into the bank; classes may be new. See :meth:`NeighborRegressor.add`."""
+    def add_embedded(self, frame: Any, vectors: Tensor, y: Any, *, ids: Any = None, groups: Any = None) -> Ids:
+        """Put rows into the bank; classes may be new. See :meth:`NeighborRegressor.add_embedded`."""
         before = getattr(self, "classes_", None)
         try:
-            return super().add(X, y, ids=ids, groups=groups)
+            return super().add_embedded(frame, vectors, y, ids=ids, groups=groups)
         except BaseException:
             if before is not None:  # nothing was added, so no class is new
                 self.classes_ = before
             raise
+
+    def _given_labels(self, labels: Ids) -> Any:
+        if self.labels_ == "numbers":
+            return labels
+        names = self.classes_[labels.astype(np.int64)]
+        return names if self.labels_ == "classes" else [str(one).split(SEPARATOR) if one else [] for one in names]
 
     def _known_labels(self, y: Any, rows: int) -> Ids:
         values = as_series("y", y)

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from vicinal.core import ECHO, check_choice, entry, local_path, short, short_text
-from vicinal.core.folders import MARKERS, SUMS, check_sums, read_sums, read_whole, staged_folder
+from vicinal.core.folders import CHANGES, MARKERS, SUMS, check_sums, read_sums, read_whole, staged_folder
 from vicinal.core.untrusted import (
     LARGEST_SETTINGS,
     Saved,
@@ -31,6 +31,7 @@ from vicinal.encoders.names import chosen_encoder
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.indexing import SavedNear
+from vicinal.estimators.journal import Changes, read_changes, write_changes
 from vicinal.estimators.kernel_metric import check_kernel_kinds, make_kernel_network
 from vicinal.estimators.network import (
     MOST_NEIGHBORS,
@@ -134,6 +135,7 @@ class SavedConfig(Saved):
     learned: bool | None = None
     metric: Literal["network", "kernel"] | None = None
     plan: TuningPlan | None = None
+    sequence: NonNegativeInt = 0
     notes: dict[str, JsonValue] = Field(default_factory=dict)
 
     @property
@@ -351,7 +353,8 @@ def write_model(model: NeighborEstimator, stage: Path, notes: dict[str, Any] | N
     ``config.json`` (settings, versioned), ``model.safetensors`` (weights; not those that a pinned package carries), the
     bank as :meth:`vicinal.index.NeighborBank.save` writes it (``bank.json``, ``bank.safetensors``, ``rows.parquet``
     with the rows as explanations show them, ``names.parquet`` with ids and groups that are words), the rows held out,
-    in the same form, in the folder ``held``, and, with an index, the folder ``index`` and ``cells.safetensors``.
+    in the same form, in the folder ``held``, and, with an index, the folder ``index`` and ``cells.safetensors``; and
+    the history of relabels, ``changes.jsonl``.
 
     Args:
         model: fitted.
@@ -366,6 +369,7 @@ def write_model(model: NeighborEstimator, stage: Path, notes: dict[str, Any] | N
     near = model.near_bank()
     if near is not None:
         near.save(stage)
+    write_changes(stage, model.changes_)
 
 
 def read_model(
@@ -410,6 +414,11 @@ def _load_with_index(
     if model.index is not None and not _in_database(model.index):
         model.attach_saved_index(SavedNear(folder, sums))
         model.near_bank()
+    changes, before = read_changes(folder)[0], model.changes_.sequence
+    model.changes_ = Changes(before, 0, tuple(c for c in changes if c.sequence <= before and c.what != "add"))
+    for change in changes:
+        if change.sequence > before:
+            model.apply_change(change)
     return model, sums
 
 
@@ -428,7 +437,7 @@ def _load(
 ) -> NeighborEstimator:
     if not folder.is_dir():
         raise ValueError(f"model: expected a model folder, got {short_text(folder, ECHO)}, which is not there")
-    check_inside(folder, SUMS, CONFIG, MODEL, HELD_OUT)
+    check_inside(folder, SUMS, CONFIG, MODEL, HELD_OUT, CHANGES)
     check_sums(folder, (CONFIG,), largest=LARGEST_SETTINGS)
     check_sums(folder, (MODEL,))
     saved = read_settings(folder / CONFIG, SavedConfig, "a vicinal model", newest=VERSION, oldest=VERSION)
@@ -454,6 +463,7 @@ def _load(
     model.history_ = TrainingHistory(config.train_error, config.validation_error, config.best_epoch)
     model.notes_, model.folds_, model.metric_ = config.notes, config.folds, config.fitted_metric
     model.notes_, model.folds_, model.plan_ = config.notes, config.folds, config.plan
+    model.changes_ = Changes(config.sequence)
     with torch.random.fork_rng():  # a model of the hub draws weights that it overwrites
         model.network_ = _read_network(folder / MODEL, config)
     width = embedding_width(model.network_)
@@ -551,6 +561,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "learned": getattr(model, "learned_", None),
             "metric": model.metric_,
             "plan": model.plan_,
+            "sequence": model.changes_.sequence,
             "notes": notes,
         }
     )

@@ -1,9 +1,7 @@
 """``vicinal embed``, ``vicinal add``, ``vicinal forget``: what is done with the rows of a fitted model."""
 
-import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,20 +9,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vicinal.core import check_choice, files, local_path, replaced_file, short, short_text
-from vicinal.core.folders import staged_folder
+from vicinal.core import check_choice, local_path, replaced_file, short, short_text
 from vicinal.core.identity import IdentityWarning, canonical_ids
 from vicinal.data import read_labels, read_table, write_table
 from vicinal.data.target import several_names
 from vicinal.estimators.banked import BankedEstimator, load_model
-from vicinal.estimators.saving import write_model
+from vicinal.estimators.model_folder import ModelFolder
 from vicinal.workflows.predict import features_of, read_rows
 
 Log = Callable[[str], None]
 
 VECTOR_FILES = (".parquet", ".npy")
-_PAGES = ("README.md", "report.html", "splits.json", "plan.json")
-"""Files of a fit that a bank with more rows leaves true: they tell of the fit."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +28,6 @@ class BankChange:
 
     changed: int
     rows: int
-
-
-@contextmanager
-def _for_update(folder: Path) -> Iterator[None]:
-    """The lock of those who read a model folder and replace it, so that no change of another is lost."""
-    if not folder.is_dir():
-        yield  # loading says what is wrong
-        return
-    with files.locked(files.resolved(folder), "update"):
-        yield
 
 
 def add_table(
@@ -73,35 +58,36 @@ def add_table(
     Raises:
         ValueError: if a label is missing, an id is known, or the rows cannot be used; the folder is as it was.
     """
-    with _for_update(folder):
-        model = load_model(folder, index=index, encoders=encoders)
-        columns = {
-            role: model.notes_.get(role) if name is None else name
-            for role, name in (("target", target), ("id", id), ("group", group))
-        }
-        fitted, ids_named = model.notes_, id is not None
-        model.notes_ = fitted | {role: name for role, name in columns.items() if name is not None}
-        frame = read_rows(model, source, root, log)
-        if columns["target"] is None:
-            raise ValueError("target: expected the column of labels, as the model does not name one, got none")
-        for role, name in columns.items():
-            if name is not None and (role != "id" or ids_named or name in frame.columns):
-                check_choice(role, name, frame.columns)
-        features = features_of(model, frame, log)
-        if model.multilabel_:
-            names = {str(name): name for name in model.classes_.tolist()}
-            cells = several_names(frame[columns["target"]])
-            labels = [[names.get(str(one), one) for one in cell] for cell in cells]
-        else:
-            labels = read_labels(frame[columns["target"]], classes=hasattr(model, "classes_")).tolist()
-        if "separator" in model.notes_:  # several classes in a cell
-            labels = [[part.strip() for part in str(cell).split(model.notes_["separator"])] for cell in labels]
-        ids, groups = (_cells(frame, columns[role]) for role in ("id", "group"))
-        groups = None if model.bank_.store.group_codes is None else groups
-        model.add(features, labels, ids=ids, groups=groups)
-        model.notes_ = fitted  # the names are those of this table; the model's stay
-        _replace(model, folder, _PAGES)
-        return BankChange(len(frame), len(model.bank_))
+    opened = ModelFolder(folder, index=index, encoders=encoders)
+    model = opened.model
+    columns = {
+        role: model.notes_.get(role) if name is None else name
+        for role, name in (("target", target), ("id", id), ("group", group))
+    }
+    fitted, ids_named = model.notes_, id is not None
+    model.notes_ = fitted | {role: name for role, name in columns.items() if name is not None}
+    frame = read_rows(model, source, root, log)
+    if columns["target"] is None:
+        raise ValueError("target: expected the column of labels, as the model does not name one, got none")
+    for role, name in columns.items():
+        if name is not None and (role != "id" or ids_named or name in frame.columns):
+            check_choice(role, name, frame.columns)
+    features = features_of(model, frame, log)
+    if model.multilabel_:
+        names = {str(name): name for name in model.classes_.tolist()}
+        cells = several_names(frame[columns["target"]])
+        labels = [[names.get(str(one), one) for one in cell] for cell in cells]
+    else:
+        labels = read_labels(frame[columns["target"]], classes=hasattr(model, "classes_")).tolist()
+    if "separator" in model.notes_:  # several classes in a cell
+        labels = [[part.strip() for part in str(cell).split(model.notes_["separator"])] for cell in labels]
+    ids, groups = (_cells(frame, columns[role]) for role in ("id", "group"))
+    groups = None if model.bank_.store.group_codes is None else groups
+    model.notes_ = fitted  # the names are those of this table; the model's stay
+    opened.add(features, labels, ids=ids, groups=groups)
+    if opened.due:
+        opened.compact()
+    return BankChange(len(frame), len(opened.model.bank_))
 
 
 def _cells(frame: pd.DataFrame, column: str | None) -> list[Any] | None:
@@ -122,12 +108,10 @@ def forget_rows(
     Raises:
         ValueError: for an id that no row has, or if no row would be left; the folder is as it was.
     """
-    with _for_update(folder):
-        model = load_model(folder, index=index, encoders=encoders)
-        gone = pd.unique(canonical_ids("ids", list(ids)))
-        model.forget(gone)
-        _replace(model, folder, ())
-        return BankChange(len(gone), len(model.bank_))
+    opened = ModelFolder(folder, index=index, encoders=encoders)
+    gone = pd.unique(canonical_ids("ids", list(ids)))
+    opened.forget(gone)
+    return BankChange(len(gone), len(opened.model.bank_))
 
 
 def read_ids(values: Sequence[str]) -> list[str]:
@@ -157,14 +141,6 @@ def read_ids(values: Sequence[str]) -> list[str]:
     if not ids:
         raise ValueError("ids: expected at least one, got none")
     return ids
-
-
-def _replace(model: BankedEstimator, folder: Path, pages: Sequence[str]) -> None:
-    with staged_folder(folder) as stage:
-        write_model(model, stage, model.notes_)
-        for name in pages:
-            if (folder / name).is_file():
-                shutil.copy2(folder / name, stage / name)
 
 
 def embed_table(

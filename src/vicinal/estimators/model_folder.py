@@ -1,0 +1,259 @@
+"""A model folder that changes while it is in use, by several processes at once: rows added, relabelled, forgotten."""
+
+import contextlib
+import getpass
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from vicinal.core import ECHO, files, local_path, short_text
+from vicinal.core.folders import CHANGES, staged_folder
+from vicinal.core.identity import canonical_ids
+from vicinal.estimators.banked import BankedEstimator, load_model
+from vicinal.estimators.inputs import Ids
+from vicinal.estimators.journal import Change, append_change, now, read_changes, vectors_as_text
+from vicinal.estimators.saving import CONFIG, shown_cell, write_model
+
+PAGES = ("README.md", "report.html", "splits.json", "plan.json")
+"""Files of a fit that a bank with other rows leaves true: they tell of the fit."""
+
+_FEW = 1000
+"""Rows in the journal, at least, before the folder is written anew."""
+
+
+class ModelFolder:
+    """The model in a folder, and its journal: how rows are added, relabelled and forgotten so that it lasts.
+
+    A change is done in memory, written to the journal ``changes.jsonl`` and synced; when a method returns, it survives
+    a kill and a power cut, and every :func:`load_model` and every other ModelFolder that is refreshed knows it. Writers
+    of all processes take turns. The folder's other files are written by :meth:`forget` and :meth:`compact` only, so a
+    few rows cost the same whatever the size of the bank.
+
+    ``model`` is the model as of the last call; it may be another object after a call. ``model.changes_.history`` has
+    the relabels and forgets so far. One thread at a time may use a ModelFolder.
+
+    Args:
+        folder: of the model.
+        index: see :func:`load_model`, as are ``encoders``.
+        encoders: by column or kind.
+        who: whom the journal names; None: the user.
+
+    >>> import tempfile
+    >>> from vicinal.estimators import NeighborRegressor
+    >>> x = np.linspace(0, 6, 60)[:, None]
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     NeighborRegressor(metric="kernel").fit(x, np.sin(x[:, 0])).save(f"{place}/m")
+    ...     folder = ModelFolder(f"{place}/m", who="ann")
+    ...     name = folder.add([[7.0]], [0.6])[0]
+    ...     before = folder.relabel([name], [0.66])
+    ...     change, old, new = load_model(f"{place}/m").changes_.relabels(name)[0]
+    >>> change.who, old, new
+    ('ann', 0.6, 0.66)
+    """
+
+    model: BankedEstimator
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        index: str | None = None,
+        encoders: Mapping[str, str] | None = None,
+        who: str | None = None,
+    ) -> None:
+        self.path = files.resolved(local_path("model", folder))
+        self.who = _user() if who is None else who
+        self._named: dict[str, Any] = {"index": index, "encoders": encoders}
+        self._seen: tuple[Any, Any] | None = None
+        self._end = 0
+        self._open()
+
+    def refresh(self) -> bool:
+        """Take over what others have changed since; whether there was something. It costs two looks at the disk."""
+        seen = self._look()
+        if seen == self._seen:
+            return False
+        known = None if self._seen is None else self._seen[0]
+        size = 0 if seen[1] is None else seen[1]
+        if known != seen[0] or size < self._end:
+            self._open()
+            return True
+        changes, self._end = read_changes(self.path, self._end)
+        before = self.model.changes_.sequence
+        for change in changes:
+            if change.sequence > self.model.changes_.sequence:
+                self.model.apply_change(change)
+        self._seen = seen
+        return self.model.changes_.sequence > before
+
+    def add(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None, who: str | None = None) -> Ids:
+        """Add labelled rows: see :meth:`NeighborRegressor.add`; gives their ids.
+
+        Raises:
+            ValueError: for rows that the model cannot take, or an id that is known; nothing is changed then.
+            OSError: if the journal cannot be written; likewise.
+        """
+        embedded_by, (frame, vectors) = self.model, self.model.embedded_rows(X)
+        with self._turn():
+            if self.model is not embedded_by:  # another model may be there by now
+                frame, vectors = self.model.embedded_rows(X)
+            kinds = self.model.kinds_
+            names = self._new_ids(ids, len(frame))
+            change = {
+                "what": "add",
+                "ids": names.tolist(),
+                "labels": _plain(y),
+                "groups": None if groups is None else canonical_ids("groups", groups, len(frame)).tolist(),
+                "vectors": vectors_as_text(vectors),
+                "rows": {str(name): _cells(frame[name], kinds.get(str(name))) for name in frame.columns},
+            }
+            self._write(change, who)
+            return names
+
+    def relabel(self, ids: Any, labels: Any, *, who: str | None = None) -> list[Any]:
+        """Give rows other labels: see :meth:`NeighborRegressor.relabel`; gives the old ones.
+
+        Raises:
+            ValueError: for an id that no row has, or a label that the model cannot have; nothing is changed then.
+            OSError: if the journal cannot be written; likewise.
+        """
+        names = canonical_ids("ids", ids, distinct=True)
+        with self._turn():
+            before = self.model.labels_of(names)
+            labels = _plain(labels)
+            self._write({"what": "relabel", "ids": names.tolist(), "labels": labels, "before": before}, who)
+            return before
+
+    def forget(self, ids: Any, *, who: str | None = None) -> None:
+        """Remove rows: see :meth:`NeighborRegressor.forget`. The folder is written anew, without its report and card.
+
+        No file of it holds cells or labels of these rows afterwards, nor labels that they had before.
+
+        Raises:
+            ValueError: for an id that no row has, or if no row would be left; nothing is changed then.
+            OSError: if the folder cannot be written; likewise.
+        """
+        gone = np.asarray(pd.unique(canonical_ids("ids", ids)))
+        with self._turn():
+            self.model.apply_change(self._change({"what": "forget", "ids": gone.tolist()}, who))
+            self._rewrite(())
+
+    def compact(self) -> None:
+        """Write the folder anew if there are changes in the journal that its files do not hold yet."""
+        with self._turn():
+            if self.model.changes_.pending:
+                self._rewrite(PAGES)
+
+    @property
+    def due(self) -> bool:
+        """Whether so many rows are in the journal that the folder should be written anew."""
+        return self.model.changes_.pending > max(_FEW, len(self.model.bank_) // 8)
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """The lock of writers, with the model as it is now; after an error that of the folder."""
+        with files.locked(self.path, "update"):
+            self.refresh()
+            before = self.model.changes_
+            try:
+                yield
+            except BaseException:
+                if self.model.changes_ is not before:  # it was done in memory and not on the disk
+                    self._open()
+                raise
+
+    def _open(self) -> None:
+        root = self.model.root if hasattr(self, "model") else None
+        while True:
+            place = self._look()[0]
+            model = load_model(self.path, **self._named)
+            changes, end = read_changes(self.path)
+            if place == self._look()[0]:
+                break
+        model.root = root
+        for change in changes:  # that came while the model was read
+            if change.sequence > model.changes_.sequence:
+                model.apply_change(change)
+        self.model, self._seen, self._end = model, (place, None), end
+
+    def _look(self) -> tuple[Any, Any]:
+        """What tells the folder from another of its name, and how long the journal is."""
+        known: list[Any] = []
+        for name in (CONFIG, CHANGES):
+            try:
+                status = (self.path / name).stat()
+            except FileNotFoundError:
+                known.append(None)
+            else:
+                known.append((status.st_ino, status.st_mtime_ns) if name == CONFIG else status.st_size)
+        return known[0], known[1]
+
+    def _new_ids(self, ids: Any, rows: int) -> Ids:
+        if ids is not None:
+            return canonical_ids("ids", ids, rows, distinct=True)
+        return self.model.next_ids(rows)
+
+    def _change(self, change: Mapping[str, Any], who: str | None) -> Change:
+        sequence = self.model.changes_.sequence + 1
+        name = short_text(self.who if who is None else who, 200)
+        return Change.model_construct(sequence=sequence, time=now(), who=name, **change)  # the model checks the values
+
+    def _write(self, values: Mapping[str, Any], who: str | None) -> None:
+        """Do a change, first in memory, where it may be refused, then in the journal."""
+        change = self._change(values, who)
+        self.model.apply_change(change)
+        self._end = append_change(self.path, change, self._end)
+        seen = self._look()
+        if self._seen is None or seen[0] != self._seen[0]:
+            raise ValueError(
+                f"model: expected {short_text(self.path, ECHO)} to stay while it is changed, got another model there; "
+                "try again"
+            )
+        self._seen = seen
+
+    def _rewrite(self, pages: Sequence[str]) -> None:
+        """The folder anew, with what the model is in memory."""
+        with staged_folder(self.path) as stage:
+            write_model(self.model, stage, self.model.notes_)
+            for name in pages:
+                if (self.path / name).is_file():
+                    shutil.copy2(self.path / name, stage / name)
+        self._open()  # so that the files that were replaced are let go
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a user without a name
+        return "unknown"
+
+
+def _plain(values: Any) -> list[Any]:
+    """Labels as JSON has them."""
+    listed = values.tolist() if hasattr(values, "tolist") else list(values)
+    return [
+        _plain(one) if isinstance(one, list | tuple | set | frozenset | np.ndarray) else _scalar(one) for one in listed
+    ]
+
+
+def _scalar(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic | torch.Tensor) else value
+
+
+def _cells(column: pd.Series, kind: str | None) -> list[Any]:
+    """Cells as explanations show them, None for a gap."""
+    cells: list[Any] = []
+    for cell in column.tolist():
+        if isinstance(cell, bool | np.bool_ | int | float | np.number):
+            plain = _scalar(cell)
+            cells.append(plain if np.isfinite(plain) else None)
+        elif cell is None or cell is pd.NA or cell is pd.NaT:
+            cells.append(None)
+        else:
+            cells.append(shown_cell(cell, kind))
+    return cells
