@@ -1,5 +1,9 @@
 """``vicinal predict``: a model folder and new rows to predictions, with neighbors and intervals."""
 
+import shutil
+import sys
+import tempfile
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -49,7 +53,7 @@ def predict(
 ) -> None:
     """Predict new rows, say which rows made each prediction, and how far off it may be."""
     from vicinal.core import check_between, check_integer, local_path
-    from vicinal.data import check_table_name, csv_text, table_source, write_table
+    from vicinal.data import check_table_name, table_source, write_table
     from vicinal.workflows import predict_file, predict_table
 
     check_integer("--explain", explain, low=0)
@@ -67,14 +71,17 @@ def predict(
         "encoders": o.parse_encoders(encoder),
         "log": (lambda line: None) if quiet else print_progress,
     }
-    if path is not None and not as_json:
-        rows = predict_file(folder, source, path, escape=not no_escape, **settings)
-        output.print(f"{rows} predictions in {out}", markup=False)
-        return
-    result = predict_table(folder, source, **settings)
-    if path is not None:
-        write_table(result.flat(), path, escape=not no_escape)
     if as_json:
+        result = predict_table(folder, source, **settings)
+        if path is not None:
+            write_table(result.flat(), path, escape=not no_escape)
         print_json(result.records())
-    else:
-        output.print(csv_text(result.flat(), escape=not no_escape), end="", markup=False)
+        return
+    with tempfile.TemporaryDirectory(prefix="vicinal-") as scratch:
+        written = Path(scratch, "predictions.csv") if path is None else path
+        rows = predict_file(folder, source, written, escape=not no_escape, **settings)
+        if path is None:
+            with written.open(encoding="utf-8", newline="") as file:
+                shutil.copyfileobj(file, sys.stdout)
+        else:
+            output.print(f"{rows} predictions in {out}", markup=False)

@@ -19,7 +19,7 @@ from vicinal.data.splits import Split, load_splits, make_splits, no_test, save_s
 from vicinal.data.streaming import row_count, stream_table, table_checksum
 from vicinal.data.table import Dropped, Table, check_column, prepare_table
 from vicinal.data.target import Target, Task, infer_task, read_labels, read_target
-from vicinal.data.writing import check_table_name, csv_text, write_frames, write_table
+from vicinal.data.writing import check_table_name, write_frames, write_table
 
 __all__ = [
     "CHUNK_WORDS",
@@ -35,7 +35,6 @@ __all__ = [
     "beside",
     "check_column",
     "check_table_name",
-    "csv_text",
     "duplicates_across",
     "find_duplicates",
     "group_copies",

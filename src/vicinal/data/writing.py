@@ -62,13 +62,8 @@ def check_table_name(path: Path) -> Path:
     return path
 
 
-def csv_text(table: pd.DataFrame, *, escape: bool = True) -> str:
-    """``table`` as csv, one line a row; ``escape`` as for :func:`write_table`."""
-    return "".join(csv_texts(lambda: [table], escape=escape))
-
-
 def csv_texts(frames: Frames, separator: str = ",", *, escape: bool = True) -> Iterator[str]:
-    """A table in pieces as csv; the first has the names of the columns."""
+    """A table in pieces as csv; the first has the names of the columns, ``escape`` as for :func:`write_table`."""
     torn = any("\r" in cell for table in frames() for _, column in _words(table) for cell in map(str, column))
     quoting: Literal[0, 2] = 2 if torn else 0  # all texts, as a \r outside of quotes ends a line; or where needed
     for number, piece in enumerate(frames()):
