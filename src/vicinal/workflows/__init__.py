@@ -15,6 +15,7 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.opening import OpenTable, TableJob, open_table
     from vicinal.workflows.predict import Answers, predict_table, table_columns
     from vicinal.workflows.search import MatcherSearcher, Searched, Searcher, open_searcher
+    from vicinal.workflows.show import show_folder
     from vicinal.workflows.streaming import predict_file
 
 _FILES = {
@@ -29,6 +30,7 @@ _FILES = {
     "opening": ("OpenTable", "TableJob", "open_table"),
     "predict": ("Answers", "predict_table", "table_columns"),
     "search": ("MatcherSearcher", "Searched", "Searcher", "open_searcher"),
+    "show": ("show_folder",),
     "streaming": ("predict_file",),
 }
 """Names by file, each read when it is first used: no command waits for what another imports."""
@@ -65,6 +67,7 @@ __all__ = [
     "predict_table",
     "read_ids",
     "run_demo",
+    "show_folder",
     "table_columns",
 ]
 

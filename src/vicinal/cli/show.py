@@ -1,0 +1,74 @@
+"""``vicinal show``: what a folder holds."""
+
+from typing import Annotated, Any
+
+import typer
+
+from vicinal.cli import options as o
+from vicinal.cli.app import app
+from vicinal.cli.output import out as output
+from vicinal.cli.output import print_json, print_rows, print_scores
+
+
+@app.command(epilog="Example: vicinal show houses-model  |  vicinal show houses-model --json")
+def show(
+    model: Annotated[str, typer.Argument(help="Folder of a model or a matcher.", metavar="MODEL")],
+    *,
+    as_json: o.AsJson = False,
+) -> None:
+    """Say what a folder holds: task, columns, settings, scores, rows, versions and sizes.
+
+    Only its settings are read, so a model of any size answers at once.
+    """
+    from vicinal.core import local_path
+    from vicinal.workflows import show_folder
+
+    shown = show_folder(local_path("model", model))
+    if as_json:
+        print_json(shown)
+    else:
+        _print_folder(shown)
+
+
+def _print_folder(shown: dict[str, Any]) -> None:
+    from vicinal.workflows.show import setting_words, size_words
+
+    lines = [["what", _what(shown)], *([["learned from", shown["name"]]] if shown.get("name") else [])]
+    version = f"vicinal {shown['vicinal']}" + (f", torch {shown['torch']}" if shown.get("torch") else "")
+    fitted = [["fitted", f"{_moment(shown['fitted'])} by {version}"]] if shown.get("fitted") else []
+    lines += [*fitted, ["written", f"{_moment(shown['written'])}{'' if fitted else f' by {version}'}"]]
+    lines += [["rows", ", ".join(f"{count:,} {use}" for use, count in shown["rows"].items())]]
+    if shown["kind"] == "model":
+        lines += [["vectors", f"of {shown['dim']} numbers ({shown['storage']})"]]
+    lines += [[role, shown[role]] for role in ("id", "group") if shown.get(role)]
+    if shown.get("journal"):
+        lines += [["journal", f"{size_words(shown['journal']['bytes'])} of changes since it was written"]]
+    print_rows(str(shown["model"]), ["", ""], lines, numbers=False)
+    columns = [[name, column["kind"], column["encoder"]] for name, column in shown["columns"].items()]
+    print_rows("Columns", ["column", "taken for", "encoder"], columns, numbers=False)
+    settings = [[name, setting_words(value)] for name, value in shown["settings"].items()]
+    print_rows("Settings", ["setting", "value"], settings, numbers=False)
+    if shown["scores"]:
+        print_scores("Scores, measured when it was made", shown["scores"])
+    for note in shown.get("notes", []):
+        output.print(note, markup=False)
+    sizes = [[name, size_words(size)] for name, size in shown["files"].items()]
+    print_rows(f"{size_words(shown['bytes'])} in {len(sizes)} files", ["file", "size"], sizes)
+
+
+def _what(shown: dict[str, Any]) -> str:
+    labels = shown.get("labels", {})
+    if shown["kind"] == "matcher":
+        return "a matcher of the rows of two tables" if "left" in shown["rows"] else "a matcher of rows of one table"
+    target = shown["target"] or "a target without a name"
+    what = f"what is alike by {target}" if shown["task"] == "similarity" else f"{shown['task']} of {target}"
+    if "classes" in labels:
+        more = ", ..." if labels["classes"] > len(labels["names"]) else ""
+        what += f" ({labels['classes']} classes: {', '.join(map(str, labels['names']))}{more})"
+    elif labels:
+        what += f" (numbers from {labels['lowest']:.10g} to {labels['highest']:.10g} in training)"
+    return what + (f", distilled from {shown['distilled_from']}" if shown["distilled_from"] else "")
+
+
+def _moment(stamp: str) -> str:
+    return f"{stamp[:10]} {stamp[11:16]} UTC"

@@ -1,0 +1,215 @@
+"""``vicinal show``: what a folder holds, told from its settings; no weights and no rows are read."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from vicinal.core import ECHO, short_text
+from vicinal.core.folders import MARKERS, check_sums, kind_of, read_whole
+from vicinal.core.untrusted import LARGEST_SETTINGS, check_inside, read_settings
+
+_OF_NETWORKS = ("similarity", "mask", "simplex", "loss", "tune", "hidden", "members", "max_epochs", "learning_rate")
+_OF_ALL = ("head", "max_neighbors", "index", "validation_fraction", "random_state")
+_HELD_OUT = "held"
+
+
+class _Summary(BaseModel):
+    """Settings of a folder of ours; those that are not shown are passed over, as nothing is made of them."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+    version: int
+
+
+class _Notes(_Summary):
+    version: int = 0
+    name: str | None = None
+    target: str | None = None
+    id: str | None = None
+    group: str | None = None
+    scores: dict[str, dict[str, float]] = Field(default_factory=dict)
+    distilled_from: str | None = None
+    fitted: str | None = None
+    torch: str | None = None
+
+
+class _Encoder(_Summary):
+    version: int = 0
+    encoder: str
+    columns: list[str]
+
+
+class _Encoders(_Summary):
+    version: int = 0
+    parts: list[_Encoder]
+
+
+class _Model(_Summary):
+    vicinal: str
+    task: str
+    parameters: dict[str, JsonValue]
+    kinds: dict[str, str]
+    encoder: _Encoders
+    features: list[str] | None = None
+    classes: list[str] | list[int] | list[float] | list[bool] | None = None
+    label_range: tuple[float, float] | None = None
+    train_error: list[float] = Field(default_factory=list)
+    best_epoch: int = 0
+    folds: int | None = None
+    kriging: bool | None = None
+    neighbors: int | None = None
+    metric: str | None = None
+    notes: _Notes = Field(default_factory=_Notes)
+
+
+class _Rows(_Summary):
+    rows: int
+    dim: int
+    storage: str
+
+
+class _Matcher(_Summary):
+    vicinal: str
+    parameters: dict[str, JsonValue]
+    texts: list[str]
+    numbers: list[str]
+    media: dict[str, str]
+    rows: list[int]
+    labelled: int
+    scorer: str | None = None
+    threshold: float | None = None
+    scores: dict[str, float] = Field(default_factory=dict)
+    notes: list[str] = Field(default_factory=list)
+
+
+def show_folder(folder: Path) -> dict[str, Any]:
+    """What the folder of a model or a matcher holds.
+
+    Returns:
+        of both "kind", "vicinal" (the version that wrote it), "written" (when, UTC), "rows", "columns" (each with its
+        kind and encoder), "settings", "scores", "files" (bytes by name); of a model also "task", "target", "fitted"
+        and "torch" (None for folders of before they were noted), "dim" and, if its bank was changed since it was
+        written, "journal".
+
+    Raises:
+        ValueError: if there is no such folder, or its settings were torn, edited, or are of a newer version.
+    """
+    if not folder.is_dir():
+        what = "a file" if folder.exists() else "which is not there"
+        raise ValueError(f"model: expected a model folder, got {short_text(folder, ECHO)}, {what}")
+    return read_whole(folder, _shown)
+
+
+def _shown(folder: Path) -> dict[str, Any]:
+    kind = kind_of(folder)
+    if kind not in ("model", "matcher"):
+        got = "other files" if kind is None else f"what is called {kind} here, a part of a model or by itself"
+        raise ValueError(f"model: expected the folder of a model or a matcher, got {short_text(folder, ECHO)}: {got}")
+    check_inside(folder, MARKERS[kind])
+    check_sums(folder, (MARKERS[kind],), kind, LARGEST_SETTINGS)
+    sizes = {
+        path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+    written = datetime.fromtimestamp((folder / MARKERS[kind]).stat().st_mtime, UTC).isoformat(timespec="seconds")
+    shown = (_model if kind == "model" else _matcher)(folder)
+    return {"model": str(folder), "kind": kind, "written": written, **shown, "bytes": sum(sizes.values()), "files": sizes}
+
+
+def _model(folder: Path) -> dict[str, Any]:
+    config = read_settings(folder / MARKERS["model"], _Model, "a vicinal model", newest=2)
+    bank, held_out = (_bank(place) for place in (folder, folder / _HELD_OUT))
+    encoders = {column: part.encoder for part in config.encoder.parts for column in part.columns}
+    columns = {name: {"kind": kind, "encoder": encoders.get(name, "")} for name, kind in config.kinds.items()}
+    notes, classes = config.notes, config.classes
+    labels: dict[str, Any] = {} if classes is None else {"classes": len(classes), "names": classes[:_NAMES]}
+    labels |= {} if config.label_range is None else {"lowest": config.label_range[0], "highest": config.label_range[1]}
+    journal = folder / "changes.jsonl"
+    return {
+        "task": config.task,
+        "target": notes.target,
+        "name": notes.name,
+        "id": notes.id,
+        "group": notes.group,
+        "fitted": notes.fitted,
+        "vicinal": config.vicinal,
+        "torch": notes.torch,
+        "distilled_from": notes.distilled_from,
+        "labels": labels,
+        "rows": {"bank": bank.rows, "held out": held_out.rows},
+        "dim": bank.dim,
+        "storage": bank.storage,
+        "columns": columns,
+        "settings": _settings(config),
+        "scores": notes.scores,
+        "journal": {"bytes": journal.stat().st_size} if journal.is_file() else None,
+    }
+
+
+_NAMES = 20
+"""Classes that are named."""
+
+
+def _bank(folder: Path) -> _Rows:
+    check_inside(folder, MARKERS["bank"])
+    return read_settings(folder / MARKERS["bank"], _Rows, "a bank", newest=1)
+
+
+def _settings(config: _Model) -> dict[str, Any]:
+    """The settings that matter: what was fitted in the place of "auto", and no settings of what is not there."""
+    asked = config.parameters
+    metric = config.metric or ("kernel" if asked.get("metric") == "kernel" else "network")
+    if config.task == "similarity":
+        names = ("labels", "loss", "sampler", "per_class", "dim", "tune", "max_epochs", "random_state")
+        return {name: asked.get(name) for name in names}
+    by_kriging = asked.get("readout") != "attention" if config.kriging is None else config.kriging
+    readout = "attention" if not by_kriging else str(asked.get("readout")).replace("auto", "kriging")
+    readout = readout if asked.get("head") != "dense" else "none, the head is dense"
+    settings: dict[str, Any] = {"metric": metric, "readout": readout}
+    settings |= {"neighbors": config.neighbors} if config.neighbors else {}
+    names = [name for name in _OF_ALL if name != "max_neighbors" or (by_kriging and not config.neighbors)]
+    names += [] if metric == "kernel" else list(_OF_NETWORKS)
+    settings |= {name: asked.get(name) for name in names}
+    settings |= {"folds": config.folds} if config.folds else {}
+    settings |= {"epochs": len(config.train_error), "best_epoch": config.best_epoch + 1} if metric == "network" else {}
+    return settings
+
+
+def _matcher(folder: Path) -> dict[str, Any]:
+    config = read_settings(folder / MARKERS["matcher"], _Matcher, "a matcher", newest=1)
+    kinds = dict.fromkeys(config.texts, "text") | dict.fromkeys(config.numbers, "number") | config.media
+    sides = ("left", "right") if len(config.rows) > 1 else ("rows",)
+    return {
+        "task": "matching",
+        "vicinal": config.vicinal,
+        "rows": dict(zip(sides, config.rows, strict=True)) | {"labelled pairs": config.labelled},
+        "columns": {name: {"kind": kind, "encoder": ""} for name, kind in kinds.items()},
+        "settings": {**config.parameters, "scorer": config.scorer, "threshold": config.threshold},
+        "scores": {"model": config.scores} if config.scores else {},
+        "notes": config.notes,
+    }
+
+
+def size_words(size: int) -> str:
+    """Bytes as a person reads them.
+
+    >>> size_words(900), size_words(126_944), size_words(5_300_000_000)
+    ('900 B', '127 kB', '5.3 GB')
+    """
+    value, unit = float(size), "B"
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            break
+        value /= 1000
+    return f"{value:.3g} {unit}"
+
+
+def setting_words(value: Any) -> str:
+    """A setting in a line: none, texts as they are, lists with commas."""
+    if isinstance(value, list):
+        return ",".join(map(setting_words, value))
+    if isinstance(value, Mapping):
+        return json.dumps(value)
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
