@@ -226,3 +226,58 @@ def test_rows_of_classes_are_added_by_the_names_that_the_fit_gave_them(tmp_path,
     frame.head(3).assign(grade=7).to_csv(tmp_path / "e.csv", index=False)
     told = error(capsys, "add", tmp_path / "d-model", tmp_path / "e.csv", "-q")
     assert "expected a class that the model was fitted with, got '7'" in told
+
+
+def test_a_folder_is_shown_without_its_rows_and_weights(model, capsys):
+    shown = json.loads(printed(capsys, "show", model, "--json"))
+    loaded = load_model(model)
+    assert (shown["kind"], shown["task"], shown["target"], shown["id"]) == ("model", "regression", "price", "house")
+    assert shown["rows"] == {"bank": len(loaded.bank_), "held out": len(loaded.calibration_)}
+    assert {name: column["kind"] for name, column in shown["columns"].items()} == loaded.kinds_
+    assert shown["settings"]["metric"] == loaded.metric_
+    assert shown["scores"]["model"] == loaded.notes_["scores"]["model"]
+    assert shown["files"]["bank.safetensors"] == (model / "bank.safetensors").stat().st_size
+    (model / "bank.safetensors").write_bytes(b"torn")
+    (model / "model.safetensors").unlink()
+    assert f"regression of price (numbers from {shown['labels']['lowest']:g}" in printed(capsys, "show", model)
+
+
+def test_a_folder_that_cannot_be_shown_is_one_sentence(folder, model, tmp_path, capsys):
+    assert "which is not there" in error(capsys, "show", tmp_path / "none")
+    assert "a file" in error(capsys, "show", folder / "houses.csv")
+    assert "got other files" not in error(capsys, "show", model / "held")
+    assert "expected the folder of a model or a matcher" in error(capsys, "show", folder)
+    config = model / "config.json"
+    config.write_text(config.read_text().replace('"regression"', '"regresion"'))
+    assert "config.json: expected the checksum" in error(capsys, "show", model)
+
+
+def test_corrected_labels_are_those_of_later_predictions_and_are_listed_with_who(model, tmp_path, capsys):
+    bank = load_model(model).bank_
+    one, other = bank.ids[:2].tolist()
+    pd.DataFrame({"house": [one, other], "price": [7.5, float(bank.labels[1])]}).to_csv(tmp_path / "c.csv", index=False)
+    said = json.loads(printed(capsys, "relabel", model, tmp_path / "c.csv", "--who", "ann", "--json"))
+    assert said["relabelled"] == 1
+    assert said["labels"] == [{"id": one, "before": float(bank.labels[0]), "label": 7.5}]
+    assert load_model(model).labels_of([one, other]) == [7.5, float(bank.labels[1])]
+    listed = json.loads(printed(capsys, "show", model, "--changes", "--json"))
+    assert [(change["who"], change["what"], change["ids"]) for change in listed] == [("ann", "relabel", [one])]
+    assert f"{one}: " in printed(capsys, "show", model, "--changes")
+    assert json.loads(printed(capsys, "show", model, "--json"))["journal"]["records"] == 1
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        ("house,price\nh77777,1\n", "'h77777'"),
+        ("house,price\nh1,x\n", "row 1, column price: expected a number, got 'x'"),
+        ("house,price\nh1,\n", "expected a label, got an empty cell"),
+        ("house,price\nh1,2\nh1,3\n", "expected each id once"),
+        ("nr,price\nh1,2\n", "--id: expected one of 'nr', 'price', got 'house'"),
+        ("house,prize\nh1,2\n", "--target: expected one of 'house', 'prize', got 'price'"),
+    ],
+)
+def test_a_wrong_correction_is_one_sentence_and_changes_nothing(folder, tmp_path, capsys, cells, words):
+    (tmp_path / "c.csv").write_text(cells)
+    assert words in error(capsys, "relabel", folder / "model", tmp_path / "c.csv")
+    assert not (folder / "model" / "changes.jsonl").exists()

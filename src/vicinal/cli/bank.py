@@ -1,4 +1,4 @@
-"""``vicinal embed``, ``vicinal add``, ``vicinal forget``: the rows of a fitted model."""
+"""``vicinal embed``, ``add``, ``relabel`` and ``forget``: the rows of a fitted model."""
 
 from typing import Annotated, TypeAlias
 
@@ -10,6 +10,8 @@ from vicinal.cli.output import out as output
 from vicinal.cli.output import print_json, print_progress
 
 Model: TypeAlias = Annotated[str, typer.Argument(help="Model folder of any kind.", metavar="MODEL")]
+_LISTED = 20
+"""Corrected labels that are listed."""
 
 
 @app.command(epilog="Example: vicinal embed houses-model new.csv --out vectors.parquet")
@@ -85,6 +87,46 @@ def add(
         print_json({"added": change.changed, "rows": change.rows})
     else:
         output.print(f"{change.changed} rows added; the bank of {model} has {change.rows} rows now", markup=False)
+
+
+@app.command(epilog="Example: vicinal relabel houses-model corrections.csv")
+def relabel(
+    model: Model,
+    data: Annotated[str, typer.Argument(help="Table of ids and labels.", metavar="DATA")],
+    *,
+    target: Annotated[str | None, typer.Option(help="Column of labels; default: that of the fit.")] = None,
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="Column of ids; default: that of the fit, or id.")
+    ] = None,
+    who: Annotated[str | None, typer.Option(help="Whom the journal names; default: the user.")] = None,
+    index: o.IndexAgain = None,
+    encoder: o.EncoderAgain = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Correct labels of rows of a model's bank; nothing is trained, and the next prediction knows them.
+
+    Old and new labels are kept with who and when: vicinal show MODEL --changes lists them.
+    """
+    from vicinal.core import local_path
+    from vicinal.workflows import relabel_table
+
+    change, rows = relabel_table(
+        local_path("model", model),
+        local_path("data", data),
+        target=target,
+        id=id_column,
+        who=who,
+        index=index,
+        encoders=o.parse_encoders(encoder),
+    )
+    if as_json:
+        labels = [{"id": name, "before": before, "label": label} for name, before, label in rows]
+        print_json({"relabelled": change.changed, "rows": change.rows, "labels": labels})
+    else:
+        for name, before, label in rows[:_LISTED]:
+            output.print(f"{name}: {before} is {label} now", markup=False)
+        more = f", of which {_LISTED} are listed" if len(rows) > _LISTED else ""
+        output.print(f"{change.changed} labels of {model} are others now{more}", markup=False)
 
 
 @app.command(epilog="Example: vicinal forget houses-model --ids h12 h77  |  vicinal forget houses-model --ids gone.csv")

@@ -14,6 +14,7 @@ from vicinal.cli.output import print_json, print_rows, print_scores
 def show(
     model: Annotated[str, typer.Argument(help="Folder of a model or a matcher.", metavar="MODEL")],
     *,
+    changes: Annotated[bool, typer.Option("--changes", help="List what was added, relabelled and forgotten.")] = False,
     as_json: o.AsJson = False,
 ) -> None:
     """Say what a folder holds: task, columns, settings, scores, rows, versions and sizes.
@@ -21,8 +22,15 @@ def show(
     Only its settings are read, so a model of any size answers at once.
     """
     from vicinal.core import local_path
-    from vicinal.workflows import show_folder
+    from vicinal.workflows import list_changes, show_folder
 
+    if changes:
+        listed = list_changes(local_path("model", model))
+        if as_json:
+            print_json(listed)
+        else:
+            _print_changes(listed)
+        return
     shown = show_folder(local_path("model", model))
     if as_json:
         print_json(shown)
@@ -42,8 +50,13 @@ def _print_folder(shown: dict[str, Any]) -> None:
         lines += [["vectors", f"of {shown['dim']} numbers ({shown['storage']})"]]
     lines += [[role, shown[role]] for role in ("id", "group") if shown.get(role)]
     if shown.get("journal"):
-        lines += [["journal", f"{size_words(shown['journal']['bytes'])} of changes since it was written"]]
-    print_rows(str(shown["model"]), ["", ""], lines, numbers=False)
+        journal = shown["journal"]
+        count = f"{journal['records']} changes, {size_words(journal['bytes'])}; --changes lists them"
+        lines += [["journal", count]]
+    width = max(len(name) for name, _ in lines)
+    output.print(str(shown["model"]), style="bold", markup=False)
+    for name, words in lines:
+        output.print(f"{name:<{width}}  {words}", markup=False)
     columns = [[name, column["kind"], column["encoder"]] for name, column in shown["columns"].items()]
     print_rows("Columns", ["column", "taken for", "encoder"], columns, numbers=False)
     settings = [[name, setting_words(value)] for name, value in shown["settings"].items()]
@@ -54,6 +67,25 @@ def _print_folder(shown: dict[str, Any]) -> None:
         output.print(note, markup=False)
     sizes = [[name, size_words(size)] for name, size in shown["files"].items()]
     print_rows(f"{size_words(shown['bytes'])} in {len(sizes)} files", ["file", "size"], sizes)
+
+
+def _print_changes(listed: list[dict[str, Any]]) -> None:
+    rows = []
+    for one in listed:
+        count = len(one["ids"])
+        more = f", and {count - _IDS} more" if count > _IDS else ""
+        labels = one["labels"] or [None] * count
+        before = one["before"] or [None] * count
+        names = [
+            f"{name}" + ("" if new is None else f": {new}" if old is None else f": {old} to {new}")
+            for name, old, new in list(zip(one["ids"], before, labels, strict=True))[:_IDS]
+        ]
+        rows.append([str(one["sequence"]), _moment(one["time"]), one["who"], one["what"], ", ".join(names) + more])
+    print_rows("Changes, oldest first", ["", "when", "who", "what", "rows"], rows, numbers=False)
+
+
+_IDS = 5
+"""Rows of a change that are named."""
 
 
 def _what(shown: dict[str, Any]) -> str:

@@ -187,7 +187,7 @@ class ModelFolder:
         for name in (CONFIG, CHANGES):
             try:
                 status = (self.path / name).stat()
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 known.append(None)
             else:
                 known.append((status.st_ino, status.st_mtime_ns) if name == CONFIG else status.st_size)

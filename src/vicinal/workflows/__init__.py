@@ -4,7 +4,7 @@ import importlib as _importlib
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
-    from vicinal.workflows.bank import BankChange, add_table, embed_table, forget_rows, read_ids
+    from vicinal.workflows.bank import BankChange, add_table, embed_table, forget_rows, read_ids, relabel_table
     from vicinal.workflows.compare import HEADS, Comparison, compare_tables
     from vicinal.workflows.demo import DemoResult, run_demo
     from vicinal.workflows.distill import Distilled, distill_table
@@ -15,11 +15,11 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.opening import OpenTable, TableJob, open_table
     from vicinal.workflows.predict import Answers, predict_table, table_columns
     from vicinal.workflows.search import MatcherSearcher, Searched, Searcher, open_searcher
-    from vicinal.workflows.show import show_folder
+    from vicinal.workflows.show import list_changes, show_folder
     from vicinal.workflows.streaming import predict_file
 
 _FILES = {
-    "bank": ("BankChange", "add_table", "embed_table", "forget_rows", "read_ids"),
+    "bank": ("BankChange", "add_table", "embed_table", "forget_rows", "read_ids", "relabel_table"),
     "compare": ("HEADS", "Comparison", "compare_tables"),
     "demo": ("DemoResult", "run_demo"),
     "distill": ("Distilled", "distill_table"),
@@ -30,7 +30,7 @@ _FILES = {
     "opening": ("OpenTable", "TableJob", "open_table"),
     "predict": ("Answers", "predict_table", "table_columns"),
     "search": ("MatcherSearcher", "Searched", "Searcher", "open_searcher"),
-    "show": ("show_folder",),
+    "show": ("list_changes", "show_folder"),
     "streaming": ("predict_file",),
 }
 """Names by file, each read when it is first used: no command waits for what another imports."""
@@ -60,12 +60,14 @@ __all__ = [
     "fit_table",
     "forget_rows",
     "learn_table",
+    "list_changes",
     "match_tables",
     "open_searcher",
     "open_table",
     "predict_file",
     "predict_table",
     "read_ids",
+    "relabel_table",
     "run_demo",
     "show_folder",
     "table_columns",

@@ -1,4 +1,4 @@
-"""``vicinal embed``, ``vicinal add``, ``vicinal forget``: what is done with the rows of a fitted model."""
+"""``vicinal embed``, ``add``, ``relabel`` and ``forget``: what is done with the rows of a fitted model."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +14,7 @@ from vicinal.core.identity import IdentityWarning, canonical_ids
 from vicinal.data import read_labels, read_table, write_table
 from vicinal.data.target import several_names
 from vicinal.estimators.banked import BankedEstimator, load_model
+from vicinal.estimators.inputs import as_table
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.workflows.predict import features_of, read_rows
 
@@ -73,14 +74,7 @@ def add_table(
         if name is not None and (role != "id" or ids_named or name in frame.columns):
             check_choice(role, name, frame.columns)
     features = features_of(model, frame, log)
-    if model.multilabel_:
-        names = {str(name): name for name in model.classes_.tolist()}
-        cells = several_names(frame[columns["target"]])
-        labels = [[names.get(str(one), one) for one in cell] for cell in cells]
-    else:
-        labels = read_labels(frame[columns["target"]], classes=hasattr(model, "classes_")).tolist()
-    if "separator" in model.notes_:  # several classes in a cell
-        labels = [[part.strip() for part in str(cell).split(model.notes_["separator"])] for cell in labels]
+    labels = _labels(model, frame[columns["target"]])
     ids, groups = (_cells(frame, columns[role]) for role in ("id", "group"))
     groups = None if model.bank_.store.group_codes is None else groups
     model.notes_ = fitted  # the names are those of this table; the model's stay
@@ -88,6 +82,59 @@ def add_table(
     if opened.due:
         opened.compact()
     return BankChange(len(frame), len(opened.model.bank_))
+
+
+def _labels(model: BankedEstimator, cells: pd.Series) -> list[Any]:
+    """Labels out of the cells of a table, as ``model`` takes them."""
+    if model.multilabel_:
+        names = {str(name): name for name in model.classes_.tolist()}
+        return [[names.get(str(one), one) for one in cell] for cell in several_names(cells)]
+    labels: list[Any] = read_labels(cells, classes=hasattr(model, "classes_")).tolist()
+    if "separator" in model.notes_:  # several classes in a cell
+        return [[part.strip() for part in str(cell).split(model.notes_["separator"])] for cell in labels]
+    return labels
+
+
+def relabel_table(
+    folder: Path,
+    source: Path | pd.DataFrame,
+    *,
+    target: str | None = None,
+    id: str | None = None,
+    who: str | None = None,
+    index: str | None = None,
+    encoders: Mapping[str, str] | None = None,
+) -> tuple[BankChange, list[tuple[Any, Any, Any]]]:
+    """Give rows of the model in ``folder`` the labels of a table, all or none; nothing is trained.
+
+    Args:
+        folder: of the model.
+        source: file of the table, or the table itself: a column of ids and one of labels.
+        target: column of labels; None: that of the fit.
+        id: column of ids; None: that of the fit, or "id".
+        who: whom the journal names; None: the user.
+        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        encoders: by column or kind.
+
+    Returns:
+        how many labels are others now, and of each id, old and new label; rows that had that label are passed over.
+
+    Raises:
+        ValueError: for an id that no row has, an id that is there twice, or a label that the model cannot have.
+    """
+    opened = ModelFolder(folder, index=index, encoders=encoders, who=who)
+    notes = opened.model.notes_
+    target, id = target or notes.get("target"), id or notes.get("id") or "id"
+    if target is None:
+        raise ValueError("target: expected the column of labels, as the model does not name one, got none")
+    frame = read_table(source, ids=[id]) if isinstance(source, Path) else as_table("data", source).rename(columns=str)
+    for role, name in (("id", id), ("target", target)):
+        check_choice(role, name, frame.columns)
+    ids, labels = canonical_ids("ids", frame[id].tolist(), distinct=True), _labels(opened.model, frame[target])
+    changed = [row for row in zip(ids.tolist(), opened.model.labels_of(ids), labels, strict=True) if row[1] != row[2]]
+    if changed:
+        opened.relabel([name for name, _, _ in changed], [new for _, _, new in changed])
+    return BankChange(len(changed), len(opened.model.bank_)), changed
 
 
 def _cells(frame: pd.DataFrame, column: str | None) -> list[Any] | None:

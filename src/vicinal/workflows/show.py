@@ -9,11 +9,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from vicinal.core import ECHO, short_text
-from vicinal.core.folders import MARKERS, check_sums, kind_of, read_whole
-from vicinal.core.untrusted import LARGEST_SETTINGS, check_inside, read_settings
+from vicinal.core.folders import CHANGES, MARKERS, check_sums, kind_of, read_whole
+from vicinal.core.untrusted import LARGEST_SETTINGS, check_inside, open_regular, read_settings
 
 _OF_NETWORKS = ("similarity", "mask", "simplex", "loss", "tune", "hidden", "members", "max_epochs", "learning_rate")
 _OF_ALL = ("head", "max_neighbors", "index", "validation_fraction", "random_state")
+_OF_LIKENESS = ("labels", "loss", "sampler", "per_class", "dim", "tune", "max_epochs", "random_state")
 _HELD_OUT = "held"
 
 
@@ -85,6 +86,19 @@ class _Matcher(_Summary):
     notes: list[str] = Field(default_factory=list)
 
 
+def list_changes(folder: Path) -> list[dict[str, Any]]:
+    """The journal of a model folder, oldest first: number, time, who, what, ids, and labels before and after.
+
+    Rows that were added stand in it until the folder is written anew; corrected labels stay until their row is
+    forgotten.
+    """
+    from vicinal.estimators.journal import read_changes  # it takes as long to import as a model to load
+
+    show_folder(folder)
+    names = ("sequence", "time", "who", "what", "ids", "before", "labels")
+    return [{name: getattr(one, name) for name in names} for one in read_whole(folder, read_changes)[0]]
+
+
 def show_folder(folder: Path) -> dict[str, Any]:
     """What the folder of a model or a matcher holds.
 
@@ -115,7 +129,14 @@ def _shown(folder: Path) -> dict[str, Any]:
     }
     written = datetime.fromtimestamp((folder / MARKERS[kind]).stat().st_mtime, UTC).isoformat(timespec="seconds")
     shown = (_model if kind == "model" else _matcher)(folder)
-    return {"model": str(folder), "kind": kind, "written": written, **shown, "bytes": sum(sizes.values()), "files": sizes}
+    return {
+        "model": str(folder),
+        "kind": kind,
+        "written": written,
+        **shown,
+        "bytes": sum(sizes.values()),
+        "files": sizes,
+    }
 
 
 def _model(folder: Path) -> dict[str, Any]:
@@ -126,7 +147,6 @@ def _model(folder: Path) -> dict[str, Any]:
     notes, classes = config.notes, config.classes
     labels: dict[str, Any] = {} if classes is None else {"classes": len(classes), "names": classes[:_NAMES]}
     labels |= {} if config.label_range is None else {"lowest": config.label_range[0], "highest": config.label_range[1]}
-    journal = folder / "changes.jsonl"
     return {
         "task": config.task,
         "target": notes.target,
@@ -144,8 +164,18 @@ def _model(folder: Path) -> dict[str, Any]:
         "columns": columns,
         "settings": _settings(config),
         "scores": notes.scores,
-        "journal": {"bytes": journal.stat().st_size} if journal.is_file() else None,
+        "journal": _journal(folder / CHANGES),
     }
+
+
+def _journal(path: Path) -> dict[str, int] | None:
+    """Bytes and records of the journal, None without one."""
+    if not path.is_file():
+        return None
+    check_inside(path.parent, path.name)
+    with open_regular(path) as file:
+        records = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+    return {"bytes": path.stat().st_size, "records": records}
 
 
 _NAMES = 20
@@ -159,19 +189,18 @@ def _bank(folder: Path) -> _Rows:
 
 def _settings(config: _Model) -> dict[str, Any]:
     """The settings that matter: what was fitted in the place of "auto", and no settings of what is not there."""
-    asked = config.parameters
-    metric = config.metric or ("kernel" if asked.get("metric") == "kernel" else "network")
+    parameters = config.parameters
+    metric = config.metric or ("kernel" if parameters.get("metric") == "kernel" else "network")
     if config.task == "similarity":
-        names = ("labels", "loss", "sampler", "per_class", "dim", "tune", "max_epochs", "random_state")
-        return {name: asked.get(name) for name in names}
-    by_kriging = asked.get("readout") != "attention" if config.kriging is None else config.kriging
-    readout = "attention" if not by_kriging else str(asked.get("readout")).replace("auto", "kriging")
-    readout = readout if asked.get("head") != "dense" else "none, the head is dense"
+        return {name: parameters.get(name) for name in _OF_LIKENESS}
+    by_kriging = parameters.get("readout") != "attention" if config.kriging is None else config.kriging
+    readout = "attention" if not by_kriging else str(parameters.get("readout")).replace("auto", "kriging")
+    readout = readout if parameters.get("head") != "dense" else "none, the head is dense"
     settings: dict[str, Any] = {"metric": metric, "readout": readout}
     settings |= {"neighbors": config.neighbors} if config.neighbors else {}
     names = [name for name in _OF_ALL if name != "max_neighbors" or (by_kriging and not config.neighbors)]
     names += [] if metric == "kernel" else list(_OF_NETWORKS)
-    settings |= {name: asked.get(name) for name in names}
+    settings |= {name: parameters.get(name) for name in names}
     settings |= {"folds": config.folds} if config.folds else {}
     settings |= {"epochs": len(config.train_error), "best_epoch": config.best_epoch + 1} if metric == "network" else {}
     return settings
