@@ -239,7 +239,7 @@ def test_a_folder_is_shown_without_its_rows_and_weights(model, capsys):
     assert shown["files"]["bank.safetensors"] == (model / "bank.safetensors").stat().st_size
     (model / "bank.safetensors").write_bytes(b"torn")
     (model / "model.safetensors").unlink()
-    assert f"regression of price (numbers from {shown['labels']['lowest']:g}" in printed(capsys, "show", model)
+    assert f"regression of price (numbers from {shown['labels']['lowest']:.4g} to" in printed(capsys, "show", model)
 
 
 def test_a_folder_that_cannot_be_shown_is_one_sentence(folder, model, tmp_path, capsys):

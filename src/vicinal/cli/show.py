@@ -98,7 +98,10 @@ def _what(shown: dict[str, Any]) -> str:
         more = ", ..." if labels["classes"] > len(labels["names"]) else ""
         what += f" ({labels['classes']} classes: {', '.join(map(str, labels['names']))}{more})"
     elif labels:
-        what += f" (numbers from {labels['lowest']:.10g} to {labels['highest']:.10g} in training)"
+        low, high = (
+            f"{end:.0f}" if end == round(end) else f"{end:.4g}" for end in (labels["lowest"], labels["highest"])
+        )
+        what += f" (numbers from {low} to {high} in training)"
     return what + (f", distilled from {shown['distilled_from']}" if shown["distilled_from"] else "")
 
 
