@@ -1,5 +1,6 @@
 """predict_file: what predict_table says, by batches, in any form of file, and behind where it was stopped."""
 
+import shutil
 import sqlite3
 
 import numpy as np
@@ -10,7 +11,7 @@ from faults.crashing import predict_and_die
 from faults.warm import run_case
 from vicinal import NeighborClassifier, NeighborRegressor
 from vicinal.data import read_table, stream_table, write_table
-from vicinal.workflows import predict_file, predict_table, streaming
+from vicinal.workflows import add_table, predict_file, predict_table, streaming
 
 ROWS = 700
 
@@ -138,6 +139,18 @@ def test_another_table_model_or_setting_begins_anew_and_says_so(place, tmp_path,
     predict_file(model, given, out, log=lines.append, **settings)
     assert any(line.startswith("beginning anew: 256 rows were predicted before, of another table") for line in lines)
     assert_same(read_back(out), predict_table(model, given, **settings).flat())
+
+
+def test_rows_that_are_added_to_the_bank_meanwhile_begin_anew(place, tmp_path, monkeypatch):
+    folder, new = place
+    shutil.copytree(folder / "numbers", tmp_path / "numbers")
+    given, out, lines = tmp_path / "q.parquet", tmp_path / "out.parquet", []
+    write_table(new, given)
+    stopped_after((tmp_path, new), given, out, monkeypatch)
+    add_table(tmp_path / "numbers", new[:5].assign(y=100.0), target="y")
+    predict_file(tmp_path / "numbers", given, out, log=lines.append)
+    assert any(line.startswith("beginning anew: 256 rows were predicted before") for line in lines)
+    assert_same(read_back(out), predict_table(tmp_path / "numbers", given).flat())
 
 
 def test_a_bad_cell_far_down_is_named_and_leaves_nothing(place, tmp_path):

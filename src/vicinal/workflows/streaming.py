@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from vicinal.core import replaced_file
 from vicinal.core.files import remove_tree
-from vicinal.core.folders import SUMS, sha256
+from vicinal.core.folders import CHANGES, SUMS, sha256
 from vicinal.data import root_of, row_count, stream_table, table_checksum, write_frames
 from vicinal.data.writing import storable
 from vicinal.estimators.banked import BankedEstimator
@@ -83,7 +83,8 @@ def predict_file(
         frames = stream_table(source, BATCH, need=need, log=log, **as_written(model))
         first = next(frames)
         digest = table_checksum(source)
-        known = [__version__, torch.__version__, sha256(folder / SUMS), digest, str(model.root), index]
+        of_model = [sha256(folder / name) for name in (SUMS, CHANGES) if (folder / name).is_file()]
+        known = [__version__, torch.__version__, *of_model, digest, str(model.root), index]
         done = _take_up(work, json.dumps([*known, dict(encoders or {}), settings], sort_keys=True), log)
         progress = _Progress(row_count(source), done, log)
         try:
