@@ -292,6 +292,16 @@ def huge_nulls(path):
         stream.write_table(table)
 
 
+def far_offset(path):
+    """A file whose second text ends behind all texts."""
+    table = pa.table({"a": ["one", "four", "seven"]})
+    with ipc.new_stream(path, table.schema) as stream:
+        stream.write_table(table)
+    content = path.read_bytes()
+    assert content.count(struct.pack("<4i", 0, 3, 7, 12)) == 1
+    path.write_bytes(content.replace(struct.pack("<4i", 0, 3, 7, 12), struct.pack("<4i", 0, 3, 1 << 20, 12)))
+
+
 WRONG = {
     "empty.xlsx": (b"", r"expected a whole Excel file, got: "),
     "binary.csv": (bytes(range(256)) * 9, r"expected text, got NUL bytes; the file is damaged"),
@@ -318,6 +328,7 @@ WRONG = {
     "torn.feather": (b"ARROW1\0\0and more", r"expected a whole Arrow file, got: "),
     "no.arrow": (b"a,b\n1,2\n" * 9, r"expected a whole Arrow file, got: "),
     "huge.arrow": (huge_arrow, r"unpacks to at most \d+ MiB, got at least 1048576 MiB"),
+    "far.arrow": (far_offset, r"expected a whole Arrow file, got: .*[Oo]ffset"),
     "nulls.arrow": (huge_nulls, r"unpacks to at most 1 MiB, got at least 2048 MiB"),
     "torn.sqlite": (
         b"SQLite format 3\0" + b"\1" * 900,
