@@ -99,6 +99,7 @@ def relabel(
         str | None, typer.Option("--id", help="Column of ids; default: that of the fit, or id.")
     ] = None,
     who: Annotated[str | None, typer.Option(help="Whom the journal names; default: the user.")] = None,
+    database: o.Database = None,
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
     as_json: o.AsJson = False,
@@ -108,11 +109,12 @@ def relabel(
     Old and new labels are kept with who and when: vicinal show MODEL --changes lists them.
     """
     from vicinal.core import local_path
+    from vicinal.data import table_source
     from vicinal.workflows import relabel_table
 
     change, rows = relabel_table(
         local_path("model", model),
-        local_path("data", data),
+        table_source("data", data, database),
         target=target,
         id=id_column,
         who=who,
