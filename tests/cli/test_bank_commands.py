@@ -281,3 +281,39 @@ def test_a_wrong_correction_is_one_sentence_and_changes_nothing(folder, tmp_path
     (tmp_path / "c.csv").write_text(cells)
     assert words in error(capsys, "relabel", folder / "model", tmp_path / "c.csv")
     assert not (folder / "model" / "changes.jsonl").exists()
+
+
+def test_an_explained_row_of_the_bank_is_predicted_as_that_row_of_a_table(folder, capsys):
+    known = pd.read_csv(folder / "houses.csv").set_index("house", drop=False)
+    name = load_model(folder / "model").bank_.ids[5]
+    known.loc[[name]].to_json(folder / "one.jsonl", orient="records", lines=True)
+    ask = ["explain", folder / "model", "-k", "4", "--json", "-q"]
+    by_id, by_file = (
+        json.loads(printed(capsys, *ask, *way))[0] for way in (["--id", name], ["--file", folder / "one.jsonl"])
+    )
+    assert by_id["label"] == pytest.approx(known["price"][name])
+    assert by_id["prediction"] == pytest.approx(by_file["prediction"], rel=1e-4)
+    assert by_id["interval"] == pytest.approx(by_file["interval"], rel=1e-4)
+    assert by_id["nearest"] == pytest.approx(by_file["nearest"], abs=1e-4)
+    assert by_file["neighbors"][0]["id"] == by_id["neighbors"][0]["id"] != name
+    parts = [n["contribution"] for n in by_id["neighbors"]] + [by_id["others"]["contribution"]]
+    assert sum(parts) == pytest.approx(by_id["prediction"])
+    said = printed(capsys, "explain", folder / "model", "--id", name, "-k", "2")
+    assert "90% interval: " in said
+    assert "nearest row at " in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "query: expected one of --id, --row and --file, got none"),
+        (["--id", "h1", "--row", "{}"], "got --id and --row"),
+        (["--id", "h999"], "--id: expected ids of rows that the model was given, got 'h999'"),
+        (["--row", "["], "--row: expected a JSON object"),
+        (["--row", '{"size": "x"}'], "size: expected a number"),
+        (["--id", "h1", "--interval", "2"], "--interval: expected a number between 0 and 1"),
+        (["--id", "h1", "-k", "0"], "-k: expected a whole number of at least 1"),
+    ],
+)
+def test_what_cannot_be_explained_is_one_sentence(folder, capsys, arguments, words):
+    assert words in error(capsys, "explain", folder / "model", *arguments, "-q")

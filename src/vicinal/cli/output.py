@@ -66,3 +66,17 @@ def _number(metric: str, value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:.3f}" if metric in ("r2", "accuracy") else f"{value:.4g}"
+
+
+def cell_words(value: object) -> str:
+    """A cell as a line of a terminal shows it."""
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.4g}"
+    if isinstance(value, bytes | bytearray | dict | list | tuple) or getattr(value, "ndim", 0):
+        return "..."
+    text = "" if value is None else " ".join(str(value).split())
+    return text if len(text) <= _LETTERS else text[: _LETTERS - 3] + "..."
+
+
+_LETTERS = 60
+"""Letters of a cell that are shown."""

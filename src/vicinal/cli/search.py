@@ -7,14 +7,14 @@ import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
+from vicinal.cli.output import cell_words, print_json, print_progress, print_rows
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_progress, print_rows
 
 if TYPE_CHECKING:
     from vicinal.workflows import MatcherSearcher, Searched, Searcher
 
-_CELLS, _LETTERS = 3, 60
-"""Cells of a row that are shown, and letters of each."""
+_CELLS = 3
+"""Cells of a row that are shown."""
 
 
 @app.command(
@@ -109,17 +109,13 @@ def print_hits(result: "Searched") -> None:
     for query, hits in zip(result.queries, result.hits, strict=True):
         columns = list(hits[0].row)[:_CELLS] if hits else []
         lines = [
-            [str(rank), str(hit.id), f"{hit.score:.3f}", _cell(hit.label), *(_cell(hit.row[name]) for name in columns)]
+            [
+                str(rank),
+                str(hit.id),
+                f"{hit.score:.3f}",
+                cell_words(hit.label),
+                *(cell_words(hit.row[name]) for name in columns),
+            ]
             for rank, hit in enumerate(hits, start=1)
         ]
-        print_rows(f"Nearest to {_cell(query)}", ["", "id", "score", "label", *columns], lines, numbers=False)
-
-
-def _cell(value: object) -> str:
-    """A cell as a line of a terminal shows it."""
-    if isinstance(value, float):
-        return "" if value != value else f"{value:.4g}"
-    if isinstance(value, bytes | bytearray | dict | list | tuple) or hasattr(value, "ndim"):
-        return "..."
-    text = "" if value is None else " ".join(str(value).split())
-    return text if len(text) <= _LETTERS else text[: _LETTERS - 3] + "..."
+        print_rows(f"Nearest to {cell_words(query)}", ["", "id", "score", "label", *columns], lines, numbers=False)

@@ -30,6 +30,7 @@ from vicinal.estimators.indexing import (
     storage_of,
 )
 from vicinal.estimators.inputs import (
+    EmbeddedRows,
     HeldOut,
     Ids,
     LabelledRows,
@@ -520,6 +521,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def _embed(self, x: Any, dtype: torch.dtype = torch.float64) -> tuple[pd.DataFrame, Tensor]:
         """The table of ``x`` and its embeddings ``[n, d]``."""
         check_is_fitted(self, "bank_")
+        if isinstance(x, EmbeddedRows):
+            return x.frame, x.vectors.to(dtype)
         frame = as_frame(self, x, reset=False)
         inputs = self._prepare(self.table_encoder, frame)
         vectors = embedded(self.network_, inputs, dtype)

@@ -159,6 +159,14 @@ class HeldOut:
 
 
 @dataclass(frozen=True, eq=False)
+class EmbeddedRows:
+    """Rows whose embeddings ``vectors [n, d]`` are known; prediction and explanation take them in the place of X."""
+
+    frame: pd.DataFrame
+    vectors: Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class LabelledRows:
     """What a fit is of: a table, ``labels [n]`` float64, ``ids [n]``, ``groups [n]`` or None, and what is held out."""
 

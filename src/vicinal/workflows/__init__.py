@@ -9,6 +9,7 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.demo import DemoResult, run_demo
     from vicinal.workflows.distill import Distilled, distill_table
     from vicinal.workflows.evaluate import audit_table
+    from vicinal.workflows.explain import Explained, Explainer, explained_record
     from vicinal.workflows.fit import FitOutcome, fit_table
     from vicinal.workflows.learn import LearnJob, LearnOutcome, learn_table
     from vicinal.workflows.match import MatchJob, MatchOutcome, match_tables
@@ -24,6 +25,7 @@ _FILES = {
     "demo": ("DemoResult", "run_demo"),
     "distill": ("Distilled", "distill_table"),
     "evaluate": ("audit_table",),
+    "explain": ("Explained", "Explainer", "explained_record"),
     "fit": ("FitOutcome", "fit_table"),
     "learn": ("LearnJob", "LearnOutcome", "learn_table"),
     "match": ("MatchJob", "MatchOutcome", "match_tables"),
@@ -42,6 +44,8 @@ __all__ = [
     "Comparison",
     "DemoResult",
     "Distilled",
+    "Explained",
+    "Explainer",
     "FitOutcome",
     "LearnJob",
     "LearnOutcome",
@@ -57,6 +61,7 @@ __all__ = [
     "compare_tables",
     "distill_table",
     "embed_table",
+    "explained_record",
     "fit_table",
     "forget_rows",
     "learn_table",

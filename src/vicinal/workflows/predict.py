@@ -147,7 +147,7 @@ def answer_rows(
     for name in keep:
         check_column("keep", name, list(frame.columns))
     features = features_of(model, frame, log)
-    ids, groups = (_identity(model, frame, name) for name in ("id", "group"))
+    ids, groups = (identity_of(model, frame, name) for name in ("id", "group"))
     if model.bank_.store.group_codes is None:
         groups = None
     _log_unknown(model, ids, groups, log)
@@ -274,7 +274,7 @@ def _log_unknown(model: BankedEstimator, ids: list[Any] | None, groups: list[Any
             log(f"{role}: expected {missing}, got none, so {risk}")
 
 
-def _identity(model: BankedEstimator, frame: pd.DataFrame, role: str) -> list[Any] | None:
+def identity_of(model: BankedEstimator, frame: pd.DataFrame, role: str) -> list[Any] | None:
     """The ids or groups of the rows, if the model was fitted with such a column and the table has it."""
     column = model.notes_.get(role)
     if column is None or column not in frame.columns:

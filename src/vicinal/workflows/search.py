@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from vicinal.core import check_integer, short, short_text
@@ -37,15 +38,17 @@ class Searched:
             {
                 "query": query,
                 "hits": [
-                    {"id": hit.id, "score": hit.score, "label": hit.label, "row": _json_row(hit.row)} for hit in hits
+                    {"id": hit.id, "score": hit.score, "label": hit.label, "row": json_row(hit.row)} for hit in hits
                 ],
             }
             for query, hits in zip(self.queries, self.hits, strict=True)
         ]
 
 
-def _json_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    cells = {name: shown_cell(cell, None) for name, cell in row.items()}
+def json_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Cells of a row for programs."""
+    numbers = (bool, int, float, np.number)
+    cells = {name: cell if isinstance(cell, numbers) else shown_cell(cell, None) for name, cell in row.items()}
     return {name: None if cell is None or cell != cell else cell for name, cell in cells.items()}
 
 

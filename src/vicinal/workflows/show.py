@@ -120,8 +120,8 @@ def show_folder(folder: Path) -> dict[str, Any]:
 def _shown(folder: Path) -> dict[str, Any]:
     kind = kind_of(folder)
     if kind not in ("model", "matcher"):
-        got = "other files" if kind is None else f"what is called {kind} here, a part of a model or by itself"
-        raise ValueError(f"model: expected the folder of a model or a matcher, got {short_text(folder, ECHO)}: {got}")
+        got = "other files" if kind is None else f"that of a {kind}, which may be a part of one"
+        raise ValueError(f"model: expected the folder of a model or a matcher, got {got}, in {short_text(folder, ECHO)}")
     check_inside(folder, MARKERS[kind])
     check_sums(folder, (MARKERS[kind],), kind, LARGEST_SETTINGS)
     sizes = {

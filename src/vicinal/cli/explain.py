@@ -1,0 +1,111 @@
+"""``vicinal explain``: why a prediction is what it is."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vicinal.cli import options as o
+from vicinal.cli.app import app
+from vicinal.cli.output import cell_words, print_json, print_progress, print_rows
+from vicinal.cli.output import out as output
+
+if TYPE_CHECKING:
+    from vicinal.workflows import Explained, Explainer
+
+_CELLS, _CLASSES = 3, 5
+"""Cells of a row, and classes, that are shown."""
+
+
+@app.command(
+    epilog="Examples: vicinal explain houses-model --id h12  |  vicinal explain houses-model --row "
+    "'{\"area\": 900}'  |  vicinal explain houses-model --file new.csv -k 3"
+)
+def explain(
+    model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
+    *,
+    row_id: Annotated[list[str] | None, typer.Option("--id", help="A row of the bank.", metavar="ID")] = None,
+    row: Annotated[
+        str | None, typer.Option(help='A row as JSON: {"size": 3}; other columns are left empty.', metavar="JSON")
+    ] = None,
+    file: Annotated[str | None, typer.Option(help="A table whose rows are explained.", metavar="FILE")] = None,
+    k: Annotated[int, typer.Option("-k", "--k", help="Bank rows to list for each.")] = 5,
+    interval: Annotated[
+        float, typer.Option(help="Probability with which the interval covers.", metavar="COVERAGE")
+    ] = 0.9,
+    root: o.Root = None,
+    database: o.Database = None,
+    index: o.IndexAgain = None,
+    encoder: o.EncoderAgain = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Say which rows made a prediction, how much each adds, and how far off the prediction may be.
+
+    Rows of the bank (--id) are predicted without themselves.
+    """
+    from vicinal.core import check_between, check_integer, local_path
+    from vicinal.data import table_source
+    from vicinal.workflows import Explainer, explained_record
+
+    chosen = [name for name, value in (("--id", row_id), ("--row", row), ("--file", file)) if value is not None]
+    if len(chosen) != 1:
+        raise ValueError(f"query: expected one of --id, --row and --file, got {' and '.join(chosen) or 'none'}")
+    check_integer("-k", k)
+    check_between("--interval", interval, 0, 1)
+    source = None if file is None else table_source("--file", file, database)
+    explainer = Explainer(
+        local_path("model", model),
+        k,
+        coverage=interval,
+        root=o.root_of(root),
+        index=index,
+        encoders=o.parse_encoders(encoder),
+        log=(lambda line: None) if quiet else print_progress,
+    )
+    if row is not None:
+        rows = explainer.row(row)
+    else:
+        rows = explainer.ids(row_id or []) if source is None else explainer.table(source)
+    if as_json:
+        print_json([explained_record(one) for one in rows])
+        return
+    for one in rows:
+        _print_explained(one, explainer)
+
+
+def _print_explained(one: "Explained", explainer: "Explainer") -> None:
+    explanation, digits = one.explanation, explainer.digits
+
+    def words(value: Any) -> str:
+        return f"{value:,.{digits}f}" if isinstance(value, float) and not one.chances else cell_words(value)
+
+    own = "" if one.label is None else f" (its label is {words(one.label)})"
+    output.print(f"{cell_words(one.query)}: {words(explanation.prediction)}{own}", style="bold", markup=False)
+    if one.interval is not None:
+        low, high = map(words, one.interval)
+        output.print(f"{explainer.coverage:.0%} interval: {low} to {high}", markup=False)
+    if one.chances:
+        listed = ", ".join(f"{name} {chance:.3f}" for name, chance in list(one.chances.items())[:_CLASSES])
+        output.print(f"probabilities: {listed}{', ...' if len(one.chances) > _CLASSES else ''}", markup=False)
+    if explainer.usual is not None:
+        half, most = explainer.usual
+        far = ", so it is far from all that the model knows" if one.nearest > most else ""
+        output.print(
+            f"nearest row at {one.nearest:.3g}{far}; half of the bank's rows have one within {half:.3g}, nine of ten "
+            f"within {most:.3g}",
+            markup=False,
+        )
+    columns = list(explanation.neighbors[0].row)[:_CELLS] if explanation.neighbors else []
+    lines = [
+        [str(n.id), words(n.label), f"{n.weight:.3f}", _part(n.contribution, one, digits)]
+        + [cell_words(n.row[name]) for name in columns]
+        for n in explanation.neighbors
+    ]
+    if explanation.other_count:
+        rest = [f"{explanation.other_count} others", "", f"{explanation.other_weight:.3f}"]
+        lines.append([*rest, _part(explanation.other_contribution, one, digits), *[""] * len(columns)])
+    print_rows("", ["id", "label", "weight", "adds", *columns], lines, numbers=False)
+
+
+def _part(value: float, one: "Explained", digits: int) -> str:
+    return f"{value:.3f}" if one.chances else f"{value:,.{digits}f}"

@@ -1,0 +1,196 @@
+"""``vicinal explain``: a prediction, the bank rows that made it, and its doubt."""
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
+
+from vicinal.core import check_between, check_integer, short_text
+from vicinal.core.identity import IdentityWarning
+from vicinal.data import tidy_features
+from vicinal.estimators.attention import Explanation, nearest_rows
+from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.inputs import EmbeddedRows
+from vicinal.estimators.search import query_table, vectors_of
+from vicinal.training.rows import spread
+from vicinal.workflows.predict import identity_of, load_predictor, read_rows
+from vicinal.workflows.search import Log, json_row, read_row
+
+_USUAL = 256
+"""Rows of the bank whose nearest row says what is usual."""
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A prediction with its rows and its doubt.
+
+    Attributes:
+        query: name of the row.
+        label: its own, of a row of the bank; else None.
+        explanation: the prediction as a sum over bank rows.
+        interval: low and high, of numbers, if enough rows were held out; else None.
+        chances: probability by class, the highest first; none of numbers.
+        nearest: distance (of other similarities the negated score) of the nearest row of the bank.
+    """
+
+    query: Any
+    label: Any
+    explanation: Explanation
+    interval: tuple[float, float] | None
+    chances: dict[Any, float]
+    nearest: float
+
+
+class Explainer:
+    """A model folder whose predictions are explained.
+
+    Args:
+        folder: of a model that predicts by its neighbors.
+        k: bank rows to list for each prediction.
+        coverage: of intervals.
+        root: folder that paths of images and sounds start from; None: that of a table.
+        log: gets what a reader should know: columns that were left empty, why there is no interval.
+        settings: see :func:`vicinal.estimators.load_model`.
+
+    Attributes:
+        usual: distances within which half, and nine of ten, of the bank's rows have their nearest row.
+        digits: decimals that predicted numbers are shown with.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        k: int = 5,
+        *,
+        coverage: float = 0.9,
+        root: Path | None = None,
+        log: Log = lambda line: None,
+        **settings: Any,
+    ) -> None:
+        self.k, self.coverage = check_integer("k", k), check_between("coverage", coverage, 0, 1)
+        self.root, self.log = root, log
+        self.model: BankedEstimator = load_predictor(folder, **settings)
+        self.model.check_neighbor_head("explain")
+        self.model.root = root
+        self.digits = label_digits(self.model.bank_.labels)
+        self.usual = self._usual()
+
+    def ids(self, ids: Sequence[str]) -> list[Explained]:
+        """Of rows of the bank, each without itself and its group."""
+        bank = self.model.bank_
+        vectors, known = vectors_of(self.model, ids)
+        at = bank.store.positions(known)
+        groups = None if bank.groups is None else bank.groups[at.numpy()]
+        self.log("predicted without themselves; but those that were trained on have shaped the encoder")
+        rows = EmbeddedRows(bank.store.rows_at(at), vectors)
+        return self._explained(list(ids), rows, known, groups, self.model.labels_of(known))
+
+    def row(self, text: str) -> list[Explained]:
+        """Of a row given as a JSON object; columns that it has not are left empty."""
+        return self._of_frame(pd.DataFrame([read_row(text)]), [text])
+
+    def table(self, source: Any) -> list[Explained]:
+        """Of the rows of a table; none is explained by the bank's row of its own id or group."""
+        frame = read_rows(self.model, source, self.root, self.log)
+        return self._of_frame(frame, frame.index.tolist())
+
+    def _of_frame(self, frame: pd.DataFrame, names: list[Any]) -> list[Explained]:
+        numbers = [name for name, kind in self.model.kinds_.items() if kind == "number" and name in frame.columns]
+        ids, groups = (identity_of(self.model, frame, role) for role in ("id", "group"))
+        rows, empty = query_table(self.model, tidy_features(frame, numbers))
+        if empty:
+            self.log(f"left empty: {', '.join(short_text(name) for name in empty[:8])}")
+        groups = None if self.model.bank_.store.group_codes is None else groups
+        embedded = EmbeddedRows(*self.model.embedded_rows(rows))
+        return self._explained(names if ids is None else ids, embedded, ids, groups, [None] * len(frame))
+
+    def _explained(
+        self, names: list[Any], rows: EmbeddedRows, ids: Any, groups: Any, labels: Sequence[Any]
+    ) -> list[Explained]:
+        model, identity = self.model, {"ids": ids, "groups": groups}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IdentityWarning)
+            explained = model.explain(rows, self.k, **identity)
+            bounds, chances = self._bounds(rows, identity), self._chances(rows, identity)
+            nearest = model.kneighbors(rows, 1, **identity)[0][:, 0].tolist()
+        parts = zip(names, labels, explained, bounds, chances, nearest, strict=True)
+        return [Explained(*part) for part in parts]
+
+    def _bounds(self, rows: EmbeddedRows, identity: dict[str, Any]) -> list[tuple[float, float] | None]:
+        if hasattr(self.model, "classes_"):
+            return [None] * len(rows.vectors)
+        try:
+            return list(map(tuple, self.model.predict_interval(rows, self.coverage, **identity).tolist()))
+        except ValueError as wrong:  # too few rows calibrate
+            self.log(f"no interval: {wrong}")
+            return [None] * len(rows.vectors)
+
+    def _chances(self, rows: EmbeddedRows, identity: dict[str, Any]) -> list[dict[Any, float]]:
+        if not hasattr(self.model, "classes_"):
+            return [{}] * len(rows.vectors)
+        classes = self.model.classes_.tolist()
+        lines = self.model.predict_proba(rows, **identity).tolist()
+        return [dict(sorted(zip(classes, line, strict=True), key=lambda one: -one[1])) for line in lines]
+
+    def _usual(self) -> tuple[float, float] | None:
+        """How far the nearest row is from rows of the bank, at most 256: half of them, nine of ten."""
+        bank = self.model.bank_
+        some = spread(len(bank), _USUAL)
+        groups = None if bank.store.group_codes is None or bank.groups is None else bank.groups[some.numpy()]
+        identity = {"ids": bank.ids[some.numpy()], "groups": groups}
+        try:
+            distances = nearest_rows(self.model, bank.store.vectors_at(some).double(), 1, identity)[0]
+        except ValueError:  # a row alone, or a group that is all there is
+            return None
+        half, most = np.quantile(distances, (0.5, 0.9)).tolist()
+        return half, most
+
+
+def label_digits(labels: Tensor) -> int:
+    """Decimals that predictions of numbers are shown with: those of the labels, and such that three digits change.
+
+    >>> label_digits(torch.tensor([869500.0, 22000.0])), label_digits(torch.tensor([1.0, 5.0]))
+    (0, 2)
+    >>> label_digits(torch.tensor([0.25, 80.5]))
+    2
+    """
+    some = labels[spread(len(labels), 1000)].flatten().double()
+    decimals = next((d for d in range(4) if bool((some - some.round(decimals=d)).abs().max() < 1e-9)), 4)
+    width = float(some.max() - some.min())
+    return max(decimals, min(6, 2 - math.floor(math.log10(width)))) if width > 0 else decimals
+
+
+def explained_record(one: Explained) -> dict[str, Any]:
+    """An explained prediction for programs."""
+    explanation = one.explanation
+    doubt: dict[str, Any] = {"probabilities": {str(name): chance for name, chance in one.chances.items()}}
+    if not one.chances:
+        doubt = {"interval": None if one.interval is None else list(one.interval)}
+    return {
+        "query": one.query,
+        "prediction": explanation.prediction,
+        **({} if one.label is None else {"label": one.label}),
+        **doubt,
+        "nearest": one.nearest,
+        "neighbors": [
+            {
+                "id": n.id,
+                "label": n.label,
+                "weight": n.weight,
+                "contribution": n.contribution,
+                "row": json_row(n.row),
+            }
+            for n in explanation.neighbors
+        ],
+        "others": {
+            "rows": explanation.other_count,
+            "weight": explanation.other_weight,
+            "contribution": explanation.other_contribution,
+        },
+    }
