@@ -72,7 +72,9 @@ def cell_words(value: object) -> str:
     """A cell as a line of a terminal shows it."""
     if isinstance(value, float):
         return "" if value != value else f"{value:.4g}"
-    if isinstance(value, bytes | bytearray | dict | list | tuple) or getattr(value, "ndim", 0):
+    if isinstance(value, bytes | bytearray | dict | list | tuple) or (
+        hasattr(value, "ndim") and not isinstance(value, str)
+    ):
         return "..."
     text = "" if value is None else " ".join(str(value).split())
     return text if len(text) <= _LETTERS else text[: _LETTERS - 3] + "..."

@@ -121,7 +121,9 @@ def _shown(folder: Path) -> dict[str, Any]:
     kind = kind_of(folder)
     if kind not in ("model", "matcher"):
         got = "other files" if kind is None else f"that of a {kind}, which may be a part of one"
-        raise ValueError(f"model: expected the folder of a model or a matcher, got {got}, in {short_text(folder, ECHO)}")
+        raise ValueError(
+            f"model: expected the folder of a model or a matcher, got {got}, in {short_text(folder, ECHO)}"
+        )
     check_inside(folder, MARKERS[kind])
     check_sums(folder, (MARKERS[kind],), kind, LARGEST_SETTINGS)
     sizes = {
