@@ -79,8 +79,8 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
     def words(value: Any) -> str:
         return f"{value:,.{digits}f}" if isinstance(value, float) and not one.chances else cell_words(value)
 
-    own = "" if one.label is None else f" (its label is {words(one.label)})"
-    output.print(f"{cell_words(one.query)}: {words(explanation.prediction)}{own}", style="bold", markup=False)
+    before = "" if one.label is None else f" (its label is {words(one.label)})"
+    output.print(f"{cell_words(one.query)}: {words(explanation.prediction)}{before}", style="bold", markup=False)
     if one.interval is not None:
         low, high = map(words, one.interval)
         output.print(f"{explainer.coverage:.0%} interval: {low} to {high}", markup=False)

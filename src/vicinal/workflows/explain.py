@@ -155,6 +155,7 @@ class Explainer:
 def label_digits(labels: Tensor) -> int:
     """Decimals that predictions of numbers are shown with: those of the labels, and such that three digits change.
 
+    >>> import torch
     >>> label_digits(torch.tensor([869500.0, 22000.0])), label_digits(torch.tensor([1.0, 5.0]))
     (0, 2)
     >>> label_digits(torch.tensor([0.25, 80.5]))
