@@ -4,7 +4,7 @@ import json
 import os
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,13 @@ def read_workbook(path: Path, sheet: str) -> pd.DataFrame:
     """
     openpyxl = optional_import(path.name, "openpyxl", "files")
     most = most_unpacked(path.stat().st_size)
-    with _whole_workbook(path.name), open_regular(path) as file, zipfile.ZipFile(file) as archive:
-        declared = sum(entry.file_size for entry in archive.infolist())
-    check_unpacked(path.name, declared, most)
-    with _whole_workbook(path.name):
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        names = [one.title for one in book.worksheets]
-    with closing(book):
+    with open_regular(path) as file:
+        with _whole_workbook(path.name), zipfile.ZipFile(file) as archive:
+            declared = sum(entry.file_size for entry in archive.infolist())
+        check_unpacked(path.name, declared, most)
+        with _whole_workbook(path.name):
+            book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+            names = [one.title for one in book.worksheets]
         if sheet not in names and (sheet or not names):
             got = f"{short(sheet)}{nearest(sheet, names)}" if names else "a book without any"
             raise ValueError(f"{path.name}: expected one of the sheets {listed(names)}, got {got}")
