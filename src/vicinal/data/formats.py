@@ -89,7 +89,7 @@ def _zipped(path: Path) -> tuple[str, str]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = [entry.filename for entry in archive.filelist[:100]]
-    except (zipfile.BadZipFile, OSError):
+    except (zipfile.BadZipFile, OSError, NotImplementedError, UnicodeError):  # damaged, or of a form to come
         names = []
     if any(name.startswith("xl/") for name in names):
         return "an Excel file", "let its name end in .xlsx"
