@@ -317,3 +317,15 @@ def test_an_explained_row_of_the_bank_is_predicted_as_that_row_of_a_table(folder
 )
 def test_what_cannot_be_explained_is_one_sentence(folder, capsys, arguments, words):
     assert words in error(capsys, "explain", folder / "model", *arguments, "-q")
+
+
+def test_a_dry_run_says_what_is_learned_from_what_and_writes_nothing(folder, tmp_path, capsys):
+    ask = ["fit", folder / "houses.csv", "--target", "price", "--id", "house", "--text", "note", "--dry-run"]
+    said = json.loads(printed(capsys, *ask, "--out", tmp_path / "m", "--json", "-q"))
+    kinds = {name: column["kind"] for name, column in said["columns"].items()}
+    assert kinds == load_model(folder / "model").kinds_
+    assert said["rows"] == {"train": 61, "validation": 11, "test": 18}
+    assert said["columns"]["note"]["encoder"] == "ngrams"
+    assert "to be trained: a network\n" in printed(capsys, *ask, "--out", tmp_path / "m", "-q")
+    assert not (tmp_path / "m").exists()
+    assert "--target: expected" in error(capsys, "fit", folder / "houses.csv", "--target", "prise", "--dry-run", "-q")

@@ -10,11 +10,13 @@ from vicinal.version import __version__
 app = typer.Typer(
     name="vicinal",
     help="Learn from neighbors: predictions that are weighted means of labels of real rows.",
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     epilog="Examples:  vicinal demo  |  vicinal fit houses.csv --target price --image photo  |  "
-    "vicinal predict houses-model new.csv --explain 3  |  vicinal compare houses.csv --target price --splits 10",
+    "vicinal predict houses-model new.csv --explain 3  |  vicinal compare houses.csv --target price --splits 10\n\n"
+    "Exit codes:  0 it is done  |  2 wrong input or too little memory, told in one sentence  |  "
+    "130 stopped by Ctrl-C  |  1 a fault of vicinal",
 )
 
 

@@ -7,10 +7,12 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_progress, print_rows, print_scores
+from vicinal.cli.output import print_json, print_progress, print_rows, print_scores, progress
 
 if TYPE_CHECKING:
-    from vicinal.workflows import FitOutcome
+    from rich.console import Console
+
+    from vicinal.workflows import FitOutcome, FitPlan
 
 
 @app.command(epilog="Example: vicinal fit houses.csv --target price --image photo --encoder photo=efficientnet-lite0")
@@ -72,6 +74,10 @@ def fit(
     cache: o.Cache = None,
     baselines: o.Baselines = True,
     database: o.Database = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Only say what would be learned from what; nothing is trained or written."),
+    ] = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -82,7 +88,7 @@ def fit(
     """
     from vicinal.core import local_path
     from vicinal.data import beside, table_source
-    from vicinal.workflows import TableJob, fit_table
+    from vicinal.workflows import TableJob, fit_table, plan_fit
 
     source = table_source("data", data, database)
     folder = beside(source, "model") if out is None else local_path("--out", out, written=True)
@@ -106,11 +112,20 @@ def fit(
         parameters=parameters,
         baselines=baselines,
     )
-    outcome = fit_table(job, folder, (lambda line: None) if quiet else print_progress)
+    log = (lambda line: None) if quiet else print_progress
+    if dry_run:
+        plan = plan_fit(job, log)
+        if as_json:
+            print_json(plan_json(plan))
+        else:
+            print_plan(plan, output)
+            output.print("nothing was trained or written", markup=False)
+        return
+    outcome = fit_table(job, folder, log, (lambda plan: None) if quiet else lambda plan: print_plan(plan, progress))
     if as_json:
         print_json(outcome_json(outcome))
     else:
-        print_outcome(outcome)
+        print_outcome(outcome, columns=quiet or not (output.is_terminal and progress.is_terminal))
 
 
 def outcome_json(outcome: "FitOutcome") -> dict[str, Any]:
@@ -134,11 +149,54 @@ def outcome_json(outcome: "FitOutcome") -> dict[str, Any]:
     }
 
 
-def print_outcome(outcome: "FitOutcome") -> None:
-    """What a person reads of a fit."""
+def plan_json(plan: "FitPlan") -> dict[str, Any]:
+    """What a program reads of a fit before it begins."""
+    table, columns = plan.opened.table, plan.opened.columns
+    return {
+        "task": table.task,
+        "columns": {
+            name: {"kind": c.kind, "encoder": plan.encoders.get(name, ""), "reason": c.reason}
+            for name, c in columns.items()
+        },
+        "rows": plan.sizes,
+        "dropped": dict(table.dropped_counts),
+        "duplicates": plan.duplicates,
+        "leaks": [leak.sentence for leak in plan.opened.leaks],
+        "notes": list(plan.opened.notes),
+        "training": plan.steps,
+    }
+
+
+def print_plan(plan: "FitPlan", console: "Console") -> None:
+    """What a person reads of a fit before it begins; ``console`` is where."""
+    table, sizes, steps = plan.opened.table, plan.sizes, plan.steps
+    rows = [
+        [name, c.kind or "left out", plan.encoders.get(name, ""), c.reason] for name, c in plan.opened.columns.items()
+    ]
+    headings = ["column", "taken for", "encoder", "because"]
+    print_rows("Columns", headings, rows, numbers=False, console=console)
+    lines = [
+        f"{table.task} of {table.target_name} ({table.reason}): {sizes['train']} rows to train on, "
+        f"{sizes['validation']} to stop early and calibrate, {sizes['test']} to test on"
+    ]
+    lines += [f"{count} rows are left out: {reason}" for reason, count in table.dropped_counts.items()]
+    trained = {"only": "a kernel", "tried": "a kernel and a network, of which the better one is taken"}
+    lines.append(f"to be trained: {trained.get(steps['kernel'], 'a network')}")
+    if steps["kernel"] != "only":
+        lines.append(
+            f"the network: {steps['members']} members together, at most {steps['max_epochs']} epochs of "
+            f"{steps['steps']} steps; it stops after {steps['patience']} epochs without a better error"
+        )
+    for line in lines:
+        console.print(line, markup=False)
+
+
+def print_outcome(outcome: "FitOutcome", *, columns: bool = True) -> None:
+    """What a person reads of a fit; without ``columns`` where :func:`print_plan` has just shown them."""
     record = outcome.record
     rows = [[c.name, c.kind or "left out", c.encoder, c.reason] for c in record.column_list]
-    print_rows("Columns", ["column", "taken for", "encoder", "because"], rows, numbers=False)
+    if columns or outcome.model.encoder_choices_:
+        print_rows("Columns", ["column", "taken for", "encoder", "because"], rows, numbers=False)
     sizes = record.split_sizes
     use = (
         f"{sizes['validation']} to stop early and calibrate"

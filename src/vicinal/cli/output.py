@@ -40,9 +40,18 @@ def finite(value: Any) -> Any:
 
 
 def print_rows(
-    title: str, headings: list[str], rows: list[list[str]], *, numbers: bool = True, names: bool = False
+    title: str,
+    headings: list[str],
+    rows: list[list[str]],
+    *,
+    numbers: bool = True,
+    names: bool = False,
+    console: Console = out,
 ) -> None:
-    """A table; with ``numbers`` all columns but the first are flush right and unbroken, with ``names`` the first."""
+    """A table, on ``console``.
+
+    With ``numbers`` all columns but the first are flush right and unbroken, with ``names`` the first.
+    """
     table = RichTable(title=title, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
     for place, heading in enumerate(headings):
         right = numbers and place > 0
@@ -51,7 +60,7 @@ def print_rows(
         )
     for row in rows:
         table.add_row(*map(escape, row))
-    out.print(table)
+    console.print(table)
 
 
 def print_scores(title: str, scores: Mapping[str, Mapping[str, float]]) -> None:

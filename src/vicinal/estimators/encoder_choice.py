@@ -13,7 +13,7 @@ from vicinal.encoders import EmbeddingCache, Kind, build_table_encoder
 from vicinal.encoders.efficientnet import EFFICIENTNET
 from vicinal.encoders.ge2e import GE2E
 from vicinal.encoders.kinds import element_kind, elements_of
-from vicinal.encoders.names import DEFAULTS
+from vicinal.encoders.names import DEFAULTS, chosen_encoder
 from vicinal.encoders.transformers import MINILM
 from vicinal.estimators.inputs import Ids
 
@@ -67,6 +67,28 @@ def installed_encoders(
     return [
         EncoderChoice(name, _full_name(kinds[name], CANDIDATES[kind][1].encoder), {}) for name, kind in members.items()
     ]
+
+
+def planned_encoders(
+    frame: pd.DataFrame, kinds: Mapping[str, Kind], encoders: Mapping[str, str] | None
+) -> dict[str, str]:
+    """Which encoder would read each column, before anything is encoded; "one or another" where a fit would choose.
+
+    Args:
+        frame: the rows to train on.
+        kinds: of the columns.
+        encoders: what was named, by column or kind.
+
+    >>> planned_encoders(pd.DataFrame({"size": [1.0]}), {"size": "number"}, None)
+    {'size': 'numbers'}
+    """
+    named = encoders or {}
+    free = _with_choice(frame, kinds, named) if len(frame) >= FEWEST else {}
+    planned = {name: chosen_encoder((name,), kind, named)[0] for name, kind in kinds.items()}
+    for name, kind in free.items():
+        scratch, wheel = CANDIDATES[kind]
+        planned[name] = " or ".join(_full_name(kinds[name], one) for one in (wheel.encoder, scratch))
+    return planned
 
 
 def _with_choice(frame: pd.DataFrame, kinds: Mapping[str, Kind], encoders: Mapping[str, str] | None) -> dict[str, str]:

@@ -10,7 +10,7 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.distill import Distilled, distill_table
     from vicinal.workflows.evaluate import audit_table
     from vicinal.workflows.explain import Explained, Explainer, explained_record
-    from vicinal.workflows.fit import FitOutcome, fit_table
+    from vicinal.workflows.fit import FitOutcome, FitPlan, fit_table, plan_fit
     from vicinal.workflows.learn import LearnJob, LearnOutcome, learn_table
     from vicinal.workflows.match import MatchJob, MatchOutcome, match_tables
     from vicinal.workflows.opening import OpenTable, TableJob, open_table
@@ -26,7 +26,7 @@ _FILES = {
     "distill": ("Distilled", "distill_table"),
     "evaluate": ("audit_table",),
     "explain": ("Explained", "Explainer", "explained_record"),
-    "fit": ("FitOutcome", "fit_table"),
+    "fit": ("FitOutcome", "FitPlan", "fit_table", "plan_fit"),
     "learn": ("LearnJob", "LearnOutcome", "learn_table"),
     "match": ("MatchJob", "MatchOutcome", "match_tables"),
     "opening": ("OpenTable", "TableJob", "open_table"),
@@ -47,6 +47,7 @@ __all__ = [
     "Explained",
     "Explainer",
     "FitOutcome",
+    "FitPlan",
     "LearnJob",
     "LearnOutcome",
     "MatchJob",
@@ -69,6 +70,7 @@ __all__ = [
     "match_tables",
     "open_searcher",
     "open_table",
+    "plan_fit",
     "predict_file",
     "predict_table",
     "read_ids",

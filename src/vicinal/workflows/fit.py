@@ -5,7 +5,7 @@ import json
 import logging
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +27,8 @@ from vicinal.encoders import (
     build_table_encoder,
 )
 from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.encoder_choice import planned_encoders
+from vicinal.estimators.kernel_metric import may_be_kernel
 from vicinal.estimators.loss import predicts_by_default
 from vicinal.estimators.saving import write_model
 from vicinal.estimators.tuning import PLAN
@@ -48,6 +50,29 @@ from vicinal.workflows.showing import mask_curves, neighbor_panels
 
 
 @dataclass(frozen=True)
+class FitPlan:
+    """What a fit will do, known before anything is encoded or trained.
+
+    Attributes:
+        opened: the table, and what its columns were taken for.
+        split: which rows are trained on, held out and tested on.
+        encoders: by column; "one or another" where the rows that are trained on will choose.
+        duplicates: the sentence on rows of equal content.
+        sizes: rows to train on ("train"), to stop early and calibrate ("validation"; 0 where members are folds) and to
+            test on ("test").
+        steps: of an epoch at most ("steps"), epochs at most, members; "kernel" says that one is fitted instead, or
+            ("tried") beside.
+    """
+
+    opened: OpenTable
+    split: Split
+    encoders: dict[str, str]
+    duplicates: str
+    sizes: dict[str, int]
+    steps: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class FitOutcome:
     """What :func:`fit_table` gives: the model, its figures, and where it was written (None: nowhere)."""
 
@@ -58,7 +83,35 @@ class FitOutcome:
     folder: Path | None
 
 
-def fit_table(job: TableJob, out: Path | None = None, log: Log = lambda line: None) -> FitOutcome:
+def plan_fit(job: TableJob, log: Log = lambda line: None) -> FitPlan:
+    """Read and check the table, find out kinds and encoders, and split; nothing is encoded, trained or written.
+
+    Raises:
+        ValueError: as :func:`fit_table` does before it trains.
+    """
+    opened = open_table(job, log)
+    model, split = make_estimator(opened, job), _split_of(job, opened)
+    leak = duplicates_across(split, find_duplicates(opened.table, opened.kinds))
+    for sentence in filter(None, (groups_sentence(opened.table), leak.sentence)):
+        log(sentence)
+    folds = model.validation_fraction == 0
+    frame = opened.table.select(split.train).frame
+    sizes = {"train": len(split.train) + (len(split.validation) if folds else 0)}
+    sizes |= {"validation": 0 if folds else len(split.validation), "test": len(split.test)}
+    settings = model.get_params(deep=False)
+    tried = model.metric == "auto" and may_be_kernel(settings, opened.kinds, 0) and opened.table.task == "regression"
+    kernel = "only" if model.metric == "kernel" else "tried" if tried else "none"
+    steps = {"kernel": kernel, "steps": -(-sizes["train"] // model.batch_size)}
+    steps |= {name: settings[name] for name in ("max_epochs", "patience", "members", "batch_size")}
+    return FitPlan(opened, split, planned_encoders(frame, opened.kinds, model.encoders), leak.sentence, sizes, steps)
+
+
+def fit_table(
+    job: TableJob,
+    out: Path | None = None,
+    log: Log = lambda line: None,
+    first: Callable[[FitPlan], None] = lambda plan: None,
+) -> FitOutcome:
     """Split, fit, measure on the test rows, and write the model folder.
 
     The folder holds the four files of the model, ``splits.json``, ``report.html`` and ``README.md`` (the model card). A
@@ -69,6 +122,7 @@ def fit_table(job: TableJob, out: Path | None = None, log: Log = lambda line: No
         job: what to learn.
         out: the folder to write, or None to write nothing.
         log: gets one line of progress at a time.
+        first: gets what will be done, before anything is encoded or trained.
 
     Raises:
         ValueError: if data or settings cannot be used.
@@ -77,12 +131,9 @@ def fit_table(job: TableJob, out: Path | None = None, log: Log = lambda line: No
     if out is not None:
         check_replaceable(out)
     with working_folder(out) as work:
-        opened = open_table(job, log)
-        split = _split_of(job, opened)
-        leak = duplicates_across(split, find_duplicates(opened.table, opened.kinds))
-        for sentence in (groups_sentence(opened.table), leak.sentence):
-            if sentence:
-                log(sentence)
+        plan = plan_fit(job, log)
+        first(plan)
+        opened, split = plan.opened, plan.split
         if work.take_up(_fingerprint(job, opened)):
             log("taking up the run that was interrupted")
         cache = None if work.folder is None else work.folder / CACHE
@@ -92,7 +143,7 @@ def fit_table(job: TableJob, out: Path | None = None, log: Log = lambda line: No
             fit_split(model, opened, split)
         log("measuring on the test rows" if len(split.test) else "measuring out of fold")
         measured = measure(job, model, opened, split) if len(split.test) else measure_out_of_fold(job, model, opened)
-        record = fit_record(job, opened, split, model, measured, leak.sentence, time.perf_counter() - started)
+        record = fit_record(job, opened, split, model, measured, plan.duplicates, time.perf_counter() - started)
         if out is not None:
             write_fit(out, model, record, split, _notes(job, record, opened.chunked))
     return FitOutcome(model, record, opened, split, out)
