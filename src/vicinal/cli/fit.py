@@ -114,11 +114,11 @@ def fit(
     )
     log = (lambda line: None) if quiet else print_progress
     if dry_run:
-        plan = plan_fit(job, log)
+        planned = plan_fit(job, log)
         if as_json:
-            print_json(plan_json(plan))
+            print_json(plan_json(planned))
         else:
-            print_plan(plan, output)
+            print_plan(planned, output)
             output.print("nothing was trained or written", markup=False)
         return
     outcome = fit_table(job, folder, log, (lambda plan: None) if quiet else lambda plan: print_plan(plan, progress))
