@@ -21,12 +21,29 @@ from vicinal.cli import (
     match,
     predict,
     search,
+    serve,
     show,
 )
 from vicinal.cli.app import app
 from vicinal.cli.output import progress
 
-COMMANDS = (fit, predict, explain, show, distill, learn, search, match, evaluate, compare, bank, demo, links, losses)
+COMMANDS = (
+    fit,
+    predict,
+    explain,
+    show,
+    distill,
+    learn,
+    search,
+    match,
+    evaluate,
+    compare,
+    bank,
+    serve,
+    demo,
+    links,
+    losses,
+)
 """Modules that add their commands to the application, in the order in which help lists them."""
 
 app.registered_commands.sort(key=lambda command: [m.__name__ for m in COMMANDS].index(command.callback.__module__))

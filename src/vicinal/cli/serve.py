@@ -1,0 +1,57 @@
+"""``vicinal serve``: models over HTTP."""
+
+from typing import Annotated
+
+import typer
+
+from vicinal.cli import options as o
+from vicinal.cli.app import app
+from vicinal.cli.output import print_progress
+
+
+@app.command(epilog="Example: VICINAL_TOKEN=secret vicinal serve houses-model --workers 2")
+def serve(
+    models: Annotated[
+        list[str], typer.Argument(help="Model folders; the first answers without a name.", metavar="MODEL")
+    ],
+    *,
+    port: Annotated[int, typer.Option(help="Port to listen at; 0: a free one.")] = 8000,
+    host: Annotated[
+        str, typer.Option(help="Address to listen at; 0.0.0.0 is every one of this machine.")
+    ] = "127.0.0.1",
+    workers: Annotated[int, typer.Option(help="Processes that answer.", metavar="N")] = 1,
+    rate: Annotated[int, typer.Option(help="Requests a second that an address may make of a process; 0: any.")] = 200,
+    max_rows: Annotated[int, typer.Option(help="Rows of a request.", metavar="N")] = 1000,
+    max_bytes: Annotated[int, typer.Option(help="Bytes of a request.", metavar="N")] = 32 << 20,
+    index: o.IndexAgain = None,
+    encoder: o.EncoderAgain = None,
+    quiet: o.Quiet = False,
+) -> None:
+    """Answer over HTTP: predict, explain, search; with a token in VICINAL_TOKEN also add, relabel and forget.
+
+    Added rows are on the disk before they are acknowledged. SIGTERM finishes the requests and ends with code 0.
+    """
+    from vicinal.core import check_integer, local_path
+    from vicinal.serve.run import serve as run_server
+    from vicinal.serve.settings import ServeSettings, named_folders
+
+    for name, value, low, high in (
+        ("--port", port, 0, 65535),
+        ("--workers", workers, 1, 256),
+        ("--rate", rate, 0, 1 << 30),
+        ("--max-rows", max_rows, 1, 1 << 30),
+        ("--max-bytes", max_bytes, 1, 1 << 40),
+    ):
+        check_integer(name, value, low, high)
+    settings = ServeSettings(
+        models=named_folders([str(local_path("model", folder)) for folder in models]),
+        host=host,
+        port=port,
+        workers=workers,
+        index=index,
+        encoders=o.parse_encoders(encoder),
+        most_bytes=max_bytes,
+        most_rows=max_rows,
+        rate=rate,
+    )
+    run_server(settings, (lambda line: None) if quiet else print_progress)

@@ -1,0 +1,293 @@
+"""The addresses of a server, who may use them, and what becomes of errors."""
+
+import asyncio
+import base64
+import contextlib
+import hmac
+import html
+import json
+import math
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from vicinal.core import ECHO, nearest, short_text
+from vicinal.serve.measures import Measures
+from vicinal.serve.requests import Refused
+from vicinal.serve.served import ServedModel
+from vicinal.serve.settings import SETTINGS, TOKEN, ServeSettings
+from vicinal.version import __version__
+
+ASKS = ("predict", "explain", "search")
+CHANGES = ("add", "relabel", "forget")
+_EXAMPLES: dict[str, dict[str, Any]] = {
+    "predict": {"rows": [{"column": 1.5}], "interval": 0.9},
+    "explain": {"rows": [{"column": 1.5}], "k": 5},
+    "search": {"query": "words", "k": 10},
+    "add": {"rows": [{"id": "a7", "column": 1.5, "target": 3.0}]},
+    "relabel": {"ids": ["a7"], "labels": [4.0]},
+    "forget": {"ids": ["a7"]},
+}
+_ADDRESSES = 10_000
+"""Addresses whose requests are counted at a time."""
+
+
+class Limits:
+    """ASGI: how often an address may ask, and how many bytes a request may have.
+
+    Args:
+        app: what answers.
+        most_bytes: of a request.
+        rate: requests a second of an address, and in a burst; 0: any number.
+    """
+
+    def __init__(self, app: ASGIApp, most_bytes: int, rate: int) -> None:
+        self.app, self.most_bytes, self.rate = app, most_bytes, rate
+        self._left: dict[str, tuple[float, float]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        wait = self._wait(scope["client"][0] if scope.get("client") else "")
+        if wait > 0:
+            sentence = f"rate: expected at most {self.rate} requests a second, got more; wait a moment"
+            headers = {"Retry-After": str(math.ceil(wait))}
+            await JSONResponse({"error": sentence}, 429, headers)(scope, receive, send)
+            return
+        total = 0
+
+        async def counted() -> Message:
+            nonlocal total
+            message = await receive()
+            total += len(message.get("body", b""))
+            if total > self.most_bytes:
+                raise Refused(413, f"body: expected at most {self.most_bytes} bytes, got more")
+            return message
+
+        await self.app(scope, counted, send)
+
+    def _wait(self, address: str) -> float:
+        """Seconds until the address may ask again; 0: now."""
+        if not self.rate:
+            return 0.0
+        now = time.monotonic()
+        left, then = self._left.get(address, (float(self.rate), now))
+        left = min(float(self.rate), left + (now - then) * self.rate)
+        if len(self._left) > _ADDRESSES:
+            self._left.clear()
+        self._left[address] = (left - 1 if left >= 1 else left), now
+        return 0.0 if left >= 1 else (1 - left) / self.rate
+
+
+def from_environment() -> FastAPI:
+    """The application of a worker, whose settings stand in the environment."""
+    return make_app(ServeSettings.model_validate_json(os.environ[SETTINGS]))
+
+
+class Application:
+    """The models of one process and what asks them, each request in its turn.
+
+    Args:
+        settings: of the server; the token of changes is read from the environment at each request.
+    """
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self.settings, self.measures = settings, Measures()
+        self.models: dict[str, ServedModel] = {}
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")  # the only one that uses models
+        if settings.workers > 1:
+            torch.set_num_threads(max(1, (os.cpu_count() or 1) // settings.workers))
+
+    @contextlib.asynccontextmanager
+    async def life(self, app: FastAPI) -> AsyncIterator[None]:
+        """Models are opened before the first request, and closed after the last."""
+        await self._in_turn(self._open)
+        yield
+        for model in self.models.values():
+            await self._in_turn(model.close)
+
+    def _open(self) -> None:
+        for name, path in self.settings.models.items():
+            self.models[name] = ServedModel(name, path, self.settings, self.measures)
+
+    async def _in_turn(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+    def served(self, name: str | None) -> ServedModel:
+        """The model of a name; None: the first."""
+        if name is not None and name not in self.models:
+            names = ", ".join(self.models)
+            hint = nearest(name, self.models)
+            raise Refused(404, f"model: expected one of {names}, got {short_text(name, ECHO)}{hint}")
+        return self.models[next(iter(self.models)) if name is None else name]
+
+    def endpoint(self, what: str) -> Callable[..., Any]:
+        """What answers the requests of one kind."""
+
+        async def answer(request: Request) -> Response:
+            begun, status = time.perf_counter(), 500
+            try:
+                if what in CHANGES:
+                    _check_token(request)
+                work = getattr(self.served(request.path_params.get("name")), what)
+                result = await self._in_turn(_done, work, await _content(request))
+                status = 200
+                return JSONResponse(result)
+            except Refused as refused:
+                status = refused.status
+                raise
+            finally:
+                self.measures.requests.labels(what, str(status)).inc()
+                self.measures.seconds.labels(what).observe(time.perf_counter() - begun)
+
+        return answer
+
+    async def health(self) -> Response:
+        """What is served, and that it is alive."""
+        state = {name: await self._in_turn(model.health) for name, model in self.models.items()}
+        return JSONResponse({"status": "ok", "version": __version__, "models": state})
+
+    async def metrics(self) -> Response:
+        """Counts and times of all processes, for Prometheus."""
+        return Response(self.measures.text(), media_type="text/plain; version=0.0.4")
+
+    async def page(self, request: Request) -> Response:
+        """A page of all addresses."""
+        return HTMLResponse(_page(request.app.openapi(), list(self.models)))
+
+
+def make_app(settings: ServeSettings) -> FastAPI:
+    """The application of one process."""
+    of = Application(settings)
+    app = FastAPI(title="vicinal", version=__version__, docs_url=None, redoc_url=None, lifespan=of.life)
+    app.add_middleware(Limits, most_bytes=settings.most_bytes, rate=settings.rate)
+    for error in (Refused, HTTPException, Exception):
+        app.add_exception_handler(error, _refusal)
+    for what in (*ASKS, *CHANGES):
+        for path in (f"/{what}", f"/models/{{name}}/{what}"):
+            app.add_api_route(
+                path,
+                of.endpoint(what),
+                methods=["POST"],
+                summary=str(getattr(ServedModel, what).__doc__),
+                openapi_extra=_described(what, named="{name}" in path),
+                operation_id=("named_" if "{name}" in path else "") + what,
+            )
+    for path, show in (("/health", of.health), ("/metrics", of.metrics)):
+        app.add_api_route(path, show, methods=["GET"], summary=str(show.__doc__), operation_id=path[1:])
+    app.add_api_route("/", of.page, methods=["GET"], include_in_schema=False)
+    return app
+
+
+def _done(work: Callable[[bytes], dict[str, Any]], content: bytes) -> dict[str, Any]:
+    """What a request asks for; what the library refuses is refused."""
+    try:
+        return work(content)
+    except (ValueError, TypeError) as wrong:
+        sentence = " ".join(str(wrong).split())
+        if isinstance(wrong, TypeError) and ": expected " not in sentence:
+            raise
+        raise Refused(400, sentence) from wrong
+    except OSError as wrong:
+        raise Refused(503, f"disk: expected to be written to, got {(wrong.strerror or 'an error').lower()}") from wrong
+
+
+def _check_token(request: Request) -> None:
+    """Raise Refused unless the request has the token that changes need."""
+    token = os.environ.get(TOKEN, "")
+    if not token:
+        raise Refused(403, f"token: expected the server to have one in {TOKEN}, got none, so nothing can be changed")
+    scheme, _, value = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not hmac.compare_digest(value.strip().encode(), token.encode()):
+        raise Refused(
+            401,
+            "token: expected the right one, as Authorization: Bearer TOKEN, got none or another",
+            {"WWW-Authenticate": "Bearer"},
+        )
+
+
+async def _content(request: Request) -> bytes:
+    """The body as JSON; of a form its fields are the cells of one row, and its files those of images and sounds."""
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if kind != "multipart/form-data":
+        if kind not in ("application/json", ""):
+            raise Refused(415, f"body: expected application/json or multipart/form-data, got {short_text(kind, 100)}")
+        return await request.body()
+    body: dict[str, Any] = {}
+    row: dict[str, Any] = {}
+    async with request.form(max_files=64, max_fields=1000) as form:
+        for name, value in form.multi_items():
+            if not isinstance(value, str):
+                row[name] = {"base64": base64.b64encode(await value.read()).decode()}
+            elif name in ("k", "interval") and value.replace(".", "", 1).isdigit():
+                body[name] = json.loads(value)
+            elif name in row:
+                raise Refused(400, f"body: expected each field once, got {short_text(name, 100)} twice")
+            else:
+                row[name] = _typed(value) if name == "target" else value
+    return json.dumps({"rows": [row], **body}).encode()
+
+
+def _typed(text: str) -> Any:
+    """A label of a form: a number if it is one."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+async def _refusal(request: Request, wrong: Exception) -> Response:
+    """Every error as one sentence; a bug without what it was about."""
+    if isinstance(wrong, Refused):
+        return JSONResponse({"error": wrong.sentence}, wrong.status, wrong.headers)
+    if isinstance(wrong, HTTPException):
+        sentence = {
+            404: "path: expected one that / lists, got another",
+            405: "method: expected the one that / lists, got another",
+        }.get(
+            wrong.status_code,
+            f"body: expected one that can be read, got one that cannot: {' '.join(str(wrong.detail).split())}",
+        )
+        return JSONResponse({"error": sentence}, wrong.status_code)
+    return JSONResponse({"error": "server: expected to answer, got an error of its own; its log says which"}, 500)
+
+
+def _described(what: str, *, named: bool) -> dict[str, Any]:
+    """What the OpenAPI description says of an address beyond its name."""
+    content = {"application/json": {"schema": {"type": "object"}, "example": _EXAMPLES[what]}}
+    described: dict[str, Any] = {"requestBody": {"required": True, "content": content}}
+    if named:
+        described["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]
+    if what in CHANGES:
+        described["security"] = [{"bearer": []}]
+    return described
+
+
+def _page(described: dict[str, Any], models: list[str]) -> str:
+    """A page of all addresses, which loads nothing from anywhere."""
+    lines = []
+    for path, methods in described["paths"].items():
+        for method, about in methods.items():
+            content = about.get("requestBody", {}).get("content", {}).get("application/json", {})
+            example = json.dumps(content["example"]) if content else ""
+            need = " <em>needs the token</em>" if about.get("security") else ""
+            lines.append(
+                f"<dt><code>{method.upper()} {html.escape(path)}</code>{need}</dt>"
+                f"<dd>{html.escape(about.get('summary') or '')}<br><code>{html.escape(example)}</code></dd>"
+            )
+    names = ", ".join(html.escape(name) for name in models)
+    return (
+        "<!doctype html><html lang=en><meta charset=utf-8><title>vicinal</title><style>body{font:16px sans-serif;"
+        "max-width:50em;margin:2em auto}dt{margin-top:1em}</style><h1>vicinal</h1>"
+        f"<p>Models: {names}. <a href=openapi.json>openapi.json</a></p><dl>{''.join(lines)}</dl></html>"
+    )

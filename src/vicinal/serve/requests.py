@@ -1,0 +1,196 @@
+"""What requests hold, read with suspicion: JSON and forms to tables of cells, each refused in one sentence."""
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from vicinal.core import listed, nearest, short
+from vicinal.estimators.banked import BankedEstimator
+
+MEDIA = ("image", "audio")
+"""Kinds of columns whose cells may be files."""
+
+
+class Refused(Exception):
+    """An answer that says why a request is not done.
+
+    Args:
+        status: of HTTP.
+        sentence: for whoever asked.
+        headers: of the answer.
+    """
+
+    def __init__(self, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence, self.headers = status, sentence, dict(headers or {})
+
+
+def read_json(content: bytes) -> dict[str, Any]:
+    """The JSON object in the body of a request.
+
+    >>> read_json(b'{"rows": NaN}')
+    Traceback (most recent call last):
+    ValueError: body: expected numbers that JSON has, got NaN
+    """
+
+    def refuse(word: str) -> None:
+        raise ValueError(f"body: expected numbers that JSON has, got {word}")
+
+    try:
+        text = content.decode()
+        text.encode()
+        value = json.loads(text, parse_constant=refuse)
+        json.dumps(value, ensure_ascii=False).encode()  # a half of a surrogate pair is no text
+    except (json.JSONDecodeError, UnicodeError, RecursionError) as wrong:
+        raise ValueError(f"body: expected a JSON object in UTF-8, got {short(content[:200])}") from wrong
+    if not isinstance(value, dict):
+        raise ValueError(f"body: expected a JSON object, got {short(value)}")
+    return value
+
+
+def known_keys(body: Mapping[str, Any], *names: str) -> None:
+    """Raise ValueError if a request has other keys than ``names``."""
+    for key in body:
+        if key not in names:
+            raise ValueError(f"body: expected the keys {listed(names, 200)}, got {short(key)}{nearest(key, names)}")
+
+
+def listed_values(name: str, value: Any, most: int) -> list[Any]:
+    """A list of 1 to ``most`` things."""
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"{name}: expected a list of at least one, got {short(value)}")
+    if len(value) > most:
+        raise Refused(413, f"{name}: expected at most {most} in a request, got {len(value)}")
+    return value
+
+
+def whole_number(name: str, value: Any, most: int) -> int:
+    """A whole number from 1 to ``most``."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise ValueError(f"{name}: expected a whole number from 1 to {most}, got {short(value)}")
+    return value
+
+
+def coverage_of(value: Any) -> float | None:
+    """The probability of an interval, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1:
+        raise ValueError(f"interval: expected a number between 0 and 1, got {short(value)}")
+    return float(value)
+
+
+def table_of(model: BankedEstimator, rows: list[Any], *, whole: bool = True) -> pd.DataFrame:
+    """Rows as a table, the cells as the model takes them; no cell names a file of this machine.
+
+    Args:
+        model: that reads them.
+        rows: JSON objects of cells by column.
+        whole: every row must have all columns that the model reads.
+
+    Raises:
+        ValueError: naming the row and the column that cannot be used.
+    """
+    columns: dict[str, None] = {}
+    for place, row in enumerate(rows):
+        if not isinstance(row, dict) or not row:
+            raise ValueError(f"rows: expected objects of cells by column, got {short(row)} at {place}")
+        columns |= dict.fromkeys(row)
+    read = [str(name) for name in model.feature_names_in_] if whole else []
+    derived = {str(name) for name in (*(model.notes_.get("sets") or {}), *(model.notes_.get("chunked") or []))}
+    for place, row in enumerate(rows):
+        for name in read:
+            if name not in row and name not in derived:
+                raise ValueError(
+                    f"rows: expected the column {short(name)}, which the model reads, in row {place}, got "
+                    f"none{nearest(name, row)}; null stands for a gap"
+                )
+    cells = {
+        name: [checked_cell(row.get(name), model.kinds_.get(name), name, place) for place, row in enumerate(rows)]
+        for name in columns
+    }
+    return pd.DataFrame({name: _column(values, model.kinds_.get(name)) for name, values in cells.items()})
+
+
+def _column(values: list[Any], kind: str | None) -> pd.Series:
+    if kind == "number" and all(value is None or isinstance(value, int | float) for value in values):
+        return pd.Series([math.nan if value is None else float(value) for value in values])
+    return pd.Series(values, dtype=object)
+
+
+def checked_cell(cell: Any, kind: str | None, column: str, place: int) -> Any:
+    """A cell of a request as the library takes it: a file as ``{"bytes": ...}``.
+
+    Raises:
+        ValueError: for a cell that no column of this kind has.
+    """
+    at = f"rows: in row {place}, column {short(column)}, expected"
+    if isinstance(cell, bytes):
+        cell = {"bytes": cell}
+    elif isinstance(cell, dict):
+        cell = _uploaded(cell, at)
+    if kind in MEDIA:
+        if not isinstance(cell, dict):
+            raise ValueError(f'{at} a file as {{"base64": ...}} or as a part of a form, got {short(cell)}')
+        return cell
+    if isinstance(cell, dict) and kind != "set":
+        raise ValueError(f"{at} {_expected(kind)}, got an object")
+    if isinstance(cell, list):
+        if kind not in ("set", "vector", None):
+            raise ValueError(f"{at} {_expected(kind)}, got a list")
+        return [_element(one, at, kind) for one in cell]
+    if kind == "number" and (isinstance(cell, bool) or not isinstance(cell, int | float | str | None)):
+        raise ValueError(f"{at} a number, got {short(cell)}")
+    return _finite(cell, at)
+
+
+def _expected(kind: str | None) -> str:
+    return {"number": "a number", "text": "a text", "category": "a text or a number"}.get(kind or "", "a plain value")
+
+
+def _element(one: Any, at: str, kind: str | None) -> Any:
+    if isinstance(one, dict):
+        return _uploaded(one, at)
+    if isinstance(one, list):
+        return [_finite(value, at) for value in one]
+    if kind == "vector" and (isinstance(one, bool) or not isinstance(one, int | float)):
+        raise ValueError(f"{at} a list of numbers, got {short(one)} in it")
+    return _finite(one, at)
+
+
+def _finite(value: Any, at: str) -> Any:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            finite = math.isfinite(float(value))
+        except OverflowError:
+            finite = False
+        if not finite:
+            raise ValueError(f"{at} a finite number, got {short(value)}")
+    return value
+
+
+def _uploaded(cell: dict[str, Any], at: str) -> dict[str, bytes]:
+    if set(cell) != {"base64"} or not isinstance(cell["base64"], str):
+        raise ValueError(f'{at} a file as {{"base64": ...}}, got an object with {listed(cell, 100) or "no keys"}')
+    try:
+        return {"bytes": base64.b64decode(cell["base64"], validate=True)}
+    except (binascii.Error, ValueError) as wrong:
+        raise ValueError(f"{at} base64, got other text") from wrong
+
+
+def plain(value: Any) -> Any:
+    """A value of an answer as JSON has it; what is no number is null."""
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int | bool) else str(value)

@@ -1,0 +1,55 @@
+"""``vicinal serve``: one or several processes that answer on one port, until they are told to end."""
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+from vicinal.estimators import ModelFolder
+from vicinal.serve.settings import MEASURES, SETTINGS, ServeSettings
+
+_APP = "vicinal.serve.app:from_environment"
+_PATIENCE = 30
+"""Seconds that requests have to end after a stop."""
+
+
+def serve(settings: ServeSettings, log: Callable[[str], None] = lambda line: None) -> None:
+    """Answer requests until SIGTERM or Ctrl-C; then requests are finished, and journals written into their folders.
+
+    Raises:
+        ValueError: if a package is missing, or a folder holds no model.
+        OSError: if the port is taken.
+    """
+    try:
+        import uvicorn
+
+        import vicinal.serve.app  # noqa: F401  as the workers do
+    except ImportError as missing:
+        raise ValueError(
+            f"serve: expected the packages of the extra serve, got no {missing.name}; say pip install vicinal[serve]"
+        ) from missing
+    folders = [ModelFolder(f, index=settings.index, encoders=settings.encoders) for f in settings.models.values()]
+    del folders  # that they can be read is known before a port is taken
+    measures = tempfile.mkdtemp(prefix="vicinal-measures-")
+    os.environ |= {SETTINGS: settings.model_dump_json(), MEASURES: measures}
+    options: dict[str, Any] = {"log_level": "warning", "server_header": False, "timeout_graceful_shutdown": _PATIENCE}
+    options |= {"factory": True, "host": settings.host, "port": settings.port}
+    config = uvicorn.Config(_APP, **options)
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)  # uvicorn raises the signal again at its end
+    try:
+        listening = config.bind_socket()
+        listening.listen(config.backlog)  # who asks before the models are open waits
+        port = listening.getsockname()[1]
+        log(f"serving {', '.join(settings.models)} at http://{settings.host}:{port} with {settings.workers} workers")
+        if settings.workers == 1:
+            uvicorn.Server(config).run(sockets=[listening])
+        else:
+            listening.close()
+            uvicorn.run(_APP, workers=settings.workers, **options | {"port": port})
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        for name in (SETTINGS, MEASURES):
+            os.environ.pop(name, None)
+        shutil.rmtree(measures, ignore_errors=True)

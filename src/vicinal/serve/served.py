@@ -1,0 +1,239 @@
+"""A model folder behind HTTP: what each request does with it, on the one thread that may use the model."""
+
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from vicinal.core import short
+from vicinal.core.identity import canonical_ids
+from vicinal.estimators import ModelFolder
+from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.saving import shown_cell
+from vicinal.serve.measures import Measures
+from vicinal.serve.requests import coverage_of, known_keys, listed_values, plain, read_json, table_of, whole_number
+from vicinal.serve.settings import ServeSettings
+from vicinal.workflows.predict import Answers, answer_rows, features_of, made_rows
+
+_MOST_HITS = 1000
+"""Rows that a search or an explanation gives, at most."""
+
+
+class ServedModel:
+    """One model by its name.
+
+    Before every request what other processes have changed is taken over, so that a change which was acknowledged by
+    any of them is seen by each request that comes after.
+
+    Args:
+        name: for the address and for measures.
+        path: of the folder.
+        settings: of the server.
+        measures: that are counted.
+    """
+
+    def __init__(self, name: str, path: str, settings: ServeSettings, measures: Measures) -> None:
+        self.name, self.most, self.measures = name, settings.most_rows, measures
+        self.folder = ModelFolder(path, index=settings.index, encoders=settings.encoders, who="http")
+        self._nowhere = tempfile.TemporaryDirectory(prefix="vicinal-no-files-")
+        if not hasattr(self.folder.model, "feature_names_in_"):
+            raise ValueError(f"model: expected one fitted on a table with names of columns, got {short(name)} without")
+        self._current()
+
+    def _current(self) -> BankedEstimator:
+        self.folder.refresh()
+        model = self.folder.model
+        model.root = self._nowhere.name  # paths of requests lead nowhere: this folder is empty
+        self.measures.rows.labels(self.name).set(len(model.bank_))
+        return model
+
+    def close(self) -> None:
+        """Write the journal into the folder, and let go of it."""
+        self.folder.compact()
+        self._nowhere.cleanup()
+
+    # What is asked.
+
+    def predict(self, content: bytes) -> dict[str, Any]:
+        """Predictions of rows, with an interval where a coverage is given."""
+        model, body = self._current(), read_json(content)
+        known_keys(body, "rows", "interval")
+        answers = self._answers(model, body, 0, coverage_of(body.get("interval")))
+        return {"predictions": [_prediction(one, model) for one in answers.records()]}
+
+    def explain(self, content: bytes) -> dict[str, Any]:
+        """The same, each with the rows that it is made from."""
+        model, body = self._current(), read_json(content)
+        known_keys(body, "rows", "interval", "k")
+        k = whole_number("k", body.get("k", 5), _MOST_HITS)
+        answers = self._answers(model, body, k, coverage_of(body.get("interval")))
+        records = [_prediction(one, model) for one in answers.records()]
+        for record, explanation in zip(records, answers.explanations, strict=True):
+            for neighbor, one in zip(record["neighbors"], explanation.neighbors, strict=True):
+                neighbor["row"] = _cells(one.row)
+        return {"predictions": records}
+
+    def search(self, content: bytes) -> dict[str, Any]:
+        """The rows most like a text or like rows."""
+        model, body = self._current(), read_json(content)
+        known_keys(body, "query", "rows", "k")
+        k = whole_number("k", body.get("k", 10), _MOST_HITS)
+        if ("query" in body) == ("rows" in body):
+            raise ValueError("body: expected one of the keys query and rows, got both or neither")
+        if "query" in body:
+            texts = body["query"] if isinstance(body["query"], list) else [body["query"]]
+            if not all(isinstance(text, str) for text in listed_values("query", texts, self.most)):
+                raise ValueError(f"query: expected a text or a list of texts, got {short(body['query'])}")
+            hits = model.search(texts, k)
+        else:
+            frame = made_rows(model, table_of(model, listed_values("rows", body["rows"], self.most), whole=False))
+            hits = model.search(frame, k, ids=_column(frame, model.notes_.get("id")))
+        return {
+            "hits": [
+                [{"id": h.id, "score": h.score, "label": h.label, "row": _cells(h.row)} for h in some] for some in hits
+            ]
+        }
+
+    # What changes the bank.
+
+    def add(self, content: bytes) -> dict[str, Any]:
+        """Labelled rows into the bank; they are on the disk when this returns."""
+        model, body = self._current(), read_json(content)
+        known_keys(body, "rows")
+        rows = listed_values("rows", body.get("rows"), self.most)
+        frame = table_of(model, rows)
+        labels = self._labels(model, frame)
+        frame = made_rows(model, frame)
+        ids = _column(frame, model.notes_.get("id") or "id")
+        group = model.notes_.get("group")
+        groups = _column(frame, group or "group") if model.bank_.store.group_codes is not None else None
+        features = features_of(model, frame, lambda line: None)
+        fresh = ids is None or not model.bank_.has(canonical_ids("ids", ids)).any()
+        before = model.predict(features) if fresh and hasattr(model, "predict") and groups is None else None
+        names = self.folder.add(features, labels, ids=ids, groups=groups)
+        if before is not None:
+            self._count_errors("add", np.asarray(before), labels)
+        if self.folder.due:
+            self.folder.compact()
+        return {"added": len(names), "ids": plain(names), "rows": len(self.folder.model.bank_)}
+
+    def relabel(self, content: bytes) -> dict[str, Any]:
+        """Other labels for rows that are there."""
+        model, body = self._current(), read_json(content)
+        known_keys(body, "ids", "labels")
+        ids = self._ids(body)
+        labels = listed_values("labels", body.get("labels"), self.most)
+        if len(labels) != len(ids):
+            raise ValueError(f"labels: expected {len(ids)}, one for each id, got {len(labels)}")
+        labels = _known_classes(model, labels)
+        names = canonical_ids("ids", ids, distinct=True)
+        inside = hasattr(model, "predict") and bool(model.bank_.has(names).all())
+        before = _left_out(model, names) if inside else None
+        old = self.folder.relabel(ids, labels)
+        if before is not None:
+            self._count_errors("relabel", before, labels)
+        return {"relabelled": len(old), "before": plain(old)}
+
+    def forget(self, content: bytes) -> dict[str, Any]:
+        """Rows out of the bank and out of every file of the folder."""
+        body = read_json(content)
+        self._current()
+        known_keys(body, "ids")
+        ids = self._ids(body)
+        self.folder.forget(ids)
+        return {"forgotten": len(set(map(str, ids))), "rows": len(self.folder.model.bank_)}
+
+    def health(self) -> dict[str, Any]:
+        """What is served."""
+        model = self._current()
+        return {"task": _task(model), "rows": len(model.bank_), "changes": model.changes_.sequence}
+
+    def _answers(self, model: BankedEstimator, body: dict[str, Any], k: int, coverage: float | None) -> Answers:
+        if not hasattr(model, "predict"):
+            raise ValueError(f"model: expected one that predicts, got {short(self.name)}, which only searches")
+        frame = made_rows(model, table_of(model, listed_values("rows", body.get("rows"), self.most)))
+        settings: dict[str, Any] = {"explain": k, "elements": False, "coverage": coverage, "keep": ()}
+        return answer_rows(model, frame, **settings, log=lambda line: None)
+
+    def _ids(self, body: dict[str, Any]) -> list[Any]:
+        ids = listed_values("ids", body.get("ids"), self.most)
+        for one in ids:
+            if isinstance(one, bool) or not isinstance(one, int | str):
+                raise ValueError(f"ids: expected texts or whole numbers, got {short(one)}")
+        return ids
+
+    def _labels(self, model: BankedEstimator, frame: pd.DataFrame) -> list[Any]:
+        name = next((n for n in (model.notes_.get("target"), "target") if n in frame.columns), None)
+        if name is None:
+            column = short(model.notes_.get("target") or "target")
+            raise ValueError(f"rows: expected a label for each row in {column}, got none")
+        return _known_classes(model, frame.pop(str(name)).tolist())
+
+    def _count_errors(self, source: str, predicted: np.ndarray[Any, Any], labels: Sequence[Any]) -> None:
+        """Errors of what was predicted for rows before their labels came: distances of numbers, misses of classes."""
+        if predicted.ndim == 1:
+            numbers = predicted.dtype.kind == "f" and not hasattr(self.folder.model, "classes_")
+            pairs = zip(predicted.tolist(), labels, strict=True)
+            errors = [abs(one - float(label)) if numbers else float(one != label) for one, label in pairs]
+            self.measures.errors.labels(self.name, source).inc(sum(errors))
+            self.measures.labelled.labels(self.name, source).inc(len(errors))
+
+
+def _left_out(model: BankedEstimator, names: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """What the model says of bank rows, each from all rows but itself and its group."""
+    at = model.bank_.store.positions(names)
+    groups = model.bank_.groups
+    known = None if groups is None else groups[at.numpy()]
+    identity = model.bank_.identity(names, known)
+    with torch.no_grad():
+        said: Tensor = model.in_label_units(model.predict_embedded(model.bank_.vectors[at].double(), identity))
+    classes = getattr(model, "classes_", None)
+    if classes is None:
+        return said.double().numpy()
+    return None if model.multilabel_ else np.asarray(classes)[said.argmax(dim=1).numpy()]
+
+
+def _known_classes(model: BankedEstimator, labels: list[Any]) -> list[Any]:
+    """Labels of a request, classes by the names that the fit gave them, so that "3" is the class 3."""
+    classes = getattr(model, "classes_", None)
+    if classes is None:
+        for place, label in enumerate(labels):
+            if isinstance(label, bool) or not isinstance(label, int | float):
+                raise ValueError(f"labels: expected numbers, got {short(label)} at {place}")
+        return labels
+    named = {str(name): name for name in np.asarray(classes).tolist()}
+    if not model.multilabel_:
+        return [named.get(str(label), label) for label in labels]
+    for place, label in enumerate(labels):
+        if not isinstance(label, list):
+            raise ValueError(f"labels: expected a list of classes for each row, got {short(label)} at {place}")
+    return [[named.get(str(one), one) for one in label] for label in labels]
+
+
+def _column(frame: pd.DataFrame, name: Any) -> list[Any] | None:
+    return None if name is None or name not in frame.columns else list(frame[name].tolist())
+
+
+def _cells(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: plain(shown_cell(cell, None) if isinstance(cell, bytes | dict) else cell) for name, cell in row.items()
+    }
+
+
+def _prediction(record: dict[str, Any], model: BankedEstimator) -> dict[str, Any]:
+    """A prediction as answers have it: chances of classes in one object."""
+    classes = getattr(model, "classes_", None)
+    if classes is None:
+        return dict(plain(record))
+    chances = {str(name): record.pop(f"probability_{name}") for name in classes}
+    return dict(plain({**record, "probabilities": chances}))
+
+
+def _task(model: BankedEstimator) -> str:
+    if not hasattr(model, "predict"):
+        return "similarity"
+    return "classification" if hasattr(model, "classes_") else "regression"

@@ -1,0 +1,363 @@
+"""What a server answers, what it refuses, and that what it acknowledged outlives it."""
+
+import asyncio
+import base64
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from faults.warm import end, start
+from vicinal.core.folders import CHANGES
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+
+pytest.importorskip("fastapi", reason="fastapi is of the extra serve")
+httpx = pytest.importorskip("httpx", reason="httpx asks the server")
+
+TOKEN = {"Authorization": "Bearer secret"}
+ROW = {"size": 2.5, "town": "bath"}
+
+
+def rows(count, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"size": rng.uniform(0, 10, count), "town": rng.choice(["york", "bath"], count)})
+    return frame, frame["size"].to_numpy() + (frame["town"] == "york")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    place = tmp_path_factory.mktemp("served")
+    frame, price = rows(60)
+    model = NeighborRegressor(metric="kernel").fit(frame, price, ids=[f"h{i}" for i in range(60)])
+    model.notes_ = {"target": "price", "id": "house"}
+    model.save(place / "houses")
+    kinds = np.where(price > 5, "dear", "cheap")
+    photo = base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    )
+    frame["photo"] = [photo] * 60
+    settings = {"max_epochs": 1, "members": 1, "hidden": (4, 4), "columns": {"photo": "image"}}
+    NeighborClassifier(**settings, encoders={"photo": "cnn"}).fit(frame, kinds).save(place / "kinds")
+    return place
+
+
+@pytest.fixture
+def houses(folders, tmp_path):
+    shutil.copytree(folders / "houses", tmp_path / "houses")
+    return tmp_path / "houses"
+
+
+class Served:
+    """An application in this process, asked as over the network."""
+
+    def __init__(self, **settings):
+        from vicinal.serve import ServeSettings
+        from vicinal.serve.app import make_app
+
+        self.folders, self.app = settings["models"], make_app(ServeSettings(**settings))
+
+    def ask(self, *requests):
+        """The answers to requests of (method, path, keywords)."""
+
+        async def work():
+            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+            client = httpx.AsyncClient(transport=transport, base_url="http://server")
+            async with self.app.router.lifespan_context(self.app), client:
+                return [await client.request(how, path, **more) for how, path, more in requests]
+
+        return asyncio.run(work())
+
+    def post(self, path, **more):
+        return self.ask(("POST", path, more))[0]
+
+
+@pytest.fixture
+def served(houses, folders, monkeypatch):
+    monkeypatch.setenv("VICINAL_TOKEN", "secret")
+    return Served(models={"houses": str(houses), "kinds": str(folders / "kinds")}, most_rows=50, most_bytes=100_000)
+
+
+def test_predictions_are_those_of_the_model(served, houses, folders):
+    frame = rows(3, 7)[0]
+    asked = {"rows": frame.to_dict("records"), "interval": 0.8}
+    model = load_model(houses)
+    answers = served.post("/predict", json=asked).json()["predictions"]
+    assert [one["prediction"] for one in answers] == pytest.approx(model.predict(frame).tolist())
+    bounds = np.array([[one["low"], one["high"]] for one in answers])
+    assert bounds == pytest.approx(model.predict_interval(frame, 0.8))
+    explained = served.post("/models/houses/explain", json={"rows": [ROW], "k": 2}).json()["predictions"][0]
+    assert len(explained["neighbors"]) == 2
+    assert set(explained["neighbors"][0]["row"]) == {"size", "town"}
+    hits = served.post("/search", json={"rows": [{"house": "h3", **rows(60)[0].iloc[3].to_dict()}], "k": 3}).json()
+    assert len(hits["hits"][0]) == 3
+    assert "h3" not in [hit["id"] for hit in hits["hits"][0]]
+
+
+def test_pictures_come_as_base64_and_in_forms_and_never_from_the_disk(served, folders, tmp_path):
+    picture = load_model(folders / "kinds").bank_.rows["photo"][0]
+    content = picture if isinstance(picture, bytes) else base64.b64decode(str(picture).partition(",")[2])
+    (tmp_path / "x").write_bytes(content)
+    as_text = {"rows": [{**ROW, "photo": {"base64": base64.b64encode(content).decode()}}]}
+    one = served.post("/models/kinds/predict", json=as_text)
+    form = served.post("/models/kinds/predict", data={"size": "2.5", "town": "bath"}, files={"photo": content})
+    assert one.json() == form.json()
+    assert sum(one.json()["predictions"][0]["probabilities"].values()) == pytest.approx(1)
+    for path in ("/etc/passwd", "../x", str(tmp_path / "x"), {"path": str(tmp_path / "x")}, {"bytes": "x"}, ["x"]):
+        answer = served.post("/models/kinds/predict", json={"rows": [{**ROW, "photo": path}]})
+        assert answer.status_code == 400
+        assert "base64" in answer.json()["error"]
+
+
+def test_changes_are_known_to_the_next_request_and_to_the_folder(served, houses):
+    new = {"rows": [{"house": "new", **ROW, "price": 99.0}]}
+    near = {"rows": [ROW]}
+    answers = served.ask(
+        ("POST", "/add", {"json": new, "headers": TOKEN}),
+        ("POST", "/explain", {"json": near}),
+        ("POST", "/relabel", {"json": {"ids": ["new"], "labels": [3.5]}, "headers": TOKEN}),
+        ("GET", "/health", {}),
+        ("GET", "/metrics", {}),
+    )
+    assert answers[0].json() == {"added": 1, "ids": ["new"], "rows": 61}
+    assert answers[1].json()["predictions"][0]["neighbors"][0]["id"] == "new"
+    assert answers[2].json() == {"relabelled": 1, "before": [99.0]}
+    assert answers[3].json()["models"]["houses"] == {"task": "regression", "rows": 61, "changes": 2}
+    error = dict(re.findall(r'vicinal_label_error_total\{model="houses",source="(\w+)"\} ([\d.]+)', answers[4].text))
+    assert float(error["add"]) == pytest.approx(95.5, abs=1)
+    assert float(error["relabel"]) < 1
+    assert 'vicinal_requests_total{endpoint="explain",status="200"} 1.0' in answers[4].text
+    model = load_model(houses)
+    assert (model.changes_.pending, model.labels_of(["new"])) == (0, [3.5])
+    assert served.post("/forget", json={"ids": ["new"]}, headers=TOKEN).json() == {"forgotten": 1, "rows": 60}
+    assert not load_model(houses).bank_.has(["new"])[0]
+
+
+def test_nothing_changes_without_the_token(served, houses, monkeypatch):
+    before = {path: path.read_bytes() for path in houses.rglob("*") if path.is_file()}
+    bodies = {"add": {"rows": [{"house": "x", **ROW, "price": 1.0}]}, "relabel": {"ids": ["h1"], "labels": [1.0]}}
+    for what, body in {**bodies, "forget": {"ids": ["h1"]}}.items():
+        for headers in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": "secret"},
+            {"Authorization": "Bearer "},
+        ):
+            answer = served.post(f"/{what}", json=body, headers=headers)
+            assert (answer.status_code, answer.json()["error"][:25]) == (401, "token: expected the right")
+        monkeypatch.setenv("VICINAL_TOKEN", "")
+        answer = served.post(f"/{what}", json=body, headers={"Authorization": "Bearer "})
+        assert (answer.status_code, answer.json()["error"][:30]) == (403, "token: expected the server to ")
+        monkeypatch.setenv("VICINAL_TOKEN", "secret")
+    assert {path: path.read_bytes() for path in houses.rglob("*") if path.is_file()} == before
+
+
+def malformed():
+    """Requests that are wrong, each in its way: path and keywords."""
+    deep = b'{"rows":' * 5000
+    good = [ROW]
+    yield from (
+        ("/predict", {"content": c})
+        for c in (b"", b"{", b"[]", b"\xff", deep, b'{"rows": NaN}', b'{"rows":[{"size":1e999,"town":"x"}]}')
+    )
+    yield from (("/predict", {"json": {"rows": r}}) for r in (None, [], {}, "x", [1], [[]], [{}], good * 51))
+    cells = ("x", True, [1], {"a": 1}, {"base64": "?"}, 10**400)
+    yield from (("/predict", {"json": {"rows": [{**ROW, "size": c}]}}) for c in cells)
+    yield from (("/predict", {"json": {"rows": [{**ROW, "town": c}]}}) for c in ([1], {"base64": "aGk="}))
+    yield ("/predict", {"content": b'{"rows":[{"size":1,"town":"\\ud800"}]}'})
+    yield from (("/predict", {"json": {"rows": good, "interval": i}}) for i in (0, 1, "x", True, [0.5], 0.9999999))
+    yield from (("/predict", {"json": b}) for b in ({"rows": [{"size": 1}]}, {"row": good}, {"rows": good, "k": 3}))
+    yield from (("/explain", {"json": {"rows": good, "k": k}}) for k in (0, -1, 1.5, "2", True, 10**9))
+    yield from (
+        ("/search", {"json": b})
+        for b in ({}, {"query": ""}, {"query": 3}, {"query": "x", "rows": good}, {"rows": [{"z": 1}]})
+    )
+    add = {"house": "n1", **ROW, "price": 1.0}
+    for row in (
+        {**add, "price": None},
+        {**add, "price": "x"},
+        {**add, "house": "h1"},
+        {**add, "house": None},
+        {**ROW, "price": 1},
+        {"price": 1},
+        {"house": "n1", **ROW},
+    ):
+        yield ("/add", {"json": {"rows": [row]}, "headers": TOKEN})
+    yield ("/add", {"json": {"rows": [add, add]}, "headers": TOKEN})
+    for body in (
+        {},
+        {"ids": ["h1"]},
+        {"ids": ["h1"], "labels": []},
+        {"ids": ["h1"], "labels": ["x"]},
+        {"ids": ["no"], "labels": [1]},
+        {"ids": ["h1", "h1"], "labels": [1, 2]},
+        {"ids": [1.5], "labels": [1]},
+        {"ids": [None], "labels": [1]},
+    ):
+        yield ("/relabel", {"json": body, "headers": TOKEN})
+    for ids in ([], "h1", ["no"], [True], [f"h{i}" for i in range(60)]):
+        yield ("/forget", {"json": {"ids": ids}, "headers": TOKEN})
+    yield ("/models/none/predict", {"json": {"rows": good}})
+    yield ("/nowhere", {"json": {}})
+    yield ("/predict", {"content": b"x" * 100_001})
+    yield ("/predict", {"content": b"x", "headers": {"Content-Type": "text/plain"}})
+    yield ("/predict", {"content": b"x", "headers": {"Content-Type": "multipart/form-data"}})
+    yield ("/predict", {"content": b"--a\r\nx", "headers": {"Content-Type": "multipart/form-data; boundary=a"}})
+
+
+def test_what_is_malformed_gets_one_sentence_and_harms_nobody(served, houses):
+    before = {path: path.read_bytes() for path in houses.rglob("*") if path.is_file()}
+    requests = [("POST", path, more) for path, more in malformed()]
+    *answers, last, wrong_method = served.ask(
+        *requests, ("POST", "/predict", {"json": {"rows": [ROW]}}), ("GET", "/predict", {})
+    )
+    odd = []
+    for (_, path, more), answer in zip(requests, answers, strict=True):
+        said = answer.json().get("error", "")
+        fine = 400 <= answer.status_code < 500 and list(answer.json()) == ["error"] and "\n" not in said
+        if not fine or not re.match(r"[\w\[\]' -]+: .*expected .*got ", said):
+            odd.append(f"{path} {str(more)[:200]} -> {answer.status_code} {answer.text[:300]}")
+    assert odd == []
+    assert last.status_code == 200
+    assert wrong_method.status_code == 405
+    assert {path: path.read_bytes() for path in houses.rglob("*") if path.is_file()} == before
+
+
+def test_an_error_of_our_own_says_nothing_of_itself(served, monkeypatch):
+    from vicinal.serve.served import ServedModel
+
+    def broken(self, content):
+        raise KeyError("a secret of the program")
+
+    monkeypatch.setattr(ServedModel, "predict", broken)
+    answer = Served(models=served.folders).post("/predict", json={"rows": [ROW]})
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+
+
+def test_who_asks_too_often_is_told_when_to_come_again(houses):
+    slow = Served(models={"houses": str(houses)}, rate=3)
+    answers = slow.ask(*[("GET", "/metrics", {})] * 12)
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert len(refused) >= 5
+    assert refused[0].headers["Retry-After"] == "1"
+    assert refused[0].json()["error"].startswith("rate: expected at most 3 requests a second")
+
+
+def test_the_page_of_addresses_loads_nothing_from_elsewhere(served):
+    page, described = served.ask(("GET", "/", {}), ("GET", "/openapi.json", {}))
+    assert "/models/{name}/predict" in page.text
+    assert not re.search(r"https?://|<script|src=", page.text)
+    assert set(described.json()["paths"]) >= {"/predict", "/explain", "/search", "/add", "/forget", "/relabel"}
+
+
+# Processes of their own.
+
+
+def serve_folder(folder):
+    """A case: a server at a free port, which it prints."""
+    from vicinal.serve import ServeSettings, serve
+
+    os.environ["VICINAL_TOKEN"] = "secret"
+    serve(ServeSettings(models={"houses": str(folder)}, port=0, rate=0), print)
+
+
+@pytest.fixture
+def started():
+    """Starts servers, and sees to it that none outlives the test."""
+    servers = []
+
+    def begin(folder, case):
+        servers.append(Process(folder, case))
+        return servers[-1]
+
+    yield begin
+    for server in servers:
+        server.process.kill()
+        server.process.join()
+
+
+class Process:
+    """A server in a process of its own."""
+
+    def __init__(self, folder, case):
+        self.case, self.process = case, start(case, serve_folder, folder)
+        until = time.monotonic() + 60
+        while not (
+            told := re.search(r"http://\S+", Path(case, "out").read_text() if Path(case, "out").exists() else "")
+        ):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        self.address = told[0]
+
+    def post(self, path, body):
+        return httpx.post(self.address + path, json=body, headers=TOKEN, timeout=60)
+
+    def stop(self, number):
+        os.kill(self.process.pid, number)
+        return end(self.process, self.case)
+
+
+async def add_at_once(server, count, kill_after):
+    """Ids that a server acknowledged before it was killed in the middle of ``count`` adds at once."""
+    acknowledged = []
+
+    async def add(client, number):
+        row = {"house": f"n{number}", **ROW, "price": float(number)}
+        answer = await client.post("/add", json={"rows": [row]}, headers=TOKEN)
+        if answer.status_code == 200:
+            acknowledged.append(f"n{number}")
+            if len(acknowledged) == kill_after:
+                os.kill(server.process.pid, signal.SIGKILL)
+
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(base_url=server.address, timeout=60, limits=limits) as client:
+        await asyncio.gather(*(add(client, number) for number in range(count)), return_exceptions=True)
+    return acknowledged
+
+
+def check_killed(begin, houses, tmp_path, count, kill_after):
+    server = begin(houses, tmp_path / "case")
+    acknowledged = asyncio.run(add_at_once(server, count, kill_after))
+    assert end(server.process, server.case).code == -9
+    assert kill_after <= len(acknowledged) < count
+    assert load_model(houses).bank_.has(acknowledged).all()
+
+
+def test_a_kill_in_the_middle_of_adds_loses_none_that_was_acknowledged(houses, tmp_path, started):
+    check_killed(started, houses, tmp_path, 100, 40)
+
+
+@pytest.mark.slow
+def test_a_kill_in_the_middle_of_a_thousand_adds_loses_none(houses, tmp_path, started):
+    check_killed(started, houses, tmp_path, 1000, 400)
+
+
+def test_two_servers_of_one_folder_know_each_others_changes_at_once_and_stop_gracefully(houses, tmp_path, started):
+    one, other = started(houses, tmp_path / "one"), started(houses, tmp_path / "other")
+    for number in range(6):
+        writer, reader = (one, other) if number % 2 else (other, one)
+        row = {"house": f"n{number}", **ROW, "price": 50.0}
+        assert writer.post("/add", {"rows": [row]}).status_code == 200
+        seen = reader.post("/explain", {"rows": [ROW], "k": 10}).json()["predictions"][0]["neighbors"]
+        assert f"n{number}" in [neighbor["id"] for neighbor in seen]
+    assert other.post("/forget", {"ids": ["n3"]}).status_code == 200
+    assert "n3" not in one.post("/explain", {"rows": [ROW], "k": 10}).text
+    assert [server.stop(signal.SIGTERM).code for server in (one, other)] == [0, 0]
+    model = load_model(houses)
+    assert (len(model.bank_), model.changes_.pending) == (65, 0)
+    assert "cells" not in (houses / CHANGES).read_text()
+
+
+def test_a_missing_package_is_named(monkeypatch, capsys, folders):
+    from vicinal.cli import run
+
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert run(["serve", str(folders / "houses")]) == 2
+    assert "say pip install vicinal[serve]" in capsys.readouterr().err
