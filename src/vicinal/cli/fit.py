@@ -35,7 +35,7 @@ def fit(
     group: o.Group = None,
     task: o.Task = None,
     root: o.Root = None,
-    head: Annotated[str, typer.Option(help="nona (neighbors) or dense.")] = "nona",
+    head: Annotated[str, typer.Option(help="nona (neighbors) or dense.", rich_help_panel=o.LEARN)] = "nona",
     out: Annotated[
         str | None, typer.Option(help="Model folder; default: NAME-model beside the data.", metavar="FOLDER")
     ] = None,

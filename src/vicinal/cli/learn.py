@@ -41,18 +41,31 @@ def learn(
     ] = None,
     encoder: o.Encoder = None,
     tune: Annotated[
-        str, typer.Option(help="What of pretrained encoders is trained: none, last-N, lora, all.")
+        str,
+        typer.Option(help="What of pretrained encoders is trained: none, last-N, lora, all.", rich_help_panel=o.LEARN),
     ] = "none",
     loss: Annotated[
         str | None,
-        typer.Option(help="Of pairs or proxies: multi_similarity(miner=hard), proxy_anchor (see vicinal losses)."),
+        typer.Option(
+            help="Of pairs or proxies: multi_similarity(miner=hard), proxy_anchor (see vicinal losses).",
+            rich_help_panel=o.LEARN,
+        ),
     ] = None,
-    sampler: Annotated[str, typer.Option(help="Which rows meet: auto, classes, random, strata or groups.")] = "auto",
-    per_class: Annotated[int, typer.Option(help="Rows of a class in a batch.")] = 4,
-    memory: Annotated[int, typer.Option(help="Rows of earlier batches that each is compared with, too.")] = 0,
-    dim: Annotated[int, typer.Option(help="Numbers of the learned vector.")] = 128,
+    sampler: Annotated[
+        str, typer.Option(help="Which rows meet: auto, classes, random, strata or groups.", rich_help_panel=o.LEARN)
+    ] = "auto",
+    per_class: Annotated[int, typer.Option(help="Rows of a class in a batch.", rich_help_panel=o.LEARN)] = 4,
+    memory: Annotated[
+        int, typer.Option(help="Rows of earlier batches that each is compared with, too.", rich_help_panel=o.LEARN)
+    ] = 0,
+    dim: Annotated[int, typer.Option(help="Numbers of the learned vector.", rich_help_panel=o.LEARN)] = 128,
     unseen: Annotated[
-        bool, typer.Option("--unseen/--seen", help="Test on classes that are not seen in training, or on any rows.")
+        bool,
+        typer.Option(
+            "--unseen/--seen",
+            help="Test on classes that are not seen in training, or on any rows.",
+            rich_help_panel=o.TRAIN,
+        ),
     ] = True,
     max_epochs: o.MaxEpochs = 100,
     batch_size: o.BatchSize = 128,
@@ -61,8 +74,10 @@ def learn(
     weight_decay: o.WeightDecay = 0.0,
     patience: o.Patience = 10,
     seed: o.Seed = 0,
-    test: Annotated[float, typer.Option(help="Share of the classes to test on.")] = 0.2,
-    validation: Annotated[float, typer.Option(help="Share of the other classes that stops training.")] = 0.15,
+    test: Annotated[float, typer.Option(help="Share of the classes to test on.", rich_help_panel=o.TRAIN)] = 0.2,
+    validation: Annotated[
+        float, typer.Option(help="Share of the other classes that stops training.", rich_help_panel=o.TRAIN)
+    ] = 0.15,
     precision: o.Precision = "32-true",
     accelerator: o.Accelerator = "auto",
     cache: o.Cache = None,

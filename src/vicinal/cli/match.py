@@ -14,40 +14,36 @@ if TYPE_CHECKING:
 
     from vicinal.workflows import MatchOutcome
 
-_DATA, _LEARN = "The tables", "What is linked"
-
 Pairs: TypeAlias = Annotated[
     str | None,
     typer.Option(
         help="Table of labelled pairs: columns left and right (ids), and match (0 or 1; without it all match).",
-        rich_help_panel=_DATA,
         metavar="FILE",
     ),
 ]
 Links: TypeAlias = Annotated[
     str,
-    typer.Option(help="one-to-one, one-to-many (several right rows of a left one), or many.", rich_help_panel=_LEARN),
+    typer.Option(help="one-to-one, one-to-many (several right rows of a left one), or many."),
 ]
 Promise: TypeAlias = Annotated[
     float | None,
     typer.Option(
         help="Share of links that must be right, promised with 95 % confidence by labelled pairs held out; default: "
         "the threshold of best F1.",
-        rich_help_panel=_LEARN,
     ),
 ]
 Candidates: TypeAlias = Annotated[
-    int, typer.Option(help="Rows that each row is compared with; see the report.", rich_help_panel=_LEARN)
+    int, typer.Option(help="Rows that each row is compared with; see the report.", rich_help_panel=o.LEARN)
 ]
 Scorer: TypeAlias = Annotated[
-    str, typer.Option(help="What tells matches: boosting, neighbors or auto.", rich_help_panel=_LEARN)
+    str, typer.Option(help="What tells matches: boosting, neighbors or auto.", rich_help_panel=o.LEARN)
 ]
 HubCorrection: TypeAlias = Annotated[
-    bool, typer.Option(help="Try whether rows that are near to everything should lose score.", rich_help_panel=_LEARN)
+    bool, typer.Option(help="Try whether rows that are near to everything should lose score.", rich_help_panel=o.LEARN)
 ]
 Out: TypeAlias = Annotated[str | None, typer.Option(help="Folder to write.", metavar="FOLDER")]
 Validation: TypeAlias = Annotated[
-    float, typer.Option(help="Share of the labelled pairs that choose the threshold.", rich_help_panel=_LEARN)
+    float, typer.Option(help="Share of the labelled pairs that choose the threshold.", rich_help_panel=o.LEARN)
 ]
 
 
@@ -58,8 +54,8 @@ def match(
     right: Annotated[str, typer.Argument(help="The other table.", metavar="RIGHT")],
     *,
     pairs: Pairs = None,
-    id_left: Annotated[str, typer.Option(help="Column of ids of the left table.", rich_help_panel=_DATA)] = "id",
-    id_right: Annotated[str, typer.Option(help="Column of ids of the right table.", rich_help_panel=_DATA)] = "id",
+    id_left: Annotated[str, typer.Option(help="Column of ids of the left table.")] = "id",
+    id_right: Annotated[str, typer.Option(help="Column of ids of the right table.")] = "id",
     use: o.Use = None,
     drop: o.Drop = None,
     links: Links = "one-to-one",
@@ -89,7 +85,7 @@ def dedupe(
     table: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="TABLE")],
     *,
     pairs: Pairs = None,
-    id_column: Annotated[str, typer.Option("--id", help="Column of ids.", rich_help_panel=_DATA)] = "id",
+    id_column: Annotated[str, typer.Option("--id", help="Column of ids.")] = "id",
     use: o.Use = None,
     drop: o.Drop = None,
     precision: Promise = None,

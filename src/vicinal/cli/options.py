@@ -8,23 +8,25 @@ import typer
 
 from vicinal.cli.output import shows_bar
 
-_DATA, _LEARN, _TRAIN, _ALSO = "The table", "What is learned", "Training", "Also"
+DATA, LEARN, TRAIN = (f"Advanced: {what}" for what in ("the table", "what is learned", "training"))
+ALSO = "Advanced: also"
+"""Panels of ``--help``; options without one are the basic ones, and stand first."""
 
 Database: TypeAlias = Annotated[
     str | None,
     typer.Option(
         help="DATA is a query, 'select ...', of this file of SQLite or DuckDB, or of an address as postgresql://...",
-        rich_help_panel=_DATA,
+        rich_help_panel=DATA,
         metavar="FILE|URL",
     ),
 ]
-Target: TypeAlias = Annotated[str, typer.Option(help="Column to predict.", rich_help_panel=_DATA)]
+Target: TypeAlias = Annotated[str, typer.Option(help="Column to predict.")]
 
 
 def _columns(kind: str) -> Any:
     """Option that names columns of one kind."""
     help_text = f"Take this column for {kind} (may be given several times)."
-    return typer.Option(help=help_text, rich_help_panel=_DATA, metavar="COL")
+    return typer.Option(help=help_text, rich_help_panel=DATA, metavar="COL")
 
 
 Text: TypeAlias = Annotated[list[str] | None, _columns("text")]
@@ -38,7 +40,7 @@ Sets: TypeAlias = Annotated[
     typer.Option(
         "--set",
         help="Take this column of lists for sets, or group columns of one kind into one: photos=a,b,c,d.",
-        rich_help_panel=_DATA,
+        rich_help_panel=DATA,
         metavar="COL[=COL,...]",
     ),
 ]
@@ -46,32 +48,29 @@ Long: TypeAlias = Annotated[
     str,
     typer.Option(
         help="Long texts: cut (a pretrained encoder reads the beginning) or chunks (a text is the set of its chunks).",
-        rich_help_panel=_LEARN,
+        rich_help_panel=LEARN,
     ),
 ]
-Drop: TypeAlias = Annotated[
-    list[str] | None, typer.Option(help="Leave this column out.", rich_help_panel=_DATA, metavar="COL")
-]
+Drop: TypeAlias = Annotated[list[str] | None, typer.Option(help="Leave this column out.", metavar="COL")]
 Use: TypeAlias = Annotated[
-    list[str] | None, typer.Option(help="Learn from this column only.", rich_help_panel=_DATA, metavar="COL")
+    list[str] | None, typer.Option(help="Learn from this column only.", rich_help_panel=DATA, metavar="COL")
 ]
 Id: TypeAlias = Annotated[
     str | None,
-    typer.Option("--id", help="Column that names each row; a row never predicts itself.", rich_help_panel=_DATA),
+    typer.Option("--id", help="Column that names each row; a row never predicts itself."),
 ]
 Group: TypeAlias = Annotated[
     str | None,
-    typer.Option(help="Column of groups (patient, house): kept together in splits.", rich_help_panel=_DATA),
+    typer.Option(help="Column of groups (patient, house): kept together in splits."),
 ]
 Task: TypeAlias = Annotated[
-    str | None, typer.Option(help="regression or classification; default: by the target.", rich_help_panel=_DATA)
+    str | None, typer.Option(help="regression or classification; default: by the target.", rich_help_panel=DATA)
 ]
 Encoder: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         help="Encoder of a column or a kind: text=minilm, photo=efficientnet-lite0, text=hub:NAME, text=folder:PATH; "
         "of a set and its elements: photos=set_transformer:efficientnet-lite0.",
-        rich_help_panel=_LEARN,
         metavar="COL=NAME",
     ),
 ]
@@ -80,27 +79,27 @@ Tune: TypeAlias = Annotated[
     typer.Option(
         help="What of pretrained encoders is trained: none, last-N, lora, all, or auto: what --minutes have time for, "
         "if it predicts the rows held out better.",
-        rich_help_panel=_LEARN,
+        rich_help_panel=LEARN,
     ),
 ]
-Minutes: TypeAlias = Annotated[float, typer.Option(help="How long --tune auto may take.", rich_help_panel=_TRAIN)]
+Minutes: TypeAlias = Annotated[float, typer.Option(help="How long --tune auto may take.", rich_help_panel=TRAIN)]
 Plan: TypeAlias = Annotated[
     str | None,
-    typer.Option(help="plan.json of an earlier model: tune as it was.", rich_help_panel=_TRAIN, metavar="FILE"),
+    typer.Option(help="plan.json of an earlier model: tune as it was.", rich_help_panel=TRAIN, metavar="FILE"),
 ]
 Similarity: TypeAlias = Annotated[
-    str, typer.Option(help="l2, l1, cosine, dot, scaled_dot, snr, squared_l2.", rich_help_panel=_LEARN)
+    str, typer.Option(help="l2, l1, cosine, dot, scaled_dot, snr, squared_l2.", rich_help_panel=LEARN)
 ]
 Mask: TypeAlias = Annotated[
-    str, typer.Option(help="Rejection of far neighbors: s2, s1, topk or none.", rich_help_panel=_LEARN)
+    str, typer.Option(help="Rejection of far neighbors: s2, s1, topk or none.", rich_help_panel=LEARN)
 ]
 MaskParameters: TypeAlias = Annotated[
-    str, typer.Option(help="Of s1 and s2: pointwise or global.", rich_help_panel=_LEARN)
+    str, typer.Option(help="Of s1 and s2: pointwise or global.", rich_help_panel=LEARN)
 ]
 Simplex: TypeAlias = Annotated[
     str,
     typer.Option(
-        help="softmax, sparsemax or entmax15; auto: entmax15 for numbers, softmax for classes.", rich_help_panel=_LEARN
+        help="softmax, sparsemax or entmax15; auto: entmax15 for numbers, softmax for classes.", rich_help_panel=LEARN
     ),
 ]
 Metric: TypeAlias = Annotated[
@@ -108,7 +107,7 @@ Metric: TypeAlias = Annotated[
     typer.Option(
         help="What makes rows near: network (trained), kernel (tables of numbers and categories: a length for each "
         "column, with a kriging readout), or auto (for such tables what predicts the rows held out best).",
-        rich_help_panel=_LEARN,
+        rich_help_panel=LEARN,
     ),
 ]
 Readout: TypeAlias = Annotated[
@@ -116,14 +115,14 @@ Readout: TypeAlias = Annotated[
     typer.Option(
         help="How predictions are read out of the trained metric: attention, kriging (weights of the nearest rows, "
         "solved for given each other), signed_kriging, or auto (attention or kriging, by the rows held out).",
-        rich_help_panel=_LEARN,
+        rich_help_panel=LEARN,
     ),
 ]
 MaxNeighbors: TypeAlias = Annotated[
     int | None,
     typer.Option(
         help="Most rows that make a kriging prediction; default 30, with --metric kernel 256 (128 of over 5,000 rows).",
-        rich_help_panel=_LEARN,
+        rich_help_panel=LEARN,
     ),
 ]
 Loss: TypeAlias = Annotated[
@@ -132,7 +131,7 @@ Loss: TypeAlias = Annotated[
         help="Added losses of the embeddings: supcon(temperature=.1), 0.5*triplet (see vicinal losses); or what "
         "predictions train by: matching:sigmoid(scale=2,shift=0.7) in label units, comp_sum(tau=1.7) for classes, "
         "both with + between them. Default: squared error, log-loss.",
-        rich_help_panel=_LEARN,
+        rich_help_panel=LEARN,
     ),
 ]
 Index: TypeAlias = Annotated[
@@ -140,7 +139,7 @@ Index: TypeAlias = Annotated[
     typer.Option(
         help="Where neighbors are looked up: exact, faiss:IVF1024,Flat, milvus:./bank.db, milvus:http://host:19530; "
         "default: the whole bank is read. It is kept with the model; a database stays where it is.",
-        rich_help_panel=_ALSO,
+        rich_help_panel=ALSO,
         metavar="NAME",
     ),
 ]
@@ -150,7 +149,7 @@ IndexAgain: TypeAlias = Annotated[
         "--index",
         help="The index to use; default: the model's own. A database has to be named again: a model folder does not "
         "decide what is opened.",
-        rich_help_panel=_ALSO,
+        rich_help_panel=ALSO,
         metavar="NAME",
     ),
 ]
@@ -160,7 +159,7 @@ EncoderAgain: TypeAlias = Annotated[
         "--encoder",
         help="An encoder that the model was fitted with; those of a folder or the hub have to be named again: "
         "text=folder:PATH, text=hub:NAME.",
-        rich_help_panel=_ALSO,
+        rich_help_panel=ALSO,
         metavar="COL=NAME",
     ),
 ]
@@ -168,82 +167,78 @@ IndexTolerance: TypeAlias = Annotated[
     float,
     typer.Option(
         help="With --index: most weight that may be on rows not looked up; else the whole bank is read.",
-        rich_help_panel=_ALSO,
+        rich_help_panel=ALSO,
     ),
 ]
 Hidden: TypeAlias = Annotated[
-    str, typer.Option(help="Sizes of the projector's layers; the last is the embedding.", rich_help_panel=_LEARN)
+    str, typer.Option(help="Sizes of the projector's layers; the last is the embedding.", rich_help_panel=LEARN)
 ]
 Members: TypeAlias = Annotated[
-    int, typer.Option(help="Projectors and heads side by side, whose predictions are averaged.", rich_help_panel=_LEARN)
+    int, typer.Option(help="Projectors and heads side by side, whose predictions are averaged.", rich_help_panel=LEARN)
 ]
 FinalTanh: TypeAlias = Annotated[
-    bool, typer.Option(help="End the projector in a tanh, as the NONA paper does.", rich_help_panel=_LEARN)
+    bool, typer.Option(help="End the projector in a tanh, as the NONA paper does.", rich_help_panel=LEARN)
 ]
-Dropout: TypeAlias = Annotated[float, typer.Option(help="Before each layer of the projector.", rich_help_panel=_LEARN)]
-MaxEpochs: TypeAlias = Annotated[int, typer.Option(help="Most passes over the training rows.", rich_help_panel=_TRAIN)]
+Dropout: TypeAlias = Annotated[float, typer.Option(help="Before each layer of the projector.", rich_help_panel=LEARN)]
+MaxEpochs: TypeAlias = Annotated[int, typer.Option(help="Most passes over the training rows.", rich_help_panel=TRAIN)]
 Epochs: TypeAlias = Annotated[int | None, typer.Option("--epochs", help="As --max-epochs.", hidden=True)]
-BatchSize: TypeAlias = Annotated[int, typer.Option(help="Rows of a step.", rich_help_panel=_TRAIN)]
-LearningRate: TypeAlias = Annotated[float, typer.Option(help="Of all that is new.", rich_help_panel=_TRAIN)]
+BatchSize: TypeAlias = Annotated[int, typer.Option(help="Rows of a step.", rich_help_panel=TRAIN)]
+LearningRate: TypeAlias = Annotated[float, typer.Option(help="Of all that is new.", rich_help_panel=TRAIN)]
 EncoderLearningRate: TypeAlias = Annotated[
-    float, typer.Option(help="Of pretrained encoders that are tuned.", rich_help_panel=_TRAIN)
+    float, typer.Option(help="Of pretrained encoders that are tuned.", rich_help_panel=TRAIN)
 ]
-WeightDecay: TypeAlias = Annotated[float, typer.Option(help="Decoupled weight decay.", rich_help_panel=_TRAIN)]
+WeightDecay: TypeAlias = Annotated[float, typer.Option(help="Decoupled weight decay.", rich_help_panel=TRAIN)]
 Patience: TypeAlias = Annotated[
-    int, typer.Option(help="Epochs without a better validation error before it stops.", rich_help_panel=_TRAIN)
+    int, typer.Option(help="Epochs without a better validation error before it stops.", rich_help_panel=TRAIN)
 ]
 Test: TypeAlias = Annotated[
     float,
     typer.Option(
         help="Share of rows to test on. 0: learn from all; scores are of members on rows that they never saw.",
-        rich_help_panel=_TRAIN,
+        rich_help_panel=TRAIN,
     ),
 ]
 Validation: TypeAlias = Annotated[
     float,
     typer.Option(
         help="Share of the others that stops training and calibrates. 0: none; each member leaves out a fold.",
-        rich_help_panel=_TRAIN,
+        rich_help_panel=TRAIN,
     ),
 ]
-Seed: TypeAlias = Annotated[int, typer.Option(help="Of splits and training.", rich_help_panel=_TRAIN)]
+Seed: TypeAlias = Annotated[int, typer.Option(help="Of splits and training.")]
 Precision: TypeAlias = Annotated[
-    str, typer.Option(help="32-true, 64-true, bf16-mixed or 16-mixed.", rich_help_panel=_TRAIN)
+    str, typer.Option(help="32-true, 64-true, bf16-mixed or 16-mixed.", rich_help_panel=TRAIN)
 ]
 Accelerator: TypeAlias = Annotated[
-    str, typer.Option(help="cpu, gpu, mps or auto, as Lightning names them.", rich_help_panel=_TRAIN)
+    str, typer.Option(help="cpu, gpu, mps or auto, as Lightning names them.", rich_help_panel=TRAIN)
 ]
 Devices: TypeAlias = Annotated[
-    int, typer.Option(help="Processes that train together, each on a device of its own.", rich_help_panel=_TRAIN)
+    int, typer.Option(help="Processes that train together, each on a device of its own.", rich_help_panel=TRAIN)
 ]
 Logger: TypeAlias = Annotated[
-    str | None, typer.Option(help="csv, tensorboard, wandb or mlflow.", rich_help_panel=_TRAIN)
+    str | None, typer.Option(help="csv, tensorboard, wandb or mlflow.", rich_help_panel=TRAIN)
 ]
 Root: TypeAlias = Annotated[
     str | None,
     typer.Option(
         help="Folder that paths of images and sounds start from and must stay in; default: that of the table.",
-        rich_help_panel=_DATA,
+        rich_help_panel=DATA,
         metavar="FOLDER",
     ),
 ]
 Cache: TypeAlias = Annotated[
     Path | None,
-    typer.Option(help="Folder to keep vectors of frozen encoders in between runs.", rich_help_panel=_ALSO),
+    typer.Option(help="Folder to keep vectors of frozen encoders in between runs.", rich_help_panel=ALSO),
 ]
 Baselines: TypeAlias = Annotated[
     bool,
     typer.Option(
         help="Also measure ridge, kernel ridge, support vectors, k-NN and (tables) boosting, tuned on training rows.",
-        rich_help_panel=_ALSO,
+        rich_help_panel=ALSO,
     ),
 ]
-AsJson: TypeAlias = Annotated[
-    bool, typer.Option("--json", help="Print JSON on standard output, for programs.", rich_help_panel=_ALSO)
-]
-Quiet: TypeAlias = Annotated[
-    bool, typer.Option("--quiet", "-q", help="No progress on standard error.", rich_help_panel=_ALSO)
-]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, for programs.")]
+Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 
 
 _KINDS = ("text", "image", "audio", "number", "category", "vector")
