@@ -329,3 +329,13 @@ def test_a_dry_run_says_what_is_learned_from_what_and_writes_nothing(folder, tmp
     assert "to be trained: a network\n" in printed(capsys, *ask, "--out", tmp_path / "m", "-q")
     assert not (tmp_path / "m").exists()
     assert "--target: expected" in error(capsys, "fit", folder / "houses.csv", "--target", "prise", "--dry-run", "-q")
+
+
+def test_scores_of_prices_are_written_as_prices_are(capsys):
+    from vicinal.cli.output import print_scores
+
+    print_scores(
+        "On the test rows", {"model": {"mse": 1.48e11, "mae": 210123.4, "r2": 0.1334}, "mean": {"mae": 44.261}}
+    )
+    said = capsys.readouterr().out
+    assert all(words in said for words in (" 1.48e+11 ", " 210,123 ", " 0.133 ", " 44.26 "))

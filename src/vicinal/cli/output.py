@@ -74,7 +74,9 @@ def print_scores(title: str, scores: Mapping[str, Mapping[str, float]]) -> None:
 def _number(metric: str, value: float | None) -> str:
     if value is None:
         return ""
-    return f"{value:.3f}" if metric in ("r2", "accuracy") else f"{value:.4g}"
+    if metric in ("r2", "accuracy"):
+        return f"{value:.3f}"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"  # an error of prices as prices are written
 
 
 def cell_words(value: object) -> str:
