@@ -61,7 +61,10 @@ def _print_folder(shown: dict[str, Any]) -> None:
     print_rows("Columns", ["column", "taken for", "encoder"], columns, numbers=False)
     settings = [[name, setting_words(value)] for name, value in shown["settings"].items()]
     print_rows("Settings", ["setting", "value"], settings, numbers=False)
-    if shown["scores"]:
+    if shown["kind"] == "matcher":
+        rows = [[name, f"{value:.4g}"] for values in shown["scores"].values() for name, value in values.items()]
+        print_rows("Scores, measured when it was made", ["", "value"], rows)
+    elif shown["scores"]:
         print_scores("Scores, measured when it was made", shown["scores"])
     for note in shown.get("notes", []):
         output.print(note, markup=False)
