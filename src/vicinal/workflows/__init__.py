@@ -10,6 +10,8 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.distill import Distilled, distill_table
     from vicinal.workflows.evaluate import audit_table
     from vicinal.workflows.explain import Explained, Explainer, explained_record
+    from vicinal.workflows.explore import Explorer
+    from vicinal.workflows.explore_page import ExplorePage
     from vicinal.workflows.fit import FitOutcome, FitPlan, fit_table, plan_fit
     from vicinal.workflows.learn import LearnJob, LearnOutcome, learn_table
     from vicinal.workflows.match import MatchJob, MatchOutcome, match_tables
@@ -27,6 +29,8 @@ _FILES = {
     "evaluate": ("audit_table",),
     "explain": ("Explained", "Explainer", "explained_record"),
     "fit": ("FitOutcome", "FitPlan", "fit_table", "plan_fit"),
+    "explore": ("Explorer",),
+    "explore_page": ("ExplorePage",),
     "learn": ("LearnJob", "LearnOutcome", "learn_table"),
     "match": ("MatchJob", "MatchOutcome", "match_tables"),
     "opening": ("OpenTable", "TableJob", "open_table"),
@@ -46,6 +50,8 @@ __all__ = [
     "Distilled",
     "Explained",
     "Explainer",
+    "ExplorePage",
+    "Explorer",
     "FitOutcome",
     "FitPlan",
     "LearnJob",

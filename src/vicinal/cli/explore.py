@@ -1,0 +1,33 @@
+"""``vicinal explore``: look at a model's bank in a browser, and correct it."""
+
+from typing import Annotated
+
+import typer
+
+from vicinal.cli import options as o
+from vicinal.cli.app import app
+from vicinal.cli.output import out as output
+
+
+@app.command(epilog="Example: vicinal explore houses-model")
+def explore(
+    model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
+    *,
+    k: Annotated[int, typer.Option("-k", "--k", help="Rows to list behind a prediction.")] = 8,
+    port: Annotated[int, typer.Option(help="Port of the page; 0: any that is free.", metavar="PORT")] = 0,
+    index: o.IndexAgain = None,
+    encoder: o.EncoderAgain = None,
+) -> None:
+    """Open a page on this computer: a map of the bank, suspicious labels, and what becomes of a correction.
+
+    Corrections last as those of `vicinal relabel`, `add` and `forget` do. Ctrl-C ends it.
+    """
+    from vicinal.core import check_integer, local_path
+    from vicinal.workflows import ExplorePage, Explorer
+
+    check_integer("-k", k)
+    check_integer("--port", port, 0, 65535)
+    explorer = Explorer(local_path("model", model), k, index=index, encoders=o.parse_encoders(encoder))
+    page = ExplorePage(explorer, port)
+    output.print(f"open {page.address} in a browser of this computer; Ctrl-C ends it", markup=False)
+    page.serve()
