@@ -58,6 +58,7 @@ def match(
     id_right: Annotated[str, typer.Option(help="Column of ids of the right table.")] = "id",
     use: o.Use = None,
     drop: o.Drop = None,
+    root: o.Root = None,
     links: Links = "one-to-one",
     precision: Promise = None,
     candidates: Candidates = 10,
@@ -88,6 +89,7 @@ def dedupe(
     id_column: Annotated[str, typer.Option("--id", help="Column of ids.")] = "id",
     use: o.Use = None,
     drop: o.Drop = None,
+    root: o.Root = None,
     precision: Promise = None,
     candidates: Candidates = 10,
     scorer: Scorer = "auto",
@@ -129,6 +131,7 @@ def _run(context: typer.Context, left: str, right: str | None, *, links: str, de
         options["id_right"] if other is not None else id_left,
         tuple(options["use"]) if options["use"] else None,
         tuple(options["drop"] or ()),
+        o.root_of(options["root"]),
         {
             "links": links,
             "precision": options["precision"],

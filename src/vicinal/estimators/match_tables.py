@@ -1,7 +1,7 @@
 """Two tables side by side: their rows as vectors and words, who is a candidate for whom, and pairs as features."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,12 +40,14 @@ class MatchTable:
         frame: its rows, without the ids.
         ids: in canonical form, ``[n]``.
         vectors: unit vectors ``[n, d]``; of no width without an encoder.
+        root: folder that paths of images and sounds start from.
     """
 
     name: str
     frame: pd.DataFrame
     ids: Ids
     vectors: Tensor
+    root: Path | None = None
 
     def __post_init__(self) -> None:
         self.places = {text: place for place, text in enumerate(as_texts(self.ids).tolist())}
@@ -54,7 +56,7 @@ class MatchTable:
         return len(self.frame)
 
     @classmethod
-    def read(cls, name: str, table: Any, id_column: str) -> Self:
+    def read(cls, name: str, table: Any, id_column: str, root: str | Path | None = None) -> Self:
         """A table of the user, not encoded yet.
 
         Raises:
@@ -67,7 +69,8 @@ class MatchTable:
         check_choice(f"id_{name}", id_column, list(frame.columns))
         labels = range(1, len(frame) + 1)
         ids = canonical_ids(f"id_{name}", frame[id_column], distinct=True, labels=list(labels))
-        return cls(name, frame.drop(columns=id_column), ids, torch.zeros(len(frame), 0))
+        place = None if root is None else Path(root)
+        return cls(name, frame.drop(columns=id_column), ids, torch.zeros(len(frame), 0), place)
 
     def positions(self, ids: Any, name: str = "pairs") -> Ids:
         """Positions ``[n]`` of rows; raises ValueError for an id that is not there."""
@@ -84,14 +87,15 @@ class MatchTable:
             raise ValueError(f"{self.name}: expected ids that the table has not yet, got {listed(there, 60)}")
         ids = canonical_ids(self.name, [*self.ids.tolist(), *other.ids.tolist()])
         frame = pd.concat([self.frame, other.frame.reindex(columns=self.frame.columns)], ignore_index=True)
-        return MatchTable(self.name, frame, ids, torch.cat([self.vectors, other.vectors]))
+        return replace(self, frame=frame, ids=ids, vectors=torch.cat([self.vectors, other.vectors]))
 
     def without(self, places: Ids) -> "MatchTable":
         """This table without the rows at ``places``."""
         keep = np.setdiff1d(np.arange(len(self)), places)
         if len(keep) == 0:
             raise ValueError(f"{self.name}: expected rows to be left in the table, got the ids of all")
-        return MatchTable(self.name, self.frame.iloc[keep].reset_index(drop=True), self.ids[keep], self.vectors[keep])
+        frame = self.frame.iloc[keep].reset_index(drop=True)
+        return replace(self, frame=frame, ids=self.ids[keep], vectors=self.vectors[keep])
 
 
 @dataclass(frozen=True)
@@ -143,28 +147,19 @@ class MatchedTables:
         tables: left and right, or the only one.
         columns: how shared columns are compared.
         encoder: of rows' texts and of media; None: words and letters only.
-        root: folder that paths of media start from.
 
     Attributes:
         temperature: of the hub correction; None: none. Set it by :meth:`correct`.
     """
 
-    def __init__(
-        self,
-        tables: Sequence[MatchTable],
-        columns: MatchColumns,
-        encoder: TableEncoder | None,
-        root: Path | None = None,
-    ) -> None:
-        self.tables, self.columns, self.encoder, self.root = list(tables), columns, encoder, root
+    def __init__(self, tables: Sequence[MatchTable], columns: MatchColumns, encoder: TableEncoder | None) -> None:
+        self.tables, self.columns, self.encoder = list(tables), columns, encoder
         self.features = PairFeatures(columns.texts, columns.numbers)
         self.temperature: float | None = None
         self._searches: dict[Any, Any] = {}
 
     @classmethod
-    def read(
-        cls, tables: Sequence[MatchTable], encoders: Mapping[str, str], cache_dir: Any, root: Any, log: Log
-    ) -> Self:
+    def read(cls, tables: Sequence[MatchTable], encoders: Mapping[str, str], cache_dir: Any, log: Log) -> Self:
         """Tables of the user with encoders named by kind, "none" for no encoder of texts; counted and encoded."""
         columns = MatchColumns.shared(tables[0].frame, tables[-1].frame)
         kinds: dict[str, Kind] = dict(columns.media)
@@ -172,13 +167,13 @@ class MatchedTables:
             kinds[ROW] = "text"
         named = {kind: name for kind, name in encoders.items() if kind in kinds.values()}
         encoder = build_table_encoder(kinds, encoders=named, cache_dir=cache_dir) if kinds else None
-        both = cls(tables, columns, encoder, None if root is None else Path(root))
+        both = cls(tables, columns, encoder)
         both.features.fit([both.words(table.frame) for table in both.tables])
         if encoder is not None:
             encoder.fit(pd.concat([both.encoder_rows(table.frame) for table in both.tables], ignore_index=True))
             for table in both.tables:
                 log(f"encoding {len(table)} rows")
-                table.vectors = both.vectors_of(table.frame)
+                table.vectors = both.vectors_of(table.frame, table.root)
         return both
 
     @property
@@ -224,11 +219,11 @@ class MatchedTables:
         """Rows as the encoder reads them."""
         return frame[list(self.columns.media)].assign(**{ROW: self.row_texts(frame)})
 
-    def vectors_of(self, frame: pd.DataFrame) -> Tensor:
-        """Unit vectors ``[n, d]`` in which each part of the encoder has the same length."""
+    def vectors_of(self, frame: pd.DataFrame, root: Path | None = None) -> Tensor:
+        """Unit vectors ``[n, d]`` in which each part of the encoder has the same length; paths start from ``root``."""
         if self.encoder is None:
             return torch.zeros(len(frame), 0)
-        inputs = self.encoder.cache(self.encoder.prepare(self.encoder_rows(frame), self.root))
+        inputs = self.encoder.cache(self.encoder.prepare(self.encoder_rows(frame), root))
         with torch.no_grad():
             vectors = self.encoder(inputs.select(torch.arange(len(frame)))).float()
         parts = vectors.split([part.dim for part in self.encoder.encoders], dim=1)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
+from torch import Tensor
 
 from vicinal.calibration import best_f1, precision_threshold
 from vicinal.core import check_between, check_choice, check_integer, listed, short
@@ -28,6 +29,9 @@ TEMPERATURES = (0.02, 0.05, 0.1)
 
 DEPTHS = (1, 2, 5, 10, 20, 50)
 """Candidates of a row at which recall is told."""
+
+MOST_CANDIDATES = 10_000
+"""Of a row, at most."""
 
 MOST_COMPARED = 10_000
 """Labelled pairs up to which scorers are compared; of more, boosting is taken."""
@@ -119,7 +123,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             it learns from, else boosting.
         hub_correction: try whether candidates are better if rows that are near to everything lose some score.
         validation_fraction: of the labelled pairs, held out for the threshold, whole left rows at a time.
-        root: folder that paths of images and sounds start from.
+        root: folder that paths of images and sounds start from; two for tables of different folders.
         cache_dir: folder to keep vectors in between runs.
         random_state: seed.
 
@@ -149,7 +153,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         scorer: str = "auto",
         hub_correction: bool = True,
         validation_fraction: float = 0.25,
-        root: str | Path | None = None,
+        root: str | Path | tuple[str | Path | None, str | Path | None] | None = None,
         cache_dir: str | Path | None = None,
         random_state: int = 0,
     ) -> None:
@@ -161,7 +165,16 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     # Fitting.
 
-    def fit(self, left: Any, right: Any, pairs: Any = None, *, validation: Any = None, log: Log | None = None) -> Self:
+    def fit(
+        self,
+        left: Any,
+        right: Any,
+        pairs: Any = None,
+        *,
+        answers: Any = None,
+        validation: Any = None,
+        log: Log | None = None,
+    ) -> Self:
         """Learn from labelled pairs which rows match.
 
         Args:
@@ -170,6 +183,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             pairs: a table of columns ``left`` and ``right`` (ids) and ``match`` (0 or 1; without it all are matches,
                 and other candidates of the same rows are taken for none). None: nothing is learned; candidates are
                 found, and :meth:`link` gives rows that are each other's best.
+            answers: labels of a review, as a table of ``left``, ``right`` and ``match``; where they speak of a pair of
+                ``pairs``, too, they are right. If all of ``pairs`` match, other candidates are still taken for none.
             validation: labelled pairs to choose the threshold by, as a table like ``pairs``; None: a part of them.
             log: gets one line of progress at a time.
 
@@ -178,15 +193,18 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """
         self._check_parameters()
         progress = log or (lambda line: None)
-        tables = [MatchTable.read("left", left, self.id_left)]
+        roots = self.root if isinstance(self.root, tuple) else (self.root, self.root)
+        tables = [MatchTable.read("left", left, self.id_left, roots[0])]
         if right is not None:
-            tables.append(MatchTable.read("right", right, self.id_right))
+            tables.append(MatchTable.read("right", right, self.id_right, roots[1]))
             if tables[0].frame.equals(tables[1].frame):
                 raise ValueError(
                     "right: expected another table than the left one, got the same rows; to find copies in one table "
                     "say vicinal dedupe (right=None in Python)"
                 )
         labelled = None if pairs is None else take_pairs("pairs", pairs, tables)
+        if answers is not None and len(answers):
+            labelled = with_answers(labelled, take_labels("answers", answers, tables))
         chosen = None if validation is None else take_pairs("validation", validation, tables)
         if labelled is not None and chosen is not None:
             check_one_label("validation", pd.concat([labelled, chosen]), tables)
@@ -196,7 +214,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             self.notes_.append(
                 "candidates come from words and letters alone: no encoder of texts is installed or named"
             )
-        self.tables_ = MatchedTables.read(tables, encoders, self.cache_dir, self.root, progress)
+        self.tables_ = MatchedTables.read(tables, encoders, self.cache_dir, progress)
         self.scorer_: PairScorer | None = None
         self.threshold_: float | None = None
         self.doubt_: tuple[float, float] = (0.0, 1.0)
@@ -209,7 +227,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         return self
 
     def _check_parameters(self) -> None:
-        check_integer("n_candidates", self.n_candidates)
+        check_integer("n_candidates", self.n_candidates, 1, MOST_CANDIDATES)
+        check_integer("random_state", self.random_state, 0)
         check_choice("links", self.links, LINKS)
         check_choice("scorer", self.scorer, ("auto", *SCORERS))
         check_between("validation_fraction", self.validation_fraction, 0, 1)
@@ -219,12 +238,12 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     def _learn(self, labelled: pd.DataFrame, chosen: pd.DataFrame | None, log: Log) -> None:
         """The hub correction, the scorer and the threshold, from labelled pairs."""
         random = np.random.default_rng(self.random_state)
-        labelled = self._with_others(labelled)
+        labelled = self._with_others(labelled) if labelled.attrs.get("implicit") else labelled
         if chosen is None:
             train = _held_in(labelled, self.validation_fraction, random)
             labelled, held_out = labelled[train], labelled[~train]
         else:
-            held_out = self._with_others(chosen)
+            held_out = self._with_others(chosen) if chosen.attrs.get("implicit") else chosen
         for part, rows in (("learn from", labelled), ("choose the threshold by", held_out)):
             if rows["match"].nunique() < 2:
                 right = int(rows["match"].sum())
@@ -247,9 +266,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.scores_ = {**scores, **{f"recall at {k}": share for k, share in recall.items()}}
 
     def _with_others(self, labelled: pd.DataFrame) -> pd.DataFrame:
-        """Labelled pairs; if all match, with other candidates of their rows, taken for none."""
-        if (labelled["match"] == 0).any():
-            return labelled
+        """Labelled pairs with other candidates of their rows, taken for none."""
         at = torch.from_numpy(labelled["left"].unique())
         ids = self.tables_.candidates(self.n_candidates).ids[at]
         rows, columns = (ids >= 0).nonzero(as_tuple=True)
@@ -258,7 +275,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         others = pd.DataFrame(pairs, columns=["left", "right"]).assign(match=0)
         both = pd.concat([labelled, others], ignore_index=True).drop_duplicates(["left", "right"])
         self.notes_.append(
-            f"all labelled pairs match, so {len(both) - len(labelled)} other candidates of their rows count as none"
+            f"only matches were labelled, so {len(both) - len(labelled)} other candidates of their rows count as none"
         )
         return both
 
@@ -421,9 +438,17 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         gains = log_odds(table["probability"].to_numpy()) - log_odds(np.array([least])) + 1e-3
         return table[assigned(at[:, 0], at[:, 1], gains)].reset_index(drop=True)
 
-    def review(self) -> pd.DataFrame:
-        """Candidates in the band of doubt, the most doubtful first: nearest to the threshold in log odds."""
+    def review(self, labelled: Any = None) -> pd.DataFrame:
+        """Candidates in the band of doubt, the most doubtful first: nearest to the threshold in log odds.
+
+        Args:
+            labelled: pairs that need no look, as they are labelled: a table of ``left`` and ``right``.
+        """
         table = self.scored_candidates()
+        if labelled is not None and len(labelled):
+            at = self._pair_positions(table), self._pair_positions(labelled)
+            places, known = (pair[:, 0] * len(self.tables_.right) + pair[:, 1] for pair in at)
+            table = table[~np.isin(places, known)]
         inside = table[(table["probability"] >= self.doubt_[0]) & (table["probability"] < self.doubt_[1])]
         far = np.abs(log_odds(inside["probability"].to_numpy()) - log_odds(np.array([self.threshold_ or 0.5])))
         return inside.iloc[np.argsort(far, kind="stable")].reset_index(drop=True)
@@ -457,28 +482,54 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             k: rows for each query.
 
         Returns:
-            A table: ``query`` (its number from 0), ``right`` (id), ``score``, and the columns of the right table.
+            A table: ``query`` (its number from 0), ``right`` (id), ``score``, and the columns of the right table; one
+            that is called as one of these three has "right" before its name.
 
         Raises:
             ValueError: for an empty text.
         """
         texts = [queries] if isinstance(queries, str) else queries
         if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts):
+            if not self.tables_.columns.texts:
+                raise ValueError("queries: expected rows, as the tables share no column of texts, got a text")
             frame = pd.DataFrame({self.tables_.columns.texts[0]: list(texts)})
         else:
             frame = as_table("queries", queries).rename(columns=str).reset_index(drop=True)
         rows = self.tables_.row_texts(frame)
         if not rows or not all(rows):
             raise ValueError("queries: expected words to look for, got none; an empty text is like nothing")
-        depth = 2 * check_integer("k", k) + 20
-        searches = [self.tables_.by_words(rows, depth)]
-        if self.tables_.encoder is not None and set(self.tables_.columns.media) <= set(frame.columns):
-            searches.append(self.tables_.by_vectors(self.tables_.vectors_of(frame), depth))
+        media = self.tables_.columns.media
+        whole = all(name in frame.columns and frame[name].notna().all() for name in media)
+        vectors = self.tables_.vectors_of(frame, self.tables_.left.root) if whole else None
+        return self._nearest(rows, vectors, check_integer("k", k))
+
+    def search_ids(self, ids: Sequence[Any], k: int = 10) -> pd.DataFrame:
+        """The right rows most like rows of the left table, by id; of one table without the rows themselves.
+
+        Returns:
+            A table as :meth:`search` gives.
+
+        Raises:
+            ValueError: for an id that the left table has not.
+        """
+        left = self.tables_.left
+        at = left.positions(list(ids), "ids")
+        themselves = torch.from_numpy(at) if self.tables_.is_single else None
+        return self._nearest(self.tables_.row_texts(left.frame.iloc[at]), left.vectors[at], k, themselves)
+
+    def _nearest(
+        self, rows: Sequence[str], vectors: Tensor | None, k: int, themselves: Tensor | None = None
+    ) -> pd.DataFrame:
+        depth, right = 2 * k + 20, self.tables_.right
+        searches = [self.tables_.by_words(rows, depth, exclude=themselves)]
+        if self.tables_.encoder is not None and vectors is not None:
+            searches.append(self.tables_.by_vectors(vectors, depth, exclude=themselves))
         hits = fuse(searches, k)
         query, place = (hits.ids >= 0).nonzero(as_tuple=True)
-        at, right = hits.ids[query, place].numpy(), self.tables_.right
+        at = hits.ids[query, place].numpy()
         head = {"query": query.numpy(), "right": right.ids[at], "score": hits.scores[query, place].numpy()}
-        return pd.concat([pd.DataFrame(head), right.frame.iloc[at].reset_index(drop=True)], axis=1)
+        cells = right.frame.iloc[at].reset_index(drop=True).rename(columns={name: f"right {name}" for name in head})
+        return pd.concat([pd.DataFrame(head), cells], axis=1)
 
     def explain(self, pairs: Any, k: int = 3) -> list[PairExplanation]:
         """Why each pair is taken for a match or not: its cells side by side, and the labelled pairs it resembles.
@@ -534,14 +585,14 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _add(self, number: int, rows: Any, id_column: str) -> Self:
         table = self.tables_.tables[number]
-        more = MatchTable.read(table.name, rows, id_column)
+        more = MatchTable.read(table.name, rows, id_column, table.root)
         more.frame = more.frame.reindex(columns=table.frame.columns)
         for name in self.tables_.columns.numbers:
             cells = pd.to_numeric(more.frame[name], errors="coerce")
             if bool((cells.isna() & more.frame[name].notna()).any()):
                 raise ValueError(f"{table.name}: expected numbers in the column {short(name)}, got others")
             more.frame[name] = cells
-        more.vectors = self.tables_.vectors_of(more.frame)
+        more.vectors = self.tables_.vectors_of(more.frame, table.root)
         self.tables_.change(number, table.joined(more))
         return self
 
@@ -644,6 +695,22 @@ def take_pairs(name: str, pairs: Any, tables: Sequence[MatchTable]) -> pd.DataFr
         ValueError: for pairs that are none, labels other than 0 and 1, two labels of one pair, or labels of one kind.
     """
     frame = as_table(name, pairs)
+    table = take_labels(name, frame, tables)
+    check_one_label(name, table, tables)
+    if not (table["match"] == 1).any():
+        raise ValueError(f"{name}: expected at least one pair that matches, got {len(table)} that do not")
+    if "match" in frame.columns and (table["match"] == 1).all():
+        raise ValueError(
+            f"{name}: expected at least one pair that does not match, got {len(table)} that do; leave the column match "
+            "out, and other candidates of the same rows are taken for such"
+        )
+    table.attrs["implicit"] = "match" not in frame.columns
+    return table
+
+
+def take_labels(name: str, pairs: Any, tables: Sequence[MatchTable]) -> pd.DataFrame:
+    """Pairs as positions ``left`` and ``right``, with 0 or 1 in ``match`` (1 without that column), each label once."""
+    frame = as_table(name, pairs)
     at = pair_positions(name, frame, tables)
     match = np.ones(len(frame))
     if "match" in frame.columns:
@@ -653,15 +720,15 @@ def take_pairs(name: str, pairs: Any, tables: Sequence[MatchTable]) -> pd.DataFr
             raise ValueError(
                 f"{name}: expected 0 or 1 in the column match, got {short(frame['match'].iloc[int(wrong.argmax())])}"
             )
-    table = pd.DataFrame({"left": at[:, 0], "right": at[:, 1], "match": match.astype(np.int64)}).drop_duplicates()
-    check_one_label(name, table, tables)
-    if not (table["match"] == 1).any():
-        raise ValueError(f"{name}: expected at least one pair that matches, got {len(table)} that do not")
-    if "match" in frame.columns and (table["match"] == 1).all():
-        raise ValueError(
-            f"{name}: expected at least one pair that does not match, got {len(table)} that do; leave the column match "
-            "out, and other candidates of the same rows are taken for such"
-        )
+    return pd.DataFrame({"left": at[:, 0], "right": at[:, 1], "match": match.astype(np.int64)}).drop_duplicates()
+
+
+def with_answers(labelled: pd.DataFrame | None, answers: pd.DataFrame) -> pd.DataFrame:
+    """Labelled pairs with those of a review, the last of which is right; only matches have implicit others."""
+    implicit = (answers["match"] == 1).all() if labelled is None else labelled.attrs["implicit"]
+    parts = [answers] if labelled is None else [labelled, answers]
+    table = pd.concat(parts, ignore_index=True).drop_duplicates(["left", "right"], keep="last", ignore_index=True)
+    table.attrs["implicit"] = bool(implicit)
     return table
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from vicinal.core import listed, short_text
+from vicinal.core import check_choice, listed, short_text
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.data import read_table, root_of, table_checksum, table_name, write_table
 from vicinal.estimators.matching import DEPTHS, RowMatcher
@@ -39,6 +39,7 @@ class MatchJob:
         id_right: column of ids of the right table.
         use: columns that are read; None: all.
         drop: columns that are not.
+        root: folder that paths of images and sounds start from; None: that of each table.
         parameters: further ones of :class:`vicinal.estimators.RowMatcher`.
     """
 
@@ -49,6 +50,7 @@ class MatchJob:
     id_right: str
     use: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
+    root: Path | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -82,17 +84,18 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
     if out is not None:
         check_replaceable(out, "matcher")
     with working_folder(out) as work:
-        left = _read(job.left, job.id_left, job, log)
-        right = None if job.right is None else _read(job.right, job.id_right, job, log)
+        left, right = _read_tables(job, log)
         work.take_up(_fingerprint(job))
         cache = None if work.folder is None else work.folder / CACHE
         answered = pd.DataFrame() if out is None else _answers(out, log)
-        pairs = _labelled(job, answered, log)
-        settings = {"cache_dir": cache, "root": root_of(job.left), **job.parameters}
-        matcher = RowMatcher(job.id_left, job.id_right, **settings).fit(left, right, pairs, log=log)
+        pairs = None if job.pairs is None else _labelled(job.pairs, job, log)
+        roots = tuple(job.root or root_of(path or job.left) for path in (job.left, job.right))
+        settings = {"cache_dir": cache, "root": roots, **job.parameters}
+        matcher = RowMatcher(job.id_left, job.id_right, **settings).fit(left, right, pairs, answers=answered, log=log)
         log("linking")
         links = matcher.link()
-        review = matcher.review() if matcher.scorer_ is not None else links.head(0)
+        known = [part[["left", "right"]] for part in (pairs, answered) if part is not None and len(part)]
+        review = links.head(0) if matcher.scorer_ is None else matcher.review(pd.concat(known))
         clusters = matcher.clusters() if matcher.tables_.is_single else None
         record = _record(job, matcher, links, review, clusters)
         if out is not None:
@@ -109,36 +112,44 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
     return MatchOutcome(matcher, links, review, record, out)
 
 
+def _read_tables(job: MatchJob, log: Log) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """The tables with the columns that are used."""
+    left = _read(job.left, job.id_left, job, log)
+    right = None if job.right is None else _read(job.right, job.id_right, job, log)
+    names = [*left.columns, *([] if right is None else right.columns)]
+    for option, chosen in (("use", job.use or ()), ("drop", job.drop)):
+        for name in chosen:
+            check_choice(option, name, dict.fromkeys(names))
+
+    def used(frame: pd.DataFrame, id_column: str) -> pd.DataFrame:
+        columns = [name for name in frame.columns if name not in job.drop and (job.use is None or name in job.use)]
+        return frame[[id_column, *(name for name in columns if name != id_column)]]
+
+    return used(left, job.id_left), None if right is None else used(right, job.id_right)
+
+
 def _read(path: Path, id_column: str, job: MatchJob, log: Log) -> pd.DataFrame:
     log(f"reading {path.name}")
     frame = read_table(path, ids=[id_column], log=log)
     if id_column not in frame.columns:
         raise ValueError(
             f"{short_text(path.name)}: expected a column {id_column!r} of ids, got {listed(frame.columns, 200)}; name "
-            "another with --id-left and --id-right"
+            f"another with {'--id' if job.right is None else '--id-left and --id-right'}"
         )
-    names = [name for name in frame.columns if name not in job.drop and (job.use is None or name in job.use)]
-    return frame[[id_column, *(name for name in names if name != id_column)]]
+    return frame
 
 
-def _labelled(job: MatchJob, answered: pd.DataFrame, log: Log) -> pd.DataFrame | None:
-    """The labelled pairs of the job and those that were answered in an earlier review."""
-    if job.pairs is None:
-        return answered if len(answered) else None
-    frame = read_table(job.pairs, ids=["left", "right", job.id_left, job.id_right], log=log)
+def _labelled(path: Path, job: MatchJob, log: Log) -> pd.DataFrame:
+    """The labelled pairs of a file."""
+    frame = read_table(path, ids=["left", "right", job.id_left, job.id_right], log=log)
     if not {"left", "right"} <= set(frame.columns) and {job.id_left, job.id_right} <= set(frame.columns):
         frame = frame.rename(columns={job.id_left: "left", job.id_right: "right"})
     if not {"left", "right"} <= set(frame.columns):
         raise ValueError(
-            f"{short_text(job.pairs.name)}: expected columns left and right with ids of either table, and match "
+            f"{short_text(path.name)}: expected columns left and right with ids of either table, and match "
             f"with 0 or 1, got {listed(frame.columns, 200)}"
         )
-    columns = [name for name in ("left", "right", "match") if name in frame.columns]
-    if not len(answered):
-        return frame[columns]
-    if "match" not in columns:
-        frame = frame.assign(match=1)
-    return pd.concat([frame[["left", "right", "match"]], answered], ignore_index=True)
+    return frame[[name for name in ("left", "right", "match") if name in frame.columns]]
 
 
 def _answers(out: Path, log: Log) -> pd.DataFrame:
@@ -150,7 +161,8 @@ def _answers(out: Path, log: Log) -> pd.DataFrame:
             frame = read_table(path, ids=["left", "right"])
             if {"left", "right", "match"} <= set(frame.columns):
                 parts.append(frame.loc[frame["match"].notna(), ["left", "right", "match"]])
-    answers = pd.concat(parts, ignore_index=True).drop_duplicates() if parts else pd.DataFrame()
+    answers = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    answers = answers.drop_duplicates(["left", "right"], keep="last") if len(answers) else answers
     if len(answers):
         log(f"{len(answers)} pairs were labelled in {REVIEW}")
     return answers

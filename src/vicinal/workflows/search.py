@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vicinal.core import check_integer, short, short_text
+from vicinal.core import check_choice, check_integer, short, short_text
 from vicinal.core.folders import kind_of
 from vicinal.data import read_table, tidy_features
 from vicinal.estimators.banked import BankedEstimator, load_model
@@ -55,36 +55,47 @@ def json_row(row: Mapping[str, Any]) -> dict[str, Any]:
 def open_searcher(folder: Path, k: int = 10, **settings: Any) -> "Searcher | MatcherSearcher":
     """What searches a folder: of a model, see :class:`Searcher`, or of a matcher of rows, which needs no settings."""
     if kind_of(folder) == "matcher":
-        return MatcherSearcher(folder, k, settings.get("encoders"))
+        if settings.get("index") is not None:
+            raise ValueError("index: expected none with the folder of a match, which is searched whole, got one")
+        return MatcherSearcher(folder, k, settings.get("encoders"), settings.get("column"), settings.get("root"))
     return Searcher(folder, k, **settings)
 
 
 class MatcherSearcher:
     """The folder of a match, whose right table is searched as :meth:`vicinal.estimators.RowMatcher.search` does."""
 
-    def __init__(self, folder: Path, k: int, encoders: Mapping[str, str] | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        k: int,
+        encoders: Mapping[str, str] | None = None,
+        column: str | None = None,
+        root: Path | None = None,
+    ) -> None:
         self.k, self.matcher = check_integer("k", k), RowMatcher.load(folder, encoders=encoders)
+        self.column, self.matcher.tables_.left.root = column, root
+        if column is not None:
+            check_choice("column", column, self.matcher.tables_.columns.texts)
 
     def texts(self, texts: Sequence[str]) -> Searched:
         """Search for texts."""
-        return self._searched(list(texts), list(texts))
+        queries = list(texts) if self.column is None else pd.DataFrame({self.column: list(texts)})
+        return self._searched(list(texts), self.matcher.search(queries, self.k))
 
     def row(self, text: str) -> Searched:
         """Search for a row given as a JSON object."""
-        return self._searched([text], pd.DataFrame([read_row(text)]))
+        return self._searched([text], self.matcher.search(pd.DataFrame([read_row(text)]), self.k))
 
     def table(self, source: Path | pd.DataFrame) -> Searched:
         """Search for the rows of a table."""
         frame = read_table(source) if isinstance(source, Path) else source
-        return self._searched(frame.index.tolist(), frame)
+        return self._searched(frame.index.tolist(), self.matcher.search(frame, self.k))
 
     def ids(self, ids: Sequence[str]) -> Searched:
-        """What is near rows of the left table."""
-        left = self.matcher.tables_.left
-        return self._searched(list(ids), left.frame.iloc[left.positions(list(ids))])
+        """What is near rows of the left table, without themselves in a table that is matched with itself."""
+        return self._searched(list(ids), self.matcher.search_ids(list(ids), self.k))
 
-    def _searched(self, names: list[Any], queries: Any) -> Searched:
-        table = self.matcher.search(queries, self.k)
+    def _searched(self, names: list[Any], table: pd.DataFrame) -> Searched:
         hits: list[list[Hit]] = [[] for _ in names]
         for cells in table.to_dict("records"):
             query, row, score = cells.pop("query"), cells.pop("right"), cells.pop("score")
