@@ -7,7 +7,6 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -316,7 +315,7 @@ def _notes(job: TableJob, record: FitRecord, chunked: Sequence[str]) -> dict[str
 
 def write_fit(out: Path, model: BankedEstimator, record: FitRecord, split: Split, notes: dict[str, Any]) -> None:
     """Write the folder of a model with its splits, report and card."""
-    notes = notes | {"fitted": datetime.now(UTC).isoformat(timespec="seconds"), "torch": torch.__version__}
+    notes = notes | {"torch": torch.__version__}
     with staged_folder(out) as stage:
         write_model(model, stage, notes)
         save_splits(stage / "splits.json", [split])

@@ -6,7 +6,6 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +160,7 @@ def learn_table(job: LearnJob, out: Path | None = None, log: Log = lambda line: 
             notes: dict[str, Any] = {"name": record.name, "target": job.same, "id": job.id, "group": job.group}
             notes |= {"sets": {name: list(columns) for name, columns in job.sets.items()}} if job.sets else {}
             notes |= {"separator": job.separator} if job.labels == "several" else {}
-            notes |= {"fitted": datetime.now(UTC).isoformat(timespec="seconds"), "torch": torch.__version__}
+            notes |= {"torch": torch.__version__}
             with staged_folder(out) as stage:
                 write_model(model, stage, notes | {"scores": {k: dict(v) for k, v in _plain(record).items()}})
                 write_learned_page(record, stage / "report.html")
