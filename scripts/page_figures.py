@@ -4,6 +4,7 @@ Each sentence is a template; its figures are computed here and written into the 
 ``python scripts/page_outputs.py`` without a page writes them anew; ``tests/test_page_figures.py`` fails if one is old.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -315,6 +316,23 @@ SOURCES = (
     of_scaling,
     of_guide,
 )
+
+
+def of_serving() -> Iterable[Sentence]:
+    """Loads on a server."""
+    runs = json.loads((RESULTS / "serving.json").read_text(encoding="utf-8"))
+    shown: dict[str, str] = {}
+    for name in ("numbers", "texts"):
+        shown |= {f"{name}_{share}": f"{runs[name][f'{share}_ms']:.1f}" for share in ("p50", "p99")}
+    shown["rows"] = str(runs["numbers"]["rows_a_second_in_batches_of_32"])
+    shown |= {key: str(runs["killed"][key]) for key in ("acknowledged", "lost")}
+    shown["told"] = str(runs["malformed"]["answered_4xx_with_a_sentence"])
+    page = "docs/serving.md"
+    yield Sentence(page, "half are answered within {numbers_p50} ms and 99 % within {numbers_p99} ms", shown)
+    yield Sentence(page, "four at once: {rows} rows a second", shown)
+    yield Sentence(page, "half within {texts_p50} ms, 99 % within {texts_p99} ms", shown)
+    yield Sentence(page, "after {acknowledged} were acknowledged: {lost} of these were lost", shown)
+    yield Sentence(page, "malformed requests {told} got a status", shown)
 
 
 def sentences() -> list[Sentence]:

@@ -31,7 +31,12 @@ class Server:
         environment = os.environ | {"VICINAL_TOKEN": "secret", "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "vicinal", "serve", str(folder), "--port", "0", "--rate", "0"]
         self.process = subprocess.Popen(
-            [*command, "--workers", str(workers)], env=environment, stderr=subprocess.PIPE, text=True, process_group=0
+            [*command, "--workers", str(workers)],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,
         )
         self.address = re.search(r"http://\S+", self.process.stderr.readline())[0]
         while True:
@@ -87,16 +92,16 @@ async def throughput(address, rows, size=32, batches=40, at_once=4):
 
 
 async def adds_until_killed(server, frame, count, kill_after):
-    acknowledged = []
+    acknowledged, run = [], time.time_ns()
     async with httpx.AsyncClient(
         base_url=server.address, timeout=60, limits=httpx.Limits(max_connections=None)
     ) as client:
 
         async def one(number, row):
-            body = {"rows": [{**row, "id": f"new{number}", "price": 1.0}]}
+            body = {"rows": [{**row, "id": f"{run}-{number}", "price": 1.0}]}
             answer = await client.post("/add", json=body, headers=TOKEN)
             if answer.status_code == 200:
-                acknowledged.append(f"new{number}")
+                acknowledged.append(f"{run}-{number}")
                 if len(acknowledged) == kill_after:
                     os.killpg(server.process.pid, signal.SIGKILL)
 
@@ -128,7 +133,7 @@ def main(folder):
     frame = numbers(1500, 5)[0]
     server = Server(place / "numbers")
     asyncio.run(open_loop(server.address, [{"rows": [row]} for row in rows_of(frame)[:100]], 25))  # warm
-    bodies = [{"rows": [row]} for row in rows_of(frame)[:1000]]
+    bodies = [{"rows": [row]} for row in rows_of(frame)[:800]]
     result["numbers"] = quantiles(asyncio.run(open_loop(server.address, bodies, 50)))
     result["numbers"]["rows_a_second_in_batches_of_32"] = asyncio.run(throughput(server.address, rows_of(frame)))
     print(json.dumps(result), flush=True)
@@ -141,7 +146,7 @@ def main(folder):
     server = Server(place / "texts")
     notes = rows_of(texts(700, 7)[0])
     asyncio.run(open_loop(server.address, [{"rows": [row]} for row in notes[:40]], 10))
-    result["texts"] = quantiles(asyncio.run(open_loop(server.address, [{"rows": [row]} for row in notes[:400]], 20)))
+    result["texts"] = quantiles(asyncio.run(open_loop(server.address, [{"rows": [row]} for row in notes[:300]], 20)))
     result["stopped_with"] = server.stop()
     result["load_after"] = os.getloadavg()[0]
     OUT.write_text(json.dumps(result, indent=1) + "\n")

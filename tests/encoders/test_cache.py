@@ -1,9 +1,10 @@
 """Embeddings kept by content."""
 
+import pandas as pd
 import pytest
 import torch
 
-from vicinal.encoders import EmbeddingCache
+from vicinal.encoders import EmbeddingCache, NgramEncoder
 from vicinal.encoders.cache import content_key
 
 KEYS = [content_key(bytes([k])) for k in range(5)]
@@ -79,3 +80,12 @@ def test_bad_arguments_are_refused(tmp_path):
         EmbeddingCache(tmp_path / "file")
     with pytest.raises(ValueError, match=r"^values: expected \[2, dim\], one row for each key, got \(5, 2\)"):
         EmbeddingCache().put("e", KEYS[:2], VALUES)
+
+
+def test_an_encoder_is_another_one_as_soon_as_a_weight_changes_in_place():
+    encoder = NgramEncoder("note", width=4).fit(pd.DataFrame({"note": ["a good house", "a bad flat"] * 5}))
+    before = encoder.identity()
+    assert encoder.identity() == before
+    with torch.no_grad():
+        next(encoder.parameters()).add_(1.0)
+    assert encoder.identity() != before

@@ -1,8 +1,10 @@
 """``vicinal serve``: one or several processes that answer on one port, until they are told to end."""
 
+import inspect
 import os
 import shutil
 import signal
+import socket
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +26,7 @@ def serve(settings: ServeSettings, log: Callable[[str], None] = lambda line: Non
     """
     try:
         import uvicorn
+        from uvicorn.supervisors import Multiprocess
 
         import vicinal.serve.app  # noqa: F401  as the workers do
     except ImportError as missing:
@@ -34,20 +37,27 @@ def serve(settings: ServeSettings, log: Callable[[str], None] = lambda line: Non
     del folders  # that they can be read is known before a port is taken
     measures = tempfile.mkdtemp(prefix="vicinal-measures-")
     os.environ |= {SETTINGS: settings.model_dump_json(), MEASURES: measures}
-    options: dict[str, Any] = {"log_level": "warning", "server_header": False, "timeout_graceful_shutdown": _PATIENCE}
-    options |= {"factory": True, "host": settings.host, "port": settings.port}
+    options: dict[str, Any] = {
+        "log_level": "warning",
+        "server_header": False,
+        "access_log": False,
+        "timeout_graceful_shutdown": _PATIENCE,
+    }
+    options |= {"factory": True, "host": settings.host, "port": settings.port, "workers": settings.workers}
     config = uvicorn.Config(_APP, **options)
     before = signal.signal(signal.SIGTERM, lambda number, frame: None)  # uvicorn raises the signal again at its end
     try:
         listening = config.bind_socket()
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or an answer waits 40 ms for its second part
         listening.listen(config.backlog)  # who asks before the models are open waits
         port = listening.getsockname()[1]
         log(f"serving {', '.join(settings.models)} at http://{settings.host}:{port} with {settings.workers} workers")
+        server = uvicorn.Server(config)
         if settings.workers == 1:
-            uvicorn.Server(config).run(sockets=[listening])
+            server.run(sockets=[listening])
         else:
-            listening.close()
-            uvicorn.run(_APP, workers=settings.workers, **options | {"port": port})
+            named = {"target": server.run} if "target" in inspect.signature(Multiprocess).parameters else {}  # of old
+            Multiprocess(config, sockets=[listening], **named).run()
     finally:
         signal.signal(signal.SIGTERM, before)
         for name in (SETTINGS, MEASURES):
