@@ -5,9 +5,11 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from vicinal.cli import run
 from vicinal.estimators import load_model
+from vicinal.workflows.learn import _nearest
 
 QUICK = ["--max-epochs", "4", "-q"]
 
@@ -100,7 +102,7 @@ def test_numbers_several_classes_and_seen_ones_are_learned_too(folder, tmp_path,
         (["--same", "knd"], "--same: expected one of 'id', 'a', 'b', 'c', 'kind'"),
         (["--same", "kind", "--id", "kind"], "--same: expected a column that is not the id or group too"),
         (["--same", "note"], "--same: expected at least 4 classes of two rows and more"),
-        (["--same", "note", "--labels", "numbers"], "row 1, column note: expected a finite number, got <b>thing</b> 0"),
+        (["--same", "note", "--labels", "numbers"], "row 1, column note: expected a number, got"),
         (["--same", "kind", "--labels", "some"], "--labels: expected one of 'classes', 'several', 'numbers'"),
         (["--same", "kind", "--loss", "supco"], "--loss: expected the name of a loss"),
         (["--same", "kind", "--loss", "squared_error"], "--loss: expected"),
@@ -118,3 +120,40 @@ def test_what_cannot_be_learned_is_one_sentence_and_nothing_is_written(folder, t
     assert printed.err.count("\n") == 1
     assert printed.out == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_names_that_look_like_numbers_are_added_and_relabelled_as_they_are_written(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    names = np.repeat(["1.00", "01", "2.50", "7", "3.5", "04"], 6)
+    frame = pd.DataFrame({"id": [f"t{i}" for i in range(36)], "a": rng.normal(size=36), "kind": names})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    out = str(tmp_path / "m")
+    assert run(["learn", str(tmp_path / "t.csv"), "--same", "kind", "--id", "id", "--out", out, *QUICK]) == 0
+    frame.head(1).assign(id="n0").to_csv(tmp_path / "n.csv", index=False)
+    pd.DataFrame({"id": ["t7"], "kind": ["2.50"]}).to_csv(tmp_path / "c.csv", index=False)
+    assert run(["add", out, str(tmp_path / "n.csv"), "-q"]) == 0
+    assert run(["relabel", out, str(tmp_path / "c.csv")]) == 0
+    model = load_model(out)
+    assert set(model.classes_.tolist()) == set(names)
+    assert model.labels_of(["n0", "t7"]) == ["1.00", "2.50"]
+
+
+def test_lists_in_a_cell_are_several_classes_and_groups_are_kept_apart_in_the_report(tmp_path, capsys):
+    frame = things().drop(columns=["note", "price", "kind"])
+    frame["tags"] = [["x", "y"] if i % 3 else ["z"] for i in range(len(frame))]
+    frame["take"] = [f"take{i // 2}" for i in range(len(frame))]
+    frame.to_parquet(tmp_path / "t.parquet", index=False)
+    options = ["--same", "tags", "--labels", "several", "--id", "id", "--group", "take", "--out", str(tmp_path / "m")]
+    assert run(["learn", str(tmp_path / "t.parquet"), *options, *QUICK]) == 0
+    model = load_model(tmp_path / "m")
+    assert set(model.classes_.tolist()) == {"x|y", "z"}
+
+
+def test_rows_of_one_group_are_no_answer_for_one_another():
+    vectors = torch.nn.functional.normalize(torch.randn(6, 3, generator=torch.Generator().manual_seed(0)), dim=1)
+    groups = torch.tensor([0, 0, 1, 1, 2, 2])
+    best = _nearest(vectors, torch.arange(6), groups)
+    for row in range(6):
+        near = best.indices[row][best.values[row] > -torch.inf]
+        assert len(near) == 4
+        assert row // 2 not in (near // 2).tolist()

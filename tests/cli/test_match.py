@@ -163,6 +163,25 @@ def test_a_folder_of_another_kind_is_not_replaced(shops, capsys, tmp_path):
     assert "expected a new or empty folder, or a matcher folder to replace" in sentence
 
 
+@pytest.mark.parametrize("option", ["--use", "--drop"])
+def test_a_column_that_no_table_has_is_named(shops, capsys, tmp_path, option):
+    sentence = error(capsys, command(shops, tmp_path / "m", option, "nmae"))
+    assert re.match(rf"{option}: expected .*'nmae'", sentence), sentence
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_folder_of_copies_is_searched_without_the_row_itself(shops, capsys, tmp_path):
+    a = pd.read_csv(shops / "a.csv", dtype=str)[["sku", "name"]]
+    pd.concat([a, a.assign(sku="c" + a["sku"])]).to_csv(tmp_path / "all.csv", index=False)
+    assert run(["dedupe", str(tmp_path / "all.csv"), "--id", "sku", "--encoder", "text=none", "-q"]) == 0
+    capsys.readouterr()
+    assert run(["search", str(tmp_path / "all-dedupe"), "--id", "04", "-k", "1", "--json", "-q"]) == 0
+    assert [hit["id"] for hit in json.loads(capsys.readouterr().out)[0]["hits"]] == ["c04"]
+    assert run(["search", str(tmp_path / "all-dedupe"), "oak", "--column", "name", "-k", "1", "-q"]) == 0
+    assert "column" in error(capsys, ["search", str(tmp_path / "all-dedupe"), "oak", "--column", "nmae"])
+    assert "index" in error(capsys, ["search", str(tmp_path / "all-dedupe"), "oak", "--index", "hnsw"])
+
+
 def test_the_right_table_is_searched(folder, capsys):
     table = pd.read_parquet(folder / "right.parquet")
     model = RowMatcher.load(folder)

@@ -91,6 +91,30 @@ def test_a_saved_learner_is_the_same_and_takes_new_classes(fitted, tmp_path):
     assert clone(again).get_params() == {**again.get_params()}
 
 
+def test_names_of_classes_go_with_their_last_row(fitted, tmp_path):
+    model, frame, _ = fitted
+    model.save(tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    again.add(frame.iloc[:2], ["secret one", "secret two"], ids=["n0", "n1"])
+    code = again.classes_.tolist().index("k3")
+    gone = [name for name, label in zip(again.bank_.ids, again.bank_.labels.tolist(), strict=True) if label == code]
+    again.forget([*gone, "n0"])
+    assert not {"k3", "secret one"} & set(again.classes_.tolist())
+    left = dict(zip(again.bank_.ids.tolist(), again.labels_of(again.bank_.ids), strict=True))
+    before = dict(zip(model.bank_.ids.tolist(), model.labels_of(model.bank_.ids), strict=True))
+    assert left == {name: label for name, label in before.items() if label != "k3"} | {"n1": "secret two"}
+    again.save(tmp_path / "m")
+    assert not [path for path in (tmp_path / "m").rglob("*") if path.is_file() and b"secret one" in path.read_bytes()]
+    third = load_model(tmp_path / "m").add(frame.iloc[:1], ["k3"], ids=["n0"])
+    assert third.labels_of(["n0", "n1"]) == ["k3", "secret two"]
+
+
+def test_groups_of_queries_need_groups_of_the_bank(fitted):
+    model, frame, _ = fitted
+    with pytest.raises(ValueError, match=r"^groups: expected none, as the model was fitted without groups, got some"):
+        model.search(frame.iloc[:2], groups=["a", "b"])
+
+
 def test_a_class_is_not_known_if_nothing_was_added(fitted):
     model, x = fitted[0], fitted[1]
     before = list(model.classes_)

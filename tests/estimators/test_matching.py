@@ -223,6 +223,51 @@ def test_without_a_column_of_labels_other_candidates_are_no_matches():
     assert model.predict(matches.tail(40)).mean() > 0.9
 
 
+def test_answers_of_a_review_overrule_pairs_and_leave_other_candidates_implicit():
+    left, right, pairs = shops()
+    matches = pairs.loc[pairs["match"] == 1, ["left", "right"]].head(80)
+    wrong = matches.head(1).assign(match=0)
+    more = pairs[pairs["match"] == 1].iloc[90:91]
+    apart = pairs[pairs["left"].str[1:].astype(int) >= 100]
+    model = matcher().fit(left, right, matches, answers=pd.concat([wrong, more]), validation=apart)
+    assert any("count as none" in note for note in model.notes_)
+    known = model.labelled_.set_index(["left", "right"])["match"]
+    at = model.tables_.left.places[wrong["left"].iloc[0]], model.tables_.right.places[str(wrong["right"].iloc[0])]
+    assert known[at] == 0
+    assert model.tables_.left.places[more["left"].iloc[0]] in set(model.labelled_["left"])
+    again = matcher().fit(left, right, matches, answers=pd.concat([wrong, wrong.assign(match=1)]), validation=apart)
+    assert again.labelled_.set_index(["left", "right"])["match"][at] == 1  # the last answer is right
+
+
+def test_labelled_pairs_need_no_review(fitted):
+    model, _ = fitted
+    model = copy.copy(model)
+    model.doubt_ = (0.0, 1.0)
+    all_of_them = model.review()
+    shown = model.review(labelled=all_of_them.head(3))
+    assert len(shown) == len(all_of_them) - 3
+    pd.testing.assert_frame_equal(shown, all_of_them.iloc[3:].reset_index(drop=True))
+
+
+def test_rows_are_searched_by_id_and_columns_keep_apart_from_those_of_the_answer(fitted):
+    model, (left, right, _) = fitted
+    hits = model.search_ids(["a4", "a5"], 2)
+    assert hits.groupby("query").size().tolist() == [2, 2]
+    assert hits["right"].iloc[0] == 1004
+    one = matcher().fit(left.rename(columns={"name": "score"}), right.rename(columns={"name": "score"}))
+    assert {"score", "right score"} <= set(one.search("oak", 2).columns)
+    copies = pd.concat([left, left.assign(sku="b" + left["sku"])], ignore_index=True)
+    single = matcher().fit(copies, None)
+    assert single.search_ids(["a4"], 1)["right"].tolist() == ["ba4"]
+    with pytest.raises(ValueError, match=r"^ids: expected"):
+        model.search_ids(["nobody"])
+    numbers = left[["sku", "price"]], right[["asin", "price"]]
+    with pytest.raises(
+        ValueError, match=r"^queries: expected rows, as the tables share no column of texts, got a text"
+    ):
+        matcher().fit(*numbers).search("oak")
+
+
 def test_copies_in_one_table_become_clusters_and_contradictions_are_told():
     left, right, _ = shops(60)
     right = right.rename(columns={"asin": "sku"}).assign(sku=lambda t: "b" + t["sku"].astype(str))

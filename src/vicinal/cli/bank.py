@@ -6,8 +6,8 @@ import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
+from vicinal.cli.output import counted, print_json, print_progress
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_progress
 
 Model: TypeAlias = Annotated[str, typer.Argument(help="Model folder of any kind.", metavar="MODEL")]
 _LISTED = 20
@@ -47,7 +47,7 @@ def embed(
         encoders=o.parse_encoders(encoder),
         log=(lambda line: None) if quiet else print_progress,
     )
-    output.print(f"{rows} vectors of {width} numbers in {out}", markup=False)
+    output.print(f"{counted(rows, 'vector')} of {counted(width, 'number')} in {out}", markup=False)
 
 
 @app.command(epilog="Example: vicinal add houses-model sold-this-week.csv")
@@ -86,7 +86,10 @@ def add(
     if as_json:
         print_json({"added": change.changed, "rows": change.rows})
     else:
-        output.print(f"{change.changed} rows added; the bank of {model} has {change.rows} rows now", markup=False)
+        output.print(
+            f"{counted(change.changed, 'row')} added; the bank of {model} has {counted(change.rows, 'row')} now",
+            markup=False,
+        )
 
 
 @app.command(epilog="Example: vicinal relabel houses-model corrections.csv")
@@ -126,9 +129,9 @@ def relabel(
         print_json({"relabelled": change.changed, "rows": change.rows, "labels": labels})
     else:
         for name, before, label in rows[:_LISTED]:
-            output.print(f"{name}: {before} is {label} now", markup=False)
+            output.print(f"{name}: {label}, which was {before}", markup=False)
         more = f", of which {_LISTED} are listed" if len(rows) > _LISTED else ""
-        output.print(f"{change.changed} labels of {model} are others now{more}", markup=False)
+        output.print(f"{counted(change.changed, 'label')} of {model} changed{more}", markup=False)
 
 
 @app.command(epilog="Example: vicinal forget houses-model --ids h12 h77  |  vicinal forget houses-model --ids gone.csv")
@@ -160,4 +163,7 @@ def forget(
     if as_json:
         print_json({"forgotten": change.changed, "rows": change.rows})
     else:
-        output.print(f"{change.changed} rows forgotten; the bank of {model} has {change.rows} rows now", markup=False)
+        output.print(
+            f"{counted(change.changed, 'row')} forgotten; the bank of {model} has {counted(change.rows, 'row')} now",
+            markup=False,
+        )

@@ -79,6 +79,15 @@ def _number(metric: str, value: float | None) -> str:
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"  # an error of prices as prices are written
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "row"), counted(2, "row")
+    ('1 row', '2 rows')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def cell_words(value: object) -> str:
     """A cell as a line of a terminal shows it."""
     if isinstance(value, float):

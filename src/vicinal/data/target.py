@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from vicinal.core import check_choice, short, short_text
+from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.data.cells import as_numbers, missing_cells
 
 Task = Literal["regression", "classification"]
@@ -176,21 +177,39 @@ def read_labels(column: pd.Series, *, classes: bool) -> NDArray[Any]:
     return numbers
 
 
-def several_names(column: pd.Series, separator: str = SEPARATOR) -> list[list[Any]]:
-    """The classes of each cell: those of a list as they are, of a text those between separators; none of an empty cell.
+def several_names(column: pd.Series, separator: str = SEPARATOR) -> list[list[str]]:
+    """The classes of each cell: those of a list, of a text those between separators; none of an empty cell.
 
-    >>> several_names(pd.Series([["sea"], "sea | sun", None]))
-    [['sea'], ['sea', 'sun'], []]
+    >>> several_names(pd.Series([["sea", 3], "sea | sun|", None]))
+    [['sea', '3'], ['sea', 'sun'], []]
     """
-    empty = missing_cells(column)
-    return [
-        []
-        if gone
-        else list(cell)
-        if isinstance(cell, list | tuple | np.ndarray)
-        else [part.strip() for part in str(cell).split(separator)]
-        for cell, gone in zip(column, empty, strict=True)
+    cells = [
+        [] if gone else cell if isinstance(cell, list | tuple | np.ndarray) else str(cell).split(separator)
+        for cell, gone in zip(column, missing_cells(column), strict=True)
     ]
+    return [[name for part in parts if (name := str(part).strip())] for parts in cells]
+
+
+def alike_labels(column: pd.Series, labels: str, separator: str = SEPARATOR) -> list[Any]:
+    """What makes each row alike, as y of an :class:`vicinal.estimators.EmbeddingLearner`.
+
+    Args:
+        column: cells ``[n]``, none of them empty unless rows may have no class ("several").
+        labels: "classes": names as they are written; "several": see :func:`several_names`; "numbers".
+        separator: between several classes in a cell.
+
+    Raises:
+        ValueError: for a cell that is empty, or no finite number where numbers are asked for.
+
+    >>> alike_labels(pd.Series(["1.00", "x"]), "classes"), alike_labels(pd.Series(["a|b"]), "several")
+    (['1.00', 'x'], [['a', 'b']])
+    """
+    if labels == "several":
+        return several_names(column, separator)
+    if labels == "numbers":
+        return list(read_labels(column, classes=False).tolist())
+    names = canonical_ids(f"column {short_text(column.name)}", column, labels=column.index)
+    return list(as_texts(names).astype(str).tolist())
 
 
 def class_names(present: pd.Series, numbers: NDArray[np.float64]) -> NDArray[np.object_]:

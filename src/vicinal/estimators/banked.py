@@ -89,7 +89,7 @@ class BankedEstimator(TunedEstimator):
             queries = self._embed(X)[1]
         if k > len(self.bank_):
             raise ValueError(f"n_neighbors: expected at most {len(self.bank_)}, the rows of the bank, got {k}")
-        query_identity = self._identity_of(len(queries), ids, groups)
+        query_identity = self.identity_of(len(queries), ids, groups)
         distances, positions = nearest_rows(self, queries, k, query_identity)
         nearest_ids = self.bank_.ids[positions]
         return (distances, nearest_ids) if return_distance else nearest_ids

@@ -533,8 +533,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         """Embeddings of the rows ``[n, d]``, float64."""
         return self._embed(X)[1].numpy()
 
-    def _identity_of(self, rows: int, ids: Any, groups: Any) -> dict[str, Any]:
-        """Ids and groups of queries, checked."""
+    def identity_of(self, rows: int, ids: Any, groups: Any) -> dict[str, Any]:
+        """Ids and groups of queries ``[n]``, checked: groups only of a model that was fitted with groups."""
         if groups is not None and self.bank_.store.group_codes is None:
             raise ValueError("groups: expected none, as the model was fitted without groups, got some")
         return {
@@ -544,7 +544,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _prediction_identity(self, rows: int, ids: Any, groups: Any) -> dict[str, Any]:
         """The same for a prediction, with a warning of missing groups."""
-        query_identity = self._identity_of(rows, ids, groups)
+        query_identity = self.identity_of(rows, ids, groups)
         if groups is None and self.bank_.store.group_codes is not None and self.network_.head.uses_bank:
             warn_of_identity(
                 "groups: expected those of the rows, as the model was fitted with groups, got none, so a row may be "

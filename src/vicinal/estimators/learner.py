@@ -331,6 +331,25 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
                 self.classes_ = before
             raise
 
+    def forget(self, ids: Any) -> Self:
+        """Remove rows, and names of classes that no row has any more. See :meth:`NeighborRegressor.forget`."""
+        super().forget(ids)
+        if self.labels_ != "numbers":
+            self._forget_classes()
+        return self
+
+    def _forget_classes(self) -> None:
+        banks, names = (self.bank_, self.calibration_), self.classes_.tolist()
+        used = {int(code) for bank in banks for code in np.unique(bank.labels.numpy()).tolist()}
+        for code in sorted(set(range(len(names))) - used, reverse=True):
+            last = len(names) - 1
+            for bank in banks if code < last else ():  # the last class takes the place
+                rows = (bank.labels == last).numpy()
+                bank.relabel(bank.ids[rows], torch.full((int(rows.sum()),), float(code), dtype=torch.float64))
+            names[code] = names[last]
+            names.pop()
+        self.classes_ = np.array(names)
+
     def _given_labels(self, labels: Ids) -> Any:
         if self.labels_ == "numbers":
             return labels

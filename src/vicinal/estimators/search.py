@@ -106,10 +106,8 @@ def search_rows(
         ids: ids of the queries; a query does not get the row of its own id.
         groups: groups of the queries, nor one of its group.
     """
-    known = None if ids is None else canonical_ids("ids", ids, len(queries))
-    identity = {"ids": known, "groups": None if groups is None else canonical_ids("groups", groups, len(queries))}
-    bank = model.bank_
-    itself = known is not None and bool(bank.has(known).any())
+    identity, bank = model.identity_of(len(queries), ids, groups), model.bank_
+    itself = ids is not None and bool(bank.has(identity["ids"]).any())
     most = min(k, len(bank) - itself)
     if most < 1:
         return [[] for _ in range(len(queries))]

@@ -12,11 +12,12 @@ import pandas as pd
 from vicinal.core import check_choice, local_path, replaced_file, short, short_text
 from vicinal.core.identity import IdentityWarning, canonical_ids
 from vicinal.data import read_labels, read_table, write_table
-from vicinal.data.target import several_names
+from vicinal.data.target import SEPARATOR, alike_labels, several_names
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import as_table
+from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.model_folder import ModelFolder
-from vicinal.workflows.predict import features_of, read_rows
+from vicinal.workflows.predict import as_written, features_of, read_rows
 
 Log = Callable[[str], None]
 
@@ -86,13 +87,12 @@ def add_table(
 
 def _labels(model: BankedEstimator, cells: pd.Series) -> list[Any]:
     """Labels out of the cells of a table, as ``model`` takes them."""
+    if isinstance(model, EmbeddingLearner):
+        return alike_labels(cells, model.labels_, model.notes_.get("separator", SEPARATOR))
     if model.multilabel_:
         names = {str(name): name for name in model.classes_.tolist()}
-        return [[names.get(str(one), one) for one in cell] for cell in several_names(cells)]
-    labels: list[Any] = read_labels(cells, classes=hasattr(model, "classes_")).tolist()
-    if "separator" in model.notes_:  # several classes in a cell
-        return [[part.strip() for part in str(cell).split(model.notes_["separator"])] for cell in labels]
-    return labels
+        return [[names.get(one, one) for one in cell] for cell in several_names(cells)]
+    return list(read_labels(cells, classes=hasattr(model, "classes_")).tolist())
 
 
 def relabel_table(
@@ -125,9 +125,14 @@ def relabel_table(
     opened = ModelFolder(folder, index=index, encoders=encoders, who=who)
     notes = opened.model.notes_
     target, id = target or notes.get("target"), id or notes.get("id") or "id"
+    exact = [name for name in as_written(opened.model)["ids"] if name != id]
     if target is None:
         raise ValueError("target: expected the column of labels, as the model does not name one, got none")
-    frame = read_table(source, ids=[id]) if isinstance(source, Path) else as_table("data", source).rename(columns=str)
+    frame = (
+        read_table(source, ids=[id, *exact])
+        if isinstance(source, Path)
+        else as_table("data", source).rename(columns=str)
+    )
     for role, name in (("id", id), ("target", target)):
         check_choice(role, name, frame.columns)
     ids, labels = canonical_ids("ids", frame[id].tolist(), distinct=True), _labels(opened.model, frame[target])

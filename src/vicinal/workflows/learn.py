@@ -14,9 +14,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_choice, short, short_text
+from vicinal.core import check_between, check_choice, short
 from vicinal.core.folders import check_replaceable, staged_folder
-from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids
+from vicinal.core.identity import IdentityWarning
 from vicinal.data import (
     LeakWarning,
     Table,
@@ -28,7 +28,7 @@ from vicinal.data import (
     table_name,
 )
 from vicinal.data.cells import missing_cells
-from vicinal.data.target import SEPARATOR
+from vicinal.data.target import SEPARATOR, alike_labels
 from vicinal.encoders import ColumnKind, Kind, PrincipalProjector, infer_kinds
 from vicinal.estimators.inputs import as_table, left_out
 from vicinal.estimators.kernel_metric import encoded
@@ -193,7 +193,7 @@ def open_labelled(job: LearnJob, log: Log = lambda line: None) -> LearnedTable:
     if job.same in (job.id, job.group):
         raise ValueError(f"same: expected a column that is not the id or group too, got {short(job.same)}")
     cells, missing = frame[job.same], missing_cells(frame[job.same])
-    values = _labels(cells[~missing], job)
+    values = alike_labels(cells[~missing], job.labels, job.separator)
     if len({str(value) for value in values}) < 2:
         raise ValueError(f"same: expected at least two different cells in {short(job.same)}, got the same in every row")
     codes = pd.Series(np.nan, index=frame.index)
@@ -217,21 +217,6 @@ def open_labelled(job: LearnJob, log: Log = lambda line: None) -> LearnedTable:
     for line in notes:
         log(line)
     return LearnedTable(table, values, columns, notes)
-
-
-def _labels(cells: "pd.Series[Any]", job: LearnJob) -> Any:
-    """What makes each row alike, as y of a learner."""
-    if job.labels == "numbers":
-        numbers = pd.to_numeric(cells, errors="coerce").to_numpy(dtype=np.float64)
-        wrong = np.flatnonzero(~np.isfinite(numbers))
-        if len(wrong):
-            row, cell = short_text(cells.index[wrong[0]]), short_text(cells.iloc[wrong[0]])
-            raise ValueError(f"row {row}, column {short_text(job.same)}: expected a finite number, got {cell}")
-        return numbers.tolist()
-    if job.labels == "several":
-        split = [[part.strip() for part in str(cell).split(job.separator)] for cell in cells]
-        return [[part for part in parts if part] for parts in split]
-    return as_texts(canonical_ids(f"column {short_text(job.same)}", cells, labels=cells.index)).astype(str).tolist()
 
 
 def _test_rows(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner) -> Array:
@@ -282,8 +267,8 @@ def _measured(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner, test
         history={"train_loss": model.history_.train_error, "validation_error": model.history_.validation_error},
         embedding=vectors.numpy(),
         embedding_labels=np.array(part["y"]) if job.labels == "numbers" else np.array(names),
-        queries=_queries(model, opened, test, vectors, labels, names),
-        apart=_apart(model, opened, test, vectors, labels, names),
+        queries=_queries(model, opened, test, vectors, labels, groups, names),
+        apart=_apart(model, opened, test, vectors, labels, groups, names),
         columns=[(n, c.kind or "", encoders.get(n, ""), c.reason) for n, c in opened.columns.items()],
         dropped=opened.table.dropped_counts,
         settings=settings | {"loss": model.trained_by},
@@ -330,45 +315,63 @@ def _untrained(opened: LearnedTable, model: EmbeddingLearner, test: Array) -> tu
 
 
 def _queries(
-    model: EmbeddingLearner, opened: LearnedTable, test: Array, vectors: Tensor, labels: Tensor, names: list[str]
+    model: EmbeddingLearner,
+    opened: LearnedTable,
+    test: Array,
+    vectors: Tensor,
+    labels: Tensor,
+    groups: Tensor | None,
+    names: list[str],
 ) -> list[ShownQuery]:
     """Test rows from the best to the worst answered, with their nearest among the test rows."""
     if labels.is_floating_point():
-        quality = -(number_values(vectors, labels) - labels).abs()
+        quality = -(number_values(vectors, labels, groups) - labels).abs()
     else:
-        quality = retrieval_values(vectors, labels, metrics=["map@r"])["map@r"]
+        quality = retrieval_values(vectors, labels, groups, metrics=["map@r"])["map@r"]
     usable = (~quality.isnan()).nonzero()[:, 0]
     order = usable[quality[usable].argsort(descending=True, stable=True)]
     chosen = order[torch.linspace(0, len(order) - 1, min(QUERIES, len(order))).round().long()]
-    scores = vectors[chosen] @ vectors.T
-    scores[torch.arange(len(chosen)), chosen] = -torch.inf
-    best = scores.topk(min(NEAREST, len(vectors) - 1), dim=1)
+    best = _nearest(vectors, chosen, groups)
     titles = ["Best answered", *["Between"] * (len(chosen) - 2), "Worst answered"]
     shown = []
     for title, row, values, places in zip(titles, chosen.tolist(), best.values, best.indices, strict=False):
         hits = [
             _hit(model, opened, test, place, names, value, _alike(labels, row, place))
             for value, place in zip(values.tolist(), places.tolist(), strict=True)
+            if value > -torch.inf  # else of the row's group
         ]
         query = _hit(model, opened, test, row, names, 1.0, None)
         shown.append(ShownQuery(title, query.row, query.label, query.id, hits))
     return shown
 
 
+def _nearest(vectors: Tensor, rows: Tensor, groups: Tensor | None) -> Any:
+    """Scores and places ``[b, k]`` of what is nearest to ``rows [b]``; of a row itself and its group minus infinity."""
+    scores = vectors[rows] @ vectors.T
+    scores[torch.arange(len(rows)), rows] = -torch.inf
+    if groups is not None:
+        scores[groups[rows, None] == groups] = -torch.inf
+    return scores.topk(min(NEAREST, len(vectors) - 1), dim=1)
+
+
 def _apart(
-    model: EmbeddingLearner, opened: LearnedTable, test: Array, vectors: Tensor, labels: Tensor, names: list[str]
+    model: EmbeddingLearner,
+    opened: LearnedTable,
+    test: Array,
+    vectors: Tensor,
+    labels: Tensor,
+    groups: Tensor | None,
+    names: list[str],
 ) -> list[tuple[ShownHit, ShownHit]]:
     """The nearest pairs of test rows with different labels; none for numbers."""
     if labels.is_floating_point():
         return []
     pairs: dict[tuple[int, int], float] = {}
     for part in torch.split(torch.arange(len(vectors)), 1024):
-        scores = vectors[part] @ vectors.T
-        scores[torch.arange(len(part)), part] = -torch.inf  # a row without a class is not alike to itself
-        best = scores.topk(min(NEAREST, len(vectors) - 1), dim=1)
+        best = _nearest(vectors, part, groups)
         for row, values, places in zip(part.tolist(), best.values.tolist(), best.indices.tolist(), strict=True):
             for value, place in zip(values, places, strict=True):
-                if not _alike(labels, row, place):
+                if value > -torch.inf and not _alike(labels, row, place):
                     pairs[min(row, place), max(row, place)] = value
     nearest = sorted(pairs.items(), key=lambda pair: -pair[1])[:APART]
     job = model, opened, test

@@ -16,6 +16,7 @@ from vicinal.estimators.attention import Element, Explanation
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.elements import element_counts
 from vicinal.estimators.inputs import as_table
+from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.saving import shown_cell
 
 Log = Callable[[str], None]
@@ -229,7 +230,8 @@ def as_written(model: BankedEstimator) -> dict[str, list[str]]:
     """Which columns of csv ``model`` reads as texts, and which are ids and groups."""
     chunked = model.notes_.get("chunked") or []
     words = [name for name, kind in model.kinds_.items() if kind in ("text", "category") or name in chunked]
-    known = [model.notes_.get(role) for role in ("id", "group")]
+    named = isinstance(model, EmbeddingLearner) and model.labels_ != "numbers"  # classes as they are written
+    known = [model.notes_.get(role) for role in ("id", "group", *["target"][:named])]
     return {"text": words, "ids": [name for name in known if name is not None and name not in model.kinds_]}
 
 
