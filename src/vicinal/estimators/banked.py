@@ -246,7 +246,7 @@ class BankedEstimator(TunedEstimator):
         check_is_fitted(self, "bank_")
         names = canonical_ids("ids", ids, distinct=True)
         check_known(self.bank_, self.calibration_, names)
-        labels = torch.from_numpy(np.asarray(self._known_labels(y, len(names)), dtype=np.float64))
+        labels = torch.from_numpy(np.array(self._known_labels(y, len(names)), dtype=np.float64))
         for bank in (self.bank_, self.calibration_):
             there = bank.has(names)
             bank.relabel(names[there], labels[torch.from_numpy(there)])

@@ -149,6 +149,17 @@ class ModelFolder:
             if self.model.changes_.pending:
                 self._rewrite(PAGES)
 
+    @contextlib.contextmanager
+    def replaced(self) -> Iterator[Path]:
+        """An empty folder for another model, which takes the place of this one when the block ends without an error.
+
+        ``model`` is the model that is there until then, and writers wait.
+        """
+        with self._turn():
+            with staged_folder(self.path) as stage:
+                yield stage
+            self._open()
+
     @property
     def due(self) -> bool:
         """Whether so many rows are in the journal that the folder should be written anew."""

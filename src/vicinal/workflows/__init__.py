@@ -17,6 +17,7 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.match import MatchJob, MatchOutcome, match_tables
     from vicinal.workflows.opening import OpenTable, TableJob, open_table
     from vicinal.workflows.predict import Answers, predict_table, table_columns
+    from vicinal.workflows.refit import Refit, refit_model
     from vicinal.workflows.search import MatcherSearcher, Searched, Searcher, open_searcher
     from vicinal.workflows.show import list_changes, show_folder
     from vicinal.workflows.streaming import predict_file
@@ -35,6 +36,7 @@ _FILES = {
     "match": ("MatchJob", "MatchOutcome", "match_tables"),
     "opening": ("OpenTable", "TableJob", "open_table"),
     "predict": ("Answers", "predict_table", "table_columns"),
+    "refit": ("Refit", "refit_model"),
     "search": ("MatcherSearcher", "Searched", "Searcher", "open_searcher"),
     "show": ("list_changes", "show_folder"),
     "streaming": ("predict_file",),
@@ -60,6 +62,7 @@ __all__ = [
     "MatchOutcome",
     "MatcherSearcher",
     "OpenTable",
+    "Refit",
     "Searched",
     "Searcher",
     "TableJob",
@@ -80,6 +83,7 @@ __all__ = [
     "predict_file",
     "predict_table",
     "read_ids",
+    "refit_model",
     "relabel_table",
     "run_demo",
     "show_folder",

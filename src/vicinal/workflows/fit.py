@@ -133,7 +133,7 @@ def fit_table(
         plan = plan_fit(job, log)
         first(plan)
         opened, split = plan.opened, plan.split
-        if work.take_up(_fingerprint(job, opened)):
+        if work.take_up(run_fingerprint(job, opened)):
             log("taking up the run that was interrupted")
         cache = None if work.folder is None else work.folder / CACHE
         settings = {"cache_dir": cache, **job.parameters, "checkpoint_dir": work.folder}
@@ -183,7 +183,8 @@ def _split_of(job: TableJob, opened: OpenTable) -> Split:
     return draw_splits(opened.table, job, 1)[0] if job.test else no_test(len(opened.table), job.seed)
 
 
-def _fingerprint(job: TableJob, opened: OpenTable) -> str:
+def run_fingerprint(job: TableJob, opened: OpenTable) -> str:
+    """All that the result of a fit depends on: an interrupted run of the same goes on."""
     settings = {name: value for name, value in job.parameters.items() if name not in ("progress", "logger")}
     facts = [table_fingerprint(opened.table), opened.kinds, job.seed, job.test, job.validation, settings]
     return json.dumps([__version__, torch.__version__, *facts], default=str, sort_keys=True)
@@ -315,11 +316,15 @@ def _notes(job: TableJob, record: FitRecord, chunked: Sequence[str]) -> dict[str
 
 def write_fit(out: Path, model: BankedEstimator, record: FitRecord, split: Split, notes: dict[str, Any]) -> None:
     """Write the folder of a model with its splits, report and card."""
-    notes = notes | {"torch": torch.__version__}
     with staged_folder(out) as stage:
-        write_model(model, stage, notes)
-        save_splits(stage / "splits.json", [split])
-        if model.plan_ is not None:
-            (stage / PLAN).write_text(model.plan_.model_dump_json(indent=1) + "\n", encoding="utf-8")
-        write_page(record, stage / "report.html")
-        write_card(record, stage / "README.md")
+        write_files(stage, model, record, split, notes)
+
+
+def write_files(stage: Path, model: BankedEstimator, record: FitRecord, split: Split, notes: dict[str, Any]) -> None:
+    """The same into an empty folder."""
+    write_model(model, stage, notes | {"torch": torch.__version__})
+    save_splits(stage / "splits.json", [split])
+    if model.plan_ is not None:
+        (stage / PLAN).write_text(model.plan_.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    write_page(record, stage / "report.html")
+    write_card(record, stage / "README.md")

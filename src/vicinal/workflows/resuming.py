@@ -70,7 +70,7 @@ def working_folder(out: Path | None, work: str = "fit", mark: str = CHECKPOINT) 
     new_folders = [above for above in folder.parents if not above.is_dir()]
     lock = _locked(folder)
     if lock is None:
-        place = "folder" if work == "fit" else "file"
+        place = "file" if work == "predict" else "folder"
         raise ValueError(
             f"out: expected a {place} that no other run writes, got {out}, which process {_owner(folder)} {work}s; "
             "wait for it, stop it, or choose another --out"

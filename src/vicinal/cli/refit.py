@@ -1,0 +1,63 @@
+"""``vicinal refit``: a model fitted anew on all rows, if that does not make it worse."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from vicinal.cli import options as o
+from vicinal.cli.app import app
+from vicinal.cli.output import out as output
+from vicinal.cli.output import print_json, print_progress, print_scores
+
+
+@app.command(epilog="Example: vicinal refit houses-model  |  vicinal refit houses-model sold-until-june.csv")
+def refit(
+    model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
+    data: Annotated[
+        str | None,
+        typer.Argument(help="Labelled table; default: the rows of the bank, as added and corrected.", metavar="[DATA]"),
+    ] = None,
+    *,
+    even_if_worse: Annotated[
+        bool, typer.Option("--even-if-worse", help="Replace the old model whatever the comparison says.")
+    ] = False,
+    root: o.Root = None,
+    database: o.Database = None,
+    index: o.IndexAgain = None,
+    encoder: o.EncoderAgain = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Fit a model's settings anew on all rows, and replace it unless the new one is worse.
+
+    Both are measured on the same rows, which neither was trained on. Corrections and their history stay.
+    """
+    from vicinal.core import local_path
+    from vicinal.data import table_source
+    from vicinal.workflows import refit_model
+
+    outcome = refit_model(
+        local_path("model", model),
+        None if data is None else table_source("data", data, database),
+        even_if_worse=even_if_worse,
+        root=o.root_of(root),
+        index=index,
+        encoders=o.parse_encoders(encoder),
+        log=(lambda line: None) if quiet else print_progress,
+    )
+    if as_json:
+        print_json(asdict(outcome))
+        return
+    for sentence in (outcome.basis, *outcome.notes):
+        output.print(sentence, markup=False)
+    print_scores("Both models on these rows", outcome.scores)
+    name = {"mse": "MSE", "log_loss": "log loss"}[outcome.error]
+    more = "more" if outcome.change > 0 else "less"
+    output.print(
+        f"{name} of the new model: {abs(outcome.change):.4g} {more}, of which {outcome.doubt:.4g} (one standard error) "
+        "may be chance",
+        markup=False,
+    )
+    said = f"{model} is the new model, with {outcome.rows.get('bank', 0):,} rows in its bank"
+    output.print(said if outcome.replaced else f"{model} stays as it was; --even-if-worse replaces it", markup=False)

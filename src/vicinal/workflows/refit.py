@@ -1,0 +1,416 @@
+"""``vicinal refit``: a model's settings fitted on all rows that there are now; it takes the place of a worse model."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+
+from vicinal.core import ECHO, short, short_text
+from vicinal.core.folders import read_whole
+from vicinal.core.identity import canonical_ids
+from vicinal.data import Split, duplicates_across, find_duplicates, no_test, table_name
+from vicinal.data.table import Table
+from vicinal.encoders import infer_kinds
+from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.inputs import hold_out
+from vicinal.estimators.journal import Changes, read_changes
+from vicinal.estimators.model_folder import ModelFolder
+from vicinal.workflows.evaluate import labelled_table, parts_of
+from vicinal.workflows.fit import fit_record, run_fingerprint, write_files
+from vicinal.workflows.measuring import Measured, measure, measure_out_of_fold, predict_test, score
+from vicinal.workflows.opening import OpenTable, TableJob, fit_split
+from vicinal.workflows.predict import load_predictor, read_rows
+from vicinal.workflows.resuming import CACHE, working_folder
+
+Log = Callable[[str], None]
+Array = np.ndarray[Any, Any]
+
+FEWEST = 10
+"""Rows that two models are compared on, at least."""
+
+WHOLE = ("number", "category", "text")
+"""Kinds of columns of which a bank has the cells themselves, and not what is shown of them."""
+
+
+@dataclass(frozen=True)
+class Refit:
+    """What became of a refit.
+
+    Attributes:
+        replaced: whether the new model stands in the folder now.
+        scores: of the "new" and the "old" model on the same rows.
+        error: by which they are compared, "mse" or "log_loss".
+        change: its mean over the rows of the new model, less that of the old one.
+        doubt: standard error of ``change``, with groups by groups.
+        basis: which rows were compared on, as a sentence.
+        rows: "compared", and in the new model "trained", "held out" and "bank".
+        notes: what became of corrections, of forgotten rows, and of rows that are no more there.
+    """
+
+    replaced: bool
+    scores: dict[str, dict[str, float]]
+    error: str
+    change: float
+    doubt: float
+    basis: str
+    rows: dict[str, int]
+    notes: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The rows of a refit: their table, where each stands in the old model, and which it was not trained on."""
+
+    table: Table
+    parts: Array
+    unseen: Array
+    notes: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """How the new model is compared with the old one: its split, the positions compared on, and what that is."""
+
+    split: Split
+    basis: str
+
+
+def refit_model(
+    folder: Path,
+    source: Path | pd.DataFrame | None = None,
+    *,
+    even_if_worse: bool = False,
+    root: Path | None = None,
+    index: str | None = None,
+    encoders: Mapping[str, str] | None = None,
+    log: Log = lambda line: None,
+) -> Refit:
+    """Fit the settings of the model in ``folder`` anew, and put the new model in its place unless it is worse.
+
+    Both are compared on rows that neither was trained on: rows that are new to the old one (added since its fit, or of
+    ``source`` and not in it), a fifth of all at most; else half of those that it held out, by which it stopped its
+    training, which favors it. Where members are folds, all rows are, each by members that never saw it. The new model
+    takes the place of the old one if its mean error is at most one standard error of the difference larger. The rows
+    that were compared on enter its bank then, and calibrate.
+
+    Corrected labels stay with their history; a label of ``source`` that a correction has replaced is passed over, and
+    forgotten rows stay out. Rows that others add, relabel or forget meanwhile are taken over.
+
+    Args:
+        folder: of the model.
+        source: file of a table, or the table itself; None: the rows of the bank, where it has their cells.
+        even_if_worse: replace the old model whatever the comparison says.
+        root: folder that paths of images and sounds start from; None: that of the file.
+        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        encoders: by column or kind.
+        log: gets one line of progress at a time.
+
+    Raises:
+        ValueError: if the rows cannot be used, or fewer than ten can be compared on; the folder is as it was.
+    """
+    started = time.perf_counter()
+    named: dict[str, Any] = {"index": index, "encoders": encoders}
+    old = load_predictor(folder, **named)
+    _check(old, source)
+    known = _labels(old)
+    with working_folder(folder, "refit") as work:
+        rows = _of_bank(old, folder) if source is None else _of_table(old, folder, source, root, log)
+        opened, trial, job = (
+            OpenTable(rows.table, infer_kinds(rows.table.frame, dict(old.kinds_))),
+            _trial(old, rows),
+            _job(old, rows),
+        )
+        if work.take_up(
+            f"{run_fingerprint(job, opened)} {[trial.split.validation.tolist(), trial.split.test.tolist()]}"
+        ):
+            log("taking up the run that was interrupted")
+        places = {"checkpoint_dir": work.folder, "cache_dir": work.folder / CACHE if work.folder else None}
+        new = clone(old).set_params(plan=old.plan_, columns=opened.kinds, progress=False, **places)
+        log(f"fitting on {len(trial.split.train)} rows, {len(trial.split.validation)} to stop early and calibrate")
+        fit_split(new, opened, trial.split)
+        log("comparing with the old model")
+        outcome, measured = _compared(job, old, new, opened, rows, trial)
+        if not (even_if_worse or outcome.change <= outcome.doubt):
+            return outcome
+        duplicates = duplicates_across(trial.split, find_duplicates(rows.table, opened.kinds)).sentence
+        measured = replace(measured, notes=[outcome.basis, *outcome.notes, *measured.notes])
+        record = fit_record(job, opened, trial.split, new, measured, duplicates, time.perf_counter() - started)
+        _hold_out_more(new, rows.table.select(trial.split.test))
+        with _following(folder, old, known, new, named) as stage:
+            write_files(
+                stage, new, record, trial.split, old.notes_ | {"scores": dict(record.scores), "name": record.name}
+            )
+    return replace(outcome, replaced=True, rows=outcome.rows | {"bank": len(new.bank_)})
+
+
+def _job(old: BankedEstimator, rows: "_Rows") -> TableJob:
+    """The fit of ``old`` on other rows, as reports and fingerprints name it."""
+    notes, seed = old.notes_, old.random_state or 0
+    return TableJob(
+        rows.table.frame,
+        rows.table.target_name,
+        id=notes.get("id"),
+        group=notes.get("group"),
+        sets=notes.get("sets") or {},
+        seed=seed,
+        parameters=old.get_params(deep=False) | {"plan": None},
+        baselines=False,
+    )
+
+
+def _check(old: BankedEstimator, source: Any) -> None:
+    """Refuse models that cannot be fitted again, or not from their bank."""
+    if old.multilabel_:
+        raise ValueError("model: expected one of numbers or of one class a row, got one of several classes a row")
+    if old.notes_.get("distilled_from"):
+        raise ValueError(
+            f"model: expected one that was fitted on labels, got one distilled from "
+            f"{short_text(old.notes_['distilled_from'])}; say vicinal distill again"
+        )
+    if old.index is not None and old.index.partition(":")[0] == "milvus":
+        raise ValueError("model: expected one whose index lies in its folder, got one in a database; fit it anew")
+    lost = [name for name, kind in old.kinds_.items() if kind not in WHOLE]
+    if source is None and lost:
+        raise ValueError(
+            f"data: expected a table, as the bank has no whole cells of {short(lost[0])} (kind "
+            f"{old.kinds_[lost[0]]}), got none; say vicinal refit MODEL TABLE"
+        )
+
+
+def _labels(model: BankedEstimator) -> "pd.Series[Any]":
+    """Labels of the bank as users give them, by id."""
+    labels, classes = model.bank_.labels.numpy(), getattr(model, "classes_", None)
+    return pd.Series(labels if classes is None else classes[labels.astype(int)], index=pd.Index(model.bank_.ids))
+
+
+# The rows.
+
+
+def _added_ids(folder: Path) -> list[Any]:
+    """Ids of rows that were added since the folder was written, which no training has seen."""
+    changes = read_whole(folder, read_changes)[0]
+    return [name for change in changes if change.what == "add" for name in change.ids]
+
+
+def _of_bank(old: BankedEstimator, folder: Path) -> _Rows:
+    """All rows of the bank, with the labels that they have now."""
+    bank, notes = old.bank_, old.notes_
+    frame = bank.rows
+    frame.index = pd.Index(bank.ids if bank.ids.dtype == np.int64 else np.arange(len(bank)))
+    columns = {"target": _labels(old).to_numpy(), "id": bank.ids, "group": bank.groups}
+    for role, values in columns.items():
+        if notes.get(role) is not None and values is not None:
+            frame[notes[role]] = values
+    table = labelled_table(old, frame, str(notes.get("name") or "the bank"), lambda line: None)
+    parts = np.where(old.calibration_.has(table.ids), "held out", "bank").astype(object)
+    return _Rows(table, parts, _unseen(table, parts, _added_ids(folder)), [])
+
+
+def _of_table(old: BankedEstimator, folder: Path, source: Any, root: Path | None, log: Log) -> _Rows:
+    """The rows of a table, without forgotten ones, and with the labels of corrections."""
+    name = table_name(source) if isinstance(source, Path) else "table"
+    table = labelled_table(old, read_rows(old, source, root, log), name, log)
+    parts, notes = np.array(parts_of(old, table), dtype=object), []
+    of_this = old.notes_.get("id") is not None or (parts != "new").sum() >= len(old.bank_) / 2
+    forgotten = [i for change in old.changes_.history if change.what == "forget" for i in change.ids]
+    gone = np.isin(table.ids.astype(str), np.array(forgotten, dtype=str)) & ~old.bank_.has(table.ids)
+    if of_this and gone.any():
+        notes.append(f"{int(gone.sum())} rows of the table were forgotten before and stay out.")
+        table, parts = table.select(np.flatnonzero(~gone)), parts[~gone]
+    table, corrected = _with_corrections(old, table, parts)
+    if corrected:
+        notes.append(f"{corrected} labels of the table were corrected before; the corrections stay.")
+    left = len(old.bank_) - int((parts != "new").sum())
+    if left:
+        notes.append(f"{left} rows of the old bank are not in the table, nor in the new model.")
+    return _Rows(table, parts, _unseen(table, parts, _added_ids(folder)), notes)
+
+
+def _with_corrections(old: BankedEstimator, table: Table, parts: Array) -> tuple[Table, int]:
+    """The table with corrected labels where it has those of before, and how many these are."""
+    before: dict[str, list[Any]] = {}
+    for change in old.changes_.history:
+        for one, label in zip(change.ids, change.before or [], strict=False):
+            before.setdefault(str(one), []).append(label)
+    target, count = table.target.copy(), 0
+    for place in np.flatnonzero((parts != "new") & np.isin(table.ids.astype(str), list(before))):
+        now, label = old.labels_of(table.ids[[place]])[0], target[place]
+        if label != now and label in before[str(table.ids[place])]:
+            target[place], count = now, count + 1
+    return replace(table, target=target), count
+
+
+def _unseen(table: Table, parts: Array, added: Sequence[Any]) -> Array:
+    """Whether each row, and all of its group, was never trained on or held out."""
+    unseen: Array = (parts == "new") | np.isin(table.ids.astype(str), np.array(added, dtype=str))
+    if table.groups is not None:
+        unseen = unseen & ~np.isin(table.groups, table.groups[~unseen])
+    return unseen
+
+
+# The comparison.
+
+
+def _trial(old: BankedEstimator, rows: _Rows) -> _Trial:
+    """Which rows the new model is trained on, and which both are compared on."""
+    table, seed = rows.table, old.random_state or 0
+    new = np.flatnonzero(rows.unseen)
+    if len(new) >= FEWEST:
+        compared = _some(new, table.groups, round(TableJob.test * len(table)), seed)
+        rest = np.setdiff1d(np.arange(len(table)), compared)
+        held_out = _validation(old, table.select(rest), seed)
+        validation = rest[held_out]
+        basis = f"On {len(compared)} rows that neither model was trained on, or stopped its training by."
+        return _Trial(Split(np.setdiff1d(rest, validation), validation, compared, seed), basis)
+    if old.folds_ is not None:
+        return _Trial(no_test(len(table), seed), "Out of fold: each row by members of either model that never saw it.")
+    calibrating = np.flatnonzero(rows.parts == "held out")
+    compared = (
+        _some(calibrating, table.groups, len(calibrating) // 2, seed)
+        if len(calibrating) >= 2 * FEWEST
+        else calibrating[:0]
+    )
+    if len(compared) < FEWEST:
+        raise ValueError(
+            f"data: expected at least {FEWEST} rows that are new to the model, or {2 * FEWEST} that it held out, to "
+            f"compare both on, got {len(new)} and {len(calibrating)}; give a table with more rows, or its test rows"
+        )
+    basis = (
+        f"On {len(compared)} of the {len(calibrating)} rows that the old model held out: neither was trained on them, "
+        "and the old one stopped its training by them, which favors it."
+    )
+    validation = np.setdiff1d(calibrating, compared)
+    return _Trial(Split(np.setdiff1d(np.arange(len(table)), calibrating), validation, compared, seed), basis)
+
+
+def _some(positions: Array, groups: Array | None, most: int, seed: int) -> Array:
+    """Some of ``positions``, at most ``most`` but for a first group, whole groups."""
+    names = positions if groups is None else groups[positions]
+    order = np.random.RandomState(seed).permutation(np.unique(names))
+    counts = pd.Series(names).value_counts()[order].cumsum().to_numpy()
+    return np.asarray(positions[np.isin(names, order[: max(1, int((counts <= most).sum()))])])
+
+
+def _validation(old: BankedEstimator, table: Table, seed: int) -> Array:
+    """Positions that the new model holds out."""
+    if old.validation_fraction == 0:
+        return np.zeros(0, dtype=np.int64)
+    codes = np.unique(table.target, return_inverse=True)[1] if table.task == "classification" else None
+    positions: Array = hold_out(len(table), None, old.validation_fraction, table.groups, codes, seed).validation
+    return positions
+
+
+def _compared(
+    job: TableJob, old: BankedEstimator, new: BankedEstimator, opened: OpenTable, rows: _Rows, trial: _Trial
+) -> tuple[Refit, Measured]:
+    """Both models on the same rows."""
+    table, split = opened.table, trial.split
+    if len(split.test):
+        measured, at = measure(job, new, opened, split), split.test
+        known = table.ids[at][rows.parts[at] != "new"]
+        predicted = measured.predicted, predict_test(old.forget(known) if len(known) else old, opened, split)
+    else:
+        measured = measure_out_of_fold(job, new, opened)
+        ids, of_old = old.out_of_fold_predictions()
+        places = pd.Index(ids.astype(str)).get_indexer(table.ids.astype(str))
+        at = np.flatnonzero((places >= 0) & (rows.parts != "new"))
+        predicted = measured.predicted[at], of_old[places[at]]
+    truth, groups = table.target[at], None if table.groups is None else table.groups[at]
+    pairs = list(zip(("new", "old"), (new, old), predicted, strict=True))
+    scores = {name: score(model, guess, truth) for name, model, guess in pairs}
+    error = "mse" if table.task == "regression" else "log_loss"
+    losses = [_losses(model, guess, truth) for _, model, guess in pairs]
+    change, doubt = _difference(losses[0] - losses[1], groups)
+    sizes = {"compared": len(at), "trained": len(split.train), "held out": len(split.validation)}
+    listed = {"model": measured.scores["model"], "the model before": scores["old"]}
+    measured = replace(measured, scores=listed | measured.scores)
+    outcome = Refit(
+        replaced=False,
+        scores=scores,
+        error=error,
+        change=change,
+        doubt=doubt,
+        basis=trial.basis,
+        rows=sizes,
+        notes=rows.notes,
+    )
+    return outcome, measured
+
+
+def _losses(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
+    """Squared error or negative log probability of each row."""
+    if getattr(model, "classes_", None) is None:
+        return np.asarray((predicted - truth) ** 2)
+    each = [score(model, predicted[[i]], truth[[i]])["log_loss"] for i in range(len(truth))]
+    return np.array(each)
+
+
+def _difference(differences: Array, groups: Array | None) -> tuple[float, float]:
+    r"""Mean of paired differences $d$ ``[n]`` and its standard error, by groups $g$.
+
+    $\sqrt{\frac{G}{G-1} \sum_g (\sum_{i \in g} (d_i - \bar d))^2} / n$, where each row is a group if there are none.
+    """
+    mean, count = float(differences.mean()), len(differences)
+    names = np.arange(count) if groups is None else groups
+    sums = pd.Series(differences - mean).groupby(names).sum().to_numpy()
+    return mean, float(np.sqrt(len(sums) / max(1, len(sums) - 1) * (sums**2).sum()) / count)
+
+
+# The new model takes the place of the old one.
+
+
+def _hold_out_more(new: BankedEstimator, table: Table) -> None:
+    """Put the rows that were compared on into the bank; with those that were held out, they calibrate."""
+    if not len(table):
+        return
+    frame, vectors = new.embedded_rows(table.frame[list(new.kinds_)])
+    new.add_embedded(frame, vectors, table.target, ids=table.ids, groups=table.groups)
+    if new.folds_ is None:
+        labels = new.bank_.labels[new.bank_.store.positions(table.ids)]
+        groups = None if table.groups is None else canonical_ids("groups", table.groups, len(table))
+        new.calibration_.add(table.ids, vectors, labels, frame, groups)
+
+
+@contextmanager
+def _following(
+    folder: Path, old: BankedEstimator, known: "pd.Series[Any]", new: BankedEstimator, named: Mapping[str, Any]
+) -> Iterator[Path]:
+    """A folder to write ``new`` into, in the turn of writers, with what they changed since labels were ``known``."""
+    opened = ModelFolder(folder, **named)
+    with opened.replaced() as stage:
+        now, labels = opened.model, _labels(opened.model)
+        if now.history_.validation_error != old.history_.validation_error or now.kinds_ != old.kinds_:
+            raise ValueError(
+                f"model: expected {short_text(folder, ECHO)} to stay while it is fitted anew, got another model there"
+            )
+        gone = known.index.difference(labels.index).to_numpy()
+        if new.bank_.has(gone).any():
+            new.forget(gone[new.bank_.has(gone)])
+        both = known.index.intersection(labels.index)
+        changed = both[(known.loc[both].to_numpy() != labels.loc[both].to_numpy()) & new.bank_.has(both.to_numpy())]
+        if len(changed):
+            new.relabel(changed.to_numpy(), labels.loc[changed].to_numpy())
+        added = labels.index.difference(known.index).to_numpy()
+        if len(added):
+            _take_over(new, now, added, labels.loc[added].to_numpy())
+        lost = labels.index[~new.bank_.has(labels.index.to_numpy())].tolist()
+        new.changes_ = Changes(now.changes_.sequence, 0, now.changes_.without(lost).history)
+        yield stage
+
+
+def _take_over(new: BankedEstimator, now: BankedEstimator, ids: Array, labels: Array) -> None:
+    """Add rows that came while the new model was fitted."""
+    if set(new.kinds_.values()) - set(WHOLE):
+        raise ValueError(
+            f"model: expected one that stays while it is fitted anew, got {len(ids)} rows that were added meanwhile; "
+            "say the same command again"
+        )
+    at = now.bank_.store.positions(ids)
+    groups = None if now.bank_.groups is None else now.bank_.groups[at.numpy()]
+    new.add(now.bank_.store.rows_at(at)[list(new.kinds_)], labels, ids=ids, groups=groups)
