@@ -53,6 +53,9 @@ LONG = ("guide.md", "uncertainty.md")
 def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
     if "lexicon" in page.read_text(encoding="utf-8"):
         pytest.importorskip("vaderSentiment", reason="the demo's words are in an optional package")
+    if page.name == "outside.md":
+        for package in ("onnx", "onnxruntime"):
+            pytest.importorskip(package, reason=f"{package} is an optional package")
     monkeypatch.chdir(tmp_path)
     names = {"__name__": page.stem}
     for number, code in enumerate(blocks(page, "python"), start=1):

@@ -12,6 +12,7 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.explain import Explained, Explainer, explained_record
     from vicinal.workflows.explore import Explorer
     from vicinal.workflows.explore_page import ExplorePage
+    from vicinal.workflows.export import GraphInput, export_onnx, graph_inputs
     from vicinal.workflows.fit import FitOutcome, FitPlan, fit_table, plan_fit
     from vicinal.workflows.learn import LearnJob, LearnOutcome, learn_table
     from vicinal.workflows.match import MatchJob, MatchOutcome, match_tables
@@ -29,6 +30,7 @@ _FILES = {
     "distill": ("Distilled", "distill_table"),
     "evaluate": ("audit_table",),
     "explain": ("Explained", "Explainer", "explained_record"),
+    "export": ("GraphInput", "export_onnx", "graph_inputs"),
     "fit": ("FitOutcome", "FitPlan", "fit_table", "plan_fit"),
     "explore": ("Explorer",),
     "explore_page": ("ExplorePage",),
@@ -56,6 +58,7 @@ __all__ = [
     "Explorer",
     "FitOutcome",
     "FitPlan",
+    "GraphInput",
     "LearnJob",
     "LearnOutcome",
     "MatchJob",
@@ -72,8 +75,10 @@ __all__ = [
     "distill_table",
     "embed_table",
     "explained_record",
+    "export_onnx",
     "fit_table",
     "forget_rows",
+    "graph_inputs",
     "learn_table",
     "list_changes",
     "match_tables",
