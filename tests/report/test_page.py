@@ -1,6 +1,8 @@
 """The page: self-contained, harmless whatever the rows say, and true to the record."""
 
+import base64
 import dataclasses
+import hashlib
 import io
 import re
 from html.parser import HTMLParser
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 
 from vicinal.core import replace_text
-from vicinal.report import FitRecord, NeighborPanel, write_compare_page, write_page
+from vicinal.report import Doubted, Example, FitRecord, NeighborPanel, Verdict, write_compare_page, write_page
 from vicinal.report.compare import compare_html
 from vicinal.report.page import cell_view, cells, page_html, panel_view
 
@@ -47,7 +49,11 @@ class Reader(HTMLParser):
 
 def check_harmless(text):
     page = Reader(text)
-    assert not {"script", "iframe", "object", "link", "form", "base"} & set(page.tags)
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    allowed = [f"sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}" for code in scripts]
+    assert page.tags.count("script") == len(scripts) <= 1
+    assert re.findall(r"script-src '([^']*)'", text) == allowed
+    assert not {"iframe", "object", "link", "form", "base"} & set(page.tags)
     for name, value in page.attributes:
         assert not name.startswith("on"), name
         if name in ("src", "href", "xlink:href"):
@@ -83,6 +89,24 @@ def test_pages_are_self_contained_and_well_formed(name, request, page_of):
     page = check_harmless(page_of(name, record))
     assert record.name in page.text
     assert page.tags.count("article") == len(record.panels)
+
+
+def test_rows_are_listed_and_searched_by_a_script_that_the_page_allows():
+    rows = [
+        Example("h7", 2.0, 3.0, {"town": "north"}, (0.0, 2.5)),
+        Example("h8", 2.0, 2.0, {"town": ""}, (0.0, 2.5)),
+    ]
+    text = page_html(small(examples=rows))
+    page = check_harmless(text)
+    assert page.tags.count("script") == 1
+    assert "town north" in page.text
+    assert text.count('num bad" data-name="90 %"') == 1, "the truth of h7 is outside"
+    assert "script-src" not in page_html(small())
+
+
+def test_settings_of_other_methods_come_last():
+    text = page_html(small(notes=["ridge: alpha 1, chosen by cross-validation.", "look at id"]))
+    assert text.index("look at id") < text.index("What went in") < text.index("ridge: alpha 1")
 
 
 def test_pictures_fit_the_task(words, digits, page_of):
@@ -127,6 +151,9 @@ def test_hostile_text_is_shown_as_text(digits):
         split_sizes={HOSTILE: 5},
         versions={HOSTILE: HOSTILE},
         notes=[HOSTILE],
+        verdict=Verdict(5, Doubted(1.0), HOSTILE, 1, Doubted(0.5)),
+        coverage=[{"coverage": 0.9, "covered": 1.0, "width": 2.0, "by_part": []}],
+        examples=[Example(HOSTILE, 1.0, 0.0, {HOSTILE: HOSTILE}, (0.5, 2.0))],
     )
     text = page_html(record)
     page = check_harmless(text)

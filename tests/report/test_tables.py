@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from vicinal.report import Doubted, Verdict
 from vicinal.report.tables import (
     findings,
     fit_table,
@@ -12,6 +13,7 @@ from vicinal.report.tables import (
     relative_change,
     splits_won,
     spread,
+    verdict_sentence,
 )
 
 
@@ -60,3 +62,49 @@ def test_changes_and_wins(comparison):
     assert splits_won(dataclasses.replace(record, higher_is_better=True), "d", "nona") == (1, 3)
     assert spread(record.results["d"]["dense"], record.scale) == "2,000.0 +- 0.0"
     assert spread(record.results["d"]["nona"], record.scale) == "1,666.7 +- 1,154.7"
+
+
+@pytest.mark.parametrize(
+    ("change", "clause"),
+    [
+        ((-0.14, -0.24, -0.031), "14 % less squared error than ridge, the best of 3 others (3.1 % to 24 % less)"),
+        (
+            (0.04, 0.01, 0.07),
+            "4 % more squared error than ridge, the best of 3 others (1 % to 7 % more), which",
+        ),
+        (
+            (0.04, -0.01, 0.07),
+            "4 % more squared error than ridge, the best of 3 others (1 % less to 7 % more: no ",
+        ),
+        ((0.0, 0.0, 0.0), "the same as ridge"),
+        ((float("nan"),), "beside ridge, the best of 3 others nothing can be said"),
+    ],
+)
+def test_the_verdict_is_honest_both_ways(words, change, clause):
+    found = Verdict(
+        200, Doubted(0.6, 0.5, 0.72), "ridge on untuned features", 3, Doubted(*change), Doubted(0.91, 0.86, 0.95)
+    )
+    sentence = verdict_sentence(dataclasses.replace(words, verdict=found))
+    assert sentence.startswith(
+        "Predicts valence within 0.6 of the truth (95 % interval: 0.5 to 0.72) for half of the 200"
+    )
+    assert clause in sentence
+    assert sentence.endswith("its 90 % intervals hold 91 % (86 to 95 %).")
+
+
+def test_the_verdict_of_classes_speaks_of_shares(digits):
+    found = Verdict(200, Doubted(0.83, 0.77, 0.88), "k-NN", 1, Doubted(0.025, -0.03, 0.06))
+    assert verdict_sentence(dataclasses.replace(digits, verdict=found)) == (
+        "Predicts the right digit for 83 % of the 200 test rows (95 % interval: 77 to 88 %); 2.5 points more wrong "
+        "than k-NN (3 points fewer to 6 points more: no clear difference)."
+    )
+
+
+def test_few_rows_are_said_to_be_few(words):
+    found = Verdict(6, Doubted(0.6), "mean", 1, Doubted(-0.5))
+    sentence = verdict_sentence(dataclasses.replace(words, verdict=found))
+    assert sentence.startswith(
+        "Too few rows to say how sure this is: predicts valence within 0.6 of the truth for half"
+    )
+    assert sentence.endswith("50 % less squared error than the mean of the training rows.")
+    assert verdict_sentence(words) == ""

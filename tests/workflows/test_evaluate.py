@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     features = ["a", "b", "c", "town"]
     frame.loc[test, features] = frame.loc[train, features].to_numpy()  # a copy across the split, other label
     frame.to_csv(place / "rows.csv", index=False)
-    (place / "pair.json").write_text(json.dumps([test + 1, train + 1]))
+    (place / "pair.json").write_text(json.dumps([test + 1000, train + 1000]))
     fit_table(TableJob(place / "rows.csv", "y", id="key", parameters=QUICK, baselines=False), place / "model")
     return place
 
@@ -123,7 +123,7 @@ def test_classes_get_sets_and_suspects(tmp_path: Path) -> None:
     fit_table(TableJob(tmp_path / "rows.csv", "y", id="key", parameters=QUICK, baselines=False), tmp_path / "model")
     found = audit_table(tmp_path / "model", tmp_path / "rows.csv")
     assert set(found.class_sets) == {"lac", "aps", "raps"}
-    assert {suspect.row - 1 for suspect in found.suspects[:12]} & set(wrong)
+    assert {suspect.row - 1000 for suspect in found.suspects[:12]} & set(wrong)
     assert found.coverage == []
     assert found.classes == ["down", "up"]
     among = found.multiplicity
@@ -180,7 +180,7 @@ def test_bad_input_is_one_sentence(folder: Path, tmp_path: Path, capsys: pytest.
     assert run(["evaluate", str(folder / "model"), str(folder / "rows.csv"), "--out", str(tmp_path / "a.pdf")]) == 2
     assert "--out: expected a name that ends in .html" in capsys.readouterr().err
     seen = audit_table(folder / "model", folder / "rows.csv", suspects=200)
-    places = [suspect.row - 1 for suspect in seen.suspects if suspect.part == "bank"]
+    places = [suspect.row - 1000 for suspect in seen.suspects if suspect.part == "bank"]
     frame.iloc[sorted(places)].to_csv(tmp_path / "bank.csv", index=False)
     assert run(["evaluate", str(folder / "model"), str(tmp_path / "bank.csv")]) == 2
     assert "expected at least 10 rows that the model has not seen, got 0" in capsys.readouterr().err

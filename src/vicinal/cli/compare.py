@@ -152,6 +152,7 @@ def comparison_json(comparison: "Comparison") -> dict[str, Any]:
     tests = comparison.significance
     return {
         "metric": comparison.metric,
+        "answer": list(comparison.record.answer),
         "table": [vars(summary) for summary in comparison.table],
         "runs": [vars(run) for run in comparison.runs],
         "tests": None
@@ -162,7 +163,10 @@ def comparison_json(comparison: "Comparison") -> dict[str, Any]:
 
 def print_comparison(comparison: "Comparison", folder: Path) -> None:
     """What a person reads of a comparison."""
-    scale, title = (1000, "MSE x 1000 on labels scaled to [0, 1]") if comparison.metric == "mse" else (1, "log loss")
+    for sentence in comparison.record.answer:
+        output.print(sentence, markup=False)
+    scale, title = (1000, "MSE x 1000 on labels scaled to [0, 1]") if comparison.metric == "mse" else (1, "accuracy")
+    several = len({cell.dataset for cell in comparison.table}) > 1
     rows = []
     for cell in comparison.table:
         spread = "" if math.isnan(cell.deviation) else f" +- {cell.deviation * scale:.2f}"
@@ -170,7 +174,7 @@ def print_comparison(comparison: "Comparison", folder: Path) -> None:
         p_value = "" if math.isnan(cell.p_value) else f"{cell.p_value:.3f}"
         rows.append(
             [
-                cell.dataset,
+                *([cell.dataset] if several else []),
                 cell.method,
                 f"{cell.mean * scale:.2f}{spread}",
                 change,
@@ -179,8 +183,8 @@ def print_comparison(comparison: "Comparison", folder: Path) -> None:
                 f"{cell.seconds:.0f} s",
             ]
         )
-    headings = ["data", "method", "mean +- sd", "vs dense", "p", "splits", "a fit"]
-    print_rows(title, headings, rows)
+    headings = [*(["data"] if several else []), "method", "mean +- sd", "vs dense", "p", "splits", "a fit"]
+    print_rows(title, headings, rows, names=several)
     if comparison.significance is not None:
         output.print(comparison.significance.sentence, markup=False)
     output.print(f"runs    {folder / 'runs.csv'}", markup=False)

@@ -130,6 +130,8 @@ def fit(
 
 def outcome_json(outcome: "FitOutcome") -> dict[str, Any]:
     """What a program reads of a fit."""
+    from vicinal.report import verdict_sentence
+
     record, columns = outcome.record, outcome.record.column_list
     return {
         "model": str(outcome.folder),
@@ -142,6 +144,7 @@ def outcome_json(outcome: "FitOutcome") -> dict[str, Any]:
             {"column": leak.column, "form": leak.form, "sentence": leak.sentence} for leak in outcome.opened.leaks
         ],
         "out_of_fold": dict(record.out_of_fold),
+        "verdict": verdict_sentence(record),
         "scores": {method: dict(values) for method, values in record.scores.items()},
         "notes": list(record.notes),
         "epochs": len(outcome.model.history_.train_error),
@@ -193,6 +196,8 @@ def print_plan(plan: "FitPlan", console: "Console") -> None:
 
 def print_outcome(outcome: "FitOutcome", *, columns: bool = True) -> None:
     """What a person reads of a fit; without ``columns`` where :func:`print_plan` has just shown them."""
+    from vicinal.report import verdict_sentence
+
     record = outcome.record
     rows = [[c.name, c.kind or "left out", c.encoder, c.reason] for c in record.column_list]
     if columns or outcome.model.encoder_choices_:
@@ -221,6 +226,8 @@ def print_outcome(outcome: "FitOutcome", *, columns: bool = True) -> None:
     if sizes["test"] and record.out_of_fold:
         listed = ", ".join(f"{name} {value:.4g}" for name, value in record.out_of_fold.items())
         output.print(f"out of fold, by members that never saw the row: {listed}", markup=False)
+    if said := verdict_sentence(record):
+        output.print(said, markup=False)
     if outcome.folder is not None:
         output.print(f"model   {outcome.folder}", markup=False)
         output.print(f"report  {outcome.folder / 'report.html'}", markup=False)

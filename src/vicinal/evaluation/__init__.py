@@ -11,7 +11,7 @@ from vicinal.evaluation.audit import (
     target_slices,
 )
 from vicinal.evaluation.baselines import Baseline, knn_baseline, knn_grid, mean_baseline, ridge_baseline
-from vicinal.evaluation.comparison import Significance, Summary, significance, summarize
+from vicinal.evaluation.comparison import Significance, Summary, answers, significance, summarize
 from vicinal.evaluation.representers import l1_representers, nuclear_representers
 from vicinal.evaluation.scores import classification_scores, regression_scores
 from vicinal.evaluation.statistics import (
@@ -39,6 +39,7 @@ __all__ = [
     "Significance",
     "Slice",
     "Summary",
+    "answers",
     "average_precision",
     "average_ranks",
     "bootstrap_interval",

@@ -1,5 +1,6 @@
 """From runs to the table: mean and deviation, change against a reference, and tests over splits and data sets."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -92,6 +93,41 @@ def summarize(runs: Sequence[Run], metric: str, *, reference: str | None = "dens
         _summary(metric, dataset, method, done, cells.get((dataset, reference or "")) if method != reference else None)
         for (dataset, method), done in ordered
     ]
+
+
+def answers(runs: Sequence[Run], metric: str) -> list[str]:
+    """For each data set a sentence: which method is best, how far ahead of the next, and whether that may be chance.
+
+    Args:
+        runs: of any data sets and methods.
+        metric: which score; runs without it are left out.
+
+    >>> from vicinal.evaluation import Run
+    >>> sizes = {"rows": "", "sizes": (80, 10, 10)}
+    >>> runs = [Run("toys", i, i, str(m), {"mse": m + i / 9}, 1.0, **sizes) for i in range(3) for m in (1, 2)]
+    >>> answers(runs, "mse")
+    ['toys: 1 is best, 47.4 % ahead of 2, the next of 2 (p < 0.001 over 3 splits).']
+    """
+    higher, said = HIGHER_IS_BETTER[metric], []
+    cells = summarize(runs, metric, reference=None)
+    for dataset in dict.fromkeys(cell.dataset for cell in cells):
+        ordered = sorted((c for c in cells if c.dataset == dataset), key=lambda c: -c.mean if higher else c.mean)
+        if len(ordered) < 2:
+            said.append(f"{dataset}: {ordered[0].method} was run alone.")
+            continue
+        best, after = ordered[:2]
+        beside = summarize([run for run in runs if run.dataset == dataset], metric, reference=after.method)
+        ahead = next(cell for cell in beside if cell.method == best.method)
+        gap = (
+            f"{100 * (best.mean - after.mean):.1f} points" if higher else f"{abs(ahead.change):.1%}".replace("%", " %")
+        )
+        chance = "< 0.001" if ahead.p_value < 0.001 else f"= {ahead.p_value:.3f}"
+        clear = "" if ahead.p_value < 0.05 else ": no clear difference"
+        doubt = "one split, no test" if math.isnan(ahead.p_value) else f"p {chance} over {ahead.splits} splits{clear}"
+        said.append(
+            f"{dataset}: {best.method} is best, {gap} ahead of {after.method}, the next of {len(ordered)} ({doubt})."
+        )
+    return said
 
 
 def significance(

@@ -38,8 +38,9 @@ def compare_html(record: CompareRecord) -> str:
             metric=metric_name(record.metric) + (f" x {record.scale:g}" if record.scale != 1 else ""),
             methods=[one_line(method, 40) for method in record.methods],
             rows=[_row(record, dataset) for dataset in record.results],
-            ranks=[f"{record.ranks[m]:.2f}" if m in record.ranks else "" for m in record.methods],
+            ranks=[(one_line(m, 40), f"{record.ranks[m]:.2f}" if m in record.ranks else "") for m in record.methods],
             reference=one_line(record.reference, 40),
+            answer=[clean(sentence) for sentence in record.answer],
             verdict=_verdict(record),
             pictures=_pictures(record),
             notes=[clean(note) for note in record.notes],
@@ -54,22 +55,23 @@ def _row(record: CompareRecord, dataset: str) -> dict[str, Any]:
     results = record.results[dataset]
     means = {method: mean_and_deviation(values)[0] for method, values in results.items()}
     best = (max if record.higher_is_better else min)(means.values())
-    cells: list[dict[str, Any] | None] = []
+    cells: list[tuple[str, dict[str, Any] | None]] = []
     for method in record.methods:
         if method not in results:
-            cells.append(None)
+            cells.append((one_line(method, 40), None))
             continue
         change, won = relative_change(record, dataset, method), splits_won(record, dataset, method)
+        p = record.p_values.get(dataset, {}).get(method, float("nan"))
         better = change is not None and (change > 0) == record.higher_is_better and change != 0
-        cells.append(
-            {
-                "spread": spread(results[method], record.scale).replace("+-", "±"),
-                "change": "" if change is None else f"{100 * change:+.1f} %",
-                "better": better,
-                "won": "" if won is None else f"better in {won[0]} of {won[1]}",
-                "best": means[method] == best,
-            }
-        )
+        shown_cell = {
+            "spread": spread(results[method], record.scale).replace("+-", "±"),
+            "change": "" if change is None else f"{100 * change:+.1f} %",
+            "better": better,
+            "p": "" if p != p else "< 0.001" if p < 0.001 else f"{p:.3f}",
+            "won": "" if won is None else f"better in {won[0]} of {won[1]}",
+            "best": means[method] == best,
+        }
+        cells.append((one_line(method, 40), shown_cell))
     seconds = record.seconds.get(dataset)
     splits = len(next(iter(results.values())))
     return {"name": one_line(dataset, 60), "cells": cells, "splits": splits, "seconds": seconds}

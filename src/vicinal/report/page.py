@@ -1,22 +1,26 @@
-"""One self-contained HTML page of a fit: nothing is loaded, no script runs, foreign text is escaped.
+"""One self-contained HTML page of a fit: nothing is loaded, foreign text is escaped, one script searches its rows.
 
 Its neighbor panels show cells as text, image or sound, bars, and contributions that add up to the eye.
 """
 
 import base64
+import hashlib
 import io
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
+
+from markupsafe import Markup
 
 from vicinal.core import replace_text
 from vicinal.metrics.predictions import HIGHER_IS_BETTER
 from vicinal.report import figures
-from vicinal.report.records import Cell, FitRecord, Label, Neighbor, NeighborPanel
-from vicinal.report.tables import findings, fit_table, limits, main_metric, method_name
+from vicinal.report.records import Cell, Example, FitRecord, Label, Neighbor, NeighborPanel
+from vicinal.report.tables import findings, fit_table, limits, main_metric, method_name, verdict_sentence
 from vicinal.report.text import (
     clean,
     decimals_for,
@@ -43,6 +47,8 @@ _CELLS = 12
 """Cells of a row that are shown."""
 
 _TITLE = 2000
+_TUNED = ("chosen by cross-validation.", "chosen on the validation rows.")
+"""How notes on the settings of other methods end, which a reader wants last."""
 
 
 def write_page(record: FitRecord, path: str | os.PathLike[str]) -> Path:
@@ -56,10 +62,21 @@ def write_page(record: FitRecord, path: str | os.PathLike[str]) -> Path:
 
 def page_html(record: FitRecord) -> str:
     """The page of ``record`` as text."""
+    script = (resources.files("vicinal.report") / "templates" / "find.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         environment()
         .get_template("fit.html")
         .render(
+            verdict=verdict_sentence(record),
+            coverage=[
+                (percent(level["coverage"]), percent(level["covered"]), number(level["width"], 3))
+                for level in record.coverage
+            ],
+            examples=[_example_row(example) for example in record.examples],
+            intervals=any(example.interval is not None for example in record.examples),
+            script=Markup(script),  # noqa: S704  this package's
+            script_hash=f"sha256-{digest}",
             title=one_line(record.name, 80),
             record=record,
             target=one_line(record.target_name, 60),
@@ -73,11 +90,27 @@ def page_html(record: FitRecord) -> str:
             dropped=[(one_line(reason, 200), int(count)) for reason, count in record.dropped.items()],
             duplicates=clean(record.duplicates),
             limits=limits(record),
-            notes=[clean(note) for note in record.notes],
+            notes=[clean(note) for note in record.notes if not note.endswith(_TUNED)],
+            tuned=[clean(note) for note in record.notes if note.endswith(_TUNED)],
             settings=[(one_line(key, 60), shown(value)) for key, value in record.settings.items()],
             versions=[(one_line(key, 60), shown(value)) for key, value in record.versions.items()],
         )
     )
+
+
+def _example_row(example: Example) -> tuple[str, str, str, str, str, bool]:
+    """A row of the search: id, cells, truth, prediction, interval or error or probability, and whether that is bad."""
+    cells = one_line(" · ".join(f"{name} {text}" for name, text in example.cells.items() if text), 240)
+    target, guess = _label(example.target), _label(example.prediction)
+    said, bad = "", False
+    if example.probability is not None:
+        said, bad = percent(example.probability), target != guess
+    elif example.interval is not None:
+        low, high = example.interval
+        said, bad = f"{number(low, 3)} to {number(high, 3)}", not low <= float(example.target) <= high
+    elif not isinstance(example.target, str):
+        said = number(float(example.prediction) - example.target, 3)
+    return one_line(example.id, 40), cells, target, guess, said, bad
 
 
 def _column(column: Any) -> tuple[str, str, str, str]:

@@ -120,6 +120,56 @@ class Column:
     reason: str = ""
 
 
+class Doubted(NamedTuple):
+    """A figure and its 95 % interval, which is NaN where there are too few rows for one."""
+
+    value: float
+    low: float = float("nan")
+    high: float = float("nan")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a report says first.
+
+    Attributes:
+        rows: that were measured on.
+        typical: half of the rows are predicted within this of the truth; for classes the share that is right.
+        best: the other method with the least error, or "".
+        others: how many other methods there are.
+        change: of the squared error against it, as a share (-0.1: a tenth less); of classes, of the share wrong.
+        covered: share of the rows in their 90 % interval or set of classes, or None.
+    """
+
+    rows: int
+    typical: Doubted
+    best: str = ""
+    others: int = 0
+    change: Doubted | None = None
+    covered: Doubted | None = None
+
+
+@dataclass(frozen=True)
+class Example:
+    """A row that was measured on, as the search of a report finds it.
+
+    Attributes:
+        id: how the row is known to its owner.
+        prediction: the number or the class.
+        target: the truth.
+        cells: column by column, as text.
+        interval: of 90 %: low and high, or None.
+        probability: of the predicted class, or None.
+    """
+
+    id: str
+    prediction: Label
+    target: Label
+    cells: Mapping[str, str] = field(default_factory=dict)
+    interval: Sequence[float] | None = None
+    probability: float | None = None
+
+
 @dataclass(eq=False)
 class FitRecord:
     """One fitted model: what went in, what came out, and pictures of why.
@@ -148,6 +198,10 @@ class FitRecord:
         duration_s: wall time of the fit in seconds.
         versions: package -> version.
         notes: further sentences that a reader should see.
+        verdict: how good the model is, with its doubt; None: not known.
+        coverage: of intervals, see :func:`vicinal.evaluation.coverage_curve`; of classes one entry, whose width is the
+            mean number of classes in a set.
+        examples: rows that the report lists and searches, in this order.
 
     Raises:
         ValueError: if arrays that belong together differ in length, or there is no score of "model".
@@ -175,6 +229,9 @@ class FitRecord:
     duration_s: float | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    verdict: Verdict | None = None
+    coverage: Sequence[Mapping[str, Any]] = ()
+    examples: Sequence[Example] = ()
 
     @property
     def column_list(self) -> list[Column]:
@@ -222,6 +279,8 @@ class CompareRecord:
         settings: shown as they are.
         versions: package -> version.
         notes: further sentences that a reader should see.
+        answer: which method is best, in a sentence for each data set.
+        p_values: data set -> method -> p-value of the difference from the reference.
 
     Raises:
         ValueError: if there is no result, or methods of one data set have different numbers of splits.
@@ -241,6 +300,8 @@ class CompareRecord:
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    answer: Sequence[str] = ()
+    p_values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.results or not all(self.results.values()):
@@ -265,7 +326,7 @@ class Suspect:
     """A row whose label does not fit what the other rows make one expect.
 
     Attributes:
-        row: its label in the table.
+        row: its id.
         part: where it stands.
         label: as the data have it.
         expected: what a ridge regression on untrained features predicts without it.
@@ -289,7 +350,7 @@ class Copies:
 
     Attributes:
         what: the column whose cells are equal, "all columns", or "the embedding".
-        rows: labels of the rows in the table.
+        rows: ids of the rows.
         parts: where each stands.
         labels: of each row.
         distance: between embeddings; 0 for equal content.

@@ -13,11 +13,13 @@ from vicinal.core.files import clear_target, resolved
 from vicinal.data import Split, load_splits, save_splits, table_fingerprint
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.evaluation import (
+    HIGHER_IS_BETTER,
     PRIMARY,
     Run,
     RunStore,
     Significance,
     Summary,
+    answers,
     classification_scores,
     regression_scores,
     run_protocol,
@@ -198,6 +200,10 @@ def _comparison(runs: list[Run], metric: str, settings: dict[str, Any], heads: S
     per_split = {
         name: float(np.sum(list(of.values())) / len({split for split, _ in of})) for name, of in seconds.items()
     }
+    table = summarize(runs, metric)
+    p_values: dict[str, dict[str, float]] = {}
+    for cell in table:
+        p_values.setdefault(cell.dataset, {})[cell.method] = cell.p_value
     several = tests is not None and len(tests.methods) > 2
     record = CompareRecord(
         name="Comparison of heads",
@@ -211,5 +217,8 @@ def _comparison(runs: list[Run], metric: str, settings: dict[str, Any], heads: S
         seconds=per_split,
         settings=settings,
         versions={"vicinal": __version__, "torch": torch.__version__},
+        higher_is_better=HIGHER_IS_BETTER[metric],
+        answer=answers(runs, metric),
+        p_values=p_values,
     )
-    return Comparison(metric, runs, summarize(runs, metric), tests, record)
+    return Comparison(metric, runs, table, tests, record)

@@ -35,7 +35,7 @@ from vicinal.heads import Ensemble
 from vicinal.metrics import predictive_multiplicity
 from vicinal.report import AuditRecord, Copies, Hub, Part, Suspect
 from vicinal.version import __version__
-from vicinal.workflows.measuring import baseline_names, baseline_notes, score
+from vicinal.workflows.measuring import baseline_names, baseline_notes, calibrates, score
 from vicinal.workflows.predict import features_of, load_predictor, read_rows
 
 Log = Callable[[str], None]
@@ -174,22 +174,16 @@ def _coverage(model: BankedEstimator, fresh: Table) -> list[Mapping[str, Any]]:
     bounds: dict[float, Array] = {}
     groups = fresh.groups if model.bank_.groups is not None else None
     for level in LEVELS:
-        if _enough(model, level):
+        if calibrates(model, level):
             bounds[level] = model.predict_interval(fresh.frame, level, groups=groups)
     return list(coverage_curve(fresh.target, bounds)) if bounds else []
-
-
-def _enough(model: BankedEstimator, level: float) -> bool:
-    """Whether so many rows calibrate that their scores have a quantile for this coverage."""
-    count = model.calibrating_rows()
-    return bool(count and np.ceil((count + 1) * level - 1e-9) <= count)
 
 
 def _notes(model: BankedEstimator, table: Table) -> list[str]:
     """What a reader should know: rows that were left out, and what could not be calibrated."""
     notes = [f"{len(table.dropped)} rows were left out: {table.dropped[0].reason}."] if table.dropped else []
     what, levels = ("intervals", LEVELS) if getattr(model, "classes_", None) is None else ("sets of classes", (SETS,))
-    uncovered = [f"{level:.0%}" for level in levels if not _enough(model, level)]
+    uncovered = [f"{level:.0%}" for level in levels if not calibrates(model, level)]
     if uncovered:
         count = model.calibrating_rows()
         notes.append(
@@ -200,7 +194,7 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
 
 
 def _class_sets(model: BankedEstimator, fresh: Table) -> dict[str, dict[str, float]]:
-    if not isinstance(model, NeighborClassifier) or not _enough(model, SETS):
+    if not isinstance(model, NeighborClassifier) or not calibrates(model, SETS):
         return {}
     groups = fresh.groups if model.bank_.groups is not None else None
     places = {name: place for place, name in enumerate(model.classes_.tolist())}
@@ -284,9 +278,9 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
         scores, said = class_suspicion(codes, expected), np.asarray(classes)[seen.expected.argmax(1)].tolist()
         expected = np.asarray(classes)[expected.argmax(1)]
     order = np.argsort(-scores, kind="stable").tolist()
-    rows, labels, cells = table.rows, table.target, table.frame
+    ids, labels, cells = table.ids.tolist(), table.target, table.frame
     return [
-        Suspect(rows[i], parts[i], labels[i], expected[i], said[i], float(scores[i]), _shown(cells.iloc[i]))
+        Suspect(ids[i], parts[i], labels[i], expected[i], said[i], float(scores[i]), _shown(cells.iloc[i]))
         for i in order
     ]
 
@@ -474,7 +468,7 @@ def near_embeddings(
         if gaps[query] > share * np.median(gaps) or len(copies) == most:
             break
         pair = np.array([fresh[query], others[query]])
-        if frozenset(table.rows[pair].tolist()) not in listed:
+        if frozenset(table.ids[pair].tolist()) not in listed:
             copies.append(_copies(table, "the embedding", pair, parts, float(gaps[query])))
     return copies
 
@@ -482,7 +476,7 @@ def near_embeddings(
 def _copies(table: Table, what: str, rows: np.ndarray, parts: Sequence[Part], distance: float = 0.0) -> Copies:
     return Copies(
         what,
-        table.rows[rows].tolist(),
+        table.ids[rows].tolist(),
         [parts[row] for row in rows],
         table.target[rows].tolist(),
         distance,

@@ -46,6 +46,7 @@ from vicinal.workflows.opening import (
 )
 from vicinal.workflows.resuming import CACHE, working_folder
 from vicinal.workflows.showing import mask_curves, neighbor_panels
+from vicinal.workflows.verdict import covering, examples, verdict
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,8 @@ def fit_record(
     scored = split.test if len(split.test) else np.arange(len(table))
     held_out = 0 if model.folds_ is not None else len(split.validation)
     sizes = {"train": len(table) - len(split.test) - held_out, "validation": held_out, "test": len(split.test)}
+    promise = covering(model, opened, split)
+    groups = None if table.groups is None else table.groups[scored]
     return FitRecord(
         name=table.name,
         target_name=table.target_name,
@@ -237,6 +240,9 @@ def fit_record(
         duration_s=duration,
         versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
         notes=[*opened.notes, *(f"{leak.sentence}." for leak in opened.leaks), *_tuning(model), *measured.notes],
+        verdict=verdict(model, measured, table.target[scored], groups, promise),
+        coverage=promise.levels,
+        examples=examples(model, opened, scored, measured, promise),
     )
 
 

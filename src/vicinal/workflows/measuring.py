@@ -1,7 +1,7 @@
 """How good a fitted model is on rows held out, beside what an expert would try first."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,11 +40,13 @@ class Measured:
         scores: method ("model" first) -> metric -> value.
         predicted: the model's predictions ``[n]`` or probabilities ``[n, K]``.
         notes: what the baselines chose, and what else a reader should know.
+        predictions: method -> the same of every method.
     """
 
     scores: dict[str, dict[str, float]]
     predicted: Array
     notes: list[str]
+    predictions: Mapping[str, Array] = field(default_factory=dict)
 
 
 def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Split) -> Measured:
@@ -58,7 +60,7 @@ def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Spl
     named |= {f"{baseline.name} on untuned features": baseline.prediction for baseline in tuned}
     scores = {name: score(model, guess, target[split.test]) for name, guess in named.items()}
     notes = [f"k-NN on its embeddings: {_settings_of(knn)}, chosen on the validation rows."]
-    return Measured(scores, predicted, notes + baseline_notes(tuned, len(split.train) + len(split.validation)))
+    return Measured(scores, predicted, notes + baseline_notes(tuned, len(split.train) + len(split.validation)), named)
 
 
 def measure_out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable) -> Measured:
@@ -74,7 +76,7 @@ def measure_out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable
         notes = ["Baselines predict each row without its fold, by the settings that are best over all folds."]
     named |= {f"{baseline.name} on untuned features": baseline.prediction for baseline in tuned}
     scores = {name: score(model, guess, table.target) for name, guess in named.items()}
-    return Measured(scores, predicted, notes + baseline_notes(tuned, len(table)))
+    return Measured(scores, predicted, notes + baseline_notes(tuned, len(table)), named)
 
 
 def untuned_baselines(model: BankedEstimator, opened: OpenTable, split: Split) -> list[Baseline]:
@@ -165,6 +167,12 @@ def untuned_features(model: BankedEstimator, opened: OpenTable, rows: Array, oth
         part = frame.iloc[places]
         features.append(encoder.features(part, encoder.cache(encoder.prepare(part, opened.table.root), store=store)))
     return features
+
+
+def calibrates(model: BankedEstimator, level: float) -> bool:
+    """Whether so many rows calibrate that their scores have a quantile for this coverage."""
+    count = model.calibrating_rows()
+    return bool(count and np.ceil((count + 1) * level - 1e-9) <= count)
 
 
 def score(model: BankedEstimator, predicted: Array, truth: Array) -> dict[str, float]:

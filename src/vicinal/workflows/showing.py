@@ -39,7 +39,7 @@ def neighbor_panels(
     panels = []
     for title, explanation, row in zip(chosen, explained, range(len(positions)), strict=True):
         shown = {name: part.frame[name].iloc[row] for name in columns}
-        panels.append(_panel(model, title, explanation, shown, part.target[row], table.root))
+        panels.append(_panel(model, title, explanation, shown, part.target[row], table.root, str(part.ids[row])))
     return panels
 
 
@@ -72,7 +72,13 @@ def _errors(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
 
 
 def _panel(
-    model: BankedEstimator, title: str, explanation: Explanation, row: dict[str, Any], target: Any, root: Path | None
+    model: BankedEstimator,
+    title: str,
+    explanation: Explanation,
+    row: dict[str, Any],
+    target: Any,
+    root: Path | None,
+    identity: str,
 ) -> NeighborPanel:
     images = [p.columns[0] for p in model.table_encoder.encoders if getattr(p, "element_kind", None) == "image"]
     kinds: dict[str, str] = {**model.kinds_, **dict.fromkeys(images, "images")}
@@ -90,6 +96,7 @@ def _panel(
         other_contribution=explanation.other_contribution,
         other_rows=explanation.other_count,
         probability=None if isinstance(explanation.prediction, float) else explanation.total,
+        id=identity,
     )
 
 

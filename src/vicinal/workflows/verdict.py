@@ -1,0 +1,204 @@
+"""What a report says first of a model: how near it comes, how far from the best other method, whether it covers.
+
+Each figure has its doubt, a 95 % interval; the rows behind them are at hand for the report's search.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vicinal.calibration import clopper_pearson
+from vicinal.data import Split
+from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
+from vicinal.evaluation import coverage_curve
+from vicinal.report import Doubted, Example, Verdict
+from vicinal.workflows.measuring import Measured, calibrates
+from vicinal.workflows.opening import OpenTable
+from vicinal.workflows.showing import shown_cells
+
+Array = np.ndarray[Any, Any]
+LEVELS = (0.5, 0.8, 0.9)
+"""Coverage of intervals that a fit looks at."""
+
+COVERED = 2000
+"""Test rows, at most, of which intervals are looked at."""
+
+SEARCHED = 300
+"""Test rows, at most, that a report shows."""
+
+FEWEST = 10
+"""Rows, or groups of rows, below which no doubt can be said."""
+
+_RESAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Covering:
+    """What a model promises beside its predictions, on ``places`` of the test rows.
+
+    Attributes:
+        places: ``[m]`` of the test rows.
+        levels: of intervals, see :func:`vicinal.evaluation.coverage_curve`; or one of sets of classes.
+        bounds: intervals ``[m, 2]`` of 90 %, or None.
+        inside: whether the promise of 90 % is kept ``[m]``, or None.
+    """
+
+    places: Array
+    levels: list[dict[str, Any]]
+    bounds: Array | None = None
+    inside: Array | None = None
+
+
+def covering(model: BankedEstimator, opened: OpenTable, split: Split) -> Covering:
+    """Whether intervals, or sets of classes, of the test rows hold what is true; none without rows that calibrate."""
+    places = np.linspace(0, len(split.test) - 1, min(COVERED, len(split.test))).round().astype(np.int64)
+    levels = [level for level in LEVELS if calibrates(model, level)]
+    if not len(places) or not levels or not model.network_.head.uses_bank:
+        return Covering(places, [])
+    part = opened.table.select(split.test[places])
+    frame, ids, groups = part.frame[list(opened.kinds)], part.ids, part.groups
+    if isinstance(model, NeighborRegressor):
+        bounds = {level: model.predict_interval(frame, level, ids=ids, groups=groups) for level in levels}
+        truth, last = part.target.astype(float), bounds.get(0.9)
+        inside = None if last is None else (truth >= last[:, 0]) & (truth <= last[:, 1])
+        return Covering(places, coverage_curve(truth, bounds), last, inside)
+    if not isinstance(model, NeighborClassifier) or model.multilabel_ or 0.9 not in levels:
+        return Covering(places, [])
+    sets, codes = (
+        model.predict_set(frame, 0.9, ids=ids, groups=groups),
+        {name: i for i, name in enumerate(model.classes_.tolist())},
+    )
+    right = [codes.get(label, -1) for label in part.target.tolist()]
+    inside = np.array([place >= 0 and bool(row[place]) for row, place in zip(sets, right, strict=True)])
+    level = {"coverage": 0.9, "covered": float(inside.mean()), "width": float(sets.sum(1).mean()), "by_part": []}
+    return Covering(places, [level], inside=inside)
+
+
+def verdict(
+    model: BankedEstimator, measured: Measured, truth: Array, groups: Array | None, promise: Covering
+) -> Verdict:
+    """The figures that a report begins with.
+
+    Args:
+        model: which was measured.
+        measured: predictions of the model and of other methods on the same rows.
+        truth: labels ``[n]`` of these rows.
+        groups: of these rows ``[n]``, which are drawn together; None: each row is a group.
+        promise: of :func:`covering`.
+    """
+    codes = np.arange(len(truth)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    numbers = getattr(model, "classes_", None) is None
+    losses = {name: _losses(model, guess, truth) for name, guess in measured.predictions.items()}
+    errors = losses.pop("model", _losses(model, measured.predicted, truth))
+    typical = _doubted(np.sqrt(errors) if numbers else 1 - errors, None, codes, _median if numbers else _mean)
+    best = min(losses, key=lambda name: float(losses[name].mean()), default="")
+    change = None
+    if best:
+        change = _doubted(errors, losses[best], codes, _relative if numbers else _difference)
+    covered = None
+    if promise.inside is not None:
+        covered = _share(promise.inside, codes[promise.places])
+    return Verdict(len(truth), typical, best, len(losses), change, covered)
+
+
+def examples(
+    model: BankedEstimator, opened: OpenTable, rows: Array, measured: Measured, promise: Covering
+) -> list[Example]:
+    """A few hundred of the rows measured, the largest error first.
+
+    Args:
+        model: which was measured.
+        opened: the table.
+        rows: places in the table ``[n]``.
+        measured: with the predictions of these rows.
+        promise: of :func:`covering`, whose intervals are shown.
+    """
+    places = np.linspace(0, len(rows) - 1, min(SEARCHED, len(rows))).round().astype(np.int64)
+    part, classes = opened.table.select(rows[places]), getattr(model, "classes_", None)
+    guesses = measured.predicted[places]
+    at = {} if promise.bounds is None else dict(zip(promise.places.tolist(), promise.bounds.tolist(), strict=True))
+    losses = _losses(model, guesses, part.target)
+    if classes is not None:
+        column = {name: place for place, name in enumerate(classes.tolist())}
+        losses = 1 - np.array(
+            [row[column[t]] if t in column else 0.0 for row, t in zip(guesses, part.target, strict=True)]
+        )
+    listed = []
+    for place in np.argsort(-losses, kind="stable").tolist():
+        row = {
+            name: part.frame[name].iloc[place] for name in opened.kinds if opened.kinds[name] not in ("image", "set")
+        }
+        cells = shown_cells(row, dict(model.kinds_), part.root)
+        listed.append(
+            Example(
+                id=str(part.ids[place]),
+                prediction=float(guesses[place]) if classes is None else str(classes[guesses[place].argmax()]),
+                target=float(part.target[place]) if classes is None else str(part.target[place]),
+                cells={name: cell for name, cell in cells.items() if isinstance(cell, str)},
+                interval=at.get(int(places[place])),
+                probability=None if classes is None else float(guesses[place].max()),
+            )
+        )
+    return listed
+
+
+def _losses(model: BankedEstimator, guess: Array, truth: Array) -> Array:
+    """Squared errors of numbers, or 1 where the class is wrong, ``[n]``."""
+    classes = getattr(model, "classes_", None)
+    if classes is None:
+        return np.asarray((guess - truth.astype(float)) ** 2)
+    return np.asarray(np.asarray(classes)[guess.argmax(1)] != truth, dtype=np.float64)
+
+
+def _share(hits: Array, codes: Array) -> Doubted:
+    """A share with its Clopper-Pearson interval, as if each group were one row."""
+    share, count = float(hits.mean()), len(np.unique(codes))
+    if count < FEWEST:
+        return Doubted(share)
+    low, high = clopper_pearson(share * count, count, 0.05)
+    return Doubted(share, float(low), float(high))
+
+
+def _doubted(values: Array, others: Array | None, codes: Array, statistic: Any) -> Doubted:
+    """A statistic of the rows with its percentile interval over rows that are drawn again, group by group."""
+    order = np.argsort(values, kind="stable")
+    values, codes = values[order], codes[order]
+    others = None if others is None else others[order]
+    figure = float(statistic(np.ones((1, len(values))), values, others)[0])
+    if len(np.unique(codes)) < FEWEST or not np.isfinite(figure):
+        return Doubted(figure)
+    drawn = np.concatenate([statistic(weights, values, others) for weights in _draws(codes)])
+    low, high = np.nanquantile(drawn, [0.025, 0.975])
+    return Doubted(figure, float(low), float(high))
+
+
+def _draws(codes: Array) -> Iterator[Array]:
+    """How often each row is drawn, ``[r, n]``, a block of resamples at a time."""
+    rng, groups = np.random.default_rng(0), int(codes.max()) + 1
+    block = max(1, 1_000_000 // len(codes))
+    for start in range(0, _RESAMPLES, block):
+        counts = rng.multinomial(groups, np.full(groups, 1 / groups), size=min(block, _RESAMPLES - start))
+        yield counts[:, codes].astype(float)
+
+
+def _median(weights: Array, values: Array, others: Array | None) -> Array:
+    sums = weights.cumsum(axis=1)
+    return np.asarray(values[(sums >= sums[:, -1:] / 2).argmax(axis=1)])
+
+
+def _mean(weights: Array, values: Array, others: Array | None) -> Array:
+    return np.asarray(weights @ values / weights.sum(1))
+
+
+def _relative(weights: Array, values: Array, others: Array | None) -> Array:
+    """Mean of ``values`` over that of ``others``, minus 1."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(weights @ values / (weights @ others) - 1)
+
+
+def _difference(weights: Array, values: Array, others: Array | None) -> Array:
+    """Mean of ``values`` less that of ``others``."""
+    return np.asarray(weights @ (values - others) / weights.sum(1))

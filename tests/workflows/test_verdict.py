@@ -1,0 +1,80 @@
+"""The figures that a report begins with: right for known errors, doubtful where rows are few, the same each time."""
+
+import types
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_diabetes
+
+from vicinal.report import Doubted, verdict_sentence
+from vicinal.workflows import TableJob, fit_table
+from vicinal.workflows.measuring import Measured
+from vicinal.workflows.verdict import Covering, verdict
+
+
+def judged(errors, others, *, groups=None, inside=None):
+    truth = np.zeros(len(errors))
+    named = {"model": np.asarray(errors, float), "ridge": np.asarray(others, float), "mean": np.full(len(errors), 9.0)}
+    places = np.arange(len(errors))
+    promise = Covering(places, [], inside=None if inside is None else np.asarray(inside))
+    measured = Measured({}, named["model"], [], named)
+    return verdict(types.SimpleNamespace(), measured, truth, groups, promise)
+
+
+def test_figures_are_those_of_the_errors():
+    found = judged([1.0, 2.0, 3.0] * 10, [2.0, 4.0, 6.0] * 10, inside=[True] * 27 + [False] * 3)
+    assert found.typical.value == 2.0
+    assert (found.best, found.others) == ("ridge", 2)
+    assert found.change == pytest.approx((-0.75, -0.75, -0.75))
+    assert found.covered.value == 0.9
+    assert found.covered.low < 0.8 < found.covered.high < 1  # Clopper and Pearson: 0.735 to 0.979
+    assert found.covered.low == pytest.approx(0.7347, abs=1e-4)
+
+
+def test_the_doubt_holds_the_truth_about_as_often_as_it_says():
+    rng, hits = np.random.default_rng(0), 0
+    for _ in range(100):
+        change = judged(rng.normal(size=80), 1.2 * rng.normal(size=80)).change
+        hits += change.low <= 1 / 1.44 - 1 <= change.high
+    assert 85 <= hits <= 100
+
+
+def test_rows_of_a_group_are_one_witness():
+    errors, others = np.repeat(np.arange(1.0, 21), 5), np.repeat(np.arange(2.0, 22), 5)
+    alone = judged(errors, others, inside=[True] * 100)
+    together = judged(errors, others, groups=np.repeat(np.arange(20), 5), inside=[True] * 100)
+    assert together.typical.value == alone.typical.value
+    assert together.typical.high - together.typical.low > 1.5 * (alone.typical.high - alone.typical.low)
+    assert together.covered.low < alone.covered.low
+
+
+def test_few_rows_have_no_doubt_to_tell():
+    assert np.isnan(judged([1.0] * 9, [2.0] * 9, inside=[True] * 9).covered.low)
+    assert np.isnan(judged([1.0] * 9, [2.0] * 9).typical.low)
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_a_fit_is_judged_and_its_rows_are_listed(classes):
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    frame = X.assign(key=[f"p{i}" for i in range(len(X))], y=np.where(y > 140, "high", "low") if classes else y)[:150]
+    settings = {"max_epochs": 3, "members": 1, "hidden": (8,)} if classes else {"metric": "kernel"}
+    record = fit_table(TableJob(pd.DataFrame(frame), "y", id="key", parameters=settings, baselines=False)).record
+    found = record.verdict
+    assert found.rows == len(record.truth) == len(record.examples) == 30
+    assert isinstance(found.change, Doubted)
+    assert found.typical.low <= found.typical.value <= found.typical.high
+    levels = {level["coverage"]: level["covered"] for level in record.coverage}
+    assert found.covered.value == levels[0.9]
+    assert verdict_sentence(record)
+    truth = dict(zip(frame["key"], frame["y"], strict=True))
+    assert all(truth[row.id] == row.target for row in record.examples)
+    assert all(panel.id in truth for panel in record.panels)
+    if classes:
+        right = [row.prediction == row.target for row in record.examples]
+        assert np.mean(right) == pytest.approx(found.typical.value)
+    else:
+        errors = [abs(row.prediction - row.target) for row in record.examples]
+        assert errors == sorted(errors, reverse=True)
+        inside = [row.interval[0] <= row.target <= row.interval[1] for row in record.examples]
+        assert np.mean(inside) == pytest.approx(found.covered.value)
