@@ -1,17 +1,25 @@
-"""The page of a bank: what it says, what it changes, and whom it refuses; in a real browser where there is one."""
+"""The page of a bank: what it says, what it changes, and whom it refuses."""
 
+import contextlib
+import io
 import json
 import shutil
+import subprocess
+import sys
 import threading
 import urllib.error
+import urllib.parse
 import urllib.request
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
-from vicinal.estimators import NeighborClassifier, load_model
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.workflows import ExplorePage, Explorer
+from vicinal.workflows.explore_rows import page_cells, sound_address
 
 PLANTED = "<script>document.title = 'taken over'</script>"
 
@@ -122,58 +130,101 @@ def test_a_model_of_several_classes_a_row_is_refused(tmp_path):
         Explorer(tmp_path / "m")
 
 
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.skip("no chromium on the path")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+def test_rows_of_a_table_are_queries_until_they_are_added(fitted, folder, tmp_path):
+    table = pd.DataFrame(
+        {"name": ["r3", *[f"n{i}" for i in range(9)]], "text": ["pear plum fig"] * 10, "size": np.arange(10.0)}
+    )
+    table.to_csv(tmp_path / "new.csv", index=False)
+    explorer = Explorer(folder, table=tmp_path / "new.csv", most=3)
+    shown = explorer.map()
+    assert [one["title"] for one in shown["queries"]] == ["n0", "n4", "n8"]  # spread evenly; r3 is in the bank
+    assert shown["table"] == {"name": "new.csv", "total": 9}
+    model = load_model(folder)
+    said = model.predict(table[["text", "size"]].iloc[[1, 5, 9]]).tolist()
+    assert [one["said"] for one in explorer.queries()] == said
+    opened = explorer.query("1")
+    gone = str(opened["behind"][0]["id"])
+    assert explorer.query("1", [gone])["chance"] != opened["chance"]
+    explorer.add_query("1", "fruit")
+    assert load_model(folder).labels_of(["n4"]) == ["fruit"]
+    assert [one["title"] for one in explorer.queries("1")] == ["n8"]
+    with pytest.raises(ValueError, match="not in the bank"):
+        explorer.query("1")
+    explorer.undo()
+    assert [one["title"] for one in explorer.queries()] == ["n0", "n4", "n8"]
 
 
-def test_a_person_finds_mends_and_takes_back_in_a_browser(browser, page, folder, tmp_path):
-    tab, other = browser.new_page(), browser.new_page()
-    errors = []
-    tab.on("pageerror", lambda error: errors.append(error))
-    tab.on("dialog", lambda dialog: dialog.accept())
-    for one in (tab, other):
-        one.goto(page.address)
-        one.wait_for_selector("#list .entry")
-    tab.fill("#query", "r7")  # by keyboard alone
-    tab.keyboard.press("Enter")
-    tab.wait_for_selector("#detail h2:has-text('Row r7')")
-    assert "fruit" in tab.inner_text("#detail .is-prediction")
-    before = tab.inner_text("#detail .is-prediction")
-    tab.click("#detail button:has-text('Leave out') >> nth=0")
-    tab.wait_for_selector("button:has-text('Put back')")
-    assert tab.inner_text("#detail .is-prediction") != before
-    tab.select_option("#label", "fruit")
-    tab.press("#label", "Tab")
-    tab.keyboard.press("Enter")
-    tab.wait_for_selector("#status:has-text('row r7 is fruit now')")
-    assert load_model(folder).labels_of(["r7"]) == ["fruit"]
-    other.wait_for_selector("#status:has-text('changed elsewhere')")
-    tab.click("button:has-text('Nearest of another label')")
-    tab.wait_for_selector("h2:has-text('Two rows')")
-    tab.click("button:has-text('Forget this row')")
-    tab.wait_for_selector("#status:has-text('forgotten')")
-    tab.click("#undo")
-    tab.wait_for_selector("#status:has-text('taken back')")
-    assert load_model(folder).labels_of(["r7"]) == ["fruit"]
-    tab.click("#show-add")
-    tab.fill("#new-row", json.dumps({"name": "new", "text": PLANTED, "size": 1}))
-    tab.fill("#new-label", "fruit")
-    tab.click("button:has-text('Add it')")
-    tab.wait_for_selector("#detail h2:has-text('Row new')")
-    assert PLANTED in tab.inner_text("#detail .cell .text >> nth=0")
-    assert tab.title() != "taken over"
-    with tab.expect_download() as download:
-        tab.click("#export")
-    download.value.save_as(tmp_path / "changes.csv")
-    assert len((tmp_path / "changes.csv").read_text().splitlines()) == 5
-    tab.set_viewport_size({"width": 390, "height": 800})
-    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
-    assert not errors
+def test_rows_without_ids_are_told_by_their_place_and_groups_are_given(tmp_path):
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame({"x": rng.normal(size=60)})
+    model = NeighborRegressor(metric="kernel").fit(x, x["x"] ** 2, groups=np.arange(60) // 2)
+    model.notes_ = {"group": "home"}
+    model.save(tmp_path / "m")
+    pd.DataFrame({"x": [0.1, 0.2], "home": [7, 99]}).to_csv(tmp_path / "new.csv", index=False)
+    explorer = Explorer(tmp_path / "m", table=tmp_path / "new.csv")
+    expected = model.predict(pd.DataFrame({"x": [0.1, 0.2]}), groups=[7, 99])
+    assert [one["said"] for one in explorer.queries()] == pytest.approx(expected.tolist())
+    assert {14, 15}.isdisjoint(one["id"] for one in explorer.query("0")["behind"])
+    added = explorer.add_query("0", "0.5")["id"]
+    assert [one["title"] for one in explorer.queries()] == ["row 2"]
+    assert explorer.folder.model.bank_.groups[-1] == "7" or explorer.folder.model.bank_.groups[-1] == 7
+    explorer.forget(str(added))
+    assert len(explorer.queries()) == 2
+
+
+def test_what_a_bank_names_is_opened_only_inside_a_folder_that_the_user_names(tmp_path):
+    model = SimpleNamespace(kinds_={"photo": "image", "voice": "audio"}, root=None)
+    (tmp_path / "secret.png").write_bytes(png())
+    row = {"photo": str(tmp_path / "secret.png"), "voice": "a/b.wav"}
+    assert [one["kind"] for one in page_cells(model, row)] == ["text", "text"]
+    assert "--root" in page_cells(model, row)[0]["text"]
+    with pytest.raises(ValueError, match="--root"):
+        sound_address(model, row, "voice", "r1")
+    model.root = tmp_path / "inside"
+    model.root.mkdir()
+    assert page_cells(model, row)[1]["kind"] == "text"
+    assert page_cells(model, {"photo": png(), "voice": "b.wav"})[0] == {
+        "column": "voice",
+        "kind": "sound",
+        "text": "b.wav",
+    }
+    with pytest.raises(ValueError, match="inside"):
+        sound_address(model, {"voice": "../secret.png"}, "voice", "r1")
+    (model.root / "b.wav").write_bytes(b"RIFF\0\0\0\0WAVE....")
+    assert sound_address(model, {"voice": "b.wav"}, "voice", "r1").startswith("data:audio/wav;base64,")
+    (model.root / "b.wav").write_bytes(png())
+    with pytest.raises(ValueError, match="wav"):
+        sound_address(model, {"voice": "b.wav"}, "voice", "r1")
+
+
+def png():
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8), "red").save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.mark.slow
+def test_a_kill_between_two_corrections_loses_none(folder):
+    command = [sys.executable, "-m", "vicinal", "explore", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        address = urllib.parse.urlsplit(process.stdout.readline().split()[1])
+        for place in range(20):
+            body = json.dumps({"name": f"r{place}", "label": "tool"}).encode()
+            request = urllib.request.Request(
+                f"http://{address.netloc}/api/relabel", body, {"X-Token": address.fragment}
+            )
+            assert json.load(urllib.request.urlopen(request))["version"] == place + 1
+        threading.Thread(target=suppressed, args=(request,), daemon=True).start()  # one is on its way
+    finally:
+        process.kill()
+        process.communicate()
+    reopened = Explorer(folder)
+    assert reopened.model.labels_of([f"r{place}" for place in range(20)]) == ["tool"] * 20
+    assert reopened.version()["version"] in (20, 21)
+    reopened.relabel("r0", "fruit")
+
+
+def suppressed(request):
+    with contextlib.suppress(OSError):
+        urllib.request.urlopen(request)

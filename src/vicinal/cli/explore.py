@@ -7,27 +7,47 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
+from vicinal.cli.output import print_progress
 
 
-@app.command(epilog="Example: vicinal explore houses-model")
+@app.command(epilog="Example: vicinal explore houses-model  |  vicinal explore houses-model new.csv")
 def explore(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
+    table: Annotated[
+        str | None,
+        typer.Argument(help="Table whose rows that are not in the bank are shown, too.", metavar="[TABLE]"),
+    ] = None,
     *,
     k: Annotated[int, typer.Option("-k", "--k", help="Rows to list behind a prediction.")] = 8,
     port: Annotated[int, typer.Option(help="Port of the page; 0: any that is free.", metavar="PORT")] = 0,
+    most: Annotated[int, typer.Option("--most", help="Rows of TABLE that are shown, at most.", metavar="N")] = 1000,
+    root: o.Root = None,
+    database: o.Database = None,
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
 ) -> None:
     """Open a page on this computer: a map of the bank, suspicious labels, and what becomes of a correction.
 
+    Rows of TABLE that are not in the bank are shown beside it, with their predictions, and can be added.
+
     Corrections last as those of `vicinal relabel`, `add` and `forget` do. Ctrl-C ends it.
     """
     from vicinal.core import check_integer, local_path
+    from vicinal.data import table_source
     from vicinal.workflows import ExplorePage, Explorer
 
     check_integer("-k", k)
     check_integer("--port", port, 0, 65535)
-    explorer = Explorer(local_path("model", model), k, index=index, encoders=o.parse_encoders(encoder))
+    explorer = Explorer(
+        local_path("model", model),
+        k,
+        table=None if table is None else table_source("TABLE", table, database),
+        root=o.root_of(root),
+        most=check_integer("--most", most),
+        log=print_progress,
+        index=index,
+        encoders=o.parse_encoders(encoder),
+    )
     page = ExplorePage(explorer, port)
     output.print(f"open {page.address} in a browser of this computer; Ctrl-C ends it", markup=False)
     page.serve()

@@ -302,17 +302,22 @@ def cell_view(column: str, cell: Cell, limit: int) -> CellView:
     return CellView(name, "text", short, full)
 
 
-def _media(content: bytes) -> tuple[str, str]:
-    """Kind and data URI of ``content``; ("text", "") for what is not known, or too large and not to be made smaller."""
+def media_address(content: bytes) -> str:
+    """The data URI of the bytes of an image or a sound of a known format; "" of anything else."""
     mime = next((mime for start, mime in _SIGNATURES if content.startswith(start)), "")
     if content[:4] == b"RIFF":
         mime = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(content[8:12], "")
-    kind = mime.partition("/")[0]
+    return f"data:{mime};base64,{base64.b64encode(content).decode()}" if mime else ""
+
+
+def _media(content: bytes) -> tuple[str, str]:
+    """Kind and data URI of ``content``; ("text", "") for what is not known, or too large and not to be made smaller."""
+    address = media_address(content)
+    kind = address[5:].partition("/")[0]
     if kind == "image" and len(content) > _LARGEST["image"]:
-        content, mime = _smaller(content), "image/jpeg"
-    if not kind or not content or len(content) > _LARGEST[kind]:
-        return "text", ""
-    return kind, f"data:{mime};base64,{base64.b64encode(content).decode()}"
+        content = _smaller(content)
+        address = media_address(content)
+    return (kind, address) if address and len(content) <= _LARGEST[kind] else ("text", "")
 
 
 def _smaller(content: bytes, side: int = 256) -> bytes:

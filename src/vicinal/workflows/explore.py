@@ -3,10 +3,8 @@
 import copy
 import csv
 import io
-import json
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +14,17 @@ import torch
 
 from vicinal.core import short
 from vicinal.core.identity import IdentityWarning, canonical_ids
-from vicinal.data import tidy_features
 from vicinal.estimators.attention import Explanation
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.model_folder import ModelFolder
 from vicinal.estimators.out_of_fold import fold_positions, out_of_fold
-from vicinal.estimators.search import Hit, query_table, search_rows, vectors_of
+from vicinal.estimators.search import Hit, search_rows, vectors_of
 from vicinal.evaluation import class_suspicion, suspicion
 from vicinal.report.figures import principal_plane
-from vicinal.report.page import cells
 from vicinal.training.rows import spread
+from vicinal.workflows.explore_rows import TableRows, as_text, embedded_row, page_cells, sound_address
 from vicinal.workflows.search import read_row
-from vicinal.workflows.showing import shown_cells
 
 _DOUBTED = 4096
 """Rows whose labels are doubted, at most, spread evenly over the bank: each is predicted from all others."""
@@ -36,7 +32,7 @@ _DOUBTED = 4096
 _LEAST, _PAIRS = 256, 1 << 25
 """Of a large bank at least so many rows, and fewer than make so many pairs with all others, so that nobody waits."""
 
-_HITS = 12
+_HITS, _LISTED = 12, 50
 _FARTHEST = 1000
 """Nearest rows among which one of another label is looked for."""
 
@@ -54,19 +50,37 @@ class Explorer:
     Args:
         folder: of a model that predicts a number, or one class a row, by its neighbors.
         k: rows to list behind a prediction.
+        table: file of a table whose rows that are not in the bank are shown, too.
+        root: folder that paths of images and sounds start from; None: that of the table, or none without one.
+        most: rows of the table that are shown, at most, spread evenly over those that are not in the bank.
+        log: gets what was passed over of the table.
         settings: see :class:`vicinal.estimators.ModelFolder`.
     """
 
-    def __init__(self, folder: Path, k: int = 8, **settings: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        k: int = 8,
+        *,
+        table: Path | None = None,
+        root: Path | None = None,
+        most: int = 1000,
+        log: Callable[[str], None] = lambda line: None,
+        **settings: Any,
+    ) -> None:
         self.folder, self.k, self.name = ModelFolder(folder, **settings), k, folder.name
         if not hasattr(self.model, "predict") or self.model.multilabel_:
             raise ValueError("model: expected one of numbers or of one class a row, got another; say vicinal search")
         self.model.check_neighbor_head("explore")
         if not hasattr(self.model, "feature_names_in_"):
             raise ValueError("model: expected one fitted on a table with names of columns, got one without")
+        self.model.root = root
+        self.table = None if table is None else TableRows(self.model, table, root, most, log)
         self.changes: list[dict[str, Any]] = []
         self._undo: list[tuple[dict[str, Any], Callable[[], object]]] = []
         self._said: tuple[Any, np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None
+        self._plane: tuple[BankedEstimator, int, np.ndarray[Any, Any]] | None = None
+        self._said_of_table: tuple[Any, list[Any]] | None = None
 
     @property
     def model(self) -> BankedEstimator:
@@ -82,11 +96,9 @@ class Explorer:
         return {"version": self.model.changes_.sequence, "rows": len(self.model.bank_), "undo": len(self._undo)}
 
     def map(self) -> dict[str, Any]:
-        """Places of all rows on the principal plane of the bank, labels, and doubts as of :meth:`suspects`."""
+        """Places of all rows on their principal plane, labels, doubts as of :meth:`suspects`, and rows of the table."""
         version, bank, classes = self.version(), self.model.bank_, getattr(self.model, "classes_", None)
-        places = principal_plane(bank.vectors.numpy())[0]
-        size = float(np.abs(places).max()) or 1.0
-        doubt = self._doubts()
+        points, doubt, left = self._points(), self._doubts(), [] if self.table is None else self.table.left(self.model)
         return {
             **version,
             "name": self.name,
@@ -94,11 +106,18 @@ class Explorer:
             "columns": {str(name): str(kind) for name, kind in self.model.kinds_.items()},
             "classes": None if classes is None else [str(name) for name in classes.tolist()],
             "ids": bank.ids.tolist(),
-            "points": np.round(places / size, 5).tolist(),
+            "points": points[: len(bank)].tolist(),
             "labels": bank.labels.tolist(),
             "doubt": _sparse(doubt["at"], doubt["score"], len(bank)),
             "error": _sparse(doubt["at"], doubt["error"], len(bank)),
             "doubted": len(doubt["at"]),
+            "id": self.model.notes_.get("id"),
+            "table": None if self.table is None else {"name": self.table.name, "total": self.table.total},
+            "queries": [
+                {"place": place, "title": self.table.titles[place], "point": points[len(bank) + place].tolist()}
+                for place in left
+                if self.table is not None
+            ],
         }
 
     def suspects(self, n: int = 50) -> list[dict[str, Any]]:
@@ -125,26 +144,71 @@ class Explorer:
             without: ids of rows that the prediction is made without, too.
         """
         vectors, known = vectors_of(self.model, [name])
-        rows = EmbeddedRows(self.model.bank_.store.rows_at(self.model.bank_.store.positions(known)), vectors)
+        bank = self.model.bank_
+        at = bank.store.positions(known)
+        rows, groups = (
+            EmbeddedRows(bank.store.rows_at(at), vectors),
+            None if bank.groups is None else bank.groups[at.numpy()],
+        )
         near = search_rows(self.model, vectors, 2, known)[0]
         return {
             "id": known.tolist()[0],
             "label": self.model.labels_of(known)[0],
             "cells": self._cells(name),
-            **self._explained(rows, known, without),
+            **self._explained(rows, known, groups, without),
             "near": [self._hit(hit) for hit in near],
         }
 
-    def search(self, query: str, without: Sequence[str] = ()) -> dict[str, Any]:
-        """Rows most like a text, or like a row as a JSON object, of which the prediction is given, too."""
-        if not query.lstrip().startswith("{"):
+    def queries(self, start: str = "0") -> list[dict[str, Any]]:
+        """Rows of the table that are not in the bank, with their predictions, some from the place ``start`` on."""
+        table = self._table()
+        if self._said_of_table is None or self._said_of_table[0] is not self.model.bank_.state:
+            self._said_of_table = (self.model.bank_.state, self._named(table.predict(self.model).numpy()))
+        left, said = table.left(self.model), self._said_of_table[1]
+        return [
+            {"place": place, "title": table.titles[place], "said": said[place], "cells": self._table_cells(place)}
+            for place in [place for place in left if place >= _whole("start", start)][:_LISTED]
+        ]
+
+    def query(self, place: str, without: Sequence[str] = ()) -> dict[str, Any]:
+        """A row of the table: its cells, what is predicted of it, the rows behind that, and those most like it.
+
+        Args:
+            place: in the table's rows that are shown.
+            without: ids of rows that the prediction is made without.
+        """
+        at = self._place(place)
+        rows, ids, groups = self._table().row(self.model, at)
+        near = search_rows(self.model, rows.vectors.double(), 2, ids, groups)[0]
+        return {
+            "place": at,
+            "title": self._table().titles[at],
+            "cells": self._table_cells(at),
+            **self._explained(rows, ids, groups, without),
+            "near": [self._hit(hit) for hit in near],
+        }
+
+    def sound(self, column: str, name: str = "", place: str = "") -> dict[str, str]:
+        """The data of a sound: of the bank's row ``name``, or of the table's at ``place``."""
+        row = self._row_of(name) if not place else self._table().frame.iloc[self._place(place)].to_dict()
+        return {"source": sound_address(self.model, row, column, name or place)}
+
+    def search(self, query: str, without: Sequence[str] = (), files: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Rows most like a text, or like a row as a JSON object, of which the prediction is given, too.
+
+        Args:
+            query: a text, an id, a JSON object, or nothing if there are files.
+            without: ids of rows that the prediction of a row is made without.
+            files: images and sounds of the row in base64, by column.
+        """
+        if not files and not query.lstrip().startswith("{"):
             known = canonical_ids("ids", [query])
             if bool(self.model.bank_.has(known).all()):
                 return {"id": known.tolist()[0], "hits": []}
             return {"hits": [self._hit(hit) for hit in self.model.search([query], _HITS)[0]]}
-        rows = EmbeddedRows(*self.model.embedded_rows(self._typed(query)))
-        hits = search_rows(self.model, rows.vectors, _HITS)[0]
-        return {"hits": [self._hit(hit) for hit in hits], **self._explained(rows, None, without)}
+        rows = embedded_row(self.model, query, files or {})
+        hits = search_rows(self.model, rows.vectors.double(), _HITS)[0]
+        return {"hits": [self._hit(hit) for hit in hits], **self._explained(rows, None, None, without)}
 
     def nearest_other(self, name: str) -> dict[str, Any]:
         """The nearest row of another class, or of a number that is a deviation of all labels away."""
@@ -206,15 +270,32 @@ class Explorer:
             "forget", name, before[0], None, lambda: self.folder.add(back, before, ids=known, groups=groups)
         )
 
-    def add(self, row: str, label: str) -> dict[str, Any]:
-        """Put a row, a JSON object, into the bank; it gets the next number, or the id that is in its column of ids."""
+    def add(self, row: str, label: str, files: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Put a row into the bank; it gets the next number, or the id that is in its column of ids.
+
+        Args:
+            row: a JSON object, or nothing if there are files.
+            label: of the row.
+            files: see :meth:`search`.
+        """
         if self.model.bank_.store.group_codes is not None:
             raise ValueError("row: expected a model without groups, got one with; say vicinal add")
-        column, cell_of = self.model.notes_.get("id"), read_row(row)
-        ids = None if column is None else [cell_of.get(column)]
-        if ids == [None]:
+        column = self.model.notes_.get("id")
+        ids = None if column is None else [(read_row(row) if row.strip() else {}).get(column)]
+        if ids in ([None], [""]):
             raise ValueError(f"row: expected its id in the column {short(column)}, got none")
-        name = self.folder.add(self._typed(row), [self._label(label)], ids=ids).tolist()[0]
+        return self._added(embedded_row(self.model, row, files or {}), label, ids)
+
+    def add_query(self, place: str, label: str) -> dict[str, Any]:
+        """Put a row of the table into the bank, under its id there, or the next number."""
+        at = self._place(place)
+        rows, ids, groups = self._table().row(self.model, at)
+        added = self._added(rows, label, ids, groups)
+        self._table().added[at] = added["id"]
+        return added
+
+    def _added(self, rows: EmbeddedRows, label: str, ids: Any, groups: Any = None) -> dict[str, Any]:
+        name = self.folder.add(rows, [self._label(label)], ids=ids, groups=groups).tolist()[0]
         return self._done("add", name, None, label, lambda: self.folder.forget([name]))
 
     def undo(self) -> dict[str, Any]:
@@ -233,7 +314,7 @@ class Explorer:
         text = io.StringIO()
         lines = csv.DictWriter(text, ("what", "id", "before", "after"))
         lines.writeheader()
-        lines.writerows([{name: _as_text(cell) for name, cell in one.items()} for one in self.changes])
+        lines.writerows([{name: as_text(cell) for name, cell in one.items()} for one in self.changes])
         return {"csv": text.getvalue()}
 
     def _done(self, what: str, name: Any, before: Any, after: Any, back: Callable[[], object]) -> dict[str, Any]:
@@ -253,16 +334,29 @@ class Explorer:
         except ValueError as wrong:
             raise ValueError(f"label: expected a number, got {short(text)}") from wrong
 
-    def _typed(self, row: str) -> Any:
-        frame = pd.DataFrame([read_row(row)])
-        numbers = [name for name, kind in self.model.kinds_.items() if kind == "number" and name in frame.columns]
-        return query_table(self.model, tidy_features(frame, numbers))[0]
+    def _points(self) -> np.ndarray[Any, Any]:
+        """Rows of the bank, then of the table, on their principal plane; a model that stays only grows."""
+        model = self.model
+        if self._plane is None or self._plane[:2] != (model, len(model.bank_)):
+            vectors = [model.bank_.vectors] + ([] if self.table is None else [self.table.embedded(model).vectors])
+            places = principal_plane(torch.cat(vectors).numpy())[0]
+            self._plane = model, len(model.bank_), np.round(places / (float(np.abs(places).max()) or 1.0), 5)
+        return self._plane[2]
 
-    def _explained(self, rows: EmbeddedRows, ids: Any, without: Sequence[str]) -> dict[str, Any]:
+    def _table(self) -> TableRows:
+        if self.table is None:
+            raise ValueError("table: expected one beside the model, got none; say vicinal explore MODEL TABLE")
+        return self.table
+
+    def _place(self, place: str) -> int:
+        """The place of a row of the table that is not in the bank."""
+        at = _whole("place", place)
+        if at not in self._table().left(self.model):
+            raise ValueError("place: expected that of a row that is not in the bank, got another; load the page again")
+        return at
+
+    def _explained(self, rows: EmbeddedRows, ids: Any, groups: Any, without: Sequence[str]) -> dict[str, Any]:
         model = self._without(without) if without else self.model
-        groups = self.model.bank_.groups
-        if groups is not None:
-            groups = None if ids is None else groups[self.model.bank_.store.positions(ids).numpy()]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", IdentityWarning)
             one: Explanation = model.explain(rows, self.k, ids=ids, groups=groups)[0]
@@ -290,13 +384,23 @@ class Explorer:
     def _hit(self, hit: Hit) -> dict[str, Any]:
         return {"id": hit.id, "label": hit.label, "score": hit.score, "cells": self._cells(hit.id)}
 
-    def _cells(self, name: Any) -> list[dict[str, str]]:
-        """A row as the page shows it: texts, and images and sounds as data addresses."""
+    def _row_of(self, name: Any) -> dict[str, Any]:
+        """The bank's row, with images and sounds of the table where that has them."""
         store = self.model.bank_.store
-        row = store.rows_at(store.positions(canonical_ids("ids", [name]))).iloc[0].to_dict()
-        root = None if self.model.root is None else Path(self.model.root)
-        shown = shown_cells({str(column): cell for column, cell in row.items()}, dict(self.model.kinds_), root)
-        return [asdict(view) for view in cells(shown, 400)]
+        frame = store.rows_at(store.positions(canonical_ids("ids", [name])))
+        row = {str(column): frame[column].iloc[0] for column in frame}
+        return row if self.table is None else row | self.table.media(name)
+
+    def _cells(self, name: Any) -> list[dict[str, str]]:
+        return page_cells(self.model, self._row_of(name))
+
+    def _table_cells(self, place: int) -> list[dict[str, str]]:
+        return page_cells(self.model, self._table().frame.iloc[place].to_dict())
+
+    def _named(self, said: np.ndarray[Any, Any]) -> list[Any]:
+        """Predictions as people read them: numbers, or the most probable class."""
+        classes = getattr(self.model, "classes_", None)
+        return list(said.tolist()) if classes is None else [str(classes[place]) for place in said.argmax(1)]
 
     def _doubts(self, *, fresh: bool = False) -> dict[str, np.ndarray[Any, Any]]:
         """Positions ``at``, predictions ``said``, ``error`` and ``score`` by the labels as they are now.
@@ -322,7 +426,7 @@ class Explorer:
                 "score": suspicion(labels, said, float(np.sqrt((error**2).mean())) or 1.0),
             }
         places = labels.astype(np.int64)
-        error, named = 1 - said[np.arange(len(at)), places], np.asarray(classes, dtype=object)[said.argmax(1)]
+        error, named = 1 - said[np.arange(len(at)), places], np.asarray(self._named(said), dtype=object)
         return {"at": at, "said": named, "error": error, "score": class_suspicion(places, said)}
 
     @torch.no_grad()
@@ -349,7 +453,7 @@ def _sparse(at: np.ndarray[Any, Any], values: np.ndarray[Any, Any], rows: int) -
     return full
 
 
-def _as_text(cell: Any) -> str:
-    """A cell of the csv; one that a spreadsheet would run as a formula gets an apostrophe before it."""
-    text = "" if cell is None else cell if isinstance(cell, str) else json.dumps(cell, default=str)
-    return f"'{text}" if isinstance(cell, str) and text[:1] in ("=", "+", "-", "@") else text
+def _whole(name: str, text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"{name}: expected a whole number, got {short(text)}")
+    return int(text)

@@ -11,7 +11,7 @@ from typing import Any
 
 from vicinal.workflows.explore import Explorer
 
-_MOST = 1 << 20
+_MOST = 32 << 20
 """Bytes of a request."""
 
 _FILES = {
@@ -29,16 +29,21 @@ _QUESTIONS = {
     "map": (),
     "suspects": (),
     "row": ("name", "without"),
-    "search": ("query", "without"),
+    "queries": ("start",),
+    "query": ("place", "without"),
+    "sound": ("column", "name", "place"),
+    "search": ("query", "without", "files"),
     "nearest_other": ("name",),
     "compare": ("a", "b"),
     "relabel": ("name", "label"),
     "forget": ("name",),
-    "add": ("row", "label"),
+    "add": ("row", "label", "files"),
+    "add_query": ("place", "label"),
     "undo": (),
     "changed": (),
 }
-"""Methods of an explorer that a page may call, and their arguments: texts, and for ``without`` a list of texts."""
+"""Methods of an explorer that a page may call, and their arguments: texts, a list of them in ``without``, in ``files``
+texts by column."""
 
 
 class ExplorePage:
@@ -85,8 +90,9 @@ class ExplorePage:
         if what not in _QUESTIONS or not isinstance(arguments, dict) or not set(arguments) <= set(_QUESTIONS[what]):
             raise ValueError("question: expected one of this page, got another; load the page again")
         for name, value in arguments.items():
-            texts = value if name == "without" else [value]
-            if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            texts = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else [value]
+            kind: type = {"without": list, "files": dict}.get(name, str)
+            if not isinstance(value, kind) or not all(isinstance(text, str) for text in texts):
                 raise ValueError(f"{name}: expected text, got another kind of value")
         ask: Callable[..., Any] = getattr(self.explorer, what)
         with self._turn:

@@ -3,7 +3,8 @@ const $ = (id) => document.getElementById(id);
 const token = location.hash.slice(1);
 const colors = ["#1f6f8c", "#cf5f28", "#5c9a54", "#a7569b", "#b8922f", "#4f7bd0", "#c2566b", "#6f8f8a", "#8f74c9", "#8d6e55"];
 const view = { zoom: 1, x: 0, y: 0 };
-let bank = null, open = null, without = new Set(), pair = null, hovered = -1, range = [0, 1];
+let bank = null, open = null, without = new Set(), pair = null, range = [0, 1];
+// What is open: {name} of a row of the bank, {place} of the table, or {query, files} that was typed; show() draws it again.
 
 async function ask(what, body = {}) {
   const answer = await fetch("/api/" + what, { method: "POST", headers: { "X-Token": token }, body: JSON.stringify(body) });
@@ -29,15 +30,28 @@ async function attempt(act) {
 }
 function say(text, bad = false) { $("status").textContent = text; $("status").className = bad ? "bad" : "good"; }
 function number(value) { return typeof value === "number" ? String(Number(value.toPrecision(4))) : String(value ?? ""); }
-function cells(row) {
+function player(view, who) {
+  const play = button("▶ " + view.text, async () => {
+    const { source } = await ask("sound", { column: view.column, ...who }), sound = make("audio", "", "media");
+    sound.controls = true;
+    sound.setAttribute("aria-label", view.text);
+    sound.src = source;
+    play.replaceWith(sound);
+    sound.focus();
+    await sound.play();
+  });
+  return play;
+}
+function cells(row, who = {}) {
   const box = make("div", "", "cells");
   for (const view of row) {
     const cell = make("div", "", "cell");
     cell.append(make("small", view.column));
     if (view.kind === "text") cell.append(make("div", view.text, "text"));
+    else if (view.kind === "sound") cell.append(player(view, who));
     else {
-      const medium = make(view.kind === "image" ? "img" : "audio", "", "media");
-      if (view.kind === "image") medium.alt = view.column + " of this row"; else medium.controls = true;
+      const medium = make("img", "", "media");
+      medium.alt = view.column + " of this row";
       medium.src = view.source;
       cell.append(medium);
     }
@@ -47,11 +61,10 @@ function cells(row) {
 }
 function entry(one, facts, actions = []) {
   const box = make("div", "", "entry"), said = make("div", "", "facts-of num");
-  box.dataset.id = one.id;
   for (const fact of facts) said.append(make("div", fact));
-  const row = make("div", "", "actions");
-  row.append(button("Open " + one.id, () => openRow(String(one.id))), ...actions);
-  box.append(cells(one.cells), said, row);
+  const row = make("div", "", "actions"), who = one.place === undefined ? { name: String(one.id) } : { place: String(one.place) };
+  row.append(button("Open " + (one.title ?? one.id), () => (who.name === undefined ? openQuery(who.place) : openRow(who.name))), ...actions);
+  box.append(cells(one.cells, who), said, row);
   return box;
 }
 
@@ -83,55 +96,71 @@ function recolor() {
 }
 function place(at) {
   const c = $("map"), side = Math.min(c.width, c.height) * 0.47 * view.zoom;
-  return [c.width / 2 + (bank.points[at][0] - view.x) * side, c.height / 2 - (bank.points[at][1] - view.y) * side];
+  const point = at < bank.ids.length ? bank.points[at] : bank.queries[at - bank.ids.length].point;
+  return [c.width / 2 + (point[0] - view.x) * side, c.height / 2 - (point[1] - view.y) * side];
 }
 function draw() {
-  const c = $("map"), pen = c.getContext("2d"), scale = devicePixelRatio || 1;
+  const c = $("map"), pen = c.getContext("2d"), scale = devicePixelRatio || 1, rows = bank.ids.length;
   c.width = c.clientWidth * scale;
   c.height = c.clientHeight * scale;
-  const size = (bank.ids.length > 5000 ? 2.4 : 5) * scale;
-  for (let at = 0; at < bank.ids.length; at++) {
+  const size = (rows > 5000 ? 2.4 : 5) * scale, ink = getComputedStyle(document.body).color;
+  pen.lineWidth = 1.5 * scale;
+  pen.strokeStyle = ink;
+  for (let at = 0; at < rows + bank.queries.length; at++) {
     const [x, y] = place(at);
     if (x < 0 || y < 0 || x > c.width || y > c.height) continue;
-    pen.fillStyle = color(at);
-    pen.fillRect(x - size / 2, y - size / 2, size, size);
+    if (at < rows) { pen.fillStyle = color(at); pen.fillRect(x - size / 2, y - size / 2, size, size); }
+    else pen.strokeRect(x - 3 * scale, y - 3 * scale, 6 * scale, 6 * scale);
   }
-  const chosen = open === null ? -1 : bank.ids.findIndex((one) => String(one) === open);
+  const chosen = open === null ? -1 : open.name !== undefined ? bank.ids.findIndex((one) => String(one) === open.name)
+    : open.place !== undefined ? rows + bank.queries.findIndex((one) => String(one.place) === open.place) : -1;
   pen.lineWidth = 2 * scale;
-  pen.strokeStyle = getComputedStyle(document.body).color;
   if (chosen >= 0) { const [x, y] = place(chosen); pen.beginPath(); pen.arc(x, y, 9 * scale, 0, 7); pen.stroke(); }
+  if (document.activeElement === c && c.matches(":focus-visible"))
+    for (const [x, y] of [[12, 1], [1, 12]]) pen.strokeRect(c.width / 2 - x * scale, c.height / 2 - y * scale, 2 * x * scale, 2 * y * scale);
 }
-function nearest(event) {
-  const c = $("map"), scale = devicePixelRatio || 1;
-  let best = -1, least = (14 * scale) ** 2;
-  for (let at = 0; at < bank.ids.length; at++) {
-    const [x, y] = place(at);
-    const far = (x - event.offsetX * scale) ** 2 + (y - event.offsetY * scale) ** 2;
+function nearest(x0, y0, within = 14) {
+  const scale = devicePixelRatio || 1;
+  let best = -1, least = (within * scale) ** 2;
+  for (let at = 0; at < bank.ids.length + bank.queries.length; at++) {
+    const [x, y] = place(at), far = (x - x0 * scale) ** 2 + (y - y0 * scale) ** 2;
     if (far < least) { least = far; best = at; }
   }
   return best;
 }
 function label(at) { return bank.classes ? bank.classes[bank.labels[at]] : number(bank.labels[at]); }
+function hint(at) {
+  if (at < 0) return;
+  const other = bank.queries[at - bank.ids.length];
+  $("hint").textContent = other ? `${other.title} of ${bank.table.name}, not in the bank`
+    : `row ${bank.ids[at]} · ${bank.target} ${label(at)}` + (bank.doubt[at] === null ? "" : ` · doubt ${number(bank.doubt[at])}`);
+}
+function openPoint(at) {
+  if (at < 0) return;
+  const other = bank.queries[at - bank.ids.length];
+  return other ? openQuery(String(other.place)) : openRow(String(bank.ids[at]));
+}
 function move(x, y, zoom = 1) { view.x += x / view.zoom; view.y += y / view.zoom; view.zoom = Math.max(0.5, Math.min(400, view.zoom * zoom)); draw(); }
 function listen() {
-  const c = $("map");
+  const c = $("map"), middle = () => nearest(c.clientWidth / 2, c.clientHeight / 2, Infinity);
   let from = null, moved = false;
   c.addEventListener("pointerdown", (event) => { from = [event.clientX, event.clientY]; moved = false; });
-  c.addEventListener("pointerup", (event) => { from = null; if (!moved) { const at = nearest(event); if (at >= 0) attempt(() => openRow(String(bank.ids[at]))); } });
+  c.addEventListener("pointerup", (event) => { from = null; if (!moved) attempt(() => openPoint(nearest(event.offsetX, event.offsetY))); });
   c.addEventListener("pointermove", (event) => {
     if (from !== null && event.buttons) {
       const side = Math.min(c.clientWidth, c.clientHeight) * 0.47, dx = event.clientX - from[0], dy = event.clientY - from[1];
       if (moved || Math.abs(dx) + Math.abs(dy) > 4) { moved = true; from = [event.clientX, event.clientY]; move(-dx / side, dy / side); }
       return;
     }
-    hovered = nearest(event);
-    if (hovered >= 0) $("hint").textContent = `row ${bank.ids[hovered]} · ${bank.target} ${label(hovered)}` + (bank.doubt[hovered] === null ? "" : ` · doubt ${number(bank.doubt[hovered])}`);
+    hint(nearest(event.offsetX, event.offsetY));
   });
   c.addEventListener("wheel", (event) => { event.preventDefault(); move(0, 0, event.deltaY < 0 ? 1.2 : 1 / 1.2); }, { passive: false });
   c.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, 0.1], ArrowDown: [0, -0.1], "+": [0, 0, 1.3], "-": [0, 0, 1 / 1.3] }[event.key];
-    if (step) { event.preventDefault(); move(...step); }
+    const step = { ArrowLeft: [-0.05, 0], ArrowRight: [0.05, 0], ArrowUp: [0, 0.05], ArrowDown: [0, -0.05], "+": [0, 0, 1.3], "-": [0, 0, 1 / 1.3] }[event.key];
+    if (step) { event.preventDefault(); move(...step); hint(middle()); }
+    if (event.key === "Enter") attempt(() => openPoint(middle()));
   });
+  for (const event of ["focus", "blur"]) c.addEventListener(event, draw);
   addEventListener("resize", draw);
 }
 
@@ -139,7 +168,7 @@ function listen() {
 function prediction(one) {
   const box = make("div", "", "two");
   const part = (name, value, kind) => { const div = make("div"); div.append(make("small", name, "muted"), make("div", value, "big " + kind)); box.append(div); };
-  part("predicted" + (one.id === undefined ? "" : " without itself"), number(one.prediction) + (one.chance === null ? "" : ` (${Math.round(100 * one.chance)} %)`), "is-prediction");
+  part("predicted" + (one.label === undefined ? "" : " without itself"), number(one.prediction) + (one.chance === null ? "" : ` (${Math.round(100 * one.chance)} %)`), "is-prediction");
   if (one.label !== undefined) part(bank.target, number(one.label), "is-truth");
   return box;
 }
@@ -147,24 +176,53 @@ function behind(one, again) {
   const box = make("div");
   box.append(make("h3", "Rows behind it"));
   for (const row of one.behind)
-    box.append(entry(row, [`${number(row.label)}`, `${(100 * row.weight).toFixed(1)} %`], [button("Leave out " + row.id, () => { without.add(String(row.id)); return again(); })]));
+    box.append(entry(row, [`${number(row.label)}`, `${(100 * row.weight).toFixed(1)} %`], [button("Leave out " + row.id, () => keepFocus(() => { without.add(String(row.id)); return again(); }))]));
   if (one.others.rows) box.append(make("p", `${one.others.rows} other rows: ${(100 * one.others.weight).toFixed(1)} %`, "muted"));
-  if (without.size) box.append(button(`Put back ${[...without].join(", ")}`, () => { without.clear(); return again(); }));
+  if (without.size) box.append(button(`Put back ${[...without].join(", ")}`, () => keepFocus(() => { without.clear(); return again(); })));
   return box;
 }
-async function openRow(name, focus = true) {
-  if (open !== name) without.clear();
-  open = name;
-  const one = await ask("row", { name, without: [...without] }), box = $("detail");
-  box.replaceChildren(make("h2", "Row " + one.id), cells(one.cells), prediction(one));
+function show(what, again) {
+  if (open === null || what.name !== open.name || what.place !== open.place || what.query !== open.query) without.clear();
+  open = { ...what, show: again };
+}
+// A label is typed or chosen, and given to what is open.
+function labelForm(value, text, act) {
   const form = make("form"), input = make(bank.classes ? "select" : "input");
   input.id = "label";
-  input.setAttribute("aria-label", "New label");
+  input.setAttribute("aria-label", "Label");
+  input.required = true;
   for (const name of bank.classes || []) input.append(make("option", name));
-  input.value = String(one.label);
-  const correct = make("button", "Correct the label", "strong");
-  form.append(input, correct);
-  form.addEventListener("submit", (event) => { event.preventDefault(); attempt(() => change("relabel", { name, label: input.value }, `row ${name} is ${input.value} now`)); });
+  input.value = String(value);
+  form.append(input, make("button", text, "strong"));
+  form.addEventListener("submit", (event) => { event.preventDefault(); attempt(() => act(input.value)); });
+  return form;
+}
+function mostLike(rows) {
+  const near = make("div");
+  near.append(make("h3", "Most like it"), ...rows.map((hit) => entry(hit, [number(hit.label), "score " + number(hit.score)])));
+  return near;
+}
+// Draws a part of the page again; who was at a button is at it again, or at the part if the button is gone.
+async function keepFocus(work) {
+  const before = document.activeElement, part = before.closest("#detail, #list"), name = before.id || before.textContent;
+  await work();
+  if (part && !before.isConnected)
+    ([...part.querySelectorAll("button, input, select")].find((one) => (one.id || one.textContent) === name) || part).focus();
+}
+async function openQuery(place, focus = true) {
+  show({ place }, () => openQuery(place, false));
+  const one = await ask("query", { place, without: [...without] }), box = $("detail");
+  box.replaceChildren(make("h2", `${one.title} of ${bank.table.name}`), cells(one.cells, { place }), prediction(one),
+    labelForm(one.prediction, "Add it with this label", async (label) => { const done = await change("add_query", { place, label }, `${one.title} is in the bank now`); await openRow(String(done.id)); }),
+    behind(one, () => openQuery(place, false)), mostLike(one.near));
+  draw();
+  if (focus) box.focus();
+}
+async function openRow(name, focus = true) {
+  show({ name }, () => openRow(name, false));
+  const one = await ask("row", { name, without: [...without] }), box = $("detail");
+  box.replaceChildren(make("h2", "Row " + one.id), cells(one.cells, { name }), prediction(one));
+  const form = labelForm(one.label, "Correct the label", (label) => change("relabel", { name, label }, `row ${name} is ${label} now`));
   const tools = make("div", "", "tools");
   tools.append(
     button("Forget this row", () => {
@@ -173,10 +231,7 @@ async function openRow(name, focus = true) {
     button("Nearest of another label", async () => { const { other } = await ask("nearest_other", { name }); if (other) await compare(name, String(other.id)); else say("no row of another label is near"); }),
     button(pair === null || pair === name ? "Compare with the next row I open" : `Compare with ${pair}`, () => { if (pair === null || pair === name) { pair = name; say(`open another row to compare it with ${name}`); } else { const other = pair; pair = null; return compare(name, other); } }),
   );
-  box.append(form, tools, behind(one, () => openRow(name)));
-  const near = make("div");
-  near.append(make("h3", "Most like it"), ...one.near.map((hit) => entry(hit, [number(hit.label), "score " + number(hit.score)])));
-  box.append(near);
+  box.append(form, tools, behind(one, () => openRow(name, false)), mostLike(one.near));
   draw();
   if (focus) box.focus();
 }
@@ -188,46 +243,85 @@ async function compare(a, b) {
   names.forEach((name, at) => {
     const line = make("tr");
     line.append(make("th", name));
-    for (const row of both.cells) { const cell = make("td"); cell.append(cells([row[at]])); line.append(cell); }
+    for (const row of both.cells) { const cell = make("td"); cell.append(cells([row[at]], { name: row === both.cells[0] ? a : b })); line.append(cell); }
     line.append(make("td", both.adds && name in both.adds ? number(both.adds[name]) : "", "num"));
     table.append(line);
   });
   const scroll = make("div", "", "scroll");
   scroll.append(table);
-  $("list").replaceChildren(make("h2", "Two rows"), make("p", `score ${number(both.score)}` + (both.adds ? "; the last column says by how much it would rise if the first row had the cell of the second" : ""), "muted"), scroll);
+  fill("list", make("h2", "Two rows"), make("p", `score ${number(both.score)}` + (both.adds ? "; the last column says by how much it would rise if the first row had the cell of the second" : ""), "muted"), scroll);
+}
+function fill(where, ...parts) { $(where).replaceChildren(...parts); }
+async function tableRows(start = "0") {
+  const rows = await ask("queries", { start }), last = rows[rows.length - 1], left = bank.queries;
+  const about = `${left.length} of ${bank.table.total} rows of ${bank.table.name} that are not in the bank are shown.`;
+  fill("list", make("h2", "Rows of " + bank.table.name), make("p", about, "muted"), ...rows.map((one) => entry(one, [`predicted ${number(one.said)}`])));
+  if (last && left.some((one) => one.place > last.place)) $("list").append(button("More rows", () => tableRows(String(last.place + 1))));
+  $("list").focus();
 }
 async function suspects() {
   const rows = await ask("suspects");
   await load();
-  $("list").replaceChildren(make("h2", "Suspicious labels"), make("p", `Rows whose label fits least what all other rows say, most doubtful first, of ${bank.doubted} that were looked at.`, "muted"),
+  fill("list", make("h2", "Suspicious labels"), make("p", `Rows whose label fits least what all other rows say, most doubtful first, of ${bank.doubted} that were looked at.`, "muted"),
     ...rows.map((one) => entry(one, [`${bank.target} ${number(one.label)}`, `others say ${number(one.said)}`, `doubt ${number(one.score)}`])));
 }
-function addForm() {
-  const form = make("form"), row = make("textarea"), input = make("input"), send = make("button", "Add it", "strong");
-  row.id = "new-row"; row.setAttribute("aria-label", "Row as JSON"); input.id = "new-label"; input.setAttribute("aria-label", "Label of the new row");
-  row.value = JSON.stringify(Object.fromEntries(Object.keys(bank.columns).map((name) => [name, bank.columns[name] === "number" ? 0 : ""])));
-  input.placeholder = bank.target;
-  form.append(row, input, send);
-  form.addEventListener("submit", (event) => { event.preventDefault(); attempt(async () => { const done = await change("add", { row: row.value, label: input.value }, "the row is added"); await openRow(String(done.id)); }); });
-  $("list").replaceChildren(make("h2", "Add a row"), form);
-  row.focus();
+// A row by one field a column; what is not said is left empty.
+function base64(file) {
+  return new Promise((done, failed) => {
+    const reader = new FileReader();
+    reader.onload = () => done(reader.result.slice(reader.result.indexOf(",") + 1));
+    reader.onerror = () => failed(reader.error);
+    reader.readAsDataURL(file);
+  });
 }
-async function search(query) {
-  without.clear();
-  await searchAgain(query);
+async function typed(form) {
+  const row = {}, files = {};
+  for (const field of form.querySelectorAll("[data-column]")) {
+    const name = field.dataset.column, kind = bank.columns[name];
+    if (field.type === "file") { if (field.files.length) files[name] = await base64(field.files[0]); }
+    else if (field.value.trim()) {
+      try { row[name] = ["number", "set", "vector"].includes(kind) ? JSON.parse(field.value) : field.value; }
+      catch { throw new Error(`${name}: expected ${kind === "number" ? "a number" : "a list as [1, 2]"}, got ${field.value.slice(0, 60)}`); }
+    }
+  }
+  return { row: Object.keys(row).length ? JSON.stringify(row) : "", files };
 }
-async function searchAgain(query) {
-  const one = await ask("search", { query, without: [...without] });
+function rowForm() {
+  const form = make("form", "", "fields"), columns = Object.entries(bank.columns);
+  if (bank.id !== null && !(bank.id in bank.columns)) columns.unshift([bank.id, "id"]);
+  for (const [name, kind] of columns) {
+    const line = make("label", name + (kind === "id" ? " (to add it)" : "")), field = make(["text", "set", "vector"].includes(kind) ? "textarea" : "input");
+    if (kind === "image" || kind === "audio") { field.type = "file"; field.accept = kind + "/*"; }
+    field.dataset.column = name;
+    line.append(field);
+    form.append(line);
+  }
+  const line = make("label", bank.target + " (to add it)"), input = make("input");
+  input.id = "new-label";
+  line.append(input);
+  form.append(line, make("button", "Predict it", "strong"), button("Add it", async () => {
+    const done = await change("add", { ...(await typed(form)), label: input.value }, "the row is added");
+    await openRow(String(done.id));
+  }));
+  form.addEventListener("submit", (event) => { event.preventDefault(); attempt(async () => { const { row, files } = await typed(form); await search(row, files); }); });
+  fill("new", make("h2", "A row of yours"), form);
+  form.querySelector("[data-column]").focus();
+}
+async function search(query, files = {}, again = false) {
+  if (!again) without.clear();
+  const one = await ask("search", { query, files, without: [...without] });
   if (one.id !== undefined) return openRow(String(one.id));
-  $("list").replaceChildren(make("h2", "Most like it"), ...one.hits.map((hit) => entry(hit, [number(hit.label), "score " + number(hit.score)])));
-  if (one.behind) { open = null; $("detail").replaceChildren(make("h2", "This row"), prediction(one), behind(one, () => searchAgain(query))); }
+  fill("list", make("h2", "Most like it"), ...one.hits.map((hit) => entry(hit, [number(hit.label), "score " + number(hit.score)])));
+  if (!one.behind) return $("list").focus();
+  show({ query, files }, () => search(query, files, true));
+  fill("detail", make("h2", "This row"), prediction(one), behind(one, open.show));
+  $("detail").focus();
 }
+function close() { open = null; fill("detail"); }
 async function change(what, body, text) {
   const done = await ask(what, body);
-  if (what === "forget") { open = null; $("detail").replaceChildren(); }
-  try {
-    if (open !== null) await openRow(open, false);
-  } catch { open = null; $("detail").replaceChildren(); }
+  if (what === "forget" || what === "add_query") close();
+  await keepFocus(async () => { try { if (open !== null) await open.show(); } catch { close(); } });
   say(text);
   await load();
   return done;
@@ -235,7 +329,9 @@ async function change(what, body, text) {
 async function load() {
   bank = await ask("map");
   $("name").textContent = `${bank.name}: ${bank.rows} rows`;
-  $("undo").disabled = bank.undo === 0;
+  $("undo").setAttribute("aria-disabled", bank.undo === 0);
+  $("show-table").hidden = bank.table === null;
+  $("show-table").textContent = bank.table === null ? "" : "Rows of " + bank.table.name;
   recolor();
 }
 async function follow() {
@@ -243,8 +339,7 @@ async function follow() {
     const now = await ask("version");
     if (now.version !== bank.version) {
       await load();
-      if (open !== null && !bank.ids.some((one) => String(one) === open)) { open = null; $("detail").replaceChildren(); }
-      if (open !== null) await openRow(open, false);
+      await keepFocus(async () => { try { if (open !== null) await open.show(); } catch { close(); } });
       say("the bank was changed elsewhere; this is how it is now");
     }
   } catch { /* the server has ended, or is busy: ask again */ }
@@ -256,7 +351,8 @@ addEventListener("DOMContentLoaded", () => attempt(async () => {
   $("color").addEventListener("change", recolor);
   $("find").addEventListener("submit", (event) => { event.preventDefault(); attempt(() => search($("query").value)); });
   $("show-suspects").addEventListener("click", () => attempt(suspects));
-  $("show-add").addEventListener("click", addForm);
+  $("show-table").addEventListener("click", () => attempt(() => tableRows()));
+  $("show-add").addEventListener("click", rowForm);
   $("undo").addEventListener("click", () => attempt(() => change("undo", {}, "taken back")));
   $("export").addEventListener("click", () => attempt(async () => {
     const { csv } = await ask("changed"), link = make("a");
@@ -265,5 +361,6 @@ addEventListener("DOMContentLoaded", () => attempt(async () => {
     link.click();
   }));
   await suspects();
+  if (bank.table !== null) await tableRows();
   setTimeout(follow, 2000);
 }));

@@ -1,0 +1,188 @@
+"""Rows that the page of ``vicinal explore`` shows beside those of the bank (typed, or of a table), and their cells."""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from vicinal.core import short
+from vicinal.core.identity import canonical_ids
+from vicinal.data import tidy_features
+from vicinal.encoders import read_cell
+from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.inputs import EmbeddedRows
+from vicinal.estimators.search import query_table
+from vicinal.report.page import cells, media_address
+from vicinal.training.rows import spread
+from vicinal.workflows.predict import features_of, identity_of, read_rows
+from vicinal.workflows.search import read_row
+from vicinal.workflows.showing import shown_cells
+
+MEDIA = ("image", "audio")
+_SOUND = 24 << 20
+"""Bytes of a sound that a browser plays."""
+
+
+class TableRows:
+    """Rows of a table as a page shows them: those that are not in the bank as queries, of all others images and sounds.
+
+    Rows are told by the column of ids that the model was fitted with. Without such a column all count as new.
+
+    Args:
+        model: that reads them.
+        source: file of the table.
+        root: folder that paths of images and sounds start from; None: that of the file.
+        most: new rows that are taken, at most, spread evenly.
+        log: gets what was passed over.
+
+    Attributes:
+        name: of the file.
+        total: how many rows are not in the bank.
+        ids: of the rows that are taken, None without such a column; ``groups`` likewise.
+        titles: what a page calls them.
+        added: id in the bank of each row that was added, by place.
+    """
+
+    def __init__(
+        self, model: BankedEstimator, source: Path, root: Path | None, most: int, log: Callable[[str], None]
+    ) -> None:
+        frame = read_rows(model, source, root, log).reset_index(drop=True)
+        ids, groups = (identity_of(model, frame, role) for role in ("id", "group"))
+        names = None if ids is None else canonical_ids("ids", ids)
+        there = np.zeros(len(frame), dtype=bool) if names is None else model.bank_.has(names)
+        new = np.flatnonzero(~there)
+        at = new[spread(len(new), most).numpy()]
+        self.name, self.total, self.added = source.name, len(new), dict[int, Any]()
+        self.ids = None if ids is None else [ids[place] for place in at]
+        grouped = groups is not None and model.bank_.store.group_codes is not None
+        self.groups = [groups[place] for place in at] if groups is not None and grouped else None
+        self.titles = [f"row {place + 1}" for place in at] if self.ids is None else [str(name) for name in self.ids]
+        self.frame = features_of(model, frame, log).iloc[at].reset_index(drop=True)
+        self._media = frame[[name for name in frame.columns if model.kinds_.get(name) in MEDIA]]
+        self._places = {} if names is None else {str(name): place for place, name in enumerate(names.tolist())}
+        self._embedded: tuple[BankedEstimator, EmbeddedRows] | None = None
+
+    def media(self, name: Any) -> dict[str, Any]:
+        """Images and sounds of the table's row with this id; none if there is no such row."""
+        place = self._places.get(str(name))
+        return {} if place is None else {str(name): self._media[name].iloc[place] for name in self._media}
+
+    def left(self, model: BankedEstimator) -> list[int]:
+        """Places of the rows that are not in the bank by now."""
+        every = range(len(self.frame))
+        names = self.added if self.ids is None else dict(zip(every, self.ids, strict=True))
+        there = model.bank_.has(list(names.values())) if names else np.zeros(0, dtype=bool)
+        gone = set(np.array(list(names), dtype=np.int64)[there].tolist())
+        return [place for place in every if place not in gone]
+
+    def embedded(self, model: BankedEstimator) -> EmbeddedRows:
+        """The rows with their embeddings, which are computed again for another network."""
+        if self._embedded is None or self._embedded[0] is not model:
+            rows = None if self._embedded is None else self._embedded[1]
+            if rows is None or not _is_embedded_by(model, rows):
+                rows = EmbeddedRows(*model.embedded_rows(self.frame)) if len(self.frame) else _none(model, self.frame)
+            self._embedded = model, rows
+        return self._embedded[1]
+
+    def row(self, model: BankedEstimator, place: int) -> tuple[EmbeddedRows, Any, Any]:
+        """One row with its embedding; its id and its group as lists of one, or None."""
+        rows = self.embedded(model)
+        one = EmbeddedRows(rows.frame.iloc[[place]], rows.vectors[place : place + 1])
+        ids, groups = (None if names is None else [names[place]] for names in (self.ids, self.groups))
+        return one, ids, groups
+
+    def predict(self, model: BankedEstimator) -> Tensor:
+        """Predictions ``[n]`` or ``[n, K]`` of all rows."""
+        identity = model.bank_.identity(None, None if self.groups is None else canonical_ids("groups", self.groups))
+        return model.in_label_units(model.predict_embedded(self.embedded(model).vectors.double(), identity)).double()
+
+
+def _is_embedded_by(model: BankedEstimator, rows: EmbeddedRows) -> bool:
+    """Whether the network of ``model`` still gives the embedding of the first row: a folder may be fitted anew."""
+    if not len(rows.frame):
+        return True
+    first = model.embedded_rows(rows.frame.iloc[:1])[1]
+    return first.shape[1] == rows.vectors.shape[1] and bool(torch.allclose(first, rows.vectors[:1], 1e-4, 1e-4))
+
+
+def _none(model: BankedEstimator, frame: pd.DataFrame) -> EmbeddedRows:
+    return EmbeddedRows(frame, model.bank_.vectors[:0])
+
+
+def embedded_row(model: BankedEstimator, row: str, files: Mapping[str, str]) -> EmbeddedRows:
+    """A row that was typed, a JSON object or nothing, with files that were uploaded, in base64 by column.
+
+    Raises:
+        ValueError: for a file in a column of another kind, or a row that the model cannot read.
+    """
+    cell_of = read_row(row) if row.strip() else {}
+    for name, kind in model.kinds_.items():
+        if kind in MEDIA and name in cell_of:
+            raise ValueError(f"row: expected the file of the column {short(name)} to be chosen, got a cell")
+    for name, content in files.items():
+        if model.kinds_.get(name) not in MEDIA:
+            raise ValueError(f"files: expected a column of images or sounds, got {short(name)}")
+        try:
+            cell_of[name] = {"bytes": base64.b64decode(content, validate=True)}
+        except (binascii.Error, ValueError) as wrong:
+            raise ValueError("files: expected base64, got other text") from wrong
+    frame = pd.DataFrame({name: pd.Series([cell]) for name, cell in cell_of.items()})
+    numbers = [name for name, kind in model.kinds_.items() if kind == "number" and name in frame.columns]
+    return EmbeddedRows(*model.embedded_rows(query_table(model, tidy_features(frame, numbers))[0]))
+
+
+def page_cells(model: BankedEstimator, row: Mapping[str, Any]) -> list[dict[str, str]]:
+    """A row as the page shows it: an image as an address of its data, a sound by its name, all else as text.
+
+    A path is opened only inside of the folder that the user named, never because a bank says so.
+    """
+    kinds, plain = dict(model.kinds_), dict(row)
+    sounds = {name: plain.pop(name) for name in row if kinds.get(name) == "audio"}
+    for name, cell in plain.items():
+        if kinds.get(name) == "image" and model.root is None and not _content(cell):
+            del kinds[name]
+    shown = shown_cells(plain, kinds, None if model.root is None else Path(model.root))
+    return [*(_sound(name, cell, model) for name, cell in sounds.items()), *(asdict(v) for v in cells(shown, 400))]
+
+
+def _sound(name: str, cell: Any, model: BankedEstimator) -> dict[str, str]:
+    path = cell.get("path") if isinstance(cell, dict) else cell if isinstance(cell, str) else None
+    playable = _content(cell) or (bool(path) and model.root is not None)
+    why = "name its folder by --root to play it" if path else "the bank keeps no sound; give its table to play it"
+    title = Path(path).name if path else name
+    return {"column": name, "kind": "sound" if playable else "text", "text": title if playable else f"{title} ({why})"}
+
+
+def _content(cell: Any) -> bool:
+    content = cell.get("bytes") if isinstance(cell, dict) else cell
+    return isinstance(content, bytes | bytearray)
+
+
+def sound_address(model: BankedEstimator, row: Mapping[str, Any], column: str, name: Any) -> str:
+    """The data of a sound for a player.
+
+    Raises:
+        ValueError: if it cannot be read, is none that browsers play, or is very large.
+    """
+    cell = row.get(column)
+    if model.kinds_.get(column) != "audio" or not (_content(cell) or model.root is not None):
+        raise ValueError(f"sound: expected a column of sounds whose folder is known, got {short(column)}; say --root")
+    content = read_cell(cell, column=column, row=name, what="a sound", root=None if model.root is None else Path(model.root))
+    address = media_address(content) if len(content) <= _SOUND else ""
+    if not address.startswith("data:audio/"):
+        raise ValueError(f"sound: expected wav, flac, ogg or mp3 of at most {_SOUND >> 20} MiB, got another file")
+    return address
+
+
+def as_text(cell: Any) -> str:
+    """A cell of csv; one that a spreadsheet would run as a formula gets an apostrophe before it."""
+    text = "" if cell is None else cell if isinstance(cell, str) else json.dumps(cell, default=str)
+    return f"'{text}" if isinstance(cell, str) and text[:1] in ("=", "+", "-", "@") else text
