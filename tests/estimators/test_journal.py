@@ -1,5 +1,6 @@
 """The journal of a model folder: acknowledged changes last, forgotten rows are nowhere, torn lines are passed over."""
 
+import io
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from faults.warm import end, run_case, start
 from vicinal.core import files
@@ -51,6 +53,24 @@ def contents(place):
             if path.suffix == ".parquet":
                 text += pd.read_parquet(path).to_csv().encode()
     return text
+
+
+def test_an_image_that_is_added_as_bytes_is_shown_from_the_journal_and_from_the_files(tmp_path):
+    def photo(shade):
+        file = io.BytesIO()
+        Image.new("RGB", (16, 16), (shade, 90, 90)).save(file, "PNG")
+        return file.getvalue()
+
+    frame = pd.DataFrame({"photo": [photo(10 * place) for place in range(20)]})
+    model = NeighborRegressor(max_epochs=1, members=1, columns={"photo": "image"}, encoders={"photo": "cnn"})
+    model.fit(frame, np.arange(20.0)).save(tmp_path / "m")
+    folder = ModelFolder(tmp_path / "m")
+    name = folder.add(frame.iloc[[3]], [3.0])[0]
+    for _ in range(2):
+        shown = load_model(tmp_path / "m").bank_.rows["photo"].iloc[-1]
+        assert Image.open(io.BytesIO(shown)).getpixel((8, 8)) == pytest.approx((30, 90, 90), abs=8)
+        folder.compact()
+    assert folder.model.labels_of([name]) == [3.0]
 
 
 def test_changes_last_and_the_files_of_the_bank_are_not_written_again(place):

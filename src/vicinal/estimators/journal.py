@@ -43,7 +43,8 @@ class Change(Saved):
         before: the old labels of relabelled rows.
         groups: of added rows, if the bank has groups.
         vectors: embeddings of added rows, float32 ``[n, d]``, little-endian, in base64: nothing is embedded again.
-        rows: cells of added rows by column, as explanations show them: an image as a thumbnail, a sound by its path.
+        rows: cells of added rows by column, as explanations show them: a sound by its path, an image as
+            a thumbnail, ``{"base64": ...}``.
     """
 
     sequence: PositiveInt
@@ -208,6 +209,12 @@ def added_rows(change: Change, columns: Sequence[str], numbers: Sequence[str]) -
             f"{CHANGES}: expected rows with the columns of the model in change {change.sequence}, got others"
         )
     kinds = {name: np.float64 if name in numbers else object for name in columns}
-    frame = pd.DataFrame({name: pd.Series(cells[name], dtype=kinds[name]) for name in columns})
+    frame = pd.DataFrame({name: pd.Series(list(map(_cell, cells[name])), dtype=kinds[name]) for name in columns})
     vectors = np.frombuffer(content, dtype="<f4").reshape(count, -1).astype(np.float32)
     return frame, torch.from_numpy(vectors)
+
+
+def _cell(cell: JsonValue) -> Any:
+    """A cell of a record as the bank has it."""
+    content = cell.get("base64") if isinstance(cell, dict) else None
+    return base64.b64decode(content, validate=True) if isinstance(content, str) else cell

@@ -1,5 +1,6 @@
 """A model folder that changes while it is in use, by several processes at once: rows added, relabelled, forgotten."""
 
+import base64
 import contextlib
 import getpass
 import shutil
@@ -266,5 +267,6 @@ def _cells(column: pd.Series, kind: str | None) -> list[Any]:
         elif cell is None or cell is pd.NA or cell is pd.NaT:
             cells.append(None)
         else:
-            cells.append(shown_cell(cell, kind))
+            shown = shown_cell(cell, kind)
+            cells.append({"base64": base64.b64encode(shown).decode()} if isinstance(shown, bytes) else shown)
     return cells

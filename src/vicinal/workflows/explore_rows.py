@@ -175,7 +175,8 @@ def sound_address(model: BankedEstimator, row: Mapping[str, Any], column: str, n
     cell = row.get(column)
     if model.kinds_.get(column) != "audio" or not (_content(cell) or model.root is not None):
         raise ValueError(f"sound: expected a column of sounds whose folder is known, got {short(column)}; say --root")
-    content = read_cell(cell, column=column, row=name, what="a sound", root=None if model.root is None else Path(model.root))
+    root = None if model.root is None else Path(model.root)
+    content = read_cell(cell, column=column, row=name, what="a sound", root=root)
     address = media_address(content) if len(content) <= _SOUND else ""
     if not address.startswith("data:audio/"):
         raise ValueError(f"sound: expected wav, flac, ogg or mp3 of at most {_SOUND >> 20} MiB, got another file")

@@ -1,0 +1,207 @@
+"""The page of a bank in a real browser, by keyboard alone: of texts, images and sounds, with new rows of a table."""
+
+import shutil
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+import soundfile
+from PIL import Image
+
+from vicinal.estimators import NeighborClassifier, load_model
+from vicinal.workflows import ExplorePage, Explorer
+
+PLANTED = "<script>document.title = 'taken over'</script>"
+ROWS = 40
+
+
+def texts(rng, kind, folder, name):
+    words = {"low": ["apple", "pear", "plum", "fig"], "high": ["hammer", "saw", "drill", "file"]}
+    return " ".join(rng.choice(words[kind], 6)) + (f" {PLANTED}" if name == "r5" else "")
+
+
+def image(rng, kind, folder, name):
+    pixels = rng.integers(0, 90, (16, 16, 3)) + (150 if kind == "high" else 0)
+    Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{name}.png")
+    return f"{name}.png"
+
+
+def sound(rng, kind, folder, name):
+    pitch = 300 if kind == "low" else 1200
+    wave = 0.3 * np.sin(2 * np.pi * pitch * np.arange(6400) / 16000) + 0.01 * rng.normal(size=6400)
+    soundfile.write(folder / f"{name}.wav", wave, 16000)
+    return f"{name}.wav"
+
+
+CASES = {"text": (texts, "ngrams", 5), "image": (image, "cnn", 3), "audio": (sound, "cnn-mel", 2)}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("no chromium on the path")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def served(request, tmp_path):
+    """A model of one kind of column, its page, and a table with three rows that the bank has not."""
+    cell, encoder, epochs = CASES[request.param]
+    rng = np.random.default_rng(0)
+    names, kinds = [f"r{place}" for place in range(ROWS + 3)], np.array((["low", "high"] * ROWS)[: ROWS + 3])
+    table = pd.DataFrame(
+        {"name": names, "it": [cell(rng, *one) for one in zip(kinds, [tmp_path] * 99, names, strict=False)]}
+    )
+    table["size"] = rng.normal(size=len(table))
+    wrong = kinds.copy()
+    wrong[6] = "high"
+    columns, encoders = {"it": request.param, "size": "number"}, {"it": encoder}
+    model = NeighborClassifier(max_epochs=epochs, members=1, columns=columns, encoders=encoders)
+    model.root = tmp_path
+    model.fit(table[["it", "size"]].iloc[:ROWS], wrong[:ROWS], ids=names[:ROWS])
+    model.notes_ = {"id": "name", "target": "kind"}
+    model.save(tmp_path / "shop")
+    table.to_csv(tmp_path / "new.csv", index=False)
+    page = ExplorePage(Explorer(tmp_path / "shop", table=tmp_path / "new.csv"))
+    thread = threading.Thread(target=page.serve, daemon=True)
+    thread.start()
+    yield page, tmp_path, request.param
+    page.close()
+    thread.join()
+
+
+class Keys:
+    """A tab that is used by keyboard alone."""
+
+    def __init__(self, tab):
+        self.tab, self.press = tab, tab.keyboard.press
+
+    def to(self, selector):
+        """Go to the next element that fits, by Tab."""
+        self.tab.wait_for_selector(selector, state="attached")
+        wanted = self.tab.locator(selector)
+        for _ in range(400):
+            self.press("Tab")
+            if wanted.evaluate_all("them => them.includes(document.activeElement)"):
+                return
+        raise AssertionError(f"Tab never comes to {selector}")
+
+    def enter(self, selector, then):
+        self.to(selector)
+        self.press("Enter")
+        self.tab.wait_for_selector(then)
+
+    def type(self, selector, text):
+        self.to(selector)
+        self.press("ControlOrMeta+a")
+        self.tab.keyboard.type(text)
+
+    def choose(self, selector, file):
+        self.to(selector)
+        with self.tab.expect_file_chooser() as chooser:
+            self.press("Enter")
+        chooser.value.set_files(file)
+
+    def said(self):
+        return self.tab.inner_text("#detail .is-prediction")
+
+
+def opened(browser, page):
+    tab = browser.new_page()
+    tab.on("dialog", lambda dialog: dialog.accept())
+    tab.goto(page.address)
+    tab.wait_for_selector("#list h2:has-text('Rows of new.csv')")
+    return tab
+
+
+@pytest.mark.parametrize(
+    "served", ["text", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("image", "audio"))], indirect=True
+)
+def test_a_person_finds_mends_and_takes_back_by_keyboard(browser, served, tmp_path):
+    page, folder, kind = served
+    tab, other = opened(browser, page), opened(browser, page)
+    errors = []
+    tab.on("pageerror", lambda error: errors.append(error))
+    keys = Keys(tab)
+    keys.type("#query", "r6")
+    keys.press("Enter")
+    tab.wait_for_selector("#detail h2:has-text('Row r6')")
+    # What changes without a neighbor, and with it again.
+    before = keys.said()
+    behind = tab.inner_text("#detail .entry >> nth=0")
+    keys.enter("#detail button:has-text('Leave out')", "button:has-text('Put back')")
+    assert tab.inner_text("#detail .entry >> nth=0") != behind
+    keys.enter("button:has-text('Put back')", "#detail:not(:has-text('Put back'))")
+    assert keys.said() == before
+    # A label is corrected; the other tab sees it.
+    keys.to("#label")
+    tab.keyboard.type("low")
+    keys.enter("#detail button:has-text('Correct the label')", "#status:has-text('row r6 is low now')")
+    assert load_model(folder / "shop").labels_of(["r6"]) == ["low"]
+    assert tab.evaluate("document.activeElement.textContent") == "Correct the label"
+    other.wait_for_selector("#status:has-text('changed elsewhere')")
+    # Two rows.
+    keys.enter("button:has-text('Nearest of another label')", "h2:has-text('Two rows')")
+    assert tab.locator("#list table tr").count() == 3
+    # A row is forgotten, from the other tab, and comes back.
+    there = Keys(other)
+    there.type("#query", "r6")
+    there.press("Enter")
+    other.wait_for_selector("#detail h2:has-text('Row r6')")
+    there.enter("#detail button:has-text('Forget this row')", "#status:has-text('forgotten')")
+    tab.wait_for_selector("#status:has-text('changed elsewhere')")
+    assert not load_model(folder / "shop").bank_.has(["r6"]).any()
+    there.enter("#undo", "#status:has-text('taken back')")
+    assert load_model(folder / "shop").labels_of(["r6"]) == ["low"]
+    # A row of the table is opened and added.
+    keys.enter("#show-table", "#list h2:has-text('Rows of new.csv')")
+    keys.enter("#list button:has-text('Open r41')", "#detail h2:has-text('r41 of new.csv')")
+    keys.enter("#detail button:has-text('Add it with this label')", "#detail h2:has-text('Row r41')")
+    assert load_model(folder / "shop").bank_.has(["r41"]).all()
+    # A row of one's own is predicted, then added.
+    keys.enter("#show-add", "#new h2")
+    content = (
+        PLANTED
+        if kind == "text"
+        else {"image": image, "audio": sound}[kind](np.random.default_rng(1), "low", tmp_path, "mine")
+    )
+    (keys.type if kind == "text" else keys.choose)(
+        "#new [data-column='it']", content if kind == "text" else tmp_path / content
+    )
+    keys.type("#new [data-column='size']", "0.5")
+    keys.enter("#new button:has-text('Predict it')", "#detail h2:has-text('This row')")
+    assert tab.locator("#list .entry").count() == 12
+    keys.type("#new [data-column='name']", "mine")
+    keys.type("#new-label", "low")
+    keys.enter("#new button:has-text('Add it')", "#detail h2:has-text('Row mine')")
+    if kind == "image":
+        assert tab.locator("#detail img").first.evaluate("it => it.naturalWidth") > 0
+    if kind == "audio":
+        keys.enter("#detail button:has-text('.wav')", "#detail audio")
+        tab.wait_for_timeout(500)
+        assert tab.evaluate("document.querySelector('#detail audio').currentTime") > 0
+    # The map: the row in the middle is opened.
+    keys.to("#map")
+    for _ in range(40):
+        keys.press("ArrowLeft")
+        if "·" in tab.inner_text("#hint") and "row mine" not in tab.inner_text("#hint"):
+            break
+    keys.press("Enter")
+    tab.wait_for_selector(f"#detail h2:has-text('{tab.inner_text('#hint').split(' · ')[0].capitalize()}')")
+    # What was changed.
+    keys.to("#export")
+    with tab.expect_download() as download:
+        keys.press("Enter")
+    download.value.save_as(tmp_path / "changes.csv")
+    lines = (tmp_path / "changes.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines[1:]] == ["relabel", "forget", "undo forget", "add", "add"]
+    tab.set_viewport_size({"width": 390, "height": 800})
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    assert tab.title() != "taken over"
+    assert not errors
