@@ -13,6 +13,7 @@ import pytest
 import typer.main
 from PIL import Image
 
+import vicinal
 from faults.edits import seal
 from vicinal.cli import run
 from vicinal.cli.app import app
@@ -96,6 +97,18 @@ def test_tables_of_methods_are_up_to_date():
         marked += len(re.findall("<!-- (?:methods|facts): ", text))
         assert script["renewed"](text) == text, page.name
     assert marked >= 6
+
+
+def test_the_version_is_one_and_the_same():
+    cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
+    released = re.findall(r"^## \[(\d\S*)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert cited[1] == released[0] == vicinal.__version__
+
+
+def test_pages_beside_the_readme_lead_somewhere():
+    for name in ("CONTRIBUTING.md", "SECURITY.md", "README.md", "CHANGELOG.md"):
+        for link in re.findall(r"\]\(([^)#:]+)[^):]*\)", (ROOT / name).read_text(encoding="utf-8")):
+            assert (ROOT / link).exists(), (name, link)
 
 
 def test_pictures_are_there_and_small():

@@ -84,7 +84,7 @@ def make_words(rows=1501):
         mask_curves=(grid, curves),
         split_sizes={"train": 5101, "validation": 900, "test": 1501},
         duration_s=141.3,
-        versions={"vicinal": "0.1.0", "torch": "2.13.0", "python": "3.11.9"},
+        versions={"vicinal": "0.2.0", "torch": "2.13.0", "python": "3.11.9"},
     )
 
 
@@ -171,7 +171,7 @@ def make_houses():
         panels=panels,
         split_sizes={"train": 364, "validation": 64, "test": 107},
         duration_s=63,
-        versions={"vicinal": "0.1.0"},
+        versions={"vicinal": "0.2.0"},
     )
 
 
@@ -244,7 +244,7 @@ def make_comparison():
         test_note="Taken over 4 data sets (mean over the splits each), at the 5 % level: few data sets, little power.",
         seconds={"houses": 41.2, "vader tweets": 66.0, "spoken digits": 30.3, "diabetes": 8.1},
         settings={"splits": 5, "seed": 0, "patience": 10},
-        versions={"vicinal": "0.1.0"},
+        versions={"vicinal": "0.2.0"},
     )
 
 
