@@ -7,26 +7,40 @@ import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
+from vicinal.cli.output import out as output
 from vicinal.cli.output import print_json, print_rows
 
 
-@app.command(epilog="Example: vicinal export houses-model --onnx houses.onnx")
+@app.command(
+    epilog="Examples: vicinal export houses-model --onnx houses.onnx  |  vicinal export houses-model --mlflow houses"
+)
 def export(
     model: Annotated[str, typer.Argument(help="Model folder of any kind.", metavar="MODEL")],
     *,
-    onnx: Annotated[str, typer.Option(help="File to write, .onnx: what turns rows into vectors.", metavar="FILE")],
+    onnx: Annotated[
+        str | None, typer.Option(help="File to write, .onnx: what turns rows into vectors.", metavar="FILE")
+    ] = None,
+    mlflow: Annotated[
+        str | None, typer.Option(help="Folder to write: the whole model, for MLflow's pyfunc.", metavar="FOLDER")
+    ] = None,
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Write what turns rows into vectors, for programs without torch.
+    """Write what turns rows into vectors, for programs without torch (--onnx), or all of a model for MLflow (--mlflow).
 
-    The vectors are those of `vicinal embed`. What the graph reads is listed: tokens and n-grams are made outside of it.
+    Vectors are those of `vicinal embed`. What a graph reads is listed: tokens and n-grams are made outside of it.
     """
     from vicinal.core import local_path
-    from vicinal.workflows import export_onnx
+    from vicinal.workflows import export_onnx, save_mlflow
 
-    path = local_path("--onnx", onnx, written=True)
+    if (onnx is None) == (mlflow is None):
+        raise ValueError(f"export: expected one of --onnx and --mlflow, got {'none' if onnx is None else 'both'}")
+    if mlflow is not None:
+        save_mlflow(local_path("model", model), local_path("--mlflow", mlflow, written=True))
+        output.print(f"{mlflow}: a model for mlflow.pyfunc.load_model", markup=False)
+        return
+    path = local_path("--onnx", str(onnx), written=True)
     inputs = export_onnx(local_path("model", model), path, index=index, encoders=o.parse_encoders(encoder))
     if as_json:
         print_json([asdict(one) for one in inputs])

@@ -16,6 +16,7 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.fit import FitOutcome, FitPlan, fit_table, plan_fit
     from vicinal.workflows.learn import LearnJob, LearnOutcome, learn_table
     from vicinal.workflows.match import MatchJob, MatchOutcome, match_tables
+    from vicinal.workflows.mlflow_model import PyfuncModel, log_mlflow, save_mlflow
     from vicinal.workflows.opening import OpenTable, TableJob, open_table
     from vicinal.workflows.predict import Answers, predict_table, table_columns
     from vicinal.workflows.refit import Refit, refit_model
@@ -36,6 +37,7 @@ _FILES = {
     "explore_page": ("ExplorePage",),
     "learn": ("LearnJob", "LearnOutcome", "learn_table"),
     "match": ("MatchJob", "MatchOutcome", "match_tables"),
+    "mlflow_model": ("PyfuncModel", "log_mlflow", "save_mlflow"),
     "opening": ("OpenTable", "TableJob", "open_table"),
     "predict": ("Answers", "predict_table", "table_columns"),
     "refit": ("Refit", "refit_model"),
@@ -65,6 +67,7 @@ __all__ = [
     "MatchOutcome",
     "MatcherSearcher",
     "OpenTable",
+    "PyfuncModel",
     "Refit",
     "Searched",
     "Searcher",
@@ -81,6 +84,7 @@ __all__ = [
     "graph_inputs",
     "learn_table",
     "list_changes",
+    "log_mlflow",
     "match_tables",
     "open_searcher",
     "open_table",
@@ -91,6 +95,7 @@ __all__ = [
     "refit_model",
     "relabel_table",
     "run_demo",
+    "save_mlflow",
     "show_folder",
     "table_columns",
 ]

@@ -1,0 +1,85 @@
+"""A model folder as a model of MLflow: flavor ``pyfunc``, without pickle."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from vicinal.core import optional_import
+from vicinal.encoders import PretrainedEncoder
+from vicinal.estimators.banked import BankedEstimator
+from vicinal.version import __version__
+from vicinal.workflows.predict import answer_rows, load_predictor, read_rows
+
+
+class PyfuncModel:
+    """What MLflow calls.
+
+    Args:
+        model: that predicts.
+    """
+
+    def __init__(self, model: BankedEstimator) -> None:
+        self.model = model
+
+    def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> pd.DataFrame:
+        """What ``vicinal predict`` writes, one line a row.
+
+        Args:
+            model_input: a table with the columns that the model reads.
+            params: ``explain``, how many neighbors to show; ``interval``, the coverage of an interval, 0 for none.
+        """
+        chosen = {"explain": 0, "interval": 0.0} | (params or {})
+        rows = read_rows(self.model, model_input, None, _quiet)
+        coverage = chosen["interval"] or None
+        settings: dict[str, Any] = {"elements": False, "coverage": coverage, "keep": (), "log": _quiet}
+        return answer_rows(self.model, rows, explain=int(chosen["explain"]), **settings).flat()
+
+
+def save_mlflow(folder: Path, out: Path, **options: Any) -> None:
+    """Write the model in ``folder`` as a folder that ``mlflow.pyfunc.load_model`` reads.
+
+    The folder is copied as it is, and vicinal reads it again. The parameters of a prediction are ``explain`` and
+    ``interval``: see :meth:`PyfuncModel.predict`.
+
+    Args:
+        folder: of a model that predicts.
+        out: folder to write.
+        options: further arguments of ``mlflow.pyfunc.save_model``, as ``signature`` or ``pip_requirements``.
+
+    Raises:
+        ValueError: if MLflow is not there, or ``folder`` has no model that predicts.
+    """
+    pyfunc, described = _described(folder)
+    pyfunc.save_model(str(out), **(described | options))
+
+
+def log_mlflow(folder: Path, name: str = "model", **options: Any) -> Any:
+    """The same, as a model of the active run; gives what ``mlflow.pyfunc.log_model`` gives, with its address."""
+    pyfunc, described = _described(folder)
+    return pyfunc.log_model(name=name, **(described | options))
+
+
+def _described(folder: Path) -> tuple[Any, dict[str, Any]]:
+    """MLflow's module, and what it is told of a model."""
+    pyfunc = optional_import("mlflow", "mlflow.pyfunc", "mlflow", "mlflow-skinny")
+    types, models = (optional_import("mlflow", f"mlflow.{name}", "mlflow") for name in ("types", "models"))
+    encoders = load_predictor(folder).table_encoder.encoders
+    extras = {part.kind for part in encoders if isinstance(part, PretrainedEncoder) or part.kind in ("image", "audio")}
+    needs = f"[{','.join(sorted(extras))}]" if extras else ""
+    parameters = [types.ParamSpec("explain", "integer", 0), types.ParamSpec("interval", "double", 0.0)]
+    return pyfunc, {
+        "loader_module": __name__,
+        "data_path": str(folder),
+        "pip_requirements": [f"vicinal{needs}=={__version__}"],
+        "signature": models.ModelSignature(params=types.ParamSchema(parameters)),
+    }
+
+
+def _load_pyfunc(path: str) -> PyfuncModel:
+    """What MLflow loads a model by."""
+    return PyfuncModel(load_predictor(Path(path)))
+
+
+def _quiet(line: str) -> None:
+    """Say nothing: a server has nobody to say it to."""
