@@ -20,6 +20,10 @@ def evaluate(
     ] = None,
     root: o.Root = None,
     database: o.Database = None,
+    time: Annotated[
+        str | None,
+        typer.Option(help="Column of dates or numbers: errors by period; default: that of the fit.", metavar="COL"),
+    ] = None,
     suspects: Annotated[int, typer.Option(help="How many suspicious labels to list.")] = 50,
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
@@ -32,7 +36,7 @@ def evaluate(
     from vicinal.cli.output import finite
     from vicinal.core import local_path, replace_text, short_text
     from vicinal.data import table_source
-    from vicinal.report import audit_findings, write_audit_page
+    from vicinal.report import audit_findings, period_cells, write_audit_page
     from vicinal.workflows import audit_table
 
     page = None if out is None else local_path("--out", out, written=True)
@@ -46,6 +50,7 @@ def evaluate(
         table_source("data", data, database),
         root=o.root_of(root),
         suspects=suspects,
+        time=time,
         index=index,
         encoders=o.parse_encoders(encoder),
         log=(lambda line: None) if quiet else print_progress,
@@ -63,6 +68,10 @@ def evaluate(
     )
     for sentence in (*audit_findings(record), *(note for note in record.notes if note.startswith("Baselines"))):
         output.print(f"- {sentence}", markup=False)
+    if record.periods:
+        error = "mean squared error" if record.task == "regression" else "share wrong"
+        headings = ["from", "to", "rows", error, "times average", "90 % hold", "width needed"]
+        print_rows(f"By {record.time}", headings, [period_cells(period) for period in record.periods])
     lines = [
         [str(s.row), s.part, *map(_cell, (s.label, s.expected, s.neighbors)), f"{s.score:.2f}"]
         for s in record.suspects[:10]

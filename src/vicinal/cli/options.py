@@ -63,6 +63,14 @@ Group: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Column of groups (patient, house): kept together in splits."),
 ]
+Time: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of dates or numbers: the latest rows are tested on, and those before them stop the training.",
+        rich_help_panel=DATA,
+        metavar="COL",
+    ),
+]
 Task: TypeAlias = Annotated[
     str | None, typer.Option(help="regression or classification; default: by the target.", rich_help_panel=DATA)
 ]

@@ -43,12 +43,11 @@ def _print_folder(shown: dict[str, Any]) -> None:
 
     lines = [["what", _what(shown)], *([["learned from", shown["name"]]] if shown.get("name") else [])]
     version = f"vicinal {shown['vicinal']}" + (f", torch {shown['torch']}" if shown.get("torch") else "")
-    fitted = [["fitted", f"{_moment(shown['fitted'])} by {version}"]] if shown.get("fitted") else []
-    lines += [*fitted, ["written", f"{_moment(shown['written'])}{'' if fitted else f' by {version}'}"]]
+    lines += [["written", f"{_moment(shown['written'])} by {version}"]]
     lines += [["rows", ", ".join(f"{count:,} {use}" for use, count in shown["rows"].items())]]
     if shown["kind"] == "model":
         lines += [["vectors", f"of {shown['dim']} numbers ({shown['storage']})"]]
-    lines += [[role, shown[role]] for role in ("id", "group") if shown.get(role)]
+    lines += [[role, shown[role]] for role in ("id", "group", "time") if shown.get(role)]
     if shown.get("journal"):
         journal = shown["journal"]
         count = f"{journal['records']} changes, {size_words(journal['bytes'])}; --changes lists them"

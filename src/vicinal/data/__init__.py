@@ -15,7 +15,7 @@ from vicinal.data.lexicon import lexicon_table
 from vicinal.data.reading import read_table
 from vicinal.data.sets import CHUNK_WORDS, join_columns, long_texts, split_texts
 from vicinal.data.sources import beside, root_of, table_name, table_source, table_sources
-from vicinal.data.splits import Split, load_splits, make_splits, no_test, save_splits
+from vicinal.data.splits import Split, load_splits, make_splits, no_test, save_splits, split_by_time
 from vicinal.data.streaming import row_count, stream_table, table_checksum
 from vicinal.data.table import Dropped, Table, check_column, prepare_table
 from vicinal.data.target import Target, Task, infer_task, read_labels, read_target
@@ -54,6 +54,7 @@ __all__ = [
     "root_of",
     "row_count",
     "save_splits",
+    "split_by_time",
     "split_texts",
     "stream_table",
     "table_checksum",

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from vicinal.core import short, short_text
 from vicinal.encoders.numeric import as_float
 
 WRITTEN_MISSING = frozenset({"", "NA", "NaN", "nan"})
@@ -51,6 +52,38 @@ def _plain_number(cell: Any) -> float | None:
     if isinstance(cell, (bytes, bytearray)) or not hasattr(cell, "__float__") or np.ndim(cell):
         return None
     return as_float(cell)
+
+
+def as_times(column: pd.Series) -> NDArray[Any]:
+    """The cells of ``column [n]`` as times: float64 ``[n]``, or datetime64 for dates; its index names rows in errors.
+
+    Dates are written as 2024-05-31 or 2024-05-31 14:30, in UTC if they do not say.
+
+    Raises:
+        ValueError: for a cell that is empty, or neither.
+
+    >>> as_times(pd.Series(["2024-05-31", "2024-06"])).astype("datetime64[D]").tolist()
+    [datetime.date(2024, 5, 31), datetime.date(2024, 6, 1)]
+    """
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        dates = pd.to_datetime(column, utc=True)
+    else:
+        numbers = as_numbers(column)
+        if not np.isnan(numbers).all():
+            _refuse_times(column, ~np.isfinite(numbers), "a finite number, as other rows have it")
+            return numbers
+        dates = pd.to_datetime(column.map(str).str.strip(), format="ISO8601", utc=True, errors="coerce")
+    _refuse_times(column, dates.isna().to_numpy(), "a number, or a date as 2024-05-31 or 2024-05-31 14:30")
+    return dates.dt.tz_localize(None).to_numpy(dtype="datetime64[ns]")
+
+
+def _refuse_times(column: pd.Series, wrong: NDArray[np.bool_], expected: str) -> None:
+    if wrong.any():
+        place = int(np.argmax(wrong))
+        cell, more = column.iloc[place], f" (and {int(wrong.sum()) - 1} more such rows)" if wrong.sum() > 1 else ""
+        got = "an empty cell" if missing_cells(column.iloc[[place]])[0] else short(cell)
+        where = f"row {short_text(column.index[place])}, column {short_text(column.name)}"
+        raise ValueError(f"{where}: expected {expected}, got {got}{more}")
 
 
 def typed_text(column: pd.Series, missing: Collection[str] = WRITTEN_MISSING) -> pd.Series:

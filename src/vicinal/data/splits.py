@@ -92,6 +92,61 @@ def make_splits(
     return splits
 
 
+def split_by_time(
+    times: NDArray[Any],
+    *,
+    test: float = 0.2,
+    validation: float = 0.15,
+    groups: NDArray[Any] | None = None,
+    seed: int = 0,
+) -> Split:
+    """The split whose test rows are the latest, and whose validation rows are later than those to train on.
+
+    Rows of one time are in one part, so shares are about those asked for, and rows of one group: in that of its latest.
+
+    Args:
+        times: ``[n]``, numbers or datetime64.
+        test: share of the rows to test on, between 0 and 1.
+        validation: share of the others to validate on.
+        groups: ``[n]``.
+        seed: kept in the split; nothing is drawn.
+
+    Raises:
+        ValueError: if there are too few different times (of groups: latest times) for three parts.
+
+    >>> split = split_by_time(np.array([5, 1, 2, 3, 4]), test=0.2, validation=0.25)
+    >>> split.train.tolist(), split.validation.tolist(), split.test.tolist()
+    ([1, 2, 3], [4], [0])
+    """
+    check_between("test", test, 0, 1)
+    check_between("validation", validation, 0, 1)
+    if groups is not None:
+        codes = np.unique(groups, return_inverse=True)[1]
+        by_time = np.argsort(times, kind="stable")
+        latest = np.empty(codes.max() + 1, dtype=times.dtype)
+        latest[codes[by_time]] = times[by_time]  # the last one stays
+        times = latest[codes]
+    different, moments = np.unique(times, return_inverse=True)
+    if len(different) < 3:
+        what = "times" if groups is None else "latest times of groups"
+        raise ValueError(
+            f"time: expected at least 3 different {what}, to train, validate and test on, got {len(different)} in "
+            f"{len(times)} rows"
+        )
+    counts = np.bincount(moments)
+    first = _moment_from(counts, test, 2)
+    middle = _moment_from(counts[:first], validation, 1)
+    parts = (moments < middle, (moments >= middle) & (moments < first), moments >= first)
+    train, validated, tested = (np.flatnonzero(part) for part in parts)
+    return Split(train, validated, tested, seed)
+
+
+def _moment_from(counts: NDArray[np.int64], share: float, least: int) -> int:
+    """The moment from which on the rows have most nearly ``share`` of all, after ``least`` moments at least."""
+    later = counts[::-1].cumsum()[::-1]
+    return least + int(np.argmin(np.abs(later[least:] - share * counts.sum())))
+
+
 def no_test(rows: int, seed: int) -> Split:
     """The split that trains on all rows, and leaves none to validate or test on.
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vicinal.core import listed, nearest, short, short_text
 from vicinal.core.identity import as_texts, canonical_ids, differ, first_repeat
-from vicinal.data.cells import missing_cells, tidy_features
+from vicinal.data.cells import as_times, missing_cells, tidy_features
 from vicinal.data.target import Task, read_target
 
 FEWEST = 10
@@ -46,6 +46,7 @@ class Table:
         rows: row labels of the given table ``[n]`` (from a file: 1 is the first row after the header).
         name: what to call the data set.
         reason: why this task was chosen, as a clause.
+        times: float64 or datetime64 ``[n]``, or None.
     """
 
     frame: pd.DataFrame
@@ -60,6 +61,7 @@ class Table:
     rows: NDArray[Any]
     name: str = ""
     reason: str = ""
+    times: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.target)
@@ -74,6 +76,7 @@ class Table:
             ids=self.ids[positions],
             groups=groups,
             rows=self.rows[positions],
+            times=None if self.times is None else self.times[positions],
         )
 
     @property
@@ -88,6 +91,7 @@ def prepare_table(
     *,
     id: str | None = None,
     group: str | None = None,
+    time: str | None = None,
     task: str | None = None,
     use: Sequence[str] | None = None,
     drop: Sequence[str] = (),
@@ -101,8 +105,9 @@ def prepare_table(
         target: the column to predict; rows without one are dropped.
         id: a column of ids, all different; None numbers the rows (by the index of ``frame`` if it can).
         group: a column that says which rows belong together (same patient, same house).
+        time: a column of dates or numbers that says when each row came.
         task: "regression" or "classification"; None infers it from the target.
-        use: the feature columns; None takes all but target, id and group.
+        use: the feature columns; None takes all but target, id, group and time.
         drop: columns to leave out.
         name: what to call the data set.
         root: the folder that relative image and audio paths start from.
@@ -117,12 +122,12 @@ def prepare_table(
     """
     frame = _with_names(frame)
     columns = list(frame.columns)
-    for role, column in (("target", target), ("id", id), ("group", group)):
+    for role, column in (("target", target), ("id", id), ("group", group), ("time", time)):
         if column is not None:
             check_column(role, column, columns)
-    if target in (id, group):
-        raise ValueError(f"target: expected a column that is not the id or group too, got {short(target)}")
-    features = _feature_columns(columns, target, id, group, use, drop)
+    if target in (id, group, time):
+        raise ValueError(f"target: expected a column that is not the id, group or time too, got {short(target)}")
+    features = _feature_columns(columns, target, id, (group, time), use, drop)
     ids = _read_ids(frame, id)
     groups = None if group is None else _read_groups(frame[group])
     read = read_target(frame[target], task)
@@ -147,6 +152,7 @@ def prepare_table(
         rows=labelled.index.to_numpy(),
         name=name,
         reason=read.reason,
+        times=None if time is None else as_times(frame.loc[read.keep, time]),
     )
 
 
@@ -189,7 +195,7 @@ def _feature_columns(
     columns: list[str],
     target: str,
     identity: str | None,
-    group: str | None,
+    others: Sequence[str | None],
     use: Sequence[str] | None,
     drop: Sequence[str],
 ) -> list[str]:
@@ -199,7 +205,7 @@ def _feature_columns(
             check_column(role, column, columns)
     if use is not None and (target in use or identity in use):
         raise ValueError(f"use: expected feature columns, got {short(target if target in use else identity)} too")
-    aside = {target, identity, *drop} | ({group} if use is None else set())
+    aside = {target, identity, *drop} | (set(others) if use is None else set())
     features = [name for name in columns if (use is None or name in use) and name not in aside]
     if not features:
         raise ValueError(f"data: expected a column to learn from beside {short(target)}, got none")

@@ -87,6 +87,123 @@ def target_slices(
     return slices
 
 
+@dataclass(frozen=True)
+class Period:
+    """The rows of a span of time.
+
+    Attributes:
+        start, end: times of its first and last row.
+        rows: how many.
+        error: mean error.
+        ratio: that over the mean error of all rows.
+        low, high: 95 % interval of ``error`` by the normal approximation.
+        covered: share of the rows that the intervals, or sets, hold; None without.
+    """
+
+    start: Any
+    end: Any
+    rows: int
+    error: float
+    ratio: float
+    low: float
+    high: float
+    covered: float | None
+
+
+def error_by_period(
+    errors: ArrayLike, times: ArrayLike, *, covered: ArrayLike | None = None, most: int = 10, least: int = 20
+) -> list[Period]:
+    """Mean error, and coverage, of equal parts of the rows by their time, the earliest first.
+
+    Args:
+        errors: ``[n]``.
+        times: ``[n]``, numbers or datetime64; rows of one time are in one part.
+        covered: ``[n]``, whether intervals hold the row.
+        most: parts, at most.
+        least: rows of a part, about.
+
+    >>> [(p.start, p.end, p.error) for p in error_by_period([1.0, 3.0, 5.0, 7.0], [4, 3, 1, 2], most=2, least=2)]
+    [(1, 2, 6.0), (3, 4, 2.0)]
+    """
+    values, moments = np.asarray(errors, dtype=np.float64), np.asarray(times)
+    check_integer("most", most), check_integer("least", least)
+    parts = max(1, min(most, len(values) // least))
+    starts = np.unique(np.sort(moments)[np.arange(parts) * len(moments) // parts])
+    place = np.searchsorted(starts, moments, side="right")
+    overall, inside = float(values.mean()), None if covered is None else np.asarray(covered, dtype=np.float64)
+    periods = []
+    for part in np.unique(place):
+        at = place == part
+        one, share = _slice("", "", values[at], overall), None if inside is None else float(inside[at].mean())
+        span = moments[at].min(), moments[at].max()
+        periods.append(Period(*span, one.rows, one.error, one.ratio, one.low, one.high, share))
+    return periods
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A change of a mean in time: ``before`` and ``after`` the time ``since``, and how often chance does as much."""
+
+    since: Any
+    before: float
+    after: float
+    p_value: float
+
+
+def find_drift(
+    values: ArrayLike, times: ArrayLike, *, level: float = 0.01, permutations: int = 999, seed: int = 0
+) -> Drift | None:
+    r"""The time at which the mean of ``values [n]`` changes most, if it changes by more than chance.
+
+    The statistic is the largest standardized difference of both means over all cuts $k$, at a tenth of the rows at
+    least from either end, $\max_k |S_k - \frac{k}{n} S_n| / \sqrt{k (n - k) / n}$ with $S_k$ the sum of the first $k$
+    values by time; its p-value is that among random orders, as if the rows came in any order. Values that depend on one
+    another from row to row, as those of a season, may pass for a change.
+
+    Args:
+        values: errors, or 0 and 1.
+        times: ``[n]``, numbers or datetime64.
+        level: p-value from which on there is none.
+        permutations: random orders.
+        seed: of the orders.
+
+    >>> change = find_drift([0.0] * 20 + [1.0] * 20, np.arange(40))
+    >>> int(change.since), change.before, change.after, change.p_value
+    (20, 0.0, 1.0, 0.001)
+    """
+    moments = np.asarray(times)
+    order = np.argsort(moments, kind="stable")
+    ordered = np.asarray(values, dtype=np.float64)[order]
+    step = -(-len(ordered) // _BLOCKS)
+    starts = np.arange(0, len(ordered), step)
+    sums, sizes = np.add.reduceat(ordered, starts), np.diff(np.append(starts, len(ordered)))
+    edge = max(1, len(starts) // 10)
+    if len(starts) < 2 * edge + 1 or np.ptp(ordered) == 0:
+        return None
+    cut, most = _largest_change(sums, sizes, edge)
+    draw = np.random.default_rng(seed)
+    orders = (draw.permutation(len(starts)) for _ in range(permutations))
+    beaten = sum(_largest_change(sums[some], sizes[some], edge)[1] >= most * (1 - 1e-12) for some in orders)
+    p_value = (1 + beaten) / (1 + permutations)
+    if p_value > level:
+        return None
+    first = starts[cut]
+    return Drift(moments[order][first], float(ordered[:first].mean()), float(ordered[first:].mean()), p_value)
+
+
+_BLOCKS = 1000
+"""Blocks of rows that follow one another, at most, between which a change is looked for."""
+
+
+def _largest_change(sums: Floats, sizes: NDArray[np.int64], edge: int) -> tuple[int, float]:
+    """The block before which the mean changes most, and by how much."""
+    before, count = sums.cumsum()[:-1], sizes.cumsum()[:-1]
+    total = int(sizes.sum())
+    change = np.abs(before - count / total * sums.sum()) / np.sqrt(count * (total - count) / total)
+    place = edge - 1 + int(np.argmax(change[edge - 1 : len(sums) - edge]))
+    return place + 1, float(change[place])
+
+
 def _is_missing(cell: Any) -> bool:
     return cell is None or cell == "" or (isinstance(cell, float) and np.isnan(cell))
 

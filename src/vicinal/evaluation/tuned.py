@@ -80,6 +80,7 @@ def tuned_baselines(
     *,
     classes: Sequence[Any] | None = None,
     groups: IdsLike | None = None,
+    times: NDArray[Any] | None = None,
     methods: Sequence[str] | None = None,
     most: int = TRIED,
     seed: int = 0,
@@ -97,6 +98,7 @@ def tuned_baselines(
         queries: features ``[c, f]`` of the rows to predict; None: the training rows, each by a fit without its fold.
         classes: class of each column of the probabilities ``[C]``; None in a regression.
         groups: ``[a]``; none is cut by a fold.
+        times: ``[a]``; settings are then tried on later rows than they learn from. It needs ``queries``.
         methods: out of ``NUMBERS`` (or "gaussian process"), with classes out of ``CLASSES``; None: all of them, but
             for boosting on sparse features.
         most: beyond so many training rows settings are tried on that many, drawn at random, and without ``queries``
@@ -122,7 +124,7 @@ def tuned_baselines(
     if methods is None:
         methods = [name for name in known if name != "gaussian process"]
         methods = [name for name in methods if name != "boosting" or not scipy.sparse.issparse(features)]
-    rows = _Rows.of(features, target, classes, groups, most, seed)
+    rows = _Rows.of(features, target, classes, groups, times, most, seed)
     fitted = replace(rows, some=_drawn(count, max(most, FITTED), seed), distances={}) if count > most else rows
     # Threads wait for one another on so few rows: boosting of 320 took 18 s with two of a busy machine, 0.1 s with one.
     with warnings.catch_warnings(), threadpool_limits(limits=1 if count <= _ALONE else None):
@@ -154,6 +156,7 @@ class _Rows:
         target: ArrayLike,
         classes: Sequence[Any] | None,
         groups: IdsLike | None,
+        times: NDArray[Any] | None,
         most: int,
         seed: int,
     ) -> "_Rows":
@@ -167,7 +170,10 @@ class _Rows:
             labels = one_hot(target, classes).argmax(1).astype(np.float64)
         some = _drawn(len(labels), most, seed)
         codes = None if groups is None else np.unique(canonical_ids("groups", groups), return_inverse=True)[1][some]
-        folds = _folds(labels[some], codes, seed, classes=classes is not None)
+        if times is None:
+            folds = _folds(labels[some], codes, seed, classes=classes is not None)
+        else:
+            folds = _folds_by_time(np.asarray(times)[some], codes)
         return cls(features, labels, classes, center, scale, some, [(some[i], some[o]) for i, o in folds], seed)
 
     @property
@@ -222,6 +228,16 @@ def _folds(labels: Floats, groups: Places | None, seed: int, *, classes: bool) -
         return list(kind(count, shuffle=True, random_state=seed).split(labels, labels, groups))
 
 
+def _folds_by_time(times: NDArray[Any], groups: Places | None) -> list[tuple[Places, Places]]:
+    """Places inside and outside of each fold: outside is later than inside; groups outside are not inside."""
+    parts = np.array_split(np.argsort(times, kind="stable"), _FOLDS + 1)
+    folds = [(np.sort(np.concatenate(parts[:place])), np.sort(parts[place])) for place in range(1, len(parts))]
+    if groups is None:
+        return folds
+    apart = [(inside[~np.isin(groups[inside], groups[outside])], outside) for inside, outside in folds]
+    return [fold for fold in apart if len(fold[0])] or folds
+
+
 def _drawn(count: int, most: int, seed: int) -> Places:
     """Places of at most ``most`` out of ``count`` rows, rising."""
     places = np.arange(count)
@@ -258,7 +274,8 @@ def _best(rows: _Rows, settings: Sequence[Setting], guesses: "Guess") -> tuple[S
         settings = [settings[place] for place in np.sort(order[:4])]
     errors, predictions = _errors(rows, settings, guesses, rows.folds)
     place = int(np.argmin(errors))
-    return settings[place], float(errors[place]) * rows.scale**2 / len(rows.some), predictions[place]
+    count = sum(len(outside) for _, outside in rows.folds)
+    return settings[place], float(errors[place]) * rows.scale**2 / count, predictions[place]
 
 
 def _errors(

@@ -1,6 +1,6 @@
 """Records of a fit or a comparison, and what is written of them: pages, figures, tables, model cards."""
 
-from vicinal.report.audit import audit_findings, write_audit_page
+from vicinal.report.audit import audit_findings, period_cells, write_audit_page
 from vicinal.report.card import write_card
 from vicinal.report.compare import write_compare_page
 from vicinal.report.links import link_figure, link_rows
@@ -49,6 +49,7 @@ __all__ = [
     "link_figure",
     "link_rows",
     "method_sheets",
+    "period_cells",
     "verdict_sentence",
     "write_audit_page",
     "write_card",

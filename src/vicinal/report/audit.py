@@ -57,6 +57,7 @@ def audit_html(record: AuditRecord) -> str:
             findings=audit_findings(record),
             slices=[_slice(part) for part in record.slices[:25]],
             target_slices=[_slice(part) for part in record.target_slices],
+            periods=[period_cells(period) for period in record.periods],
             coverage=[_level(level) for level in record.coverage],
             sets=[(name, percent(v["covered"]), number(v["size"], 3)) for name, v in record.class_sets.items()],
             hubs=[
@@ -98,6 +99,7 @@ def audit_findings(record: AuditRecord) -> list[str]:
             f"The error is {part.ratio:.1f} times the average where {one_line(part.column, 40)} is "
             f"{one_line(part.value, 40)} ({part.rows} rows)."
         )
+    sentences += _of_drift(record)
     if record.multiplicity:
         among = record.multiplicity
         sentences.append(
@@ -112,6 +114,40 @@ def audit_findings(record: AuditRecord) -> list[str]:
             f"serves {record.hubs[0].served} of {record.rows.get('new', 0)} predictions."
         )
     return [clean(sentence) for sentence in sentences]
+
+
+def _of_drift(record: AuditRecord) -> list[str]:
+    """Since when errors and coverage are others."""
+    if not record.periods:
+        return []
+    error, coverage, name = record.drift.get("error"), record.drift.get("coverage"), one_line(record.time, 40)
+    sentences = []
+    if error is not None:
+        what = "mean squared error" if record.task == "regression" else "share of wrong rows"
+        after, before = number(error["after"], 3), number(error["before"], 3)
+        sentences.append(
+            f"Since {_time(error['since'])} ({name}) the {what} is {after}, before {before}; rows in random orders "
+            f"change as much with p = {error['p_value']:.3f}."
+        )
+    if coverage is not None:
+        promised = "intervals" if record.task == "regression" else "sets of classes"
+        sentences.append(
+            f"Since {_time(coverage['since'])} {promised} that promise 90 % hold {percent(coverage['after'])} of the "
+            f"rows, before {percent(coverage['before'])} (p = {coverage['p_value']:.3f})."
+        )
+    return sentences or [f"Along {name} neither error nor coverage change more than chance has them do."]
+
+
+def _time(time: Any) -> str:
+    return number(time, 6) if isinstance(time, float) else one_line(time, 40)
+
+
+def period_cells(period: Any) -> list[str]:
+    """A period as a line of a table: from, to, rows, error, times the average, share held, width that 90 % take."""
+    share = "" if period["covered"] is None else percent(period["covered"])
+    width = "" if period["width"] is None else number(period["width"], 2)
+    ends = _time(period["start"]), _time(period["end"])
+    return [*ends, str(period["rows"]), number(period["error"], 3), number(period["ratio"], 2), share, width]
 
 
 def _slice(part: Any) -> list[Any]:

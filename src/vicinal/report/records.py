@@ -421,6 +421,10 @@ class AuditRecord:
         notes: what a reader should know.
         versions: of the software.
         baselines: method -> metric -> value on the new rows.
+        time: column of times, or "".
+        periods: see :class:`vicinal.evaluation.Period`; with ``width``, by which 90 % intervals have to be wider to
+            hold 90 % of the period's rows (None of classes).
+        drift: of "error" and "coverage", where they change in time: see :class:`vicinal.evaluation.Drift`.
     """
 
     name: str
@@ -447,6 +451,9 @@ class AuditRecord:
     versions: Mapping[str, str] = field(default_factory=dict)
     baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     multiplicity: Mapping[str, float] = field(default_factory=dict)
+    time: str = ""
+    periods: Sequence[Mapping[str, Any]] = ()
+    drift: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Everything but the arrays of the pictures, as dictionaries, lists, numbers and text."""

@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vicinal.calibration import neighbor_spread
+from vicinal.calibration import conformal_quantile, neighbor_spread
 from vicinal.core import check_integer, short
-from vicinal.data import find_duplicates, table_name
+from vicinal.data import check_column, find_duplicates, table_name
 from vicinal.data.cells import as_numbers
 from vicinal.data.table import Table, prepare_table
 from vicinal.encoders import EmbeddingCache, TableEncoder, build_table_encoder
@@ -25,7 +25,9 @@ from vicinal.evaluation import (
     Baseline,
     class_suspicion,
     coverage_curve,
+    error_by_period,
     error_slices,
+    find_drift,
     left_out_predictions,
     suspicion,
     target_slices,
@@ -79,6 +81,7 @@ def audit_table(
     *,
     root: Path | None = None,
     suspects: int = 50,
+    time: str | None = None,
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
@@ -94,6 +97,7 @@ def audit_table(
         source: file of the table, or the table itself, with the column that the model predicts.
         root: folder that paths of images and sounds start from; None: that of the file.
         suspects: how many suspicious labels to list.
+        time: column of dates or numbers, by which errors and coverage are shown in time; None: that of the fit.
         index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
         encoders: by column or kind.
         log: gets one line of progress at a time.
@@ -106,7 +110,8 @@ def audit_table(
     model.check_neighbor_head("evaluate")
     if model.multilabel_:
         raise ValueError("model: expected one of numbers or of one class a row, got one of several classes a row")
-    table = labelled_rows(model, source, log, root)
+    time = time or model.notes_.get("time")
+    table = labelled_rows(model, source, log, root, time)
     parts = parts_of(model, table)
     new = np.array([part == "new" for part in parts])
     if new.sum() < 10:
@@ -147,6 +152,8 @@ def audit_table(
         truth=fresh.target,
         classes=[] if classes is None else [str(name) for name in classes],
         served=seen.served,
+        time=time or "",
+        **_in_time(model, fresh, errors),
         multiplicity=_multiplicity(model, vectors[torch.from_numpy(new)], fresh),
         notes=[*_notes(model, table), *tuned_notes],
         versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
@@ -177,6 +184,48 @@ def _coverage(model: BankedEstimator, fresh: Table) -> list[Mapping[str, Any]]:
         if calibrates(model, level):
             bounds[level] = model.predict_interval(fresh.frame, level, groups=groups)
     return list(coverage_curve(fresh.target, bounds)) if bounds else []
+
+
+def _in_time(model: BankedEstimator, fresh: Table, errors: Array) -> dict[str, Any]:
+    """Errors and coverage by period, and since when they are others; {} without times."""
+    if fresh.times is None:
+        return {}
+    times, inside, excess = fresh.times, None, None
+    groups = fresh.groups if model.bank_.groups is not None else None
+    if not calibrates(model, SETS):
+        pass
+    elif isinstance(model, NeighborClassifier):
+        places = {name: place for place, name in enumerate(model.classes_.tolist())}
+        class_sets = model.predict_set(fresh.frame, SETS, method="lac", groups=groups)
+        pairs = zip(fresh.target.tolist(), class_sets, strict=True)
+        inside = np.array([label in places and row[places[label]] for label, row in pairs])
+    else:
+        low, high = model.predict_interval(fresh.frame, SETS, groups=groups).T
+        excess = np.abs(fresh.target - (low + high) / 2) / np.maximum((high - low) / 2, np.finfo(np.float64).tiny)
+        inside = (fresh.target >= low) & (fresh.target <= high)
+    periods = []
+    for period in error_by_period(errors, times, covered=inside):
+        at = (times >= period.start) & (times <= period.end)
+        wider = None if excess is None or at.sum() < _TIMES else conformal_quantile(excess[at], SETS)
+        periods.append({**asdict(period), "start": _moment(period.start), "end": _moment(period.end), "width": wider})
+    drift = {}
+    for what, values in (("error", errors), ("coverage", inside)):
+        change = None if values is None else find_drift(values, times)
+        if change is not None:
+            drift[what] = {**asdict(change), "since": _moment(change.since)}
+    return {"periods": periods, "drift": drift}
+
+
+_TIMES = 10
+"""Rows of a period, at least, that say how wide its intervals had to be."""
+
+
+def _moment(time: Any) -> str | float:
+    """A time as people write it."""
+    if not isinstance(time, np.datetime64):
+        return float(time)
+    day = time == time.astype("datetime64[D]")
+    return str(np.datetime_as_string(time, "D" if day else "m")).replace("T", " ")
 
 
 def _notes(model: BankedEstimator, table: Table) -> list[str]:
@@ -316,13 +365,15 @@ def _skewness(counts: Array) -> float:
     return float((centered**3).mean() / deviation**3) if deviation else 0.0
 
 
-def labelled_rows(model: BankedEstimator, source: Path | pd.DataFrame, log: Log, root: Path | None = None) -> Table:
-    """The rows of ``source`` with the model's columns and target."""
+def labelled_rows(
+    model: BankedEstimator, source: Path | pd.DataFrame, log: Log, root: Path | None = None, time: str | None = None
+) -> Table:
+    """The rows of ``source`` with the model's columns and target, and if there is a column ``time`` with times."""
     name = table_name(source) if isinstance(source, Path) else "table"
-    return labelled_table(model, read_rows(model, source, root, log), name, log)
+    return labelled_table(model, read_rows(model, source, root, log), name, log, time)
 
 
-def labelled_table(model: BankedEstimator, frame: pd.DataFrame, name: str, log: Log) -> Table:
+def labelled_table(model: BankedEstimator, frame: pd.DataFrame, name: str, log: Log, time: str | None = None) -> Table:
     """The same of rows that :func:`vicinal.workflows.predict.read_rows` has read."""
     target = model.notes_.get("target")
     if target is None:
@@ -336,10 +387,15 @@ def labelled_table(model: BankedEstimator, frame: pd.DataFrame, name: str, log: 
                     f"data: expected the column {short(column)}, which the model was fitted with, got none"
                 )
             features[column] = frame[column]
+    if time is not None:
+        check_column("time", time, list(frame.columns))
+        features[time] = frame[time]
     classes = getattr(model, "classes_", None)
     return prepare_table(
         features,
         target,
+        use=list(model.feature_names_in_),
+        time=time,
         id=known["id"],
         group=known["group"],
         task="regression" if classes is None else "classification",

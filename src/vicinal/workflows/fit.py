@@ -178,6 +178,10 @@ def _logged(log: Log) -> Iterator[None]:
 def _split_of(job: TableJob, opened: OpenTable) -> Split:
     """The split of a job; for one without test rows all are trained on, which needs members that are folds."""
     model = make_estimator(opened, job)
+    if job.time is not None and model.validation_fraction == 0:
+        raise ValueError(
+            "time: expected shares above 0 to test on and to hold out, as folds learn from later rows, got 0"
+        )
     if model.validation_fraction == 0:
         tune = "none" if model.tune == "auto" else model.tune  # which tunes nothing where members are folds
         model.check_folds(build_table_encoder(opened.kinds, encoders=model.encoders, tune=tune))
@@ -187,7 +191,7 @@ def _split_of(job: TableJob, opened: OpenTable) -> Split:
 def run_fingerprint(job: TableJob, opened: OpenTable) -> str:
     """All that the result of a fit depends on: an interrupted run of the same goes on."""
     settings = {name: value for name, value in job.parameters.items() if name not in ("progress", "logger")}
-    facts = [table_fingerprint(opened.table), opened.kinds, job.seed, job.test, job.validation, settings]
+    facts = [table_fingerprint(opened.table), opened.kinds, job.seed, job.test, job.validation, job.time, settings]
     return json.dumps([__version__, torch.__version__, *facts], default=str, sort_keys=True)
 
 
@@ -316,6 +320,7 @@ def _notes(job: TableJob, record: FitRecord, chunked: Sequence[str]) -> dict[str
         "group": job.group,
         "scores": dict(record.scores),
     }
+    notes |= {"time": job.time} if job.time else {}
     notes |= {"sets": {name: list(columns) for name, columns in job.sets.items()}} if job.sets else {}
     return notes | ({"chunked": list(chunked)} if chunked else {})
 

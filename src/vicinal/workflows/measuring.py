@@ -92,6 +92,7 @@ def untuned_baselines(model: BankedEstimator, opened: OpenTable, split: Split) -
         features[1] if len(split.test) else None,
         classes=None if table.task == "regression" else np.unique(table.target[rows]).tolist(),
         groups=None if table.groups is None else table.groups[rows],
+        times=None if table.times is None else table.times[rows],
         methods=baseline_names(opened.kinds, classes=table.task != "regression"),
     )
 

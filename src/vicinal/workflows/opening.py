@@ -24,6 +24,7 @@ from vicinal.data import (
     prepare_table,
     read_table,
     root_of,
+    split_by_time,
     split_texts,
     table_name,
 )
@@ -51,6 +52,7 @@ class TableJob:
         kinds: kind of columns where it should not be found out.
         id: column of ids, or None.
         group: column of groups, or None.
+        time: column of dates or numbers, or None; the latest rows are tested on, and those before them held out.
         task: "regression", "classification", or None to read it from the target.
         root: folder that paths of images and sounds start from; None: that of the file.
         use: feature columns; None: all that can be used.
@@ -70,6 +72,7 @@ class TableJob:
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     id: str | None = None
     group: str | None = None
+    time: str | None = None
     task: str | None = None
     root: Path | None = None
     use: Sequence[str] | None = None
@@ -131,6 +134,7 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
         job.target,
         id=job.id,
         group=job.group,
+        time=job.time,
         task=job.task,
         use=job.use,
         drop=job.drop,
@@ -199,6 +203,8 @@ def fit_split(model: BankedEstimator, opened: OpenTable, split: Split) -> Banked
 
 
 def draw_splits(table: Table, job: TableJob, number: int) -> list[Split]:
-    """Splits of a job with test rows; where members are folds, baselines still have validation rows."""
+    """Splits of a job with test rows, of one with times only one; with folds, baselines still have validation rows."""
     share = job.validation or TableJob.validation
+    if table.times is not None:
+        return [split_by_time(table.times, test=job.test, validation=share, groups=table.groups, seed=job.seed)]
     return make_splits(table, number=number, seed=job.seed, test=job.test, validation=share)

@@ -251,7 +251,13 @@ def features_of(model: BankedEstimator, frame: pd.DataFrame, log: Log) -> pd.Dat
                 f"data: expected the column {short(name)}, which the model reads, got "
                 f"none{nearest(name, frame.columns)}"
             )
-    known = {*columns, model.notes_.get("id"), model.notes_.get("group"), model.notes_.get("target")}
+    known = {
+        *columns,
+        model.notes_.get("id"),
+        model.notes_.get("group"),
+        model.notes_.get("time"),
+        model.notes_.get("target"),
+    }
     extra = [name for name in frame.columns if name not in known]
     if extra:
         log(

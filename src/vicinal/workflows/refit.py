@@ -156,6 +156,7 @@ def _job(old: BankedEstimator, rows: "_Rows") -> TableJob:
         rows.table.frame,
         rows.table.target_name,
         id=notes.get("id"),
+        time=notes.get("time"),
         group=notes.get("group"),
         sets=notes.get("sets") or {},
         seed=seed,
@@ -175,6 +176,11 @@ def _check(old: BankedEstimator, source: Any) -> None:
         )
     if old.index is not None and old.index.partition(":")[0] == "milvus":
         raise ValueError("model: expected one whose index lies in its folder, got one in a database; fit it anew")
+    if source is None and old.notes_.get("time"):
+        raise ValueError(
+            f"data: expected a table with the column {short(old.notes_['time'])}, as the bank has no times, got "
+            "none; say vicinal refit MODEL TABLE"
+        )
     lost = [name for name, kind in old.kinds_.items() if kind not in WHOLE]
     if source is None and lost:
         raise ValueError(
@@ -215,7 +221,7 @@ def _of_bank(old: BankedEstimator, folder: Path) -> _Rows:
 def _of_table(old: BankedEstimator, folder: Path, source: Any, root: Path | None, log: Log) -> _Rows:
     """The rows of a table, without forgotten ones, and with the labels of corrections."""
     name = table_name(source) if isinstance(source, Path) else "table"
-    table = labelled_table(old, read_rows(old, source, root, log), name, log)
+    table = labelled_table(old, read_rows(old, source, root, log), name, log, old.notes_.get("time"))
     parts, notes = np.array(parts_of(old, table), dtype=object), []
     of_this = old.notes_.get("id") is not None or (parts != "new").sum() >= len(old.bank_) / 2
     forgotten = [i for change in old.changes_.history if change.what == "forget" for i in change.ids]
@@ -262,7 +268,7 @@ def _trial(old: BankedEstimator, rows: _Rows) -> _Trial:
     table, seed = rows.table, old.random_state or 0
     new = np.flatnonzero(rows.unseen)
     if len(new) >= FEWEST:
-        compared = _some(new, table.groups, round(TableJob.test * len(table)), seed)
+        compared = _some(table, new, round(TableJob.test * len(table)), seed)
         rest = np.setdiff1d(np.arange(len(table)), compared)
         held_out = _validation(old, table.select(rest), seed)
         validation = rest[held_out]
@@ -272,9 +278,7 @@ def _trial(old: BankedEstimator, rows: _Rows) -> _Trial:
         return _Trial(no_test(len(table), seed), "Out of fold: each row by members of either model that never saw it.")
     calibrating = np.flatnonzero(rows.parts == "held out")
     compared = (
-        _some(calibrating, table.groups, len(calibrating) // 2, seed)
-        if len(calibrating) >= 2 * FEWEST
-        else calibrating[:0]
+        _some(table, calibrating, len(calibrating) // 2, seed) if len(calibrating) >= 2 * FEWEST else calibrating[:0]
     )
     if len(compared) < FEWEST:
         raise ValueError(
@@ -289,10 +293,14 @@ def _trial(old: BankedEstimator, rows: _Rows) -> _Trial:
     return _Trial(Split(np.setdiff1d(np.arange(len(table)), calibrating), validation, compared, seed), basis)
 
 
-def _some(positions: Array, groups: Array | None, most: int, seed: int) -> Array:
-    """Some of ``positions``, at most ``most`` but for a first group, whole groups."""
-    names = positions if groups is None else groups[positions]
-    order = np.random.RandomState(seed).permutation(np.unique(names))
+def _some(table: Table, positions: Array, most: int, seed: int) -> Array:
+    """Some of ``positions``, at most ``most`` but for a first group, whole groups; the latest, if there are times."""
+    names = positions if table.groups is None else table.groups[positions]
+    if table.times is None:
+        order = np.random.RandomState(seed).permutation(np.unique(names))
+    else:
+        by_time = np.argsort(table.times[positions], kind="stable")[::-1]
+        order = pd.unique(names[by_time])
     counts = pd.Series(names).value_counts()[order].cumsum().to_numpy()
     return np.asarray(positions[np.isin(names, order[: max(1, int((counts <= most).sum()))])])
 
@@ -301,6 +309,8 @@ def _validation(old: BankedEstimator, table: Table, seed: int) -> Array:
     """Positions that the new model holds out."""
     if old.validation_fraction == 0:
         return np.zeros(0, dtype=np.int64)
+    if table.times is not None:
+        return _some(table, np.arange(len(table)), round(old.validation_fraction * len(table)), seed)
     codes = np.unique(table.target, return_inverse=True)[1] if table.task == "classification" else None
     positions: Array = hold_out(len(table), None, old.validation_fraction, table.groups, codes, seed).validation
     return positions

@@ -31,9 +31,9 @@ class _Notes(_Summary):
     target: str | None = None
     id: str | None = None
     group: str | None = None
+    time: str | None = None
     scores: dict[str, dict[str, float]] = Field(default_factory=dict)
     distilled_from: str | None = None
-    fitted: str | None = None
     torch: str | None = None
 
 
@@ -104,8 +104,8 @@ def show_folder(folder: Path) -> dict[str, Any]:
 
     Returns:
         of both "kind", "vicinal" (the version that wrote it), "written" (when, UTC), "rows", "columns" (each with its
-        kind and encoder), "settings", "scores", "files" (bytes by name); of a model also "task", "target", "fitted"
-        and "torch" (None for folders of before they were noted), "dim" and, if its bank was changed since it was
+        kind and encoder), "settings", "scores", "files" (bytes by name); of a model also "task", "target",
+        "torch" (None for folders of before it was noted), "dim" and, if its bank was changed since it was
         written, "journal".
 
     Raises:
@@ -155,7 +155,7 @@ def _model(folder: Path) -> dict[str, Any]:
         "name": notes.name,
         "id": notes.id,
         "group": notes.group,
-        "fitted": notes.fitted,
+        "time": notes.time,
         "vicinal": config.vicinal,
         "torch": notes.torch,
         "distilled_from": notes.distilled_from,
