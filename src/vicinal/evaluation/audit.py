@@ -122,8 +122,8 @@ def error_by_period(
         most: parts, at most.
         least: rows of a part, about.
 
-    >>> [(p.start, p.end, p.error) for p in error_by_period([1.0, 3.0, 5.0, 7.0], [4, 3, 1, 2], most=2, least=2)]
-    [(1, 2, 6.0), (3, 4, 2.0)]
+    >>> [(int(p.start), p.error) for p in error_by_period([1.0, 3.0, 5.0, 7.0], [4, 3, 1, 2], most=2, least=2)]
+    [(1, 6.0), (3, 2.0)]
     """
     values, moments = np.asarray(errors, dtype=np.float64), np.asarray(times)
     check_integer("most", most), check_integer("least", least)
