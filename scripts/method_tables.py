@@ -2,8 +2,10 @@
 
 A page holds a pair of marks, ``<!-- methods: similarity -->`` and ``<!-- end of methods -->``, for each table that it
 wants (any kind of ``vicinal.core.KINDS``), or ``<!-- facts: similarity, mask -->`` and ``<!-- end of facts -->`` for
-what the facts declared by those kinds mean. What stands between two marks is written anew from the registry; between
-``<!-- papers: all -->`` and ``<!-- end of papers -->`` stands what ``tests/catalogue.tsv`` says of each paper.
+what the facts declared by those kinds mean. ``<!-- which: pair_loss with proxies -->`` (or ``without``, or neither)
+lists the methods of a kind that declare one of some facts, or none of them, in a line each. What stands between two
+marks is written anew from the registry; between ``<!-- papers: all -->`` and ``<!-- end of papers -->`` stands what
+``tests/catalogue.tsv`` says of each paper.
 
 Run it after a change of the registry or of the catalogue:  python scripts/method_tables.py  (with --check it only
 looks, and fails if a page is out of date).
@@ -19,7 +21,7 @@ from catalogue import NOT_YET, NOTHING, Line, read
 from vicinal.core import FACTS, Entry, entries
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-MARKED = re.compile(r"(<!-- (methods|facts|papers): ([a-z_, ]+) -->\n).*?(\n<!-- end of \2 -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- (methods|facts|papers|which): ([a-z_, -]+?) -->\n).*?(\n<!-- end of \2 -->)", re.DOTALL)
 
 
 def methods_table(kind: str) -> str:
@@ -37,6 +39,17 @@ def methods_table(kind: str) -> str:
         for found in entries(kind)
     ]
     return "\n".join(lines)
+
+
+def which_table(choice: str) -> str:
+    """What a choice such as "pair_loss with proxies, proxy-rows" leaves: a method a line, and what it is."""
+    kind, how, listed = re.fullmatch(r"(\w+)(?: (with|without) (.+))?", choice).groups()
+    wanted = set(listed.split(", ")) if listed else set()
+    if unknown := wanted - set(FACTS):
+        raise ValueError(f"{choice}: expected facts of the registry, got {', '.join(unknown)}")
+    chosen = [found for found in entries(kind) if not how or bool(wanted & set(found.facts)) == (how == "with")]
+    lines = ["| name | what it is | from |", "| --- | --- | --- |"]
+    return "\n".join([*lines, *(f"| `{found.name}` | {cell(found.summary)} | {found.paper} |" for found in chosen)])
 
 
 def facts_table(kinds: Iterable[str]) -> str:
@@ -93,6 +106,8 @@ def renewed(page: str) -> str:
     def write(found: re.Match[str]) -> str:
         start, what, kinds, end = found.groups()
         names = kinds.split(", ")
+        if what == "which":
+            return f"{start}\n{which_table(kinds)}\n{end}"
         if what == "papers":
             table = papers_table(read())
         else:

@@ -2,7 +2,8 @@
 
 For a page: runs its Python blocks in order, and those of its ``vicinal`` commands that use files of the page, in an
 empty folder; what each prints replaces the text block that follows it. A text block that ends in ``...`` keeps its
-number of lines; one with ``...`` elsewhere was shortened by hand and is left alone.
+number of lines; one with ``...`` elsewhere was shortened by hand and is left alone. A block behind
+``<!-- needs: PACKAGE -->`` is run where that package is installed.
 Run it after a change of defaults:  python scripts/page_outputs.py docs/guide.md
 
 Without a page: writes the figures in sentences (see page_figures.py) of all pages, from benchmarks/results.
@@ -10,6 +11,7 @@ Run it after a benchmark:  python scripts/page_outputs.py
 """
 
 import contextlib
+import importlib.util
 import io
 import os
 import re
@@ -21,7 +23,9 @@ from pathlib import Path
 from page_figures import pages
 from vicinal.cli import run
 
-PAIR = re.compile(r"^```(python|sh)\n(.*?)^```(\n\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
+PAIR = re.compile(
+    r"(?:^<!-- needs: (\w+) -->\n)?^```(python|sh)\n(.*?)^```(\n\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE
+)
 
 
 def output_of(language: str, code: str, names: dict[str, object], folder: Path) -> str | None:
@@ -53,11 +57,14 @@ def renewed(page: str, folder: Path) -> str:
     names: dict[str, object] = {"__name__": "page"}
 
     def write(found: re.Match[str]) -> str:
-        language, code, block, old = found.groups()
+        package, language, code, block, old = found.groups()
+        if package and importlib.util.find_spec(package) is None:
+            return found[0]
         told = output_of(language, code, names, folder)
         if block is None or told is None:
             return found[0]
-        return f"```{language}\n{code}```\n\n```text\n{shown(told, old)}```"
+        needs = f"<!-- needs: {package} -->\n" if package else ""
+        return f"{needs}```{language}\n{code}```\n\n```text\n{shown(told, old)}```"
 
     return PAIR.sub(write, page)
 

@@ -1,5 +1,6 @@
 """The documentation is true: its Python runs, its commands exist, its sentences are said, its tables are new."""
 
+import importlib.util
 import io
 import json
 import re
@@ -17,6 +18,7 @@ import vicinal
 from faults.edits import seal
 from vicinal.cli import run
 from vicinal.cli.app import app
+from vicinal.core import KINDS, entries
 from vicinal.estimators import NeighborRegressor, save_model
 from vicinal.workflows.resuming import working_folder
 
@@ -32,6 +34,14 @@ def blocks(page, language):
     return [code for found, code in FENCED.findall(page.read_text(encoding="utf-8")) if found == language]
 
 
+def runnable(page):
+    """The Python blocks of a page but those behind ``<!-- needs: PACKAGE -->`` whose package is not installed."""
+    text = page.read_text(encoding="utf-8")
+    marked = re.compile(r"^<!-- needs: (\w+) -->\n```python\n.*?^```\n", re.DOTALL | re.MULTILINE)
+    text = marked.sub(lambda found: found[0] if importlib.util.find_spec(found[1]) else "", text)
+    return [code for language, code in FENCED.findall(text) if language == "python"]
+
+
 def commands(page):
     """Command lines of the program in a page, as lists of arguments."""
     lines = "".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
@@ -42,7 +52,7 @@ with_python = pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "py
 with_commands = pytest.mark.parametrize("page", [p for p in PAGES if commands(p)], ids=lambda p: p.name)
 
 
-LONG = ("guide.md", "uncertainty.md")
+LONG = ("guide.md", "uncertainty.md", "coming-from.md")
 """Pages whose blocks fit models by the defaults: a minute, so ``make test-all`` runs them."""
 
 
@@ -59,7 +69,7 @@ def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
             pytest.importorskip(package, reason=f"{package} is an optional package")
     monkeypatch.chdir(tmp_path)
     names = {"__name__": page.stem}
-    for number, code in enumerate(blocks(page, "python"), start=1):
+    for number, code in enumerate(runnable(page), start=1):
         exec(compile(code, f"{page.name}, Python block {number}", "exec"), names)
 
 
@@ -94,9 +104,11 @@ def test_tables_of_methods_are_up_to_date():
     marked = 0
     for page in (ROOT / "docs").rglob("*.md"):
         text = page.read_text(encoding="utf-8")
-        marked += len(re.findall("<!-- (?:methods|facts): ", text))
+        marked += len(re.findall("<!-- (?:methods|facts|which): ", text))
         assert script["renewed"](text) == text, page.name
-    assert marked >= 6
+    assert marked >= 24
+    text = (ROOT / "docs" / "which.md").read_text(encoding="utf-8")
+    assert not [entry.name for kind in KINDS for entry in entries(kind) if f"| `{entry.name}` |" not in text]
 
 
 def test_the_version_is_one_and_the_same():
