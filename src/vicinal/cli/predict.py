@@ -37,6 +37,13 @@ def predict(
     keep: Annotated[
         list[str] | None, typer.Option(help="Put this column of the table beside the predictions.", metavar="COL")
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="ray: share the rows out among its workers.", rich_help_panel=o.ALSO, metavar="NAME"),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Workers of the engine; default: one a processor.", rich_help_panel=o.ALSO)
+    ] = None,
     root: o.Root = None,
     database: o.Database = None,
     no_escape: Annotated[
@@ -72,6 +79,8 @@ def predict(
         "log": (lambda line: None) if quiet else print_progress,
     }
     if as_json:
+        if engine is not None or workers is not None:
+            raise ValueError("engine: expected none with --json, which is one list, got one; say --out FILE.jsonl")
         result = predict_table(folder, source, **settings)
         if path is not None:
             write_table(result.flat(), path, escape=not no_escape)
@@ -79,7 +88,8 @@ def predict(
         return
     with tempfile.TemporaryDirectory(prefix="vicinal-") as scratch:
         written = Path(scratch, "predictions.csv") if path is None else path
-        rows = predict_file(folder, source, written, escape=not no_escape, **settings)
+        shared: dict[str, Any] = {"engine": engine, "workers": workers, "escape": not no_escape}
+        rows = predict_file(folder, source, written, **shared, **settings)
         if path is None:
             with written.open(encoding="utf-8", newline="") as file:
                 shutil.copyfileobj(file, sys.stdout)

@@ -1,9 +1,10 @@
 """``vicinal predict --out``: a table of any length to a file of predictions, which goes on where it was stopped."""
 
+import contextlib
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,10 @@ from pyarrow import parquet
 
 from vicinal.core import replaced_file
 from vicinal.core.files import remove_tree
-from vicinal.core.folders import CHANGES, SUMS, sha256
 from vicinal.data import root_of, row_count, stream_table, table_checksum, write_frames
 from vicinal.data.writing import storable
-from vicinal.estimators.banked import BankedEstimator
 from vicinal.version import __version__
+from vicinal.workflows.engines import check_engine, model_digest, predicted_by_ray
 from vicinal.workflows.predict import answer_rows, as_written, load_predictor, made_rows
 from vicinal.workflows.resuming import WorkingFolder, working_folder
 
@@ -45,6 +45,8 @@ def predict_file(
     keep: Sequence[str] = (),
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
+    engine: str | None = None,
+    workers: int | None = None,
     escape: bool = True,
     log: Log = lambda line: None,
 ) -> int:
@@ -65,6 +67,9 @@ def predict_file(
         keep: columns of the table that stand beside the predictions.
         index: of the model.
         encoders: by column or kind.
+        engine: "ray": batches are answered by its workers, see :func:`vicinal.workflows.engines.predicted_by_ray`;
+            None: by this process.
+        workers: how many; None: one a processor.
         escape: see :func:`vicinal.data.write_table`.
         log: gets how far it is, every ten seconds, and what :func:`vicinal.workflows.predict_table` says.
 
@@ -74,21 +79,30 @@ def predict_file(
     Raises:
         ValueError: as :func:`vicinal.workflows.predict_table`, or if the file is changed meanwhile.
     """
-    model = load_predictor(folder, index=index, encoders=encoders)
+    count = check_engine(engine, workers)
+    named: dict[str, Any] = {"index": index, "encoders": encoders}
+    model = load_predictor(folder, **named)
     model.root = root or root_of(source)
-    settings = {"explain": explain, "elements": elements, "coverage": coverage, "keep": list(keep)}
+    settings: dict[str, Any] = {"explain": explain, "elements": elements, "coverage": coverage, "keep": list(keep)}
     log = _once(log)
     with working_folder(out, "predict", _PART.format(0)) as work:
         need = [*(str(name) for name in model.feature_names_in_), *keep]
         frames = stream_table(source, BATCH, need=need, log=log, **as_written(model))
         first = next(frames)
         digest = table_checksum(source)
-        of_model = [sha256(folder / name) for name in (SUMS, CHANGES) if (folder / name).is_file()]
+        of_model = model_digest(folder)
         known = [__version__, torch.__version__, *of_model, digest, str(model.root), index]
         done = _take_up(work, json.dumps([*known, dict(encoders or {}), settings], sort_keys=True), log)
         progress = _Progress(row_count(source), done, log)
+        rest = _behind(first, frames, done)
+        answers: Generator[pd.DataFrame, None, None]
+        if count is None:
+            answers = (answer_rows(model, made_rows(model, frame), log=log, **settings).flat() for frame in rest)
+        else:
+            answers = predicted_by_ray((folder.resolve(), model.root, settings, named, of_model), rest, count, log)
         try:
-            rows = _predict(model, _behind(first, frames, done), settings, work, progress, log)
+            with contextlib.closing(answers):
+                rows = _predict(answers, work, progress)
         except ValueError:  # the table or the settings have to change, so what was done is of no use
             for part in _parts(work):
                 remove_tree(part)
@@ -135,20 +149,13 @@ def _behind(first: pd.DataFrame, frames: Iterator[pd.DataFrame], done: int) -> I
             yield frame
 
 
-def _predict(
-    model: BankedEstimator,
-    frames: Iterator[pd.DataFrame],
-    settings: Mapping[str, Any],
-    work: WorkingFolder,
-    progress: "_Progress",
-    log: Log,
-) -> int:
-    """Predict batches, and put them aside in parts; gives how many rows there are in all."""
+def _predict(answers: Iterator[pd.DataFrame], work: WorkingFolder, progress: "_Progress") -> int:
+    """Put the predictions of batches aside in parts; gives how many rows there are in all."""
     waiting: list[pd.DataFrame] = []
     count, begun = 0, time.monotonic()
-    for frame in frames:
-        waiting.append(answer_rows(model, made_rows(model, frame), log=log, **settings).flat())
-        count += len(frame)
+    for table in answers:
+        waiting.append(table)
+        count += len(table)
         if time.monotonic() - begun >= _SECONDS or count >= _MOST:
             _put_aside(waiting, work)
             progress.add(count)

@@ -1,0 +1,122 @@
+"""``vicinal predict --engine``: batches of a table answered by several processes, of this machine or of a cluster."""
+
+import itertools
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from vicinal.core import check_choice, check_integer, optional_import, short_text
+from vicinal.core.folders import CHANGES, SUMS, sha256
+from vicinal.workflows.predict import answer_rows, load_predictor, made_rows
+
+Log = Callable[[str], None]
+
+ENGINES = ("ray",)
+"""What may answer batches, beside this process."""
+
+_AHEAD = 2
+"""Batches that each worker has at a time, so that it does not wait for the next."""
+
+
+class BatchPredictor:
+    """What a worker holds: a model of its own, whose bank is mapped, so that all of a machine share its pages.
+
+    Args:
+        folder: of the model, as this machine sees it.
+        root: folder that paths of images and sounds start from.
+        settings: of :func:`vicinal.workflows.predict.answer_rows`.
+        named: ``index`` and ``encoders``, see :func:`vicinal.estimators.load_model`.
+        digest: what :func:`model_digest` gives of the folder.
+
+    Raises:
+        ValueError: if the folder has another model by now.
+    """
+
+    def __init__(
+        self, folder: Path, root: Path | None, settings: Mapping[str, Any], named: Mapping[str, Any], digest: list[str]
+    ) -> None:
+        self.model, self.settings = load_predictor(folder, **named), settings
+        self.model.root = root
+        if model_digest(folder) != digest:
+            raise ValueError(f"model: expected {folder.name} to stay while it predicts, got another one; try again")
+
+    def predict(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+        """The lines of a batch as ``vicinal predict`` writes them, and what it says of them."""
+        lines: list[str] = []
+        answers = answer_rows(self.model, made_rows(self.model, frame), log=lines.append, **self.settings)
+        return answers.flat(), lines
+
+
+def model_digest(folder: Path) -> list[str]:
+    """What changes with the files of a model and with its journal."""
+    return [sha256(folder / name) for name in (SUMS, CHANGES) if (folder / name).is_file()]
+
+
+def check_engine(engine: str | None, workers: int | None) -> int | None:
+    """How many workers there are; None: this process alone.
+
+    Raises:
+        ValueError: for an engine that does not exist, one that is not installed, or workers without one.
+    """
+    if engine is None:
+        if workers is not None:
+            raise ValueError(f"workers: expected none without an engine, got {workers}; say --engine ray")
+        return None
+    check_choice("engine", engine, ENGINES)
+    optional_import("engine", "ray", "ray")
+    return check_integer("workers", (os.cpu_count() or 1) if workers is None else workers)
+
+
+def predicted_by_ray(
+    predictor: tuple[Any, ...], frames: Iterable[pd.DataFrame], workers: int, log: Log
+) -> Generator[pd.DataFrame, None, None]:
+    """Predictions of batches, in their order, by ``workers`` actors of Ray.
+
+    Ray is started on this machine, and stopped in the end, unless it runs already or ``RAY_ADDRESS`` names a cluster,
+    whose machines then see the model's folder under the same path. A few batches for each worker are on their way at a
+    time. Ray sends rows between its own processes as pickles.
+
+    Args:
+        predictor: arguments of :class:`BatchPredictor`.
+        frames: batches of rows.
+        workers: how many, one processor each.
+        log: gets what the workers say.
+    """
+    ray = optional_import("engine", "ray", "ray")
+    started = not ray.is_initialized()
+    if started:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent that the user did not ask for
+        local = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": workers}
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", **local)
+    actors = [ray.remote(num_cpus=1)(BatchPredictor).remote(*predictor) for _ in range(workers)]
+    try:
+        waiting: deque[Any] = deque()
+        for frame, actor in zip(frames, itertools.cycle(actors), strict=False):
+            if len(waiting) == _AHEAD * workers:
+                yield _result(ray, waiting.popleft(), log)
+            waiting.append(actor.predict.remote(frame))
+        while waiting:
+            yield _result(ray, waiting.popleft(), log)
+    finally:
+        for actor in actors:
+            ray.kill(actor)
+        if started:
+            ray.shutdown()
+
+
+def _result(ray: Any, reference: Any, log: Log) -> pd.DataFrame:
+    try:
+        table, lines = ray.get(reference)
+    except ray.exceptions.RayTaskError as wrong:  # whose message is the traceback of the worker
+        raise wrong.cause from None
+    except ray.exceptions.RayActorError as wrong:
+        cause = getattr(wrong, "cause", None) or wrong.__cause__
+        raise OSError(f"engine: expected workers that last, got one that ended: {short_text(wrong)}") from cause
+    for line in lines:
+        log(line)
+    answered: pd.DataFrame = table
+    return answered
