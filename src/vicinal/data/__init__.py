@@ -10,8 +10,10 @@ from vicinal.data.duplicates import (
     group_copies,
     table_fingerprint,
 )
+from vicinal.data.imputation import impute_by_matching
 from vicinal.data.leaks import ColumnLeak, LeakWarning, leaking_columns
 from vicinal.data.lexicon import lexicon_table
+from vicinal.data.nearest_metric import nearest_metric
 from vicinal.data.reading import read_table
 from vicinal.data.sets import CHUNK_WORDS, join_columns, long_texts, split_texts
 from vicinal.data.sources import beside, root_of, table_name, table_source, table_sources
@@ -38,6 +40,7 @@ __all__ = [
     "duplicates_across",
     "find_duplicates",
     "group_copies",
+    "impute_by_matching",
     "infer_task",
     "join_columns",
     "leaking_columns",
@@ -45,6 +48,7 @@ __all__ = [
     "load_splits",
     "long_texts",
     "make_splits",
+    "nearest_metric",
     "no_test",
     "prepare_table",
     "query_tables",

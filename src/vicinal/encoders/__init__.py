@@ -11,6 +11,7 @@ from vicinal.encoders.images import contact_sheet, open_image, thumbnail
 from vicinal.encoders.inputs import Inputs
 from vicinal.encoders.kinds import ColumnKind, infer_kinds
 from vicinal.encoders.media import read_cell
+from vicinal.encoders.merging import merge
 from vicinal.encoders.names import check_encoder, encoder_names, reaches_out
 from vicinal.encoders.ngrams import NgramEncoder
 from vicinal.encoders.numeric import NumberEncoder, VectorEncoder
@@ -57,6 +58,7 @@ __all__ = [
     "contact_sheet",
     "encoder_names",
     "infer_kinds",
+    "merge",
     "open_image",
     "open_sound",
     "reaches_out",

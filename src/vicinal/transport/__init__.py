@@ -4,7 +4,7 @@ from vicinal.transport.class_structured import fused_transport, group_lasso_tran
 from vicinal.transport.inverse import inverse_transport, inverse_transport_loss
 from vicinal.transport.permutations import assignment, permutation_cross_entropy, soft_permutation
 from vicinal.transport.sinkhorn import sinkhorn
-from vicinal.transport.sliced import draw_directions, sliced_wasserstein
+from vicinal.transport.sliced import draw_directions, sliced_wasserstein, wasserstein
 from vicinal.transport.sparse import SparsePlan, sparse_transport
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "sliced_wasserstein",
     "soft_permutation",
     "sparse_transport",
+    "wasserstein",
 ]
