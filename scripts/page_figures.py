@@ -305,6 +305,20 @@ def of_guide() -> Iterable[Sentence]:
     yield Sentence("docs/guide.md", "do not establish that (p = {p})", {"p": chance_of})
 
 
+def of_explore() -> Iterable[Sentence]:
+    """The page of a large bank."""
+    seen, page = json.loads((RESULTS / "explore.json").read_text(encoding="utf-8")), "docs/explore.md"
+    digits = {"usable_s": 1, "hover_most_ms": 0, "new_prediction_s": 2, "new_map_s": 1, "tab_mb": 0, "heap_mb": 0}
+    shown = {name: f"{seen[name]:.{count}f}" for name, count in digits.items()} | {"rows": f"{seen['rows']:,}"}
+    yield Sentence(page, "With {rows} rows of a text and a number", shown)
+    yield Sentence(page, "can be used {usable_s} s after it was asked for", shown)
+    yield Sentence(page, "under the pointer within {hover_most_ms} ms", shown)
+    yield Sentence(
+        page, "new prediction after {new_prediction_s} s and the map in its new color after {new_map_s} s", shown
+    )
+    yield Sentence(page, "takes {tab_mb} MB, {heap_mb} MB of it for the script", shown)
+
+
 SOURCES = (
     of_default,
     of_sets_apart,
@@ -315,6 +329,7 @@ SOURCES = (
     of_earlier,
     of_scaling,
     of_guide,
+    of_explore,
 )
 
 

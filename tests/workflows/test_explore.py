@@ -160,14 +160,17 @@ def test_rows_without_ids_are_told_by_their_place_and_groups_are_given(tmp_path)
     model = NeighborRegressor(metric="kernel").fit(x, x["x"] ** 2, groups=np.arange(60) // 2)
     model.notes_ = {"group": "home"}
     model.save(tmp_path / "m")
-    pd.DataFrame({"x": [0.1, 0.2], "home": [7, 99]}).to_csv(tmp_path / "new.csv", index=False)
+    farthest = int(x["x"].abs().argmax())
+    new = pd.DataFrame({"x": [x["x"][farthest], 0.2], "home": [farthest // 2, 99]})
+    new.to_csv(tmp_path / "new.csv", index=False)
     explorer = Explorer(tmp_path / "m", table=tmp_path / "new.csv")
-    expected = model.predict(pd.DataFrame({"x": [0.1, 0.2]}), groups=[7, 99])
+    expected = model.predict(new[["x"]], groups=new["home"])
+    assert abs(expected[0] - model.bank_.labels[farthest]) > 0.1
     assert [one["said"] for one in explorer.queries()] == pytest.approx(expected.tolist())
-    assert {14, 15}.isdisjoint(one["id"] for one in explorer.query("0")["behind"])
+    assert farthest not in [one["id"] for one in explorer.query("0")["behind"]]
     added = explorer.add_query("0", "0.5")["id"]
     assert [one["title"] for one in explorer.queries()] == ["row 2"]
-    assert explorer.folder.model.bank_.groups[-1] == "7" or explorer.folder.model.bank_.groups[-1] == 7
+    assert explorer.folder.model.bank_.groups[-1] == farthest // 2
     explorer.forget(str(added))
     assert len(explorer.queries()) == 2
 
@@ -228,3 +231,19 @@ def test_a_kill_between_two_corrections_loses_none(folder):
 def suppressed(request):
     with contextlib.suppress(OSError):
         urllib.request.urlopen(request)
+
+
+def test_a_row_is_doubted_by_what_all_others_say_of_it(tmp_path):
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame({"x": rng.normal(size=80)})
+    y = np.sin(2 * x["x"]) + 0.05 * rng.normal(size=80)
+    y[17] += 3.0
+    NeighborRegressor(metric="kernel").fit(x, y).save(tmp_path / "m")
+    explorer = Explorer(tmp_path / "m")
+    doubted = explorer.suspects(80)
+    assert doubted[0]["id"] == 17
+    for one in (doubted[0], doubted[40]):
+        assert one["said"] == pytest.approx(explorer.row(str(one["id"]))["prediction"])
+    miss = np.array([one["label"] - one["said"] for one in doubted])
+    assert [one["score"] for one in doubted] == pytest.approx(np.abs(miss) / np.sqrt((miss**2).mean()))
+    assert (np.diff(np.abs(miss)) <= 0).all()

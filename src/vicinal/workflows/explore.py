@@ -338,8 +338,10 @@ class Explorer:
         """Rows of the bank, then of the table, on their principal plane; a model that stays only grows."""
         model = self.model
         if self._plane is None or self._plane[:2] != (model, len(model.bank_)):
-            vectors = [model.bank_.vectors] + ([] if self.table is None else [self.table.embedded(model).vectors])
-            places = principal_plane(torch.cat(vectors).numpy())[0]
+            vectors = model.bank_.vectors
+            if self.table is not None:
+                vectors = torch.cat([vectors, self.table.embedded(model).vectors])
+            places = principal_plane(vectors.numpy())[0]
             self._plane = model, len(model.bank_), np.round(places / (float(np.abs(places).max()) or 1.0), 5)
         return self._plane[2]
 

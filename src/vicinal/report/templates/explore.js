@@ -252,18 +252,18 @@ async function compare(a, b) {
   fill("list", make("h2", "Two rows"), make("p", `score ${number(both.score)}` + (both.adds ? "; the last column says by how much it would rise if the first row had the cell of the second" : ""), "muted"), scroll);
 }
 function fill(where, ...parts) { $(where).replaceChildren(...parts); }
-async function tableRows(start = "0") {
+async function tableRows(start = "0", focus = true) {
   const rows = await ask("queries", { start }), last = rows[rows.length - 1], left = bank.queries;
   const about = `${left.length} of ${bank.table.total} rows of ${bank.table.name} that are not in the bank are shown.`;
   fill("list", make("h2", "Rows of " + bank.table.name), make("p", about, "muted"), ...rows.map((one) => entry(one, [`predicted ${number(one.said)}`])));
   if (last && left.some((one) => one.place > last.place)) $("list").append(button("More rows", () => tableRows(String(last.place + 1))));
-  $("list").focus();
+  if (focus) $("list").focus();
 }
 async function suspects() {
-  const rows = await ask("suspects");
+  const rows = await ask("suspects"), about = make("p", "", "muted");
+  fill("list", make("h2", "Suspicious labels"), about, ...rows.map((one) => entry(one, [`${bank.target} ${number(one.label)}`, `others say ${number(one.said)}`, `doubt ${number(one.score)}`])));
   await load();
-  fill("list", make("h2", "Suspicious labels"), make("p", `Rows whose label fits least what all other rows say, most doubtful first, of ${bank.doubted} that were looked at.`, "muted"),
-    ...rows.map((one) => entry(one, [`${bank.target} ${number(one.label)}`, `others say ${number(one.said)}`, `doubt ${number(one.score)}`])));
+  about.textContent = `Rows whose label fits least what all other rows say, most doubtful first, of ${bank.doubted} that were looked at.`;
 }
 // A row by one field a column; what is not said is left empty.
 function base64(file) {
@@ -288,7 +288,7 @@ async function typed(form) {
 }
 function rowForm() {
   const form = make("form", "", "fields"), columns = Object.entries(bank.columns);
-  if (bank.id !== null && !(bank.id in bank.columns)) columns.unshift([bank.id, "id"]);
+  if (bank.id !== null && !(bank.id in bank.columns)) columns.push([bank.id, "id"]);
   for (const [name, kind] of columns) {
     const line = make("label", name + (kind === "id" ? " (to add it)" : "")), field = make(["text", "set", "vector"].includes(kind) ? "textarea" : "input");
     if (kind === "image" || kind === "audio") { field.type = "file"; field.accept = kind + "/*"; }
@@ -361,6 +361,6 @@ addEventListener("DOMContentLoaded", () => attempt(async () => {
     link.click();
   }));
   await suspects();
-  if (bank.table !== null) await tableRows();
+  if (bank.table !== null) await tableRows("0", false);
   setTimeout(follow, 2000);
 }));

@@ -1,0 +1,190 @@
+"""The page of ``vicinal explore`` over 50,000 rows in a browser: figures, and pictures of a page of tweets.
+
+The table has a column of texts and one of numbers. 4,000 rows are fitted on, the others are added. Times are those of a
+browser on the same computer, medians of several; the page is usable when the suspects are listed and a row of the map
+is named under the pointer.
+
+    python benchmarks/explore.py --out benchmarks/results/explore.json
+    python benchmarks/explore.py --pictures docs/images --data ../shared/data
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from vicinal import NeighborRegressor
+from vicinal.estimators import ModelFolder
+
+ROWS, FITTED, TIMES = 50_000, 4_000, 5
+WORDS = np.array(
+    [a + b for a in ("ba", "ko", "ti", "ru", "se", "mo", "li", "da") for b in ("n", "rt", "sk", "lo", "ma")]
+)
+HOVER = """async () => {
+  const map = document.getElementById("map"), box = map.getBoundingClientRect(), times = [];
+  for (let k = 0; k < 40; k++) {
+    const at = { clientX: box.left + box.width * (0.3 + 0.01 * k), clientY: box.top + box.height * 0.5, bubbles: true };
+    const begun = performance.now();
+    map.dispatchEvent(new PointerEvent("pointermove", at));
+    times.push(performance.now() - begun);
+    await new Promise(requestAnimationFrame);
+  }
+  return times;
+}"""
+
+
+def large(folder: Path) -> None:
+    """A model of 50,000 rows."""
+    rng = np.random.default_rng(0)
+    worth = rng.normal(size=len(WORDS))
+    drawn = rng.integers(0, len(WORDS), (ROWS, 6))
+    frame = pd.DataFrame({"text": [" ".join(WORDS[row]) for row in drawn], "size": rng.normal(size=ROWS)})
+    price = worth[drawn].mean(1) + 0.3 * frame["size"].to_numpy() + 0.1 * rng.normal(size=ROWS)
+    model = NeighborRegressor(columns={"text": "text"}, encoders={"text": "ngrams"}, max_epochs=5)
+    model.fit(frame.iloc[:FITTED], price[:FITTED], ids=np.arange(FITTED))
+    model.notes_ = {"target": "price"}
+    model.save(folder)
+    rest = ModelFolder(folder)
+    rest.add(frame.iloc[FITTED:], price[FITTED:], ids=np.arange(FITTED, ROWS))
+    rest.compact()
+
+
+def tweets(folder: Path, data: Path) -> Path:
+    """A model of tweets, and a table with some more."""
+    table = pd.read_parquet(data / "text" / "vader_sentiment.parquet")
+    table = table.loc[table["domain"] == "tweets", ["id", "text", "rating"]].iloc[:1500]
+    model = NeighborRegressor(columns={"text": "text"}, encoders={"text": "minilm"})
+    first = table.iloc[:1400]
+    model.fit(first[["text"]], first["rating"], ids=first["id"].tolist())
+    model.notes_ = {"id": "id", "target": "rating"}
+    model.save(folder)
+    table.iloc[1400:].to_csv(folder.with_name("new.csv"), index=False)
+    return folder.with_name("new.csv")
+
+
+@contextlib.contextmanager
+def served(*words: str) -> Iterator[str]:
+    """The address of a page; its server runs as the command does."""
+    command = [sys.executable, "-m", "vicinal", "explore", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process.stdout.readline().split()[1]
+        finally:
+            process.terminate()
+
+
+def memory_of_tab(browser: Browser) -> float:
+    """Resident memory of the largest renderer, in megabytes."""
+    listed = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
+    sizes = []
+    for one in listed:
+        if one["type"] == "renderer":
+            status = Path(f"/proc/{one['id']}/status").read_text()
+            sizes.append(int(status.split("VmRSS:")[1].split()[0]) / 1024)
+    return max(sizes)
+
+
+def open_page(browser: Browser, address: str, **settings: object) -> Page:
+    tab = browser.new_context(**settings).new_page()
+    tab.goto(address)
+    tab.wait_for_selector("#list .entry", timeout=120_000)
+    return tab
+
+
+def measured(browser: Browser, address: str) -> dict[str, float]:
+    """Figures of the page."""
+    begun = time.perf_counter()
+    tab = open_page(browser, address)
+    hovers = tab.evaluate(HOVER)
+    usable = time.perf_counter() - begun - sum(hovers) / 1000
+    if "row" not in tab.inner_text("#hint"):
+        raise RuntimeError("no row was named under the pointer")
+    drawn, shown, opened = [], [], []
+    for place in range(TIMES):
+        tab.fill("#query", str(1000 * place + 7))
+        begun = time.perf_counter()
+        tab.press("#query", "Enter")
+        tab.wait_for_selector(f"#detail h2:has-text('Row {1000 * place + 7}')")
+        opened.append(time.perf_counter() - begun)
+        tab.fill("#label", str(0.25 * place))
+        begun = time.perf_counter()
+        with tab.expect_response("**/api/map"):
+            tab.press("#label", "Enter")
+            tab.wait_for_selector(f"#detail .is-truth:text-is('{0.25 * place:g}')")
+            shown.append(time.perf_counter() - begun)
+        drawn.append(time.perf_counter() - begun)
+        tab.wait_for_selector(f"#status:has-text('row {1000 * place + 7} is')")
+    heap = tab.context.new_cdp_session(tab)
+    heap.send("Performance.enable")
+    used = {one["name"]: one["value"] for one in heap.send("Performance.getMetrics")["metrics"]}
+    return {
+        "usable_s": round(usable, 2),
+        "hover_median_ms": round(float(np.median(hovers)), 2),
+        "hover_most_ms": round(float(np.max(hovers)), 2),
+        "opened_s": round(float(np.median(opened)), 3),
+        "new_prediction_s": round(float(np.median(shown)), 3),
+        "new_map_s": round(float(np.median(drawn)), 3),
+        "heap_mb": round(used["JSHeapUsedSize"] / 2**20, 1),
+        "tab_mb": round(memory_of_tab(browser), 1),
+    }
+
+
+def draw(browser: Browser, address: str, out: Path) -> None:
+    """The page at two widths, light and dark."""
+    for width, height in ((1280, 900), (390, 844)):
+        for scheme in ("light", "dark"):
+            tab = open_page(browser, address, viewport={"width": width, "height": height}, color_scheme=scheme)
+            tab.wait_for_selector("#list h2:has-text('Rows of')")
+            tab.click("#show-suspects")
+            tab.wait_for_selector("#list h2:has-text('Suspicious labels')")
+            tab.click("#list .entry button >> nth=1")
+            tab.wait_for_selector("#detail h2")
+            tab.evaluate("scrollTo(0, 0)")
+            with Image.open(io.BytesIO(tab.screenshot())) as shot:
+                shot.thumbnail((800, 900))
+                shot.convert("RGB").quantize(64).save(out / f"explore-{width}-{scheme}.png", optimize=True)
+            tab.context.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--pictures", type=Path)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--folder", type=Path, help="where models are written, and found again")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place, sync_playwright() as started:
+        folder = given.folder or Path(place)
+        path = shutil.which("chromium")
+        browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        if given.out is not None:
+            if not (folder / "large").is_dir():
+                large(folder / "large")
+            begun = time.perf_counter()
+            with served(str(folder / "large")) as address:
+                starts = round(time.perf_counter() - begun, 2)
+                load = round(os.getloadavg()[0], 1)  # of all that runs on the computer beside
+                figures = {"rows": ROWS, "load": load, "server_s": starts} | measured(browser, address)
+            given.out.write_text(json.dumps(figures, indent=1) + "\n")
+            print(figures)
+        if given.pictures is not None:
+            new = folder / "new.csv" if (folder / "tweets").is_dir() else tweets(folder / "tweets", given.data)
+            with served(str(folder / "tweets"), str(new)) as address:
+                draw(browser, address, given.pictures)
+
+
+if __name__ == "__main__":
+    main()
