@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from references import teachers as reference
 from vicinal import losses
+from vicinal.blockwise import block_policy
 from vicinal.core import entries
 from vicinal.losses import PredictionMemory, SelfDistillation, TrajectoryLoss, flops, grown, kl_top, teacher_ensemble
 from vicinal.losses.contract import own_settings
@@ -175,6 +176,33 @@ def test_members_that_differ_from_those_before():
     ]:
         with pytest.raises(ValueError, match=sentence):
             call()
+
+
+def test_of_duplicates_only_the_one_of_highest_score_is_worth_something():
+    scores, teacher = normal(6, 5), 5 - normal(6, 5, seed=1).argsort(1).argsort(1).double()
+    duplicates = torch.tensor(
+        [[7, 7, -1, 2, 7], [1, 1, 1, 1, 1], [0, 1, 2, 3, 4], [-1] * 5, [3, 3, 4, 4, -1], [5, 0, 0, 0, 0]]
+    )
+    scores[4, 0] = scores[4, 1]  # of equal ones the first
+    rows = losses.ranknet(scores, teacher, duplicates=duplicates, reduction="none")
+    for got, s, t, d in zip(rows, scores.numpy(), teacher.numpy(), duplicates.numpy(), strict=True):
+        np.testing.assert_allclose(got, reference.ranknet(s, t, d), rtol=1e-9)
+    plain = losses.ranknet(scores, teacher, reduction="none")
+    torch.testing.assert_close(rows[2:4], plain[2:4])  # nothing is twice
+    assert not torch.isclose(rows[[0, 1, 4, 5]], plain[[0, 1, 4, 5]]).any()
+    both = losses.ranknet(
+        torch.tensor([[3.0, 2.0, 0.0]]), torch.tensor([[3.0, 2.0, 1.0]]), duplicates=torch.tensor([[1, 1, -1]])
+    )
+    third = losses.ranknet(torch.tensor([[3.0, 0.0, 2.0]]), torch.tensor([[3.0, 2.0, 1.0]]))
+    torch.testing.assert_close(both, third)  # the copy stands where the last of the list did
+    order = torch.tensor([3, 1, 4, 0, 2])
+    moved = losses.ranknet(scores[:, order], teacher[:, order], duplicates=duplicates[:, order], reduction="none")
+    torch.testing.assert_close(moved[:4], rows[:4])
+    assert losses.ranknet(scores, torch.ones_like(teacher)) == 0
+    with block_policy(block_entries=50):
+        torch.testing.assert_close(losses.ranknet(scores, teacher, reduction="none"), plain)
+    with pytest.raises(ValueError, match=r"^duplicates: expected integers \(6, 5\)"):
+        losses.ranknet(scores, teacher, duplicates=scores)
 
 
 # Stored values.

@@ -14,6 +14,16 @@ def kl_top(s, g, k=None, temperature=1.0):
     return temperature**2 * sum(q[i] * np.log(q[i] / p[i]) for i in range(len(top)))
 
 
+def ranknet(s, g, duplicates=None):
+    t = np.array(g, dtype=float)
+    for group in set() if duplicates is None else set(duplicates[duplicates >= 0]):
+        columns = [j for j in range(len(s)) if duplicates[j] == group]
+        first = min(columns, key=lambda j: (-s[j], j))
+        t[columns], t[first] = min(0.0, min(g)), max(g[j] for j in columns)
+    pairs = [(j, k) for j in range(len(s)) for k in range(len(s)) if t[j] > t[k]]
+    return np.mean([np.log1p(np.exp(s[k] - s[j])) for j, k in pairs]) if pairs else 0.0
+
+
 def ar2(s, g, balance=0.5, temperature=1.0, divisor=1.0, floor=0.0):
     p, q = softmax(s / divisor), softmax(g / temperature)
     found = sum(np.log(1 / (1 + np.exp(g[j] - g[0])) + floor) * np.log(p[j] + floor) for j in range(len(s)))

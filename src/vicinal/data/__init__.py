@@ -1,6 +1,7 @@
 """Tables: reading files, telling columns apart, splits, rows of identical content, the data of the demo."""
 
 from vicinal.data.cells import tidy_features
+from vicinal.data.column_views import hidden_columns, mutual_information
 from vicinal.data.databases import query_tables
 from vicinal.data.duplicates import (
     Duplicates,
@@ -40,6 +41,7 @@ __all__ = [
     "duplicates_across",
     "find_duplicates",
     "group_copies",
+    "hidden_columns",
     "impute_by_matching",
     "infer_task",
     "join_columns",
@@ -48,6 +50,7 @@ __all__ = [
     "load_splits",
     "long_texts",
     "make_splits",
+    "mutual_information",
     "nearest_metric",
     "no_test",
     "prepare_table",

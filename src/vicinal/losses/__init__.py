@@ -148,6 +148,7 @@ from vicinal.losses.teachers import (
     kl_top,
     member_diversity,
     mixed_labels,
+    ranknet,
     sinkhorn_distillation,
     teacher_ensemble,
 )
@@ -291,6 +292,7 @@ __all__ = [
     "proxy_nca",
     "rank_n_contrast",
     "ranked_list",
+    "ranknet",
     "read_loss",
     "scaling_of_transform",
     "separate",

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from vicinal.blockwise import policy, row_slices, value_and_grad_op
 from vicinal.core import check_between, check_choice, check_integer, register
 from vicinal.core.checks import check_number, check_tensor
 from vicinal.losses.class_contract import check_row_numbers
@@ -84,6 +85,93 @@ def _highest(scores: Tensor, k: int) -> Tensor:
     if bool((top.values[:, -2] == top.values[:, -1]).any()):
         return scores.argsort(dim=1, descending=True, stable=True)[:, :k]
     return top.indices[:, :k]
+
+
+@register(
+    "teacher_loss",
+    "ranknet",
+    "score-shift-invariant",
+    family="teachers",
+    paper="arXiv:2404.06912",
+    verified="numpy in float64, from the paper's code",
+)
+def ranknet(
+    scores: Tensor,
+    teacher_scores: Tensor,
+    weight: Tensor | None = None,
+    *,
+    duplicates: Tensor | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Columns in the order of the teacher, pair by pair, and of duplicates only one is good (RankNet).
+
+    $\mathrm{mean}_{t_j > t_k} \log(1 + e^{-(s_j - s_k)})$ over the pairs of a row that the teacher tells apart.
+
+    Among duplicates the column of the highest score takes the best of their targets, the others 0, or less if a target
+    is less: whoever repeats what was said is worth nothing. Rows in which all is alike give 0.
+
+    Args:
+        scores: s, ``[b, n]``.
+        teacher_scores: t, ``[b, n]``: grades or scores; for a ranking n minus the rank, 1 for the last.
+        weight: >= 0, ``[b]``.
+        duplicates: int ``[b, n]``: columns of a row with the same number, >= 0, are duplicates; negative: no others.
+        reduction: "mean", "sum", "none" or "mean_nonzero".
+
+    >>> ranknet(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[1.0, 1.0, 0.0]]), duplicates=torch.tensor([[4, 4, -1]]))
+    tensor(0.2201)
+    """
+    check_reduction(reduction)
+    with torch.autocast(scores.device.type, enabled=False):
+        student, taught = _both(scores, teacher_scores)
+        if duplicates is not None:
+            _check_duplicates(duplicates, student)
+            rows = _list_slices(student)
+            taught = torch.cat([_one_of_each(student[r].detach(), taught[r], duplicates[r]) for r in rows])
+        return reduce(_ranknet_op(student, taught)[0], weight, None, reduction)
+
+
+def _list_slices(scores: Tensor) -> list[slice]:
+    """Rows whose pairs of columns are looked at together."""
+    return row_slices(len(scores), max(1, policy().block_entries // max(1, scores.shape[1]) ** 2))
+
+
+def _check_duplicates(duplicates: Tensor, scores: Tensor) -> None:
+    if duplicates.shape != scores.shape or duplicates.is_floating_point() or duplicates.is_complex():
+        raise ValueError(
+            f"duplicates: expected integers {tuple(scores.shape)}, got {duplicates.dtype} {tuple(duplicates.shape)}"
+        )
+
+
+def _one_of_each(scores: Tensor, taught: Tensor, duplicates: Tensor) -> Tensor:
+    """The teacher's scores with the best of duplicates at the one of highest score, of equal ones the first."""
+    least = taught.amin(dim=1, keepdim=True).clamp(max=0)
+    order = scores.argsort(dim=1, descending=True, stable=True)
+    ranked, targets = duplicates.gather(1, order), taught.gather(1, order)
+    same = (ranked[:, :, None] == ranked[:, None]) & (ranked >= 0)[:, None]  # [b, n, n], symmetric
+    best = torch.where(same, targets[:, None], -torch.inf).amax(dim=2)
+    repeats = same.tril(-1).any(dim=2)
+    renewed = torch.where(repeats, least, torch.where(ranked >= 0, best, targets))
+    return torch.empty_like(taught).scatter(1, order, renewed)
+
+
+def _ranknet(scores: Tensor, taught: Tensor, with_grad: bool) -> tuple[Tensor, Tensor]:  # noqa: FBT001
+    """RankNet of each row, ``[b]``, and its gradient, some rows at a time."""
+    values, grad = scores.new_zeros(len(scores)), torch.zeros_like(scores)
+    for rows in _list_slices(scores):
+        s, t = scores[rows], taught[rows]
+        ahead = t[:, :, None] > t[:, None]  # [r, n, n]: j before k
+        apart = s[:, :, None] - s[:, None]
+        count = ahead.sum(dim=(1, 2)).clamp(min=1)
+        values[rows] = torch.where(ahead, nn.functional.softplus(-apart), 0.0).sum(dim=(1, 2)) / count
+        if with_grad:
+            pull = torch.where(ahead, torch.sigmoid(-apart), 0.0) / count[:, None, None]
+            grad[rows] = pull.sum(dim=1) - pull.sum(dim=2)
+    return values, grad
+
+
+_ranknet_op = value_and_grad_op(
+    "ranknet", _ranknet, lambda scores, *_: (scores.new_empty(len(scores)), torch.empty_like(scores))
+)
 
 
 @register(

@@ -5,6 +5,7 @@ from vicinal.encoders.sets.contract import AdditiveSetEncoder, SetEncoder, draw_
 from vicinal.encoders.sets.deep_sets import DeepSets, EquivariantLayer
 from vicinal.encoders.sets.moments import Moments
 from vicinal.encoders.sets.monoid import CommutativeFold, CommutativeMonoid
+from vicinal.encoders.sets.passages import PassageAttention, PassageScorer
 from vicinal.encoders.sets.power_sums import ExponentialSums, PowerSums, sufficient_width
 from vicinal.encoders.sets.set_convolution import SetConvolution, SetConvolution2d
 from vicinal.encoders.sets.set_transformer import (
@@ -15,6 +16,7 @@ from vicinal.encoders.sets.set_transformer import (
     SetTransformer,
 )
 from vicinal.encoders.sets.slots import UMBC, SlotSums
+from vicinal.encoders.sets.subsets import SubsetScore, mean_field
 from vicinal.encoders.sets.view_transformer import PreNormBlock, ViewTransformer
 
 __all__ = [
@@ -31,6 +33,8 @@ __all__ = [
     "FeatureAttention",
     "InducedAttentionBlock",
     "Moments",
+    "PassageAttention",
+    "PassageScorer",
     "PowerSums",
     "PreNormBlock",
     "SelfAttentionBlock",
@@ -39,8 +43,10 @@ __all__ = [
     "SetEncoder",
     "SetTransformer",
     "SlotSums",
+    "SubsetScore",
     "ViewTransformer",
     "draw_elements",
+    "mean_field",
     "order_gap",
     "sufficient_width",
     "two_phase_backward",
