@@ -36,8 +36,19 @@ def test_clusters_beside_known_classes_are_those_of_the_papers_code(case, togeth
     torch.testing.assert_close(ours.centroids, GOLDEN[f"{case}__centroids"])
     lengths = (ROWS - ours.centroids[ours.labels]).norm(dim=1)
     assert float(lengths.sum()) == pytest.approx(float(GOLDEN[f"{case}__inertia"]))
-    assert ours.inertia == pytest.approx(float(lengths.square().sum()))
+    of_known = (KNOWN - ours.centroids[:2]).square().sum() if together else 0.0
+    assert ours.inertia == pytest.approx(float(lengths.square().sum() + of_known))
     assert torch.equal(ours.labels - 2 * together, GOLDEN["unlab_only__labels"])
+
+
+def test_the_inertia_of_all_rows_never_rises_where_known_classes_move(generator):
+    rows, labels = blobs(spread=1.5)
+    known, start = labels < 3, rows[labels >= 3][:3]
+    together = {"together": True, "start": start}
+    ends = [known_class_kmeans(rows[~known], rows[known], labels[known], 3, steps=n, **together) for n in range(1, 6)]
+    inertias = [one.inertia for one in ends]
+    assert inertias == sorted(inertias, reverse=True)
+    assert inertias[0] > inertias[-1]
 
 
 def test_spectral_vectors_are_those_of_the_papers_laplacian():

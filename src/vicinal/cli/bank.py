@@ -60,6 +60,12 @@ def add(
         str | None, typer.Option("--id", help="Column of ids; default: that of the fit, or rows are numbered on.")
     ] = None,
     group: Annotated[str | None, typer.Option(help="Column of groups; default: that of the fit.")] = None,
+    names: Annotated[
+        str | None,
+        typer.Option(
+            help="Table of vicinal discover with names in the column label; classes may be new.", metavar="FILE"
+        ),
+    ] = None,
     root: o.Root = None,
     database: o.Database = None,
     index: o.IndexAgain = None,
@@ -78,6 +84,7 @@ def add(
         target=target,
         id=id_column,
         group=group,
+        names=None if names is None else table_source("--names", names),
         root=o.root_of(root),
         index=index,
         encoders=o.parse_encoders(encoder),

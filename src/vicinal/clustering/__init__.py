@@ -1,6 +1,7 @@
 """Classes that nobody named, and labels for rows that have none: tensors in and out."""
 
 from vicinal.clustering.ddfa import DomainClasses, ddfa, domain_class_posteriors
+from vicinal.clustering.discovery import Discovery, discover_groups, within_class_whitening
 from vicinal.clustering.known_classes import (
     Clusters,
     Spectrum,
@@ -15,11 +16,13 @@ from vicinal.clustering.transductive import Transduction, neighbor_affinity, tra
 
 __all__ = [
     "Clusters",
+    "Discovery",
     "DomainClasses",
     "Spectrum",
     "Transduction",
     "cluster_accuracy",
     "ddfa",
+    "discover_groups",
     "domain_class_posteriors",
     "hidden_class_score",
     "known_class_kmeans",
@@ -29,4 +32,5 @@ __all__ = [
     "spectral_vectors",
     "transductive",
     "transductive_classes",
+    "within_class_whitening",
 ]

@@ -1,7 +1,7 @@
 """New classes beside known ones: k-means and spectral clusters that start from what the known classes leave."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -15,7 +15,10 @@ from vicinal.transport import assignment
 
 
 class Clusters(NamedTuple):
-    """``labels [n]``, the ``centroids`` that they count, and ``inertia``, the sum of squared distances to these."""
+    """``labels [n]``, the ``centroids`` that they count, and ``inertia``, the sum of squared distances to these.
+
+    Rows of known classes count in the inertia where they move centroids, too: with ``together``.
+    """
 
     labels: Tensor
     centroids: Tensor
@@ -150,7 +153,9 @@ def _lloyd(rows: Tensor, centroids: Tensor, fixed: Tensor, where: Tensor, steps:
         last, (labels, lengths) = labels, _nearest(rows, centroids)
         if torch.equal(last, labels):
             break
-    return Clusters(labels, centroids, float(lengths.square().sum()))
+    return Clusters(
+        labels, centroids, float(lengths.square().sum() + (fixed - centroids[where[: len(fixed)]]).square().sum())
+    )
 
 
 def spectral_vectors(rows: Tensor, dim: int, *, least_affinity: float = 0.5) -> Spectrum:
@@ -270,6 +275,19 @@ def hidden_class_score(
     >>> hidden_class_score(lambda *given: known_class_kmeans(*given).labels, rows, labels, folds=2)
     1.0
     """
+    scores = []
+    for away in hidden_classes(labels, folds, generator):
+        groups = method(known[away], known[~away], labels[~away], len(torch.unique(labels[away])))
+        scores.append(cluster_accuracy(groups, labels[away]))
+    return sum(scores) / len(scores)
+
+
+def hidden_classes(labels: Tensor, folds: int, generator: torch.Generator | None = None) -> Iterator[Tensor]:
+    """Classes in random folds; for each which rows ``[m]`` are of its classes. See :func:`hidden_class_score`.
+
+    Raises:
+        ValueError: for fewer than two classes a fold.
+    """
     classes = torch.unique(labels)
     check_integer("folds", folds, 2)
     if len(classes) < 2 * folds:
@@ -278,9 +296,5 @@ def hidden_class_score(
             f"got {len(classes)}; take fewer folds"
         )
     order = classes[torch.randperm(len(classes), generator=generator)]
-    scores = []
     for hidden in order.tensor_split(folds):
-        away = torch.isin(labels, hidden)
-        groups = method(known[away], known[~away], labels[~away], len(hidden))
-        scores.append(cluster_accuracy(groups, labels[away]))
-    return sum(scores) / len(scores)
+        yield torch.isin(labels, hidden)

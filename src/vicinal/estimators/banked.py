@@ -165,28 +165,39 @@ class BankedEstimator(TunedEstimator):
 
     # Adding and forgetting rows.
 
-    def add(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None) -> Self:
+    def add(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None, new_classes: bool = False) -> Self:
         """Put labelled rows into the bank; nothing is trained.
 
         Args:
             X: rows.
-            y: their labels; a class must be one the model was fitted with.
+            y: their labels; a class must be one the model was fitted with, unless classes may be new.
             ids: their ids, none of them known to the model; one that was held out has to be forgotten first. None:
                 whole numbers above the highest in use.
             groups: their groups, if and only if the model was fitted with groups.
+            new_classes: take classes that the model does not know yet, behind those in ``classes_``; of one class a
+                row, predicted from neighbors. :class:`EmbeddingLearner` always takes them.
 
         Returns:
             self.
         """
         frame, vectors = self.embedded_rows(X)
-        self.add_embedded(frame, vectors, y, ids=ids, groups=groups)
+        self.add_embedded(frame, vectors, y, ids=ids, groups=groups, new_classes=new_classes)
         return self
 
     def embedded_rows(self, X: Any) -> tuple[pd.DataFrame, Tensor]:
         """Rows as a table, and their embeddings ``[n, d]``, float32: what :meth:`add_embedded` takes."""
         return self._embed(X, torch.float32)
 
-    def add_embedded(self, frame: pd.DataFrame, vectors: Tensor, y: Any, *, ids: Any = None, groups: Any = None) -> Ids:
+    def add_embedded(
+        self,
+        frame: pd.DataFrame,
+        vectors: Tensor,
+        y: Any,
+        *,
+        ids: Any = None,
+        groups: Any = None,
+        new_classes: bool = False,
+    ) -> Ids:
         """Put rows into the bank whose embeddings are known; see :meth:`add`.
 
         Args:
@@ -195,10 +206,33 @@ class BankedEstimator(TunedEstimator):
             y: labels.
             ids: see :meth:`add`.
             groups: see :meth:`add`.
+            new_classes: see :meth:`add`.
 
         Returns:
             the ids ``[n]``.
         """
+        before = getattr(self, "classes_", None)
+        try:
+            if new_classes:
+                self._learn_classes(y, len(frame))
+            return self._add_embedded(frame, vectors, y, ids, groups)
+        except BaseException:
+            if before is not None:  # nothing was added, so no class is new
+                self.classes_ = before
+                self._tell_index_of_classes()
+            raise
+
+    def _learn_classes(self, y: Any, rows: int) -> None:
+        """Take the classes of rows that are to be added."""
+        if not hasattr(self, "classes_"):
+            raise ValueError("new_classes: expected a model of classes, got one of numbers")
+
+    def _tell_index_of_classes(self) -> None:
+        near = self.near_bank()
+        if near is not None:
+            near.set_classes(self._class_count())
+
+    def _add_embedded(self, frame: pd.DataFrame, vectors: Tensor, y: Any, ids: Any, groups: Any) -> Ids:
         labels = self._known_labels(y, len(frame))
         ids = self.next_ids(len(frame)) if ids is None else ids
         new_ids = canonical_ids("ids", ids, len(frame), distinct=True)
@@ -281,7 +315,8 @@ class BankedEstimator(TunedEstimator):
             columns = [str(name) for name in self.bank_.store.columns or []]
             numbers = [name for name, kind in self.kinds_.items() if kind == "number"]
             frame, vectors = added_rows(change, columns, numbers)
-            self.add_embedded(frame, vectors, change.labels, ids=change.ids, groups=change.groups)
+            new = change.new_classes
+            self.add_embedded(frame, vectors, change.labels, ids=change.ids, groups=change.groups, new_classes=new)
         elif change.what == "relabel":
             self.relabel(change.ids, change.labels)
         else:

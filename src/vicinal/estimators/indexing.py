@@ -124,6 +124,11 @@ class NearBank:
         for member in self.members:
             member.added(keys)
 
+    def set_classes(self, classes: int | None) -> None:
+        """How many classes the labels of the bank are of from now on."""
+        for member in self.members:
+            member.classes = classes
+
     def remove(self, keys: Tensor) -> None:
         """Rows that were removed from the bank."""
         for index, member in zip(self.indexes, self.members, strict=True):

@@ -321,16 +321,6 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
             raise ValueError(f"y: expected at least two classes, got one class, {short(self.classes_[0])}")
         return np.unique(names, return_inverse=True)[1].astype(np.float64)
 
-    def add_embedded(self, frame: Any, vectors: Tensor, y: Any, *, ids: Any = None, groups: Any = None) -> Ids:
-        """Put rows into the bank; classes may be new. See :meth:`NeighborRegressor.add_embedded`."""
-        before = getattr(self, "classes_", None)
-        try:
-            return super().add_embedded(frame, vectors, y, ids=ids, groups=groups)
-        except BaseException:
-            if before is not None:  # nothing was added, so no class is new
-                self.classes_ = before
-            raise
-
     def forget(self, ids: Any) -> Self:
         """Remove rows, and names of classes that no row has any more. See :meth:`NeighborRegressor.forget`."""
         super().forget(ids)

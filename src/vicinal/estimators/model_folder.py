@@ -92,7 +92,16 @@ class ModelFolder:
         self._seen = seen
         return self.model.changes_.sequence > before
 
-    def add(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None, who: str | None = None) -> Ids:
+    def add(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        ids: Any = None,
+        groups: Any = None,
+        new_classes: bool = False,
+        who: str | None = None,
+    ) -> Ids:
         """Add labelled rows: see :meth:`NeighborRegressor.add`; gives their ids.
 
         Raises:
@@ -112,6 +121,7 @@ class ModelFolder:
                 "groups": None if groups is None else canonical_ids("groups", groups, len(frame)).tolist(),
                 "vectors": vectors_as_text(vectors),
                 "rows": {str(name): _cells(frame[name], kinds.get(str(name))) for name in frame.columns},
+                "new_classes": new_classes,
             }
             self._write(change, who)
             return names

@@ -315,7 +315,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
     most probable class. Losses are then those for several classes a row, and ``readout`` is attention.
 
     Attributes:
-        classes_: the classes, sorted.
+        classes_: the classes, sorted; those that :meth:`add` brought stand behind them.
         multilabel_: whether rows may have several.
 
     >>> x = np.repeat([[0.0], [5.0]], 20, axis=0) + np.arange(40)[:, None] / 40
@@ -367,7 +367,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         ['c']
         """
         if hasattr(self, "bank_"):
-            if classes is not None and sorted(classes) != self.classes_.tolist():
+            if classes is not None and sorted(classes) != sorted(self.classes_.tolist()):
                 raise ValueError(
                     f"classes: expected those of the first call, {listed(self.classes_.tolist())}, got "
                     f"{listed(sorted(classes))}"
@@ -512,6 +512,27 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
                 raise ValueError(f"y: expected a class that the model was fitted with, got {short(value)} in row {row}")
             codes.append(positions[value])
         return np.array(codes, dtype=np.float64)
+
+    def _learn_classes(self, y: Any, rows: int) -> None:
+        """Take new classes of rows that are to be added, in their order, behind the others."""
+        if self.multilabel_ or not self.network_.head.uses_bank:
+            raise ValueError(
+                "new_classes: expected a model of one class a row that predicts from neighbors, got another; fit it "
+                "again with rows of the new classes"
+            )
+        values = column_or_1d(as_series("y", y))
+        _check_length(values, rows)
+        if values.dtype.kind == "f":
+            _check_finite(values)
+        known = self.classes_.tolist()
+        kind = type(known[0])
+        for row, value in enumerate(values.tolist()):
+            if type(value) is not kind:
+                raise ValueError(
+                    f"y: expected classes of type {kind.__name__}, as those of the fit, got {short(value)} in row {row}"
+                )
+        self.classes_ = np.array(list(dict.fromkeys([*known, *values.tolist()])), self.classes_.dtype.type)
+        self._tell_index_of_classes()
 
     def _scaled(self, labels: Tensor, train_labels: Tensor) -> Tensor:
         return self._as_predicted(labels)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -198,9 +197,8 @@ class SavedConfig(Saved):
             raise ValueError(f"{'no range' if self.label_range is None else 'a range'} of labels of a {self.task}")
         if self.label_range is not None and not self.label_range[0] < self.label_range[1]:
             raise ValueError("a range of labels that is none")
-        ordered = self.classes is None or self.task == "similarity" or _rising(self.classes)  # rows add classes there
-        if self.classes is not None and (len(set(self.classes)) < max(2, len(self.classes)) or not ordered):
-            raise ValueError("classes that are not sorted, each once")
+        if self.classes is not None and len(set(self.classes)) < max(2, len(self.classes)):
+            raise ValueError("classes that are not there once each")
         if not all(isinstance(self.notes.get(role), str | None) for role in _ROLES):
             raise ValueError("a note that names no column")
         return self
@@ -218,10 +216,6 @@ def saved_config(values: Mapping[str, Any]) -> SavedConfig:
         except TypeError as wrong:
             raise ValueError(f"{name}: expected a value with a name, to be saved, got {short(value)}") from wrong
     return check_settings("model", SavedConfig, values)
-
-
-def _rising(values: list[Any]) -> bool:
-    return all(one < other for one, other in pairwise(values))
 
 
 # What a folder may not decide alone.

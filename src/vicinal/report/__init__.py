@@ -3,6 +3,7 @@
 from vicinal.report.audit import audit_findings, period_cells, write_audit_page
 from vicinal.report.card import write_card
 from vicinal.report.compare import write_compare_page
+from vicinal.report.discover import DiscoverRecord, FoundGroup, write_discover_page
 from vicinal.report.links import link_figure, link_rows
 from vicinal.report.losses import KINDS as METHOD_KINDS
 from vicinal.report.losses import LABELS, MethodSheet, find_sheets, method_sheets
@@ -32,9 +33,11 @@ __all__ = [
     "Column",
     "CompareRecord",
     "Copies",
+    "DiscoverRecord",
     "Doubted",
     "Example",
     "FitRecord",
+    "FoundGroup",
     "Hub",
     "MatchRecord",
     "MethodSheet",
@@ -54,6 +57,7 @@ __all__ = [
     "write_audit_page",
     "write_card",
     "write_compare_page",
+    "write_discover_page",
     "write_match_page",
     "write_page",
 ]

@@ -7,6 +7,7 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.bank import BankChange, add_table, embed_table, forget_rows, read_ids, relabel_table
     from vicinal.workflows.compare import HEADS, Comparison, compare_tables
     from vicinal.workflows.demo import DemoResult, run_demo
+    from vicinal.workflows.discover import Discovered, discover_table
     from vicinal.workflows.distill import Distilled, distill_table
     from vicinal.workflows.evaluate import audit_table
     from vicinal.workflows.explain import Explained, Explainer, explained_record
@@ -28,6 +29,7 @@ _FILES = {
     "bank": ("BankChange", "add_table", "embed_table", "forget_rows", "read_ids", "relabel_table"),
     "compare": ("HEADS", "Comparison", "compare_tables"),
     "demo": ("DemoResult", "run_demo"),
+    "discover": ("Discovered", "discover_table"),
     "distill": ("Distilled", "distill_table"),
     "evaluate": ("audit_table",),
     "explain": ("Explained", "Explainer", "explained_record"),
@@ -53,6 +55,7 @@ __all__ = [
     "BankChange",
     "Comparison",
     "DemoResult",
+    "Discovered",
     "Distilled",
     "Explained",
     "Explainer",
@@ -75,6 +78,7 @@ __all__ = [
     "add_table",
     "audit_table",
     "compare_tables",
+    "discover_table",
     "distill_table",
     "embed_table",
     "explained_record",

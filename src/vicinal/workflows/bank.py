@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from vicinal.core import check_choice, local_path, replaced_file, short, short_text
-from vicinal.core.identity import IdentityWarning, canonical_ids
+from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids
 from vicinal.data import read_labels, read_table, write_table
+from vicinal.data.cells import missing_cells
 from vicinal.data.target import SEPARATOR, alike_labels, several_names
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import as_table
@@ -39,6 +40,7 @@ def add_table(
     target: str | None = None,
     id: str | None = None,
     group: str | None = None,
+    names: Path | pd.DataFrame | None = None,
     root: Path | None = None,
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
@@ -52,6 +54,8 @@ def add_table(
         target: column of labels; None: that of the fit, as for ``id`` and ``group``.
         id: column of ids; without one, rows are numbered on.
         group: column of groups.
+        names: table of :func:`vicinal.workflows.discover_table` with labels of rows, or one label in a group, which is
+            that of the group; they go before ``target``, classes may be new, and rows without a name are left out.
         root: folder that paths of images and sounds start from; None: that of the file.
         index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
         encoders: by column or kind.
@@ -69,6 +73,9 @@ def add_table(
     fitted, ids_named = model.notes_, id is not None
     model.notes_ = fitted | {role: name for role, name in columns.items() if name is not None}
     frame = read_rows(model, source, root, log)
+    if names is not None:
+        columns["target"] = columns["target"] or "label"
+        frame = _named_rows(frame, names, columns["id"], columns["target"], log)
     if columns["target"] is None:
         raise ValueError("target: expected the column of labels, as the model does not name one, got none")
     for role, name in columns.items():
@@ -79,10 +86,39 @@ def add_table(
     ids, groups = (_cells(frame, columns[role]) for role in ("id", "group"))
     groups = None if model.bank_.store.group_codes is None else groups
     model.notes_ = fitted  # the names are those of this table; the model's stay
-    opened.add(features, labels, ids=ids, groups=groups)
+    opened.add(features, labels, ids=ids, groups=groups, new_classes=names is not None)
     if opened.due:
         opened.compact()
     return BankChange(len(frame), len(opened.model.bank_))
+
+
+def _named_rows(frame: pd.DataFrame, names: Path | pd.DataFrame, id: str | None, target: str, log: Log) -> pd.DataFrame:
+    """The rows that a person named, with the names in the column ``target``."""
+    table = read_table(names, ids=["id"], text=["label"]) if isinstance(names, Path) else as_table("names", names)
+    for column in ("id", "group", "label"):
+        check_choice("names", column, table.columns)
+    given = [
+        None if gone else str(cell).strip() or None
+        for cell, gone in zip(table["label"].tolist(), missing_cells(table["label"]), strict=True)
+    ]
+    of_group: dict[Any, set[str]] = {}
+    for group, label in zip(table["group"].tolist(), given, strict=True):
+        of_group.setdefault(group, set()).update([label] if label else [])
+    one = {group: next(iter(labels)) for group, labels in of_group.items() if len(labels) == 1}
+    labels = [label or one.get(group) for group, label in zip(table["group"].tolist(), given, strict=True)]
+    known = dict(zip(as_texts(canonical_ids("names", table["id"].tolist())).tolist(), labels, strict=True))
+    keys = frame[id].tolist() if id is not None and id in frame.columns else frame.index.tolist()
+    found = pd.Series(
+        [known.get(key) for key in as_texts(canonical_ids("ids", keys)).tolist()], frame.index, dtype=object
+    )
+    named = found.notna()
+    if not named.any():
+        raise ValueError(
+            "names: expected a name in the column label of at least one row of this table, got none; write one into a "
+            "row of each group that is to be added"
+        )
+    log(f"{int(named.sum())} rows have a name; {len(frame) - int(named.sum())} have none, and are left out")
+    return frame.assign(**{target: found})[named]
 
 
 def _labels(model: BankedEstimator, cells: pd.Series) -> list[Any]:

@@ -1,0 +1,93 @@
+"""``vicinal discover``: rows that fit no known class."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vicinal.cli import options as o
+from vicinal.cli.app import app
+from vicinal.cli.output import out as output
+from vicinal.cli.output import print_json, print_progress, print_rows
+
+
+@app.command(epilog="Example: vicinal discover letters-model new.csv")
+def discover(
+    model: Annotated[
+        str, typer.Argument(help="Model folder of `vicinal fit` or `learn`, of classes.", metavar="MODEL")
+    ],
+    data: Annotated[str, typer.Argument(help="Table with the columns that the model reads.", metavar="DATA")],
+    *,
+    out: Annotated[
+        str | None,
+        typer.Option(help="File for the names, with the page beside it; default: DATA-groups.csv.", metavar="FILE"),
+    ] = None,
+    error: Annotated[
+        float, typer.Option(help="Share of rows of known classes that may be taken for new.", metavar="SHARE")
+    ] = 0.05,
+    groups: Annotated[int | None, typer.Option(help="How many groups; default: chosen.")] = None,
+    seed: o.Seed = 0,
+    root: o.Root = None,
+    database: o.Database = None,
+    index: o.IndexAgain = None,
+    encoder: o.EncoderAgain = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Find rows that fit no class of a model, in groups, each with its most typical rows and words.
+
+    A page shows the groups; write their names into the table, and vicinal add MODEL DATA --names TABLE takes them.
+    """
+    from vicinal.core import local_path
+    from vicinal.data import table_name, table_source
+    from vicinal.workflows import discover_table
+
+    source = table_source("data", data, database)
+    name = table_name(source) if isinstance(source, Path) else "table"
+    found = discover_table(
+        local_path("model", model),
+        source,
+        local_path("--out", f"{name}-groups.csv" if out is None else out, written=True),
+        error=error,
+        groups=groups,
+        seed=seed,
+        root=o.root_of(root),
+        index=index,
+        encoders=o.parse_encoders(encoder),
+        log=(lambda line: None) if quiet else print_progress,
+    )
+    record = found.record
+    if as_json:
+        listed = [
+            {"group": each.name, "rows": each.rows, "nearest": each.nearest[0], "words": list(each.words)}
+            for each in record.groups
+        ]
+        score = record.score if record.score == record.score else None
+        files = {"names": str(found.names or "") or None, "page": str(found.page or "") or None}
+        print_json({"rows": record.rows, "new": record.new, "hidden_score": score, "groups": listed, **files})
+        return
+    output.print(
+        f"{record.new} of {record.rows} rows fit no known class; of rows of known classes {error:.0%} would, at most, "
+        "on average",
+        markup=False,
+    )
+    if found.names is None:
+        return
+    print_rows(
+        "",
+        ["group", "rows", "nearest class", "words"],
+        [[each.name, str(each.rows), each.nearest[0], ", ".join(each.words[:4])] for each in record.groups],
+        numbers=False,
+    )
+    if record.score == record.score:
+        output.print(
+            f"hidden known classes came into the right group for {record.score:.0%} of their rows", markup=False
+        )
+    output.print(f"names   {found.names}\npage    {found.page}", markup=False)
+    output.print(
+        f"write names into the column label (one row of a group is enough), then: vicinal add {shlex.quote(model)} "
+        f"{shlex.quote(data)} --names {shlex.quote(str(found.names))}",
+        markup=False,
+        soft_wrap=True,
+    )

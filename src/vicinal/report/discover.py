@@ -1,0 +1,129 @@
+"""The page of rows that fit no known class: groups, with the rows and words that are most typical of each."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from vicinal.core import replace_text
+from vicinal.report import figures
+from vicinal.report.page import cells
+from vicinal.report.records import Cell
+from vicinal.report.text import clean, number, one_line, percent
+from vicinal.report.theme import environment, picture, sample_note, shown
+
+
+@dataclass(frozen=True)
+class FoundGroup:
+    """A group: how many ``rows``, the known class that most are nearest to, words, and its most typical rows.
+
+    Attributes:
+        name: "1" is the largest.
+        rows: how many.
+        nearest: a known class, and the share of the rows whose nearest row is of it.
+        words: that more of its texts have than others.
+        typical: ids and cells, the most typical first.
+    """
+
+    name: str
+    rows: int
+    nearest: tuple[str, float]
+    words: Sequence[str]
+    typical: Sequence[tuple[str, Mapping[str, Cell]]]
+
+
+@dataclass(frozen=True, eq=False)
+class DiscoverRecord:
+    """What is told of rows that fit no known class.
+
+    Attributes:
+        name: of the table.
+        model: of the model's folder.
+        rows: that were looked at.
+        new: that fit no known class.
+        error: share of rows of known classes that are said to fit none, at most, on average.
+        calibrating: rows that the threshold is from.
+        score: accuracy of known classes that were hidden and grouped likewise; NaN if there were too few.
+        groups: the largest first.
+        names: file that takes the names.
+        vectors: of the new rows ``[n, d]``.
+        labels: their groups ``[n]``.
+        notes: sentences.
+        versions: of programs.
+    """
+
+    name: str
+    model: str
+    rows: int
+    new: int
+    error: float
+    calibrating: int
+    score: float
+    groups: Sequence[FoundGroup]
+    names: str
+    vectors: NDArray[Any]
+    labels: Sequence[str]
+    notes: Sequence[str] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+def discover_findings(record: DiscoverRecord) -> list[str]:
+    """The result in sentences, with what the threshold promises."""
+    said = [
+        f"{record.new:,} of {record.rows:,} rows fit no known class, in {len(record.groups)} groups. Of rows of known "
+        f"classes at most {percent(record.error)} are said to fit none, on average, as far as they are like the "
+        f"{record.calibrating:,} rows that the threshold is from; how many rows of new classes are missed is not known."
+    ]
+    if record.score == record.score:
+        said.append(
+            f"When known classes were hidden, {percent(record.score)} of their rows came into the right group: that is "
+            "what space and number of groups were chosen by, and about what to expect of these groups."
+        )
+    else:
+        said.append("Too few classes are known to hide some, so the number of groups is by a usual setting.")
+    return said
+
+
+def write_discover_page(record: DiscoverRecord, path: str | os.PathLike[str]) -> Path:
+    """Write the page of ``record`` to ``path``, aside first and then renamed."""
+    tiles = [("rows looked at", f"{record.rows:,}"), ("fit no known class", f"{record.new:,}")]
+    tiles += [("groups", str(len(record.groups)))]
+    tiles += [("hidden classes found again", number(record.score, 2))] if record.score == record.score else []
+    groups = [
+        (
+            one_line(group.name, 40),
+            f"{group.rows:,}",
+            one_line(group.nearest[0], 60),
+            percent(group.nearest[1]),
+            [one_line(word, 40) for word in group.words],
+            [(one_line(name, 40), cells(row, 200)) for name, row in group.typical],
+        )
+        for group in record.groups
+    ]
+    drawn = picture(
+        lambda: figures.embedding_map(record.vectors, record.labels, "group"),
+        "map",
+        "Map of the groups",
+        "Rows that fit no known class as points on two principal components, colored by group.",
+        "Each point is a row that fits no known class. Two dimensions show a part of what the groups were found by."
+        + sample_note(record.new),
+    )
+    page = (
+        environment()
+        .get_template("discover.html")
+        .render(
+            title=one_line(record.name, 80),
+            model=one_line(record.model, 80),
+            names=one_line(record.names, 120),
+            tiles=tiles,
+            findings=discover_findings(record),
+            groups=groups,
+            pictures=[drawn] if record.new > 1 else [],
+            notes=[clean(note) for note in record.notes],
+            versions=[(one_line(key, 60), shown(value)) for key, value in record.versions.items()],
+        )
+    )
+    return replace_text(path, page)

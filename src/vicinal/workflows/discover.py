@@ -1,0 +1,329 @@
+"""``vicinal discover``: rows of a table that fit no known class of a model, in groups that wait for a name."""
+
+import platform
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from vicinal.clustering import Discovery, discover_groups
+from vicinal.core import check_between, check_integer, short_text
+from vicinal.core.identity import canonical_ids
+from vicinal.data import read_table, table_name, write_table
+from vicinal.data.cells import missing_cells
+from vicinal.encoders import read_cell
+from vicinal.estimators.attention import named_label, nearest_rows
+from vicinal.estimators.bank import Bank
+from vicinal.estimators.banked import BankedEstimator, load_model
+from vicinal.estimators.inputs import EmbeddedRows
+from vicinal.estimators.kernel_metric import encoded
+from vicinal.estimators.out_of_fold import MOST, fold_positions
+from vicinal.report import DiscoverRecord, FoundGroup, write_discover_page
+from vicinal.training.rows import spread
+from vicinal.version import __version__
+from vicinal.workflows.predict import features_of, identity_of, read_rows
+from vicinal.workflows.showing import shown_cells
+
+Log = Callable[[str], None]
+Array = np.ndarray[Any, Any]
+
+NEAREST = 5
+"""Bank rows whose mean distance says how strange a row is."""
+
+COLUMNS = ("id", "group", "typicality", "label")
+"""Of the table of names."""
+
+_TYPICAL, _WORDS, _KNOWN = 12, 8, 1024
+"""Rows and words of a group that are shown; rows of known classes that choose how groups are found, at most."""
+
+_FEWEST_CLASSES, _FEWEST_ROWS = 4, 5
+"""Classes, and rows of each, that can be hidden."""
+
+_PLAIN = ("text", "number", "category")
+"""Kinds of columns whose cells the bank keeps whole."""
+
+
+@dataclass(frozen=True, eq=False)
+class Discovered:
+    """What :func:`discover_table` gives.
+
+    Attributes:
+        table: columns ``id``, ``group``, ``typicality`` and ``label``, which is empty; a line for each new row, by
+            group and the most typical first.
+        record: what the page shows.
+        page: its file; None if no row is new, as for ``names``.
+        names: the file of ``table``.
+    """
+
+    table: pd.DataFrame
+    record: DiscoverRecord
+    page: Path | None
+    names: Path | None
+
+
+def discover_table(
+    folder: Path,
+    source: Path | pd.DataFrame,
+    out: Path | None = None,
+    *,
+    error: float = 0.05,
+    groups: int | None = None,
+    seed: int = 0,
+    root: Path | None = None,
+    index: str | None = None,
+    encoders: Mapping[str, str] | None = None,
+    log: Log = lambda line: None,
+) -> Discovered:
+    r"""Rows of a table that fit no class of the model in ``folder``, grouped.
+
+    A row is as strange as the mean distance to its five nearest rows of the bank. It fits no known class where its
+    conformal p-value $(1 + \#\{i : s_i \ge s\}) / (m + 1)$ is at most ``error``, with the strangeness $s_i$ of m rows
+    of known classes that were held out of training. So of new rows of known classes, if exchangeable with these, at
+    most the share ``error`` is said to be new, on average. Where members are folds each row counts by the members that
+    left it out, and the promise is twice the share. A model of ``learn`` held out whole classes: a row must be as
+    strange beside the rows that it was trained on, too, for which there is no promise.
+
+    Groups are those of :func:`vicinal.clustering.discover_groups`, of the encoders' vectors: those of frozen encoders
+    have seen no label, so that hidden classes are a fair test. Known rows are those of the bank where it keeps their
+    cells (texts, numbers, categories), else the rows of this table that fit a class; with fewer than four classes of
+    five rows among them, the model's own vectors are grouped.
+
+    Args:
+        folder: of a model of one class a row, of ``fit`` or ``learn``.
+        source: file of the table, or the table itself; labels in it are not read.
+        out: file for the names, .csv or another that is written; the page stands beside it. None: nothing is written.
+        error: share of rows of known classes that may be taken for new.
+        groups: how many; None: chosen.
+        seed: of draws.
+        root: folder that paths of images and sounds start from; None: that of the file.
+        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        encoders: by column or kind.
+        log: gets what was passed over.
+
+    Raises:
+        ValueError: for another model, too few rows to calibrate, or names in ``out`` that would be lost.
+    """
+    check_between("error", error, 0, 1)
+    if groups is not None:
+        check_integer("groups", groups)
+    check_no_names(out)
+    model = load_model(folder, index=index, encoders=encoders)
+    _check_model(model)
+    frame = read_rows(model, source, root, log)
+    ids = identity_of(model, frame, "id")
+    if ids is not None:
+        known = model.bank_.has(canonical_ids("ids", ids))
+        if known.any():
+            log(f"{int(known.sum())} rows are in the model's bank already, and are passed over")
+        frame, ids = frame[~known], [name for name, there in zip(ids, known.tolist(), strict=True) if not there]
+    if not len(frame):
+        raise ValueError("data: expected rows that are not in the model's bank, got none")
+    features = features_of(model, frame, log)
+    names = frame.index.tolist() if ids is None else ids
+    rows = EmbeddedRows(*model.embedded_rows(features))
+    identity = {"ids": ids, "groups": None}
+    chances, calibrating = p_values(model, rows.vectors.double(), identity)
+    if 1 / (calibrating + 1) > error:
+        raise ValueError(
+            f"error: expected at least {1 / (calibrating + 1):.3f} with {calibrating} rows that calibrate, got "
+            f"{error}; ask for more, or fit with more rows held out"
+        )
+    new = np.flatnonzero(chances <= error)
+    log(f"{len(new)} of {len(frame)} rows fit no known class")
+    nearest = nearest_rows(model, rows.vectors.double(), 1, identity)[1][:, 0]
+    classes = [
+        str(named_label(code, model.classes_)) for code in model.bank_.labels[torch.from_numpy(nearest)].tolist()
+    ]
+    found, notes = _grouped(model, features, rows, new, np.array(classes), groups, seed) if len(new) else (None, [])
+    table, shown = _told(model, features, names, classes, new, found)
+    record = DiscoverRecord(
+        name=table_name(source) if isinstance(source, Path) else "table",
+        model=folder.name,
+        rows=len(frame),
+        new=len(new),
+        error=error,
+        calibrating=calibrating,
+        score=float("nan") if found is None else found.score,
+        groups=shown,
+        names="the table of names" if out is None else out.name,
+        vectors=rows.vectors.numpy()[new],
+        labels=[] if found is None else [str(group + 1) for group in found.labels.tolist()],
+        notes=notes,
+        versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
+    )
+    if out is None or not len(new):
+        return Discovered(table, record, None, None)
+    write_table(table, out)
+    return Discovered(table, record, write_discover_page(record, out.with_suffix(".html")), out)
+
+
+def check_no_names(out: Path | None) -> None:
+    """Raise ValueError if a person has written names into ``out``, which would be lost."""
+    if out is None or not out.is_file():
+        return
+    before = read_table(out)
+    if "label" not in before.columns or not missing_cells(before["label"]).all():
+        raise ValueError(
+            f"out: expected a file that is not there, or whose column label is empty, got {short_text(out, 200)}, in "
+            "which somebody wrote; give another name"
+        )
+
+
+def _check_model(model: BankedEstimator) -> None:
+    """Raise ValueError for a model that has not one class a row, or no neighbors."""
+    kind = getattr(model, "labels_", "classes")
+    if not hasattr(model, "classes_") or model.multilabel_ or kind != "classes":
+        raise ValueError("model: expected one of one class a row, got one of numbers or of several classes")
+    model.check_neighbor_head("model")
+
+
+def p_values(model: BankedEstimator, queries: Tensor, identity: Mapping[str, Any]) -> tuple[Array, int]:
+    """Conformal p-values ``[n]`` of embedded rows being of a known class, and how many rows calibrate them."""
+    bank, rows = model.bank_, model.calibration_
+    if model.folds_ is None:
+        if not len(rows):
+            raise ValueError("model: expected one that held rows out, to calibrate on, got one without")
+        scores = _strangeness(model, queries, identity)
+        chances, count = _beside(model, rows, torch.arange(len(rows)), scores)
+        if hasattr(model, "labels_"):  # whole classes were held out: those that were trained on count, too
+            trained = torch.from_numpy(np.flatnonzero(~rows.has(bank.ids)))
+            chances = np.maximum(chances, _beside(model, bank, trained, scores)[0])
+        return chances, count
+    members, at = model.fold_members(), fold_positions(model, MOST)
+    folds: Tensor = torch.zeros(0) if bank.folds is None else bank.folds
+    above = np.zeros(len(queries))
+    for fold in range(members.folds):
+        others = members.columns(fold, bank.vectors[folds != fold]).double()
+        left_out = bank.vectors[at[folds[at] == fold]].double()
+        usual, own = (_strangeness_in(model, members.columns(fold, each), others) for each in (left_out, queries))
+        above += len(usual) - np.searchsorted(np.sort(usual), own)
+    return (1 + above) / (len(at) + 1), len(at)
+
+
+def _beside(model: BankedEstimator, bank: Bank, positions: Tensor, scores: Array) -> tuple[Array, int]:
+    """p-values ``[n]`` of ``scores [n]`` beside those of known rows, each without itself, and how many these are."""
+    at = positions[spread(len(positions), MOST)]
+    groups = bank.groups if model.bank_.store.group_codes is not None else None
+    known = {"ids": bank.ids[at.numpy()], "groups": None if groups is None else groups[at.numpy()]}
+    usual = _strangeness(model, bank.store.vectors_at(at).double(), known)
+    return (1 + len(usual) - np.searchsorted(np.sort(usual), scores)) / (len(usual) + 1), len(usual)
+
+
+def _strangeness(model: BankedEstimator, queries: Tensor, identity: Mapping[str, Any]) -> Array:
+    k = min(NEAREST, len(model.bank_) - 1)
+    return np.asarray(nearest_rows(model, queries, k, dict(identity))[0].mean(axis=1))
+
+
+@torch.no_grad()
+def _strangeness_in(model: BankedEstimator, queries: Tensor, others: Tensor) -> Array:
+    """The same among the rows and columns that the members of a fold know."""
+    similarity, k = model.fitted_similarity(), min(NEAREST, len(others))
+    blocks = [similarity(part, others).topk(k).values.mean(1) for part, _ in model.query_blocks(queries, {})]
+    return -torch.cat(blocks).numpy() if blocks else np.zeros(0)
+
+
+def _grouped(
+    model: BankedEstimator,
+    features: pd.DataFrame,
+    rows: EmbeddedRows,
+    new: Array,
+    classes: Array,
+    groups: int | None,
+    seed: int,
+) -> tuple[Discovery, list[str]]:
+    """Groups of the rows at ``new``, and what they were found by."""
+    bank, fitting = model.bank_, np.setdiff1d(np.arange(len(features)), new)
+    some = spread(len(bank), _KNOWN)
+    if set(model.kinds_.values()) <= set(_PLAIN):
+        names = [str(name) for name in model.feature_names_in_]
+        vectors = _encoded(model, pd.concat([features.iloc[new], bank.store.rows_at(some)[names]], ignore_index=True))
+        labels, note = bank.labels[some].long(), "the encoders' vectors, beside rows of the bank"
+    elif _enough(classes[fitting]):
+        fitting = fitting[spread(len(fitting), _KNOWN).numpy()]
+        vectors = _encoded(model, features.iloc[np.concatenate([new, fitting])])
+        labels = torch.from_numpy(np.unique(classes[fitting], return_inverse=True)[1])
+        note = "the encoders' vectors, beside rows of this table that fit a known class"
+    else:
+        vectors, labels = torch.cat([rows.vectors[new], bank.store.vectors_at(some)]), bank.labels[some].long()
+        note = "the vectors of the model, as too few rows of this table fit known classes"
+    found = discover_groups(
+        vectors[: len(new)],
+        vectors[len(new) :],
+        labels,
+        groups=groups,
+        generator=torch.Generator().manual_seed(seed),
+    )
+    return found, [f"Groups are of {note}."]
+
+
+def _enough(classes: Array) -> bool:
+    """Whether enough classes have enough rows for some to be hidden."""
+    return sum(count >= _FEWEST_ROWS for count in Counter(classes.tolist()).values()) >= _FEWEST_CLASSES
+
+
+def _encoded(model: BankedEstimator, frame: pd.DataFrame) -> Tensor:
+    """Vectors of the encoders, before any projector."""
+    encoder, root = model.table_encoder, None if model.root is None else Path(model.root)
+    return encoded(encoder, encoder.cache(encoder.prepare(frame, root)))
+
+
+def _told(
+    model: BankedEstimator,
+    features: pd.DataFrame,
+    names: list[Any],
+    classes: list[str],
+    new: Array,
+    found: Discovery | None,
+) -> tuple[pd.DataFrame, list[FoundGroup]]:
+    """The table of names, and the groups as they are shown."""
+    if found is None:
+        return pd.DataFrame({name: [] for name in COLUMNS}), []
+    labels, typicality = found.labels.numpy(), found.typicality.numpy()
+    lines, shown = [], []
+    root = None if model.root is None else Path(model.root)
+    texts = [name for name, kind in model.kinds_.items() if kind == "text"]
+    for group in range(int(labels.max()) + 1):
+        at = np.flatnonzero(labels == group)
+        order = at[np.argsort(-typicality[at], kind="stable")]
+        lines += [(names[new[row]], group + 1, round(float(typicality[row]), 4), "") for row in order]
+        name, count = Counter(classes[row] for row in new[at]).most_common(1)[0]
+        typical = [(str(names[row]), _shown(model, features, row, root)) for row in new[order[:_TYPICAL]]]
+        words = [word for column in texts for word in typical_words(features[column], new[at])]
+        shown.append(FoundGroup(str(group + 1), len(at), (name, count / len(at)), words[:_WORDS], typical))
+    return pd.DataFrame(lines, columns=list(COLUMNS)), shown
+
+
+def _shown(model: BankedEstimator, features: pd.DataFrame, row: int, root: Path | None) -> dict[str, str | bytes]:
+    """The cells of a row; sounds as they are."""
+    cells = {str(name): cell for name, cell in features.iloc[row].items()}
+    shown = shown_cells(cells, model.kinds_, root)
+    for name, kind in model.kinds_.items():
+        if kind == "audio":
+            try:
+                shown[name] = read_cell(cells[name], column=name, row=row, what="a sound", root=root)
+            except ValueError:  # its name is shown
+                continue
+    return shown
+
+
+def typical_words(texts: "pd.Series[Any]", rows: Array) -> list[str]:
+    """Words that more of the texts at ``rows`` have than of the others, by the difference of the shares.
+
+    >>> typical_words(pd.Series(["the sea", "a sea", "the car", "a road"]), np.array([0, 1]))
+    ['sea']
+    """
+    inside = np.zeros(len(texts), dtype=bool)
+    inside[rows] = True
+    counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    for text, there in zip(texts.tolist(), inside.tolist(), strict=True):
+        counts[there].update(set(re.findall(r"\w\w+", text.lower())) if isinstance(text, str) else ())
+    others, own = (max(1, int((~inside).sum())), max(1, int(inside.sum())))
+    gains = {word: count / own - counts[False][word] / others for word, count in counts[True].items() if count > 1}
+    return [word for word in sorted(gains, key=lambda word: (-gains[word], word)) if gains[word] > 0][:_WORDS]
