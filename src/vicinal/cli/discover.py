@@ -45,7 +45,7 @@ def discover(
 
     source = table_source("data", data, database)
     name = table_name(source) if isinstance(source, Path) else "table"
-    found = discover_table(
+    outcome = discover_table(
         local_path("model", model),
         source,
         local_path("--out", f"{name}-groups.csv" if out is None else out, written=True),
@@ -57,14 +57,14 @@ def discover(
         encoders=o.parse_encoders(encoder),
         log=(lambda line: None) if quiet else print_progress,
     )
-    record = found.record
+    record = outcome.record
     if as_json:
         listed = [
             {"group": each.name, "rows": each.rows, "nearest": each.nearest[0], "words": list(each.words)}
             for each in record.groups
         ]
         score = record.score if record.score == record.score else None
-        files = {"names": str(found.names or "") or None, "page": str(found.page or "") or None}
+        files = {"names": str(outcome.names or "") or None, "page": str(outcome.page or "") or None}
         print_json({"rows": record.rows, "new": record.new, "hidden_score": score, "groups": listed, **files})
         return
     output.print(
@@ -72,7 +72,7 @@ def discover(
         "on average",
         markup=False,
     )
-    if found.names is None:
+    if outcome.names is None:
         return
     print_rows(
         "",
@@ -84,10 +84,10 @@ def discover(
         output.print(
             f"hidden known classes came into the right group for {record.score:.0%} of their rows", markup=False
         )
-    output.print(f"names   {found.names}\npage    {found.page}", markup=False)
+    output.print(f"names   {outcome.names}\npage    {outcome.page}", markup=False)
     output.print(
         f"write names into the column label (one row of a group is enough), then: vicinal add {shlex.quote(model)} "
-        f"{shlex.quote(data)} --names {shlex.quote(str(found.names))}",
+        f"{shlex.quote(data)} --names {shlex.quote(str(outcome.names))}",
         markup=False,
         soft_wrap=True,
     )

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -10,17 +10,20 @@ from torch import Tensor, nn
 from vicinal.clustering.known_classes import Clusters, cluster_accuracy, hidden_classes, known_class_kmeans
 from vicinal.core import check_between, check_integer, register
 
-SPACES = ((0.5, None), (1.0, None), (0.0, 0.1), (0.5, 0.03), (0.5, 0.1), (0.5, 0.3))
-"""What is tried: powers of the deviations that principal components are divided by, and shrinkage of the covariance."""
+Space: TypeAlias = tuple[float, float | None]
+"""A power of the deviations that principal components are divided by, and the shrinkage of a covariance, or None."""
+
+SPACES: tuple[Space, ...] = ((0.5, None), (1.0, None), (0.0, 0.1), (0.5, 0.03), (0.5, 0.1), (0.5, 0.3))
+"""What is tried."""
 
 PRICES = (0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1)
 """Shares of the inertia that one more group must save."""
 
-_DEFAULT = ((0.5, 0.1), 0.06)
+_DEFAULT: tuple[Space, float] = ((0.5, 0.1), 0.06)
 """Space and price where too few classes are known to hide some."""
 
 _DIM, _KNOWN, _ROWS, _STARTS = 32, 1024, 4096, 4
-"""Principal components; known rows that choose, and rows that groups are found by, at most; draws of k-means."""
+"""Principal components; known rows that choose, and rows to group by, at most; draws of k-means."""
 
 
 class Discovery(NamedTuple):
@@ -36,7 +39,7 @@ class Discovery(NamedTuple):
     labels: Tensor
     typicality: Tensor
     score: float
-    setting: tuple[tuple[float, float | None], float]
+    setting: tuple[Space, float]
 
 
 def within_class_whitening(known: Tensor, labels: Tensor, shrinkage: float = 0.1) -> Tensor:
@@ -70,10 +73,11 @@ def within_class_whitening(known: Tensor, labels: Tensor, shrinkage: float = 0.1
     values, vectors = torch.linalg.eigh(
         (1 - shrinkage) * covariance + shrinkage * size * torch.eye(len(covariance)).to(known)
     )
-    return vectors * values.rsqrt() @ vectors.T
+    root: Tensor = vectors * values.rsqrt() @ vectors.T
+    return root
 
 
-@register("clustering", "discover_groups", "random", family="known classes", paper="arXiv:2311.05440")
+@register("clustering", "discover_groups", "random", family="discovery", paper="arXiv:2311.05440")
 def discover_groups(
     rows: Tensor,
     known: Tensor,
@@ -127,9 +131,9 @@ def discover_groups(
         score = scores[(power, shrinkage), price]
     taken, others = _round(placed(rows[drawn], power), placed(known[some], power), names, shrinkage)
     runs = _runs(taken, others, names, _sizes(taken, most) if groups is None else [groups], generator)
-    found = runs[_number(runs, price) if groups is None else groups]
+    best = runs[_number(runs, price) if groups is None else groups]
     points_of_rows = _round(placed(rows, power), placed(known[some], power), names, shrinkage)[0]
-    return Discovery(*_ordered(points_of_rows, found.centroids), score, ((power, shrinkage), price))
+    return Discovery(*_ordered(points_of_rows, best.centroids), score, ((power, shrinkage), price))
 
 
 def _components(every: Tensor) -> Callable[[Tensor, float], Tensor]:
@@ -161,9 +165,9 @@ def _scores(
     most: int,
     repeats: int,
     generator: torch.Generator | None,
-) -> dict[tuple[tuple[float, float | None], float], float]:
+) -> dict[tuple[Space, float], float]:
     """The mean accuracy of hidden classes by setting."""
-    scores = {(space, price): 0.0 for space in SPACES for price in PRICES}
+    scores: dict[tuple[Space, float], float] = {(space, price): 0.0 for space in SPACES for price in PRICES}
     for away in (one for _ in range(repeats) for one in hidden_classes(labels, 2, generator)):
         truth, others = labels[away], labels[~away]
         count = len(torch.unique(truth))

@@ -74,8 +74,8 @@ def add_table(
     model.notes_ = fitted | {role: name for role, name in columns.items() if name is not None}
     frame = read_rows(model, source, root, log)
     if names is not None:
-        columns["target"] = columns["target"] or "label"
-        frame = _named_rows(frame, names, columns["id"], columns["target"], log)
+        column = columns["target"] = columns["target"] or "label"
+        frame = _named_rows(frame, names, columns["id"], column, log)
     if columns["target"] is None:
         raise ValueError("target: expected the column of labels, as the model does not name one, got none")
     for role, name in columns.items():
@@ -97,28 +97,28 @@ def _named_rows(frame: pd.DataFrame, names: Path | pd.DataFrame, id: str | None,
     table = read_table(names, ids=["id"], text=["label"]) if isinstance(names, Path) else as_table("names", names)
     for column in ("id", "group", "label"):
         check_choice("names", column, table.columns)
-    given = [
+    cells = [
         None if gone else str(cell).strip() or None
         for cell, gone in zip(table["label"].tolist(), missing_cells(table["label"]), strict=True)
     ]
     of_group: dict[Any, set[str]] = {}
-    for group, label in zip(table["group"].tolist(), given, strict=True):
+    for group, label in zip(table["group"].tolist(), cells, strict=True):
         of_group.setdefault(group, set()).update([label] if label else [])
     one = {group: next(iter(labels)) for group, labels in of_group.items() if len(labels) == 1}
-    labels = [label or one.get(group) for group, label in zip(table["group"].tolist(), given, strict=True)]
+    labels = [label or one.get(group) for group, label in zip(table["group"].tolist(), cells, strict=True)]
     known = dict(zip(as_texts(canonical_ids("names", table["id"].tolist())).tolist(), labels, strict=True))
     keys = frame[id].tolist() if id is not None and id in frame.columns else frame.index.tolist()
-    found = pd.Series(
+    target_cells = pd.Series(
         [known.get(key) for key in as_texts(canonical_ids("ids", keys)).tolist()], frame.index, dtype=object
     )
-    named = found.notna()
+    named = target_cells.notna()
     if not named.any():
         raise ValueError(
             "names: expected a name in the column label of at least one row of this table, got none; write one into a "
             "row of each group that is to be added"
         )
     log(f"{int(named.sum())} rows have a name; {len(frame) - int(named.sum())} have none, and are left out")
-    return frame.assign(**{target: found})[named]
+    return frame.assign(**{target: target_cells})[named]
 
 
 def _labels(model: BankedEstimator, cells: pd.Series) -> list[Any]:

@@ -41,7 +41,7 @@ COLUMNS = ("id", "group", "typicality", "label")
 """Of the table of names."""
 
 _TYPICAL, _WORDS, _KNOWN = 12, 8, 1024
-"""Rows and words of a group that are shown; rows of known classes that choose how groups are found, at most."""
+"""Rows and words of a group that are shown; rows of known classes that choose how to group, at most."""
 
 _FEWEST_CLASSES, _FEWEST_ROWS = 4, 5
 """Classes, and rows of each, that can be hidden."""
@@ -141,8 +141,8 @@ def discover_table(
     classes = [
         str(named_label(code, model.classes_)) for code in model.bank_.labels[torch.from_numpy(nearest)].tolist()
     ]
-    found, notes = _grouped(model, features, rows, new, np.array(classes), groups, seed) if len(new) else (None, [])
-    table, shown = _told(model, features, names, classes, new, found)
+    discovery, notes = _grouped(model, features, rows, new, np.array(classes), groups, seed) if len(new) else (None, [])
+    table, shown = _shown_groups(model, features, names, classes, new, discovery)
     record = DiscoverRecord(
         name=table_name(source) if isinstance(source, Path) else "table",
         model=folder.name,
@@ -150,11 +150,11 @@ def discover_table(
         new=len(new),
         error=error,
         calibrating=calibrating,
-        score=float("nan") if found is None else found.score,
+        score=float("nan") if discovery is None else discovery.score,
         groups=shown,
         names="the table of names" if out is None else out.name,
         vectors=rows.vectors.numpy()[new],
-        labels=[] if found is None else [str(group + 1) for group in found.labels.tolist()],
+        labels=[] if discovery is None else [str(group + 1) for group in discovery.labels.tolist()],
         notes=notes,
         versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
     )
@@ -202,8 +202,8 @@ def p_values(model: BankedEstimator, queries: Tensor, identity: Mapping[str, Any
     for fold in range(members.folds):
         others = members.columns(fold, bank.vectors[folds != fold]).double()
         left_out = bank.vectors[at[folds[at] == fold]].double()
-        usual, own = (_strangeness_in(model, members.columns(fold, each), others) for each in (left_out, queries))
-        above += len(usual) - np.searchsorted(np.sort(usual), own)
+        usual, scores = (_strangeness_in(model, members.columns(fold, each), others) for each in (left_out, queries))
+        above += len(usual) - np.searchsorted(np.sort(usual), scores)
     return (1 + above) / (len(at) + 1), len(at)
 
 
@@ -238,7 +238,7 @@ def _grouped(
     groups: int | None,
     seed: int,
 ) -> tuple[Discovery, list[str]]:
-    """Groups of the rows at ``new``, and what they were found by."""
+    """Groups of the rows at ``new``, and what they are of."""
     bank, fitting = model.bank_, np.setdiff1d(np.arange(len(features)), new)
     some = spread(len(bank), _KNOWN)
     if set(model.kinds_.values()) <= set(_PLAIN):
@@ -253,14 +253,14 @@ def _grouped(
     else:
         vectors, labels = torch.cat([rows.vectors[new], bank.store.vectors_at(some)]), bank.labels[some].long()
         note = "the vectors of the model, as too few rows of this table fit known classes"
-    found = discover_groups(
+    discovery = discover_groups(
         vectors[: len(new)],
         vectors[len(new) :],
         labels,
         groups=groups,
         generator=torch.Generator().manual_seed(seed),
     )
-    return found, [f"Groups are of {note}."]
+    return discovery, [f"Groups are of {note}."]
 
 
 def _enough(classes: Array) -> bool:
@@ -274,18 +274,18 @@ def _encoded(model: BankedEstimator, frame: pd.DataFrame) -> Tensor:
     return encoded(encoder, encoder.cache(encoder.prepare(frame, root)))
 
 
-def _told(
+def _shown_groups(
     model: BankedEstimator,
     features: pd.DataFrame,
     names: list[Any],
     classes: list[str],
     new: Array,
-    found: Discovery | None,
+    discovery: Discovery | None,
 ) -> tuple[pd.DataFrame, list[FoundGroup]]:
     """The table of names, and the groups as they are shown."""
-    if found is None:
+    if discovery is None:
         return pd.DataFrame({name: [] for name in COLUMNS}), []
-    labels, typicality = found.labels.numpy(), found.typicality.numpy()
+    labels, typicality = discovery.labels.numpy(), discovery.typicality.numpy()
     lines, shown = [], []
     root = None if model.root is None else Path(model.root)
     texts = [name for name, kind in model.kinds_.items() if kind == "text"]
@@ -324,6 +324,6 @@ def typical_words(texts: "pd.Series[Any]", rows: Array) -> list[str]:
     counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for text, there in zip(texts.tolist(), inside.tolist(), strict=True):
         counts[there].update(set(re.findall(r"\w\w+", text.lower())) if isinstance(text, str) else ())
-    others, own = (max(1, int((~inside).sum())), max(1, int(inside.sum())))
-    gains = {word: count / own - counts[False][word] / others for word, count in counts[True].items() if count > 1}
+    outside, size = max(1, int((~inside).sum())), max(1, int(inside.sum()))
+    gains = {word: count / size - counts[False][word] / outside for word, count in counts[True].items() if count > 1}
     return [word for word in sorted(gains, key=lambda word: (-gains[word], word)) if gains[word] > 0][:_WORDS]
