@@ -12,7 +12,7 @@ WORKERS ?= -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # Compiled files are kept, or each process would compile all tests and sources anew.
 PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
-.PHONY: demo test test-all mutants lint format bench bench-nona docs wheel clean
+.PHONY: demo test test-all mutants lint format bench bench-nona docs wheel release-check clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -71,6 +71,9 @@ docs: $(READY) ## the documentation site, in site/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]" torch==2.13.0
 	$(BIN)/python scripts/method_tables.py --check
 	$(BIN)/mkdocs build --strict
+
+release-check: $(READY) ## wheel and sdist, installed with each extra and used (minutes; from package registries)
+	$(BIN)/python scripts/release_check.py
 
 wheel: $(READY) ## build the wheel, in dist/
 	$(BIN)/python -m build --wheel

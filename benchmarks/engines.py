@@ -1,11 +1,12 @@
 """Predictions by workers of Ray and by one process: the same, how fast, and how much memory each worker has.
 
     python benchmarks/engines.py --rows 1000000 --workers 4 --out benchmarks/results/engines.csv
-    python benchmarks/engines.py --rows 20000 --bank 400000 --workers 4 --out benchmarks/results/engines.csv
+    python benchmarks/engines.py --rows 32768 --bank 400000 --workers 4 --out benchmarks/results/engines.csv
 
-Without ``--bank`` a dense head, which reads no bank; with it attention over so many rows. ``vicinal predict`` runs as a
-program of its own, parquet to parquet, once with ``--engine ray`` and once without. Memory is read from ``/proc`` twice
-a second while it runs: of each worker its own pages, and those of the mapped bank, which workers of a machine share.
+Without ``--bank`` a dense head, which reads no bank; with it a kernel and its nearest rows among so many. ``vicinal
+predict`` runs as a program of its own, parquet to parquet, once with ``--engine ray`` and once without. Memory is read
+from ``/proc`` twice a second while it runs: of each worker its own pages, and those of the mapped bank, which workers
+of a machine share.
 """
 
 import argparse
@@ -33,8 +34,8 @@ def fit(folder: Path, bank: int) -> None:
     x = random.normal(size=(max(TRAIN, bank), 5))
     y = np.sin(x[:, 0]) + x[:, 1] * x[:, 2]
     frame = pd.DataFrame(x, columns=COLUMNS)
-    settings = {"readout": "attention", "metric": "network"} if bank else {"head": "dense"}
-    model = NeighborRegressor(**settings, max_epochs=10, members=8).fit(frame[:TRAIN], y[:TRAIN])
+    settings = {"metric": "kernel"} if bank else {"head": "dense"}
+    model = NeighborRegressor(**settings, max_epochs=10).fit(frame[:TRAIN], y[:TRAIN])
     if bank:
         model.add(frame[TRAIN:], y[TRAIN:])
     model.save(folder)
@@ -99,7 +100,7 @@ def main() -> None:
         ray, one = (parquet.read_table(place / f"{name}.parquet") for name in ("ray", "one"))
         apart = np.abs(ray["prediction"].to_numpy() - one["prediction"].to_numpy())
         line = {
-            "head": "attention" if chosen.bank else "dense",
+            "head": "kernel" if chosen.bank else "dense",
             "rows": chosen.rows,
             "bank_rows": max(TRAIN, chosen.bank),
             "bank_mib": round(os.path.getsize(bank) / 2**20),

@@ -319,20 +319,6 @@ def of_explore() -> Iterable[Sentence]:
     yield Sentence(page, "takes {tab_mb} MB, {heap_mb} MB of it for the script", shown)
 
 
-SOURCES = (
-    of_default,
-    of_sets_apart,
-    of_experts,
-    of_recipes,
-    of_screening,
-    of_intervals,
-    of_earlier,
-    of_scaling,
-    of_guide,
-    of_explore,
-)
-
-
 def of_serving() -> Iterable[Sentence]:
     """Loads on a server."""
     runs = json.loads((RESULTS / "serving.json").read_text(encoding="utf-8"))
@@ -348,6 +334,34 @@ def of_serving() -> Iterable[Sentence]:
     yield Sentence(page, "half within {texts_p50} ms, 99 % within {texts_p99} ms", shown)
     yield Sentence(page, "after {acknowledged} were acknowledged: {lost} of these were lost", shown)
     yield Sentence(page, "malformed requests {told} got a status", shown)
+
+
+def of_engines() -> Iterable[Sentence]:
+    """Workers of Ray beside one process."""
+    run = pd.read_csv(RESULTS / "engines.csv").set_index("head").loc["dense"]
+    figures = {name: f"{run[name]:,}" for name in ("rows", "mib_a_worker", "rows_a_second", "rows_a_second_alone")}
+    figures["workers"] = str(run["workers_seen"])
+    words = (
+        "{rows} rows, {workers} workers: each had {mib_a_worker} MiB of its own, all together did {rows_a_second} rows"
+    )
+    yield Sentence("docs/scaling.md", words, figures)
+    yield Sentence("docs/scaling.md", "One process did {rows_a_second_alone} rows a second", figures)
+
+
+SOURCES = (
+    of_default,
+    of_sets_apart,
+    of_experts,
+    of_recipes,
+    of_screening,
+    of_intervals,
+    of_earlier,
+    of_scaling,
+    of_guide,
+    of_explore,
+    of_serving,
+    of_engines,
+)
 
 
 def sentences() -> list[Sentence]:
