@@ -229,6 +229,27 @@ def test_members_are_merged_one_by_one_and_have_one_width():
     assert merge(chain(1), chain(2), by="sinkhorn")(ROWS).shape == (200, 3)
 
 
+def test_of_any_other_network_chains_are_matched_and_the_rest_is_averaged():
+    class Residual(nn.Module):
+        def __init__(self, seed):
+            super().__init__()
+            self.inner, self.norm = chain(seed, (5, 8, 5), norms=False, activation=nn.ReLU), nn.LayerNorm(5)
+            nn.init.normal_(self.norm.weight)
+            self.double().requires_grad_(False)
+
+        def forward(self, rows):
+            return self.norm(rows + self.inner(rows))
+
+    a, b = Residual(1), Residual(2)
+    merged = merge(a, b, ROWS)
+    torch.testing.assert_close(merged.norm.weight, (a.norm.weight + b.norm.weight) / 2)
+    torch.testing.assert_close(merge(a, b, ROWS, weight=1)(ROWS), b(ROWS), **EXACT)
+    plain = merge(a, b, by="none")
+    torch.testing.assert_close(plain.inner[0].weight, (a.inner[0].weight + b.inner[0].weight) / 2)
+    assert not torch.allclose(merged.inner[0].weight, plain.inner[0].weight)
+    assert a.training == merged.training
+
+
 def test_what_cannot_be_merged_is_refused():
     a = chain(1)
     with pytest.raises(ValueError, match=r"^b: expected a network of the class and shapes of a"):

@@ -112,8 +112,9 @@ def point_class_weights(labels: ArrayLike, predicted: ArrayLike, target: ArrayLi
 
     Args:
         labels: ``[n]`` true classes of source rows.
-        predicted: ``[n]`` predicted classes of source rows.
-        target: ``[m]`` predicted classes of target rows.
+        predicted: ``[n]`` predicted classes of source rows, or their probabilities ``[n, C]``: shares of rows are then
+            sums of probabilities, which says more where predictions are unsure.
+        target: ``[m]`` predicted classes of target rows, or ``[m, C]``, as ``predicted``.
         classes: C.
 
     Returns:
@@ -123,14 +124,25 @@ def point_class_weights(labels: ArrayLike, predicted: ArrayLike, target: ArrayLi
     array([0.5, 1.5])
     """
     truth = check_classes("labels", labels, classes)
-    answers = check_classes("predicted", predicted, classes, size=len(truth))
-    aims = check_classes("target", target, classes)
-    confusion = np.zeros((classes, classes))
-    np.add.at(confusion, (answers, truth), 1 / len(truth))
-    goal = np.bincount(aims, minlength=classes) / len(aims)
+    shares = _class_shares("predicted", predicted, classes)
+    aims = _class_shares("target", target, classes)
+    if len(shares) != len(truth) or np.ndim(predicted) != np.ndim(target):
+        raise ValueError(f"predicted: expected {len(truth)} rows in the form of the target, got {np.shape(predicted)}")
+    confusion = shares.T @ np.eye(classes)[truth] / len(truth)
+    goal = aims.mean(axis=0)
     ridge = np.eye(classes) / min(len(truth), len(aims))
     weights: Floats = np.maximum(np.linalg.solve(confusion.T @ confusion + ridge, confusion.T @ goal), 0)
     return weights
+
+
+def _class_shares(name: str, predicted: ArrayLike, classes: int) -> Floats:
+    """Probabilities ``[n, C]``, of classes 1 for each."""
+    if np.ndim(predicted) == 1:
+        return np.asarray(np.eye(classes)[check_classes(name, predicted, classes)])
+    shares = np.asarray(predicted, dtype=np.float64)
+    if shares.ndim != 2 or shares.shape[1] != classes or not len(shares) or not np.allclose(shares.sum(axis=1), 1):
+        raise ValueError(f"{name}: expected classes [n] or probabilities [n, {classes}], got {shares.shape} or others")
+    return shares
 
 
 def _product(a: Floats, b: Floats, *, exact: bool) -> Floats:

@@ -17,6 +17,7 @@ from vicinal.data.lexicon import lexicon_table
 from vicinal.data.nearest_metric import nearest_metric
 from vicinal.data.reading import read_table
 from vicinal.data.sets import CHUNK_WORDS, join_columns, long_texts, split_texts
+from vicinal.data.shuffled_labels import MatchedLabels, match_labels
 from vicinal.data.sources import beside, root_of, table_name, table_source, table_sources
 from vicinal.data.splits import Split, load_splits, make_splits, no_test, save_splits, split_by_time
 from vicinal.data.streaming import row_count, stream_table, table_checksum
@@ -31,6 +32,7 @@ __all__ = [
     "Duplicates",
     "Leak",
     "LeakWarning",
+    "MatchedLabels",
     "Split",
     "Table",
     "Target",
@@ -50,6 +52,7 @@ __all__ = [
     "load_splits",
     "long_texts",
     "make_splits",
+    "match_labels",
     "mutual_information",
     "nearest_metric",
     "no_test",

@@ -142,7 +142,8 @@ def _renew_statistics(model: nn.Module, axes: Axes, data: Any) -> None:
     for norm in norms:
         norm.momentum = 1.0
         norm.train()
-    model(data)
+    if norms:
+        model(data)
     for norm, momentum in zip(norms, before, strict=True):
         norm.momentum = momentum
     model.eval()

@@ -92,7 +92,7 @@ def permuted(state: Mapping[str, Tensor], axes: Axes, orders: Orders, *, but: st
     for name, units in axes.items():
         for axis, unit in enumerate(units):
             if unit in orders and unit != but:
-                moved[name] = moved[name].index_select(axis, orders[unit])
+                moved[name] = moved[name].index_select(axis, orders[unit].to(moved[name].device))
     return moved
 
 
