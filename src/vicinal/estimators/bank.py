@@ -1,5 +1,6 @@
 """The bank: labelled rows with identity, which a neighbor model predicts from, and how it is filled."""
 
+import copy
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -45,6 +46,7 @@ class Bank:
     """
 
     _prepared: NearestRows | None = None
+    _target: int | None = None
 
     def __init__(
         self, ids: Ids, vectors: Tensor, labels: Tensor, rows: pd.DataFrame, groups: Ids | None = None
@@ -79,9 +81,11 @@ class Bank:
 
     @property
     def labels(self) -> Tensor:
-        """``[N]`` float64: numbers, or positions of classes; read only."""
+        """Numbers or positions of classes ``[N]``, several of either ``[N, T]``; float64, read only."""
         labels = self.store.labels
-        return torch.zeros(0, dtype=torch.float64) if labels is None else labels
+        if labels is None:
+            return torch.zeros(0, dtype=torch.float64)
+        return labels if self._target is None else labels[:, self._target]
 
     @property
     def rows(self) -> pd.DataFrame:
@@ -98,6 +102,12 @@ class Bank:
     def folds(self) -> Tensor | None:
         """``[N]`` int64: the fold that each row was left out with in training, -1 for rows added later; or None."""
         return self.store.folds
+
+    def of_target(self, place: int) -> Self:
+        """The same rows with one of their several numbers as label ``[N]``; as long as no row is changed."""
+        bank = copy.copy(self)
+        bank._target = place  # noqa: SLF001  of the same class
+        return bank
 
     def keys_of(self, ids: Ids | None) -> Tensor | None:
         """Numbers that stand for ``ids`` inside this bank: positions, and -1 for None and ids that it has not."""

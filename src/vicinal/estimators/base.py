@@ -92,6 +92,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     encoder_choices_: Sequence[EncoderChoice] = ()
     metric_: str = "network"
     multilabel_: bool = False
+    targets_: Sequence[str] | None = None
     plan_: TuningPlan | None = None
     changes_: Changes = Changes()
     _near_head: NearBank | None = None
@@ -228,8 +229,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self.kinds_ = kinds_of(frame, x, self.columns)
         if isinstance(x, pd.DataFrame):
             target = labels if classes is None else classes
-            for leak in leaking_columns(frame, self.kinds_, target, classes=classes is not None, groups=own_groups):
-                warn_caller(leak.python, LeakWarning)
+            for each in target.T if target.ndim == 2 else [target]:
+                for leak in leaking_columns(frame, self.kinds_, each, classes=classes is not None, groups=own_groups):
+                    warn_caller(leak.python, LeakWarning)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             cache = EmbeddingCache(self.cache_dir)
@@ -315,8 +317,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         inputs = self._prepare(encoder, rows.frame)
         scaled = self._scaled(rows.labels, rows.labels[train_rows])
         settings = self.get_params(deep=False)
-        start, multilabel = self._start(scaled[train_rows]), self.multilabel_
-        network = make_network(settings, encoder, encoder.dim, start, multilabel=multilabel)
+        start, multilabel, numbers = self._start(scaled[train_rows]), self.multilabel_, self.targets_ is not None
+        network = make_network(settings, encoder, encoder.dim, start, multilabel=multilabel, numbers=numbers)
         width = embedding_width(network)
         stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
         kriging = make_kriging(settings) if self.readout != "auto" or self._may_choose() else None
@@ -324,7 +326,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         indexes = [] if self.index is None else start_indexes(self.index, head, stores[0], self.index_tolerance)
         codes, folds = rows.group_codes(), None if held_out.folds is None else torch.from_numpy(held_out.folds)
         label_range, classes = getattr(self, "label_range_", None), getattr(self, "classes_", None)
-        criterion = make_criterion(settings, label_range, multilabel=multilabel)
+        criterion = make_criterion(settings, label_range, multilabel=multilabel, numbers=numbers)
         targets = make_targets(criterion, scaled, train_rows, self.loss, label_range)
         parts = []
         for at in (train_rows, torch.from_numpy(held_out.validation)):
@@ -390,13 +392,16 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             who = {"query_groups": None if codes is None else codes[at], "bank_groups": codes}
             queries, of_queries = bank.vectors[at].double(), bank.folds[at]
             prediction = self.fold_members().out_of_fold(queries, of_queries, bank.vectors, labels, bank.folds, **who)
-            return float(error_of(prediction, labels[at].to(prediction), multilabel=self.multilabel_).mean())
+            return self._mean_error(prediction, labels[at].to(prediction))
         rows, at = self.calibration_, spread(len(self.calibration_), MOST)
         groups = rows.groups[at.numpy()] if codes is not None and rows.groups is not None else None
         identity = bank.identity(ids=rows.ids[at.numpy()], groups=groups)
         prediction = self.predict_embedded(rows.vectors[at].double(), identity)
-        truth = self._as_predicted(rows.labels[at]).to(prediction)
-        return float(error_of(prediction, truth, multilabel=self.multilabel_).mean())
+        return self._mean_error(prediction, self._as_predicted(rows.labels[at]).to(prediction))
+
+    def _mean_error(self, prediction: Tensor, truth: Tensor) -> float:
+        numbers = self.targets_ is not None
+        return float(error_of(prediction, truth, multilabel=self.multilabel_, numbers=numbers).mean())
 
     def fold_members(self) -> FoldMembers:
         """The members of the fitted head by the folds that they leave out.
@@ -471,21 +476,28 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         groups = None if bank.groups is None else bank.groups[some]
         queries = bank.vectors[torch.from_numpy(some)].double()
         predicted = self.predict_embedded(queries, bank.identity(bank.ids[some], groups))
+        truth = labels[torch.from_numpy(some)]
+        if self.targets_ is not None:  # scaled already
+            return self._mean_error(predicted, truth)
         low, high = getattr(self, "label_range_", (0.0, 1.0))
-        return float(error_of(predicted / (high - low), labels[torch.from_numpy(some)] / (high - low)).mean())
+        return float(error_of(predicted / (high - low), truth / (high - low)).mean())
 
     def _chosen(self, kriging: Kriging) -> Kriging:
         """The kriging head with the scale and noise that predict the rows held out, or out of fold, best."""
         if self.folds_ is not None:
             members, bank = FoldMembers(kriging, self.members, self.folds_), self.bank_
             codes = bank.store.group_codes
-            return choose_out_of_fold(members, bank.vectors, self.bank_labels(), bank.folds, codes).eval()
+            numbers = self.targets_ is not None
+            rows_of_bank = bank.vectors, self.bank_labels(), bank.folds, codes
+            return choose_out_of_fold(members, *rows_of_bank, numbers=numbers).eval()
         rows, groups = self.calibration_, self.calibration_.groups
         identity = self.bank_.identity(
             ids=rows.ids, groups=groups if self.bank_.store.group_codes is not None else None
         )
         truth, labels = (self._as_predicted(bank.labels) for bank in (rows, self.bank_))
-        return choose_kriging(kriging, rows.vectors, truth, self.bank_.vectors, labels, **identity).eval()
+        numbers = self.targets_ is not None
+        banks = rows.vectors, truth, self.bank_.vectors, labels
+        return choose_kriging(kriging, *banks, numbers=numbers, **identity).eval()
 
     def _class_count(self) -> int | None:
         classes = getattr(self, "classes_", None)

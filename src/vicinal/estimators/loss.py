@@ -41,7 +41,11 @@ class OfProbabilities(nn.Module):
 
 
 def make_criterion(
-    settings: dict[str, Any], label_range: tuple[float, float] | None, *, multilabel: bool = False
+    settings: dict[str, Any],
+    label_range: tuple[Any, Any] | None,
+    *,
+    multilabel: bool = False,
+    numbers: bool = False,
 ) -> nn.Module | None:
     """What ``loss`` names: None for the default, text as ``vicinal.losses.parse`` reads it, or a module.
 
@@ -50,13 +54,14 @@ def make_criterion(
         label_range: lowest and highest training label of a regression; its loss sees labels in their own units. None
             for classes: the loss sees probabilities and one-hot labels ``[b, K]``.
         multilabel: whether rows have several classes.
+        numbers: whether they have several numbers.
     """
     loss = settings["loss"]
     if isinstance(loss, str):
         main = read_loss(loss).main
         loss = None if main is None else parse(main)
     if loss is None or _is_of_embeddings(loss):
-        return MeanError(multilabel=True) if multilabel else None
+        return MeanError(multilabel=multilabel, numbers=numbers) if multilabel or numbers else None
     if not isinstance(loss, nn.Module):
         raise TypeError(f"loss: expected None, text such as 'matching:sigmoid', or a module, got {short(loss)}")
     if isinstance(loss, CRPS):

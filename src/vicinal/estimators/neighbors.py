@@ -1,22 +1,23 @@
 """scikit-learn estimators that predict from neighbors: a number, or a class."""
 
+import copy
 from typing import Any, Self
 
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor
 from torch.nn.functional import one_hot
 
 from vicinal.calibration import ConformalClasses, cross_conformal_sets
-from vicinal.core import check_between, listed, short
-from vicinal.estimators.attention import INWARD, kriging_prediction, label_range
+from vicinal.core import check_between, check_choice, listed, short
+from vicinal.estimators.attention import INWARD, Explanation, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
-from vicinal.estimators.inputs import Ids, as_series, refused_text
+from vicinal.estimators.inputs import EmbeddedRows, Ids, as_series, refused_text
 from vicinal.estimators.out_of_fold import MOST, cross_intervals, fold_positions, fold_predictions, out_of_fold
-from vicinal.estimators.several import f1_thresholds, is_multilabel, read_multilabel
+from vicinal.estimators.several import f1_thresholds, is_multilabel, read_multilabel, several_numbers, target_names
 from vicinal.heads import Kriging, conformal_margin
 from vicinal.training.rows import spread
 
@@ -35,8 +36,10 @@ def _shares(prediction: Tensor) -> Ids:
 def _check_finite(values: Ids) -> None:
     wrong = ~np.isfinite(values)
     if wrong.any():
-        row = int(wrong.argmax())
-        raise ValueError(f"y: expected finite numbers, got {values[row]} in row {row}; input contains NaN or infinity")
+        at = tuple(np.argwhere(wrong)[0].tolist())
+        raise ValueError(
+            f"y: expected finite numbers, got {values[at]} in row {at[0]}; input contains NaN or infinity"
+        )
 
 
 class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # type: ignore[misc]  # scikit-learn has no types
@@ -137,7 +140,9 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         metric_: "network" or "kernel", whichever was fitted.
         history_: error curves of training; of a kernel one point.
         plan_: the plan that an encoder was tuned by, or None.
-        label_range_: lowest and highest label of the training rows; training sees labels scaled by it.
+        label_range_: lowest and highest label of the training rows; training sees labels scaled by it. Of several
+            targets both are tensors ``[T]``.
+        targets_: names of several targets, or None.
 
     The paper is NONA (see ``docs/methods.md``); its recipe is ``readout="attention", members=1, final_tanh=True,
     dropout=0.0, batch_size=32, learning_rate=1e-5`` with everything else as here. What the defaults rest on is in
@@ -151,7 +156,9 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
     1.0
     """
 
-    label_range_: tuple[float, float]
+    label_range_: tuple[Any, Any]
+    _of_targets: tuple[Any, dict[str, "NeighborRegressor"]] | None = None  # of a state of the rows
+    _place: int | None = None  # among several targets, of the model of one of them
     _calibrated: tuple[Any, dict[float, float]] | None = None  # margins by coverage, of a state of the rows
 
     def fit(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None, validation: Any = None) -> Self:
@@ -162,7 +169,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
                 Series or Arrow array of one column (texts, say); a Dataset of Hugging Face; or a finite numeric matrix
                 ``[n, p]``, sparse ones of scipy, which are made dense, and tensors too; n >= 10. The same goes for X of
                 all other methods, and for y, ids and groups as one column. Results are numpy arrays whatever X was.
-            y: finite numbers ``[n]``, not all equal.
+            y: finite numbers ``[n]``, not all equal; or ``[n, T]`` of several targets, whose names are the columns of a
+                table, else y0, y1 and so on. All are read out by one trained metric; see :meth:`of_target`.
             ids: ``[n]``, each once; None: 0 to n - 1. Compared by what they say, whatever their type: 1, 1.0 and "1"
                 are one id (see :mod:`vicinal.core.identity`).
             groups: ``[n]``, compared likewise; a row never learns or predicts from a row of its own group.
@@ -177,6 +185,12 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if y is None:
             raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
         return self._fit(X, y, ids, groups, validation)
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn should know: rows may have several numbers."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     def partial_fit(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None, refit: bool = False) -> Self:
         """Learn from more rows: the first call is :meth:`fit`, later ones are :meth:`add`, which trains nothing.
@@ -201,7 +215,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         return self._learn_on(X, y, ids, groups, refit=refit)
 
     def predict(self, X: Any, *, ids: Any = None, groups: Any = None, return_error: bool = False) -> Any:
-        """Predicted numbers ``[n]``.
+        """Predicted numbers ``[n]``, of several targets ``[n, T]``.
 
         Args:
             X: rows.
@@ -221,6 +235,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
     ) -> np.ndarray[Any, Any]:
         """Intervals ``[n, 2]`` (low, high) that hold the true number with probability of at least ``coverage``.
 
+        Of several targets ``[n, T, 2]``, and each holds its number with that probability.
+
         The central range of the neighbors' labels, widened or narrowed by one margin that is calibrated on the rows
         held out (conformalized quantiles, arXiv:1905.03222); of a kriging readout the prediction and a calibrated
         multiple of the deviation that kriging gives it to either side. The range's ends are drawn in by a hundredth of
@@ -239,6 +255,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             ValueError: if too few rows were held out for that coverage.
         """
         check_between("coverage", coverage, 0, 1)
+        if self.targets_ is not None:
+            rows = EmbeddedRows(*self._embed(X))
+            known: dict[str, Any] = {"ids": ids, "groups": groups}
+            each = [self.of_target(name).predict_interval(rows, coverage, **known) for name in self.targets_]
+            return np.stack(each, axis=1)
         _, queries = self._embed(X)
         if self.folds_ is not None:
             identity = self.bank_.identity(**self._prediction_identity(len(queries), ids, groups))
@@ -280,20 +301,85 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
     def in_label_units(self, prediction: Tensor) -> Tensor:
         """Predictions of the head in the units of the labels."""
-        if self.network_.head.uses_bank:
+        if self.network_.head.uses_bank and self.targets_ is None:
             return prediction
         low, high = self.label_range_
+        if self._place is not None:  # a head without neighbors gives all targets
+            prediction = prediction[:, self._place]
         return low + prediction.double() * (high - low)
+
+    def of_target(self, name: str) -> "NeighborRegressor":
+        """This model for one of several targets alone: what it predicts, explains, promises and is measured by.
+
+        It shares network and rows with this one, and is as it was when the rows change here: ask again then.
+
+        Args:
+            name: one of ``targets_``.
+
+        >>> x = np.linspace(0, 6, 60)[:, None]
+        >>> model = NeighborRegressor(metric="kernel").fit(x, np.c_[np.sin(x), x**2])
+        >>> model.predict(x[:3]).shape, model.of_target("y1").predict_interval(x[:3]).shape
+        ((3, 2), (3, 2))
+        """
+        check_is_fitted(self, "bank_")
+        if self.targets_ is None:
+            raise ValueError("of_target: expected a model of several targets, got one of a single target")
+        place = list(self.targets_).index(check_choice("name", name, self.targets_))
+        state = self.bank_.state, self.calibration_.state, self.network_
+        if self._of_targets is None or self._of_targets[0] != state:
+            self._of_targets = state, {}
+        models = self._of_targets[1]
+        if name not in models:
+            model = copy.copy(self)
+            model.bank_, model.calibration_ = self.bank_.of_target(place), self.calibration_.of_target(place)
+            model.targets_, model.label_range_ = None, tuple(float(ends[place]) for ends in self.label_range_)
+            model._place = None if self.network_.head.uses_bank else place
+            model._of_targets = model._calibrated = None
+            models[name] = model
+        return models[name]
+
+    def explain(
+        self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None, elements: bool = False
+    ) -> list[Explanation]:
+        """Which bank rows made each prediction; of several targets say ``of_target(name).explain(...)``.
+
+        See :meth:`BankedEstimator.explain`.
+        """
+        if self.targets_ is not None:
+            raise ValueError(
+                f"explain: expected one target, got a model of {len(self.targets_)} ({listed(self.targets_)}); say "
+                f"of_target({self.targets_[0]!r}).explain"
+            )
+        return super().explain(X, k, ids=ids, groups=groups, elements=elements)
 
     def _take_labels(self, y: Any, rows: int) -> Ids:
         y = as_series("y", y)
         with refused_text("y"):
-            values: Ids = column_or_1d(y, dtype=np.float64, warn=True)
+            if self.targets_ is None:
+                values: Ids = column_or_1d(y, dtype=np.float64, warn=True)
+            else:
+                values = several_numbers(y, self.targets_)
         _check_length(values, rows)
         _check_finite(values)
         return values
 
+    def _fit_labels(self, y: Any, rows: int) -> Ids:
+        self.targets_ = target_names(y)
+        for setting in ("index", "loss") if self.targets_ is not None else ():
+            if getattr(self, setting) is not None:
+                raise ValueError(f"{setting}: expected None for several targets, got {short(getattr(self, setting))}")
+        return self._take_labels(y, rows)
+
     def _scaled(self, labels: Tensor, train_labels: Tensor) -> Tensor:
+        if self.targets_ is not None:
+            self.label_range_ = train_labels.amin(dim=0), train_labels.amax(dim=0)
+            for name, flat in zip(self.targets_, (self.label_range_[0] == self.label_range_[1]).tolist(), strict=True):
+                if flat:
+                    raise ValueError(
+                        f"y: expected labels that differ, got the same in every training row of {short(name)}; leave "
+                        "it out"
+                    )
+            return self._as_predicted(labels)
         low, high = float(train_labels.min()), float(train_labels.max())
         if low == high:
             raise ValueError(f"y: expected labels that differ, got {low:g} in every training row; nothing to learn")
@@ -301,7 +387,14 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         return (labels - low) / (high - low)
 
     def _start(self, scaled: Tensor) -> Tensor:
-        return scaled.mean()
+        return scaled.mean(dim=0)
+
+    def _as_predicted(self, labels: Tensor) -> Tensor:
+        """Labels as the head takes them: several targets ``[N, T]`` on [0, 1] by the range of the training rows."""
+        if self.targets_ is None:
+            return labels
+        low, high = self.label_range_
+        return (labels - low) / (high - low)
 
 
 class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"):  # type: ignore[misc]  # scikit-learn has no types

@@ -1,7 +1,7 @@
 """From an estimator's settings to the parts of its network."""
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -43,7 +43,9 @@ def make_mask(settings: dict[str, Any], dim: int) -> nn.Module | None:
     return SoftStep(dim, mask, settings["mask_parameters"], settings["mask_extent"])
 
 
-def make_head(settings: dict[str, Any], dim: int, start: torch.Tensor, *, multilabel: bool = False) -> nn.Module:
+def make_head(
+    settings: dict[str, Any], dim: int, start: torch.Tensor, *, multilabel: bool = False, numbers: bool = False
+) -> nn.Module:
     """The head that ``head`` names, or ``members`` of them side by side.
 
     Args:
@@ -51,10 +53,11 @@ def make_head(settings: dict[str, Any], dim: int, start: torch.Tensor, *, multil
         dim: width of the embeddings of one member.
         start: mean label ``[]``, or log of the class shares ``[K]``: where the bias of a dense head starts.
         multilabel: whether rows have several classes; ``start`` is then the log odds of each.
+        numbers: whether rows have several numbers; ``start`` is then the mean of each.
     """
     check_choice("head", settings["head"], HEADS)
     members = check_integer("members", settings["members"])
-    heads = [_one_head(settings, dim, start, multilabel=multilabel) for _ in range(members)]
+    heads = [_one_head(settings, dim, start, multilabel=multilabel, numbers=numbers) for _ in range(members)]
     return heads[0] if members == 1 else Ensemble(heads)
 
 
@@ -116,27 +119,36 @@ def make_kriging(settings: dict[str, Any], linear: int = 0) -> Kriging | None:
     return Kriging(settings["max_neighbors"] or NEIGHBORS, convex=not signed, linear=linear)
 
 
-def _one_head(settings: dict[str, Any], dim: int, start: torch.Tensor, *, multilabel: bool) -> nn.Module:
+def _one_head(
+    settings: dict[str, Any], dim: int, start: torch.Tensor, *, multilabel: bool, numbers: bool
+) -> nn.Module:
     if settings["head"] == "nona":
         simplex = settings["simplex"]
         if simplex == "auto":
-            simplex = "entmax15" if start.ndim == 0 else "softmax"
+            simplex = "entmax15" if numbers or start.ndim == 0 else "softmax"
         head: nn.Module = NONA(settings["similarity"], make_mask(settings, dim), simplex)
         return head
     if start.ndim == 0:
         return Dense(dim, bias=start)
-    return Dense(dim, outputs=len(start), activation="sigmoid" if multilabel else "softmax", bias=start)
+    activation: Literal["none", "sigmoid", "softmax"] = "none" if numbers else "sigmoid" if multilabel else "softmax"
+    return Dense(dim, outputs=len(start), activation=activation, bias=start)
 
 
 def make_network(
-    settings: dict[str, Any], encoder: nn.Module, dim: int, start: torch.Tensor, *, multilabel: bool = False
+    settings: dict[str, Any],
+    encoder: nn.Module,
+    dim: int,
+    start: torch.Tensor,
+    *,
+    multilabel: bool = False,
+    numbers: bool = False,
 ) -> NeighborNetwork:
     """Encoder (``dim`` wide), projector and head; random weights come from torch's current generator."""
     sizes = layer_sizes(settings["hidden"])
     dropout = check_number("dropout", settings["dropout"])
     members = check_integer("members", settings["members"])
     projector = MemberProjectors(dim, sizes, dropout, members=members, final_tanh=settings["final_tanh"])
-    return NeighborNetwork(encoder, projector, make_head(settings, sizes[-1], start, multilabel=multilabel))
+    return NeighborNetwork(encoder, projector, make_head(settings, sizes[-1], start, multilabel=multilabel, numbers=numbers))
 
 
 def similarity_network(encoder: TableEncoder, dim: int) -> NeighborNetwork:

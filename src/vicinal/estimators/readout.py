@@ -46,7 +46,14 @@ def local_weights(head: Kriging, bank: Bank, queries: Tensor, identity: Mapping[
 
 @torch.no_grad()
 def choose_kriging(
-    head: Kriging, queries: Tensor, truth: Tensor, bank: Tensor, labels: Tensor, **identity: Tensor | None
+    head: Kriging,
+    queries: Tensor,
+    truth: Tensor,
+    bank: Tensor,
+    labels: Tensor,
+    *,
+    numbers: bool = False,
+    **identity: Tensor | None,
 ) -> Kriging:
     """The kriging head whose scale and noise do best on rows that the metric was not trained on.
 
@@ -56,30 +63,38 @@ def choose_kriging(
     Args:
         head: its other settings are kept.
         queries: the rows held out, embedded ``[n, d]``.
-        truth: their labels, ``[n]`` or one-hot ``[n, K]``.
+        truth: their labels, ``[n]``, one-hot ``[n, K]``, or several numbers ``[n, T]``.
         bank: the rows that predict them ``[N, d]``.
-        labels: of those, ``[N]`` or ``[N, K]``.
+        labels: of those, ``[N]``, ``[N, K]`` or ``[N, T]``.
+        numbers: whether labels are several numbers a row.
         identity: ids and groups, as heads take them.
     """
     at = spread(len(queries), MOST)
     queries, truth = queries[at], truth[at]
     identity = {n: v if v is None or n.startswith("bank") else v[at] for n, v in identity.items()}
     tried = _candidates(head, bank)
-    return tried[_best(*_errors(tried, queries, truth, bank, labels, identity), convex=head.convex)]
+    return tried[_best(*_errors(tried, queries, truth, bank, labels, identity, numbers=numbers), convex=head.convex)]
 
 
 @torch.no_grad()
 def choose_out_of_fold(
-    members: FoldMembers, bank: Tensor, labels: Tensor, folds: Tensor | None, groups: Tensor | None
+    members: FoldMembers,
+    bank: Tensor,
+    labels: Tensor,
+    folds: Tensor | None,
+    groups: Tensor | None,
+    *,
+    numbers: bool = False,
 ) -> Kriging:
     """The same where members are folds: the least error of all rows, each by the members that leave out its fold.
 
     Args:
         members: of a kriging head, whose other settings are kept.
         bank: all rows, embedded ``[N, M * d]``.
-        labels: ``[N]`` or ``[N, K]``.
+        labels: ``[N]``, ``[N, K]`` or ``[N, T]``.
         folds: ``[N]``.
         groups: ``[N]``, or None.
+        numbers: whether labels are several numbers a row.
     """
     if folds is None or not isinstance(members.head, Kriging):
         raise TypeError("readout: expected a kriging head, and rows with folds")
@@ -91,7 +106,8 @@ def choose_out_of_fold(
         identity = {"query_groups": None if groups is None else groups[queries], "bank_groups": groups}
         rows, known_labels, known = members.bank(fold, bank, labels, folds, identity)
         parts = [FoldMembers(one, members.members, members.folds).part(fold) for one in tried]
-        some = _errors(parts, members.columns(fold, bank[queries]), labels[queries], rows, known_labels, known)
+        of_fold = members.columns(fold, bank[queries]), labels[queries]
+        some = _errors(parts, *of_fold, rows, known_labels, known, numbers=numbers)
         error, shares = error + some[0], shares + some[1]
     return tried[_best(error, shares, convex=members.head.convex)]
 
@@ -120,6 +136,8 @@ def _errors(
     bank: Tensor,
     labels: Tensor,
     identity: Mapping[str, Tensor | None],
+    *,
+    numbers: bool,
 ) -> tuple[Tensor, Tensor]:
     """Of each of ``tried``, over queries ``[n, d]`` from the rows of ``bank [N, d]``: error and share of five rows.
 
@@ -134,6 +152,6 @@ def _errors(
         for number, each in enumerate(heads):
             weights, variance = each.solve(*some[1:])
             prediction = KrigingWeights(weights, positions[some.part], variance).mean(labels)
-            error[number] += error_of(prediction, truth[some.part]).sum()
+            error[number] += error_of(prediction, truth[some.part], numbers=numbers).sum()
             shares[number] += weights.topk(min(_FIRST, weights.shape[1]), dim=1).values.sum()
     return error, shares

@@ -123,7 +123,8 @@ class SavedConfig(Saved):
     n_features: PositiveInt
     classes: list[str] | list[int] | list[float] | list[bool] | None
     multilabel: bool = False
-    label_range: tuple[float, float] | None
+    targets: Annotated[list[str], Field(min_length=2, max_length=1 << 16)] | None = None
+    label_range: tuple[float, float] | tuple[list[float], list[float]] | None
     train_error: list[float]
     validation_error: list[float]
     best_epoch: NonNegativeInt
@@ -163,6 +164,12 @@ class SavedConfig(Saved):
             raise ValueError(f"{self.neighbors} neighbors where max_neighbors is {self.parameters.max_neighbors}")
         if self.fitted_metric == "kernel" and self.task == "classification":
             raise ValueError("a kernel of classes")
+        lists = isinstance(self.label_range, tuple) and isinstance(self.label_range[0], list)
+        lengths = {len(ends) for ends in self.label_range or () if isinstance(ends, list)}
+        if lists != (self.targets is not None) or (self.targets is not None and lengths != {len(self.targets)}):
+            raise ValueError("a range of labels of other targets")
+        if self.targets is not None and self.task != "regression":
+            raise ValueError("several targets of another task than regression")
         if self.multilabel and self.classes is None:
             raise ValueError("several classes a row of a regression")
         if (self.task == "similarity") != (None not in (self.parameters.labels, self.parameters.dim, self.start)):
@@ -300,7 +307,7 @@ def check_bank(bank: Bank, config: SavedConfig, width: int, folder: Path) -> Non
         raise ValueError(f"bank.json: expected vectors of {width} numbers in {folder}, got {store.dim}")
     if form is None:
         return
-    each = len(config.classes) if config.multilabel and config.classes is not None else 0
+    each = len(config.classes) if config.multilabel and config.classes is not None else len(config.targets or ())
     if form.labels != ("float64", each) or store.columns != config.columns:
         raise ValueError(f"bank.json: expected rows with the labels and columns of config.json in {folder}, got others")
     folds = bank.folds
@@ -453,7 +460,10 @@ def _load(
     if config.classes is not None:
         model.classes_, model.multilabel_ = np.array(config.classes), config.multilabel
     if config.label_range is not None:
+        model.targets_ = config.targets
         model.label_range_ = config.label_range
+        if config.targets is not None:
+            model.label_range_ = tuple(torch.tensor(ends, dtype=torch.float64) for ends in config.label_range)
     model.history_ = TrainingHistory(config.train_error, config.validation_error, config.best_epoch)
     model.notes_, model.folds_, model.metric_ = config.notes, config.folds, config.fitted_metric
     model.notes_, model.folds_, model.plan_ = config.notes, config.folds, config.plan
@@ -505,9 +515,12 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> Ne
     gain = tensor_header(path).get("projector.gain")
     if gain is None or gain[0][:1] != (config.parameters.members,):  # before that many members are made
         raise ValueError(f"{path.name}: expected the weights of {config.parameters.members} members, got others")
-    start = torch.zeros(()) if config.classes is None else torch.zeros(len(config.classes))
+    outputs, several = config.classes or config.targets, config.targets is not None
+    start = torch.zeros(()) if outputs is None else torch.zeros(len(outputs))
     with torch.device("meta"):
-        network = make_network(settings, encoder, encoder.dim, start, multilabel=config.multilabel)
+        network = make_network(
+            settings, encoder, encoder.dim, start, multilabel=config.multilabel, numbers=several
+        )
         if config.reads_by_kriging:
             network.head = make_kriging(settings) or network.head
     return network
@@ -544,7 +557,8 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "n_features": model.n_features_in_,
             "classes": None if classes is None else classes.tolist(),
             "multilabel": model.multilabel_,
-            "label_range": getattr(model, "label_range_", None),
+            "targets": model.targets_,
+            "label_range": _ends(getattr(model, "label_range_", None)),
             "train_error": model.history_.train_error,
             "validation_error": model.history_.validation_error,
             "best_epoch": model.history_.best_epoch,
@@ -559,6 +573,11 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "notes": notes,
         }
     )
+
+
+def _ends(label_range: tuple[Any, Any] | None) -> Any:
+    """The range of labels as JSON has it."""
+    return label_range and tuple(ends.tolist() if isinstance(ends, Tensor) else ends for ends in label_range)
 
 
 def task_of(model: NeighborEstimator) -> str:

@@ -1,4 +1,4 @@
-"""Several classes a row: labels as users give them, and the probability from which on a class is predicted."""
+"""Several classes or numbers a row: labels as users give them, and the probability from which on a class is predicted."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from vicinal.core import short
-from vicinal.estimators.inputs import Ids
+from vicinal.estimators.inputs import Ids, as_table
 
 RARE = 10
 """Fewer rows of a class than this choose no threshold of its own."""
@@ -139,3 +139,43 @@ def _f1_threshold(chances: Ids, labels: Ids) -> float:
     best = ends[np.argmax(2 * hits[ends] / (ends + 1 + hits[-1]))]
     below = ranked[best + 1] if best + 1 < len(ranked) else 0.0
     return float((ranked[best] + below) / 2)
+
+
+def target_names(y: Any) -> list[str] | None:
+    """Names of several targets: columns of a table, else y0, y1 and so on; None of one number a row.
+
+    Raises:
+        ValueError: for two columns of one name.
+
+    >>> target_names(pd.DataFrame({"price": [1.0], "size": [2.0]})), target_names([[1, 2, 3]]), target_names([1, 2])
+    (['price', 'size'], ['y0', 'y1', 'y2'], None)
+    """
+    table = as_table("y", y)
+    if isinstance(table, pd.DataFrame):
+        names = [str(name) for name in table.columns]
+        if len(set(names)) < len(names):
+            raise ValueError(f"y: expected columns of different names, got {short(names)}")
+        return names if len(names) > 1 else None
+    if isinstance(table, list | tuple):
+        width = len(table[0]) if len(table) and isinstance(table[0], list | tuple | np.ndarray) else 1
+    else:
+        width = table.shape[1] if getattr(table, "ndim", 1) == 2 else 1
+    return [f"y{place}" for place in range(width)] if width > 1 else None
+
+
+def several_numbers(y: Any, names: Sequence[str]) -> Ids:
+    """Numbers of several targets ``[n, T]``, float64, in the order of ``names [T]``.
+
+    Raises:
+        ValueError: for other columns, or another number of them.
+    """
+    table = as_table("y", y)
+    if isinstance(table, pd.DataFrame):
+        table = table.rename(columns=str)
+        if sorted(table.columns) != sorted(names):
+            raise ValueError(f"y: expected the columns {short(list(names))}, got {short(list(table.columns))}")
+        table = table[list(names)]
+    values = np.asarray(table, dtype=np.float64)
+    if values.ndim != 2 or values.shape[1] != len(names):
+        raise ValueError(f"y: expected {len(names)} numbers a row, [n, {len(names)}], got shape {values.shape}")
+    return values

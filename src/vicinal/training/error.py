@@ -6,19 +6,20 @@ _FLOOR = 1e-4
 """Mass given to every class in the log-loss, so that a class without neighbors costs much but not infinitely much."""
 
 
-def error_of(prediction: Tensor, labels: Tensor, *, multilabel: bool = False) -> Tensor:
+def error_of(prediction: Tensor, labels: Tensor, *, multilabel: bool = False, numbers: bool = False) -> Tensor:
     r"""Error of each row ``[b]``: squared for labels ``[b]``, log-loss for one-hot labels ``[b, K]``.
 
     The log-loss is $-\sum_k y_k \ln(\delta + (1 - K\delta) p_k)$ with $\delta = 10^{-4}$: finite for a class that no
     neighbor has. Of several classes a row (``multilabel``) it is the mean over classes of the log-loss of each alone,
-    $-y_k \ln m_k - (1 - y_k) \ln(1 - m_k)$ with $m_k = \delta + (1 - 2\delta) p_k$.
+    $-y_k \ln m_k - (1 - y_k) \ln(1 - m_k)$ with $m_k = \delta + (1 - 2\delta) p_k$. Of several numbers a row
+    (``numbers``, ``[b, T]``) it is the mean of their squared errors.
 
     >>> import torch
     >>> error_of(torch.tensor([0.5]), torch.tensor([1.0]))
     tensor([0.2500])
     """
-    if labels.ndim == 1:
-        return (prediction - labels).square()
+    if labels.ndim == 1 or numbers:
+        return (prediction - labels).square().reshape(len(labels), -1).mean(dim=1)
     if multilabel:
         odds = class_scores(prediction, odds=True)
         return nn.functional.binary_cross_entropy_with_logits(odds, labels, reduction="none").mean(dim=-1)
@@ -36,12 +37,12 @@ def class_scores(prediction: Tensor, *, odds: bool = False) -> Tensor:
 
 
 class MeanError(nn.Module):
-    """The default criterion: mean of :func:`error_of` over rows; of ``multilabel`` see there."""
+    """The default criterion: mean of :func:`error_of` over rows; of ``multilabel`` and ``numbers`` see there."""
 
-    def __init__(self, *, multilabel: bool = False) -> None:
+    def __init__(self, *, multilabel: bool = False, numbers: bool = False) -> None:
         super().__init__()
-        self.multilabel = multilabel
+        self.multilabel, self.numbers = multilabel, numbers
 
     def forward(self, prediction: Tensor, labels: Tensor) -> Tensor:
-        """``[]`` from ``[b]`` and ``[b]``, or from ``[b, K]`` and one-hot ``[b, K]``."""
-        return error_of(prediction, labels, multilabel=self.multilabel).mean()
+        """``[]`` from ``[b]`` and ``[b]``, from ``[b, K]`` and one-hot ``[b, K]``, or from ``[b, T]`` and ``[b, T]``."""
+        return error_of(prediction, labels, multilabel=self.multilabel, numbers=self.numbers).mean()

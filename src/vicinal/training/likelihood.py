@@ -106,7 +106,7 @@ def negative_log_likelihood(matrix: Tensor, labels: Tensor) -> Tensor:
 
     Args:
         matrix: K ``[n, n]``, float64, positive definite.
-        labels: y ``[n]``.
+        labels: y ``[n]``, or ``[n, T]`` of several targets, which are independent given K: their sum.
 
     Raises:
         torch.linalg.LinAlgError: if K is not positive definite.
@@ -120,16 +120,18 @@ def negative_log_likelihood(matrix: Tensor, labels: Tensor) -> Tensor:
 
 
 class _Likelihood(torch.autograd.Function):
-    """Value and gradient of one factor: half of K^-1 - K^-1 y y' K^-1."""
+    """Value and gradient of one factor: half of T K^-1 - K^-1 Y Y' K^-1."""
 
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, labels: Tensor) -> Tensor:
         factor = torch.linalg.cholesky(matrix)
-        solved = torch.cholesky_solve(labels[:, None], factor)[:, 0]
+        columns = labels.reshape(len(labels), -1)  # [n, T]
+        solved = torch.cholesky_solve(columns, factor)
         if ctx.needs_input_grad[0]:
-            ctx.save_for_backward((torch.cholesky_inverse(factor) - solved[:, None] * solved[None]) / 2)
-        constant = len(labels) / 2 * math.log(2 * math.pi)
-        value: Tensor = labels @ solved / 2 + factor.diagonal().log().sum() + constant
+            inverse = torch.cholesky_inverse(factor)
+            ctx.save_for_backward(torch.addmm(inverse, solved, solved.T, beta=columns.shape[1], alpha=-1) / 2)
+        constant = factor.diagonal().log().sum() + len(labels) / 2 * math.log(2 * math.pi)
+        value: Tensor = (columns * solved).sum() / 2 + columns.shape[1] * constant
         return value
 
     @staticmethod
@@ -144,7 +146,7 @@ def objective(kernel: TableKernel, inputs: Tensor, pieces: Tensor, labels: Tenso
         kernel: its logarithms may need gradients.
         inputs: ``[n, p]``.
         pieces: ``[n, m]``.
-        labels: ``[n]``, mean 0 and variance 1.
+        labels: ``[n]`` or ``[n, T]``, mean 0 and variance 1.
         parts: positions of rows; rows of different parts are not related to each other.
     """
     total = kernel.penalty()
@@ -200,7 +202,8 @@ def leave_one_out_error(
             inverse = torch.linalg.inv(kernel.with_noise(inputs[rows], pieces[rows]))
             sums = inverse.sum(dim=1)
             projected = inverse - sums[:, None] * sums / sums.sum()
-            total += float(((projected @ labels[rows]) / projected.diagonal()).square().sum())
+            errors = (projected @ labels[rows].reshape(len(rows), -1)) / projected.diagonal()[:, None]  # [n, T]
+            total += float(errors.square().mean(dim=1).sum())
             count += len(rows)
     return total / count if count else math.inf
 
@@ -240,13 +243,13 @@ def fit_kernel(
     Args:
         inputs: standardized columns ``[n, p]``, float64.
         pieces: their piecewise-linear features ``[n, m]``, centered.
-        labels: ``[n]``, not all equal; they are standardized here.
+        labels: ``[n]``, or ``[n, T]`` of several targets; not all equal; they are standardized here.
         groups: integers ``[n]``, or None.
         seed: of the subset.
     """
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))[:MOST_ROWS]
     chosen = labels[order].double()
-    spread = chosen.std(correction=0)
-    standard = (labels.double() - chosen.mean()) / torch.where(spread > 0, spread, 1.0)
+    spread = chosen.std(dim=0, correction=0)
+    standard = (labels.double() - chosen.mean(dim=0)) / torch.where(spread > 0, spread, 1.0)
     kernel = most_likely_kernel(inputs, pieces, standard, unrelated_parts(order, groups))
     return corrected(kernel, inputs, pieces, standard, unrelated_parts(order[:MOST_LEFT_OUT], groups))
