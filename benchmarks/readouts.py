@@ -107,7 +107,7 @@ class Job:
         who = bank.identity(ids=rows.ids, groups=groups)
         other.network_ = copy.copy(model.network_)
         other.network_._modules = dict(model.network_._modules)
-        head = choose_kriging(Kriging(k, convex=convex), rows.vectors, rows.labels, bank.vectors, bank.labels, **who)
+        head = choose_kriging(Kriging(k, convex=convex), rows.vectors, rows.labels, bank.vectors, bank.labels, who)
         other.network_.head = head
         return other
 

@@ -32,6 +32,7 @@ def explain(
     interval: Annotated[
         float, typer.Option(help="Probability with which the interval covers.", metavar="COVERAGE")
     ] = 0.9,
+    target: Annotated[str | None, typer.Option(help="Of a model of several targets, the one to explain.")] = None,
     root: o.Root = None,
     database: o.Database = None,
     index: o.IndexAgain = None,
@@ -57,6 +58,7 @@ def explain(
         local_path("model", model),
         k,
         coverage=interval,
+        target=target,
         root=o.root_of(root),
         index=index,
         encoders=o.parse_encoders(encoder),

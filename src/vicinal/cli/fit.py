@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def fit(
     context: typer.Context,
     data: Annotated[str, typer.Argument(help="Table: a file, pattern, folder, - or query.", metavar="DATA")],
-    target: o.Target,
+    target: o.Targets,
     *,
     text: o.Text = None,
     image: o.Image = None,
@@ -97,7 +97,8 @@ def fit(
     parameters = o.estimator_parameters(context)
     job = TableJob(
         source=source,
-        target=target,
+        target=target[0],
+        also=target[1:],
         kinds=o.named_kinds(context.params),
         sets=o.named_sets(sets),
         long=long,
@@ -148,6 +149,7 @@ def outcome_json(outcome: "FitOutcome") -> dict[str, Any]:
         "out_of_fold": dict(record.out_of_fold),
         "verdict": verdict_sentence(record),
         "scores": {method: dict(values) for method, values in record.scores.items()},
+        "further_targets": {one.target_name: dict(one.scores) for one in outcome.further},
         "notes": list(record.notes),
         "epochs": len(outcome.model.history_.train_error),
         "seconds": record.duration_s,
@@ -181,7 +183,7 @@ def print_plan(plan: "FitPlan", console: "Console") -> None:
     headings = ["column", "taken for", "encoder", "because"]
     print_rows("Columns", headings, rows, numbers=False, console=console)
     lines = [
-        f"{table.task} of {table.target_name} ({table.reason}): {sizes['train']} rows to train on, "
+        f"{table.task} of {', '.join(plan.opened.targets)} ({table.reason}): {sizes['train']} rows to train on, "
         f"{sizes['validation']} to stop early and calibrate, {sizes['test']} to test on"
     ]
     lines += [f"{count} rows are left out: {reason}" for reason, count in table.dropped_counts.items()]
@@ -211,8 +213,8 @@ def print_outcome(outcome: "FitOutcome", *, columns: bool = True) -> None:
         else f"each left out by one of {outcome.model.folds_} folds of members"
     )
     output.print(
-        f"{record.task} of {record.target_name} ({outcome.opened.table.reason}): {sizes['train']} rows to train on, "
-        f"{use}, {sizes['test']} to test on",
+        f"{record.task} of {', '.join(outcome.opened.targets)} ({outcome.opened.table.reason}): {sizes['train']} rows "
+        f"to train on, {use}, {sizes['test']} to test on",
         markup=False,
     )
     for reason, count in record.dropped.items():
@@ -221,7 +223,8 @@ def print_outcome(outcome: "FitOutcome", *, columns: bool = True) -> None:
     for leak in outcome.opened.leaks:
         output.print(f"look at {leak.sentence}", markup=False)
     where = f"On the {sizes['test']} test rows" if sizes["test"] else "Out of fold, by members that never saw the row"
-    print_scores(where, record.scores)
+    for one in (record, *outcome.further):
+        print_scores(f"{one.target_name}: {where.lower()}" if outcome.further else where, one.scores)
     for note in record.notes:
         if note.startswith("Baselines"):
             output.print(note, markup=False)

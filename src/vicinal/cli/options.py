@@ -21,6 +21,9 @@ Database: TypeAlias = Annotated[
     ),
 ]
 Target: TypeAlias = Annotated[str, typer.Option(help="Column to predict.")]
+Targets: TypeAlias = Annotated[
+    list[str], typer.Option("--target", help="Column to predict; several, all of numbers, one after another.")
+]
 
 
 def _columns(kind: str) -> Any:

@@ -297,7 +297,7 @@ class BankedEstimator(TunedEstimator):
         labels = []
         for name in names:
             bank = self.bank_ if self.bank_.has([name])[0] else self.calibration_
-            labels.append(bank.store.labels_at(bank.store.positions([name]))[0])
+            labels.append(bank.labels[bank.store.positions([name])[0]])
         values = self._given_labels(torch.stack(labels).numpy()) if labels else []
         return list(values.tolist()) if isinstance(values, np.ndarray) else list(values)
 

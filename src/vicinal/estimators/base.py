@@ -228,8 +228,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         classes = None if kind == "numbers" else np.unique(labels, axis=0, return_inverse=True)[1].reshape(-1)
         self.kinds_ = kinds_of(frame, x, self.columns)
         if isinstance(x, pd.DataFrame):
-            target = labels if classes is None else classes
-            for each in target.T if target.ndim == 2 else [target]:
+            for each in list(labels.reshape(len(labels), -1).T) if classes is None else [classes]:
                 for leak in leaking_columns(frame, self.kinds_, each, classes=classes is not None, groups=own_groups):
                     warn_caller(leak.python, LeakWarning)
         with torch.random.fork_rng():
@@ -495,9 +494,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             ids=rows.ids, groups=groups if self.bank_.store.group_codes is not None else None
         )
         truth, labels = (self._as_predicted(bank.labels) for bank in (rows, self.bank_))
-        numbers = self.targets_ is not None
         banks = rows.vectors, truth, self.bank_.vectors, labels
-        return choose_kriging(kriging, *banks, numbers=numbers, **identity).eval()
+        return choose_kriging(kriging, *banks, identity, numbers=self.targets_ is not None).eval()
 
     def _class_count(self) -> int | None:
         classes = getattr(self, "classes_", None)

@@ -37,9 +37,7 @@ def _check_finite(values: Ids) -> None:
     wrong = ~np.isfinite(values)
     if wrong.any():
         at = tuple(np.argwhere(wrong)[0].tolist())
-        raise ValueError(
-            f"y: expected finite numbers, got {values[at]} in row {at[0]}; input contains NaN or infinity"
-        )
+        raise ValueError(f"y: expected finite numbers, got {values[at]} in row {at[0]}; input contains NaN or infinity")
 
 
 class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # type: ignore[misc]  # scikit-learn has no types
@@ -306,7 +304,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         low, high = self.label_range_
         if self._place is not None:  # a head without neighbors gives all targets
             prediction = prediction[:, self._place]
-        return low + prediction.double() * (high - low)
+        values: Tensor = low + prediction.double() * (high - low)
+        return values
 
     def of_target(self, name: str) -> "NeighborRegressor":
         """This model for one of several targets alone: what it predicts, explains, promises and is measured by.
@@ -332,7 +331,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if name not in models:
             model = copy.copy(self)
             model.bank_, model.calibration_ = self.bank_.of_target(place), self.calibration_.of_target(place)
-            model.targets_, model.label_range_ = None, tuple(float(ends[place]) for ends in self.label_range_)
+            low, high = self.label_range_
+            model.targets_, model.label_range_ = None, (float(low[place]), float(high[place]))
             model._place = None if self.network_.head.uses_bank else place
             model._of_targets = model._calibrated = None
             models[name] = model
@@ -394,7 +394,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if self.targets_ is None:
             return labels
         low, high = self.label_range_
-        return (labels - low) / (high - low)
+        scaled: Tensor = (labels - low) / (high - low)
+        return scaled
 
 
 class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"):  # type: ignore[misc]  # scikit-learn has no types

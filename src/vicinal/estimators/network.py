@@ -119,9 +119,7 @@ def make_kriging(settings: dict[str, Any], linear: int = 0) -> Kriging | None:
     return Kriging(settings["max_neighbors"] or NEIGHBORS, convex=not signed, linear=linear)
 
 
-def _one_head(
-    settings: dict[str, Any], dim: int, start: torch.Tensor, *, multilabel: bool, numbers: bool
-) -> nn.Module:
+def _one_head(settings: dict[str, Any], dim: int, start: torch.Tensor, *, multilabel: bool, numbers: bool) -> nn.Module:
     if settings["head"] == "nona":
         simplex = settings["simplex"]
         if simplex == "auto":
@@ -148,7 +146,9 @@ def make_network(
     dropout = check_number("dropout", settings["dropout"])
     members = check_integer("members", settings["members"])
     projector = MemberProjectors(dim, sizes, dropout, members=members, final_tanh=settings["final_tanh"])
-    return NeighborNetwork(encoder, projector, make_head(settings, sizes[-1], start, multilabel=multilabel, numbers=numbers))
+    return NeighborNetwork(
+        encoder, projector, make_head(settings, sizes[-1], start, multilabel=multilabel, numbers=numbers)
+    )
 
 
 def similarity_network(encoder: TableEncoder, dim: int) -> NeighborNetwork:

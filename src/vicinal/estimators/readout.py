@@ -51,9 +51,9 @@ def choose_kriging(
     truth: Tensor,
     bank: Tensor,
     labels: Tensor,
+    identity: Mapping[str, Tensor | None] | None = None,
     *,
     numbers: bool = False,
-    **identity: Tensor | None,
 ) -> Kriging:
     """The kriging head whose scale and noise do best on rows that the metric was not trained on.
 
@@ -71,7 +71,7 @@ def choose_kriging(
     """
     at = spread(len(queries), MOST)
     queries, truth = queries[at], truth[at]
-    identity = {n: v if v is None or n.startswith("bank") else v[at] for n, v in identity.items()}
+    identity = {n: v if v is None or n.startswith("bank") else v[at] for n, v in (identity or {}).items()}
     tried = _candidates(head, bank)
     return tried[_best(*_errors(tried, queries, truth, bank, labels, identity, numbers=numbers), convex=head.convex)]
 

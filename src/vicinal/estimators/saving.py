@@ -202,7 +202,8 @@ class SavedConfig(Saved):
             raise ValueError(f"{'no classes' if self.classes is None else 'classes'} of a {self.task}")
         if (self.task == "regression") != (self.label_range is not None):
             raise ValueError(f"{'no range' if self.label_range is None else 'a range'} of labels of a {self.task}")
-        if self.label_range is not None and not self.label_range[0] < self.label_range[1]:
+        lows, highs = ([ends] if isinstance(ends, float) else ends for ends in self.label_range or (0.0, 1.0))
+        if not all(low < high for low, high in zip(lows, highs, strict=False)):
             raise ValueError("a range of labels that is none")
         if self.classes is not None and len(set(self.classes)) < max(2, len(self.classes)):
             raise ValueError("classes that are not there once each")
@@ -518,9 +519,7 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> Ne
     outputs, several = config.classes or config.targets, config.targets is not None
     start = torch.zeros(()) if outputs is None else torch.zeros(len(outputs))
     with torch.device("meta"):
-        network = make_network(
-            settings, encoder, encoder.dim, start, multilabel=config.multilabel, numbers=several
-        )
+        network = make_network(settings, encoder, encoder.dim, start, multilabel=config.multilabel, numbers=several)
         if config.reads_by_kriging:
             network.head = make_kriging(settings) or network.head
     return network

@@ -1,4 +1,4 @@
-"""Several classes or numbers a row: labels as users give them, and the probability from which on a class is predicted."""
+"""Several classes or numbers a row: labels as users give them, and from which probability on a class is predicted."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -167,6 +167,10 @@ class ServedModel:
         return ids
 
     def _labels(self, model: BankedEstimator, frame: pd.DataFrame) -> list[Any]:
+        if model.targets_ is not None:
+            if lost := [name for name in model.targets_ if name not in frame.columns]:
+                raise ValueError(f"rows: expected a label for each row in {short(lost[0])}, got none")
+            return _known_classes(model, frame[model.targets_].to_numpy().tolist())
         name = next((n for n in (model.notes_.get("target"), "target") if n in frame.columns), None)
         if name is None:
             column = short(model.notes_.get("target") or "target")
@@ -200,6 +204,14 @@ def _left_out(model: BankedEstimator, names: np.ndarray[Any, Any]) -> np.ndarray
 def _known_classes(model: BankedEstimator, labels: list[Any]) -> list[Any]:
     """Labels of a request, classes by the names that the fit gave them, so that "3" is the class 3."""
     classes = getattr(model, "classes_", None)
+    if model.targets_ is not None:
+        for place, label in enumerate(labels):
+            count = len(model.targets_)
+            if not isinstance(label, list) or len(label) != count or not all(isinstance(n, int | float) for n in label):
+                raise ValueError(
+                    f"labels: expected a list of {count} numbers for each row, got {short(label)} at {place}"
+                )
+        return labels
     if classes is None:
         for place, label in enumerate(labels):
             if isinstance(label, bool) or not isinstance(label, int | float):

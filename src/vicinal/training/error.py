@@ -44,5 +44,5 @@ class MeanError(nn.Module):
         self.multilabel, self.numbers = multilabel, numbers
 
     def forward(self, prediction: Tensor, labels: Tensor) -> Tensor:
-        """``[]`` from ``[b]`` and ``[b]``, from ``[b, K]`` and one-hot ``[b, K]``, or from ``[b, T]`` and ``[b, T]``."""
+        """``[]`` from ``[b]`` and ``[b]``, ``[b, K]`` and one-hot ``[b, K]``, or ``[b, T]`` and ``[b, T]``."""
         return error_of(prediction, labels, multilabel=self.multilabel, numbers=self.numbers).mean()

@@ -73,16 +73,19 @@ def add_table(
     fitted, ids_named = model.notes_, id is not None
     model.notes_ = fitted | {role: name for role, name in columns.items() if name is not None}
     frame = read_rows(model, source, root, log)
+    several = list(model.targets_ or ())
     if names is not None:
         column = columns["target"] = columns["target"] or "label"
         frame = _named_rows(frame, names, columns["id"], column, log)
-    if columns["target"] is None:
+    if several:
+        columns["target"] = None
+    elif columns["target"] is None:
         raise ValueError("target: expected the column of labels, as the model does not name one, got none")
     for role, name in columns.items():
         if name is not None and (role != "id" or ids_named or name in frame.columns):
             check_choice(role, name, frame.columns)
     features = features_of(model, frame, log)
-    labels = _labels(model, frame[columns["target"]])
+    labels = _numbers(model, frame) if several else _labels(model, frame[columns["target"]])
     ids, groups = (_cells(frame, columns[role]) for role in ("id", "group"))
     groups = None if model.bank_.store.group_codes is None else groups
     model.notes_ = fitted  # the names are those of this table; the model's stay
@@ -119,6 +122,14 @@ def _named_rows(frame: pd.DataFrame, names: Path | pd.DataFrame, id: str | None,
         )
     log(f"{int(named.sum())} rows have a name; {len(frame) - int(named.sum())} have none, and are left out")
     return frame.assign(**{target: target_cells})[named]
+
+
+def _numbers(model: BankedEstimator, frame: pd.DataFrame) -> list[list[float]]:
+    """The numbers of several targets, a list for each row."""
+    for name in model.targets_ or ():
+        check_choice("target", name, frame.columns)
+    columns = [read_labels(frame[name], classes=False).tolist() for name in model.targets_ or ()]
+    return list(map(list, zip(*columns, strict=True)))
 
 
 def _labels(model: BankedEstimator, cells: pd.Series) -> list[Any]:
@@ -162,16 +173,18 @@ def relabel_table(
     notes = opened.model.notes_
     target, id = target or notes.get("target"), id or notes.get("id") or "id"
     exact = [name for name in as_written(opened.model)["ids"] if name != id]
-    if target is None:
+    several = opened.model.targets_
+    if several is None and target is None:
         raise ValueError("target: expected the column of labels, as the model does not name one, got none")
     frame = (
         read_table(source, ids=[id, *exact])
         if isinstance(source, Path)
         else as_table("data", source).rename(columns=str)
     )
-    for role, name in (("id", id), ("target", target)):
+    for role, name in (("id", id), *([("target", target)] if several is None else [])):
         check_choice(role, name, frame.columns)
-    ids, labels = canonical_ids("ids", frame[id].tolist(), distinct=True), _labels(opened.model, frame[target])
+    ids = canonical_ids("ids", frame[id].tolist(), distinct=True)
+    labels = _labels(opened.model, frame[target]) if several is None else _numbers(opened.model, frame)
     changed = [row for row in zip(ids.tolist(), opened.model.labels_of(ids), labels, strict=True) if row[1] != row[2]]
     if changed:
         opened.relabel([name for name, _, _ in changed], [new for _, _, new in changed])

@@ -114,7 +114,7 @@ def distill_table(
     if out is not None:
         check_replaceable(out)
     teacher = load_model(folder, encoders=teacher_encoders)
-    if not isinstance(teacher, NeighborRegressor | NeighborClassifier) or teacher.multilabel_:
+    if not isinstance(teacher, NeighborRegressor | NeighborClassifier) or teacher.multilabel_ or teacher.targets_:
         raise ValueError(
             f"model: expected one that predicts numbers or a class a row, got {type(teacher).__name__} of another kind"
         )

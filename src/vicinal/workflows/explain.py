@@ -19,7 +19,7 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.search import query_table, vectors_of
 from vicinal.training.rows import spread
-from vicinal.workflows.predict import identity_of, load_predictor, read_rows
+from vicinal.workflows.predict import identity_of, load_predictor, of_target, read_rows
 from vicinal.workflows.search import Log, json_row, read_row
 
 _USUAL = 256
@@ -69,13 +69,14 @@ class Explainer:
         k: int = 5,
         *,
         coverage: float = 0.9,
+        target: str | None = None,
         root: Path | None = None,
         log: Log = lambda line: None,
         **settings: Any,
     ) -> None:
         self.k, self.coverage = check_integer("k", k), check_between("coverage", coverage, 0, 1)
         self.root, self.log = root, log
-        self.model: BankedEstimator = load_predictor(folder, **settings)
+        self.model: BankedEstimator = of_target(load_predictor(folder, **settings, several=True), target)
         self.model.check_neighbor_head("explain")
         self.model.root = root
         self.digits = label_digits(self.model.bank_.labels)

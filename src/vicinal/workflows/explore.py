@@ -69,7 +69,7 @@ class Explorer:
         **settings: Any,
     ) -> None:
         self.folder, self.k, self.name = ModelFolder(folder, **settings), k, folder.name
-        if not hasattr(self.model, "predict") or self.model.multilabel_:
+        if not hasattr(self.model, "predict") or self.model.multilabel_ or self.model.targets_ is not None:
             raise ValueError("model: expected one of numbers or of one class a row, got another; say vicinal search")
         self.model.check_neighbor_head("explore")
         if not hasattr(self.model, "feature_names_in_"):

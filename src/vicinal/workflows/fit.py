@@ -7,6 +7,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,13 @@ from vicinal.workflows.opening import (
     make_estimator,
     open_table,
 )
+from vicinal.workflows.predict import of_target
 from vicinal.workflows.resuming import CACHE, working_folder
 from vicinal.workflows.showing import mask_curves, neighbor_panels
 from vicinal.workflows.verdict import covering, examples, verdict
+
+REPORT = "report-{}.html"
+"""Page of the second target, and of further ones."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +79,17 @@ class FitPlan:
 
 @dataclass(frozen=True)
 class FitOutcome:
-    """What :func:`fit_table` gives: the model, its figures, and where it was written (None: nowhere)."""
+    """What :func:`fit_table` gives: the model, its figures, and where it was written (None: nowhere).
+
+    ``further`` are the figures of further targets.
+    """
 
     model: BankedEstimator
     record: FitRecord
     opened: OpenTable
     split: Split
     folder: Path | None
+    further: Sequence[FitRecord] = ()
 
 
 def plan_fit(job: TableJob, log: Log = lambda line: None) -> FitPlan:
@@ -142,11 +151,24 @@ def fit_table(
         with _logged(log):
             fit_split(model, opened, split)
         log("measuring on the test rows" if len(split.test) else "measuring out of fold")
-        measured = measure(job, model, opened, split) if len(split.test) else measure_out_of_fold(job, model, opened)
-        record = fit_record(job, opened, split, model, measured, plan.duplicates, time.perf_counter() - started)
+        records = []
+        for name in opened.targets:
+            one, part = (of_target(model, name), opened.of_target(name)) if opened.also else (model, opened)
+            measured = measure(job, one, part, split) if len(split.test) else measure_out_of_fold(job, one, part)
+            measured.notes.extend(_other_targets(list(opened.targets), name))
+            duration = time.perf_counter() - started
+            records.append(fit_record(job, part, split, one, measured, plan.duplicates, duration))
         if out is not None:
-            write_fit(out, model, record, split, _notes(job, record, opened.chunked))
-    return FitOutcome(model, record, opened, split, out)
+            notes = _notes(job, records[0], opened.chunked)
+            write_fit(out, model, records[0], split, notes, further=records[1:])
+    return FitOutcome(model, records[0], opened, split, out, records[1:])
+
+
+def _other_targets(names: Sequence[str], name: str) -> list[str]:
+    """Where the reports of the other targets are."""
+    pages = {each: "report.html" if place == 0 else REPORT.format(place + 1) for place, each in enumerate(names)}
+    others = ", ".join(f"{each} in {page}" for each, page in pages.items() if each != name)
+    return [f"The model predicts other targets, too: {others}."] if others else []
 
 
 class _ToLog(logging.Handler):
@@ -191,7 +213,17 @@ def _split_of(job: TableJob, opened: OpenTable) -> Split:
 def run_fingerprint(job: TableJob, opened: OpenTable) -> str:
     """All that the result of a fit depends on: an interrupted run of the same goes on."""
     settings = {name: value for name, value in job.parameters.items() if name not in ("progress", "logger")}
-    facts = [table_fingerprint(opened.table), opened.kinds, job.seed, job.test, job.validation, job.time, settings]
+    also = {name: sha256(values.tobytes()).hexdigest() for name, values in opened.also.items()}
+    facts = [
+        table_fingerprint(opened.table),
+        opened.kinds,
+        job.seed,
+        job.test,
+        job.validation,
+        job.time,
+        settings,
+        also,
+    ]
     return json.dumps([__version__, torch.__version__, *facts], default=str, sort_keys=True)
 
 
@@ -325,10 +357,20 @@ def _notes(job: TableJob, record: FitRecord, chunked: Sequence[str]) -> dict[str
     return notes | ({"chunked": list(chunked)} if chunked else {})
 
 
-def write_fit(out: Path, model: BankedEstimator, record: FitRecord, split: Split, notes: dict[str, Any]) -> None:
-    """Write the folder of a model with its splits, report and card."""
+def write_fit(
+    out: Path,
+    model: BankedEstimator,
+    record: FitRecord,
+    split: Split,
+    notes: dict[str, Any],
+    *,
+    further: Sequence[FitRecord] = (),
+) -> None:
+    """Write the folder of a model with its splits, report and card; further targets have reports of their own."""
     with staged_folder(out) as stage:
         write_files(stage, model, record, split, notes)
+        for place, other in enumerate(further, start=2):
+            write_page(other, stage / REPORT.format(place))
 
 
 def write_files(stage: Path, model: BankedEstimator, record: FitRecord, split: Split, notes: dict[str, Any]) -> None:

@@ -4,12 +4,12 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
-from vicinal.core import check_choice, short_text
+from vicinal.core import check_choice, short, short_text
 from vicinal.core.identity import IdentityWarning
 from vicinal.data import (
     CHUNK_WORDS,
@@ -28,6 +28,8 @@ from vicinal.data import (
     split_texts,
     table_name,
 )
+from vicinal.data.cells import missing_cells
+from vicinal.data.target import read_target
 from vicinal.encoders import (
     ColumnKind,
     Kind,
@@ -40,6 +42,7 @@ from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.network import check_settings
 
 Log = Callable[[str], None]
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class TableJob:
     Attributes:
         source: file of the table, see :func:`vicinal.data.read_table`, or the table itself.
         target: the column to predict.
+        also: further columns of numbers to predict, by the same model.
         kinds: kind of columns where it should not be found out.
         id: column of ids, or None.
         group: column of groups, or None.
@@ -69,6 +73,7 @@ class TableJob:
 
     source: Path | pd.DataFrame
     target: str
+    also: Sequence[str] = ()
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     id: str | None = None
     group: str | None = None
@@ -97,6 +102,7 @@ class OpenTable:
         leaks: columns that give the target away or look like a key of groups.
         notes: how the file was read, where that is not as its name says, and what is done with long texts.
         chunked: columns of texts that were made sets of their chunks.
+        also: further targets ``[n]`` by name.
     """
 
     table: Table
@@ -104,6 +110,16 @@ class OpenTable:
     leaks: Sequence[ColumnLeak] = ()
     notes: Sequence[str] = ()
     chunked: Sequence[str] = ()
+    also: Mapping[str, Array] = field(default_factory=dict)
+
+    def of_target(self, name: str) -> Self:
+        """The same rows with one of several targets."""
+        return replace(self, table=replace(self.table, target=self.targets[name], target_name=name), also={})
+
+    @property
+    def targets(self) -> dict[str, Array]:
+        """All targets by name, the first one first."""
+        return {self.table.target_name: self.table.target, **self.also}
 
     @property
     def kinds(self) -> dict[str, Kind]:
@@ -129,15 +145,16 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     else:
         frame, root, name = as_table("data", job.source), job.root, job.name or "table"
     log(f"{len(frame)} rows and {frame.shape[1]} columns in {name}")
+    frame, also = further_targets(join_columns(frame, job.sets, of_one_kind=True), job)
     table = prepare_table(
-        join_columns(frame, job.sets, of_one_kind=True),
+        frame,
         job.target,
         id=job.id,
         group=job.group,
         time=job.time,
-        task=job.task,
+        task="regression" if also else job.task,
         use=job.use,
-        drop=job.drop,
+        drop=[*job.drop, *job.also],
         name=name,
         root=root,
     )
@@ -153,9 +170,33 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     kinds = {name: column.kind for name, column in columns.items() if column.kind is not None}
     classes = table.task == "classification"
     leaks = leaking_columns(table.frame, kinds, table.target, classes=classes, groups=table.groups)
+    for values in also.values():
+        leaks += leaking_columns(table.frame, kinds, values, classes=False, groups=table.groups)
     for line in (*notes, *(leak.sentence for leak in leaks)):
         log(line)
-    return OpenTable(table, columns, leaks, notes, chunked)
+    return OpenTable(table, columns, leaks, notes, chunked, also)
+
+
+def further_targets(frame: pd.DataFrame, job: TableJob) -> tuple[pd.DataFrame, dict[str, Array]]:
+    """The numbers of further targets ``[n]`` where all targets are there, and the table without the target elsewhere.
+
+    Raises:
+        ValueError: for a column that is not there, is named twice, or is no numbers.
+    """
+    frame = frame.rename(columns=str)
+    if not job.also:
+        return frame, {}
+    if job.task == "classification":
+        raise ValueError("task: expected regression for several targets, got classification")
+    for name in (job.target, *job.also):
+        check_choice("target", name, frame.columns)
+    if len({job.target, *job.also}) <= len(job.also):
+        raise ValueError(f"target: expected different columns, got {short([job.target, *job.also])}")
+    if twice := {job.id, job.group} & set(job.also):
+        raise ValueError(f"target: expected columns that are not the id or group too, got {short(twice.pop())}")
+    there = np.all([~missing_cells(frame[name]) for name in (job.target, *job.also)], axis=0)
+    numbers = {name: read_target(frame.loc[there, name], "regression").values for name in job.also}
+    return frame.assign(**{job.target: frame[job.target].where(there)}), numbers
 
 
 def _long_note(name: str, share: float, long: str) -> str:
@@ -198,7 +239,9 @@ def fit_split(model: BankedEstimator, opened: OpenTable, split: Split) -> Banked
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentityWarning)  # the job says what groups_sentence gives
         warnings.simplefilter("ignore", LeakWarning)  # open_table has named them
-        fitted: BankedEstimator = model.fit(frame, part.target, ids=part.ids, groups=part.groups, validation=validation)
+        targets = {name: values[rows] for name, values in opened.targets.items()}
+        y = pd.DataFrame(targets) if opened.also else part.target
+        fitted: BankedEstimator = model.fit(frame, y, ids=part.ids, groups=part.groups, validation=validation)
     return fitted
 
 

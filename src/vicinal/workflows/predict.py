@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from vicinal.core import nearest, short, short_text
+from vicinal.core import check_choice, listed, nearest, short, short_text
 from vicinal.core.identity import IdentityWarning
 from vicinal.data import check_column, join_columns, read_table, root_of, split_texts, tidy_features
 from vicinal.data.target import SEPARATOR
@@ -17,6 +18,7 @@ from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.elements import element_counts
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.learner import EmbeddingLearner
+from vicinal.estimators.neighbors import NeighborRegressor
 from vicinal.estimators.saving import shown_cell
 
 Log = Callable[[str], None]
@@ -129,7 +131,7 @@ def predict_table(
     Raises:
         ValueError: if the model cannot be loaded, a column is missing, or a cell cannot be used.
     """
-    model = load_predictor(folder, index=index, encoders=encoders)
+    model = load_predictor(folder, index=index, encoders=encoders, several=True)
     frame = read_rows(model, source, root, log)
     return answer_rows(model, frame, explain=explain, elements=elements, coverage=coverage, keep=keep, log=log)
 
@@ -159,6 +161,7 @@ def answer_rows(
         answers = replace(answers, columns={name: frame[name].tolist() for name in keep} | answers.columns)
         if not (explain or elements):
             return answers
+        model = of_target(model, None)
         if elements:
             count = int(element_counts(features, model.kinds_).to_numpy().sum())
             log(f"leaving out {count} elements, one at a time, in {len(features)} rows")
@@ -166,16 +169,46 @@ def answer_rows(
 
 
 def load_predictor(
-    folder: Path, *, index: str | None = None, encoders: Mapping[str, str] | None = None
+    folder: Path, *, index: str | None = None, encoders: Mapping[str, str] | None = None, several: bool = False
 ) -> BankedEstimator:
-    """The model in ``folder``; raises ValueError for one that learned what is alike, and predicts nothing."""
+    """The model in ``folder``; raises ValueError for one that learned what is alike, and predicts nothing.
+
+    Models of several targets are for who takes ``several``.
+    """
     model = load_model(folder, index=index, encoders=encoders)
     if not hasattr(model, "predict"):
         raise ValueError(
             f"model: expected one that predicts, got {short_text(folder, 200)}, which learned what is alike; say "
             "vicinal search, or vicinal embed"
         )
+    if model.targets_ is not None and not several:
+        raise ValueError(
+            f"model: expected one that predicts one target, got one of {listed(model.targets_)}; predict, explain, "
+            "add, relabel and forget take it"
+        )
     return model
+
+
+def of_target(model: BankedEstimator, target: str | None) -> BankedEstimator:
+    """The model for one of several targets alone; itself if it predicts one.
+
+    Raises:
+        ValueError: if no target is named where there are several, or one where there is one.
+    """
+    if model.targets_ is None or not isinstance(model, NeighborRegressor):
+        if target is not None:
+            raise ValueError(f"target: expected none, as the model predicts one, got {short(target)}")
+        return model
+    if target is None:
+        raise ValueError(f"target: expected one of {listed(model.targets_)}, which the model predicts, got none")
+    return model.of_target(check_choice("target", target, model.targets_))
+
+
+def _by_target(model: BankedEstimator, name: str, values: np.ndarray[Any, Any]) -> dict[str, list[Any]]:
+    """Values ``[n]`` as a column ``name``, those of several targets ``[n, T]`` as columns of their names."""
+    if model.targets_ is None:
+        return {name: values.tolist()}
+    return {f"{name}_{target}": values[:, place].tolist() for place, target in enumerate(model.targets_)}
 
 
 def _answers(
@@ -189,7 +222,7 @@ def _answers(
     columns: dict[str, list[Any]] = {}
     if classes is None:
         values, error = model.predict(features, **identity, return_error=True)
-        columns["prediction"] = values.tolist()
+        columns |= _by_target(model, "prediction", values)
     else:
         chances, error = model.predict_proba(features, **identity, return_error=True)
         if model.multilabel_:
@@ -203,7 +236,7 @@ def _answers(
         if classes is not None:
             raise ValueError("interval: expected a model that predicts numbers, got one that predicts classes")
         bounds = model.predict_interval(features, coverage, **identity)
-        columns |= {"low": bounds[:, 0].tolist(), "high": bounds[:, 1].tolist()}
+        columns |= _by_target(model, "low", bounds[..., 0]) | _by_target(model, "high", bounds[..., 1])
     ids = identity["ids"]
     return Answers(frame.index.tolist() if ids is None else ids, columns, [])
 
@@ -251,13 +284,8 @@ def features_of(model: BankedEstimator, frame: pd.DataFrame, log: Log) -> pd.Dat
                 f"data: expected the column {short(name)}, which the model reads, got "
                 f"none{nearest(name, frame.columns)}"
             )
-    known = {
-        *columns,
-        model.notes_.get("id"),
-        model.notes_.get("group"),
-        model.notes_.get("time"),
-        model.notes_.get("target"),
-    }
+    roles = (model.notes_.get(role) for role in ("id", "group", "time", "target"))
+    known = {*columns, *roles, *(model.targets_ or ())}
     extra = [name for name in frame.columns if name not in known]
     if extra:
         log(

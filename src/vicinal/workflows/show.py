@@ -56,7 +56,8 @@ class _Model(_Summary):
     encoder: _Encoders
     features: list[str] | None = None
     classes: list[str] | list[int] | list[float] | list[bool] | None = None
-    label_range: tuple[float, float] | None = None
+    label_range: tuple[float, float] | tuple[list[float], list[float]] | None = None
+    targets: list[str] | None = None
     train_error: list[float] = Field(default_factory=list)
     best_epoch: int = 0
     folds: int | None = None
@@ -151,7 +152,7 @@ def _model(folder: Path) -> dict[str, Any]:
     labels |= {} if config.label_range is None else {"lowest": config.label_range[0], "highest": config.label_range[1]}
     return {
         "task": config.task,
-        "target": notes.target,
+        "target": notes.target if config.targets is None else ", ".join(config.targets),
         "name": notes.name,
         "id": notes.id,
         "group": notes.group,

@@ -81,7 +81,7 @@ def predict_file(
     """
     count = check_engine(engine, workers)
     named: dict[str, Any] = {"index": index, "encoders": encoders}
-    model = load_predictor(folder, **named)
+    model = load_predictor(folder, **named, several=True)
     model.root = root or root_of(source)
     settings: dict[str, Any] = {"explain": explain, "elements": elements, "coverage": coverage, "keep": list(keep)}
     log = _once(log)
