@@ -106,7 +106,7 @@ class Bank:
     def of_target(self, place: int) -> Self:
         """The same rows with one of their several numbers as label ``[N]``; as long as no row is changed."""
         bank = copy.copy(self)
-        bank._target = place
+        bank.__dict__ |= {"_target": place}
         return bank
 
     def keys_of(self, ids: Ids | None) -> Tensor | None:

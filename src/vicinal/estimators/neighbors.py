@@ -329,12 +329,16 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             self._of_targets = state, {}
         models = self._of_targets[1]
         if name not in models:
-            model = copy.copy(self)
-            model.bank_, model.calibration_ = self.bank_.of_target(place), self.calibration_.of_target(place)
-            low, high = self.label_range_
-            model.targets_, model.label_range_ = None, (float(low[place]), float(high[place]))
-            model._place = None if self.network_.head.uses_bank else place
-            model._of_targets = model._calibrated = None
+            (low, high), model = self.label_range_, copy.copy(self)
+            model.__dict__ |= {
+                "bank_": self.bank_.of_target(place),
+                "calibration_": self.calibration_.of_target(place),
+                "targets_": None,
+                "label_range_": (float(low[place]), float(high[place])),
+                "_place": None if self.network_.head.uses_bank else place,
+                "_of_targets": None,
+                "_calibrated": None,
+            }
             models[name] = model
         return models[name]
 

@@ -39,7 +39,7 @@ class BatchPredictor:
     def __init__(
         self, folder: Path, root: Path | None, settings: Mapping[str, Any], named: Mapping[str, Any], digest: list[str]
     ) -> None:
-        self.model, self.settings = load_predictor(folder, **named), settings
+        self.model, self.settings = load_predictor(folder, **named, several=True), settings
         self.model.root = root
         if model_digest(folder) != digest:
             raise ValueError(f"model: expected {folder.name} to stay while it predicts, got another one; try again")

@@ -149,7 +149,8 @@ def _model(folder: Path) -> dict[str, Any]:
     columns = {name: {"kind": kind, "encoder": encoders.get(name, "")} for name, kind in config.kinds.items()}
     notes, classes = config.notes, config.classes
     labels: dict[str, Any] = {} if classes is None else {"classes": len(classes), "names": classes[:_NAMES]}
-    labels |= {} if config.label_range is None else {"lowest": config.label_range[0], "highest": config.label_range[1]}
+    if config.label_range is not None and config.targets is None:
+        labels |= dict(zip(("lowest", "highest"), config.label_range, strict=True))
     return {
         "task": config.task,
         "target": notes.target if config.targets is None else ", ".join(config.targets),
