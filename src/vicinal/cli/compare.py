@@ -9,7 +9,8 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_progress, print_rows
+from vicinal.cli.output import print_json, print_rows
+from vicinal.cli.progress import shown_progress
 
 if TYPE_CHECKING:
     from vicinal.workflows import Comparison
@@ -67,6 +68,7 @@ def compare(
     database: o.Database = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
+    verbose: o.Verbose = False,
 ) -> None:
     """Compare heads, k-NN on their embeddings, and tuned baselines over seeded splits: mean, deviation, tests.
 
@@ -110,8 +112,8 @@ def compare(
         )
     first = sources[0]
     folder = beside(first, "compare") if out is None else local_path("--out", out, written=True)
-    teller = (lambda line: None) if quiet else print_progress
-    comparison = compare_tables(jobs, folder, splits=splits, heads=heads.split(","), log=teller)
+    with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
+        comparison = compare_tables(jobs, folder, splits=splits, heads=heads.split(","), log=shown.log)
     write_compare_page(comparison.record, folder / "report.html")
     write_runs(comparison, folder / "runs.csv")
     if as_json:

@@ -8,7 +8,8 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_progress, print_scores, shows_bar
+from vicinal.cli.output import print_json, print_scores
+from vicinal.cli.progress import shown_progress
 
 
 @app.command(epilog="Example: vicinal demo --out demo-model")
@@ -18,6 +19,7 @@ def demo(
     seed: o.Seed = 0,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
+    verbose: o.Verbose = False,
 ) -> None:
     """Rate the feeling of words by the words beside them: neighbors against a dense head.
 
@@ -26,9 +28,8 @@ def demo(
     """
     from vicinal.workflows import run_demo
 
-    result = run_demo(
-        out, seed=seed, log=(lambda line: None) if quiet else print_progress, progress=shows_bar(quiet=quiet)
-    )
+    with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
+        result = run_demo(out, seed=seed, log=shown.log)
     if as_json:
         print_json(result.as_json())
         return

@@ -7,7 +7,8 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_progress, print_rows
+from vicinal.cli.output import print_json, print_rows
+from vicinal.cli.progress import shown_progress
 
 
 @app.command(epilog="Example: vicinal distill reviews-model reviews.csv --encoder text=ngrams --unlabelled more.csv")
@@ -43,6 +44,7 @@ def distill(
     ] = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
+    verbose: o.Verbose = False,
 ) -> None:
     """Make a smaller, faster model out of a fitted one, and compare size, time and error of both.
 
@@ -54,18 +56,19 @@ def distill(
     from vicinal.workflows import distill_table
 
     folder = local_path("model", model)
-    outcome = distill_table(
-        folder,
-        table_source("data", data, database),
-        o.parse_encoders(encoder),
-        folder.parent / f"{folder.name}-student" if out is None else local_path("--out", out, written=True),
-        unlabelled=None if unlabelled is None else table_source("--unlabelled", unlabelled),
-        loss=loss,
-        share=share,
-        root=o.root_of(root),
-        teacher_encoders=o.parse_encoders(teacher_encoder),
-        log=(lambda line: None) if quiet else print_progress,
-    )
+    with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
+        outcome = distill_table(
+            folder,
+            table_source("data", data, database),
+            o.parse_encoders(encoder),
+            folder.parent / f"{folder.name}-student" if out is None else local_path("--out", out, written=True),
+            unlabelled=None if unlabelled is None else table_source("--unlabelled", unlabelled),
+            loss=loss,
+            share=share,
+            root=o.root_of(root),
+            teacher_encoders=o.parse_encoders(teacher_encoder),
+            log=shown.log,
+        )
     if as_json:
         measures = {
             name: {"bytes": one.bytes, "seconds_per_row": one.seconds, "scores": dict(one.scores)}

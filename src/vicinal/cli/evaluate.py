@@ -7,7 +7,8 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_progress, print_rows, print_scores
+from vicinal.cli.output import print_json, print_rows, print_scores
+from vicinal.cli.progress import shown_progress
 
 
 @app.command(epilog="Example: vicinal evaluate houses-model houses.csv --out audit.html --json > audit.json")
@@ -29,6 +30,7 @@ def evaluate(
     encoder: o.EncoderAgain = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
+    verbose: o.Verbose = False,
 ) -> None:
     """Audit a model: error by slice, coverage of intervals, hubs, suspicious labels, copies across its rows."""
     import json
@@ -45,16 +47,17 @@ def evaluate(
             raise ValueError(f"--out: expected a name that ends in .html, got {short_text(page)}")
         if not page.absolute().parent.is_dir():
             raise ValueError(f"--out: expected a file in a folder that is there, got {short_text(page, 200)}")
-    record = audit_table(
-        local_path("model", model),
-        table_source("data", data, database),
-        root=o.root_of(root),
-        suspects=suspects,
-        time=time,
-        index=index,
-        encoders=o.parse_encoders(encoder),
-        log=(lambda line: None) if quiet else print_progress,
-    )
+    with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
+        record = audit_table(
+            local_path("model", model),
+            table_source("data", data, database),
+            root=o.root_of(root),
+            suspects=suspects,
+            time=time,
+            index=index,
+            encoders=o.parse_encoders(encoder),
+            log=shown.log,
+        )
     audit = record.as_json()
     if page is not None:
         write_audit_page(record, page)

@@ -7,7 +7,8 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_progress, print_rows, print_scores, progress
+from vicinal.cli.output import print_json, print_rows, print_scores, progress
+from vicinal.cli.progress import shown_progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -81,6 +82,7 @@ def fit(
     ] = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
+    verbose: o.Verbose = False,
 ) -> None:
     """Fit a neighbor model on a table and measure it on rows held out.
 
@@ -115,16 +117,25 @@ def fit(
         parameters=parameters,
         baselines=baselines,
     )
-    log = (lambda line: None) if quiet else print_progress
     if dry_run:
-        planned = plan_fit(job, log)
+        with shown_progress(quiet=quiet, as_json=as_json) as shown:
+            planned = plan_fit(job, shown.log)
         if as_json:
             print_json(plan_json(planned))
         else:
             print_plan(planned, output)
             output.print("nothing was trained or written", markup=False)
         return
-    outcome = fit_table(job, folder, log, (lambda plan: None) if quiet else lambda plan: print_plan(plan, progress))
+    with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
+
+        def first(plan: "FitPlan") -> None:
+            shown.expect(plan.estimate.middle)
+            if as_json:
+                shown.event("plan", plan_json(plan))
+            elif not quiet:
+                print_plan(plan, progress)
+
+        outcome = fit_table(job, folder, shown.log, first)
     if as_json:
         print_json(outcome_json(outcome))
     else:
@@ -171,11 +182,19 @@ def plan_json(plan: "FitPlan") -> dict[str, Any]:
         "leaks": [leak.sentence for leak in plan.opened.leaks],
         "notes": list(plan.opened.notes),
         "training": plan.steps,
+        "estimate": {
+            "seconds": plan.estimate.seconds,
+            "total_seconds": plan.estimate.total,
+            "bytes": plan.estimate.memory,
+        },
     }
 
 
 def print_plan(plan: "FitPlan", console: "Console") -> None:
     """What a person reads of a fit before it begins; ``console`` is where."""
+    from vicinal.core.progress import span_words
+    from vicinal.workflows.show import size_words
+
     table, sizes, steps = plan.opened.table, plan.sizes, plan.steps
     rows = [
         [name, c.kind or "left out", plan.encoders.get(name, ""), c.reason] for name, c in plan.opened.columns.items()
@@ -194,6 +213,11 @@ def print_plan(plan: "FitPlan", console: "Console") -> None:
             f"the network: {steps['members']} members together, at most {steps['max_epochs']} epochs of "
             f"{steps['steps']} steps; it stops after {steps['patience']} epochs without a better error"
         )
+    low, high = map(span_words, plan.estimate.total)
+    memory = "" if plan.estimate.memory is None else " and " + " to ".join(map(size_words, plan.estimate.memory))
+    lines.append(
+        f"it will take about {low} to {high} of a processor{memory} of memory (a rough estimate, from a few steps)"
+    )
     for line in lines:
         console.print(line, markup=False)
 

@@ -7,7 +7,8 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_progress, print_rows, shows_bar
+from vicinal.cli.output import print_json, print_rows
+from vicinal.cli.progress import shown_progress
 
 if TYPE_CHECKING:
     from vicinal.workflows import LearnOutcome
@@ -84,6 +85,7 @@ def learn(
     database: o.Database = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
+    verbose: o.Verbose = False,
 ) -> None:
     """Learn vectors in which rows of one class, group or number lie together, also for classes never seen.
 
@@ -115,7 +117,6 @@ def learn(
         "validation_fraction": validation,
         "precision": precision,
         "accelerator": accelerator,
-        "progress": shows_bar(quiet=quiet),
     }
     parameters |= {} if cache is None else {"cache_dir": cache}
     job = LearnJob(
@@ -134,7 +135,8 @@ def learn(
         test=test,
         parameters=parameters,
     )
-    outcome = learn_table(job, folder, (lambda line: None) if quiet else print_progress)
+    with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
+        outcome = learn_table(job, folder, shown.log)
     if as_json:
         print_json(_outcome_json(outcome))
     else:

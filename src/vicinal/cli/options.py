@@ -6,8 +6,6 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from vicinal.cli.output import shows_bar
-
 DATA, LEARN, TRAIN = (f"Advanced: {what}" for what in ("the table", "what is learned", "training"))
 ALSO = "Advanced: also"
 """Panels of ``--help``; options without one are the basic ones, and stand first."""
@@ -249,6 +247,9 @@ Baselines: TypeAlias = Annotated[
     ),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, for programs.")]
+Verbose: TypeAlias = Annotated[
+    bool, typer.Option("--verbose", "-v", help="A line of progress a second, all of which stay.", rich_help_panel=ALSO)
+]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 
 
@@ -315,7 +316,7 @@ def estimator_parameters(context: typer.Context) -> dict[str, Any]:
         "simplex": check_method("--simplex", "simplex", options["simplex"], also=("auto",)),
         "hidden": parse_sizes(options["hidden"]),
         "max_epochs": _max_epochs(context),
-        "progress": shows_bar(quiet=options["quiet"]),
+        "progress": False,
     }
     for option, name in (
         ("head", "head"),

@@ -13,11 +13,6 @@ out = Console(highlight=False, soft_wrap=True)
 progress = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def shows_bar(*, quiet: bool) -> bool:
-    """Whether progress bars are shown: to a person at a terminal who did not ask for quiet."""
-    return not quiet and progress.is_terminal
-
-
 def print_progress(line: str) -> None:
     """One line of progress."""
     progress.print(line, style="dim", markup=False)

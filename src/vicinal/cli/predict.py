@@ -11,7 +11,8 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_progress
+from vicinal.cli.output import print_json
+from vicinal.cli.progress import shown_progress
 
 
 @app.command(epilog="Example: vicinal predict houses-model new.csv --explain 3 --interval 0.9 --out prices.csv")
@@ -57,6 +58,7 @@ def predict(
     encoder: o.EncoderAgain = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
+    verbose: o.Verbose = False,
 ) -> None:
     """Predict new rows, say which rows made each prediction, and how far off it may be."""
     from vicinal.core import check_between, check_integer, local_path
@@ -76,12 +78,12 @@ def predict(
         "keep": keep or (),
         "index": index,
         "encoders": o.parse_encoders(encoder),
-        "log": (lambda line: None) if quiet else print_progress,
     }
     if as_json:
         if engine is not None or workers is not None:
             raise ValueError("engine: expected none with --json, which is one list, got one; say --out FILE.jsonl")
-        result = predict_table(folder, source, **settings)
+        with shown_progress(quiet=quiet, verbose=verbose) as shown:
+            result = predict_table(folder, source, **settings, log=shown.log)
         if path is not None:
             write_table(result.flat(), path, escape=not no_escape)
         print_json(result.records())
@@ -89,7 +91,8 @@ def predict(
     with tempfile.TemporaryDirectory(prefix="vicinal-") as scratch:
         written = Path(scratch, "predictions.csv") if path is None else path
         shared: dict[str, Any] = {"engine": engine, "workers": workers, "escape": not no_escape}
-        rows = predict_file(folder, source, written, **shared, **settings)
+        with shown_progress(quiet=quiet, verbose=verbose) as shown:
+            rows = predict_file(folder, source, written, **shared, **settings, log=shown.log)
         if path is None:
             with written.open(encoding="utf-8", newline="") as file:
                 shutil.copyfileobj(file, sys.stdout)

@@ -8,7 +8,8 @@ import typer
 from vicinal.cli import options as o
 from vicinal.cli.app import app
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_progress, print_scores
+from vicinal.cli.output import print_json, print_scores
+from vicinal.cli.progress import shown_progress
 
 
 @app.command(epilog="Example: vicinal refit houses-model  |  vicinal refit houses-model sold-until-june.csv")
@@ -28,6 +29,7 @@ def refit(
     encoder: o.EncoderAgain = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
+    verbose: o.Verbose = False,
 ) -> None:
     """Fit a model's settings anew on all rows, and replace it unless the new one is worse.
 
@@ -37,15 +39,16 @@ def refit(
     from vicinal.data import table_source
     from vicinal.workflows import refit_model
 
-    outcome = refit_model(
-        local_path("model", model),
-        None if data is None else table_source("data", data, database),
-        even_if_worse=even_if_worse,
-        root=o.root_of(root),
-        index=index,
-        encoders=o.parse_encoders(encoder),
-        log=(lambda line: None) if quiet else print_progress,
-    )
+    with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
+        outcome = refit_model(
+            local_path("model", model),
+            None if data is None else table_source("data", data, database),
+            even_if_worse=even_if_worse,
+            root=o.root_of(root),
+            index=index,
+            encoders=o.parse_encoders(encoder),
+            log=shown.log,
+        )
     if as_json:
         print_json(asdict(outcome))
         return

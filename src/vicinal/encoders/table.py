@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_choice, check_integer, short
+from vicinal.core.progress import report
 from vicinal.encoders.base import KIND_NAMES, ColumnEncoder, Features, Kind, to_device
 from vicinal.encoders.cache import EmbeddingCache, content_key
 from vicinal.encoders.inputs import EmbeddedInputs, Inputs
@@ -268,6 +269,7 @@ def _embedded(
                 with torch.no_grad():
                     blocks.append(part(to_device(inputs.select(rows), device)).cpu())
                 done += len(rows)
+                report("encoding", done, len(todo))
                 if progress is not None:
                     progress(done, len(todo))
             names, values = [keys[row] for row in some.tolist()], torch.cat(blocks)

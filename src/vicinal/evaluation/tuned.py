@@ -31,6 +31,7 @@ from threadpoolctl import threadpool_limits
 
 from vicinal.core import check_choice
 from vicinal.core.identity import IdsLike, canonical_ids
+from vicinal.core.progress import report
 from vicinal.evaluation.baselines import ALPHAS, SPREADS, WEIGHTS, Baseline, Features, neighbor_mean, one_hot
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -129,7 +130,11 @@ def tuned_baselines(
     # Threads wait for one another on so few rows: boosting of 320 took 18 s with two of a busy machine, 0.1 s with one.
     with warnings.catch_warnings(), threadpool_limits(limits=1 if count <= _ALONE else None):
         warnings.simplefilter("ignore", ConvergenceWarning)  # the best that so many iterations give is a fair baseline
-        return [_fitted(check_choice("methods", name, known), rows, fitted, queries) for name in methods]
+        baselines = []
+        for place, name in enumerate(methods):
+            report("baselines", place, len(methods), name)
+            baselines.append(_fitted(check_choice("methods", name, known), rows, fitted, queries))
+        return baselines
 
 
 @dataclass(frozen=True, eq=False)

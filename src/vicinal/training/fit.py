@@ -13,6 +13,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, RichProgressBar
 from torch import nn
 
+from vicinal.core.progress import report
 from vicinal.encoders import ColumnEncoder, PretrainedEncoder, TableEncoder, TableInputs
 from vicinal.training.added import AddedLosses
 from vicinal.training.checkpoints import BEST, LAST, WholeCheckpoints, checkpoints, last_checkpoint
@@ -36,9 +37,26 @@ STOPPING_BANK = 8192
 class _Record(Callback):
     """Keeps the two error curves; they are part of the checkpoints, so a resumed run has them whole."""
 
-    def __init__(self, history: TrainingHistory) -> None:
-        self.history = history
+    def __init__(self, history: TrainingHistory, patience: int) -> None:
+        self.history, self.patience = history, patience
         self._begun = 0.0
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        done = len(self.history.train_error) + (batch_idx + 1) / max(1, int(trainer.num_training_batches))
+        self._report(done, trainer)
+
+    def _report(self, done: float, trainer: Trainer) -> None:
+        """Tell how far training is, and how far it will come if nothing gets better."""
+        errors, most = self.history.validation_error, trainer.max_epochs or 1
+        if not errors:
+            report("training", done, None, "epochs")
+            return
+        best = errors.index(min(errors))
+        last = min(most, best + 1 + self.patience)
+        note = f"epochs if no better comes, {most} at most; error {errors[-1]:.3g}"
+        report("training", done, last, note)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._begun = time.perf_counter()
@@ -120,7 +138,7 @@ def train(
             module = NeighborModule(network, train_rows.spread(STOPPING_BANK), settings, criterion, added)
         else:
             module = SimilarityModule(network, train_rows, settings, goal)
-        record = _Record(history)
+        record = _Record(history, settings.patience)
         going_on = settings.folder is not None or processes.count > 1
         callbacks = [record, *folds, *checkpoints(folder, going_on=going_on)]
         trainer = _trainer(settings, processes, folder, callbacks)

@@ -1,5 +1,6 @@
 """The kernel of a plain table, learned by the marginal likelihood of its labels."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from vicinal.core import check_labels
+from vicinal.core.progress import report
 
 STEPS = 40
 """Steps of L-BFGS."""
@@ -176,7 +178,10 @@ def most_likely_kernel(inputs: Tensor, pieces: Tensor, labels: Tensor, parts: Se
     """Where L-BFGS comes in 40 steps from :meth:`TableKernel.start`; arguments are those of :func:`objective`."""
     from scipy.optimize import minimize  # only training needs it
 
+    tries = itertools.count(1)
+
     def value_and_grad(values: Any) -> tuple[float, Any]:
+        report("kernel", min(next(tries), STEPS), STEPS, "steps, of which there may be fewer")
         point = torch.from_numpy(values.copy()).requires_grad_()
         value = objective(TableKernel.of(point), inputs, pieces, labels, parts)
         value.backward()  # type: ignore[no-untyped-call]

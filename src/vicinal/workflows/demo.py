@@ -59,7 +59,7 @@ class DemoResult:
         }
 
 
-def run_demo(out: Path, *, seed: int = 0, log: Log = lambda line: None, progress: bool = False) -> DemoResult:
+def run_demo(out: Path, *, seed: int = 0, log: Log = lambda line: None) -> DemoResult:
     """Fit both heads on the lexicon's words, write the neighbor model to ``out``, and explain a few held-out words."""
     frame = lexicon_table()
     job = TableJob(
@@ -69,12 +69,12 @@ def run_demo(out: Path, *, seed: int = 0, log: Log = lambda line: None, progress
         kinds={"word": "text"},
         name="vader-lexicon",
         seed=seed,
-        parameters={**PARAMETERS, **NEIGHBORS, "progress": progress},
+        parameters={**PARAMETERS, **NEIGHBORS},
     )
     log(f"{len(frame)} words and emoticons with human ratings; training the neighbor head")
     outcome = fit_table(job, out, log)
     log("training the dense head on the same rows")
-    dense = make_estimator(outcome.opened, replace(job, parameters={**PARAMETERS, **DENSE, "progress": progress}))
+    dense = make_estimator(outcome.opened, replace(job, parameters={**PARAMETERS, **DENSE}))
     fit_split(dense, outcome.opened, outcome.split)
     return DemoResult(_scores(outcome, dense), _lines(outcome), len(outcome.split.test), outcome)
 

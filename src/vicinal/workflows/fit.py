@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from vicinal.core.folders import check_replaceable, staged_folder
+from vicinal.core.progress import report
 from vicinal.data import (
     Split,
     duplicates_across,
@@ -34,6 +35,7 @@ from vicinal.estimators.saving import write_model
 from vicinal.estimators.tuning import PLAN
 from vicinal.report import FitRecord, write_card, write_page
 from vicinal.version import __version__
+from vicinal.workflows.estimating import Estimate, estimate_fit
 from vicinal.workflows.measuring import Measured, measure, measure_out_of_fold, out_of_fold_scores
 from vicinal.workflows.opening import (
     Log,
@@ -67,6 +69,7 @@ class FitPlan:
             test on ("test").
         steps: of an epoch at most ("steps"), epochs at most, members; "kernel" says that one is fitted instead, or
             ("tried") beside.
+        estimate: of time and memory.
     """
 
     opened: OpenTable
@@ -75,6 +78,7 @@ class FitPlan:
     duplicates: str
     sizes: dict[str, int]
     steps: dict[str, Any]
+    estimate: Estimate
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,11 @@ def plan_fit(job: TableJob, log: Log = lambda line: None) -> FitPlan:
     kernel = "only" if model.metric == "kernel" else "tried" if tried else "none"
     steps = {"kernel": kernel, "steps": -(-sizes["train"] // model.batch_size)}
     steps |= {name: settings[name] for name in ("max_epochs", "patience", "members", "batch_size")}
-    return FitPlan(opened, split, planned_encoders(frame, opened.kinds, model.encoders), leak.sentence, sizes, steps)
+    encoders = planned_encoders(frame, opened.kinds, model.encoders)
+    classes = len(opened.table.classes or [])
+    what = {"kernel": kernel, "classes": classes, "baselines": job.baselines}
+    estimate = estimate_fit(opened.table.root, frame, opened.kinds, encoders, settings, sizes, **what)
+    return FitPlan(opened, split, encoders, leak.sentence, sizes, steps, estimate)
 
 
 def fit_table(
@@ -150,6 +158,7 @@ def fit_table(
         model = make_estimator(opened, replace(job, parameters=settings))
         with _logged(log):
             fit_split(model, opened, split)
+        report("measuring")
         log("measuring on the test rows" if len(split.test) else "measuring out of fold")
         records = []
         for name in opened.targets:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from vicinal.core import check_choice, short, short_text
 from vicinal.core.identity import IdentityWarning
+from vicinal.core.progress import report
 from vicinal.data import (
     CHUNK_WORDS,
     ColumnLeak,
@@ -138,6 +139,7 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     check_settings(NeighborRegressor(**job.parameters).get_params(deep=False))
     root: Path | None
     if isinstance(job.source, Path):
+        report("reading")
         log(f"reading {job.source.name}")
         frame = read_table(job.source, ids=_exact_columns(job), log=notes.append)
         root = job.root or root_of(job.source)

@@ -15,6 +15,7 @@ from pyarrow import parquet
 
 from vicinal.core import replaced_file
 from vicinal.core.files import remove_tree
+from vicinal.core.progress import report
 from vicinal.data import root_of, row_count, stream_table, table_checksum, write_frames
 from vicinal.data.writing import storable
 from vicinal.version import __version__
@@ -93,7 +94,7 @@ def predict_file(
         of_model = model_digest(folder)
         known = [__version__, torch.__version__, *of_model, digest, str(model.root), index]
         done = _take_up(work, json.dumps([*known, dict(encoders or {}), settings], sort_keys=True), log)
-        progress = _Progress(row_count(source), done, log)
+        progress = _Progress(row_count(source), done)
         rest = _behind(first, frames, done)
         answers: Generator[pd.DataFrame, None, None]
         if count is None:
@@ -204,24 +205,12 @@ def _read(part: Path, schema: pa.Schema) -> pd.DataFrame:
 class _Progress:
     """Says how many rows are done, and how long the others will take."""
 
-    def __init__(self, rows: int | None, done: int, log: Log) -> None:
-        self.rows, self.before, self.done, self.log = rows, done, done, log
+    def __init__(self, rows: int | None, done: int) -> None:
+        self.rows, self.before, self.done = rows, done, done
         self.begun = time.monotonic()
 
     def add(self, count: int) -> None:
         """So many more are done."""
         self.done += count
         rate = (self.done - self.before) / (time.monotonic() - self.begun)
-        line = f"{self.done:,} rows, {rate:,.0f} a second"
-        if self.rows is not None:
-            line = f"{self.done:,} of {self.rows:,} rows, {rate:,.0f} a second, {_span((self.rows - self.done) / rate)}"
-        self.log(line)
-
-
-def _span(seconds: float) -> str:
-    """How long something takes, in words."""
-    seconds = max(0.0, seconds)
-    if seconds < 90:
-        return f"{seconds:.0f} s left"
-    minutes = round(seconds / 60)
-    return f"{minutes} min left" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min left"
+        report("predicting", self.done, self.rows, f"rows, {rate:,.0f} a second")

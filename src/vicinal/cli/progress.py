@@ -1,0 +1,139 @@
+"""How far a long command is: one line with the time left, on standard error."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from vicinal.cli.output import finite, print_progress, progress
+
+if TYPE_CHECKING:
+    from vicinal.core.progress import Step
+
+WIDTH = 79
+"""Letters of a line, at most."""
+
+
+class Display:
+    """What is said of a running job: at a terminal one line that changes, else a line every ten seconds.
+
+    Args:
+        verbose: a line a second, all of which stay.
+        as_json: lines of JSON, for programs: {"event": "log", "line"}, and {"event": "step", "phase", "done", "total",
+            "note", "seconds_left"}.
+        clock: seconds.
+    """
+
+    def __init__(
+        self, *, verbose: bool = False, as_json: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.changing = progress.is_terminal and not (verbose or as_json)
+        self.every = 1.0 if verbose else 0.2 if self.changing else 10.0
+        self.as_json, self.clock = as_json, clock
+        self._expected: dict[str, float] = {}
+        self._seen: list[str] = []
+        self._begun = self._shown = clock()
+        self._first = 0.0
+        self._line = ""
+
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """Take seconds by phase, in their order, for what is to come."""
+        self._expected = dict(seconds)
+
+    def log(self, line: str) -> None:
+        """Say something that stays."""
+        self.clear()
+        if self.as_json:
+            self._write({"event": "log", "line": line})
+        else:
+            print_progress(line)
+
+    def event(self, name: str, values: Mapping[str, Any]) -> None:
+        """A line of JSON of its own kind."""
+        self._write({"event": name, **values})
+
+    def step(self, step: "Step") -> None:
+        """Show how far the job is, if it is time to."""
+        now = self.clock()
+        if not self._seen or step.phase != self._seen[-1]:
+            self._seen.append(step.phase)
+            self._begun, self._first = now, step.done
+        if now - self._shown < self.every:
+            return
+        self._shown, left = now, self.seconds_left(step, now)
+        if self.as_json:
+            whole = {"phase": step.phase, "done": step.done, "total": step.total, "note": step.note}
+            self._write({"event": "step", **whole, "seconds_left": left})
+        elif self.changing:
+            self._line = line_of(step, left)
+            progress.file.write(f"\r\x1b[2K{self._line}")
+            progress.file.flush()
+        else:
+            print_progress(line_of(step, left))
+
+    def seconds_left(self, step: "Step", now: float) -> float | None:
+        """Of this phase by its pace, of those to come as they were expected; None if nothing is known."""
+        gone, left = now - self._begun, None
+        if step.total is not None and step.done > self._first and gone > 0:
+            left = max(0.0, step.total - step.done) * gone / (step.done - self._first)
+        elif step.phase in self._expected:
+            left = max(0.0, self._expected[step.phase] - gone)
+        names = list(self._expected)
+        later = names[names.index(step.phase) + 1 :] if step.phase in names else []
+        coming = [self._expected[name] for name in later if name not in self._seen]
+        return left if not coming else (left or 0.0) + sum(coming)
+
+    def clear(self) -> None:
+        """Take the changing line away."""
+        if self._line:
+            progress.file.write("\r\x1b[2K")
+            progress.file.flush()
+            self._line = ""
+
+    def _write(self, values: Mapping[str, Any]) -> None:
+        progress.file.write(json.dumps(finite(values), default=str, allow_nan=False) + "\n")
+        progress.file.flush()
+
+
+class _Silent(Display):
+    """Says nothing."""
+
+    def log(self, line: str) -> None:
+        """Pass over it."""
+
+    def event(self, name: str, values: Mapping[str, Any]) -> None:
+        """Pass over it."""
+
+    def step(self, step: "Step") -> None:
+        """Pass over it."""
+
+
+@contextmanager
+def shown_progress(*, quiet: bool, verbose: bool = False, as_json: bool = False) -> Iterator[Display]:
+    """Show what is reported inside the block; nothing with ``quiet``."""
+    from vicinal.core.progress import listening
+
+    if quiet:
+        yield _Silent()
+        return
+    display = Display(verbose=verbose, as_json=as_json)
+    with listening(display.step):
+        try:
+            yield display
+        finally:
+            display.clear()
+
+
+def line_of(step: "Step", left: float | None) -> str:
+    """A step in a line: phase, how far, time left, and as much of the note as there is room for."""
+    from vicinal.core.progress import span_words
+
+    share = "" if step.total is None else f"  {_count(step.done)} of {_count(step.total)}"
+    rest = "" if left is None else f"  about {span_words(left)} left"
+    note = f"  {step.note}" if step.note else ""
+    return f"{step.phase:<10}{share}{rest}{note}"[:WIDTH].rstrip()
+
+
+def _count(value: float) -> str:
+    return f"{int(value):,}"

@@ -1,0 +1,63 @@
+"""What a long job is at: whoever works reports the steps of its phases, and whoever runs the job may listen."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Step:
+    """How far a phase of a job is.
+
+    Attributes:
+        phase: "reading", "encoding", "kernel", "training", "baselines", "measuring" or "predicting".
+        done: steps that are done: rows, epochs, methods; parts of one count.
+        total: how many there are, or are expected; None: nobody knows.
+        note: more, for people.
+    """
+
+    phase: str
+    done: float = 0.0
+    total: float | None = None
+    note: str = ""
+
+
+_listener: ContextVar[Callable[[Step], None] | None] = ContextVar("listener", default=None)
+
+
+def report(phase: str, done: float = 0.0, total: float | None = None, note: str = "") -> None:
+    """Tell whoever listens, in this thread; it costs next to nothing if nobody does."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(Step(phase, done, total, note))
+
+
+@contextmanager
+def listening(listener: Callable[[Step], None]) -> Iterator[None]:
+    """Have ``listener`` called with each step that is reported inside the block.
+
+    >>> steps = []
+    >>> with listening(steps.append):
+    ...     report("encoding", 16, 400)
+    >>> report("encoding", 32, 400)
+    >>> steps
+    [Step(phase='encoding', done=16, total=400, note='')]
+    """
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def span_words(seconds: float) -> str:
+    """How long something takes, as people say it.
+
+    >>> span_words(0.2), span_words(14.4), span_words(200), span_words(8000)
+    ('1 s', '14 s', '3 min', '2 h 13 min')
+    """
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

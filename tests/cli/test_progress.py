@@ -1,0 +1,154 @@
+"""What a long command says of how far it is: one line of at most 80 letters, or lines of JSON, or nothing."""
+
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vicinal.cli import progress as shown
+from vicinal.cli import run
+from vicinal.cli.progress import Display, line_of, shown_progress
+from vicinal.core.progress import Step, listening, report
+from vicinal.evaluation import tuned_baselines
+from vicinal.workflows import TableJob, fit_table, plan_fit
+
+TINY = {"max_epochs": 3, "members": 1, "hidden": (8, 4), "patience": 2}
+
+
+def houses(rows=60):
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": random.normal(size=rows), "b": random.normal(size=rows)})
+    return frame.assign(price=frame["a"] + random.normal(0, 0.1, rows))
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """What a display writes, and a display with a clock."""
+    written, clock = io.StringIO(), Clock()
+
+    class Pipe:
+        is_terminal, file = False, written
+
+    monkeypatch.setattr(shown, "progress", Pipe)
+    monkeypatch.setattr(shown, "print_progress", lambda line: written.write(line + "\n"))
+
+    def make(**settings):
+        return Display(clock=clock, **settings), clock, written
+
+    return make
+
+
+def test_without_a_terminal_there_is_a_line_every_ten_seconds(said):
+    display, clock, written = said()
+    for second in range(1, 35):
+        clock.now = float(second)
+        display.step(Step("encoding", second, 100, "rows"))
+    lines = written.getvalue().splitlines()
+    assert lines[0] == "encoding    10 of 100  about 2 min left  rows"
+    assert len(lines) == 3
+
+
+def test_time_left_is_that_of_this_phase_by_its_pace_and_of_those_to_come_as_expected(said):
+    display, clock, _ = said()
+    display.expect({"encoding": 10.0, "training": 60.0, "measuring": 5.0})
+    assert display.seconds_left(Step("encoding"), 4.0) == 6 + 65
+    display.step(Step("training", 0, 20))
+    clock.now = 10.0
+    display.step(Step("training", 5, 20))
+    assert display.seconds_left(Step("training", 5, 20), clock.now) == 30 + 5
+    display.step(Step("measuring"))
+    assert display.seconds_left(Step("measuring"), clock.now + 2) == 3
+    assert display.seconds_left(Step("else"), clock.now) is None
+
+
+def test_lines_are_short_and_json_is_json(said):
+    line = line_of(Step("training", 123456, 1234567, "epochs if no better comes " * 4), 1e5)
+    assert len(line) <= 79
+    assert "about 27 h 47 min left" in line
+    display, clock, written = said(as_json=True)
+    display.log("reading")
+    clock.now = 11.0
+    display.step(Step("training", 1.5, None))
+    display.event("plan", {"rows": 3})
+    events = [json.loads(line) for line in written.getvalue().splitlines()]
+    assert [event["event"] for event in events] == ["log", "step", "plan"]
+    assert events[1]["seconds_left"] is None
+
+
+def test_a_terminal_has_one_line_that_is_taken_away(monkeypatch):
+    written = io.StringIO()
+
+    class Terminal:
+        is_terminal, file = True, written
+
+    monkeypatch.setattr(shown, "progress", Terminal)
+    display = Display(clock=iter([0.0, 1.0, 1.1, 2.0]).__next__)
+    for done in (1, 2, 3):
+        display.step(Step("encoding", done, 3))
+    display.clear()
+    assert written.getvalue().count("\n") == 0
+    assert [part for part in written.getvalue().split("\r\x1b[2K") if part] == [
+        "encoding    1 of 3",
+        "encoding    3 of 3  about 1 s left",
+    ]
+
+
+def test_quiet_says_nothing_and_nobody_listens_afterwards(capsys):
+    with shown_progress(quiet=True) as display:
+        report("encoding", 1, 2)
+        display.log("reading")
+    with shown_progress(quiet=False, verbose=True):
+        report("encoding", 1, 2)
+    report("encoding", 2, 2)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_fit_reports_its_phases_in_the_order_of_its_estimate():
+    steps = []
+    with listening(steps.append):
+        fit_table(TableJob(houses(), "price", parameters=TINY, baselines=False))
+        tuned_baselines(np.eye(12), np.arange(12.0), np.eye(12), methods=["ridge"])
+    order = list(dict.fromkeys(step.phase for step in steps))
+    assert order == ["kernel", "training", "measuring", "baselines"]
+    epochs = [step for step in steps if step.phase == "training"]
+    assert [step.done for step in epochs] == sorted(step.done for step in epochs)
+    assert epochs[-1].total == 3
+    assert all(step.total is None or step.done <= step.total for step in steps)
+
+
+def test_an_estimate_is_a_range_of_each_phase_that_grows_with_the_work():
+    few = plan_fit(TableJob(houses(), "price", parameters=TINY)).estimate
+    assert set(few.seconds) == {"encoding", "kernel", "training", "baselines", "measuring"}
+    assert all(0 <= low <= high for low, high in few.seconds.values())
+    assert few.total[0] == pytest.approx(sum(low for low, _ in few.seconds.values()))
+    longer = plan_fit(TableJob(houses(), "price", parameters=TINY | {"max_epochs": 3000}, baselines=False)).estimate
+    assert longer.seconds["training"][1] > 4 * few.seconds["training"][1]
+    assert "baselines" not in longer.seconds
+    alone = plan_fit(TableJob(houses(), "price", parameters={"metric": "kernel"})).estimate
+    assert "training" not in alone.seconds
+    low, high = few.memory
+    assert 1e8 < low < high
+
+
+def test_a_dry_run_says_time_and_memory_and_json_progress_is_lines_of_json(tmp_path, capsys):
+    houses().to_csv(tmp_path / "h.csv", index=False)
+    assert run(["fit", str(tmp_path / "h.csv"), "--target", "price", "--dry-run", "-q"]) == 0
+    assert "a rough estimate, from a few steps" in capsys.readouterr().out
+    options = ["--max-epochs", "2", "--members", "1", "--no-baselines", "--json", "--out", str(tmp_path / "m")]
+    assert run(["fit", str(tmp_path / "h.csv"), "--target", "price", *options]) == 0
+    told = capsys.readouterr()
+    events = [json.loads(line) for line in told.err.splitlines()]
+    assert {"log", "plan"} <= {event["event"] for event in events}
+    assert events[0] == {"event": "log", "line": "reading h.csv"}
+    assert json.loads(told.out)["task"] == "regression"
