@@ -10,6 +10,7 @@ import pytest
 from faults.crashing import predict_and_die
 from faults.warm import run_case
 from vicinal import NeighborClassifier, NeighborRegressor
+from vicinal.core.progress import listening
 from vicinal.data import read_table, stream_table, write_table
 from vicinal.workflows import add_table, predict_file, predict_table, streaming
 
@@ -98,16 +99,17 @@ def test_the_same_call_goes_on_where_it_was_stopped(place, tmp_path, monkeypatch
     write_table(new, given)
     stopped_after(place, given, out, monkeypatch)
     assert not out.exists()
-    lines, predicted, answer = [], [], streaming.answer_rows
+    lines, steps, predicted, answer = [], [], [], streaming.answer_rows
     monkeypatch.setattr(
         streaming,
         "answer_rows",
         lambda model, frame, **more: predicted.extend(frame.index) or answer(model, frame, **more),
     )
-    assert predict_file(folder / "numbers", given, out, log=lines.append) == ROWS
+    with listening(steps.append):
+        assert predict_file(folder / "numbers", given, out, log=lines.append) == ROWS
     assert lines[0] == "going on behind 256 rows that were predicted before"
     assert predicted == list(range(257, ROWS + 1))
-    assert any(line.startswith(f"{ROWS - ROWS % 128:,} of {ROWS} rows, ") for line in lines)
+    assert [(step.done, step.total) for step in steps][-1] == (ROWS - ROWS % 128, ROWS)
     assert_same(read_back(out), predict_table(folder / "numbers", given).flat())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.parquet", "q.parquet"]
 

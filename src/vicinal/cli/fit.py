@@ -214,7 +214,11 @@ def print_plan(plan: "FitPlan", console: "Console") -> None:
             f"{steps['steps']} steps; it stops after {steps['patience']} epochs without a better error"
         )
     low, high = map(span_words, plan.estimate.total)
-    memory = "" if plan.estimate.memory is None else " and " + " to ".join(map(size_words, plan.estimate.memory))
+    memory = (
+        ""
+        if plan.estimate.memory is None
+        else " and " + " to ".join(size_words(int(size)) for size in plan.estimate.memory)
+    )
     lines.append(
         f"it will take about {low} to {high} of a processor{memory} of memory (a rough estimate, from a few steps)"
     )

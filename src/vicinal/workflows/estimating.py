@@ -130,7 +130,7 @@ def _kernel(columns: int, rows: int, fitted: int) -> Range:
 
     def value_and_grad() -> None:
         kernel = TableKernel.of(TableKernel.start(columns).values().requires_grad_())
-        objective(kernel, x, x.repeat(1, 4), labels, parts).backward()
+        objective(kernel, x, x.repeat(1, 4), labels, parts).backward()  # type: ignore[no-untyped-call]
 
     start = TableKernel.start(columns)
     step = min(_timed(value_and_grad) for _ in range(2))

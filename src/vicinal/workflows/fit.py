@@ -118,8 +118,8 @@ def plan_fit(job: TableJob, log: Log = lambda line: None) -> FitPlan:
     steps |= {name: settings[name] for name in ("max_epochs", "patience", "members", "batch_size")}
     encoders = planned_encoders(frame, opened.kinds, model.encoders)
     classes = len(opened.table.classes or [])
-    what = {"kernel": kernel, "classes": classes, "baselines": job.baselines}
-    estimate = estimate_fit(opened.table.root, frame, opened.kinds, encoders, settings, sizes, **what)
+    of_table = opened.table.root, frame, opened.kinds, encoders
+    estimate = estimate_fit(*of_table, settings, sizes, kernel=kernel, classes=classes, baselines=job.baselines)
     return FitPlan(opened, split, encoders, leak.sentence, sizes, steps, estimate)
 
 
