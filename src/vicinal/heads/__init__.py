@@ -20,6 +20,7 @@ from vicinal.heads.intervals import conformal_margin, neighbor_range, streamed_q
 from vicinal.heads.kriging import Kriging, KrigingWeights
 from vicinal.heads.members import Ensemble
 from vicinal.heads.nona import NONA
+from vicinal.heads.selection import MemberSelection
 from vicinal.heads.streaming import streamed_prediction, streamed_top_weights
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "FoldMembers",
     "Kriging",
     "KrigingWeights",
+    "MemberSelection",
     "NearestClassMean",
     "admissible",
     "class_distances",
