@@ -12,7 +12,7 @@ WORKERS ?= -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # Compiled files are kept, or each process would compile all tests and sources anew.
 PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
-.PHONY: demo test test-all mutants lint format bench bench-nona docs wheel release-check clean
+.PHONY: demo test test-all mutants lint format bench bench-nona gallery docs wheel release-check clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -67,10 +67,16 @@ bench-nona: $(READY) ## heads on real data, a part of docs/results/nona.md; resu
 	$(NONA)/default.py --cache runs/nona --store runs/nona/predictions --out runs/nona/nona-default.csv --sets $(NONA_SETS) --splits $(NONA_SPLITS)
 	$(NONA)/summary.py --results runs/nona --images runs/nona/images --splits $(NONA_SPLITS)
 
+gallery: $(READY) ## the figures of docs/gallery.md, and those of the paper on matching losses in runs/gallery.html
+	mkdir -p runs
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/gallery.py
+	$(BIN)/python benchmarks/matching_gallery.py runs/gallery.html
+
 docs: $(READY) ## the documentation site, in site/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]" torch==2.13.0
 	$(BIN)/python scripts/method_tables.py --check
 	$(BIN)/mkdocs build --strict
+	$(BIN)/python scripts/links.py site
 
 release-check: $(READY) ## wheel and sdist, installed with each extra and used (minutes; from package registries)
 	$(BIN)/python scripts/release_check.py

@@ -292,7 +292,7 @@ def of_scaling() -> Iterable[Sentence]:
 def of_guide() -> Iterable[Sentence]:
     """What the guide says of the table that ``vicinal compare`` prints in it."""
     guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
-    found = re.search(r"^  diabetes +nona +\S+ \+- \S+ +([-+])([\d.]+)% +([\d.]+) ", guide, re.MULTILINE)
+    found = re.search(r"^  (?:diabetes)? +nona +\S+ \+- \S+ +([-+])([\d.]+)% +([\d.]+) ", guide, re.MULTILINE)
     if found is None:
         raise ValueError("docs/guide.md: expected the row of nona in the table of vicinal compare, got none")
     sign, size, chance_of = found.groups()
@@ -348,6 +348,52 @@ def of_engines() -> Iterable[Sentence]:
     yield Sentence("docs/scaling.md", "One process did {rows_a_second_alone} rows a second", figures)
 
 
+def of_costs() -> Iterable[Sentence]:
+    """What a table takes, by its rows and columns: the lines of a table of docs/scaling.md."""
+    page, tables = "docs/scaling.md", pd.read_csv(RESULTS / "tables.csv")
+    took = tables[tables["method"].isin(["default", "network, auto"])].groupby(["set", "method"])
+    took = took.agg(rows=("rows", "first"), columns=("columns", "first"), seconds=("seconds", "median")).reset_index()
+    for small in (True, False):
+        some = took[(took["rows"] < 600) == small]
+        default, network = (some[some["method"] == name] for name in ("default", "network, auto"))
+        shown = {
+            f"{name}_{end}": str(getattr(default[name], end)())
+            for name in ("rows", "columns")
+            for end in ("min", "max")
+        }
+        shown |= {f"d_{end}": f"{getattr(default['seconds'], end)():.0f}" for end in ("min", "max")}
+        shown |= {f"n_{end}": f"{getattr(network['seconds'], end)():.0f}" for end in ("min", "max")}
+        begin = "| fit {rows_min} to {rows_max} rows, {columns_min} to {columns_max} numbers and categories | "
+        begin = begin.replace("fit", "fit a small table," if small else "fit a larger one,", 1)
+        yield Sentence(page, begin + "`vicinal fit` as it is | {d_min} to {d_max} s |", shown)
+        yield Sentence(page, begin + "`--metric network` | {n_min} to {n_max} s |", shown)
+    tuned = pd.read_csv(RESULTS / "fine-tuning.csv").set_index("method")["seconds"]["tuned neighbors x8"]
+    yield Sentence(
+        page, "| encoder tuned by its plan (`--tune auto`) | {minutes} min |", {"minutes": f"{tuned / 60:.1f}"}
+    )
+    large = pd.read_csv(RESULTS / "million-rows.csv")
+    for rows, name in ((100_000, "100,000"), (1_000_000, "1,000,000")):
+        stage = large[(large["rows"] == rows) & (large["stage"] == "fit")]
+        figures = {"s": f"{stage['seconds'].sum():.0f}", "mib": f"{stage['peak_mib'].max():,.0f}"}
+        yield Sentence(
+            page,
+            f"| fit {name} rows in the bank, 4,500 of them trained on | one head | {{s}} s | {{mib}} MiB |",
+            figures,
+        )
+    files = pd.read_csv(RESULTS / "streaming.csv")
+    for head, words in (("nona", "the default"), ("dense", "`--head dense`")):
+        run = files[(files["head"] == head) & (files["rows"] == 1_000_000)].iloc[0]
+        minutes = (run["seconds_to_kill"] + run["seconds_resumed"]) / 60
+        figures = {"minutes": f"{minutes:.1f}", "mib": f"{run['peak_mib']:,.0f}"}
+        yield Sentence(page, f"| predict 1,000,000 rows | {words} | {{minutes}} min | {{mib}} MiB |", figures)
+    pairs = pd.read_csv(RESULTS / "matching_rows.csv")
+    seconds = pairs[(pairs["what"] == "seconds") & (pairs["method"] == "matcher")]["value"]
+    sizes = pairs[pairs["what"].isin(["left", "right"])]["value"]
+    figures = {"least": f"{sizes.min():,.0f}", "most": f"{sizes.max():,.0f}"}
+    figures |= {"low": f"{seconds.min():.0f}", "high": f"{seconds.max():.0f}"}
+    yield Sentence(page, "| match two tables of {least} to {most} rows | as it is | {low} to {high} s |", figures)
+
+
 SOURCES = (
     of_default,
     of_sets_apart,
@@ -361,6 +407,7 @@ SOURCES = (
     of_explore,
     of_serving,
     of_engines,
+    of_costs,
 )
 
 

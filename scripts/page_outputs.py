@@ -1,8 +1,8 @@
 """Writes the outputs shown in a page of the documentation anew, or the figures that sentences name.
 
 For a page: runs its Python blocks in order, and those of its ``vicinal`` commands that use files of the page, in an
-empty folder; what each prints replaces the text block that follows it. A text block that ends in ``...`` keeps its
-number of lines; one with ``...`` elsewhere was shortened by hand and is left alone. A block behind
+empty folder; what each prints replaces the text block that follows it. A text block that ends (or begins) in ``...``
+keeps its number of lines; one with ``...`` elsewhere was shortened by hand and is left alone. A block behind
 ``<!-- needs: PACKAGE -->`` is run where that package is installed.
 Run it after a change of defaults:  python scripts/page_outputs.py docs/guide.md
 
@@ -28,6 +28,10 @@ PAIR = re.compile(
 )
 
 
+WITHOUT_PROGRESS = ("relabel", "show")
+"""Commands that have no ``--quiet``."""
+
+
 def output_of(language: str, code: str, names: dict[str, object], folder: Path) -> str | None:
     """What a block prints; None for commands that have nothing to do with the files in ``folder``."""
     told = io.StringIO()
@@ -39,7 +43,7 @@ def output_of(language: str, code: str, names: dict[str, object], folder: Path) 
             words = shlex.split(line, comments=True)
             if len(words) < 3 or words[0] != "vicinal" or not (folder / words[2]).exists():
                 return None
-            run([*words[1:], "--quiet"])
+            run([*words[1:], *(() if words[1] in WITHOUT_PROGRESS else ("--quiet",))])
     return told.getvalue()
 
 
@@ -47,6 +51,8 @@ def shown(new: str, old: str) -> str:
     """``new`` in the place of ``old``, shortened as it was."""
     lines = [line.rstrip() for line in new.rstrip().splitlines()]
     before = old.rstrip().splitlines()
+    if before and before[0] == "...":
+        return "\n".join(["...", *lines[1 - len(before) :]]) + "\n"
     if before and before[-1] == "...":
         return "\n".join([*lines[: len(before) - 1], "..."]) + "\n"
     return old if "..." in old else "\n".join(lines) + "\n"

@@ -52,13 +52,17 @@ with_python = pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "py
 with_commands = pytest.mark.parametrize("page", [p for p in PAGES if commands(p)], ids=lambda p: p.name)
 
 
-LONG = ("guide.md", "uncertainty.md", "coming-from.md")
+LONG = ("guide.md", "uncertainty.md", "coming-from.md", "gallery.md")
 """Pages whose blocks fit models by the defaults: a minute, so ``make test-all`` runs them."""
 
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(p, marks=pytest.mark.slow if p.name in LONG else ()) for p in PAGES if blocks(p, "python")],
+    [
+        pytest.param(p, marks=pytest.mark.slow if p.name in LONG else ())
+        for p in PAGES
+        if blocks(p, "python") and p.parent.name != "tutorials"
+    ],
     ids=lambda p: p.name,
 )
 def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
@@ -73,6 +77,20 @@ def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
         exec(compile(code, f"{page.name}, Python block {number}", "exec"), names)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [p for p in PAGES if p.parent.name == "tutorials"], ids=lambda p: p.name)
+def test_tutorials_run_as_they_stand(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names, ran = {"__name__": page.stem}, 0
+    for language, code in FENCED.findall(page.read_text(encoding="utf-8")):
+        if language == "python":
+            exec(compile(code, f"{page.name}, Python block", "exec"), names)
+        for line in code.splitlines() if language == "sh" else ():
+            assert run(shlex.split(line)[1:]) == 0, (line, capsys.readouterr().err)
+            ran += 1
+    assert ran >= (page.name != "own-loop.md")
+
+
 @with_commands
 def test_commands_and_their_options_exist(page):
     program = typer.main.get_command(app)
@@ -82,7 +100,7 @@ def test_commands_and_their_options_exist(page):
         verb = program.commands[arguments[0]]
         inner = getattr(verb, "commands", {})
         verbs = [verb, *(inner[word] for word in arguments[1:2] if word in inner)]
-        known = {option for one in verbs for parameter in one.params for option in parameter.opts}
+        known = {option for one in verbs for part in one.params for option in (*part.opts, *part.secondary_opts)}
         unknown = [word.partition("=")[0] for word in arguments if word.startswith("-")]
         assert set(unknown) <= {*known, "--help"}, arguments
 

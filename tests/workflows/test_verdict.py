@@ -49,6 +49,13 @@ def test_rows_of_a_group_are_one_witness():
     assert together.covered.low < alone.covered.low
 
 
+def test_classes_that_are_all_right_leave_a_doubt():
+    truth, guess = np.array(["a", "b"] * 25), np.tile(np.eye(2), (25, 1))
+    model, measured = types.SimpleNamespace(classes_=["a", "b"]), Measured({}, guess, [], {})
+    found = verdict(model, measured, truth, None, Covering(np.arange(50), []))
+    assert found.typical == pytest.approx((1.0, 0.025 ** (1 / 50), 1.0))  # Clopper and Pearson
+
+
 def test_few_rows_have_no_doubt_to_tell():
     assert np.isnan(judged([1.0] * 9, [2.0] * 9, inside=[True] * 9).covered.low)
     assert np.isnan(judged([1.0] * 9, [2.0] * 9).typical.low)

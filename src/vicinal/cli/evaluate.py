@@ -79,7 +79,7 @@ def evaluate(
         [str(s.row), s.part, *map(_cell, (s.label, s.expected, s.neighbors)), f"{s.score:.2f}"]
         for s in record.suspects[:10]
     ]
-    headings = ["id", "part", "label", "expected", "neighbors say", "suspicion"]
+    headings = ["id", "part", "label", "expected", "neighbors", "suspicion"]
     print_rows("Labels to look at first", headings, lines, names=True)
     if page is not None:
         output.print(f"page in {page}, all figures in {page.with_suffix('.json')}", markup=False)

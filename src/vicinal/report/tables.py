@@ -122,7 +122,8 @@ def _beside(record: FitRecord, verdict: Verdict, change: Doubted, what: str) -> 
     if not math.isfinite(change.low):
         return said
     if change.low <= 0 <= change.high:
-        ends = f"{amount(change.low)} {side(change.low)} to {amount(change.high)} more"
+        least = f"{amount(change.low)} {side(change.low)}" if change.low else "0"
+        ends = f"{least} to {amount(change.high)} more" if change.high else f"{least} to 0"
         return f"{said} ({ends}: no clear difference)" if change.low < change.high else said
     near, far = sorted((change.low, change.high), key=abs)
     said = f"{said} ({amount(near)} to {amount(far)} {side(far)})"

@@ -93,7 +93,7 @@ def verdict(
     numbers = getattr(model, "classes_", None) is None
     losses = {name: _losses(model, guess, truth) for name, guess in measured.predictions.items()}
     errors = losses.pop("model", _losses(model, measured.predicted, truth))
-    typical = _doubted(np.sqrt(errors) if numbers else 1 - errors, None, codes, _median if numbers else _mean)
+    typical = _doubted(np.sqrt(errors), None, codes, _median) if numbers else _share(1 - errors, codes)
     best = min(losses, key=lambda name: float(losses[name].mean()), default="")
     change = None
     if best:
@@ -187,10 +187,6 @@ def _draws(codes: Array) -> Iterator[Array]:
 def _median(weights: Array, values: Array, others: Array | None) -> Array:
     sums = weights.cumsum(axis=1)
     return np.asarray(values[(sums >= sums[:, -1:] / 2).argmax(axis=1)])
-
-
-def _mean(weights: Array, values: Array, others: Array | None) -> Array:
-    return np.asarray(weights @ values / weights.sum(1))
 
 
 def _relative(weights: Array, values: Array, others: Array | None) -> Array:
