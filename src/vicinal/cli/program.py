@@ -10,6 +10,7 @@ import typer
 from vicinal.cli import (
     bank,
     compare,
+    compress,
     demo,
     discover,
     distill,
@@ -38,6 +39,7 @@ COMMANDS = (
     explore,
     show,
     distill,
+    compress,
     learn,
     search,
     match,

@@ -87,6 +87,7 @@ class SavedNgrams(SavedEncoder):
     sizes: list[PositiveInt] = Field(max_length=LONGEST_NGRAM)
     pairs: bool
     fold_case: bool
+    rank: Size | None = None
 
 
 @register("encoder", "ngrams", "text", "from-scratch")
@@ -107,6 +108,7 @@ class NgramEncoder(ColumnEncoder):
         sizes: lengths of n-grams in characters, borders of words included.
         pairs: whether two words in a row count as one n-gram more.
         fold_case: whether upper and lower case are the same.
+        rank: vectors of the table are so long, and a linear map makes them as wide as ``width``; None: as they are.
 
     >>> encoder = NgramEncoder("title", width=8, buckets=1000)
     >>> titles = pd.DataFrame({"title": ["red shoes", ""]})
@@ -129,8 +131,10 @@ class NgramEncoder(ColumnEncoder):
         sizes: Sequence[int] = (1, 2, 3, 4, 5),
         pairs: bool = True,  # noqa: FBT001, FBT002 a setting by keyword, restored from JSON
         fold_case: bool = True,  # noqa: FBT001, FBT002
+        rank: int | None = None,
     ) -> None:
         super().__init__(columns)
+        self.rank = None if rank is None else check_integer("rank", rank)
         self.width = check_integer("width", width)
         self.buckets = check_integer("buckets", buckets)
         self.sizes = [check_integer("sizes", size, high=LONGEST_NGRAM) for size in sizes]
@@ -139,7 +143,11 @@ class NgramEncoder(ColumnEncoder):
         self.dropout = check_between("dropout", dropout, 0, 1) if dropout != 0 else 0.0
         self.slots: Tensor
         self.register_buffer("slots", torch.full((self.buckets,), -1, dtype=torch.int32))
-        self.table = nn.EmbeddingBag(1, self.width, mode="sum", include_last_offset=True, _weight=self._drawn(1, 1.0))
+        short = self.rank or self.width
+        self.table = nn.EmbeddingBag(1, short, mode="sum", include_last_offset=True, _weight=self._drawn(1, 1.0))
+        if self.rank is not None:
+            bound = 1 / self.rank**0.5
+            self.widening = nn.Parameter(torch.empty(self.rank, self.width).uniform_(-bound, bound))
         self.replace_vectors(1)
 
     def replace_vectors(self, vectors: int) -> None:
@@ -154,7 +162,7 @@ class NgramEncoder(ColumnEncoder):
 
     def _drawn(self, vectors: int, deviation: float) -> Tensor:
         """Random vectors; on the device "meta" none, where a draw would import torch's compiler for 1.5 s."""
-        empty = torch.empty(vectors, self.width)
+        empty = torch.empty(vectors, self.rank or self.width)
         return empty if empty.is_meta else empty.normal_(std=deviation)
 
     def fit(self, frame: pd.DataFrame) -> Self:
@@ -210,7 +218,7 @@ class NgramEncoder(ColumnEncoder):
         if self.training and self.dropout > 0:
             weights = nn.functional.dropout(weights, self.dropout)
         vectors: Tensor = self.table(batch["indices"].long(), batch["offsets"], per_sample_weights=weights)
-        return vectors
+        return vectors if self.rank is None else vectors @ self.widening
 
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> scipy.sparse.csr_matrix:
         """Counts in all buckets, each text scaled to length 1: sparse ``[n, buckets]``."""

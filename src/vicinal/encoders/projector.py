@@ -64,6 +64,8 @@ class MemberProjectors(nn.Module):
             below 1.
         members: how many, >= 1.
         final_tanh: whether the last layer ends in a tanh, as the paper's does. Without it embeddings may be any size.
+        rank: width of a linear map before the members' first layers, which all share; None: none. So a first layer is
+            two thin ones (see :func:`vicinal.factorization.low_rank`).
 
     Raises:
         ValueError: naming the argument.
@@ -81,9 +83,11 @@ class MemberProjectors(nn.Module):
         *,
         members: int = 8,
         final_tanh: bool = True,
+        rank: int | None = None,
     ) -> None:
         super().__init__()
         self.in_dim = check_integer("in_dim", in_dim)
+        self.rank = None if rank is None else check_integer("rank", rank)
         self.members = check_integer("members", members)
         self.sizes = [check_integer("sizes", size) for size in sizes]
         if not self.sizes:
@@ -91,11 +95,14 @@ class MemberProjectors(nn.Module):
         if dropout != 0:
             check_between("dropout", dropout, 0, 1)
         self.dropout, self.final_tanh = float(dropout), final_tanh
-        widths = [self.in_dim, *self.sizes]
+        widths = [self.rank or self.in_dim, *self.sizes]
         self.norms = nn.ModuleList([nn.BatchNorm1d(self.in_dim, affine=False)])
         self.norms.extend(nn.BatchNorm1d(members * width) for width in widths[1:-1])
-        self.gain = nn.Parameter(torch.ones(members, self.in_dim))
-        self.offset = nn.Parameter(torch.zeros(members, self.in_dim))
+        self.gain = nn.Parameter(torch.ones(members, widths[0]))
+        self.offset = nn.Parameter(torch.zeros(members, widths[0]))
+        if self.rank is not None:
+            bound = 1 / math.sqrt(self.in_dim)
+            self.reduction = nn.Parameter(torch.empty(self.in_dim, self.rank).uniform_(-bound, bound))
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for width, size in zip(widths[:-1], self.sizes, strict=True):
             bound = 1 / math.sqrt(width)  # as torch's linear layer starts
@@ -108,6 +115,7 @@ class MemberProjectors(nn.Module):
         if embeddings.ndim != 2 or embeddings.shape[1] != self.in_dim:
             raise ValueError(f"embeddings: expected [b, {self.in_dim}], got {tuple(embeddings.shape)}")
         unit = self.norms[0](embeddings.to(self.gain.dtype))  # [b, f]
+        unit = unit if self.rank is None else unit @ self.reduction
         if self.training and self.dropout:
             hidden = self._linear(0, self._drop(unit * self.gain[:, None] + self.offset[:, None]))
         else:  # the affine part is taken into the weights: the same numbers, without a copy of the input a member
@@ -152,7 +160,8 @@ class MemberProjectors(nn.Module):
 
     def _own_parameters(self) -> dict[str, Tensor]:
         """Parameters that have a slice for each member."""
-        return {name: value for name, value in self.named_parameters() if not name.startswith("norms.")}
+        shared = ("norms.", "reduction")
+        return {name: value for name, value in self.named_parameters() if not name.startswith(shared)}
 
     def _linear(self, layer: int, hidden: Tensor) -> Tensor:
         return torch.baddbmm(self.biases[layer][:, None], hidden, self.weights[layer])

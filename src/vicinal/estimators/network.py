@@ -145,7 +145,8 @@ def make_network(
     sizes = layer_sizes(settings["hidden"])
     dropout = check_number("dropout", settings["dropout"])
     members = check_integer("members", settings["members"])
-    projector = MemberProjectors(dim, sizes, dropout, members=members, final_tanh=settings["final_tanh"])
+    tanh, rank = settings["final_tanh"], settings.get("rank")
+    projector = MemberProjectors(dim, sizes, dropout, members=members, final_tanh=tanh, rank=rank)
     return NeighborNetwork(
         encoder, projector, make_head(settings, sizes[-1], start, multilabel=multilabel, numbers=numbers)
     )

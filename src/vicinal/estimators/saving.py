@@ -131,6 +131,7 @@ class SavedConfig(Saved):
     folds: Annotated[int, Field(ge=2, le=1024)] | None = None
     kriging: bool | None = None
     neighbors: Annotated[int, Field(ge=1, le=MOST_NEIGHBORS)] | None = None
+    rank: Size | None = None
     start: float | None = None
     learned: bool | None = None
     metric: Literal["network", "kernel"] | None = None
@@ -502,7 +503,7 @@ def _read_network(path: Path, config: SavedConfig) -> NeighborNetwork:
 
 def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> NeighborNetwork:
     """The network of a model without memory for its weights."""
-    settings = config.parameters.model_dump() | {"metric": config.fitted_metric}
+    settings = config.parameters.model_dump() | {"metric": config.fitted_metric, "rank": config.rank}
     former = _FORMER_NEIGHBORS if config.fitted_metric == "kernel" else None
     settings["max_neighbors"] = config.neighbors or settings["max_neighbors"] or former
     if config.task == "similarity":
@@ -564,6 +565,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "folds": model.folds_,
             "kriging": isinstance(model.network_.head, Kriging),
             "neighbors": model.network_.head.k if isinstance(model.network_.head, Kriging) else None,
+            "rank": getattr(model.network_.projector, "rank", None),
             "start": getattr(model, "start_", None),
             "learned": getattr(model, "learned_", None),
             "metric": model.metric_,

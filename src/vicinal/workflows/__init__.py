@@ -6,6 +6,7 @@ import typing as _typing
 if _typing.TYPE_CHECKING:
     from vicinal.workflows.bank import BankChange, add_table, embed_table, forget_rows, read_ids, relabel_table
     from vicinal.workflows.compare import HEADS, Comparison, compare_tables
+    from vicinal.workflows.compress import Compressed, compress_model
     from vicinal.workflows.demo import DemoResult, run_demo
     from vicinal.workflows.discover import Discovered, discover_table
     from vicinal.workflows.distill import Distilled, distill_table
@@ -28,6 +29,7 @@ if _typing.TYPE_CHECKING:
 _FILES = {
     "bank": ("BankChange", "add_table", "embed_table", "forget_rows", "read_ids", "relabel_table"),
     "compare": ("HEADS", "Comparison", "compare_tables"),
+    "compress": ("Compressed", "compress_model"),
     "demo": ("DemoResult", "run_demo"),
     "discover": ("Discovered", "discover_table"),
     "distill": ("Distilled", "distill_table"),
@@ -54,6 +56,7 @@ __all__ = [
     "Answers",
     "BankChange",
     "Comparison",
+    "Compressed",
     "DemoResult",
     "Discovered",
     "Distilled",
@@ -78,6 +81,7 @@ __all__ = [
     "add_table",
     "audit_table",
     "compare_tables",
+    "compress_model",
     "discover_table",
     "distill_table",
     "embed_table",

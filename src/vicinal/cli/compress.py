@@ -1,0 +1,58 @@
+"""``vicinal compress``: a smaller model."""
+
+from typing import Annotated
+
+import typer
+
+from vicinal.cli import options as o
+from vicinal.cli.app import app
+from vicinal.cli.output import out as output
+from vicinal.cli.output import print_json, print_progress, print_rows
+
+
+@app.command(epilog="Example: vicinal compress reviews-model --keep .5")
+def compress(
+    model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit` or `learn`.", metavar="MODEL")],
+    *,
+    keep: Annotated[float, typer.Option(help="Share of the numbers of each part that is left.", metavar="SHARE")] = 0.5,
+    out: Annotated[
+        str | None, typer.Option(help="Folder of the smaller model; default: MODEL-small.", metavar="FOLDER")
+    ] = None,
+    encoder: o.EncoderAgain = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Write a model with a thinner table of n-grams, thinner layers and shorter vectors, and say what that costs.
+
+    Error on the rows held out (or out of fold), bytes and time a row stand side by side; nothing is trained.
+    """
+    from dataclasses import asdict
+
+    from vicinal.core import local_path
+    from vicinal.workflows import compress_model
+
+    outcome = compress_model(
+        local_path("model", model),
+        keep,
+        None if out is None else local_path("--out", out, written=True),
+        encoders=o.parse_encoders(encoder),
+        log=(lambda line: None) if quiet else print_progress,
+    )
+    if as_json:
+        print_json(asdict(outcome) | {"folder": str(outcome.folder)})
+        return
+    print_rows(
+        f"Error on {outcome.rows} rows that were held out, or out of fold",
+        ["", outcome.error, "MiB", "ms a row"],
+        [
+            [name, f"{one.error:.4g}", f"{one.bytes / 2**20:.2f}", f"{1000 * one.seconds:.2f}"]
+            for name, one in (("model", outcome.before), ("smaller", outcome.after))
+        ],
+    )
+    print_rows(
+        "",
+        ["part", "numbers", "of", "how"],
+        [[cut.part, f"{cut.after:,}", f"{cut.before:,}", cut.how] for cut in outcome.cuts],
+        numbers=False,
+    )
+    output.print(f"model   {outcome.folder}", markup=False)

@@ -1,0 +1,252 @@
+"""A fitted model with fewer numbers: thinner tables and layers, and shorter vectors in the bank."""
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from vicinal.core import check_between, check_integer
+from vicinal.encoders import MemberProjectors, PrincipalProjector
+from vicinal.encoders.ngrams import NgramEncoder
+from vicinal.estimators.bank import Bank, embedded
+from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.kernel_metric import encoded
+from vicinal.factorization import LowRank, low_rank
+from vicinal.heads import Ensemble, Kriging
+from vicinal.index import NeighborBank
+from vicinal.masks import SoftStep
+
+_ROTATED = {"l2": True, "squared_l2": True, "cosine": False, "dot": False}
+"""Similarities that a rotation of the vectors leaves as they are, and whether a shift does, too."""
+
+PLAIN = ("text", "number", "category")
+"""Kinds of columns whose cells the bank keeps whole, so that its rows can be embedded again."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What became of a part: numbers ``before`` and ``after``, and ``how``, or why it was left as it is."""
+
+    part: str
+    before: int
+    after: int
+    how: str
+
+
+def compressed(model: BankedEstimator, keep: float) -> tuple[BankedEstimator, list[Cut]]:
+    r"""A copy of the model of which the share ``keep`` of the numbers of each part is left, and what became of each.
+
+    - The table of n-grams, and the members' first layers together, become two thin ones, by
+      :func:`vicinal.factorization.low_rank`: the table plainly or with rows weighted by how often they are read,
+      whichever has less error on the rows held out or out of fold; the layers by the covariance of what they give. That
+      needs the rows' cells, which the bank has of texts, numbers and categories; their vectors are computed again.
+    - Vectors of the bank, and the last layer, are cut to the principal components of each member's vectors; of a model
+      of ``learn`` to those of all. Distances change little then; inner products and cosines, too.
+
+    Args:
+        model: fitted, whose projector is trained, without an index.
+        keep: above 0, below 1.
+
+    Raises:
+        ValueError: for a model of which nothing can be cut, in one sentence.
+    """
+    check_between("keep", keep, 0, 1)
+    _check(model)
+    small, cuts = copy.deepcopy(model), []
+    projector = model.network_.projector
+    if isinstance(projector, PrincipalProjector):
+        cuts.append(_shorter_learned(small, keep))
+    elif set(model.kinds_.values()) <= set(PLAIN):
+        for step in (_thinner_table, _thinner_first_layer):
+            tried = list(step(small, keep))
+            if tried:
+                small, cut = min(tried, key=lambda pair: pair[0].honest_error())
+                cuts.append(cut)
+    else:
+        size = sum(value.numel() for value in projector.parameters())
+        cuts.append(Cut("first layer", size, size, "left, as the bank keeps no images, sounds, vectors or sets"))
+    if isinstance(projector, MemberProjectors):
+        cuts.append(_shorter_members(small, keep))
+    return small, cuts
+
+
+def _check(model: BankedEstimator) -> None:
+    similarity = "l2" if isinstance(model.network_.head, Kriging) else str(model.similarity)
+    for wrong, sentence in (
+        (not model.network_.head.uses_bank, "predicts from neighbors, got one with head='dense'"),
+        (model.metric_ == "kernel", "has a trained network, got one with a kernel, which has a length a column only"),
+        (model.index is not None, f"has no index, got {model.index!r}; load it with index=None"),
+        (similarity not in _ROTATED, f"compares by {', '.join(_ROTATED)}, got {similarity!r}"),
+    ):
+        if wrong:
+            raise ValueError(f"model: expected one that {sentence}")
+
+
+def _inputs(model: BankedEstimator, bank: Bank) -> object:
+    encoder, root = model.table_encoder, None if model.root is None else Path(model.root)
+    return encoder.cache(encoder.prepare(bank.rows, root))
+
+
+def _with_vectors(bank: Bank, vectors: Tensor) -> Bank:
+    """The bank with other vectors of its rows."""
+    store = NeighborBank(vectors.shape[1])
+    folds = bank.folds
+    store.add(
+        bank.ids,
+        vectors.float(),
+        bank.labels,
+        groups=bank.groups,
+        rows=bank.rows,
+        folds=None if folds is None else folds.numpy(),
+    )
+    return Bank.over(store)
+
+
+def _embedded_again(model: BankedEstimator) -> BankedEstimator:
+    """The model with vectors of its rows as its network gives them now."""
+    for name in ("bank_", "calibration_"):
+        bank: Bank = getattr(model, name)
+        if len(bank):
+            setattr(model, name, _with_vectors(bank, embedded(model.network_, _inputs(model, bank), torch.float32)))  # type: ignore[arg-type]
+    return model
+
+
+def _rank(keep: float, rows: int, columns: int) -> int:
+    """The rank at which two factors have the share ``keep`` of the numbers of a matrix; 0 if there is none."""
+    return min(int(keep * rows * columns / (rows + columns)), min(rows, columns) - 1)
+
+
+def _trained(model: BankedEstimator) -> Tensor:
+    """Positions of the bank's rows that were not held out."""
+    return torch.from_numpy(~model.calibration_.has(model.bank_.ids)).nonzero()[:, 0]
+
+
+def _thinner_table(model: BankedEstimator, keep: float) -> Iterator[tuple[BankedEstimator, Cut]]:
+    """Models with a thinner table of n-grams, each by another weighting."""
+    tables = [
+        (place, part) for place, part in enumerate(model.table_encoder.encoders) if isinstance(part, NgramEncoder)
+    ]
+    for place, part in tables[:1] if len(tables) == 1 and tables[0][1].rank is None else []:
+        weight = part.table.weight.detach()
+        rank = _rank(keep, *weight.shape)
+        if rank < 1:
+            return
+        at = _trained(model)
+        values = part.prepare(model.bank_.store.rows_at(at)).values.long()
+        reads = torch.bincount(values, minlength=len(weight)).float()
+        for how, counts in (("plain", None), ("weighted by reads", reads)):
+            factors = low_rank(weight, rank, row_weight=counts)
+            thin = NgramEncoder.from_config(part.config() | {"rank": rank})
+            thin.load_state_dict({"slots": part.slots, "table.weight": factors.left, "widening": factors.right})
+            other = copy.deepcopy(model)
+            other.table_encoder.parts[place] = thin.eval()
+            yield _embedded_again(other), Cut("table of n-grams", factors.before, factors.after, f"rank {rank}, {how}")
+
+
+def _thinner_first_layer(model: BankedEstimator, keep: float) -> Iterator[tuple[BankedEstimator, Cut]]:
+    """A model with a thinner first layer of all members together."""
+    old = model.network_.projector
+    if not isinstance(old, MemberProjectors) or old.rank is not None:
+        return
+    weight = (old.gain[:, :, None] * old.weights[0]).detach()  # [M, f, h]
+    bias = (old.biases[0] + torch.bmm(old.offset[:, None], old.weights[0])[:, 0]).detach()
+    joint, bias = weight.transpose(0, 1).flatten(1), bias.flatten()
+    rank = _rank(keep, *joint.shape)
+    if rank < 1:
+        return
+    at = _trained(model)
+    with torch.no_grad():
+        unit = old.norms[0](encoded(model.table_encoder, _inputs(model, model.bank_))[at].to(joint))  # type: ignore[arg-type]
+    if len(unit) < rank:
+        return
+    factors = low_rank(joint, rank, outputs=unit @ joint + bias, bias=bias)
+    small = copy.deepcopy(model)
+    small.network_.projector = _with_factors(old, factors)
+    before = old.gain.numel() + old.offset.numel() + old.weights[0].numel() + old.biases[0].numel()
+    how = f"rank {rank}, by the covariance of what it gives"
+    yield _embedded_again(small), Cut("first layer", before, factors.after, how)
+
+
+def _with_factors(old: MemberProjectors, factors: LowRank) -> MemberProjectors:
+    rank, members = factors.left.shape[1], old.members
+    new = MemberProjectors(
+        old.in_dim, old.sizes, old.dropout, members=members, final_tanh=old.final_tanh, rank=rank
+    ).to(factors.left)
+    state = {name: value for name, value in old.state_dict().items() if name in new.state_dict()}
+    bias = factors.bias if factors.bias is not None else torch.zeros(members * old.sizes[0])
+    state |= {
+        "gain": torch.ones(members, rank),
+        "offset": torch.zeros(members, rank),
+        "reduction": factors.left,
+        "weights.0": factors.right.reshape(rank, members, -1).transpose(0, 1),
+        "biases.0": bias.reshape(members, -1),
+    }
+    new.load_state_dict(state)
+    return new.eval()
+
+
+def _shorter_members(model: BankedEstimator, keep: float) -> Cut:
+    """Cut each member's vectors to their principal components, in projector, head and bank."""
+    projector, head, vectors = model.network_.projector, model.network_.head, model.bank_.vectors
+    if not isinstance(projector, MemberProjectors):
+        raise TypeError(f"projector: expected MemberProjectors, got {type(projector).__name__}")
+    width, members = projector.sizes[-1], projector.members
+    size = max(1, int(keep * width))
+    if projector.final_tanh or size == width or len(vectors) < size:
+        why = "its last layer ends in a tanh" if projector.final_tanh else f"{width} numbers a member are few"
+        return Cut("vectors of the bank", vectors.numel(), vectors.numel(), f"left, as {why}")
+    parts = vectors.double().reshape(-1, members, width)
+    shifted = isinstance(head, Kriging) or _ROTATED[model.similarity]
+    heads: list[nn.Module] = list(head.heads) if isinstance(head, Ensemble) else [head]
+    turns = []
+    for member in range(members):
+        rows = parts[:, member]
+        turn = low_rank(rows, size, outputs=rows if shifted else None).right.T  # [d, r]
+        mean = rows.mean(0) if shifted else torch.zeros(width, dtype=torch.float64)
+        mask = None if isinstance(head, Kriging) else getattr(heads[member], "mask", None)
+        if isinstance(mask, SoftStep) and mask.parameters_from == "pointwise":
+            _turn_mask(mask, turn, mean - turn @ (turn.T @ mean))
+        turns.append(turn)
+    turn = torch.stack(turns)  # [M, d, r]
+    with torch.no_grad():
+        projector.weights[-1] = nn.Parameter(torch.bmm(projector.weights[-1], turn.to(projector.weights[-1])))
+        projector.biases[-1] = nn.Parameter(
+            torch.bmm(projector.biases[-1][:, None], turn.to(projector.biases[-1]))[:, 0]
+        )
+    projector.sizes[-1], projector.dim = size, members * size
+    model.hidden = (*model.hidden[:-1], size)
+    for name in ("bank_", "calibration_"):
+        bank: Bank = getattr(model, name)
+        each = bank.vectors.double().reshape(-1, members, width).transpose(0, 1)
+        setattr(model, name, _with_vectors(bank, torch.bmm(each, turn).transpose(0, 1).flatten(1)))
+    return Cut("vectors of the bank", vectors.numel(), model.bank_.vectors.numel(), f"{members * size} components")
+
+
+def _turn_mask(mask: SoftStep, turn: Tensor, rest: Tensor) -> None:
+    """Let a mask read vectors in ``turn`` in the place of the vectors themselves; ``rest`` is what all have besides."""
+    old = mask.projection
+    new = nn.Linear(turn.shape[1], len(old.weight)).to(old.weight)
+    with torch.no_grad():
+        new.weight.copy_(old.weight @ turn.to(old.weight))
+        new.bias.copy_(old.bias + old.weight @ rest.to(old.weight))
+    mask.projection, mask.dim = new, turn.shape[1]
+
+
+def _shorter_learned(model: BankedEstimator, keep: float) -> Cut:
+    """Cut the vectors of a learned similarity, and its projector, to their principal components."""
+    projector, vectors = model.network_.projector, model.bank_.vectors
+    if not isinstance(projector, PrincipalProjector):
+        raise TypeError(f"projector: expected a PrincipalProjector, got {type(projector).__name__}")
+    size = check_integer("keep", max(1, int(keep * projector.dim)))
+    turn = low_rank(vectors.double(), size).right.T
+    before = vectors.numel() + projector.weight.numel()
+    projector.weight = nn.Parameter(projector.weight.detach() @ turn.to(projector.weight))
+    projector.dim, model.hidden = size, (size,)
+    for name in ("bank_", "calibration_"):
+        bank: Bank = getattr(model, name)
+        setattr(model, name, _with_vectors(bank, nn.functional.normalize(bank.vectors.double() @ turn, dim=1)))
+    after = model.bank_.vectors.numel() + projector.weight.numel()
+    return Cut("vectors of the bank, and the projector", before, after, f"{size} components")

@@ -1,0 +1,170 @@
+"""Promises of compression: what is of low rank loses nothing, folders load as any, and the cost is said."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from vicinal.cli import run
+from vicinal.encoders import MemberProjectors
+from vicinal.encoders.ngrams import NgramEncoder
+from vicinal.estimators import EmbeddingLearner, NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.compression import compressed
+from vicinal.workflows import compress_model
+
+BRIEF = {"max_epochs": 4, "members": 2, "dropout": 0.0, "learning_rate": 1e-2}
+
+
+def copies(rows=80, seed=0):
+    """Twenty columns that are copies of four, a number, and a class."""
+    random = np.random.default_rng(seed)
+    four = random.normal(size=(rows, 4))
+    return np.tile(four, 5), four[:, 0] + four[:, 1] ** 2, np.where(four[:, 2] > 0, "up", "down")
+
+
+def notes(rows=160, seed=0):
+    random = np.random.default_rng(seed)
+    words = np.array(["fine", "good", "fair", "poor", "bad", "grim"])
+    codes = random.integers(0, 6, (rows, 3))
+    frame = pd.DataFrame({"note": [" ".join(words[row]) + " of it" for row in codes], "size": random.normal(size=rows)})
+    return frame, -codes.mean(axis=1) + 0.1 * random.normal(size=rows)
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    place = tmp_path_factory.mktemp("small")
+    frame, y = notes()
+    model = NeighborRegressor(hidden=(16, 8), metric="network", readout="attention", **BRIEF)
+    model.fit(frame, y, ids=[f"n{row}" for row in range(len(frame))])
+    model.notes_ = {"target": "score", "id": "tag", "scores": {"model": {"mse": 1.0}}}
+    model.save(place / "model")
+    return place, frame, y
+
+
+@pytest.mark.parametrize("similarity", ["l2", "cosine"])
+@pytest.mark.parametrize("share", [0.15, 0.0])
+def test_what_is_of_low_rank_loses_nothing(similarity, share):
+    """Twenty columns of rank four, and vectors of eight numbers that a layer of four makes."""
+    x, y, names = copies()
+    settings = {"hidden": (4, 8), "similarity": similarity, "validation_fraction": share, **BRIEF}
+    if share:
+        models = [NeighborRegressor(metric="network", readout="attention", **settings).fit(x, y)]
+    else:
+        models = [NeighborClassifier(**settings).fit(x, names)]
+    for model in models:
+        small, cuts = compressed(model, 0.8)
+        assert [cut.part for cut in cuts] == ["first layer", "vectors of the bank"]
+        assert all(cut.after < cut.before for cut in cuts)
+        assert "covariance" in cuts[0].how
+        assert small.network_.projector.rank == 4
+        assert small.bank_.vectors.shape == (80, 12)
+        predict = "predict" if share else "predict_proba"
+        np.testing.assert_allclose(getattr(small, predict)(x), getattr(model, predict)(x), atol=2e-4)
+        assert small.honest_error() == pytest.approx(model.honest_error(), abs=1e-3)
+        assert model.network_.projector.rank is None  # it is as it was
+
+
+def test_kriging_reads_short_vectors_as_it_read_long_ones():
+    x, y, _ = copies()
+    model = NeighborRegressor(hidden=(4, 8), metric="network", readout="kriging", **BRIEF).fit(x, y)
+    np.testing.assert_allclose(compressed(model, 0.8)[0].predict(x), model.predict(x), atol=2e-3)
+
+
+def test_a_smaller_folder_is_a_model_as_any_and_the_old_one_stays(texts):
+    place, frame, y = texts
+    before = {path.name: path.read_bytes() for path in (place / "model").iterdir() if path.is_file()}
+    outcome = compress_model(place / "model")
+    assert {path.name: path.read_bytes() for path in (place / "model").iterdir() if path.is_file()} == before
+    assert outcome.folder == place / "model-small"
+    assert [cut.part for cut in outcome.cuts] == ["table of n-grams", "first layer", "vectors of the bank"]
+    for cut in outcome.cuts:
+        assert cut.after <= 0.5 * cut.before
+    assert outcome.after.bytes < 0.8 * outcome.before.bytes
+    assert (outcome.error, outcome.rows) == ("mean squared error", 24)
+    small, model = load_model(place / "model-small"), load_model(place / "model")
+    assert outcome.before.error == pytest.approx(model.honest_error())
+    assert outcome.after.error == pytest.approx(small.honest_error())
+    assert outcome.after.error < y.var()
+    assert small.notes_ == {"target": "score", "id": "tag", "compressed_from": "model", "kept_share": 0.5}
+    assert np.corrcoef(small.predict(frame), model.predict(frame))[0, 1] > 0.9
+    small.add(frame[:2], y[:2], ids=["x", "y"]).forget(["n0"])
+    explained = small.explain(frame[:1], 200, ids=["x"])[0]
+    assert sum(n.weight for n in explained.neighbors) == pytest.approx(1)
+    assert {hit.id for hit in small.search("grim grim grim", 2)[0]} <= set(small.bank_.ids.tolist())
+    small.save(place / "again")
+    np.testing.assert_array_equal(load_model(place / "again").predict(frame), small.predict(frame))
+
+
+def test_a_learned_similarity_keeps_its_order_in_fewer_numbers(tmp_path):
+    random = np.random.default_rng(0)
+    y = np.repeat(np.arange(12), 8)
+    x = np.concatenate([random.normal(size=(12, 3))[y] + 0.1 * random.normal(size=(96, 3)), np.zeros((96, 9))], axis=1)
+    x[:, 3:] = x[:, :3].repeat(3, axis=1)
+    model = EmbeddingLearner(max_epochs=2).fit(x, y)
+    model.save(tmp_path / "alike")
+    outcome = compress_model(tmp_path / "alike", 0.5, tmp_path / "less")
+    small = load_model(tmp_path / "less")
+    assert outcome.error == "1 - MAP@R"
+    assert small.bank_.vectors.shape == (96, 6)
+    np.testing.assert_allclose(np.linalg.norm(small.transform(x), axis=1), 1)
+    np.testing.assert_allclose(
+        small.transform(x) @ small.transform(x).T, model.transform(x) @ model.transform(x).T, atol=0.02
+    )
+    assert outcome.after.error == pytest.approx(outcome.before.error, abs=0.02)
+    hits, expected = small.search(x[:1], 3), model.search(x[:1], 3)
+    assert [hit.id for hit in hits[0]] == [hit.id for hit in expected[0]]
+    small.add(x[:2] + 5, [99, 99])
+
+
+def test_two_factors_of_full_rank_are_the_table_and_the_layer():
+    frame = pd.DataFrame({"note": ["a bay", "the sea", "a sea"]})
+    whole, thin = NgramEncoder("note", width=4), NgramEncoder("note", width=4, rank=4)
+    rows = torch.arange(3)
+    for each in (whole, thin):
+        each.fit(frame).eval()
+    thin.table.weight.data, thin.widening.data = whole.table.weight.data, torch.eye(4)
+    torch.testing.assert_close(thin(thin.prepare(frame).select(rows)), whole(whole.prepare(frame).select(rows)))
+    assert NgramEncoder.from_config(thin.config()).table.weight.shape == thin.table.weight.shape
+    layers = MemberProjectors(6, (5, 2), members=3, rank=6)
+    plain = MemberProjectors(6, (5, 2), members=3)
+    layers.load_state_dict(plain.state_dict() | {"reduction": torch.eye(6)})
+    points = torch.randn(7, 6, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(layers.eval()(points), plain.eval()(points))
+    torch.testing.assert_close(layers.train()(points), plain.train()(points))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"metric": "kernel"}, "has a trained network, got one with a kernel"),
+        ({"head": "dense"}, "predicts from neighbors, got one with head='dense'"),
+        ({"similarity": "l1", "metric": "network"}, "compares by l2, squared_l2, cosine, dot, got 'l1'"),
+        ({"index": "exact", "metric": "network"}, "has no index, got 'exact'"),
+        ({"hidden": (1, 1), "members": 1, "metric": "network"}, "expected parts that can be cut, got none"),
+    ],
+)
+def test_what_cannot_be_cut_is_refused_in_a_sentence_and_nothing_is_written(settings, sentence, tmp_path, capsys):
+    x, y, _ = copies(40)
+    NeighborRegressor(**{**BRIEF, "max_epochs": 1, "hidden": (4, 2)} | settings).fit(x[:, :3], y).save(tmp_path / "m")
+    assert run(["compress", str(tmp_path / "m"), "-q"]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said.replace("\n", " ")
+    assert said.count("\n") == 1
+    assert not (tmp_path / "m-small").exists()
+
+
+def test_the_command_prints_error_bytes_and_time_of_both(texts, capsys):
+    place = texts[0]
+    assert run(["compress", str(place / "model"), "--out", str(place / "said"), "--keep", "0.3", "-q"]) == 0
+    said = capsys.readouterr().out
+    assert "mean squared error" in said
+    assert "table of n-grams" in said
+    assert run(["compress", str(place / "model"), "--out", str(place / "said"), "--json", "-q"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["after"]["bytes"] < told["before"]["bytes"]
+    assert told["before"]["seconds"] > 0
+    for share in ("0", "1"):
+        assert run(["compress", str(place / "model"), "--keep", share]) == 2
+    assert run(["compress", str(place / "model"), "--out", str(place / "model")]) == 2
