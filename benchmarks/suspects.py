@@ -5,9 +5,8 @@ they hold is counted as a share of what fifty could hold. A person mends those t
 and the model is also fitted anew. Nothing that ranks the rows sees a test row or knows which labels are wrong, but for
 "true labels": left-out residuals of a ridge regression on the true labels, which no method can have.
 
-    python benchmarks/nona/sets.py --data ../shared/data --sources tweets blood
-    pip install cleanlab==2.9.0   # for its rows; they are left out without it
-    python benchmarks/suspects.py --cache runs/nona --out benchmarks/results/suspects.csv
+    pip install cleanlab==2.9.0   # for its lines; they are left out without it
+    python benchmarks/suspects.py --data ../shared/data --cache runs/suspects --out benchmarks/results/suspects.csv
 """
 
 import argparse
@@ -26,14 +25,16 @@ from sklearn.preprocessing import StandardScaler
 
 sys.path.insert(0, str(Path(__file__).parent / "nona"))
 
-from sets import RegressionSet, load
+import sets
+from sets import RegressionSet
 
 from vicinal import NeighborRegressor
 from vicinal.evaluation import left_out_predictions
 from vicinal.workflows import Explorer
 
 SHARE, LOOKED = 0.05, 50
-SEEDS = {"tweets": 3, "blood": 8}
+SEEDS = {"tweets": 2, "blood": 8}
+sets.ROWS = 10_000  # all that there are
 STRENGTHS = np.logspace(0, 6, 13)
 
 
@@ -117,7 +118,14 @@ def runs(data: RegressionSet, seed: int) -> Iterator[dict]:
     def line(method: str, suspects: np.ndarray, **errors: float) -> dict:
         hits = len(np.intersect1d(suspects, case.wrong))
         share = hits / min(LOOKED, len(case.wrong))
-        return {"set": data.name, "seed": seed, "method": method, "wrong": len(case.wrong), "found": share} | errors
+        return {
+            "set": data.name,
+            "seed": seed,
+            "method": method,
+            "rows": len(case.known),
+            "wrong": len(case.wrong),
+            "found": share,
+        } | errors
 
     yield line("ridge", by_ridge(data, case, case.labels))
     yield line("true labels", by_ridge(data, case, case.true))
@@ -131,19 +139,22 @@ def runs(data: RegressionSet, seed: int) -> Iterator[dict]:
         model.model.relabel(right, case.true[right])
         mended = case.labels.copy()
         mended[right] = case.true[right]
-        refitted = Model(data, case, mended, **settings).error()
+        refitted = np.nan if settings else Model(data, case, mended).error()
         yield line(method, suspects, before=before, mended=model.error(), refitted=refitted, clean=clean)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cache", type=Path, default=Path("runs/nona"))
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--cache", type=Path, default=Path("runs/suspects"))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sets", nargs="+", default=[*SEEDS], choices=[*SEEDS])
     given = parser.parse_args()
+    given.cache.mkdir(parents=True, exist_ok=True)
     done = pd.read_csv(given.out) if given.out.is_file() else pd.DataFrame(columns=["set", "seed"])
     for name in given.sets:
-        data = load(name, given.cache)
+        sets.prepare(name, given.data, given.cache)
+        data = sets.load(name, given.cache)
         for seed in range(SEEDS[name]):
             if ((done["set"] == name) & (done["seed"] == seed)).any():
                 continue

@@ -319,6 +319,42 @@ def of_explore() -> Iterable[Sentence]:
     yield Sentence(page, "takes {tab_mb} MB, {heap_mb} MB of it for the script", shown)
 
 
+def of_suspects() -> Iterable[Sentence]:
+    """Wrong labels that a page finds, and what mending them does."""
+    runs, page = pd.read_csv(RESULTS / "suspects.csv"), "docs/explore.md"
+    means = runs.groupby(["method", "set"])[["found", "before", "mended", "refitted"]].mean()
+    lines = {
+        "the page": "explore",
+        "the page, a model with `--test 0`": "explore, folds",
+        "confident learning (cleanlab 2.9.0 with ridge)": "cleanlab",
+        "left-out residuals of ridge (`vicinal evaluate`)": "ridge",
+        "the same, ridge fitted on the true labels": "true labels",
+    }
+    for words, method in lines.items():
+        both = {name: f"{100 * means.loc[(method, name), 'found']:.0f}" for name in ("tweets", "blood")}
+        yield Sentence(page, f"| {words} | {{tweets}} % | {{blood}} % |", both)
+    shown = {
+        f"{name}_{step}": f"{value:.3f}" for name, row in means.loc["explore"].iterrows() for step, value in row.items()
+    }
+    shown |= {f"{name}_splits": str(runs.loc[runs["set"] == name, "seed"].nunique()) for name in ("tweets", "blood")}
+    for name in ("tweets", "blood"):
+        of_page = means.loc[("explore", name)]
+        shown |= {f"{name}_share": f"{100 * of_page['found']:.0f}"}
+        shown |= {f"{name}_less": f"{100 * (1 - of_page['mended'] / of_page['before']):.0f}"}
+    yield Sentence(
+        page, "of the tweets from {tweets_before} to {tweets_mended} in the bank, and to {tweets_refitted}", shown
+    )
+    yield Sentence(page, "blood cells from {blood_before} to {blood_mended} and to {blood_refitted}", shown)
+    yield Sentence(page, "{tweets_splits} splits of the tweets and {blood_splits} of the blood cells", shown)
+    guide = "docs/guide.md"
+    yield Sentence(
+        guide,
+        "suspects held {tweets_share} % of the wrong labels that fifty can hold in tweets and {blood_share} %",
+        shown,
+    )
+    yield Sentence(guide, "mending them lowered the test error by {tweets_less} % and {blood_less} %", shown)
+
+
 def of_serving() -> Iterable[Sentence]:
     """Loads on a server."""
     runs = json.loads((RESULTS / "serving.json").read_text(encoding="utf-8"))
@@ -408,6 +444,7 @@ SOURCES = (
     of_serving,
     of_engines,
     of_costs,
+    of_suspects,
 )
 
 

@@ -174,6 +174,8 @@ def test_a_person_finds_mends_and_takes_back_by_keyboard(browser, served, tmp_pa
     (keys.type if kind == "text" else keys.choose)(
         "#new [data-column='it']", content if kind == "text" else tmp_path / content
     )
+    keys.type("#new [data-column='size']", "1e999")
+    keys.enter("#new button:has-text('Predict it')", "#status:has-text('size: expected a number, got 1e999')")
     keys.type("#new [data-column='size']", "0.5")
     keys.enter("#new button:has-text('Predict it')", "#detail h2:has-text('This row')")
     assert tab.locator("#list .entry").count() == 12

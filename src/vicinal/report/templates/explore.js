@@ -280,8 +280,10 @@ async function typed(form) {
     const name = field.dataset.column, kind = bank.columns[name];
     if (field.type === "file") { if (field.files.length) files[name] = await base64(field.files[0]); }
     else if (field.value.trim()) {
-      try { row[name] = ["number", "set", "vector"].includes(kind) ? JSON.parse(field.value) : field.value; }
-      catch { throw new Error(`${name}: expected ${kind === "number" ? "a number" : "a list as [1, 2]"}, got ${field.value.slice(0, 60)}`); }
+      const wrong = (what) => new Error(`${name}: expected ${what}, got ${field.value.slice(0, 60)}`);
+      if (kind === "number" && !Number.isFinite(Number(field.value))) throw wrong("a number");
+      try { row[name] = kind === "number" ? Number(field.value) : kind === "set" || kind === "vector" ? JSON.parse(field.value) : field.value; }
+      catch { throw wrong("a list as [1, 2]"); }
     }
   }
   return { row: Object.keys(row).length ? JSON.stringify(row) : "", files };
