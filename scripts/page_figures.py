@@ -355,7 +355,7 @@ def of_suspects() -> Iterable[Sentence]:
     )
     yield Sentence(
         guide,
-        "mending them lowered the test error by {tweets_less} % and {blood_less} %, and by {tweets_anew} % and {blood_anew} %",
+        "lowered the test error by {tweets_less} % and {blood_less} %, and by {tweets_anew} % and {blood_anew} %",
         shown,
     )
 
