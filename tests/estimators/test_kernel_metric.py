@@ -13,7 +13,7 @@ from references.tables import QUICK, table
 from vicinal.cli import run
 from vicinal.encoders.kernel_projector import KernelProjector
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
-from vicinal.estimators.kernel_metric import take_kernel
+from vicinal.estimators.kernel_metric import nearness_by_column, take_kernel
 from vicinal.heads import Kriging
 from vicinal.training.likelihood import TableKernel
 
@@ -341,3 +341,34 @@ def test_a_folder_says_by_how_many_rows_it_is_read_out(tmp_path, monkeypatch):
     edit(tmp_path / "m", lambda config: (config.update(neighbors=9), config["parameters"].update(max_neighbors=8)))
     with pytest.raises(ValueError, match=r"^config.json: .*9 neighbors where max_neighbors is 8"):
         load_model(tmp_path / "m")
+
+
+def test_what_makes_a_row_near_is_told_apart_by_column(rows, model):
+    frame, _ = rows
+    bank, network = model.bank_.vectors.double(), model.network_
+    query = frame.iloc[[3]]
+    other = query.assign(town="bath" if query["town"].item() == "york" else "york")
+    vectors = torch.from_numpy(model.embed(pd.concat([query, other, frame.iloc[[5, 17]]])))
+    by_column = nearness_by_column(network, vectors[0], vectors, bank)
+    assert set(by_column) == {"size", "age", "town"}
+    distances = (vectors[0] - vectors).square().sum(dim=1)
+    usual = (vectors[0] - bank).square().sum(dim=1).mean()
+    torch.testing.assert_close(sum(by_column.values()), usual - distances)
+    for name, values in by_column.items():
+        assert (values[0] == values[1]) == (name != "town")  # the other row differs in its town alone
+    assert by_column["town"][1] < by_column["town"][0]
+
+
+def test_explain_says_by_which_columns_a_row_is_near(model, tmp_path, capsys):
+    model.save(tmp_path / "model")
+    ask = ["explain", str(tmp_path / "model"), "--row", '{"size": 4.0, "town": "york", "age": 3.0}', "-k", "2", "-q"]
+    assert run([*ask, "--json"]) == 0
+    (record,) = json.loads(capsys.readouterr().out)
+    near = record["neighbors"][0]["near_by"]
+    assert set(near) == {"size", "age", "town"}
+    assert max(near.values()) > 0
+    assert run(ask) == 0
+    said = capsys.readouterr().out
+    assert "near by" in said
+    best = sorted((name for name in near if near[name] > 0), key=lambda name: -near[name])[0]
+    assert f"{best} {near[best] / sum(value for value in near.values() if value > 0):.0%}" in said

@@ -100,13 +100,22 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
     columns = list(explanation.neighbors[0].row)[:_CELLS] if explanation.neighbors else []
     lines = [
         [str(n.id), words(n.label), f"{n.weight:.3f}", _part(n.contribution, one, digits)]
+        + ([_near_by(one.near_by[place])] if one.near_by else [])
         + [cell_words(n.row[name]) for name in columns]
-        for n in explanation.neighbors
+        for place, n in enumerate(explanation.neighbors)
     ]
+    by = ["near by"] if one.near_by else []
     if explanation.other_count:
         rest = [f"{explanation.other_count} others", "", f"{explanation.other_weight:.3f}"]
-        lines.append([*rest, _part(explanation.other_contribution, one, digits), *[""] * len(columns)])
-    print_rows("", ["id", "label", "weight", "adds", *columns], lines, numbers=False)
+        lines.append([*rest, _part(explanation.other_contribution, one, digits), *[""] * len([*by, *columns])])
+    print_rows("", ["id", "label", "weight", "adds", *by, *columns], lines, numbers=False)
+
+
+def _near_by(columns: dict[str, float]) -> str:
+    """The columns that make a row near, with their shares of what makes it so: of two at most."""
+    nearer = {name: value for name, value in columns.items() if value > 0}
+    ranked = sorted(nearer, key=lambda name: -nearer[name])[:2]
+    return ", ".join(f"{cell_words(name)} {nearer[name] / sum(nearer.values()):.0%}" for name in ranked)
 
 
 def _part(value: float, one: "Explained", digits: int) -> str:

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from vicinal.core import short_text
 from vicinal.encoders import Kind, TableEncoder
-from vicinal.encoders.kernel_projector import KernelProjector
+from vicinal.encoders.category import CategoryEncoder
+from vicinal.encoders.kernel_projector import BINS, KernelProjector
+from vicinal.encoders.numeric import NumberEncoder
 from vicinal.estimators.network import make_kriging
 from vicinal.heads import Kriging
 from vicinal.training import NeighborNetwork
@@ -91,6 +93,39 @@ def fit_kernel_network(
     features = encoded(network.encoder, inputs)
     pieces = projector.fit(features).terms(features)
     take_kernel(projector, head, fit_kernel(*pieces, labels, groups, seed=seed))
+
+
+def nearness_by_column(network: NeighborNetwork, query: Tensor, rows: Tensor, bank: Tensor) -> dict[str, Tensor]:
+    r"""How much nearer rows are to a query than an average row of the bank, by column.
+
+    $\sum_{c \in C} \frac1N \sum_m (q_c - z_{mc})^2 - (q_c - x_c)^2$, where a column makes the entries $C$ of vectors.
+    Over all columns these are the mean squared distance of the bank's rows less that of the row. A column that is alike
+    in most rows makes none of them near.
+
+    Args:
+        network: of :func:`make_kernel_network`, fitted.
+        query: ``[d]``.
+        rows: ``[k, d]``.
+        bank: ``[N, d]``, or some of its rows.
+
+    Returns:
+        by column ``[k]``, float64.
+    """
+    projector, encoder = network.projector, network.encoder
+    if not isinstance(projector, KernelProjector) or not isinstance(encoder, TableEncoder):
+        raise TypeError(f"network: expected one of make_kernel_network, got {type(projector).__name__}")
+    names: list[str] = []
+    for part in encoder.encoders:
+        if isinstance(part, CategoryEncoder):
+            names += [column for column, slots in zip(part.columns, part.slots, strict=True) for _ in slots]
+        elif isinstance(part, NumberEncoder):
+            names += [*part.columns, *part.flagged]
+    names = [*names, *names, *(names[place] for place in projector.numbers for _ in range(BINS))]
+    mean, spread = bank.double().mean(dim=0), bank.double().var(dim=0, correction=0)
+    nearer = (query.double() - mean).square() + spread - (query.double() - rows.double()).square()  # [k, d]
+    columns = list(dict.fromkeys(names))
+    entries = {name: [place for place, other in enumerate(names) if other == name] for name in columns}
+    return {name: nearer[:, places].sum(dim=1) for name, places in entries.items()}
 
 
 @torch.no_grad()

@@ -17,10 +17,14 @@ from vicinal.data import tidy_features
 from vicinal.estimators.attention import Explanation, nearest_rows
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import EmbeddedRows
+from vicinal.estimators.kernel_metric import nearness_by_column
 from vicinal.estimators.search import query_table, vectors_of
 from vicinal.training.rows import spread
 from vicinal.workflows.predict import identity_of, load_predictor, of_target, read_rows
 from vicinal.workflows.search import Log, json_row, read_row
+
+_MEANT = 4096
+"""Rows of the bank, at most, whose mean is that of an average row."""
 
 _USUAL = 256
 """Rows of the bank whose nearest row says what is usual."""
@@ -37,6 +41,8 @@ class Explained:
         interval: low and high, of numbers, if enough rows were held out; else None.
         chances: probability by class, the highest first; none of numbers.
         nearest: distance (of other similarities the negated score) of the nearest row of the bank.
+        near_by: for a kernel, of each row of the explanation how much nearer it is than an average row of the bank, in
+            squared distance, by column; see :func:`vicinal.estimators.kernel_metric.nearness_by_column`.
     """
 
     query: Any
@@ -45,6 +51,7 @@ class Explained:
     interval: tuple[float, float] | None
     chances: dict[Any, float]
     nearest: float
+    near_by: tuple[dict[str, float], ...] = ()
 
 
 class Explainer:
@@ -120,8 +127,19 @@ class Explainer:
             explained = model.explain(rows, self.k, **identity)
             bounds, chances = self._bounds(rows, identity), self._chances(rows, identity)
             nearest = model.kneighbors(rows, 1, **identity)[0][:, 0].tolist()
-        parts = zip(names, labels, explained, bounds, chances, nearest, strict=True)
+        near_by = [self._near_by(one, query) for one, query in zip(explained, rows.vectors, strict=True)]
+        parts = zip(names, labels, explained, bounds, chances, nearest, near_by, strict=True)
         return [Explained(*part) for part in parts]
+
+    def _near_by(self, explanation: Explanation, query: Tensor) -> tuple[dict[str, float], ...]:
+        """By which columns each row is near, for a kernel; else nothing."""
+        if self.model.metric_ != "kernel" or not explanation.neighbors:
+            return ()
+        store = self.model.bank_.store
+        rows = store.vectors_at(store.positions([n.id for n in explanation.neighbors]))
+        by_column = nearness_by_column(self.model.network_, query, rows, store.vectors_at(spread(len(store), _MEANT)))
+        each = zip(*(values.tolist() for values in by_column.values()), strict=True)
+        return tuple(dict(zip(by_column, values, strict=True)) for values in each)
 
     def _bounds(self, rows: EmbeddedRows, identity: dict[str, Any]) -> list[tuple[float, float] | None]:
         if hasattr(self.model, "classes_"):
@@ -186,9 +204,10 @@ def explained_record(one: Explained) -> dict[str, Any]:
                 "label": n.label,
                 "weight": n.weight,
                 "contribution": n.contribution,
+                **({"near_by": one.near_by[place]} if one.near_by else {}),
                 "row": json_row(n.row),
             }
-            for n in explanation.neighbors
+            for place, n in enumerate(explanation.neighbors)
         ],
         "others": {
             "rows": explanation.other_count,
