@@ -213,3 +213,26 @@ def test_the_command_says_both_errors_and_what_became_of_the_folder(folder, firs
     assert said["change"] > said["doubt"]
     assert run(["refit", str(folder), str(tmp_path / "worse.csv"), "-q"]) == 0
     assert "stays as it was; --even-if-worse replaces it" in capsys.readouterr().out
+
+
+def test_a_run_that_was_stopped_is_taken_up_for_the_same_rows_only(folder, monkeypatch):
+    fit, lines = refit.fit_split, []
+
+    def stopped(model, *_):
+        (model.checkpoint_dir / "last.ckpt").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(refit, "fit_split", stopped)
+    before = content(folder)
+    with pytest.raises(KeyboardInterrupt):
+        refit_model(folder)
+    assert content(folder) == before
+    with pytest.raises(KeyboardInterrupt):
+        refit_model(folder, log=lines.append)
+    assert "taking up the run that was interrupted" in lines
+    relabel_table(folder, pd.DataFrame({"id": ["a1"], "price": [0.25]}))
+    monkeypatch.setattr(refit, "fit_split", fit)
+    lines.clear()
+    assert refit_model(folder, log=lines.append).replaced
+    assert "taking up the run that was interrupted" not in lines
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]

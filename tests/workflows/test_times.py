@@ -187,3 +187,15 @@ def test_a_change_is_seldom_seen_where_there_is_none():
     random = np.random.default_rng(1)
     seen = [find_drift(random.normal(size=60), np.arange(60), level=0.1, permutations=99) for _ in range(200)]
     assert sum(one is not None for one in seen) <= 33  # 20 expected, four standard deviations
+
+
+def test_classes_have_their_share_of_wrong_rows_and_sets_by_period(tmp_path):
+    frame = sold().assign(price=lambda f: np.where(f["price"] > 0, "dear", "cheap"))
+    settings = {"max_epochs": 3, "members": 1, "hidden": (8, 4), "learning_rate": 1e-2}
+    job = TableJob(frame, "price", id="id", time="day", parameters=settings, baselines=False)
+    split = fit_table(job, tmp_path / "model").split
+    record = audit_table(tmp_path / "model", frame.iloc[split.test])
+    assert sum(p["error"] * p["rows"] for p in record.periods) / 60 == pytest.approx(1 - record.scores["accuracy"])
+    inside = [period["covered"] * period["rows"] for period in record.periods]
+    assert sum(inside) / 60 == pytest.approx(record.class_sets["lac"]["covered"])
+    assert [period["width"] for period in record.periods] == [None] * 3
