@@ -292,7 +292,7 @@ def of_scaling() -> Iterable[Sentence]:
 def of_guide() -> Iterable[Sentence]:
     """What the guide says of the table that ``vicinal compare`` prints in it."""
     guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
-    found = re.search(r"^  (?:diabetes)? +nona +\S+ \+- \S+ +([-+])([\d.]+)% +([\d.]+) ", guide, re.MULTILINE)
+    found = re.search(r"^ +(?:diabetes +)?nona +\S+ \+- \S+ +([-+])([\d.]+)% +([\d.]+) ", guide, re.MULTILINE)
     if found is None:
         raise ValueError("docs/guide.md: expected the row of nona in the table of vicinal compare, got none")
     sign, size, chance_of = found.groups()

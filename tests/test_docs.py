@@ -8,6 +8,7 @@ import runpy
 import shlex
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
@@ -73,8 +74,9 @@ def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
             pytest.importorskip(package, reason=f"{package} is an optional package")
     monkeypatch.chdir(tmp_path)
     names = {"__name__": page.stem}
-    for number, code in enumerate(runnable(page), start=1):
-        exec(compile(code, f"{page.name}, Python block {number}", "exec"), names)
+    with mpl.rc_context():
+        for number, code in enumerate(runnable(page), start=1):
+            exec(compile(code, f"{page.name}, Python block {number}", "exec"), names)
 
 
 @pytest.mark.slow

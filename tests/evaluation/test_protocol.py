@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from vicinal.evaluation import Run, RunStore, run_protocol, significance, summarize
+from vicinal.evaluation import Run, RunStore, answers, run_protocol, significance, summarize
 from vicinal.evaluation.store import split_digest
 
 
@@ -177,3 +177,19 @@ def test_significance_of_few_data_sets_or_methods_says_so():
     assert (two.omnibus.name, two.nemenyi, two.critical_difference) == ("Wilcoxon", None, None)
     assert significance(runs[:3], "mse") is None
     assert significance(runs, "mse", methods=["nona"]) is None
+
+
+def test_the_answer_names_the_best_and_whether_that_may_be_chance():
+    values = {"nona": [0.80, 0.84, 0.79], "ridge": [0.81, 0.82, 0.83], "mean": [0.1, 0.1, 0.1]}
+    runs = [
+        Run("toys", split, split, name, {"accuracy": value}, 1.0, "", (80, 10, 10))
+        for name, each in values.items()
+        for split, value in enumerate(each)
+    ]
+    (said,) = answers(runs, "accuracy")
+    assert said.startswith("toys: ridge is best, 1.0 points ahead of nona, the next of 3 (p = 0.")
+    assert said.endswith("over 3 splits: no clear difference).")
+    (alone,) = answers([run for run in runs if run.split == 0], "accuracy")
+    assert alone == "toys: ridge is best, 1.0 points ahead of nona, the next of 3 (one split, no test)."
+    (single,) = answers([run for run in runs if run.method == "nona"], "accuracy")
+    assert single == "toys: nona was run alone."

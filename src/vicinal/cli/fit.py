@@ -259,7 +259,7 @@ def print_outcome(outcome: "FitOutcome", *, columns: bool = True) -> None:
     if sizes["test"] and record.out_of_fold:
         listed = ", ".join(f"{name} {value:.4g}" for name, value in record.out_of_fold.items())
         output.print(f"out of fold, by members that never saw the row: {listed}", markup=False)
-    if said := verdict_sentence(record):
+    for said in filter(None, map(verdict_sentence, (record, *outcome.further))):
         output.print(said, markup=False)
     if outcome.folder is not None:
         output.print(f"model   {outcome.folder}", markup=False)
