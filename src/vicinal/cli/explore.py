@@ -48,6 +48,7 @@ def explore(
         index=index,
         encoders=o.parse_encoders(encoder),
     )
+    explorer.suspects(), explorer.map()  # so that the page does not wait for them
     page = ExplorePage(explorer, port)
     output.print(f"open {page.address} in a browser of this computer; Ctrl-C ends it", markup=False)
     page.serve()

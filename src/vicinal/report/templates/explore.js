@@ -259,10 +259,10 @@ async function tableRows(start = "0", focus = true) {
   if (last && left.some((one) => one.place > last.place)) $("list").append(button("More rows", () => tableRows(String(last.place + 1))));
   if (focus) $("list").focus();
 }
-async function suspects() {
+async function suspects(again = true) {
   const rows = await ask("suspects"), about = make("p", "", "muted");
   fill("list", make("h2", "Suspicious labels"), about, ...rows.map((one) => entry(one, [`${bank.target} ${number(one.label)}`, `others say ${number(one.said)}`, `doubt ${number(one.score)}`])));
-  await load();
+  if (again) await load();
   about.textContent = `Rows whose label fits least what all other rows say, most doubtful first, of ${bank.doubted} that were looked at.`;
 }
 // A row by one field a column; what is not said is left empty.
@@ -352,7 +352,7 @@ addEventListener("DOMContentLoaded", () => attempt(async () => {
   listen();
   $("color").addEventListener("change", recolor);
   $("find").addEventListener("submit", (event) => { event.preventDefault(); attempt(() => search($("query").value)); });
-  $("show-suspects").addEventListener("click", () => attempt(suspects));
+  $("show-suspects").addEventListener("click", () => attempt(() => suspects()));
   $("show-table").addEventListener("click", () => attempt(() => tableRows()));
   $("show-add").addEventListener("click", rowForm);
   $("undo").addEventListener("click", () => attempt(() => change("undo", {}, "taken back")));
@@ -362,7 +362,7 @@ addEventListener("DOMContentLoaded", () => attempt(async () => {
     link.download = "changes.csv";
     link.click();
   }));
-  await suspects();
+  await suspects(bank.doubted === 0);
   if (bank.table !== null) await tableRows("0", false);
   setTimeout(follow, 2000);
 }));
