@@ -92,6 +92,7 @@ def write_discover_page(record: DiscoverRecord, path: str | os.PathLike[str]) ->
     tiles = [("rows looked at", f"{record.rows:,}"), ("fit no known class", f"{record.new:,}")]
     tiles += [("groups", str(len(record.groups)))]
     tiles += [("hidden classes found again", number(record.score, 2))] if record.score == record.score else []
+    shown_rows = [[(one_line(name, 40), cells(row, 200)) for name, row in group.typical] for group in record.groups]
     groups = [
         (
             one_line(group.name, 40),
@@ -99,9 +100,10 @@ def write_discover_page(record: DiscoverRecord, path: str | os.PathLike[str]) ->
             one_line(group.nearest[0], 60),
             percent(group.nearest[1]),
             [one_line(word, 40) for word in group.words],
-            [(one_line(name, 40), cells(row, 200)) for name, row in group.typical],
+            rows,
+            all(view.kind == "image" for _, views in rows for view in views),
         )
-        for group in record.groups
+        for group, rows in zip(record.groups, shown_rows, strict=True)
     ]
     drawn = picture(
         lambda: figures.embedding_map(record.vectors, record.labels, "group"),

@@ -1,0 +1,110 @@
+"""Rows of classes that a model does not know: how many are noticed, how well they are grouped, and learned by name.
+
+    python benchmarks/discovery.py --out benchmarks/results/discovery.csv                    # digits of scikit-learn
+    python benchmarks/discovery.py --signs sign_digits.parquet --out benchmarks/results/discovery.csv
+
+Three classes of ten are left out of the fit, others for each seed; the table that is looked at has all their rows and
+a third of the known rows. Accuracy is Hungarian, over the new rows that were noticed: of the groups of
+``vicinal discover``, and of k-means that is told the number 3, on the vectors of the encoders and of the model. Then
+each group gets the name that most of its rows have, and new rows that were not noticed are predicted.
+"""
+
+import argparse
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits
+
+from vicinal.clustering import cluster_accuracy
+from vicinal.estimators import NeighborClassifier, load_model
+from vicinal.estimators.kernel_metric import encoded
+from vicinal.workflows import add_table, discover_table
+
+
+def digits():
+    data = load_digits()
+    table = pd.DataFrame(data.data, columns=[f"p{place}" for place in range(64)])
+    return table.loc[:, table.std() > 0], data.target.astype(str)
+
+
+def signs(path):
+    table = pd.read_parquet(path)
+    return table[["image"]], table["digit"].astype(str).to_numpy()
+
+
+def one(name, frame, truth, seed, cache):
+    random = np.random.default_rng(seed)
+    left_out = random.choice(np.unique(truth), 3, replace=False)
+    new = np.isin(truth, left_out)
+    known = random.permutation(np.flatnonzero(~new))
+    fit, rest = np.split(known, [2 * len(known) // 3])
+    looked = random.permutation(np.concatenate([rest, np.flatnonzero(new)]))
+    table, is_new, names = frame.iloc[looked].reset_index(drop=True), new[looked], truth[looked]
+    model = NeighborClassifier(random_state=seed, cache_dir=cache).fit(frame.iloc[fit], truth[fit])
+    with tempfile.TemporaryDirectory() as place:
+        model.notes_ = {"target": "label"}
+        model.save(f"{place}/model")
+        found = discover_table(Path(place) / "model", table)
+        at = found.table["id"].to_numpy()
+        of_new = is_new[at]
+        codes = torch.from_numpy(np.unique(names, return_inverse=True)[1])[at][of_new]
+        groups = torch.from_numpy(found.table["group"].to_numpy())[of_new]
+        encoder = model.table_encoder
+        spaces = {
+            "encoders": encoded(encoder, encoder.cache(encoder.prepare(table, None)))[at].numpy(),
+            "model": model.embed(table)[at],
+        }
+        told = {
+            space: cluster_accuracy(
+                torch.from_numpy(KMeans(3, n_init=10, random_state=seed).fit_predict(v))[of_new], codes
+            )
+            for space, v in spaces.items()
+        }
+        by_group = pd.Series(names[at]).groupby(found.table["group"].to_numpy()).agg(lambda some: some.mode().iloc[0])
+        named = found.table.assign(label=found.table["group"].map(by_group))
+        add_table(Path(place) / "model", table, names=named)
+        after = load_model(f"{place}/model")
+        missed = np.setdiff1d(np.arange(len(table)), at)
+        right = after.predict(table.iloc[missed]) == names[missed]
+    return {
+        "data": name,
+        "seed": seed,
+        "left out": " ".join(left_out),
+        "known said to be new": (~of_new).sum() / (~is_new).sum(),
+        "new noticed": of_new.sum() / is_new.sum(),
+        "groups": len(by_group),
+        "hidden score": found.record.score,
+        "accuracy": cluster_accuracy(groups, codes),
+        "k-means, encoders": told["encoders"],
+        "k-means, model": told["model"],
+        "missed, then right": right[is_new[missed]].mean(),
+        "known, then right": right[~is_new[missed]].mean(),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--signs", type=Path)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    data = {"digits": digits()} | ({} if options.signs is None else {"signs": signs(options.signs)})
+    with tempfile.TemporaryDirectory() as cache:
+        rows = []
+        for name, (frame, truth) in data.items():
+            for seed in range(options.seeds):
+                rows.append(one(name, frame, truth, seed, cache))
+                print(rows[-1], flush=True)
+                pd.DataFrame(rows).to_csv(options.out, index=False)
+    print(pd.DataFrame(rows).groupby("data").mean(numeric_only=True).round(3).T.to_string())
+
+
+if __name__ == "__main__":
+    main()
