@@ -124,7 +124,8 @@ def test_two_factors_of_full_rank_are_the_table_and_the_layer():
     rows = torch.arange(3)
     for each in (whole, thin):
         each.fit(frame).eval()
-    thin.table.weight.data, thin.widening.data = whole.table.weight.data, torch.eye(4)
+    turn = torch.linalg.qr(torch.randn(4, 4, generator=torch.Generator().manual_seed(0)))[0]
+    thin.table.weight.data, thin.widening.data = whole.table.weight.data @ turn.T, turn
     torch.testing.assert_close(thin(thin.prepare(frame).select(rows)), whole(whole.prepare(frame).select(rows)))
     assert NgramEncoder.from_config(thin.config()).table.weight.shape == thin.table.weight.shape
     layers = MemberProjectors(6, (5, 2), members=3, rank=6)
