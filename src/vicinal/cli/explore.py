@@ -15,7 +15,7 @@ def explore(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
     table: Annotated[
         str | None,
-        typer.Argument(help="Table whose rows that are not in the bank are shown, too.", metavar="[TABLE]"),
+        typer.Argument(help="Table whose rows that are not in the bank are shown, too.", metavar="TABLE"),
     ] = None,
     *,
     k: Annotated[int, typer.Option("-k", "--k", help="Rows to list behind a prediction.")] = 8,
