@@ -1,9 +1,9 @@
 """Predictions by workers of Ray and by one process: the same, how fast, and how much memory each worker has.
 
     python benchmarks/engines.py --rows 1000000 --workers 4 --out benchmarks/results/engines.csv
-    python benchmarks/engines.py --rows 32768 --bank 400000 --workers 4 --out benchmarks/results/engines.csv
+    python benchmarks/engines.py --rows 32768 --bank 200000 --workers 4 --out benchmarks/results/engines.csv
 
-Without ``--bank`` a dense head, which reads no bank; with it a kernel and its nearest rows among so many. ``vicinal
+Without ``--bank`` a dense head, which reads no bank; with it a kernel and its 32 nearest rows among so many. ``vicinal
 predict`` runs as a program of its own, parquet to parquet, once with ``--engine ray`` and once without. Memory is read
 from ``/proc`` twice a second while it runs: of each worker its own pages, and those of the mapped bank, which workers
 of a machine share.
@@ -34,7 +34,7 @@ def fit(folder: Path, bank: int) -> None:
     x = random.normal(size=(max(TRAIN, bank), 5))
     y = np.sin(x[:, 0]) + x[:, 1] * x[:, 2]
     frame = pd.DataFrame(x, columns=COLUMNS)
-    settings = {"metric": "kernel"} if bank else {"head": "dense"}
+    settings = {"metric": "kernel", "max_neighbors": 32} if bank else {"head": "dense"}
     model = NeighborRegressor(**settings, max_epochs=10).fit(frame[:TRAIN], y[:TRAIN])
     if bank:
         model.add(frame[TRAIN:], y[TRAIN:])
