@@ -113,9 +113,11 @@ def test_commands_of_the_guide_run(tmp_path, monkeypatch, capsys):
     guide = ROOT / "docs" / "guide.md"
     exec(blocks(guide, "python")[0], {})
     mine = [line for line in commands(guide) if any(word.startswith("diabetes") for word in line)]
-    assert {line[0] for line in mine} == {"fit", "predict", "compare"}
+    of_readers = {"explore", "embed", "add", "forget", "relabel"}  # a server, and files of the reader's own
+    assert {line[0] for line in mine} > of_readers
     for arguments in mine:
-        assert run([*arguments, "-q"]) == 0, capsys.readouterr().err
+        if arguments[0] not in of_readers:
+            assert run(arguments) == 0, capsys.readouterr().err
 
 
 def test_tables_of_methods_are_up_to_date():
