@@ -49,6 +49,9 @@ def test_the_inertia_of_all_rows_never_rises_where_known_classes_move(generator)
     inertias = [one.inertia for one in ends]
     assert inertias == sorted(inertias, reverse=True)
     assert inertias[0] > inertias[-1]
+    of_rows = (rows[~known] - ends[-1].centroids[ends[-1].labels]).square().sum()
+    of_known = (rows[known] - ends[-1].centroids[labels[known]]).square().sum()
+    assert inertias[-1] == pytest.approx(float(of_rows + of_known))
 
 
 def test_spectral_vectors_are_those_of_the_papers_laplacian():
