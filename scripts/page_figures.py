@@ -388,7 +388,8 @@ def of_serving() -> Iterable[Sentence]:
 
 def of_engines() -> Iterable[Sentence]:
     """Workers of Ray beside one process."""
-    run = pd.read_csv(RESULTS / "engines.csv").set_index("head").loc["dense"]
+    runs = pd.read_csv(RESULTS / "engines.csv").set_index("head")
+    run, kernel = runs.loc["dense"], runs.loc["kernel"]
     figures = {name: f"{run[name]:,}" for name in ("rows", "mib_a_worker", "rows_a_second", "rows_a_second_alone")}
     figures["workers"] = str(run["workers_seen"])
     words = (
@@ -396,6 +397,11 @@ def of_engines() -> Iterable[Sentence]:
     )
     yield Sentence("docs/scaling.md", words, figures)
     yield Sentence("docs/scaling.md", "One process did {rows_a_second_alone} rows a second", figures)
+    figures = {name: f"{kernel[name]:,}" for name in ("bank_rows", "mib_a_worker", "mapped_mib_a_worker")}
+    words = (
+        "a bank of {bank_rows} rows each worker had {mib_a_worker} MiB of its own, and {mapped_mib_a_worker} MiB of the"
+    )
+    yield Sentence("docs/scaling.md", words, figures)
 
 
 def of_costs() -> Iterable[Sentence]:
