@@ -196,7 +196,7 @@ def test_every_head_setting_fits(data, similarity, mask, simplex):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"head": "nonna"}, "head: expected one of 'dense', 'nona', got 'nonna'; did you mean 'nona'?"),
+        ({"head": "nonna"}, "head: expected one of 'nona', 'dense', got 'nonna'; did you mean 'nona'?"),
         ({"similarity": "l3"}, "similarity: expected one of"),
         ({"mask": "s3"}, "mask: expected one of 's1', 's2', 'topk', got 's3'"),
         ({"hidden": ()}, "hidden: expected the sizes of at least one layer"),
