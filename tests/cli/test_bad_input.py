@@ -255,7 +255,10 @@ def test_settings_are_named_as_they_were_typed(fails, option):
         (["--dropout", "20"], "--dropout: expected a number between 0 and 1, got 20.0; for 20 % say 0.2"),
         (["--id", "nope"], "--id: expected one of the columns"),
         (["--use", "nope"], "--use: expected one of the columns"),
-        (["--group", "town", "--target", "town"], "--target: expected columns that are not the id or group too, got 'town'"),
+        (
+            ["--group", "town", "--target", "town"],
+            "--target: expected columns that are not the id or group too, got 'town'",
+        ),
         (["--task", "rank"], "--task: expected one of"),
         (["--root", "nowhere"], "--root: expected a folder, got 'nowhere', which is none"),
         (["--hidden", "99999999999999999999"], "--hidden: expected a whole number of at most"),
