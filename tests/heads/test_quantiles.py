@@ -5,6 +5,7 @@ import torch
 
 from vicinal.heads import NONA, streamed_quantiles, weighted_quantile
 from vicinal.masks import SoftStep, TopK
+from vicinal.similarity import NegativeSquaredL2
 
 
 @pytest.mark.parametrize("simplex", ["softmax", "sparsemax", "entmax15"])
@@ -27,3 +28,21 @@ def test_equal_to_the_quantiles_of_dense_weights(simplex, mask, rows, chunk):
         torch.testing.assert_close(values, weighted_quantile(weights, labels, level), atol=0, rtol=0)
     assert (found[:, -1] <= labels.max()).all()
     assert (found[:, -1] >= found[:, -2]).all()
+
+
+@pytest.mark.parametrize("seed", [13, 73, 79, 146])
+def test_the_nearest_row_keeps_its_weight_however_its_distance_rounds(seed):
+    """Of these twins a product of blocks is a last digit above the exact distance: the row was lost, and all weight."""
+    generator = torch.Generator().manual_seed(seed)
+    bank = torch.randn(64, 2, generator=generator, dtype=torch.float64)
+    bank[1::2] = bank[::2] + 1e-3 * torch.randn(32, 2, generator=generator, dtype=torch.float64)
+    bank, labels, groups = bank.float(), torch.randperm(64, generator=generator).double(), torch.arange(64) // 2
+    who = {"query_groups": groups, "bank_groups": groups}
+    weights = NONA(NegativeSquaredL2(), TopK(1)).double().weights(bank.double(), bank, **who)
+    expected = torch.stack([weighted_quantile(weights, labels, level) for level in (0.25, 0.75)], dim=1)
+    found = streamed_quantiles(bank.double(), bank, labels, (0.25, 0.75), NegativeSquaredL2(), TopK(1), **who)
+    assert torch.equal(found, expected)
+    apart = streamed_quantiles(
+        bank.double(), bank, labels, (0.25, 0.75), NegativeSquaredL2(), TopK(1), chunk_size=7, **who
+    )
+    assert torch.equal(apart, expected)

@@ -191,6 +191,7 @@ class Attended:
         responses: sums of how each weight answers to the scores, for the gradient of sparse simplex maps.
         span: range of each row under a SoftStep.
         zone: ``[b, 1]``, by how much costs must differ to be told apart; likewise.
+        nearest: weights and positions ``[b, k]`` of all rows that have weight, where only nearest rows were looked at.
     """
 
     attention: "Attention"
@@ -200,6 +201,7 @@ class Attended:
     responses: Sums | None = None
     span: ScoreRange | None = None
     zone: Tensor | None = None
+    nearest: tuple[Tensor, Tensor] | None = None
 
     def weigh(self, gaps: ScoreGaps) -> tuple[Tensor, Tensor | None]:
         """Weights ``[r, B]`` of a block, for softmax not yet divided by their sum, and unit gaps; over its gaps."""
@@ -211,13 +213,28 @@ class Attended:
         weights.masked_fill_(values == torch.inf, 0.0)
         return weights if self.threshold is not None else weights / self.sums.total.to(weights.dtype)
 
-    def blocks(self) -> Iterator[tuple[Block, Rows, Tensor]]:
-        """All blocks with their weights ``[r, B]``."""
+    def blocks(self) -> Iterator[tuple[slice, Rows, Tensor]]:
+        """All blocks of bank rows with their weights ``[r, B]``."""
         scores = self.attention.scores
+        if self.nearest is not None:
+            yield from self._blocks_of_nearest(*self.nearest)
+            return
         for block, rows in scores.everything():
             entries = self.attention.exclusion.within(block.start, block.stop)
             weights, _ = self.weigh(self.stats.score_gaps(scores, scores.product(rows, block), rows, entries))
-            yield block, rows, weights if self.threshold is not None else weights / self.sums.total[rows]
+            weights = weights if self.threshold is not None else weights / self.sums.total[rows]
+            yield slice(block.start, block.stop), rows, weights
+
+    def _blocks_of_nearest(self, weights: Tensor, positions: Tensor) -> Iterator[tuple[slice, Rows, Tensor]]:
+        """Blocks with the weights that are known: products of blocks round in another way than distances of rows do."""
+        scores = self.attention.scores
+        for start in range(0, len(scores.bank), scores.chunk):
+            block = slice(start, min(start + scores.chunk, len(scores.bank)))
+            for rows in scores.tiles():
+                places = positions[rows] - start
+                inside = (places >= 0) & (places < block.stop - start)
+                values = weights.new_zeros(len(places), block.stop - start)
+                yield block, rows, values.scatter_add_(1, places.where(inside, 0), weights[rows] * inside)
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,7 +351,8 @@ class Attention:
         weights.masked_fill_(values == torch.inf, 0.0)
         total = weights.sum(dim=1, keepdim=True)
         sums = Sums(total.double(), (weights[:, None].to(labels.dtype) @ labels[positions])[:, 0].double())
-        return Attended(self, stats, sums, threshold)
+        weights = weights if threshold is not None else weights / total
+        return Attended(self, stats, sums, threshold, nearest=(weights, positions))
 
     def _stats_of_nearest(self, values: Tensor) -> RowStats:
         """What is known of each row under top-k, from the products ``[b, k]`` of its nearest rows.
