@@ -171,7 +171,7 @@ def test_predict_passes_over_extra_columns_and_says_so(houses, model, tmp_path, 
     pd.read_csv(houses / "new.csv").assign(color="red").to_csv(tmp_path / "more.csv", index=False)
     assert run(["predict", str(model), str(tmp_path / "more.csv")]) == 0
     printed = capsys.readouterr()
-    assert "passed over 1 columns that the model does not read: color" in printed.err
+    assert "passed over 1 column that the model does not read: color" in printed.err
 
 
 def test_compare_resumes(houses, tmp_path, capsys):

@@ -97,6 +97,13 @@ def test_rows_are_added_relabelled_forgotten_and_saved_with_all_numbers(fitted, 
     np.testing.assert_allclose(again.predict(x), model.predict(x), rtol=1e-9)
 
 
+def test_targets_keep_their_names_where_all_rows_are_fitted_again():
+    x, y = table(60)
+    model = NeighborRegressor(metric="kernel").partial_fit(x[:40], y[:40])
+    assert model.partial_fit(x[40:], y[40:], refit=True).targets_ == ["price", "size"]
+    assert len(model.bank_) == 60
+
+
 @pytest.mark.parametrize(
     ("y", "settings", "words"),
     [

@@ -62,7 +62,7 @@ def test_a_worker_predicts_its_batch_and_refuses_a_model_that_was_changed(place)
     table, lines = BatchPredictor(*given, model_digest(place / "numbers")).predict(new[64:128])
     expected = predict_table(place / "numbers", new, explain=1, keep=["c"]).flat()[64:128].reset_index(drop=True)
     pd.testing.assert_frame_equal(table, expected, rtol=1e-12)
-    assert lines == ["passed over 1 columns that the model does not read: 'c'"] or "passed over 1 columns" in lines[0]
+    assert lines == ["passed over 1 column that the model does not read: 'c'"] or "passed over 1 column" in lines[0]
     with pytest.raises(ValueError, match="expected numbers to stay while it predicts"):
         BatchPredictor(*given, ["0" * 64])
 

@@ -6,8 +6,8 @@ import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
-from vicinal.cli.output import counted, print_json, print_progress
 from vicinal.cli.output import out as output
+from vicinal.cli.output import print_json, print_progress
 
 Model: TypeAlias = Annotated[str, typer.Argument(help="Model folder of any kind.", metavar="MODEL")]
 _LISTED = 20
@@ -33,7 +33,7 @@ def embed(
     quiet: o.Quiet = False,
 ) -> None:
     """Write the vectors of a table's rows: near ones are alike for the model."""
-    from vicinal.core import local_path
+    from vicinal.core import counted, local_path
     from vicinal.data import table_source
     from vicinal.workflows import embed_table
 
@@ -74,7 +74,7 @@ def add(
     quiet: o.Quiet = False,
 ) -> None:
     """Add labelled rows to a model's bank; nothing is trained, and the next prediction knows them."""
-    from vicinal.core import local_path
+    from vicinal.core import counted, local_path
     from vicinal.data import table_source
     from vicinal.workflows import add_table
 
@@ -118,7 +118,7 @@ def relabel(
 
     Old and new labels are kept with who and when: vicinal show MODEL --changes lists them.
     """
-    from vicinal.core import local_path
+    from vicinal.core import counted, local_path
     from vicinal.data import table_source
     from vicinal.workflows import relabel_table
 
@@ -158,7 +158,7 @@ def forget(
 
     Predictions are then those of a bank that never had the rows; the trained encoder has still seen them.
     """
-    from vicinal.core import local_path
+    from vicinal.core import counted, local_path
     from vicinal.workflows import forget_rows, read_ids
 
     change = forget_rows(

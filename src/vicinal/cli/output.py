@@ -74,15 +74,6 @@ def _number(metric: str, value: float | None) -> str:
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"  # an error of prices as prices are written
 
 
-def counted(number: int, noun: str) -> str:
-    """A number of things.
-
-    >>> counted(1, "row"), counted(2, "row")
-    ('1 row', '2 rows')
-    """
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def cell_words(value: object) -> str:
     """A cell as a line of a terminal shows it."""
     if isinstance(value, float):
@@ -93,6 +84,15 @@ def cell_words(value: object) -> str:
         return "..."
     text = "" if value is None else " ".join(str(value).split())
     return text if len(text) <= _LETTERS else text[: _LETTERS - 3] + "..."
+
+
+def label_words(label: object) -> str:
+    """A label as a line of a terminal shows it; several classes or numbers with commas between them.
+
+    >>> label_words(("sea", "sun")), label_words([1.5, 0.25]), label_words("a")
+    ('sea, sun', '1.5, 0.25', 'a')
+    """
+    return ", ".join(map(cell_words, label)) if isinstance(label, list | tuple) else cell_words(label)
 
 
 _LETTERS = 60

@@ -7,7 +7,7 @@ import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
-from vicinal.cli.output import cell_words, print_json, print_progress, print_rows
+from vicinal.cli.output import cell_words, label_words, print_json, print_progress, print_rows
 from vicinal.cli.output import out as output
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def print_hits(result: "Searched") -> None:
                 str(rank),
                 str(hit.id),
                 f"{hit.score:.3f}",
-                cell_words(hit.label),
+                label_words(hit.label),
                 *(cell_words(hit.row[name]) for name in columns),
             ]
             for rank, hit in enumerate(hits, start=1)

@@ -97,6 +97,15 @@ def listed(names: Iterable[object], room: int = 900) -> str:
     return f"{', '.join(texts[:most])}{more}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "row"), counted(2, "row")
+    ('1 row', '2 rows')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def warn_caller(sentence: str, kind: type[Warning] = UserWarning) -> None:
     """Warn of the line that called us from outside: not from here, torch or scikit-learn."""
     frame, level = inspect.currentframe(), 1

@@ -337,7 +337,9 @@ class BankedEstimator(TunedEstimator):
         self.add(x, y, ids=ids, groups=groups)
         if refit:
             bank = self.bank_
-            self.fit(bank.rows, self._given_labels(bank.labels.numpy()), ids=bank.ids, groups=bank.groups)
+            labels = self._given_labels(bank.labels.numpy())
+            labels = labels if self.targets_ is None else pd.DataFrame(labels, columns=list(self.targets_))
+            self.fit(bank.rows, labels, ids=bank.ids, groups=bank.groups)
         return self
 
     def _given_labels(self, labels: Ids) -> Any:

@@ -468,7 +468,7 @@ def _load(
             model.label_range_ = tuple(torch.tensor(ends, dtype=torch.float64) for ends in config.label_range)
     model.history_ = TrainingHistory(config.train_error, config.validation_error, config.best_epoch)
     model.notes_, model.folds_, model.metric_ = config.notes, config.folds, config.fitted_metric
-    model.notes_, model.folds_, model.plan_ = config.notes, config.folds, config.plan
+    model.plan_ = config.plan
     model.changes_ = Changes(config.sequence)
     with torch.random.fork_rng():  # a model of the hub draws weights that it overwrites
         model.network_ = _read_network(folder / MODEL, config)

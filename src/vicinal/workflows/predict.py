@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vicinal.core import check_choice, listed, nearest, short, short_text
+from vicinal.core import check_choice, counted, listed, nearest, short, short_text
 from vicinal.core.identity import IdentityWarning
 from vicinal.data import check_column, join_columns, read_table, root_of, split_texts, tidy_features
 from vicinal.data.target import SEPARATOR
@@ -289,7 +289,7 @@ def features_of(model: BankedEstimator, frame: pd.DataFrame, log: Log) -> pd.Dat
     extra = [name for name in frame.columns if name not in known]
     if extra:
         log(
-            f"passed over {len(extra)} columns that the model does not read: "
+            f"passed over {counted(len(extra), 'column')} that the model does not read: "
             f"{', '.join(short_text(name) for name in extra[:8])}"
         )
     return tidy_features(frame[columns], numbers=[name for name in columns if model.kinds_.get(name) == "number"])
