@@ -450,6 +450,19 @@ def of_costs() -> Iterable[Sentence]:
     yield Sentence(page, "| match two tables of {least} to {most} rows | as it is | {low} to {high} s |", figures)
 
 
+def of_factors() -> Iterable[Sentence]:
+    """Groups of new classes, by method and data."""
+    page = "docs/results/factorization.md"
+    runs = pd.read_csv(RESULTS / "new-classes.csv").assign(off=lambda table: (table["groups"] - table["classes"]).abs())
+    for method, of in runs.groupby("method", sort=False):
+        words, shown = f"| {method} |", {}
+        for place, (_, some) in enumerate(of.groupby("data", sort=False)):
+            shown |= {f"mean{place}": f"{some['accuracy'].mean():.3f}", f"sd{place}": f"{some['accuracy'].std():.3f}"}
+            shown[f"off{place}"] = f"{some['off'].mean():.1f}"
+            words += f" {{mean{place}}} ± {{sd{place}}} |" + (" |" if "told" in method else f" {{off{place}}} |")
+        yield Sentence(page, words, shown)
+
+
 SOURCES = (
     of_default,
     of_sets_apart,
@@ -465,6 +478,7 @@ SOURCES = (
     of_engines,
     of_costs,
     of_suspects,
+    of_factors,
 )
 
 

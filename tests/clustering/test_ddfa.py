@@ -41,6 +41,15 @@ def test_classes_with_bins_of_their_own_are_found_up_to_their_order():
     assert torch.equal(ours.shares, ddfa(posteriors, torch.from_numpy(domains), 3, bins=3).shares)
 
 
+def test_equal_posteriors_are_bins_of_their_own_and_nothing_is_warned_of():
+    domains = torch.arange(40) % 3
+    posteriors = torch.nn.functional.one_hot(domains, 3).float()  # three different rows, fewer than ten times two
+    ours = ddfa(posteriors, domains, 2)
+    torch.testing.assert_close(ours.classes.sum(1), torch.ones(40))
+    with pytest.raises(ValueError, match=r"^bins: expected a whole number of at most 3"):
+        ddfa(posteriors, domains, 2, bins=4)
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
@@ -53,6 +62,10 @@ def test_classes_with_bins_of_their_own_are_found_up_to_their_order():
         ({"bins": 2}, "bins: expected a whole number of at least 3"),
         ({"posteriors": -torch.ones(20, 4)}, "posteriors: expected rows of at least 0 that sum to 1"),
         ({"posteriors": torch.full((20, 4), torch.nan)}, "posteriors: expected rows of at least 0"),
+        (
+            {"posteriors": torch.full((20, 4), 0.25)},
+            "posteriors: expected at least 3 different rows, one a class, got 1",
+        ),
     ],
 )
 def test_bad_domains_are_told(settings, sentence):
@@ -61,3 +74,5 @@ def test_bad_domains_are_told(settings, sentence):
         ddfa(**{**given, **settings})
     with pytest.raises(ValueError, match=r"^shares: expected numbers of at least 0"):
         domain_class_posteriors(given["posteriors"], -GOLDEN["true_p_y_given_d"])
+    with pytest.raises(ValueError, match=r"^shares: expected finite numbers, and each class in some domain"):
+        domain_class_posteriors(torch.full((3, 2), 0.5), torch.tensor([[1.0, 1.0], [0.0, 0.0]]))

@@ -40,7 +40,10 @@ def domain_class_posteriors(posteriors: Tensor, shares: Tensor, domains: Tensor 
         raise ValueError(
             f"shares: expected numbers of at least 0, [K, {posteriors.shape[1]}], got {tuple(shares.shape)}"
         )
-    chances = (shares / shares.sum(dim=1, keepdim=True)).T  # [D, K]
+    masses = shares.sum(dim=1, keepdim=True)
+    if not bool(((masses > 0) & masses.isfinite()).all()):
+        raise ValueError("shares: expected finite numbers, and each class in some domain, got others")
+    chances = (shares / masses).T  # [D, K]
     classes: Tensor = posteriors @ torch.linalg.pinv(chances).T
     if domains is None:
         return classes
@@ -64,11 +67,12 @@ def ddfa(posteriors: Tensor, domains: Tensor, classes: int, *, bins: int | None 
         posteriors: $p(d \mid x)$, ``[n, D]``, of any calibrated classifier of domains.
         domains: 0 to D - 1, ``[n]``, each there.
         classes: K, at most D.
-        bins: at least K; None: ten times K, at most the number of rows.
+        bins: at least K; None: ten times K, at most the number of different posteriors.
         seed: of k-means and of the factorization.
 
     Raises:
-        ValueError: for fewer domains than classes, a domain without rows, or posteriors that do not sum to 1.
+        ValueError: for fewer domains or different posteriors than classes, a domain without rows, or posteriors that do
+            not sum to 1.
 
     >>> rows = torch.tensor([[0.9, 0.1], [0.1, 0.9]]).repeat(10, 1)
     >>> ddfa(rows, torch.tensor([0, 1]).repeat(10), 2, bins=2).shares.shape
@@ -86,14 +90,19 @@ def ddfa(posteriors: Tensor, domains: Tensor, classes: int, *, bins: int | None 
         raise ValueError(
             f"domains: expected rows of each domain, got none of domain {int((present == 0).nonzero()[0])}"
         )
-    bins = min(10 * classes, len(posteriors)) if bins is None else check_integer("bins", bins, classes, len(posteriors))
     places = posteriors.double().numpy(force=True)
+    different = len(np.unique(places, axis=0))
+    if different < classes:
+        raise ValueError(f"posteriors: expected at least {classes} different rows, one a class, got {different}")
+    bins = min(10 * classes, different) if bins is None else check_integer("bins", bins, classes, different)
     groups = KMeans(bins, n_init=10, random_state=check_integer("seed", seed, 0)).fit_predict(places)
     counts = np.zeros((bins, count))
     np.add.at(counts, (groups, domains.numpy(force=True)), 1)
     model = NMF(classes, init="nndsvda", max_iter=5000, tol=1e-8, random_state=seed)
     of_bins = model.fit_transform(counts / counts.sum(axis=0))
     shares = of_bins.sum(axis=0)[:, None] * model.components_
+    if not shares.sum(axis=1).all():
+        raise ValueError(f"classes: expected {(shares.sum(axis=1) > 0).sum()}, as many as the bins show, got {classes}")
     mixed = torch.from_numpy(shares / shares.sum(axis=0)).to(posteriors)
     return DomainClasses(mixed, domain_class_posteriors(posteriors, mixed, domains))
 

@@ -1,12 +1,16 @@
 """Soft labels of the rows that are surest, of classes of unequal size: partial transport to clusters."""
 
 import math
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from vicinal.blockwise.blocks import policy, row_slices
 from vicinal.core import check_between, check_integer, register
+from vicinal.core.checks import check_tensor
 from vicinal.transport.sinkhorn import check_plan_scores
 
 
@@ -56,8 +60,7 @@ def partial_assignment(
             [0.0..., 0.7...],
             [0.0..., 0.0...]])
     """
-    scores = check_plan_scores(logits, "logits")
-    if scores.ndim != 2 or scores.shape[1] < 2:
+    if check_tensor("logits", logits).ndim != 2 or logits.shape[1] < 2:
         raise ValueError(f"logits: expected [n, k] with k of at least 2, got {tuple(logits.shape)}")
     check_between("share", share, 0, math.inf)
     check_between("share", share, 0, 1, closed=True)
@@ -65,59 +68,79 @@ def partial_assignment(
     relaxed = 1.0 if evenness == math.inf else check_between("evenness", evenness, 0, math.inf, closed=True)
     relaxed = relaxed if evenness == math.inf else relaxed / (relaxed + temperature)
     check_integer("steps", steps)
-    scores = (scores - scores.logsumexp(1, keepdim=True)) / temperature  # [n, k]
-    g, g_free = torch.zeros_like(scores[0]), 0.0 if share < 1 else -math.inf  # logarithms of factors of the columns
+    parts = row_slices(len(logits), max(1, policy().block_entries // logits.shape[1]))
+    totals = torch.cat([check_plan_scores(logits[part], "logits").logsumexp(1) for part in parts])
+
+    def scores(part: slice, pull: Tensor | None = None) -> Tensor:
+        block = (logits[part] - totals[part, None]).div_(temperature)
+        return block if pull is None else block.add_(pull[part])
+
+    g, g_free = torch.zeros_like(totals[:1]).repeat(logits.shape[1]), 0.0 if share < 1 else -math.inf
+    problem = _Problem(parts, logits.shape[1], share, relaxed, steps, tolerance)
     if similarity is None:
-        return _solved(scores, share, relaxed, steps, tolerance, g, g_free)[0]
-    both = _check_similarity(similarity, scores)
+        return problem.solved(scores, g, g_free)[0]
+    both = _check_similarity(similarity, totals)
     check_between("strength", strength, 0, math.inf, closed=True)
-    factor = strength / temperature / len(scores)  # a plan times n is what is returned
-    plan = torch.full_like(scores, share / scores.shape[1])
+    factor = strength / temperature / len(logits)  # a plan times n is what is returned
+    plan = torch.full_like(logits, share / logits.shape[1], dtype=totals.dtype)
     for _ in range(check_integer("rounds", rounds)):
-        plan, g, g_free = _solved(scores + factor * (both @ plan), share, relaxed, steps, tolerance, g, g_free)
+        plan, g, g_free = problem.solved(partial(scores, pull=factor * (both @ plan)), g, g_free)
     return plan
 
 
-def _check_similarity(similarity: Tensor, scores: Tensor) -> Tensor:
+def _check_similarity(similarity: Tensor, totals: Tensor) -> Tensor:
     """S and its transpose, added."""
-    if similarity.shape != (len(scores), len(scores)):
-        raise ValueError(f"similarity: expected {(len(scores), len(scores))}, got {tuple(similarity.shape)}")
+    if similarity.shape != (len(totals), len(totals)):
+        raise ValueError(f"similarity: expected {(len(totals), len(totals))}, got {tuple(similarity.shape)}")
     values = similarity.coalesce().values() if similarity.is_sparse else similarity
     if not bool(values.isfinite().all()):
         raise ValueError("similarity: expected finite numbers, got nan or inf")
-    return (similarity + similarity.T).to(scores.dtype)
+    return (similarity + similarity.T).to(totals.dtype)
 
 
-def _solved(
-    scores: Tensor, share: float, relaxed: float, steps: int, tolerance: float, g: Tensor, g_free: float
-) -> tuple[Tensor, Tensor, float]:
-    """The plan times n: factors g of the columns in turn with those of the rows, a block of rows at a time."""
-    rows, columns = scores.shape
-    target = math.log(share / columns)
-    free = math.log1p(-share) if share < 1 else -math.inf  # of the column that takes what is left
-    parts = row_slices(rows, max(1, policy().block_entries // columns))
-    for _ in range(steps):
-        mass, lead, left = torch.zeros_like(g), torch.full_like(g, -math.inf), []
-        for part in parts:
-            block, log_total = _block(scores[part], g, g_free)
-            mass += block.sum(0) / rows
-            lead = torch.maximum(lead, (scores[part] - log_total[:, None]).amax(0))
-            left.append((g_free - log_total).logsumexp(0))
-        # log of what the column's factor is divided by; where no mass is left to see, the largest term of it
-        log_sums = torch.where(mass > 0, mass.log() - g, lead - math.log(rows))
-        new = relaxed * (target - log_sums)
-        moved = float((new - g).abs().max())
-        g = new
-        if share < 1:
-            new_free = free - float(torch.stack(left).logsumexp(0)) + math.log(rows) + g_free
-            moved, g_free = max(moved, abs(new_free - g_free)), new_free
-        if moved <= tolerance:
-            break
-    return torch.cat([_block(scores[part], g, g_free)[0] for part in parts]), g, g_free
+class _Problem(NamedTuple):
+    """What stays the same from one bound to the next; ``parts`` are the blocks of rows."""
+
+    parts: list[slice]
+    columns: int
+    share: float
+    relaxed: float
+    steps: int
+    tolerance: float
+
+    def solved(self, scores: Callable[[slice], Tensor], g: Tensor, g_free: float) -> tuple[Tensor, Tensor, float]:
+        """The plan times n: logarithms g of the factors of columns in turn with rows, a block of ``scores`` a time."""
+        rows = self.parts[-1].stop
+        target = math.log(self.share / self.columns)
+        free = math.log1p(-self.share) if self.share < 1 else -math.inf  # of the column that takes what is left
+        for _ in range(self.steps):
+            mass, log_totals = torch.zeros_like(g), []
+            for part in self.parts:
+                shares, log_total = _block(scores(part), g, g_free)
+                mass += shares.sum(0) / rows
+                log_totals.append(log_total)
+            log_sums = mass.log() - g  # of what the factor of a column is divided by
+            if not bool((mass > 0).all()):  # no mass is left to see: the largest term of it
+                pairs = zip(self.parts, log_totals, strict=True)
+                leads = [(scores(part) - log_total[:, None]).amax(0) for part, log_total in pairs]
+                log_sums = torch.where(mass > 0, log_sums, torch.stack(leads).amax(0) - math.log(rows))
+            new = self.relaxed * (target - log_sums)
+            moved = float((new - g).abs().max())
+            g = new
+            if self.share < 1:
+                left = float((g_free - torch.cat(log_totals)).logsumexp(0))
+                new_free = free - left + math.log(rows) + g_free
+                moved, g_free = max(moved, abs(new_free - g_free)), new_free
+            if moved <= self.tolerance:
+                break
+        plan = g.new_empty(rows, self.columns)
+        for part in self.parts:
+            plan[part] = _block(scores(part), g, g_free)[0]
+        return plan, g, g_free
 
 
 def _block(scores: Tensor, g: Tensor, g_free: float) -> tuple[Tensor, Tensor]:
     """Shares of the columns in each row, beside the free one, and the logarithm of what they are divided by."""
     logits = scores + g
     log_total = torch.logaddexp(logits.logsumexp(1), torch.full_like(logits[:, 0], g_free))
-    return (logits - log_total[:, None]).exp(), log_total
+    return logits.sub_(log_total[:, None]).exp_(), log_total
