@@ -82,3 +82,27 @@ def test_wrong_input_is_named():
         cross_conformal_sets(one, [[0.5, 0.5]], [0], [0], 0.5)
     with pytest.raises(ValueError, match="method: expected"):
         cross_conformal_sets([one], [[0.5, 0.5]], [0], [0], 0.5, method="other")
+
+
+@given(seed=st.integers(0, 10_000), rows=st.integers(12, 30), coverage=st.floats(0.1, 0.8))
+def test_with_weights_intervals_and_sets_are_weighted_quantiles(seed, rows, coverage):
+    rng = np.random.default_rng(seed)
+    low, codes, weights = rng.normal(size=(3, 2)), rng.integers(0, 2, rows), rng.integers(1, 4, rows).astype(float)
+    scores = rng.normal(size=rows)
+    found = cross_conformal_interval(low, low, scores, codes, coverage, weights=weights)
+    goal = coverage * (weights.sum() + weights.mean()) - 1e-12
+    for row in range(3):
+        ups, downs = low[row, codes] + scores, low[row, codes] - scores
+        top = min(value for value in ups if weights[ups <= value].sum() >= goal)
+        bottom = max(value for value in downs if weights[downs >= value].sum() >= goal)
+        middle = (top + bottom) / 2
+        np.testing.assert_allclose(found[row], [min(bottom, middle), max(top, middle)])
+    shares, known, labels = rng.dirichlet(np.ones(3), (4, 2)), rng.dirichlet(np.ones(3), rows), rng.integers(0, 3, rows)
+    sets = cross_conformal_sets(shares, known, labels, codes, coverage, weights=weights)
+    strange = class_scores(known)[np.arange(rows), labels]
+    for row in range(4):
+        own = np.stack([class_scores(shares[row, f][None])[0] for f in range(2)])
+        for c in range(3):
+            assert sets[row, c] == (weights[strange < own[codes, c]].sum() < goal)
+    even = [cross_conformal_interval(low, low, scores, codes, coverage, weights=one) for one in (np.ones(rows), None)]
+    np.testing.assert_array_equal(*even)

@@ -22,7 +22,17 @@ def assert_same(found, wanted):
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
 
 
-@parametrize_with_checks([NeighborRegressor(**CHECKED), NeighborClassifier(**CHECKED)])
+RANDOM = "rows are held out at random, of a table with copies others than of one with weights"
+UNLIKE = {
+    "check_sample_weight_equivalence_on_dense_data": RANDOM,
+    "check_sample_weight_equivalence_on_sparse_data": RANDOM,
+}
+
+
+@pytest.mark.filterwarnings("ignore:sample_weight. expected weights above 0")
+@parametrize_with_checks(
+    [NeighborRegressor(**CHECKED), NeighborClassifier(**CHECKED)], expected_failed_checks=lambda estimator: UNLIKE
+)
 def test_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 

@@ -196,3 +196,30 @@ def test_a_fit_ends_with_the_leave_one_out_error_of_its_own_rows(monkeypatch):
     parts = calls[0][4]
     assert sum(map(len, parts)) == 50
     assert all(len(set(groups[part].tolist())) == len(part) for part in parts)
+
+
+def test_a_row_of_weight_w_has_noise_of_one_wth_in_likelihood_and_error():
+    _, inputs, pieces, labels, kernel = problem()
+    weights, everything = torch.arange(30) % 3 + 1.0, [torch.arange(30)]
+    matrix = kernel.covariance(inputs, pieces) + torch.diag((kernel.log_noise.exp() + LEAST_NOISE) / weights)
+    want = negative_log_likelihood(matrix, labels) + kernel.penalty()
+    torch.testing.assert_close(objective(kernel, inputs, pieces, labels, everything, weights), want)
+    errors = []
+    for row in range(30):
+        others = torch.arange(30) != row
+        ones = torch.ones(29, dtype=FLOAT)
+        bordered = torch.zeros(30, 30, dtype=FLOAT)
+        bordered[:29, :29], bordered[29, :29], bordered[:29, 29] = matrix[others][:, others], ones, ones
+        column = torch.cat([matrix[others, row], torch.ones(1, dtype=FLOAT)])
+        errors.append(labels[row] - torch.linalg.solve(bordered, column)[:29] @ labels[others])
+    wanted = (torch.stack(errors).square() * weights).sum() / weights.sum()
+    got = leave_one_out_error(kernel, inputs, pieces, labels, everything, weights.double())
+    assert got == pytest.approx(float(wanted), rel=1e-6)
+
+
+def test_other_units_of_weights_give_another_noise_and_else_the_same_kernel():
+    _, inputs, pieces, labels, _ = problem()
+    weights = torch.arange(30) % 3 + 1.0
+    first, second = (fit_kernel(inputs, pieces, labels, weights=unit * weights) for unit in (1, 4))
+    torch.testing.assert_close(first.log_lengths, second.log_lengths)
+    assert float(second.log_noise - first.log_noise) == pytest.approx(math.log(4))

@@ -86,12 +86,15 @@ class ConformalClasses:
         self.penalty, self.allowed, self.seed = penalty, allowed, seed
         self.threshold: float | None = None
 
-    def fit(self, probabilities: ArrayLike, labels: ArrayLike) -> "ConformalClasses":
-        """Set the threshold from rows ``[n, C]`` that the model was not trained on, and their classes ``[n]``."""
+    def fit(self, probabilities: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = None) -> "ConformalClasses":
+        """Set the threshold from rows ``[n, C]`` that the model was not trained on, and their classes ``[n]``.
+
+        With ``weights [n]`` it is a weighted quantile, see :func:`vicinal.calibration.conformal_quantile`.
+        """
         shares = check_probabilities("probabilities", probabilities)
         classes = check_classes("labels", labels, shares.shape[1], size=len(shares))
         scores = self._scores(shares, "fit")[np.arange(len(shares)), classes]
-        self.threshold = conformal_quantile(scores, self.coverage)
+        self.threshold = conformal_quantile(scores, self.coverage, weights=weights)
         return self
 
     def predict(self, probabilities: ArrayLike) -> NDArray[np.bool_]:

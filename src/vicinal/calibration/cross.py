@@ -22,6 +22,7 @@ def cross_conformal_interval(
     coverage: float,
     *,
     unit: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
 ) -> Floats:
     r"""CV+ intervals from ranges of F models, each fitted without one fold of rows.
 
@@ -43,6 +44,8 @@ def cross_conformal_interval(
         folds: ``[n]``, from 0 to F - 1.
         coverage: $1 - \alpha$, between 0 and 1.
         unit: ``[b, F]``, > 0; None: 1.
+        weights: ``[n]``, > 0, of the calibration rows: quantiles are weighted then, and a row to predict counts as a
+            mean one, see :func:`vicinal.calibration.conformal_quantile`.
 
     Returns:
         ``[b, 2]``; both ends are their middle where they would cross.
@@ -53,15 +56,15 @@ def cross_conformal_interval(
     >>> cross_conformal_interval([[0.0, 1.0]], [[0.0, 1.0]], [1.0, 2.0, 1.0, 2.0], [0, 0, 1, 1], 0.6).tolist()
     [[-1.0, 2.0]]
     """
-    lows, highs, misses, codes, rank = _checked(low, high, scores, folds, coverage)
+    lows, highs, misses, codes, mass, least = _checked(low, high, scores, folds, coverage, weights)
     units = np.ones_like(lows) if unit is None else check_matrix("unit", unit, rows=len(lows), columns=lows.shape[1])
     ends = np.empty((len(lows), 2))
     step = max(1, _NUMBERS // len(misses))
     for start in range(0, len(lows), step):
         part = slice(start, start + step)
         margin = units[part][:, codes] * misses  # [b, n]
-        ends[part, 0] = -np.partition(margin - lows[part][:, codes], rank - 1, axis=1)[:, rank - 1]
-        ends[part, 1] = np.partition(highs[part][:, codes] + margin, rank - 1, axis=1)[:, rank - 1]
+        ends[part, 0] = -_quantiles(margin - lows[part][:, codes], mass, least)
+        ends[part, 1] = _quantiles(highs[part][:, codes] + margin, mass, least)
     middle = ends.mean(axis=1)
     return np.stack([np.minimum(ends[:, 0], middle), np.maximum(ends[:, 1], middle)], axis=1)
 
@@ -74,6 +77,7 @@ def cross_conformal_sets(
     coverage: float = 0.9,
     *,
     method: str = "lac",
+    weights: ArrayLike | None = None,
 ) -> NDArray[np.bool_]:
     r"""CV+ sets of classes: class c is in where $\#\{i : s_i < s_{f(i)}(x, c)\} < (1 - \alpha)(n + 1)$.
 
@@ -87,6 +91,7 @@ def cross_conformal_sets(
         folds: their folds ``[n]``.
         coverage: $1 - \alpha$, between 0 and 1.
         method: "lac", "aps" or "raps".
+        weights: ``[n]``, see :func:`cross_conformal_interval`.
 
     Returns:
         ``[b, C]``.
@@ -102,18 +107,35 @@ def cross_conformal_sets(
     calibration_scores = class_scores(calibration, method=method)
     truth = np.asarray(labels, dtype=np.int64)
     scores = calibration_scores[np.arange(len(truth)), truth]
-    _, _, misses, codes, rank = _checked(shares[:, :, 0], shares[:, :, 0], scores, folds, coverage)
+    ends = shares[:, :, 0], shares[:, :, 0]
+    _, _, misses, codes, mass, least = _checked(*ends, scores, folds, coverage, weights)
     below = np.zeros((len(shares), shares.shape[2]))
     for fold in range(shares.shape[1]):
-        ordered = np.sort(misses[codes == fold])
-        below += np.searchsorted(ordered, class_scores(shares[:, fold], method=method))
-    return np.asarray(below < rank)
+        inside = np.flatnonzero(codes == fold)
+        ranked = inside[np.argsort(misses[inside], kind="stable")]
+        places = np.searchsorted(misses[ranked], class_scores(shares[:, fold], method=method))
+        below += np.append(0.0, (np.ones(len(codes)) if mass is None else mass)[ranked].cumsum())[places]
+    return np.asarray(below < least)
+
+
+def _quantiles(values: Floats, mass: Floats | None, least: float) -> Floats:
+    """Of each row ``[b, n]`` the smallest value that has mass of at least ``least`` up to it, each of 1 or ``mass``."""
+    if mass is None:
+        return np.asarray(np.partition(values, int(least) - 1, axis=1)[:, int(least) - 1])
+    order = np.argsort(values, axis=1, kind="stable")
+    place = (mass[order].cumsum(axis=1) < least).sum(axis=1, keepdims=True)
+    return np.asarray(np.take_along_axis(values, np.take_along_axis(order, place, axis=1), axis=1)[:, 0])
 
 
 def _checked(
-    low: ArrayLike, high: ArrayLike, scores: ArrayLike, folds: ArrayLike, coverage: float
-) -> tuple[Floats, Floats, Floats, NDArray[np.int64], int]:
-    """The arrays, checked, and which of the n values is the end."""
+    low: ArrayLike,
+    high: ArrayLike,
+    scores: ArrayLike,
+    folds: ArrayLike,
+    coverage: float,
+    weights: ArrayLike | None,
+) -> tuple[Floats, Floats, Floats, NDArray[np.int64], Floats | None, float]:
+    """The arrays, checked, and how much mass lies up to the end; without weights which of the n values it is."""
     lows = check_matrix("low", low)
     highs = check_matrix("high", high, rows=len(lows), columns=lows.shape[1])
     misses = check_vector("scores", scores)
@@ -122,7 +144,12 @@ def _checked(
         raise ValueError(f"folds: expected {len(misses)} whole numbers, got {codes.dtype} {codes.shape}")
     if len(codes) and not (codes.min() >= 0 and codes.max() < lows.shape[1]):
         raise ValueError(f"folds: expected numbers from 0 to {lows.shape[1] - 1}, got {codes.min()} to {codes.max()}")
-    rank = math.ceil((len(misses) + 1) * check_between("coverage", coverage, 0, 1) - 1e-9)
-    if rank > len(misses):
-        raise too_few(coverage, len(misses) / (len(misses) + 1), len(misses))
-    return lows, highs, misses, codes, rank
+    count = len(misses)
+    share = check_between("coverage", coverage, 0, 1)
+    mass = None if weights is None else check_vector("weights", weights, size=count)
+    if mass is not None and not (mass > 0).all():
+        raise ValueError("weights: expected numbers above 0, got others")
+    least = math.ceil((count + 1) * share - 1e-9) if mass is None else (mass.sum() + mass.mean()) * share - 1e-12
+    if least > (count if mass is None else mass.sum()):
+        raise too_few(coverage, count / (count + 1), count)
+    return lows, highs, misses, codes, mass, float(least)

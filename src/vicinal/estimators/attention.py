@@ -12,7 +12,8 @@ from torch import Tensor
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.readout import LARGE, local_weights
-from vicinal.heads import NONA, Ensemble, Kriging, admissible, neighbor_range, streamed_quantiles
+from vicinal.heads import NONA, Ensemble, Kriging, neighbor_range, streamed_quantiles
+from vicinal.heads.admissible import Identity
 from vicinal.heads.members import ensemble_quantiles, ensemble_top_weights
 from vicinal.index import ExactIndex
 from vicinal.index.pairs import PairScore, pair_score
@@ -43,8 +44,10 @@ class Attended(NamedTuple):
     carriers: Tensor | None = None
 
 
-def streams(head: torch.nn.Module, rows: int) -> bool:
-    """Whether a bank of so many rows is large and the head can read it in blocks."""
+def streams(head: torch.nn.Module, rows: int, weight: Tensor | None) -> bool:
+    """Whether a bank of so many rows is large and the head can read it in blocks; not where rows have weights."""
+    if weight is not None:
+        return False
     heads = list(head.heads) if isinstance(head, Ensemble) else [head]
     known = all(isinstance(one, NONA) and pair_score(one.similarity) is not None for one in heads)
     return rows >= LARGE and known and bool(head.can_stream)
@@ -66,7 +69,7 @@ def attended(model: NeighborEstimator, queries: Tensor, query_identity: dict[str
             local = local_weights(head, model.bank_, part, part_identity)
             yield Attended(*local.largest(k), local.mean(labels), (local.weights != 0).sum(dim=1))
         return
-    if streams(head, len(model.bank_)):
+    if streams(head, len(model.bank_), model.bank_.weights):
         vectors = model.bank_.vectors
         for some, keys in model.query_blocks(queries, identity, _QUERIES):
             if isinstance(head, Ensemble):
@@ -117,7 +120,8 @@ def label_range(
             near_labels = labels[one.positions.clamp(min=0)]
             ranges.append(_row_quantiles(one.weights, near_labels, (tail, 1 - tail)))
     else:
-        vectors, step = model.bank_.vectors, _QUERIES if streams(head, len(model.bank_)) else None
+        vectors = model.bank_.vectors
+        step = _QUERIES if streams(head, len(model.bank_), model.bank_.weights) else None
         for part, part_identity in model.query_blocks(queries, model.bank_.identity(**query_identity), step):
             ranges.append(head_range(head, part, vectors, labels, coverage, part_identity))
     both = torch.cat(ranges)
@@ -135,7 +139,7 @@ def head_range(
 ) -> Tensor:
     """The central range ``[b, 2]`` of the labels that some queries attend to."""
     levels = (1 - coverage) / 2, (1 + coverage) / 2
-    if not streams(head, len(bank)):
+    if not streams(head, len(bank), identity.get("bank_weight")):
         weights = head.weights(queries, bank, **identity)  # type: ignore[operator]
         return torch.stack(neighbor_range(weights, labels, coverage), dim=1)
     if isinstance(head, Ensemble):
@@ -211,7 +215,7 @@ def _nearest_of_all(
     for part, part_identity in model.query_blocks(queries, bank.identity(**query_identity)):
         with torch.no_grad():
             scores = similarity(part, bank.vectors)
-        allowed = admissible((len(part), len(bank)), **part_identity)
+        allowed = Identity(**part_identity).allowed(len(part), len(bank))
         if allowed is not None:
             scores = scores.masked_fill(~allowed, -torch.inf)
         best = scores.topk(k, dim=-1)

@@ -103,6 +103,11 @@ class Bank:
         """``[N]`` int64: the fold that each row was left out with in training, -1 for rows added later; or None."""
         return self.store.folds
 
+    @property
+    def weights(self) -> Tensor | None:
+        """``[N]`` float64: how many equal rows each counts as, in units of the fit; None where all count as one."""
+        return self.store.weights
+
     def of_target(self, place: int) -> Self:
         """The same rows with one of their several numbers as label ``[N]``; as long as no row is changed."""
         bank = copy.copy(self)
@@ -127,14 +132,15 @@ class Bank:
         return self.store.codes_of_groups(groups)
 
     def identity(self, ids: Ids | None, groups: Ids | None) -> dict[str, Tensor | None]:
-        """Keyword arguments that tell a head which bank rows the queries with these ids and groups may not see."""
+        """Keyword arguments that tell a head which bank rows queries may not see, and what each row counts as."""
         query_ids, query_groups = self.keys_of(ids), self.codes_of(groups)
-        return {
+        known = {
             "query_ids": query_ids,
             "bank_ids": None if query_ids is None else torch.arange(len(self)),
             "query_groups": query_groups,
             "bank_groups": None if query_groups is None else self.store.group_codes,
         }
+        return known if self.weights is None else known | {"bank_weight": self.weights}
 
     def prepared(self) -> NearestRows:
         """What finds the nearest of the rows as they are now."""
@@ -169,10 +175,19 @@ class Bank:
             groups=None if groups is None else groups[positions],
             rows=store.rows_at(at),
             folds=None if self.folds is None else self.folds[at].numpy(),
+            weights=None if self.weights is None else self.weights[at].numpy(),
         )
         return self.over(subset)
 
-    def add(self, ids: Ids, vectors: Tensor, labels: Tensor, rows: pd.DataFrame, groups: Ids | None = None) -> Tensor:
+    def add(
+        self,
+        ids: Ids,
+        vectors: Tensor,
+        labels: Tensor,
+        rows: pd.DataFrame,
+        groups: Ids | None = None,
+        weights: Ids | None = None,
+    ) -> Tensor:
         """Put rows in, all or none.
 
         Returns:
@@ -184,7 +199,7 @@ class Bank:
         before = len(self)
         if len(ids) and before:
             self.store.reserve(before + len(ids))
-        self.store.add(ids, vectors, labels.double(), groups=groups, rows=rows)
+        self.store.add(ids, vectors, labels.double(), groups=groups, rows=rows, weights=weights)
         self.state = object()
         if self._prepared is not None:
             self._prepared.update(self.vectors, torch.arange(before, len(self)))
@@ -251,7 +266,7 @@ def fill_bank(
     for start in range(0, len(positions), _BLOCK):
         at = positions[start : start + _BLOCK]
         vectors = embedded(network, RowSubset(inputs, torch.arange(start, start + len(at))), torch.float32)
-        folds = rows.held_out.folds
+        folds, weights = rows.held_out.folds, rows.weights
         store.add(
             rows.ids[at],
             vectors,
@@ -259,4 +274,5 @@ def fill_bank(
             groups=None if rows.groups is None else rows.groups[at],
             rows=rows.frame.iloc[at],
             folds=None if folds is None else folds[at],
+            weights=None if weights is None else weights[at],
         )

@@ -16,7 +16,7 @@ from vicinal.core.identity import canonical_ids, shown
 from vicinal.estimators.attention import Explanation, attended, explain_rows, nearest_rows
 from vicinal.estimators.bank import check_known
 from vicinal.estimators.elements import with_elements
-from vicinal.estimators.inputs import Ids
+from vicinal.estimators.inputs import Ids, with_weight
 from vicinal.estimators.journal import Change, added_rows
 from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
 from vicinal.estimators.saving import read_model, save_model
@@ -165,12 +165,23 @@ class BankedEstimator(TunedEstimator):
 
     # Adding and forgetting rows.
 
-    def add(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None, new_classes: bool = False) -> Self:
+    def add(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sample_weight: Any = None,
+        ids: Any = None,
+        groups: Any = None,
+        new_classes: bool = False,
+    ) -> Self:
         """Put labelled rows into the bank; nothing is trained.
 
         Args:
             X: rows.
             y: their labels; a class must be one the model was fitted with, unless classes may be new.
+            sample_weight: ``[n]``, >= 0, as in :meth:`NeighborRegressor.fit` and in its units; a row of weight 0 is
+                left out. None: each counts as a row of the fit does on average.
             ids: their ids, none of them known to the model; one that was held out has to be forgotten first. None:
                 whole numbers above the highest in use.
             groups: their groups, if and only if the model was fitted with groups.
@@ -181,7 +192,8 @@ class BankedEstimator(TunedEstimator):
             self.
         """
         frame, vectors = self.embedded_rows(X)
-        self.add_embedded(frame, vectors, y, ids=ids, groups=groups, new_classes=new_classes)
+        known = {"ids": ids, "groups": groups, "new_classes": new_classes}
+        self.add_embedded(frame, vectors, y, sample_weight=sample_weight, **known)
         return self
 
     def embedded_rows(self, X: Any) -> tuple[pd.DataFrame, Tensor]:
@@ -194,6 +206,7 @@ class BankedEstimator(TunedEstimator):
         vectors: Tensor,
         y: Any,
         *,
+        sample_weight: Any = None,
         ids: Any = None,
         groups: Any = None,
         new_classes: bool = False,
@@ -204,18 +217,22 @@ class BankedEstimator(TunedEstimator):
             frame: the columns that the model reads.
             vectors: ``[n, d]``, float32.
             y: labels.
+            sample_weight: see :meth:`add`.
             ids: see :meth:`add`.
             groups: see :meth:`add`.
             new_classes: see :meth:`add`.
 
         Returns:
-            the ids ``[n]``.
+            the ids ``[n]`` of those that were added.
         """
+        if sample_weight is not None:
+            sample_weight, rows = with_weight(sample_weight, frame, vectors, y, ids, groups)
+            frame, vectors, y, ids, groups = rows
         before = getattr(self, "classes_", None)
         try:
             if new_classes:
                 self._learn_classes(y, len(frame))
-            return self._add_embedded(frame, vectors, y, ids, groups)
+            return self._add_embedded(frame, vectors, y, ids, groups, sample_weight)
         except BaseException:
             if before is not None:  # nothing was added, so no class is new
                 self.classes_ = before
@@ -232,7 +249,12 @@ class BankedEstimator(TunedEstimator):
         if near is not None:
             near.set_classes(self._class_count())
 
-    def _add_embedded(self, frame: pd.DataFrame, vectors: Tensor, y: Any, ids: Any, groups: Any) -> Ids:
+    def _add_embedded(
+        self, frame: pd.DataFrame, vectors: Tensor, y: Any, ids: Any, groups: Any, given: Ids | None
+    ) -> Ids:
+        weights = None if given is None else given / self.weight_unit_
+        if weights is not None and bool((weights == 1).all()):
+            weights = None  # as all others, unless these have some
         labels = self._known_labels(y, len(frame))
         ids = self.next_ids(len(frame)) if ids is None else ids
         new_ids = canonical_ids("ids", ids, len(frame), distinct=True)
@@ -244,7 +266,10 @@ class BankedEstimator(TunedEstimator):
                 "forget it first, or give it another id"
             )
         near = self.near_bank()
-        keys = self.bank_.add(new_ids, vectors, torch.from_numpy(labels.astype(np.float64)), frame, new_groups)
+        if near is not None and weights is not None:
+            raise ValueError("sample_weight: expected none for a model with an index, got weights")
+        values = torch.from_numpy(labels.astype(np.float64))
+        keys = self.bank_.add(new_ids, vectors, values, frame, new_groups, weights)
         if near is not None:
             try:
                 near.add(keys, vectors)
@@ -315,18 +340,25 @@ class BankedEstimator(TunedEstimator):
             columns = [str(name) for name in self.bank_.store.columns or []]
             numbers = [name for name, kind in self.kinds_.items() if kind == "number"]
             frame, vectors = added_rows(change, columns, numbers)
-            new = change.new_classes
-            self.add_embedded(frame, vectors, change.labels, ids=change.ids, groups=change.groups, new_classes=new)
+            known = {"ids": change.ids, "groups": change.groups, "sample_weight": change.weights}
+            self.add_embedded(frame, vectors, change.labels, **known, new_classes=change.new_classes)
         elif change.what == "relabel":
             self.relabel(change.ids, change.labels)
         else:
             self.forget(change.ids)
         self.changes_ = self.changes_.with_change(change)
 
-    def _learn_on(self, x: Any, y: Any, ids: Any, groups: Any, *, refit: bool) -> Self:
+    def given_weights(self) -> Ids | None:
+        """Weights ``[N]`` of the bank's rows in the units in which ``fit`` got them, or None if it got none."""
+        weights = self.bank_.weights
+        if weights is None:
+            return None if self.weight_unit_ == 1 else np.full(len(self.bank_), self.weight_unit_)
+        return weights.numpy() * self.weight_unit_
+
+    def _learn_on(self, x: Any, y: Any, ids: Any, groups: Any, weights: Any, *, refit: bool) -> Self:
         """What ``partial_fit`` does: fit, then add, and fit again on all rows of the bank if that is asked for."""
         if not hasattr(self, "bank_"):
-            self.fit(x, y, ids=ids, groups=groups)
+            self.fit(x, y, ids=ids, groups=groups, sample_weight=weights)
             return self
         lost = [name for name, kind in self.kinds_.items() if kind not in ("number", "category", "text")]
         if refit and lost:
@@ -334,12 +366,12 @@ class BankedEstimator(TunedEstimator):
                 f"refit: expected columns of numbers, categories and texts, of which the bank has the cells, got "
                 f"{short(lost[0])} of kind {self.kinds_[lost[0]]}; call fit with all rows"
             )
-        self.add(x, y, ids=ids, groups=groups)
+        self.add(x, y, ids=ids, groups=groups, sample_weight=weights)
         if refit:
             bank = self.bank_
             labels = self._given_labels(bank.labels.numpy())
             labels = labels if self.targets_ is None else pd.DataFrame(labels, columns=list(self.targets_))
-            self.fit(bank.rows, labels, ids=bank.ids, groups=bank.groups)
+            self.fit(bank.rows, labels, ids=bank.ids, groups=bank.groups, sample_weight=self.given_weights())
         return self
 
     def _given_labels(self, labels: Ids) -> Any:

@@ -95,6 +95,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     targets_: Sequence[str] | None = None
     plan_: TuningPlan | None = None
     changes_: Changes = Changes()
+    weight_unit_: float = 1.0
     _near_head: NearBank | None = None
     _near_saved: SavedNear | None = None
 
@@ -206,13 +207,13 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         """Labels as training sees them: on [0, 1] by the range of the training rows, or one-hot."""
         raise TypeError(f"estimator: expected NeighborRegressor or NeighborClassifier, got {type(self).__name__}")
 
-    def _start(self, scaled: Tensor) -> Tensor:
-        """Where the bias of a dense head starts."""
+    def _start(self, scaled: Tensor, weights: Tensor | None) -> Tensor:
+        """Where the bias of a dense head starts, by weights ``[n]`` of mean 1."""
         raise TypeError(f"estimator: expected NeighborRegressor or NeighborClassifier, got {type(self).__name__}")
 
     # Fitting.
 
-    def _fit(self, x: Any, y: Any, ids: Any, groups: Any, validation: Any) -> Self:
+    def _fit(self, x: Any, y: Any, ids: Any, groups: Any, validation: Any, weights: Ids | None = None) -> Self:
         self._check_settings()
         x = as_table("X", x)
         frame = as_frame(self, x, reset=True)
@@ -238,7 +239,10 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             encoder = build_table_encoder(self.kinds_, encoders=self.named_encoders(), tune=self.tune, cache=cache)
             held_out = self._held_out(encoder, len(frame), validation, own_groups, classes, seed)
             values = torch.from_numpy(labels.astype(np.float64))
-            self._train(LabelledRows(frame, values, own_ids, own_groups, held_out), seed, encoder)
+            self.weight_unit_ = 1.0 if weights is None else float(weights.mean())
+            even = weights is None or bool((weights == weights[0]).all())
+            relative = None if even or weights is None else weights / self.weight_unit_
+            self._train(LabelledRows(frame, values, own_ids, own_groups, held_out, relative), seed, encoder)
         return self
 
     def _check_settings(self) -> None:
@@ -250,6 +254,24 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         from vicinal.estimators.loss import check_loss  # the losses take a while to import; only training needs them
 
         check_loss(self.loss, kind, self.head, multilabel=self.multilabel_)
+
+    def _check_weighted(self) -> None:
+        """Check that all settings know rows of different weights.
+
+        Raises:
+            ValueError: for an index, a loss of embeddings, or one that does not say what each row adds.
+        """
+        from vicinal.estimators.loss import make_added, make_criterion
+
+        if self.index is not None:
+            raise ValueError(f"index: expected None for rows of different weights, got {short(self.index)}")
+        settings = self.get_params(deep=False)
+        make_criterion(settings, (0.0, 1.0), by_row=True)
+        if make_added(settings, (0.0, 1.0), 2) is not None:
+            raise ValueError(
+                f"loss: expected an error of predictions for rows of different weights, got {short(self.loss)}, which "
+                "compares embeddings"
+            )
 
     def _choose_encoders(
         self,
@@ -316,7 +338,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         inputs = self._prepare(encoder, rows.frame)
         scaled = self._scaled(rows.labels, rows.labels[train_rows])
         settings = self.get_params(deep=False)
-        start, multilabel, numbers = self._start(scaled[train_rows]), self.multilabel_, self.targets_ is not None
+        weights = None if rows.weights is None else torch.from_numpy(rows.weights)
+        mass = None if weights is None else weights[train_rows] / weights[train_rows].mean()
+        start, multilabel, numbers = self._start(scaled[train_rows], mass), self.multilabel_, self.targets_ is not None
         network = make_network(settings, encoder, encoder.dim, start, multilabel=multilabel, numbers=numbers)
         width = embedding_width(network)
         stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
@@ -325,12 +349,15 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         indexes = [] if self.index is None else start_indexes(self.index, head, stores[0], self.index_tolerance)
         codes, folds = rows.group_codes(), None if held_out.folds is None else torch.from_numpy(held_out.folds)
         label_range, classes = getattr(self, "label_range_", None), getattr(self, "classes_", None)
-        criterion = make_criterion(settings, label_range, multilabel=multilabel, numbers=numbers)
+        criterion = make_criterion(
+            settings, label_range, multilabel=multilabel, numbers=numbers, by_row=weights is not None
+        )
         targets = make_targets(criterion, scaled, train_rows, self.loss, label_range)
         parts = []
         for at in (train_rows, torch.from_numpy(held_out.validation)):
             known, of_folds = (None if values is None else values[at] for values in (codes, folds))
-            parts.append(Rows(RowSubset(inputs, at), targets[at], at, known, of_folds))
+            mass = None if weights is None or not len(at) else (weights[at] / weights[at].mean()).float()
+            parts.append(Rows(RowSubset(inputs, at), targets[at], at, known, of_folds, mass))
         added = make_added(settings, label_range, None if classes is None else len(classes), multilabel=multilabel)
         validation = parts[1] if folds is None else None
         self.history_ = train(network, parts[0], validation, training_settings(settings, seed), criterion, added)
@@ -389,18 +416,23 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         if bank.folds is not None:
             at = spread(len(bank), 4 * MOST)
             who = {"query_groups": None if codes is None else codes[at], "bank_groups": codes}
+            who |= {} if bank.weights is None else {"bank_weight": bank.weights}
             queries, of_queries = bank.vectors[at].double(), bank.folds[at]
             prediction = self.fold_members().out_of_fold(queries, of_queries, bank.vectors, labels, bank.folds, **who)
-            return self._mean_error(prediction, labels[at].to(prediction))
+            return self._mean_error(prediction, labels[at].to(prediction), bank.weights, at)
         rows, at = self.calibration_, spread(len(self.calibration_), MOST)
         groups = rows.groups[at.numpy()] if codes is not None and rows.groups is not None else None
         identity = bank.identity(ids=rows.ids[at.numpy()], groups=groups)
         prediction = self.predict_embedded(rows.vectors[at].double(), identity)
-        return self._mean_error(prediction, self._as_predicted(rows.labels[at]).to(prediction))
+        return self._mean_error(prediction, self._as_predicted(rows.labels[at]).to(prediction), rows.weights, at)
 
-    def _mean_error(self, prediction: Tensor, truth: Tensor) -> float:
-        numbers = self.targets_ is not None
-        return float(error_of(prediction, truth, multilabel=self.multilabel_, numbers=numbers).mean())
+    def _mean_error(self, prediction: Tensor, truth: Tensor, weights: Tensor | None, at: Tensor) -> float:
+        """Mean of the errors of rows at positions ``at [b]``, by ``weights [n]`` of all rows if there are any."""
+        errors = error_of(prediction, truth, multilabel=self.multilabel_, numbers=self.targets_ is not None)
+        if weights is None:
+            return float(errors.mean())
+        mass = weights[at].to(errors)
+        return float((errors * mass).sum() / mass.sum())
 
     def fold_members(self) -> FoldMembers:
         """The members of the fitted head by the folds that they leave out.
@@ -462,7 +494,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         indexes = [] if self.index is None else start_indexes(self.index, network.head, stores[0], self.index_tolerance)
         inputs, codes = self._prepare(encoder, rows.frame), rows.group_codes()
         known = None if codes is None else codes[train]
-        fit_kernel_network(network, RowSubset(inputs, train), rows.labels[train], known, seed)
+        weights = None if rows.weights is None else torch.from_numpy(rows.weights)[train]
+        fit_kernel_network(network, RowSubset(inputs, train), rows.labels[train], known, seed, weights)
         self._fill_banks(stores, network, inputs, rows)
         self.metric_, self.folds_ = "kernel", None
         self.history_ = TrainingHistory([self._error_at(held_out.train)], [self._error_at(held_out.validation)])
@@ -471,15 +504,13 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def _error_at(self, positions: Ids) -> float:
         """Mean error, as training sees labels, at rows of the bank; each is predicted from all others."""
         some = positions[spread(len(positions), MOST).numpy()]
+        at = torch.from_numpy(some)
         bank, labels = self.bank_, self.bank_labels()
         groups = None if bank.groups is None else bank.groups[some]
-        queries = bank.vectors[torch.from_numpy(some)].double()
+        queries = bank.vectors[at].double()
         predicted = self.predict_embedded(queries, bank.identity(bank.ids[some], groups))
-        truth = labels[torch.from_numpy(some)]
-        if self.targets_ is not None:  # scaled already
-            return self._mean_error(predicted, truth)
-        low, high = getattr(self, "label_range_", (0.0, 1.0))
-        return float(error_of(predicted / (high - low), truth / (high - low)).mean())
+        low, high = getattr(self, "label_range_", (0.0, 1.0)) if self.targets_ is None else (0.0, 1.0)  # else scaled
+        return self._mean_error(predicted / (high - low), labels[at] / (high - low), bank.weights, at)
 
     def _chosen(self, kriging: Kriging) -> Kriging:
         """The kriging head with the scale and noise that predict the rows held out, or out of fold, best."""
@@ -488,14 +519,15 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             codes = bank.store.group_codes
             numbers = self.targets_ is not None
             rows_of_bank = bank.vectors, self.bank_labels(), bank.folds, codes
-            return choose_out_of_fold(members, *rows_of_bank, numbers=numbers).eval()
+            return choose_out_of_fold(members, *rows_of_bank, numbers=numbers, weights=bank.weights).eval()
         rows, groups = self.calibration_, self.calibration_.groups
         identity = self.bank_.identity(
             ids=rows.ids, groups=groups if self.bank_.store.group_codes is not None else None
         )
         truth, labels = (self._as_predicted(bank.labels) for bank in (rows, self.bank_))
         banks = rows.vectors, truth, self.bank_.vectors, labels
-        return choose_kriging(kriging, *banks, identity, numbers=self.targets_ is not None).eval()
+        numbers = self.targets_ is not None
+        return choose_kriging(kriging, *banks, identity, numbers=numbers, mass=rows.weights).eval()
 
     def _class_count(self) -> int | None:
         classes = getattr(self, "classes_", None)

@@ -93,7 +93,7 @@ def _inputs(model: BankedEstimator, bank: Bank) -> object:
 def _with_vectors(bank: Bank, vectors: Tensor) -> Bank:
     """The bank with other vectors of its rows."""
     store = NeighborBank(vectors.shape[1])
-    folds = bank.folds
+    folds, weights = bank.folds, bank.weights
     store.add(
         bank.ids,
         vectors.float(),
@@ -101,6 +101,7 @@ def _with_vectors(bank: Bank, vectors: Tensor) -> Bank:
         groups=bank.groups,
         rows=bank.rows,
         folds=None if folds is None else folds.numpy(),
+        weights=None if weights is None else weights.numpy(),
     )
     return Bank.over(store)
 

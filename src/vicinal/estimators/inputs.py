@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from vicinal.core import check_between, short_text
+from vicinal.core import check_between, short_text, warn_caller
 from vicinal.core.untrusted import machine_memory
 from vicinal.encoders import ColumnKind, Kind, infer_kinds
 
@@ -109,6 +109,70 @@ def as_frame(estimator: BaseEstimator, x: Any, *, reset: bool) -> pd.DataFrame:
     return pd.DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])])
 
 
+def checked_weights(weights: Any, rows: int) -> Ids:
+    """Weights of rows as float64 ``[rows]``, at least 0 and not all 0.
+
+    Raises:
+        ValueError: naming the first that is none.
+    """
+    with refused_text("sample_weight"):
+        values = np.asarray(as_series("sample_weight", weights), dtype=np.float64)
+    if values.shape != (rows,):
+        raise ValueError(f"sample_weight: expected {rows} numbers, one a row of X, got shape {values.shape}")
+    wrong = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+    if len(wrong):
+        raise ValueError(
+            f"sample_weight: expected finite numbers of at least 0, got {values[wrong[0]]:g} in row {wrong[0]}"
+        )
+    if not values.any():
+        raise ValueError("sample_weight: expected a weight above zero, got 0 for all rows")
+    return values
+
+
+def with_weight(weights: Any, *columns: Any) -> tuple[Ids, list[Any]]:
+    """Checked weights above 0, and the rows of each of ``columns`` that have them; that others are left out is said.
+
+    Args:
+        weights: ``[n]``.
+        columns: tables, arrays or lists of n rows, or None.
+    """
+    columns = tuple(one if one is None or hasattr(one, "__len__") else np.asarray(one) for one in columns)
+    values = checked_weights(weights, len(columns[0]))
+    for column in columns:
+        if column is not None and len(column) != len(values):
+            raise ValueError(f"sample_weight: expected one for each of {len(column)} rows, got {len(values)}")
+    at = np.flatnonzero(values)
+    if len(at) == len(values):
+        return values, list(columns)
+    warn_caller(
+        f"sample_weight: expected weights above 0, got 0 for {len(values) - len(at)} of {len(values)} rows, which are "
+        "left out"
+    )
+    return values[at], [None if column is None else _rows_at(column, at) for column in columns]
+
+
+def positions_left(positions: Any, left: Ids, rows: int) -> Any:
+    """Positions among ``rows`` rows as those among the rows ``left``; wrong ones as they are, to be refused.
+
+    >>> positions_left([1, 2, 5], np.array([0, 2, 3, 5]), 6).tolist()
+    [1, 3]
+    """
+    at = np.asarray(positions)  # of None no number
+    if at.dtype.kind not in "iu" or len(left) == rows or not ((at >= 0) & (at < rows)).all():
+        return positions
+    return np.flatnonzero(np.isin(left, at))
+
+
+def _rows_at(rows: Any, at: Ids) -> Any:
+    if isinstance(rows, Tensor):
+        return rows[torch.from_numpy(at)]
+    rows = as_series("y", rows)
+    rows = rows if isinstance(rows, pd.Series) else as_table("y", rows)
+    if isinstance(rows, list | tuple):
+        return [rows[place] for place in at]
+    return rows.iloc[at] if hasattr(rows, "iloc") else rows[at]
+
+
 @contextlib.contextmanager
 def refused_text(name: str) -> Iterator[None]:
     """Words the error of numpy on a text that is no number as ours, without the whole text."""
@@ -168,13 +232,17 @@ class EmbeddedRows:
 
 @dataclass(frozen=True, eq=False)
 class LabelledRows:
-    """What a fit is of: a table, ``labels [n]`` float64, ``ids [n]``, ``groups [n]`` or None, and what is held out."""
+    """What a fit is of: a table, ``labels [n]`` float64, ``ids [n]``, ``groups [n]`` or None, and what is held out.
+
+    ``weights [n]``, of mean 1, say how many equal rows each counts as; None: one.
+    """
 
     frame: pd.DataFrame
     labels: Tensor
     ids: Ids
     groups: Ids | None
     held_out: HeldOut
+    weights: Ids | None = None
 
     def group_codes(self) -> Tensor | None:
         """Integers ``[n]``, the same for rows of one group; or None."""

@@ -42,6 +42,7 @@ class Change(Saved):
         labels: of added rows, and the new ones of relabelled rows, as users give them.
         before: the old labels of relabelled rows.
         groups: of added rows, if the bank has groups.
+        weights: of added rows, as users give them; None: that of a mean row of the fit.
         new_classes: whether added rows may be of classes that the model did not know.
         vectors: embeddings of added rows, float32 ``[n, d]``, little-endian, in base64: nothing is embedded again.
         rows: cells of added rows by column, as explanations show them: a sound by its path, an image as
@@ -56,6 +57,7 @@ class Change(Saved):
     labels: list[JsonValue] | None = None
     before: list[JsonValue] | None = None
     groups: list[int | str] | None = None
+    weights: list[Annotated[float, Field(gt=0, allow_inf_nan=False)]] | None = None
     new_classes: bool = False
     vectors: str | None = None
     rows: dict[str, list[JsonValue]] | None = None

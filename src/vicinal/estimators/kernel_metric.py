@@ -76,7 +76,12 @@ def make_kernel_network(settings: dict[str, Any], encoder: TableEncoder) -> Neig
 
 
 def fit_kernel_network(
-    network: NeighborNetwork, inputs: RowInputs, labels: Tensor, groups: Tensor | None, seed: int
+    network: NeighborNetwork,
+    inputs: RowInputs,
+    labels: Tensor,
+    groups: Tensor | None,
+    seed: int,
+    weights: Tensor | None = None,
 ) -> None:
     """Learn the kernel of a network that :func:`make_kernel_network` made, and give it to projector and head.
 
@@ -86,13 +91,14 @@ def fit_kernel_network(
         labels: ``[n]``.
         groups: integers of those, or None.
         seed: of the rows that the likelihood is of.
+        weights: ``[n]`` or None, see :func:`vicinal.training.likelihood.fit_kernel`.
     """
     projector, head = network.projector, network.head
     if not isinstance(projector, KernelProjector) or not isinstance(head, Kriging):
         raise TypeError(f"network: expected one of make_kernel_network, got {type(projector).__name__}")
     features = encoded(network.encoder, inputs)
     pieces = projector.fit(features).terms(features)
-    take_kernel(projector, head, fit_kernel(*pieces, labels, groups, seed=seed))
+    take_kernel(projector, head, fit_kernel(*pieces, labels, groups, seed=seed, weights=weights))
 
 
 def nearness_by_column(network: NeighborNetwork, query: Tensor, rows: Tensor, bank: Tensor) -> dict[str, Tensor]:

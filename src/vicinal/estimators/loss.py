@@ -46,6 +46,7 @@ def make_criterion(
     *,
     multilabel: bool = False,
     numbers: bool = False,
+    by_row: bool = False,
 ) -> nn.Module | None:
     """What ``loss`` names: None for the default, text as ``vicinal.losses.parse`` reads it, or a module.
 
@@ -55,20 +56,37 @@ def make_criterion(
             for classes: the loss sees probabilities and one-hot labels ``[b, K]``.
         multilabel: whether rows have several classes.
         numbers: whether they have several numbers.
+        by_row: give the loss of each row, of which the mean is taken by weights.
     """
     loss = settings["loss"]
     if isinstance(loss, str):
         main = read_loss(loss).main
         loss = None if main is None else parse(main)
     if loss is None or _is_of_embeddings(loss):
-        return MeanError(multilabel=multilabel, numbers=numbers) if multilabel or numbers else None
+        reduction = "none" if by_row else "mean"
+        default = MeanError(multilabel=multilabel, numbers=numbers, reduction=reduction)
+        return default if multilabel or numbers or by_row else None
     if not isinstance(loss, nn.Module):
         raise TypeError(f"loss: expected None, text such as 'matching:sigmoid', or a module, got {short(loss)}")
+    loss = _by_row(loss) if by_row else loss
     if isinstance(loss, CRPS):
         return copy.deepcopy(loss)
     if isinstance(loss, ClassLoss):
         return OfProbabilities(copy.deepcopy(loss))
     return loss if label_range is None else InLabelUnits(copy.deepcopy(loss), *label_range)
+
+
+def _by_row(loss: nn.Module) -> nn.Module:
+    """A copy of a loss that gives that of each row."""
+    settings = [name for name in ("reduction", "reduce_rows_by") if isinstance(getattr(loss, name, None), str)]
+    if not settings:
+        raise ValueError(
+            "loss: expected one with a setting reduction, which may be 'none', for rows of different weights, got "
+            f"{short(loss)}"
+        )
+    loss = copy.deepcopy(loss)
+    vars(loss).update(dict.fromkeys(settings, "none"))
+    return loss
 
 
 def make_targets(

@@ -16,7 +16,7 @@ from vicinal.core import ECHO, files, local_path, short_text
 from vicinal.core.folders import CHANGES, staged_folder
 from vicinal.core.identity import canonical_ids
 from vicinal.estimators.banked import BankedEstimator, load_model
-from vicinal.estimators.inputs import Ids
+from vicinal.estimators.inputs import Ids, with_weight
 from vicinal.estimators.journal import Change, append_change, now, read_changes, vectors_as_text
 from vicinal.estimators.saving import CONFIG, shown_cell, write_model
 
@@ -97,6 +97,7 @@ class ModelFolder:
         X: Any,
         y: Any,
         *,
+        sample_weight: Any = None,
         ids: Any = None,
         groups: Any = None,
         new_classes: bool = False,
@@ -112,6 +113,9 @@ class ModelFolder:
         with self._turn():
             if self.model is not embedded_by:  # another model may be there by now
                 frame, vectors = self.model.embedded_rows(X)
+            if sample_weight is not None:
+                columns = frame, vectors, _plain(y), ids, groups
+                sample_weight, (frame, vectors, y, ids, groups) = with_weight(sample_weight, *columns)
             kinds = self.model.kinds_
             names = self._new_ids(ids, len(frame))
             change = {
@@ -119,6 +123,7 @@ class ModelFolder:
                 "ids": names.tolist(),
                 "labels": _plain(y),
                 "groups": None if groups is None else canonical_ids("groups", groups, len(frame)).tolist(),
+                "weights": None if sample_weight is None else sample_weight.tolist(),
                 "vectors": vectors_as_text(vectors),
                 "rows": {str(name): _cells(frame[name], kinds.get(str(name))) for name in frame.columns},
                 "new_classes": new_classes,

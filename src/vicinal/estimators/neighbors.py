@@ -159,7 +159,16 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
     _place: int | None = None  # among several targets, of the model of one of them
     _calibrated: tuple[Any, dict[float, float]] | None = None  # margins by coverage, of a state of the rows
 
-    def fit(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None, validation: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sample_weight: Any = None,
+        ids: Any = None,
+        groups: Any = None,
+        validation: Any = None,
+    ) -> Self:
         """Train on labelled rows.
 
         Args:
@@ -169,6 +178,10 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
                 all other methods, and for y, ids and groups as one column. Results are numpy arrays whatever X was.
             y: finite numbers ``[n]``, not all equal; or ``[n, T]`` of several targets, whose names are the columns of a
                 table, else y0, y1 and so on. All are read out by one trained metric; see :meth:`of_target`.
+            sample_weight: ``[n]``, >= 0: a row of weight 2 counts as two equal rows of weight 1, neither of which
+                predicts the other; in the loss, in what the rows held out decide, as a neighbor, and in intervals. A
+                row of weight 0 is left out. Only their ratios count: they are divided by their mean. Encoders, and
+                which rows are held out, do not go by them. Not with an index, and only for losses of predictions.
             ids: ``[n]``, each once; None: 0 to n - 1. Compared by what they say, whatever their type: 1, 1.0 and "1"
                 are one id (see :mod:`vicinal.core.identity`).
             groups: ``[n]``, compared likewise; a row never learns or predicts from a row of its own group.
@@ -182,7 +195,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         """
         if y is None:
             raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
-        return self._fit(X, y, ids, groups, validation)
+        return self._fit(X, y, ids, groups, validation, sample_weight)
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn should know: rows may have several numbers."""
@@ -190,13 +203,23 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         tags.target_tags.multi_output = True
         return tags
 
-    def partial_fit(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None, refit: bool = False) -> Self:
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sample_weight: Any = None,
+        ids: Any = None,
+        groups: Any = None,
+        refit: bool = False,
+    ) -> Self:
         """Learn from more rows: the first call is :meth:`fit`, later ones are :meth:`add`, which trains nothing.
 
         Args:
             X: rows, of the first call at least 10.
             y: their labels.
-            ids: see :meth:`fit` and :meth:`add`.
+            sample_weight: see :meth:`fit` and :meth:`add`.
+            ids: likewise.
             groups: likewise.
             refit: then train anew on all rows of the bank, as a new :meth:`fit` would; for columns of numbers,
                 categories and texts. Rows that were forgotten have then left no trace.
@@ -210,7 +233,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         >>> len(model.bank_), bool(abs(model.predict([[5.0]])[0] - np.sin(5.0)) < 0.1)
         (90, True)
         """
-        return self._learn_on(X, y, ids, groups, refit=refit)
+        return self._learn_on(X, y, ids, groups, sample_weight, refit=refit)
 
     def predict(self, X: Any, *, ids: Any = None, groups: Any = None, return_error: bool = False) -> Any:
         """Predicted numbers ``[n]``, of several targets ``[n, T]``.
@@ -282,7 +305,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             labels, groups = rows.labels[at], rows.groups if self.bank_.store.group_codes is not None else None
             known = {"ids": rows.ids[at.numpy()], "groups": None if groups is None else groups[at.numpy()]}
             low, high, unit = self._range(rows.vectors[at].double(), known, coverage)
-            margins[coverage] = conformal_margin(torch.maximum(low - labels, labels - high) / unit, coverage)
+            misses = torch.maximum(low - labels, labels - high) / unit
+            margins[coverage] = conformal_margin(misses, coverage, None if rows.weights is None else rows.weights[at])
         return margins[coverage]
 
     def _range(self, queries: Tensor, query_identity: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -390,8 +414,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         self.label_range_ = (low, high)
         return (labels - low) / (high - low)
 
-    def _start(self, scaled: Tensor) -> Tensor:
-        return scaled.mean(dim=0)
+    def _start(self, scaled: Tensor, weights: Tensor | None) -> Tensor:
+        return scaled.mean(dim=0) if weights is None else torch.einsum("n,n...->...", weights, scaled) / len(scaled)
 
     def _as_predicted(self, labels: Tensor) -> Tensor:
         """Labels as the head takes them: several targets ``[N, T]`` on [0, 1] by the range of the training rows."""
@@ -435,7 +459,16 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         tags.classifier_tags.multi_label = True
         return tags
 
-    def fit(self, X: Any, y: Any, *, ids: Any = None, groups: Any = None, validation: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sample_weight: Any = None,
+        ids: Any = None,
+        groups: Any = None,
+        validation: Any = None,
+    ) -> Self:
         """Train on labelled rows: see :meth:`NeighborRegressor.fit`; ``y`` holds at least two classes.
 
         Of several classes a row ``y`` is a list of classes for each, empty for none, or 0 and 1 ``[n, K]`` as an array
@@ -443,10 +476,18 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         """
         if y is None:
             raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
-        return self._fit(X, y, ids, groups, validation)
+        return self._fit(X, y, ids, groups, validation, sample_weight)
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, *, ids: Any = None, groups: Any = None, refit: bool = False
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        *,
+        sample_weight: Any = None,
+        ids: Any = None,
+        groups: Any = None,
+        refit: bool = False,
     ) -> Self:
         """See :meth:`NeighborRegressor.partial_fit`.
 
@@ -455,7 +496,8 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
             y: their classes.
             classes: all classes that any call may bring, in the first; None: those of the first ``y``. Later it may be
                 left out.
-            ids: see :meth:`fit` and :meth:`add`.
+            sample_weight: see :meth:`fit` and :meth:`add`.
+            ids: likewise.
             groups: likewise.
             refit: then train anew on all rows.
 
@@ -473,7 +515,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
             classes = self.classes_
         self._expected_classes = None if classes is None else np.unique(np.asarray(classes))
         try:
-            return self._learn_on(X, y, ids, groups, refit=refit)
+            return self._learn_on(X, y, ids, groups, sample_weight, refit=refit)
         finally:
             self._expected_classes = None
 
@@ -510,25 +552,28 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         if self.multilabel_:
             raise ValueError("predict_set: expected a model of one class a row, got one of several; say predict_proba")
         query_identity = self._prediction_identity(len(queries), ids, groups)
-        known, truth = self._calibrating()
+        known, truth, weights = self._calibrating()
         labels = truth.long().numpy()
         if self.folds_ is None:
-            fitted = ConformalClasses(method, coverage=coverage, seed=0).fit(_shares(known), labels)
+            fitted = ConformalClasses(method, coverage=coverage, seed=0).fit(_shares(known), labels, weights)
             return fitted.predict(_shares(self._answer(queries, query_identity)[0]))
         folds = self.bank_.folds
         codes = np.zeros(0, dtype=np.int64) if folds is None else folds[fold_positions(self, MOST)].numpy()
         shares = fold_predictions(self, queries, self.bank_.identity(**query_identity))
-        return cross_conformal_sets(_shares(shares), _shares(known), labels, codes, coverage, method=method)
+        settings: dict[str, Any] = {"method": method, "weights": weights}
+        return cross_conformal_sets(_shares(shares), _shares(known), labels, codes, coverage, **settings)
 
-    def _calibrating(self) -> tuple[Tensor, Tensor]:
-        """Honest predictions ``[n, K]`` of at most 4,096 rows, held out or out of fold, and their labels."""
+    def _calibrating(self) -> tuple[Tensor, Tensor, Ids | None]:
+        """Honest predictions ``[n, K]`` of at most 4,096 rows, held out or out of fold, their labels and weights."""
         if self.folds_ is not None:
-            positions = fold_positions(self, MOST)
-            return out_of_fold(self, positions), self.bank_.labels[positions]
+            bank, positions = self.bank_, fold_positions(self, MOST)
+            weights = None if bank.weights is None else bank.weights[positions].numpy()
+            return out_of_fold(self, positions), bank.labels[positions], weights
         rows, at = self.calibration_, spread(len(self.calibration_), MOST)
         own_groups = rows.groups if self.bank_.store.group_codes is not None else None
         known = {"ids": rows.ids[at.numpy()], "groups": None if own_groups is None else own_groups[at.numpy()]}
-        return self._answer(rows.vectors[at].double(), known)[0], rows.labels[at]
+        weights = None if rows.weights is None else rows.weights[at].numpy()
+        return self._answer(rows.vectors[at].double(), known)[0], rows.labels[at], weights
 
     @property
     def thresholds_(self) -> Ids:
@@ -543,8 +588,8 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         if self._thresholds is None or self._thresholds[0] != state:
             chosen = np.full(len(self.classes_), 0.5)
             if self.calibrating_rows():
-                known, truth = self._calibrating()
-                chosen = f1_thresholds(known.double().numpy(), truth.numpy())
+                known, truth, weights = self._calibrating()
+                chosen = f1_thresholds(known.double().numpy(), truth.numpy(), weights)
             self._thresholds = state, chosen
         return self._thresholds[1]
 
@@ -635,9 +680,9 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
     def _scaled(self, labels: Tensor, train_labels: Tensor) -> Tensor:
         return self._as_predicted(labels)
 
-    def _start(self, scaled: Tensor) -> Tensor:
+    def _start(self, scaled: Tensor, weights: Tensor | None) -> Tensor:
         least = 1.0 / (2 * len(scaled))
-        shares = scaled.mean(dim=0)
+        shares = scaled.mean(dim=0) if weights is None else weights @ scaled / len(scaled)
         return shares.logit(eps=least) if self.multilabel_ else shares.clamp(min=least).log()
 
     def _as_predicted(self, labels: Tensor) -> Tensor:

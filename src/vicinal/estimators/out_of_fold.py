@@ -81,7 +81,8 @@ def cross_intervals(
         scores[at] = torch.from_numpy(misses) / unit
         ranges.append(_fold_range(model, fold, queries, identity, coverage))
     lows, highs, units = (torch.stack(parts, dim=1).numpy() for parts in zip(*ranges, strict=True))  # [b, F]
-    ends = cross_conformal_interval(lows, highs, scores.numpy(), codes.numpy(), coverage, unit=units)
+    weights = None if model.bank_.weights is None else model.bank_.weights[positions].numpy()
+    ends = cross_conformal_interval(lows, highs, scores.numpy(), codes.numpy(), coverage, unit=units, weights=weights)
     return torch.from_numpy(ends)
 
 
@@ -130,10 +131,11 @@ def _folds(model: NeighborEstimator) -> Tensor:
 
 def _identity(model: NeighborEstimator, positions: Tensor) -> dict[str, Tensor | None]:
     """Who bank rows are, so that none is predicted from its own group, also of rows that were added later."""
-    groups = model.bank_.store.group_codes
-    return {
+    groups, weights = model.bank_.store.group_codes, model.bank_.weights
+    known = {
         "query_ids": positions,
         "bank_ids": torch.arange(len(model.bank_)),
         "query_groups": None if groups is None else groups[positions],
         "bank_groups": groups,
     }
+    return known if weights is None else known | {"bank_weight": weights}

@@ -41,7 +41,7 @@ def local_weights(head: Kriging, bank: Bank, queries: Tensor, identity: Mapping[
     Of equally near rows those of lower keys go first, so that it changes nothing where rows stand in the bank.
     """
     positions = head.nearest(queries, bank.vectors, Identity(**identity), bank.prepared(), bank.store.keys)
-    return head.weights_of(queries, bank.vectors, positions)
+    return head.weights_of(queries, bank.vectors, positions, identity.get("bank_weight"))
 
 
 @torch.no_grad()
@@ -54,6 +54,7 @@ def choose_kriging(
     identity: Mapping[str, Tensor | None] | None = None,
     *,
     numbers: bool = False,
+    mass: Tensor | None = None,
 ) -> Kriging:
     """The kriging head whose scale and noise do best on rows that the metric was not trained on.
 
@@ -67,13 +68,15 @@ def choose_kriging(
         bank: the rows that predict them ``[N, d]``.
         labels: of those, ``[N]``, ``[N, K]`` or ``[N, T]``.
         numbers: whether labels are several numbers a row.
-        identity: ids and groups, as heads take them.
+        identity: ids, groups and weights of the bank, as heads take them.
+        mass: weights of the rows held out ``[n]``; None: one each.
     """
     at = spread(len(queries), MOST)
     queries, truth = queries[at], truth[at]
     identity = {n: v if v is None or n.startswith("bank") else v[at] for n, v in (identity or {}).items()}
-    tried = _candidates(head, bank)
-    return tried[_best(*_errors(tried, queries, truth, bank, labels, identity, numbers=numbers), convex=head.convex)]
+    tried, mass = _candidates(head, bank), torch.ones(len(queries)) if mass is None else mass[at]
+    errors = _errors(tried, queries, truth, bank, labels, identity, mass, numbers=numbers)
+    return tried[_best(*errors, convex=head.convex)]
 
 
 @torch.no_grad()
@@ -85,6 +88,7 @@ def choose_out_of_fold(
     groups: Tensor | None,
     *,
     numbers: bool = False,
+    weights: Tensor | None = None,
 ) -> Kriging:
     """The same where members are folds: the least error of all rows, each by the members that leave out its fold.
 
@@ -95,6 +99,7 @@ def choose_out_of_fold(
         folds: ``[N]``.
         groups: ``[N]``, or None.
         numbers: whether labels are several numbers a row.
+        weights: ``[N]`` or None.
     """
     if folds is None or not isinstance(members.head, Kriging):
         raise TypeError("readout: expected a kriging head, and rows with folds")
@@ -103,11 +108,13 @@ def choose_out_of_fold(
     chosen = spread(len(bank), 4 * MOST)
     for fold in range(members.folds):
         queries = chosen[folds[chosen] == fold]
+        mass = torch.ones(len(queries)) if weights is None else weights[queries]
         identity = {"query_groups": None if groups is None else groups[queries], "bank_groups": groups}
+        identity |= {} if weights is None else {"bank_weight": weights}
         rows, known_labels, known = members.bank(fold, bank, labels, folds, identity)
         parts = [FoldMembers(one, members.members, members.folds).part(fold) for one in tried]
         of_fold = members.columns(fold, bank[queries]), labels[queries]
-        some = _errors(parts, *of_fold, rows, known_labels, known, numbers=numbers)
+        some = _errors(parts, *of_fold, rows, known_labels, known, mass, numbers=numbers)
         error, shares = error + some[0], shares + some[1]
     return tried[_best(error, shares, convex=members.head.convex)]
 
@@ -136,10 +143,13 @@ def _errors(
     bank: Tensor,
     labels: Tensor,
     identity: Mapping[str, Tensor | None],
+    mass: Tensor,
     *,
     numbers: bool,
 ) -> tuple[Tensor, Tensor]:
     """Of each of ``tried``, over queries ``[n, d]`` from the rows of ``bank [N, d]``: error and share of five rows.
+
+    Each query counts by its ``mass [n]``.
 
     Returns:
         summed errors ``[T]``, and summed weights of the five strongest rows ``[T]``.
@@ -148,10 +158,12 @@ def _errors(
     queries, truth = queries.double(), truth.double()
     positions = heads[0].nearest(queries, bank, Identity(**identity))
     error, shares = torch.zeros(2, len(heads), dtype=torch.float64)
-    for some in neighborhoods(queries, bank, positions):
+    mass = mass.double()
+    for some in neighborhoods(queries, bank, positions, bank_weight=identity.get("bank_weight")):
         for number, each in enumerate(heads):
             weights, variance = each.solve(*some[1:])
             prediction = KrigingWeights(weights, positions[some.part], variance).mean(labels)
-            error[number] += error_of(prediction, truth[some.part], numbers=numbers).sum()
-            shares[number] += weights.topk(min(_FIRST, weights.shape[1]), dim=1).values.sum()
+            error[number] += (error_of(prediction, truth[some.part], numbers=numbers) * mass[some.part]).sum()
+            strongest = weights.topk(min(_FIRST, weights.shape[1]), dim=1).values
+            shares[number] += (strongest * mass[some.part, None]).sum()
     return error, shares

@@ -136,6 +136,7 @@ class SavedConfig(Saved):
     learned: bool | None = None
     metric: Literal["network", "kernel"] | None = None
     plan: TuningPlan | None = None
+    weight_unit: _Positive = 1.0
     sequence: NonNegativeInt = 0
     notes: dict[str, JsonValue] = Field(default_factory=dict)
 
@@ -468,7 +469,7 @@ def _load(
             model.label_range_ = tuple(torch.tensor(ends, dtype=torch.float64) for ends in config.label_range)
     model.history_ = TrainingHistory(config.train_error, config.validation_error, config.best_epoch)
     model.notes_, model.folds_, model.metric_ = config.notes, config.folds, config.fitted_metric
-    model.plan_ = config.plan
+    model.plan_, model.weight_unit_ = config.plan, config.weight_unit
     model.changes_ = Changes(config.sequence)
     with torch.random.fork_rng():  # a model of the hub draws weights that it overwrites
         model.network_ = _read_network(folder / MODEL, config)
@@ -570,6 +571,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "learned": getattr(model, "learned_", None),
             "metric": model.metric_,
             "plan": model.plan_,
+            "weight_unit": model.weight_unit_,
             "sequence": model.changes_.sequence,
             "notes": notes,
         }

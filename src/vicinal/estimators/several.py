@@ -108,7 +108,7 @@ def _of_lists(cells: Sequence[Any], classes: Ids | None) -> tuple[Ids, Ids]:
     return names, table
 
 
-def f1_thresholds(probabilities: Ids, labels: Ids) -> Ids:
+def f1_thresholds(probabilities: Ids, labels: Ids, weights: Ids | None = None) -> Ids:
     r"""The probability from which on a class is predicted, ``[K]``: that of the highest F1 on some labelled rows.
 
     $F_1 = 2 |P \cap T| / (|P| + |T|)$ of the rows P that are predicted to have the class and the rows T that have it;
@@ -118,25 +118,30 @@ def f1_thresholds(probabilities: Ids, labels: Ids) -> Ids:
     Args:
         probabilities: ``[n, K]``.
         labels: 0 or 1, ``[n, K]``.
+        weights: ``[n]``, how many rows each counts as; None: one.
 
     >>> chances, labels = np.array([[0.9], [0.4], [0.2], [0.1]] * 10), np.array([[1], [1], [0], [0]] * 10)
     >>> f1_thresholds(chances, labels).round(6).tolist()
     [0.3]
     """
-    together = _f1_threshold(probabilities.reshape(-1), labels.reshape(-1)) if labels.any() else 0.5
+    mass = np.ones(len(labels)) if weights is None else weights
+    every = probabilities.reshape(-1), labels.reshape(-1), mass.repeat(labels.shape[1])
+    together = _f1_threshold(*every) if labels.any() else 0.5
     return np.array(
         [
-            _f1_threshold(probabilities[:, place], labels[:, place]) if labels[:, place].sum() >= RARE else together
+            _f1_threshold(probabilities[:, place], labels[:, place], mass)
+            if labels[:, place].sum() >= RARE
+            else together
             for place in range(labels.shape[1])
         ]
     )
 
 
-def _f1_threshold(chances: Ids, labels: Ids) -> float:
+def _f1_threshold(chances: Ids, labels: Ids, mass: Ids) -> float:
     order = np.argsort(-chances, kind="stable")
-    ranked, hits = chances[order], labels[order].cumsum()
+    ranked, hits, taken = chances[order], (labels * mass)[order].cumsum(), mass[order].cumsum()
     ends = np.flatnonzero(np.append(ranked[1:] < ranked[:-1], True))  # the last of equal probabilities
-    best = ends[np.argmax(2 * hits[ends] / (ends + 1 + hits[-1]))]
+    best = ends[np.argmax(2 * hits[ends] / (taken[ends] + hits[-1]))]
     below = ranked[best + 1] if best + 1 < len(ranked) else 0.0
     return float((ranked[best] + below) / 2)
 

@@ -20,7 +20,7 @@ from vicinal.encoders import PretrainedEncoder, TableEncoder
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.indexing import NearBank, fill_indexes, start_indexes, storage_of
-from vicinal.estimators.inputs import HeldOut, Ids, as_table
+from vicinal.estimators.inputs import HeldOut, Ids, as_table, positions_left, with_weight
 from vicinal.estimators.network import check_settings
 from vicinal.estimators.plan import ENCODER_LEARNING_RATE, Timing, TuningPlan, choose_plan, read_plan
 from vicinal.index import NeighborBank
@@ -41,18 +41,33 @@ class TunedEstimator(NeighborEstimator):
 
     _named: dict[str, str] | None = None  # encoders of the frozen fit, those that it chose among them
 
-    def _fit(self, x: Any, y: Any, ids: Any, groups: Any, validation: Any) -> Self:
+    def _fit(self, x: Any, y: Any, ids: Any, groups: Any, validation: Any, weights: Any = None) -> Self:
+        if weights is not None:
+            x = as_table("X", x)
+            x = x if hasattr(x, "__len__") else np.asarray(x)
+            count, ids = len(x), np.arange(len(x)) if ids is None else ids
+            weights, (x, y, ids, groups, left) = with_weight(weights, x, y, ids, groups, np.arange(count))
+            validation = positions_left(validation, left, count)
+            if (weights != weights[0]).any():
+                self._check_weighted()
         plan = read_plan(self.plan)
         if self.tune != "auto":
             if plan is not None and plan.tune != self.tune:
                 raise ValueError(f"tune: expected 'auto' or {plan.tune!r}, as the plan says, got {self.tune!r}")
-            super()._fit(x, y, ids, groups, validation)
+            super()._fit(x, y, ids, groups, validation, weights)
             self.plan_ = plan
             return self
+        return self._tuned(plan, as_table("X", x), y, ids, groups, validation, weights)
+
+    def _tuned(
+        self, plan: TuningPlan | None, x: Any, y: Any, ids: Any, groups: Any, validation: Any, weights: Any
+    ) -> Self:
+        """The same by ``tune="auto"``."""
         check_settings(self.get_params(deep=False), classes=hasattr(self, "predict_proba"))
-        x, seed = as_table("X", x), self.random_state
+        seed = self.random_state
         seed = seed if isinstance(seed, int) else int(check_random_state(seed).randint(2**31 - 1))
         labelled = {"ids": ids, "groups": groups, "validation": validation}
+        labelled |= {} if weights is None else {"sample_weight": weights}
         importlib.import_module("vicinal.training.fit")  # what it needs is imported here, so that no clock counts it
         started, self._named = time.perf_counter(), None
         frozen = chosen = self._part("frozen", seed, tune="none", plan=None).fit(x, y, **labelled)

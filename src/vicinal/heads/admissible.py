@@ -28,12 +28,20 @@ def _check_pair(name: str, of_queries: Tensor | None, of_bank: Tensor | None, sh
 
 
 class Identity(NamedTuple):
-    """Who is who: ids and groups of queries and bank rows, each None if there are none; see :func:`admissible`."""
+    """Who is who: ids and groups of queries and bank rows, each None if there are none; see :func:`admissible`.
+
+    ``bank_weight [N]`` says how many equal rows each row of the bank counts as; None: one.
+    """
 
     query_ids: Tensor | None = None
     bank_ids: Tensor | None = None
     query_groups: Tensor | None = None
     bank_groups: Tensor | None = None
+    bank_weight: Tensor | None = None
+
+    def allowed(self, queries: int, rows: int) -> Tensor | None:
+        """Which bank rows each query may attend to ``[b, N]``: see :func:`admissible`."""
+        return admissible((queries, rows), *self[:4])
 
     def keys(self, queries: int, rows: int) -> list[tuple[Tensor, Tensor]]:
         """The pairs (of queries, of bank) that there are, checked.
@@ -81,6 +89,16 @@ def admissible(
         apart = of_queries[:, None] != of_bank
         allowed = apart if allowed is None else allowed & apart
     return allowed
+
+
+def check_bank_weight(weight: Tensor | None, rows: int) -> None:
+    """Check that ``weight`` is floating ``[rows]``, or None; its values are checked where users give them."""
+    if weight is None:
+        return
+    if not isinstance(weight, Tensor) or not weight.is_floating_point():
+        raise TypeError(f"bank_weight: expected a floating tensor, got {getattr(weight, 'dtype', type(weight))}")
+    if weight.shape != (rows,):
+        raise ValueError(f"bank_weight: expected shape ({rows},), got {tuple(weight.shape)}")
 
 
 def check_some(allowed: Tensor | None, rows: int) -> None:

@@ -62,6 +62,7 @@ class Dense(nn.Module):
         bank_ids: Tensor | None = None,
         query_groups: Tensor | None = None,
         bank_groups: Tensor | None = None,
+        bank_weight: Tensor | None = None,
     ) -> Tensor:
         """Prediction from the queries alone.
 
@@ -73,6 +74,7 @@ class Dense(nn.Module):
             bank_ids: not used.
             query_groups: not used.
             bank_groups: not used.
+            bank_weight: not used.
 
         Returns:
             ``[b]``, or ``[b, outputs]`` if ``outputs`` was given.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import check_integer
-from vicinal.heads.admissible import admissible
+from vicinal.heads.admissible import Identity
 from vicinal.heads.kriging import Kriging
 from vicinal.heads.members import Ensemble, alike_members, stacked_weights
 
@@ -140,16 +140,17 @@ class FoldMembers:
         seen = folds[None] != self.member_folds(folds.device)[:, None]  # [M, b]
         if not self.head.uses_bank:
             return self.head.each(embeddings, embeddings, labels), seen.T
-        pairs = admissible((len(labels), len(labels)), **identity)
+        pairs = Identity(**identity).allowed(len(labels), len(labels))
+        weight = identity.get("bank_weight")
         allowed = seen[:, None, :].expand(-1, len(labels), -1)  # [M, b, b]
         if pairs is not None:
             allowed = allowed & pairs
         valid = allowed.any(dim=-1) & seen
         parts = self.head.columns(embeddings, "embeddings")
         alike = alike_members(list(self.head.heads))
-        if alike and not alike[0].streams(parts[0], parts[0]):
+        if alike and not alike[0].streams(parts[0], parts[0], weight):
             whole = (allowed | ~valid[:, :, None]).flatten(0, 1)  # rows that mean nothing see all, so that none is NaN
-            weights = stacked_weights(alike, list(parts), list(parts), whole)
+            weights = stacked_weights(alike, list(parts), list(parts), whole, weight)
             dtype = torch.promote_types(weights.dtype, labels.dtype)
             with torch.autocast(embeddings.device.type, enabled=False):
                 return (weights.to(dtype) @ labels.to(dtype)).movedim(0, -1), valid.T

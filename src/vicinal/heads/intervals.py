@@ -103,13 +103,14 @@ def neighbor_range(weights: Tensor, labels: Tensor, coverage: float) -> tuple[Te
     return weighted_quantile(weights, labels, tail), weighted_quantile(weights, labels, 1 - tail)
 
 
-def conformal_margin(misses: Tensor, coverage: float) -> float:
+def conformal_margin(misses: Tensor, coverage: float, weights: Tensor | None = None) -> float:
     r"""Margin that makes ranges cover: the $\lceil (n+1)\,\mathrm{coverage} \rceil$-th smallest of ``misses``.
 
     Args:
         misses: ``[n]``, for calibration rows max(low - y, y - high): how far the label lies outside its range
             (negative: inside). The rows must be exchangeable with those to be predicted.
         coverage: between 0 and 1; a new label lies in [low - margin, high + margin] at least that often.
+        weights: ``[n]``, see :func:`vicinal.calibration.conformal_quantile`.
 
     Raises:
         ValueError: if there are too few calibration rows for any finite margin.
@@ -117,4 +118,5 @@ def conformal_margin(misses: Tensor, coverage: float) -> float:
     >>> conformal_margin(torch.arange(1.0, 20.0), 0.9)
     18.0
     """
-    return conformal_quantile(misses.detach().cpu().numpy(), coverage)
+    mass = None if weights is None else weights.detach().cpu().numpy()
+    return conformal_quantile(misses.detach().cpu().numpy(), coverage, weights=mass)

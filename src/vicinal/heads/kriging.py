@@ -12,7 +12,7 @@ from vicinal.blockwise.exclusion import Exclusion, check_some_row
 from vicinal.blockwise.nearest import NearestRows
 from vicinal.blockwise.topk import Nearest
 from vicinal.core import check_between, check_integer, check_labels, check_matrices, register
-from vicinal.heads.admissible import Identity, warn_of_own_bank
+from vicinal.heads.admissible import Identity, check_bank_weight, warn_of_own_bank
 from vicinal.heads.kriging_weights import kriging_weights
 from vicinal.similarity import resolve_similarity
 
@@ -55,6 +55,7 @@ class Neighborhoods(NamedTuple):
         known: which rows there are ``[b, k]``.
         products: inner products ``[b, k, k]`` of what the rows are apart from the query in their last entries, which
             are then left out of the distances; None: there are no such entries.
+        weight: how many equal rows each of the rows counts as ``[b, k]``; None: one.
     """
 
     part: slice
@@ -62,9 +63,12 @@ class Neighborhoods(NamedTuple):
     between: Tensor
     known: Tensor
     products: Tensor | None = None
+    weight: Tensor | None = None
 
 
-def neighborhoods(queries: Tensor, bank: Tensor, positions: Tensor, linear: int = 0) -> Iterator[Neighborhoods]:
+def neighborhoods(
+    queries: Tensor, bank: Tensor, positions: Tensor, linear: int = 0, bank_weight: Tensor | None = None
+) -> Iterator[Neighborhoods]:
     """Squared distances, in float64, among queries ``[b, d]`` and the rows at ``positions [b, k]``; -1 for none.
 
     As many queries at a time as fit the block policy.
@@ -74,6 +78,7 @@ def neighborhoods(queries: Tensor, bank: Tensor, positions: Tensor, linear: int 
         bank: ``[N, d]``.
         positions: ``[b, k]``.
         linear: how many of the last entries enter by inner products and not by distances.
+        bank_weight: ``[N]`` or None.
     """
     width = positions.shape[1] * max(queries.shape[1], positions.shape[1])
     for part in row_slices(len(queries), max(1, policy().block_entries // max(1, width))):
@@ -83,7 +88,8 @@ def neighborhoods(queries: Tensor, bank: Tensor, positions: Tensor, linear: int 
         apart = apart[..., : apart.shape[-1] - linear]
         near = apart.square().sum(dim=-1)
         between = near[:, :, None] + near[:, None, :] - 2 * apart @ apart.mT
-        yield Neighborhoods(part, near, between, at >= 0, line @ line.mT if linear else None)
+        weight = None if bank_weight is None else bank_weight.double()[at.clamp(min=0)]
+        yield Neighborhoods(part, near, between, at >= 0, line @ line.mT if linear else None, weight)
 
 
 @register(
@@ -121,6 +127,9 @@ class Kriging(nn.Module):
     With ``linear`` the kernel is $\kappa(\|u - u'\|) + v^\top v'$ for embeddings $[u, v]$ whose last ``linear`` entries
     are v: a trend between the rows beside their nearness. As weights sum to 1 its origin does not matter; it is put
     at the query. The k rows are the nearest by Euclidean distance of $[u, v]$.
+
+    A bank row of weight w (``bank_weight``) has noise $\lambda / w$. That is exactly what w equal rows of noise
+    $\lambda$ come to, as long as all are among the k nearest, where each copy would take a place.
 
     Args:
         k: rows that are looked at, >= 1; at most that many have weight.
@@ -202,7 +211,12 @@ class Kriging(nn.Module):
         return best.positions.masked_fill(best.values == torch.inf, -1)
 
     def solve(
-        self, near: Tensor, between: Tensor, known: Tensor | None = None, products: Tensor | None = None
+        self,
+        near: Tensor,
+        between: Tensor,
+        known: Tensor | None = None,
+        products: Tensor | None = None,
+        weight: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Weights ``[b, k]`` and variances ``[b]`` of queries over their own rows.
 
@@ -211,24 +225,29 @@ class Kriging(nn.Module):
             between: squared distances of the rows to each other ``[b, k, k]``.
             known: ``[b, k]``, which of the rows there are, at least one for each query; None: all.
             products: ``[b, k, k]``, the linear part of the kernel between the rows, its origin at the query; None: 0.
+            weight: ``[b, k]``, > 0, how many equal rows each of the rows counts as: its noise is divided by it.
         """
         noise = self.log_noise.double().exp() + _LEAST
         eye = torch.eye(near.shape[1], dtype=torch.float64, device=near.device)
         vector = self.covariance(near.double())
-        matrix = self.covariance(between.double() * (1 - eye)) + noise * eye
+        of_rows = noise * eye if weight is None else torch.diag_embed(noise / weight)
+        matrix = self.covariance(between.double() * (1 - eye)) + of_rows
         matrix = matrix if products is None else matrix + products.double()
         weights = kriging_weights(matrix, vector, known, convex=self.convex)[0]
         spread = ((matrix @ weights[:, :, None])[:, :, 0] * weights).sum(dim=1)
         variance = 1 + noise - 2 * (weights * vector).sum(dim=1) + spread
         return weights, variance
 
-    def weights_of(self, queries: Tensor, bank: Tensor, positions: Tensor) -> KrigingWeights:
+    def weights_of(
+        self, queries: Tensor, bank: Tensor, positions: Tensor, bank_weight: Tensor | None = None
+    ) -> KrigingWeights:
         """Weights of queries ``[b, d]`` over the bank rows at ``positions [b, k]``, such as an index has found.
 
         A position is -1 where a query has fewer rows; each has one at least. See :meth:`local_weights`.
         """
         with torch.autocast(queries.device.type, enabled=False):
-            solved = [self.solve(*some[1:]) for some in neighborhoods(queries, bank, positions, self.linear)]
+            near = neighborhoods(queries, bank, positions, self.linear, bank_weight)
+            solved = [self.solve(*some[1:]) for some in near]
         weights, variances = zip(*solved, strict=True)
         return KrigingWeights(torch.cat(weights), positions, torch.cat(variances))
 
@@ -241,6 +260,7 @@ class Kriging(nn.Module):
         bank_ids: Tensor | None = None,
         query_groups: Tensor | None = None,
         bank_groups: Tensor | None = None,
+        bank_weight: Tensor | None = None,
     ) -> KrigingWeights:
         """The k nearest rows of each query and their weights: all that a prediction is made of.
 
@@ -251,6 +271,7 @@ class Kriging(nn.Module):
             bank_ids: integers ``[N]``.
             query_groups: integers ``[b]``, with ``bank_groups`` or not at all: nor to one of its own group.
             bank_groups: integers ``[N]``.
+            bank_weight: ``[N]``, > 0, how many equal rows each bank row counts as; None: one.
 
         Returns:
             float64, differentiable.
@@ -260,9 +281,10 @@ class Kriging(nn.Module):
         """
         check_matrices(queries, bank)
         warn_of_own_bank(self, queries, bank, query_ids, query_groups)
+        check_bank_weight(bank_weight, len(bank))
         identity = Identity(query_ids, bank_ids, query_groups, bank_groups)
         positions = self.nearest(queries, bank, identity)
-        return self.weights_of(queries, bank, positions)
+        return self.weights_of(queries, bank, positions, bank_weight)
 
     def forward(self, queries: Tensor, bank: Tensor, labels: Tensor, **identity: Tensor | None) -> Tensor:
         """Weighted mean of the labels.
@@ -271,7 +293,7 @@ class Kriging(nn.Module):
             queries: ``[b, d]``.
             bank: ``[N, d]``.
             labels: ``[N]``, or ``[N, T]`` for several targets or one-hot classes; floating.
-            identity: ids and groups: see :meth:`local_weights`.
+            identity: ids, groups and weights: see :meth:`local_weights`.
 
         Returns:
             ``[b]`` or ``[b, T]``.

@@ -13,7 +13,7 @@ from vicinal.blockwise.nearest import lowest_rows
 from vicinal.blockwise.quantiles import attended_quantiles
 from vicinal.blockwise.resolution import Resolution
 from vicinal.core import check_integer, check_labels, check_matrices
-from vicinal.heads.admissible import Identity, admissible, check_some, warn_of_own_bank
+from vicinal.heads.admissible import Identity, check_bank_weight, check_some, warn_of_own_bank
 from vicinal.heads.intervals import check_levels
 from vicinal.heads.nona import NONA
 from vicinal.heads.streaming import evaluate_weights, make_attention
@@ -75,7 +75,7 @@ class Ensemble(nn.Module):
     def _warn_of_own_bank(self, queries: Tensor, bank: Tensor, identity: dict[str, Tensor | None]) -> None:
         """Once for all members, which see views of the same rows."""
         if self.uses_bank:
-            warn_of_own_bank(self, queries, bank, *identity.values())
+            warn_of_own_bank(self, queries, bank, *Identity(**identity)[:4])
 
     def each(self, queries: Tensor, bank: Tensor, labels: Tensor, **identity: Tensor | None) -> Tensor:
         """Prediction of each member, along the last dimension: ``[b, M]``, or ``[b, T, M]``.
@@ -84,18 +84,21 @@ class Ensemble(nn.Module):
             queries: ``[b, M * d]``.
             bank: ``[N, M * d]``.
             labels: as the heads take them.
-            identity: ids and groups, as the heads take them.
+            identity: ids, groups and weights, as the heads take them.
         """
         self._warn_of_own_bank(queries, bank, identity)
         parts = list(zip(self.heads, self.columns(queries, "queries"), self.columns(bank, "bank"), strict=True))
         alike = alike_members(list(self.heads))
-        if alike and not alike[0].streams(queries, bank):
+        weight = identity.get("bank_weight")
+        if alike and not alike[0].streams(queries, bank, weight):
             check_matrices(queries, bank)
             check_labels(labels, bank.shape[0])
-            allowed = admissible((len(queries), len(bank)), **identity)
+            check_bank_weight(weight, len(bank))
+            allowed = Identity(**identity).allowed(len(queries), len(bank))
             check_some(allowed, len(bank))
             whole = None if allowed is None else allowed.repeat(len(alike), 1)
-            weights = stacked_weights(alike, [part for _, part, _ in parts], [rows for _, _, rows in parts], whole)
+            both = [part for _, part, _ in parts], [rows for _, _, rows in parts]
+            weights = stacked_weights(alike, *both, whole, weight)
             dtype = torch.promote_types(weights.dtype, labels.dtype)
             with torch.autocast(queries.device.type, enabled=False):
                 return (weights.to(dtype) @ labels.to(dtype)).movedim(0, -1)
@@ -136,7 +139,13 @@ def alike_members(heads: Sequence[nn.Module]) -> list[NONA]:
     return members if len(members) == len(heads) > 1 and len(kinds) == 1 and not learned else []
 
 
-def stacked_weights(members: list[NONA], queries: list[Tensor], bank: list[Tensor], allowed: Tensor | None) -> Tensor:
+def stacked_weights(
+    members: list[NONA],
+    queries: list[Tensor],
+    bank: list[Tensor],
+    allowed: Tensor | None,
+    bank_weight: Tensor | None = None,
+) -> Tensor:
     """Weights ``[M, b, N]`` of members that are alike, as one head of M times as many queries has them.
 
     So a step of training costs the operations of one member, on longer tensors.
@@ -146,6 +155,7 @@ def stacked_weights(members: list[NONA], queries: list[Tensor], bank: list[Tenso
         queries: of each member, ``[b, d]``.
         bank: of each member, ``[N, d]``.
         allowed: ``[M * b, N]``, which rows each query of each member may attend to, at least one; None: all.
+        bank_weight: ``[N]`` or None.
     """
     count, rows = len(members), (len(queries[0]), len(bank[0]))
     scored = [head.scores(part, bank_part) for head, part, bank_part in zip(members, queries, bank, strict=True)]
@@ -165,6 +175,7 @@ def stacked_weights(members: list[NONA], queries: list[Tensor], bank: list[Tenso
         allowed,
         StepParameters(*numbers) if steps else None,
         torch.cat(queries),
+        bank_weight,
     )
     return weights.reshape(count, *rows)
 

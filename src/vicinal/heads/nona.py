@@ -7,10 +7,10 @@ from vicinal.blockwise.attention import settled
 from vicinal.blockwise.blocks import policy
 from vicinal.blockwise.resolution import Resolution, lengths
 from vicinal.core import check_integer, check_labels, check_matrices, register
-from vicinal.heads.admissible import admissible, check_some, warn_of_own_bank
+from vicinal.heads.admissible import admissible, check_bank_weight, check_some, warn_of_own_bank
 from vicinal.heads.streaming import can_stream, streamed_prediction, streamed_top_weights
 from vicinal.masks import SoftStep, TopK
-from vicinal.masks.simplex import SimplexMap, resolve_simplex
+from vicinal.masks.simplex import SimplexMap, of_repeated, resolve_simplex
 from vicinal.masks.softstep import StepParameters
 from vicinal.similarity import resolve_similarity
 from vicinal.similarity.base import resolution_of
@@ -40,6 +40,11 @@ class NONA(nn.Module):
     A query attends neither to a bank row of its own id nor to one of its own group. Given a batch as its own bank
     without either, a head warns once (:class:`vicinal.core.identity.IdentityWarning`). The prediction lies in the
     convex hull of the labels, so it needs no clipping.
+
+    A bank row of weight w (``bank_weight``) counts as w equal rows that stand in its place, and has what these have
+    together (see :func:`vicinal.masks.simplex.of_repeated`): for softmax $p_j \propto w_j e^{s_j} S(n_j)$. That is
+    exact for all three maps, without a mask or with SoftStep, whose unit scores do not depend on how often a row is
+    there; TopK keeps k rows whatever they weigh. Predictions with weights are not streamed, they hold ``[b, N]``.
 
     >>> head = NONA()
     >>> bank, labels = torch.tensor([[0.0], [1.0], [9.0]]), torch.tensor([0.0, 1.0, 5.0])
@@ -76,8 +81,10 @@ class NONA(nn.Module):
         """Whether predictions over large banks are streamed, so that memory does not grow with the bank."""
         return can_stream(self.mask, self.simplex)
 
-    def streams(self, queries: Tensor, bank: Tensor) -> bool:
+    def streams(self, queries: Tensor, bank: Tensor, bank_weight: Tensor | None = None) -> bool:
         """Whether the prediction of these queries from this bank is streamed."""
+        if bank_weight is not None:
+            return False
         if self.chunk_size is not None:
             return True
         return self.can_stream and queries.shape[0] * bank.shape[0] >= policy().streamed_entries
@@ -91,6 +98,7 @@ class NONA(nn.Module):
         bank_ids: Tensor | None = None,
         query_groups: Tensor | None = None,
         bank_groups: Tensor | None = None,
+        bank_weight: Tensor | None = None,
     ) -> Tensor:
         """Weight of each bank row in the prediction of each query.
 
@@ -101,6 +109,7 @@ class NONA(nn.Module):
             bank_ids: integers ``[N]``.
             query_groups: integers ``[b]``, with ``bank_groups`` or not at all.
             bank_groups: integers ``[N]``.
+            bank_weight: ``[N]``, > 0, how many equal rows each bank row counts as; None: one.
 
         Returns:
             ``[b, N]``, >= 0, rows sum to 1, 0 where not admissible.
@@ -113,9 +122,10 @@ class NONA(nn.Module):
         shape = (queries.shape[0], bank.shape[0])
         allowed = admissible(shape, query_ids, bank_ids, query_groups, bank_groups)
         check_some(allowed, bank.shape[0])
+        check_bank_weight(bank_weight, bank.shape[0])
         scores, resolution = self.scores(queries, bank)
         numbers = self.mask.step_parameters(queries) if isinstance(self.mask, SoftStep) else None
-        return self.weights_of_scores(scores, resolution, allowed, numbers, queries)
+        return self.weights_of_scores(scores, resolution, allowed, numbers, queries, bank_weight)
 
     def weights_of_scores(
         self,
@@ -124,6 +134,7 @@ class NONA(nn.Module):
         allowed: Tensor | None,
         numbers: StepParameters | None,
         queries: Tensor,
+        bank_weight: Tensor | None = None,
     ) -> Tensor:
         """Weights ``[b, N]`` of scores that are known.
 
@@ -133,6 +144,7 @@ class NONA(nn.Module):
             allowed: ``[b, N]``, which rows are admissible; None: all.
             numbers: of each query's SoftStep, if the mask is one.
             queries: ``[b, d]``, for masks of other packages.
+            bank_weight: ``[N]`` or None.
         """
         masked = settled(scores, resolution, allowed) if self.can_stream else scores
         weight = None if allowed is None else allowed.to(scores.dtype)
@@ -143,7 +155,7 @@ class NONA(nn.Module):
             masked = masked + self.mask(scores, queries, weight, *known)
         if allowed is not None:
             masked = masked.masked_fill(~allowed, -torch.inf)
-        return self.simplex(masked)
+        return self.simplex(masked) if bank_weight is None else of_repeated(self.simplex, masked, bank_weight)
 
     def scores(self, queries: Tensor, bank: Tensor) -> tuple[Tensor, Resolution]:
         """Scores ``[b, N]``, less some number for each query where that changes no weight, and their resolution."""
@@ -167,6 +179,7 @@ class NONA(nn.Module):
         bank_ids: Tensor | None = None,
         query_groups: Tensor | None = None,
         bank_groups: Tensor | None = None,
+        bank_weight: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The ``k`` bank rows of highest weight in the prediction of each query; without gradient.
 
@@ -174,10 +187,11 @@ class NONA(nn.Module):
             queries: ``[b, d]``.
             bank: ``[N, d]``.
             k: >= 1; all bank rows if there are fewer.
-            query_ids: see :meth:`weights`, as are the three below.
+            query_ids: see :meth:`weights`, as are the four below.
             bank_ids: see :meth:`weights`.
             query_groups: see :meth:`weights`.
             bank_groups: see :meth:`weights`.
+            bank_weight: see :meth:`weights`.
 
         Returns:
             weights ``[b, k]``, descending, and positions in the bank ``[b, k]``, -1 where the weight is 0.
@@ -194,11 +208,11 @@ class NONA(nn.Module):
         check_matrices(queries, bank)
         warn_of_own_bank(self, queries, bank, query_ids, query_groups)
         k = min(check_integer("k", k), bank.shape[0])
-        if self.streams(queries, bank):
+        if self.streams(queries, bank, bank_weight):
             return streamed_top_weights(
                 queries, bank, k, self.similarity, self.mask, self.simplex, chunk_size=self.chunk_size, **keys
             )
-        best = self.weights(queries, bank, **keys).topk(k, dim=-1)
+        best = self.weights(queries, bank, **keys, bank_weight=bank_weight).topk(k, dim=-1)
         return best.values, best.indices.masked_fill(best.values == 0, -1)
 
     def forward(
@@ -211,6 +225,7 @@ class NONA(nn.Module):
         bank_ids: Tensor | None = None,
         query_groups: Tensor | None = None,
         bank_groups: Tensor | None = None,
+        bank_weight: Tensor | None = None,
     ) -> Tensor:
         """Weighted mean of the labels.
 
@@ -219,10 +234,11 @@ class NONA(nn.Module):
             bank: ``[N, d]``.
             labels: ``[N]``, or ``[N, T]`` for several targets or one-hot classes (rows of the result are then
                 probabilities); floating.
-            query_ids: see :meth:`weights`, as are the three below.
+            query_ids: see :meth:`weights`, as are the four below.
             bank_ids: see :meth:`weights`.
             query_groups: see :meth:`weights`.
             bank_groups: see :meth:`weights`.
+            bank_weight: see :meth:`weights`.
 
         Returns:
             ``[b]`` or ``[b, T]``.
@@ -230,7 +246,7 @@ class NONA(nn.Module):
         check_matrices(queries, bank)
         check_labels(labels, bank.shape[0])
         warn_of_own_bank(self, queries, bank, query_ids, query_groups)
-        if self.streams(queries, bank):
+        if self.streams(queries, bank, bank_weight):
             return streamed_prediction(
                 queries,
                 bank,
@@ -251,6 +267,7 @@ class NONA(nn.Module):
             bank_ids=bank_ids,
             query_groups=query_groups,
             bank_groups=bank_groups,
+            bank_weight=bank_weight,
         )
         dtype = torch.promote_types(weights.dtype, labels.dtype)
         with torch.autocast(queries.device.type, enabled=False):

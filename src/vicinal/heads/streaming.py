@@ -75,6 +75,8 @@ def make_attention(
     """What these settings ask for, with all of them checked."""
     name, mask = check_parts(queries, mask, simplex, chunk_size)
     keys = identity.keys(len(queries), len(bank))
+    if identity.bank_weight is not None:
+        raise ValueError("bank_weight: expected None for a bank that is streamed, got weights; NONA reads it whole")
     if len(bank) == 0:
         raise ValueError("bank: expected at least one row, got an empty bank")
     chunk, tile = attention_sizes(len(queries), queries.shape[1], queries.device, tracked=tracked)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,6 +24,7 @@ from vicinal.index.bank_schema import (
     checked_groups,
     checked_labels,
     checked_rows,
+    checked_weights,
     schema_of,
 )
 from vicinal.index.bank_storage import Array, Columns, Names, TableStore
@@ -42,7 +43,7 @@ _STEP = 1 << 14
 _RUN = 1 << 16
 """Rows that are written at a time."""
 
-_STORED = ("keys", "groups", "vectors", "codes", "scale", "residual", "labels", "folds")
+_STORED = ("keys", "groups", "vectors", "codes", "scale", "residual", "labels", "folds", "weights")
 _SETTINGS = "told"
 """The tensor of a state that holds the settings and the names; files of today have it under this name."""
 
@@ -83,6 +84,7 @@ class NeighborBank(BankRows):
         groups: Any = None,
         rows: "pd.DataFrame | None" = None,
         folds: Any = None,
+        weights: Any = None,
     ) -> None:
         """Put rows in; all of them or, after an error, none.
 
@@ -95,6 +97,7 @@ class NeighborBank(BankRows):
             rows: a table of n rows, kept beside the vectors and given back by :attr:`rows`.
             folds: ``[n]``, the fold that each was held out with in training, from 0, or -1 for none; None: none, and
                 -1 for rows that follow others which have some.
+            weights: ``[n]``, > 0, how many equal rows each counts as; None: one, as for rows of a bank that has none.
 
         Raises:
             TypeError: for vectors or labels that are not floating.
@@ -104,11 +107,7 @@ class NeighborBank(BankRows):
         if self._form is not None:
             names = as_kind("ids", names, self._form.ids)
         matrix = check_vectors("vectors", vectors, self.dim, len(names))
-        cells = self._checked(labels, groups, len(names))
-        if folds is None and self._form is not None and self._form.folds:
-            folds = np.full(len(names), -1)
-        if folds is not None:
-            cells["folds"] = checked_folds(folds, len(names))
+        cells = self._checked(labels, groups, len(names)) | self._filled(folds, weights, len(names))
         if rows is not None:
             checked_rows(rows, len(names), None if self._table is None else self._table.columns)
         self._check_new(names)
@@ -352,6 +351,19 @@ class NeighborBank(BankRows):
             cells["groups"] = checked_groups(groups, count, self._form)
         return cells
 
+    def _filled(self, folds: Any, weights: Any, count: int) -> dict[str, Array]:
+        """Folds and weights as columns: those that are given, or what stands for none if the bank has some."""
+        form, cells = self._form, {}
+        if folds is None and form is not None and form.folds:
+            folds = np.full(count, -1)
+        if folds is not None:
+            cells["folds"] = checked_folds(folds, count)
+        if weights is None and form is not None and form.weights:
+            weights = np.ones(count)
+        if weights is not None:
+            cells["weights"] = checked_weights(weights, count)
+        return cells
+
     def _known_positions(self, names: Array) -> Array:
         """Positions of ids that must be there."""
         places = self.id_map().of(self._known_keys(names))
@@ -367,8 +379,11 @@ class NeighborBank(BankRows):
             raise ValueError(f"ids: expected ids that the bank has not yet, got {shown(names[there])}, which it has")
 
     def _start(self, form: BankSchema) -> None:
-        """Become a bank of this form, if it has none yet."""
+        """Become a bank of this form, if it has none yet; one without weights gets a column of them."""
         if self._form is not None:
+            if form.weights and not self._form.weights:
+                self._form = replace(self._form, weights=True)
+                self._columns.fill("weights", 1.0)
             return
         self._form = form
         self._id_names = Names() if form.ids == "strings" else None

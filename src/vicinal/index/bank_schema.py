@@ -28,6 +28,7 @@ class BankSchema:
         labels: dtype and width ("float32", 0 for one number a row), or None without labels.
         rows: there is a table.
         folds: rows have the fold that they were held out with.
+        weights: rows say how many equal rows each counts as; those of a bank without count as one.
     """
 
     ids: str
@@ -35,6 +36,7 @@ class BankSchema:
     labels: tuple[str, int] | None
     rows: bool
     folds: bool = False
+    weights: bool = False
 
     def check_same(self, other: "BankSchema") -> None:
         """Raise ValueError unless rows of the form ``other`` may stand beside ours."""
@@ -53,6 +55,7 @@ def schema_of(names: Array, cells: dict[str, Array], rows: "pd.DataFrame | None"
         labels=None if labels is None else (labels.dtype.name, _width(labels)),
         rows=rows is not None,
         folds="folds" in cells,
+        weights="weights" in cells,
     )
 
 
@@ -64,6 +67,14 @@ def checked_folds(folds: object, rows: int) -> Array:
     if rows and not (codes.min() >= -1 and codes.max() < 1 << 15):
         raise ValueError(f"folds: expected numbers from -1 to {(1 << 15) - 1}, got {codes.min()} to {codes.max()}")
     return codes.astype(np.int16)
+
+
+def checked_weights(weights: object, rows: int) -> Array:
+    """``weights`` of ``rows`` rows as float64 ``[n]``."""
+    values = np.asarray(weights, dtype=np.float64)
+    if values.shape != (rows,) or not (np.isfinite(values) & (values > 0)).all():
+        raise ValueError(f"weights: expected {rows} finite numbers above 0, got others")
+    return values
 
 
 def checked_labels(labels: Tensor | Array, rows: int, form: BankSchema | None) -> Array:
@@ -126,6 +137,7 @@ class SavedBankSchema(Saved):
     labels: tuple[Literal["float32", "float64"], NonNegativeInt] | None
     rows: bool
     folds: bool = False
+    weights: bool = False
 
 
 class SavedBank(Saved):
@@ -168,6 +180,8 @@ def _expected_columns(config: SavedBank) -> dict[str, tuple[tuple[int, ...], np.
         expected["groups"] = ((rows,), "int64")
     if form.folds:
         expected["folds"] = ((rows,), "int16")
+    if form.weights:
+        expected["weights"] = ((rows,), "float64")
     if config.exact or config.storage == "float32":
         expected["vectors"] = ((rows, config.dim), "float32")
     if config.storage != "float32":
@@ -189,6 +203,7 @@ _VALUES: dict[str, tuple[str, Callable[[Array], Array]]] = {
     "residual": ("distances", lambda residual: np.isfinite(residual) & (residual >= 0)),
     "labels": ("numbers", lambda labels: ~np.isnan(labels)),
     "folds": ("numbers of folds", lambda folds: folds >= -1),
+    "weights": ("finite numbers above 0", lambda weights: np.isfinite(weights) & (weights > 0)),
 }
 
 

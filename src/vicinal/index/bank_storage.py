@@ -206,6 +206,11 @@ class Columns:
             self._parts.append(_Part(arrays, capacity))
             self._fill(self._parts[-1], rest)
 
+    def fill(self, name: str, value: float) -> None:
+        """A new column, float64, with ``value`` in every row."""
+        for part in self._parts:
+            part.arrays[name] = np.full(part.capacity, value)
+
     def reserve(self, rows: int) -> None:
         """Room for ``rows`` rows in one part; if rows have to be moved there, for an eighth more, to do so seldom."""
         self._reserved = rows

@@ -121,6 +121,11 @@ class BankRows:
         return torch.from_numpy(self._whole("folds").astype(np.int64)) if self._has("folds") else None
 
     @property
+    def weights(self) -> Tensor | None:
+        """``[N]`` float64: how many equal rows each counts as, or None where every row counts as one."""
+        return torch.from_numpy(self._whole("weights")) if self._has("weights") else None
+
+    @property
     def rows(self) -> "pd.DataFrame | None":
         """The table of the rows, or None."""
         return None if self._table is None else self.rows_at(torch.arange(len(self)))

@@ -103,6 +103,65 @@ def k_sparsemax(scores: Tensor, k: int) -> Tensor:
     return _rows_with_mass(wide, mapped) if wide.shape[-1] else wide
 
 
+def of_repeated(simplex: SimplexMap, scores: Tensor, counts: Tensor) -> Tensor:
+    r"""Weights of rows each of which stands for ``counts`` equal ones, of which it gets the sum.
+
+    .. math::
+        \text{softmax: } p_j = \frac{c_j e^{s_j}}{\sum_k c_k e^{s_k}} \qquad
+        \text{sparsemax: } p_j = c_j (s_j - \tau)_+ \qquad
+        \text{entmax15: } p_j = c_j (s_j / 2 - \tau)_+^2
+
+    with $\tau$ such that $\sum_j p_j = 1$. For whole counts it is the map of the scores in which each stands so many
+    times, exactly; counts between them lie between. Softmax does not change where all counts are multiplied by one
+    number; the sparse maps give weight to fewer rows then, as they do where every row stands there twice.
+
+    Args:
+        simplex: :func:`softmax`, :func:`sparsemax` or :func:`entmax15`.
+        scores: ``[b, N]``; -inf gets weight 0, and a row of nothing else weights 0.
+        counts: ``[N]``, > 0.
+
+    Raises:
+        ValueError: for another map.
+
+    >>> of_repeated(sparsemax, torch.tensor([[0.5, 0.25]]), torch.tensor([2.0, 1.0]))
+    tensor([[0.8333, 0.1667]])
+    """
+    counts = counts.to(scores)
+    if simplex is softmax:
+        return softmax(scores + counts.log())
+    if simplex not in (sparsemax, entmax15):
+        raise ValueError(f"simplex: expected softmax, sparsemax or entmax15 for rows with weights, got {simplex!r}")
+    there = scores > -torch.inf
+    counts = counts.expand_as(scores) * there
+    wide = torch.where(there, scores, 0.0).to(torch.promote_types(scores.dtype, torch.float32))
+    best = wide.detach().masked_fill(~there, -torch.inf).amax(dim=-1, keepdim=True)
+    relative = torch.where(there, wide - torch.where(best > -torch.inf, best, 0.0), 0.0)
+    relative = relative if simplex is sparsemax else relative / 2
+    return _of_counts(relative, counts, squared=simplex is entmax15) * there
+
+
+def _of_counts(scores: Tensor, counts: Tensor, *, squared: bool) -> Tensor:
+    """The sparse maps of finite scores ``[b, N]`` that stand ``counts [b, N]`` times; see :func:`of_repeated`."""
+    with torch.no_grad():  # which rows have weight: of the first k by score, all those above their threshold
+        order = scores.masked_fill(counts == 0, -torch.inf).argsort(dim=-1, descending=True)
+        ranked, each = scores.gather(-1, order), counts.gather(-1, order)
+        mass, first = each.cumsum(-1), (each * ranked).cumsum(-1)
+        if squared:
+            mean = first / mass
+            spread = ((each * ranked.square()).cumsum(-1) - mass * mean.square()).clamp(min=0)
+            threshold = mean - ((1 - spread) / mass).clamp(min=0).sqrt()
+        else:
+            threshold = (first - 1) / mass
+        size = ((ranked > threshold) & (each > 0)).sum(-1, keepdim=True)
+        inside = torch.zeros_like(counts).scatter(-1, order, (torch.arange(len(order[0])) < size).to(counts)) * counts
+    total = inside.sum(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).tiny)
+    mean = (inside * scores).sum(-1, keepdim=True) / total
+    if not squared:
+        return inside * (scores - mean + 1 / total).clamp(min=0)
+    spread = (inside * (scores - mean).square()).sum(-1, keepdim=True)
+    return inside * (scores - mean + ((1 - spread).clamp(min=0) / total).sqrt()).clamp(min=0).square()
+
+
 def _sparse(mapped: Callable[..., Tensor], rows: Tensor) -> Tensor:
     """Run a map of package entmax in at least float32 on rows with -inf replaced by a score that gets weight 0.
 

@@ -2,6 +2,8 @@
 
 from torch import Tensor, nn
 
+from vicinal.core import check_choice
+
 _FLOOR = 1e-4
 """Mass given to every class in the log-loss, so that a class without neighbors costs much but not infinitely much."""
 
@@ -37,12 +39,33 @@ def class_scores(prediction: Tensor, *, odds: bool = False) -> Tensor:
 
 
 class MeanError(nn.Module):
-    """The default criterion: mean of :func:`error_of` over rows; of ``multilabel`` and ``numbers`` see there."""
+    """The default criterion: mean of :func:`error_of` over rows; of ``multilabel`` and ``numbers`` see there.
 
-    def __init__(self, *, multilabel: bool = False, numbers: bool = False) -> None:
+    With ``reduction="none"`` it gives the error of each row.
+    """
+
+    def __init__(self, *, multilabel: bool = False, numbers: bool = False, reduction: str = "mean") -> None:
         super().__init__()
         self.multilabel, self.numbers = multilabel, numbers
+        self.reduction = check_choice("reduction", reduction, ("mean", "none"))
 
     def forward(self, prediction: Tensor, labels: Tensor) -> Tensor:
         """``[]`` from ``[b]`` and ``[b]``, ``[b, K]`` and one-hot ``[b, K]``, or ``[b, T]`` and ``[b, T]``."""
-        return error_of(prediction, labels, multilabel=self.multilabel, numbers=self.numbers).mean()
+        error = error_of(prediction, labels, multilabel=self.multilabel, numbers=self.numbers)
+        return error.mean() if self.reduction == "mean" else error
+
+
+def weighted_mean(errors: Tensor, weights: Tensor) -> Tensor:
+    r"""$\frac1b \sum_i w_i e_i$ of a batch: for weights of mean 1 the weighted mean over all rows, on average.
+
+    Args:
+        errors: of each row ``[b]``, or ``[b, ...]``, of whose numbers each row has the mean.
+        weights: ``[b]``.
+
+    >>> import torch
+    >>> weighted_mean(torch.tensor([1.0, 4.0]), torch.tensor([1.5, 0.5]))
+    tensor(1.7500)
+    """
+    if errors.ndim == 0 or len(errors) != len(weights):
+        raise ValueError(f"loss: expected the error of each row [{len(weights)}], got shape {tuple(errors.shape)}")
+    return (errors.reshape(len(errors), -1).mean(dim=1) * weights.to(errors)).mean()

@@ -124,7 +124,9 @@ def train(
     by_fold = _check_folds(train_rows, validation_rows, processes)
     validation_rows = validation_rows or _by_fold(train_rows)
     validation_rows = validation_rows if goal else validation_rows.spread(STOPPING_ROWS)
-    folds = [FoldEpochs(validation_rows.folds.bincount())] if by_fold and validation_rows.folds is not None else []
+    folds = []
+    if by_fold and validation_rows.folds is not None:
+        folds = [FoldEpochs(validation_rows.folds.bincount(validation_rows.weights))]
     with ExitStack() as stack:
         stack.enter_context(quiet())
         stack.enter_context(_threads_for(network))
@@ -198,10 +200,7 @@ def _by_fold(rows: Rows) -> Rows:
     """The same rows, those of a fold together, so that a batch is of few folds."""
     if rows.folds is None:
         return rows
-    order = rows.folds.argsort(stable=True)
-    groups = None if rows.groups is None else rows.groups[order]
-    inputs = RowSubset(rows.inputs, order)
-    return Rows(inputs, rows.labels[order], rows.ids[order], groups, rows.folds[order])
+    return rows.take(rows.folds.argsort(stable=True))
 
 
 def _trainer(settings: TrainingSettings, processes: Processes, folder: Path, callbacks: list[Callback]) -> Trainer:

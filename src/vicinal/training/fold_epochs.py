@@ -21,7 +21,7 @@ class FoldEpochs(Callback):
     checkpoints.
 
     Args:
-        counts: rows of each fold ``[F]``.
+        counts: rows of each fold ``[F]``, or the sum of their weights.
 
     Attributes:
         epochs: the epoch ``[F]`` of each fold's members.

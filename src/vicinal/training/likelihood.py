@@ -89,10 +89,10 @@ class TableKernel:
         line = self.log_linear.exp() / inputs.shape[1] * (inputs @ inputs.T)
         return near + line + self.log_pieces.exp() * (pieces @ pieces.T)
 
-    def with_noise(self, inputs: Tensor, pieces: Tensor) -> Tensor:
-        """The same plus the noise on its diagonal."""
+    def with_noise(self, inputs: Tensor, pieces: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The same plus the noise on its diagonal, divided by ``weights [n]``: a row of weight w is a mean of w."""
         noise = (self.log_noise.exp() + LEAST_NOISE) * torch.eye(len(inputs), dtype=torch.float64)
-        return self.covariance(inputs, pieces) + noise
+        return self.covariance(inputs, pieces) + (noise if weights is None else noise / weights)
 
     def penalty(self) -> Tensor:
         r"""$2 \sum_j (\log \ell_j - m)^2 + 2 (m - \tfrac12 \log p)^2$ with m their mean: alike, and near sqrt(p).
@@ -141,7 +141,14 @@ class _Likelihood(torch.autograd.Function):
         return gradient * ctx.saved_tensors[0], None
 
 
-def objective(kernel: TableKernel, inputs: Tensor, pieces: Tensor, labels: Tensor, parts: Sequence[Tensor]) -> Tensor:
+def objective(
+    kernel: TableKernel,
+    inputs: Tensor,
+    pieces: Tensor,
+    labels: Tensor,
+    parts: Sequence[Tensor],
+    weights: Tensor | None = None,
+) -> Tensor:
     """What is minimized: negative log likelihood of each part of the rows, added up, and the penalty.
 
     Args:
@@ -150,10 +157,12 @@ def objective(kernel: TableKernel, inputs: Tensor, pieces: Tensor, labels: Tenso
         pieces: ``[n, m]``.
         labels: ``[n]`` or ``[n, T]``, mean 0 and variance 1.
         parts: positions of rows; rows of different parts are not related to each other.
+        weights: how many observations each row is the mean of ``[n]``; None: one.
     """
     total = kernel.penalty()
     for rows in parts:
-        total = total + negative_log_likelihood(kernel.with_noise(inputs[rows], pieces[rows]), labels[rows])
+        of_rows = None if weights is None else weights[rows]
+        total = total + negative_log_likelihood(kernel.with_noise(inputs[rows], pieces[rows], of_rows), labels[rows])
     return total
 
 
@@ -174,7 +183,9 @@ def unrelated_parts(rows: Tensor, groups: Tensor | None) -> list[Tensor]:
     return [rows[turn == number] for number in range(int(turn.max()) + 1)]
 
 
-def most_likely_kernel(inputs: Tensor, pieces: Tensor, labels: Tensor, parts: Sequence[Tensor]) -> TableKernel:
+def most_likely_kernel(
+    inputs: Tensor, pieces: Tensor, labels: Tensor, parts: Sequence[Tensor], weights: Tensor | None = None
+) -> TableKernel:
     """Where L-BFGS comes in 40 steps from :meth:`TableKernel.start`; arguments are those of :func:`objective`."""
     from scipy.optimize import minimize  # only training needs it
 
@@ -183,7 +194,7 @@ def most_likely_kernel(inputs: Tensor, pieces: Tensor, labels: Tensor, parts: Se
     def value_and_grad(values: Any) -> tuple[float, Any]:
         report("kernel", min(next(tries), STEPS), STEPS, "steps, of which there may be fewer")
         point = torch.from_numpy(values.copy()).requires_grad_()
-        value = objective(TableKernel.of(point), inputs, pieces, labels, parts)
+        value = objective(TableKernel.of(point), inputs, pieces, labels, parts, weights)
         value.backward()  # type: ignore[no-untyped-call]
         return float(value.detach()), point.grad.numpy()  # type: ignore[union-attr]
 
@@ -194,28 +205,40 @@ def most_likely_kernel(inputs: Tensor, pieces: Tensor, labels: Tensor, parts: Se
 
 
 def leave_one_out_error(
-    kernel: TableKernel, inputs: Tensor, pieces: Tensor, labels: Tensor, parts: Sequence[Tensor]
+    kernel: TableKernel,
+    inputs: Tensor,
+    pieces: Tensor,
+    labels: Tensor,
+    parts: Sequence[Tensor],
+    weights: Tensor | None = None,
 ) -> float:
     r"""Mean squared error of labels that are each predicted from all others of its part, by ordinary kriging.
 
     At row i it is $(P y)_i / P_{ii}$ with $P = K^{-1} - K^{-1} 1 1^\top K^{-1} / (1^\top K^{-1} 1)$ (Dubrule, 1983), so
-    that no row is left out in fact. Arguments are those of :func:`objective`; a part needs two rows.
+    that no row is left out in fact; with weights the mean is weighted. Arguments are those of :func:`objective`; a part
+    needs two rows.
     """
-    total, count = 0.0, 0
+    total, count = 0.0, 0.0
     for rows in parts:
         if len(rows) > 1:
-            inverse = torch.linalg.inv(kernel.with_noise(inputs[rows], pieces[rows]))
+            mass = torch.ones(len(rows), dtype=torch.float64) if weights is None else weights[rows]
+            inverse = torch.linalg.inv(kernel.with_noise(inputs[rows], pieces[rows], mass))
             sums = inverse.sum(dim=1)
             projected = inverse - sums[:, None] * sums / sums.sum()
             errors = (projected @ labels[rows].reshape(len(rows), -1)) / projected.diagonal()[:, None]  # [n, T]
-            total += float(errors.square().mean(dim=1).sum())
-            count += len(rows)
+            total += float((errors.square().mean(dim=1) * mass).sum())
+            count += float(mass.sum())
     return total / count if count else math.inf
 
 
 @torch.no_grad()
 def corrected(
-    kernel: TableKernel, inputs: Tensor, pieces: Tensor, labels: Tensor, parts: Sequence[Tensor]
+    kernel: TableKernel,
+    inputs: Tensor,
+    pieces: Tensor,
+    labels: Tensor,
+    parts: Sequence[Tensor],
+    weights: Tensor | None = None,
 ) -> TableKernel:
     """The kernel, or the one with another b and noise of least leave-one-out error if that falls by 1.5 %.
 
@@ -230,13 +253,19 @@ def corrected(
             for value, factor in ((kernel.log_amplitude, amplitude), (kernel.log_noise, noise))
         )
         tried = replace(kernel, log_amplitude=log_amplitude, log_noise=log_noise)
-        errors.append((leave_one_out_error(tried, inputs, pieces, labels, parts), tried))
+        errors.append((leave_one_out_error(tried, inputs, pieces, labels, parts, weights), tried))
     (least, best), (before, _) = min(errors, key=lambda pair: pair[0]), errors[_UNCHANGED]
     return best if least < (1 - GAIN) * before else kernel
 
 
 def fit_kernel(
-    inputs: Tensor, pieces: Tensor, labels: Tensor, groups: Tensor | None = None, *, seed: int = 0
+    inputs: Tensor,
+    pieces: Tensor,
+    labels: Tensor,
+    groups: Tensor | None = None,
+    *,
+    seed: int = 0,
+    weights: Tensor | None = None,
 ) -> TableKernel:
     """The kernel of highest penalized marginal likelihood: 40 steps of L-BFGS from :meth:`TableKernel.start`.
 
@@ -251,10 +280,21 @@ def fit_kernel(
         labels: ``[n]``, or ``[n, T]`` of several targets; not all equal; they are standardized here.
         groups: integers ``[n]``, or None.
         seed: of the subset.
+        weights: ``[n]``, > 0. A row of weight w is taken for the mean of w observations, whose noise is 1/w of that of
+            one. That is what w equal rows say of all but the noise: as each tells the others' labels, they would show
+            that there is none. The noise is that of a row of weight 1; other units of the weights change nothing else.
+
     """
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))[:MOST_ROWS]
     chosen = labels[order].double()
-    spread = chosen.std(dim=0, correction=0)
-    standard = (labels.double() - chosen.mean(dim=0)) / torch.where(spread > 0, spread, 1.0)
-    kernel = most_likely_kernel(inputs, pieces, standard, unrelated_parts(order, groups))
-    return corrected(kernel, inputs, pieces, standard, unrelated_parts(order[:MOST_LEFT_OUT], groups))
+    unit = mass = None
+    spread, mean = chosen.std(dim=0, correction=0), chosen.mean(dim=0)
+    if weights is not None:
+        unit = weights[order].double().mean()
+        mass = weights.double() / unit
+        mean = (chosen.movedim(0, -1) * mass[order]).mean(dim=-1)
+        spread = ((chosen - mean).square().movedim(0, -1) * mass[order]).mean(dim=-1).sqrt()
+    standard = (labels.double() - mean) / torch.where(spread > 0, spread, 1.0)
+    kernel = most_likely_kernel(inputs, pieces, standard, unrelated_parts(order, groups), mass)
+    kernel = corrected(kernel, inputs, pieces, standard, unrelated_parts(order[:MOST_LEFT_OUT], groups), mass)
+    return kernel if unit is None else replace(kernel, log_noise=kernel.log_noise + unit.log())

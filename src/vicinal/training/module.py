@@ -11,7 +11,7 @@ from vicinal.core import gather_rows, process_rank
 from vicinal.encoders import PretrainedEncoder
 from vicinal.heads import Ensemble, FoldMembers, admissible
 from vicinal.training.added import AddedLosses
-from vicinal.training.error import MeanError
+from vicinal.training.error import MeanError, weighted_mean
 from vicinal.training.network import NeighborNetwork
 from vicinal.training.normalizing import separate, synchronize
 from vicinal.training.processes import part_of
@@ -38,6 +38,7 @@ class NeighborModule(LightningModule):
         train_rows: the bank of validation.
         settings: learning rates and weight decay are read here.
         criterion: ``criterion(prediction, labels) -> []``, what is trained and stopped by; None: :class:`MeanError`.
+            Where rows have weights it gives the error of each row ``[b]``, of which the weighted mean is taken.
         added: losses of the embeddings, added to it in training steps; or None.
     """
 
@@ -51,7 +52,8 @@ class NeighborModule(LightningModule):
     ) -> None:
         super().__init__()
         self.network = network
-        self.criterion = MeanError() if criterion is None else criterion
+        by_row = "mean" if train_rows.weights is None else "none"
+        self.criterion = MeanError(reduction=by_row) if criterion is None else criterion
         self.added = added
         self.settings = settings
         self._train_rows = train_rows
@@ -60,7 +62,7 @@ class NeighborModule(LightningModule):
         if train_rows.folds is not None and isinstance(network.head, Ensemble):
             self.fold_members = FoldMembers(network.head, len(network.head.heads), int(train_rows.folds.max()) + 1)
         self.fold_errors: list[float] = []
-        self._left_out: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._left_out: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         self.together = False  # whether other processes train with this one
         self.strict_loading = False  # frozen pretrained weights are not in the checkpoints
 
@@ -72,12 +74,13 @@ class NeighborModule(LightningModule):
             return self._folds_step(local, labels, batch)
         embeddings, all_labels, all_ids = self._all(local), self._all(labels), self._all(ids)
         all_groups = None if groups is None else self._all(groups)
+        weight = None if batch.get("weights") is None else self._all(batch["weights"])
         allowed = admissible((len(all_ids), len(all_ids)), all_ids, all_ids, all_groups, all_groups)
         active = torch.ones_like(all_ids, dtype=torch.bool) if allowed is None else allowed.any(dim=-1)
         loss = embeddings.sum() * 0.0
         if bool(active.any()):
-            prediction = self._predicted(local, embeddings, all_labels, (all_ids, all_groups), active)
-            loss = loss + self._error(prediction, all_labels[active])
+            prediction = self._predicted(local, embeddings, all_labels, (all_ids, all_groups, weight), active)
+            loss = loss + self._error(prediction, all_labels[active], None if weight is None else weight[active])
         self.log("train_error", loss, on_step=False, on_epoch=True, batch_size=int(active.sum()), prog_bar=True)
         if self.added is not None:
             added = self.added(embeddings, all_labels, all_ids, all_groups)
@@ -87,7 +90,7 @@ class NeighborModule(LightningModule):
 
     def _folds_step(self, embeddings: Tensor, labels: Tensor, batch: dict[str, Any]) -> Tensor:
         """The mean of the members' losses, each of the rows that it does not leave out."""
-        ids, groups = batch["ids"], batch.get("groups")
+        ids, groups, weight = batch["ids"], batch.get("groups"), batch.get("weights")
         if self.fold_members is None:
             raise RuntimeError("folds: expected rows with folds")
         prediction, valid = self.fold_members.training_predictions(
@@ -98,9 +101,14 @@ class NeighborModule(LightningModule):
             bank_ids=ids,
             query_groups=groups,
             bank_groups=groups,
+            **({} if weight is None else {"bank_weight": weight}),
         )
         each = zip(prediction.unbind(-1), valid.unbind(-1), strict=True)
-        losses = [self.criterion(one[mine], labels[mine]) for one, mine in each if bool(mine.any())]
+        losses = [
+            self._error(one[mine], labels[mine], None if weight is None else weight[mine])
+            for one, mine in each
+            if bool(mine.any())
+        ]
         loss = embeddings.sum() * 0.0 + (torch.stack(losses).mean() if losses else 0.0)
         active = int(valid.any(dim=-1).sum())
         self.log("train_error", loss, on_step=False, on_epoch=True, batch_size=active, prog_bar=True)
@@ -125,7 +133,7 @@ class NeighborModule(LightningModule):
         local: Tensor,
         embeddings: Tensor,
         labels: Tensor,
-        identity: tuple[Tensor, Tensor | None],
+        identity: tuple[Tensor, Tensor | None, Tensor | None],
         active: Tensor,
     ) -> Tensor:
         """Predictions of all rows that are ``active [b]``, each made by the process that has embedded the row.
@@ -134,10 +142,10 @@ class NeighborModule(LightningModule):
             local: embeddings of this process' rows.
             embeddings: those of all processes ``[b, d]``.
             labels: of all.
-            identity: ids and groups of all.
+            identity: ids, groups and weights of all.
             active: which rows have neighbors; there is one.
         """
-        ids, groups = identity
+        ids, groups, weight = identity
         start = int(self._first_row(local))
         mine = active[start : start + len(local)]
         queries, places = local[mine], torch.arange(len(active), device=active.device)[start : start + len(local)][mine]
@@ -153,14 +161,16 @@ class NeighborModule(LightningModule):
             bank_ids=ids,
             query_groups=None if groups is None else groups[places],
             bank_groups=groups,
+            **({} if weight is None else {"bank_weight": weight}),
         )
         return self._all(prediction[: int(mine.sum())])
 
-    def _error(self, prediction: Tensor, labels: Tensor) -> Tensor:
-        """The criterion; of members ``[b, M]`` or ``[b, K, M]`` the mean of theirs."""
-        if prediction.ndim == labels.ndim:
-            return cast(Tensor, self.criterion(prediction, labels))
-        return torch.stack([self.criterion(one, labels) for one in prediction.unbind(-1)]).mean()
+    def _error(self, prediction: Tensor, labels: Tensor, weight: Tensor | None) -> Tensor:
+        """The criterion, by ``weight [b]``; of members ``[b, M]`` or ``[b, K, M]`` the mean of theirs."""
+        if prediction.ndim > labels.ndim:
+            return torch.stack([self._error(one, labels, weight) for one in prediction.unbind(-1)]).mean()
+        error = cast(Tensor, self.criterion(prediction, labels))
+        return error if weight is None else weighted_mean(error, weight)
 
     def _first_row(self, local: Tensor) -> Tensor:
         """Where the rows of this process begin among those of all."""
@@ -202,27 +212,34 @@ class NeighborModule(LightningModule):
             "query_groups": groups,
             "bank_groups": None if rows.groups is None else rows.groups.to(bank.device),
         }
+        weight = batch.get("weights")
+        if rows.weights is not None:
+            identity["bank_weight"] = rows.weights.to(bank.device)
         queries, bank_labels = self.network.embed(batch["inputs"]), rows.labels.to(bank)
         if self.fold_members is not None and rows.folds is not None:
             folds, bank_folds = batch["folds"], rows.folds.to(bank.device)
             prediction = self.fold_members.out_of_fold(queries, folds, bank, bank_labels, bank_folds, **identity)
-            self._left_out.append((prediction, batch["labels"].to(prediction), folds))
+            counted = torch.ones_like(folds) if weight is None else weight
+            self._left_out.append((prediction, batch["labels"].to(prediction), folds, counted))
             return
         prediction = self.network.predict(queries, bank, bank_labels, **identity)
         prediction, labels = self._all(prediction), self._all(batch["labels"].to(prediction))
-        error = self.criterion(prediction, labels)
+        error = self._error(prediction, labels, None if weight is None else self._all(weight))
         self.log("validation_error", error, on_epoch=True, batch_size=len(prediction), prog_bar=True)
 
     def on_validation_epoch_end(self) -> None:
         """The error of each fold's rows by its own members, and the mean over all rows, which training stops by."""
         if not self._left_out:
             return
-        prediction, labels, folds = (torch.cat(parts) for parts in zip(*self._left_out, strict=True))
+        prediction, labels, folds, weight = (torch.cat(parts) for parts in zip(*self._left_out, strict=True))
         self._left_out = []
-        counts = folds.bincount()
-        self.fold_errors = [
-            float(self.criterion(prediction[folds == fold], labels[folds == fold])) for fold in range(len(counts))
-        ]
+        weighted = weight.is_floating_point()
+        counts = folds.bincount(weight if weighted else None)
+        self.fold_errors = []
+        for fold in range(len(counts)):
+            at = folds == fold
+            mine = weight[at] / weight[at].mean() if weighted else None
+            self.fold_errors.append(float(self._error(prediction[at], labels[at], mine)))
         error = (torch.tensor(self.fold_errors) * counts.cpu()).sum() / counts.cpu().sum()
         self.log("validation_error", error, prog_bar=True)
 

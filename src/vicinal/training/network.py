@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from vicinal.blockwise import policy, query_rows, row_slices
 from vicinal.encoders.base import to_device
+from vicinal.heads import Kriging
 from vicinal.training.rows import RowInputs
 
 
@@ -56,12 +57,15 @@ class NeighborNetwork(nn.Module):
         bank_ids: Tensor | None = None,
         query_groups: Tensor | None = None,
         bank_groups: Tensor | None = None,
+        bank_weight: Tensor | None = None,
     ) -> Tensor:
         """The head on many queries, a block of queries at a time: see :meth:`vicinal.heads.NONA.forward`."""
         streamed = getattr(self.head, "can_stream", False)  # then memory does not grow with the bank
+        streamed &= bank_weight is None or isinstance(self.head, Kriging)
         sizes = policy()
         step = sizes.batch_queries if streamed else query_rows(sizes.memory_entries, len(bank))
         blocks = []
+        weighed = {} if bank_weight is None else {"bank_weight": bank_weight}
         for part in row_slices(len(queries), step):
             blocks.append(
                 self.head(
@@ -72,6 +76,7 @@ class NeighborNetwork(nn.Module):
                     bank_ids=None if query_ids is None else bank_ids,
                     query_groups=None if query_groups is None else query_groups[part],
                     bank_groups=None if query_groups is None else bank_groups,
+                    **weighed,
                 )
             )
         return torch.cat(blocks)

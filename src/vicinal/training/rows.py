@@ -61,6 +61,7 @@ class Rows:
         ids: int64 ``[n]``, one number a row, never twice.
         groups: int64 ``[n]`` or None.
         folds: int64 ``[n]``, the fold of members that leave each row out, from 0; or None.
+        weights: floating ``[n]``, > 0, of mean 1: how many equal rows each counts as; None: one.
     """
 
     inputs: RowInputs
@@ -68,6 +69,7 @@ class Rows:
     ids: Tensor
     groups: Tensor | None = None
     folds: Tensor | None = None
+    weights: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -76,18 +78,18 @@ class Rows:
         """At most ``most`` of the rows, spread evenly over their order."""
         if len(self) <= most:
             return self
-        at = spread(len(self), most)
-        groups, folds = (None if one is None else one[at] for one in (self.groups, self.folds))
-        return Rows(RowSubset(self.inputs, at), self.labels[at], self.ids[at], groups, folds)
+        return self.take(spread(len(self), most))
+
+    def take(self, at: Tensor) -> "Rows":
+        """The rows at these positions, in their order."""
+        more = (None if one is None else one[at] for one in (self.groups, self.folds, self.weights))
+        return Rows(RowSubset(self.inputs, at), self.labels[at], self.ids[at], *more)
 
     def select(self, rows: Tensor) -> dict[str, Any]:
-        """Batch of the named positions: inputs, labels, ids and, if there are any, groups and folds."""
+        """Batch of the named positions: inputs, labels, ids and, if there are any, groups, folds and weights."""
         batch = {"inputs": self.inputs.select(rows), "labels": self.labels[rows], "ids": self.ids[rows]}
-        if self.groups is not None:
-            batch["groups"] = self.groups[rows]
-        if self.folds is not None:
-            batch["folds"] = self.folds[rows]
-        return batch
+        more = {"groups": self.groups, "folds": self.folds, "weights": self.weights}
+        return batch | {name: values[rows] for name, values in more.items() if values is not None}
 
 
 class RowBatches(Sampler[list[int]]):
