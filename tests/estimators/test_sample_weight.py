@@ -204,9 +204,11 @@ def test_the_journal_of_a_folder_keeps_weights(weighted, tmp_path):
 
 
 def test_learning_on_keeps_weights_and_a_refit_uses_them():
-    first = NeighborRegressor(metric="kernel").partial_fit(X[:40], Y[:40], sample_weight=W[:40])
-    first.partial_fit(X[40:], Y[40:], sample_weight=W[40:])
+    x, new = (pd.DataFrame(rows, columns=list("abc")) for rows in (X, NEW))
+    first = NeighborRegressor(metric="kernel").partial_fit(x[:40], Y[:40], sample_weight=W[:40])
+    first.partial_fit(x[40:], Y[40:], sample_weight=W[40:])
     np.testing.assert_allclose(first.given_weights(), W)
-    first.partial_fit(NEW, NEW_Y, sample_weight=np.ones(20), refit=True)
-    fresh = NeighborRegressor(metric="kernel").fit(np.r_[X, NEW], np.r_[Y, NEW_Y], sample_weight=np.r_[W, np.ones(20)])
+    first.partial_fit(new, NEW_Y, sample_weight=np.ones(20), refit=True)
+    everything = {"X": pd.concat([x, new]), "y": np.r_[Y, NEW_Y], "sample_weight": np.r_[W, np.ones(20)]}
+    fresh = NeighborRegressor(metric="kernel").fit(**everything)
     np.testing.assert_allclose(first.predict(x), fresh.predict(x), rtol=1e-9)

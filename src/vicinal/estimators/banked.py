@@ -250,9 +250,9 @@ class BankedEstimator(TunedEstimator):
             near.set_classes(self._class_count())
 
     def _add_embedded(
-        self, frame: pd.DataFrame, vectors: Tensor, y: Any, ids: Any, groups: Any, given: Ids | None
+        self, frame: pd.DataFrame, vectors: Tensor, y: Any, ids: Any, groups: Any, raw: Ids | None
     ) -> Ids:
-        weights = None if given is None else given / self.weight_unit_
+        weights = None if raw is None else raw / self.weight_unit_
         if weights is not None and bool((weights == 1).all()):
             weights = None  # as all others, unless these have some
         labels = self._known_labels(y, len(frame))
