@@ -85,7 +85,7 @@ def test_commands_of_one_target_refuse_in_one_sentence(folder, capsys, command):
     [
         (["price", "sizes"], "--target: expected one of"),
         (["price", "price"], "--target: expected different columns"),
-        (["price", "id"], "--target: expected columns that are not the id or group too, got 'id'"),
+        (["price", "id"], "--target: expected columns that are not the id, group or weight too, got 'id'"),
     ],
 )
 def test_wrong_targets_are_told(folder, capsys, tmp_path, targets, words):

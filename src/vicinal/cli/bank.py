@@ -60,6 +60,9 @@ def add(
         str | None, typer.Option("--id", help="Column of ids; default: that of the fit, or rows are numbered on.")
     ] = None,
     group: Annotated[str | None, typer.Option(help="Column of groups; default: that of the fit.")] = None,
+    weight: Annotated[
+        str | None, typer.Option(help="Column of weights; default: that of the fit, if it is there.", metavar="COL")
+    ] = None,
     names: Annotated[
         str | None,
         typer.Option(
@@ -84,6 +87,7 @@ def add(
         target=target,
         id=id_column,
         group=group,
+        weight=weight,
         names=None if names is None else table_source("--names", names),
         root=o.root_of(root),
         index=index,

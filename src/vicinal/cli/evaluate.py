@@ -25,6 +25,10 @@ def evaluate(
         str | None,
         typer.Option(help="Column of dates or numbers: errors by period; default: that of the fit.", metavar="COL"),
     ] = None,
+    weight: Annotated[
+        str | None,
+        typer.Option(help="Column of weights of rows in scores and coverage; default: that of the fit.", metavar="COL"),
+    ] = None,
     suspects: Annotated[int, typer.Option(help="How many suspicious labels to list.")] = 50,
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
@@ -54,6 +58,7 @@ def evaluate(
             root=o.root_of(root),
             suspects=suspects,
             time=time,
+            weight=weight,
             index=index,
             encoders=o.parse_encoders(encoder),
             log=shown.log,

@@ -72,6 +72,14 @@ Time: TypeAlias = Annotated[
         metavar="COL",
     ),
 ]
+Weight: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of numbers: a row of weight 2 counts as two, in training, as a neighbor and in errors.",
+        rich_help_panel=DATA,
+        metavar="COL",
+    ),
+]
 Task: TypeAlias = Annotated[
     str | None, typer.Option(help="regression or classification; default: by the target.", rich_help_panel=DATA)
 ]

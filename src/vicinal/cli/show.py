@@ -47,7 +47,7 @@ def _print_folder(shown: dict[str, Any]) -> None:
     lines += [["rows", ", ".join(f"{count:,} {use}" for use, count in shown["rows"].items())]]
     if shown["kind"] == "model":
         lines += [["vectors", f"of {shown['dim']} numbers ({shown['storage']})"]]
-    lines += [[role, shown[role]] for role in ("id", "group", "time") if shown.get(role)]
+    lines += [[role, shown[role]] for role in ("id", "group", "time", "weight") if shown.get(role)]
     if shown.get("journal"):
         journal = shown["journal"]
         count = f"{journal['records']} changes, {size_words(journal['bytes'])}; --changes lists them"

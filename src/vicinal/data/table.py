@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vicinal.core import listed, nearest, short, short_text
 from vicinal.core.identity import as_texts, canonical_ids, differ, first_repeat
-from vicinal.data.cells import as_times, missing_cells, tidy_features
+from vicinal.data.cells import as_numbers, as_times, missing_cells, tidy_features
 from vicinal.data.target import Task, read_target
 
 FEWEST = 10
@@ -47,6 +47,7 @@ class Table:
         name: what to call the data set.
         reason: why this task was chosen, as a clause.
         times: float64 or datetime64 ``[n]``, or None.
+        weights: float64 ``[n]``, > 0, how much each row counts; or None.
     """
 
     frame: pd.DataFrame
@@ -62,6 +63,7 @@ class Table:
     name: str = ""
     reason: str = ""
     times: NDArray[Any] | None = None
+    weights: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.target)
@@ -77,6 +79,7 @@ class Table:
             groups=groups,
             rows=self.rows[positions],
             times=None if self.times is None else self.times[positions],
+            weights=None if self.weights is None else self.weights[positions],
         )
 
     @property
@@ -92,6 +95,7 @@ def prepare_table(
     id: str | None = None,
     group: str | None = None,
     time: str | None = None,
+    weight: str | None = None,
     task: str | None = None,
     use: Sequence[str] | None = None,
     drop: Sequence[str] = (),
@@ -106,8 +110,9 @@ def prepare_table(
         id: a column of ids, all different; None numbers the rows (by the index of ``frame`` if it can).
         group: a column that says which rows belong together (same patient, same house).
         time: a column of dates or numbers that says when each row came.
+        weight: a column of numbers above 0 that says how much each row counts; see :func:`without_weightless`.
         task: "regression" or "classification"; None infers it from the target.
-        use: the feature columns; None takes all but target, id, group and time.
+        use: the feature columns; None takes all but target, id, group, time and weight.
         drop: columns to leave out.
         name: what to call the data set.
         root: the folder that relative image and audio paths start from.
@@ -122,12 +127,14 @@ def prepare_table(
     """
     frame = _with_names(frame)
     columns = list(frame.columns)
-    for role, column in (("target", target), ("id", id), ("group", group), ("time", time)):
+    for role, column in (("target", target), ("id", id), ("group", group), ("time", time), ("weight", weight)):
         if column is not None:
             check_column(role, column, columns)
-    if target in (id, group, time):
-        raise ValueError(f"target: expected a column that is not the id, group or time too, got {short(target)}")
-    features = _feature_columns(columns, target, id, (group, time), use, drop)
+    if target in (id, group, time, weight):
+        raise ValueError(
+            f"target: expected a column that is not the id, group, time or weight too, got {short(target)}"
+        )
+    features = _feature_columns(columns, target, id, (group, time, weight), use, drop)
     ids = _read_ids(frame, id)
     groups = None if group is None else _read_groups(frame[group])
     read = read_target(frame[target], task)
@@ -153,7 +160,45 @@ def prepare_table(
         name=name,
         reason=read.reason,
         times=None if time is None else as_times(frame.loc[read.keep, time]),
+        weights=None if weight is None else read_weights(frame.loc[read.keep, weight]),
     )
+
+
+def read_weights(column: pd.Series, *, zero: bool = False) -> NDArray[np.float64]:
+    """Weights ``[n]`` of rows: numbers above 0, or with ``zero`` at least 0.
+
+    Raises:
+        ValueError: naming the first row that has none.
+    """
+    values = as_numbers(column)
+    wrong = ~(np.isfinite(values) & ((values >= 0) if zero else (values > 0)))
+    if wrong.any():
+        place = int(wrong.argmax())
+        least = "of at least 0" if zero else "above 0"
+        raise ValueError(
+            f"row {short_text(column.index[place])}, column {short_text(column.name)}: expected a weight {least}, got "
+            f"{short(column.iloc[place])}"
+        )
+    return values
+
+
+def without_weightless(frame: pd.DataFrame, weight: str | None) -> tuple[pd.DataFrame, str]:
+    """The rows of a weight above 0, and a sentence on the others; "" if there are none.
+
+    >>> without_weightless(pd.DataFrame({"w": [1, 0, 2]}), "w")[1]
+    '1 row of weight 0 in w is left out'
+    """
+    if weight is None:
+        return frame, ""
+    check_column("weight", weight, [str(name) for name in frame.columns])
+    some = read_weights(frame[weight], zero=True) > 0
+    if some.all():
+        return frame, ""
+    if not some.any():
+        raise ValueError(f"weight: expected a weight above 0 in {short(weight)}, got 0 in all rows")
+    gone = int((~some).sum())
+    are = "rows of weight 0 in {} are" if gone > 1 else "row of weight 0 in {} is"
+    return frame[some], f"{gone} {are.format(short_text(weight))} left out"
 
 
 def check_column(role: str, column: str, columns: Sequence[str]) -> str:

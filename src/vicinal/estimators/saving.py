@@ -53,7 +53,7 @@ VERSION = 2
 WIDEST = 1 << 24
 """Numbers in the vector of a row before it is projected, at most."""
 
-_ROLES = ("name", "target", "id", "group", "time")
+_ROLES = ("name", "target", "id", "group", "time", "weight")
 """Notes that name a column, or the data."""
 
 _Share = Annotated[float, Field(ge=0, le=1)]

@@ -12,6 +12,7 @@ from sklearn.model_selection import GroupKFold, KFold
 
 from vicinal.core import check_between, check_integer
 from vicinal.core.identity import IdsLike, canonical_ids
+from vicinal.evaluation.scores import relative_weights
 
 Floats = NDArray[np.float64]
 STRENGTHS = tuple(10.0 ** np.arange(-1, 6))
@@ -216,13 +217,20 @@ def _slice(column: str, value: str, errors: Floats, overall: float) -> Slice:
     return Slice(column, value, len(errors), mean, ratio, low, mean + half)
 
 
-def coverage_curve(truth: ArrayLike, intervals: Mapping[float, ArrayLike], *, parts: int = 4) -> list[dict[str, Any]]:
+def coverage_curve(
+    truth: ArrayLike,
+    intervals: Mapping[float, ArrayLike],
+    *,
+    parts: int = 4,
+    weights: ArrayLike | None = None,
+) -> list[dict[str, Any]]:
     """Promised and seen coverage of intervals at several levels.
 
     Args:
         truth: ``[n]``.
         intervals: promised coverage -> ``[n, 2]`` of low and high.
         parts: the rows are also cut into this many by their truth: coverage may hold on average and fail in the tails.
+        weights: ``[n]``, of weighted shares and means; None: 1 each.
 
     Returns:
         for each level, lowest first: ``coverage`` (promised), ``covered``, ``width`` (mean), and ``by_part``, the
@@ -233,17 +241,19 @@ def coverage_curve(truth: ArrayLike, intervals: Mapping[float, ArrayLike], *, pa
     """
     labels = np.asarray(truth, dtype=np.float64)
     order, levels = np.argsort(labels, kind="stable"), []
+    mass = np.ones(len(labels)) if weights is None else relative_weights(weights, len(labels))
     for level in sorted(intervals):
         bounds = np.asarray(intervals[level], dtype=np.float64)
         if bounds.shape != (len(labels), 2):
             raise ValueError(f"intervals: expected shape {(len(labels), 2)}, got {bounds.shape}")
         inside = (labels >= bounds[:, 0]) & (labels <= bounds[:, 1])
-        by_part = [float(inside[rows].mean()) for rows in np.array_split(order, parts) if len(rows)]
+        cut = [rows for rows in np.array_split(order, parts) if len(rows)]
+        by_part = [float((mass * inside)[rows].sum() / mass[rows].sum()) for rows in cut]
         levels.append(
             {
                 "coverage": check_between("coverage", level, 0, 1),
-                "covered": float(inside.mean()),
-                "width": float((bounds[:, 1] - bounds[:, 0]).mean()),
+                "covered": float((mass * inside).mean()),
+                "width": float((mass * (bounds[:, 1] - bounds[:, 0])).mean()),
                 "by_part": by_part,
             }
         )

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
-from vicinal.evaluation.scores import classification_scores, regression_scores
+from vicinal.evaluation.scores import classification_scores, regression_scores, relative_weights
 
 Features: TypeAlias = Any
 """A dense array or a scipy sparse matrix, [rows, f]."""
@@ -48,13 +48,17 @@ class Baseline:
     rows: int = 0
 
 
-def mean_baseline(train_target: ArrayLike, rows: int, *, classes: Sequence[Any] | None = None) -> Baseline:
-    """The mean of ``train_target [a]`` for each of ``rows``; with ``classes``, their shares.
+def mean_baseline(
+    train_target: ArrayLike, rows: int, *, classes: Sequence[Any] | None = None, weights: ArrayLike | None = None
+) -> Baseline:
+    """The mean of ``train_target [a]`` for each of ``rows``, by ``weights [a]``; with ``classes``, their shares.
 
     >>> mean_baseline([1.0, 3.0], 2).prediction.tolist()
     [2.0, 2.0]
     """
     target = one_hot(train_target, classes)
+    if weights is not None:
+        target = (target.T * relative_weights(weights, len(target))).T
     return Baseline("mean", np.repeat(target.mean(0, keepdims=True), rows, axis=0))
 
 

@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 
-def regression_scores(truth: ArrayLike, prediction: ArrayLike) -> dict[str, float]:
+def regression_scores(truth: ArrayLike, prediction: ArrayLike, weights: ArrayLike | None = None) -> dict[str, float]:
     """Mean squared error, mean absolute error and R2 of ``prediction [n]`` (or ``[n, T]``, averaged over targets).
 
     R2 is 1 minus the squared error over that of the mean of ``truth``: at most 1, 0 for the mean, negative below it;
-    of a constant truth it is 0 (1 if hit exactly), of fewer than two rows NaN, as in scikit-learn.
+    of a constant truth it is 0 (1 if hit exactly), of fewer than two rows NaN, as in scikit-learn. With
+    ``weights [n]`` all means are weighted.
 
     Raises:
         ValueError: for no rows, different shapes, or a number that is not finite.
@@ -25,19 +26,24 @@ def regression_scores(truth: ArrayLike, prediction: ArrayLike) -> dict[str, floa
     for name, values in (("truth", y), ("prediction", p)):
         _check_finite(name, values)
     error = (y - p).reshape(len(y), -1)  # [n, T]
-    squared = (error**2).sum(0)
-    spread = ((y - y.mean(0)) ** 2).reshape(len(y), -1).sum(0)
+    mass = np.ones((len(y), 1)) if weights is None else relative_weights(weights, len(y))[:, None]
+    squared = (mass * error**2).sum(0)
+    labels = y.reshape(len(y), -1)
+    spread = (mass * (labels - (mass * labels).mean(0)) ** 2).sum(0)
     exact = np.where(squared == 0, 1.0, 0.0)
     r2 = np.where(spread > 0, 1 - squared / np.where(spread > 0, spread, 1.0), exact)
     return {
-        "mse": float((error**2).mean()),
-        "mae": float(np.abs(error).mean()),
+        "mse": float((mass * error**2).mean()),
+        "mae": float((mass * np.abs(error)).mean()),
         "r2": float(r2.mean()) if len(y) > 1 else float("nan"),
     }
 
 
 def classification_scores(
-    truth: Sequence[Any] | NDArray[Any], probabilities: ArrayLike, classes: Sequence[Any]
+    truth: Sequence[Any] | NDArray[Any],
+    probabilities: ArrayLike,
+    classes: Sequence[Any],
+    weights: ArrayLike | None = None,
 ) -> dict[str, float]:
     """Accuracy (of the most probable class) and mean negative natural log of the true class' probability.
 
@@ -48,6 +54,7 @@ def classification_scores(
         truth: class of each row ``[n]``.
         probabilities: ``[n, C]``, rows sum to 1.
         classes: the class of each column ``[C]``.
+        weights: ``[n]``, of weighted means; None: 1 each.
 
     Raises:
         ValueError: for other shapes, or rows that do not sum to 1.
@@ -67,11 +74,25 @@ def classification_scores(
     column = {name: place for place, name in enumerate(classes)}
     places = np.array([column.get(label, -1) for label in truth])
     eps = np.finfo(np.float64).eps
+    mass = np.ones(len(p)) if weights is None else relative_weights(weights, len(p))
     of_truth = np.where(places >= 0, p[np.arange(len(p)), places], 0.0) / total
     return {
-        "accuracy": float((p.argmax(1) == places).mean()),
-        "log_loss": float(-np.log(np.clip(of_truth, eps, 1 - eps)).mean()),
+        "accuracy": float((mass * (p.argmax(1) == places)).mean()),
+        "log_loss": float((mass * -np.log(np.clip(of_truth, eps, 1 - eps))).mean()),
     }
+
+
+def relative_weights(weights: ArrayLike, rows: int) -> NDArray[np.float64]:
+    """``weights [rows]``, > 0, divided by their mean.
+
+    >>> relative_weights([1, 3], 2).tolist()
+    [0.5, 1.5]
+    """
+    mass = np.asarray(weights, dtype=np.float64)
+    if mass.shape != (rows,) or not (np.isfinite(mass) & (mass > 0)).all():
+        raise ValueError(f"weights: expected {rows} finite numbers above 0, got others")
+    relative: NDArray[np.float64] = mass / mass.mean()
+    return relative
 
 
 def _check_finite(name: str, values: NDArray[np.float64]) -> None:

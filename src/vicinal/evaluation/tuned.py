@@ -27,12 +27,14 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
+from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
 
 from vicinal.core import check_choice
 from vicinal.core.identity import IdsLike, canonical_ids
 from vicinal.core.progress import report
 from vicinal.evaluation.baselines import ALPHAS, SPREADS, WEIGHTS, Baseline, Features, neighbor_mean, one_hot
+from vicinal.evaluation.scores import relative_weights
 
 Floats: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.int64]
@@ -82,6 +84,7 @@ def tuned_baselines(
     classes: Sequence[Any] | None = None,
     groups: IdsLike | None = None,
     times: NDArray[Any] | None = None,
+    weights: ArrayLike | None = None,
     methods: Sequence[str] | None = None,
     most: int = TRIED,
     seed: int = 0,
@@ -100,6 +103,8 @@ def tuned_baselines(
         classes: class of each column of the probabilities ``[C]``; None in a regression.
         groups: ``[a]``; none is cut by a fold.
         times: ``[a]``; settings are then tried on later rows than they learn from. It needs ``queries``.
+        weights: ``[a]``, > 0, of errors, by which settings are chosen, too; all methods are fitted with them but k-NN,
+            the Gaussian process, and one class against the rest. None: 1 each.
         methods: out of ``NUMBERS`` (or "gaussian process"), with classes out of ``CLASSES``; None: all of them, but
             for boosting on sparse features.
         most: beyond so many training rows settings are tried on that many, drawn at random, and without ``queries``
@@ -125,7 +130,8 @@ def tuned_baselines(
     if methods is None:
         methods = [name for name in known if name != "gaussian process"]
         methods = [name for name in methods if name != "boosting" or not scipy.sparse.issparse(features)]
-    rows = _Rows.of(features, target, classes, groups, times, most, seed)
+    mass = None if weights is None else relative_weights(weights, count)
+    rows = _Rows.of(features, target, classes, groups, times, mass, most, seed)
     fitted = replace(rows, some=_drawn(count, max(most, FITTED), seed), distances={}) if count > most else rows
     # Threads wait for one another on so few rows: boosting of 320 took 18 s with two of a busy machine, 0.1 s with one.
     with warnings.catch_warnings(), threadpool_limits(limits=1 if count <= _ALONE else None):
@@ -153,6 +159,7 @@ class _Rows:
     folds: list[tuple[Places, Places]]
     seed: int
     distances: dict[int, Floats] = field(default_factory=dict)
+    mass: Floats | None = None
 
     @classmethod
     def of(
@@ -162,6 +169,7 @@ class _Rows:
         classes: Sequence[Any] | None,
         groups: IdsLike | None,
         times: NDArray[Any] | None,
+        mass: Floats | None,
         most: int,
         seed: int,
     ) -> "_Rows":
@@ -169,7 +177,8 @@ class _Rows:
         center, scale = 0.0, 1.0
         if classes is None:
             labels = np.asarray(target, dtype=np.float64)
-            center, scale = float(labels.mean()), float(labels.std()) or 1.0
+            center = float(np.average(labels, weights=mass))
+            scale = float(np.sqrt(np.average((labels - center) ** 2, weights=mass))) or 1.0
             labels = (labels - center) / scale
         else:
             labels = one_hot(target, classes).argmax(1).astype(np.float64)
@@ -179,7 +188,8 @@ class _Rows:
             folds = _folds(labels[some], codes, seed, classes=classes is not None)
         else:
             folds = _folds_by_time(np.asarray(times)[some], codes)
-        return cls(features, labels, classes, center, scale, some, [(some[i], some[o]) for i, o in folds], seed)
+        cut = [(some[i], some[o]) for i, o in folds]
+        return cls(features, labels, classes, center, scale, some, cut, seed, mass=mass)
 
     @property
     def manhattan(self) -> bool:
@@ -204,12 +214,17 @@ class _Rows:
         """Features of rows by their places, or of new rows as they are."""
         return self.features[outside] if isinstance(outside, np.ndarray) and outside.ndim == 1 else outside
 
+    def masses(self, places: Places) -> Floats:
+        """How much each of these rows counts ``[n]``."""
+        return np.ones(len(places)) if self.mass is None else self.mass[places]
+
     def error(self, places: Places, guess: Floats) -> float:
-        """Sum of squared errors, or of negative log probabilities."""
+        """Sum of squared errors, or of negative log probabilities, by weight."""
         if self.classes is None:
-            return float(np.square(guess - self.labels[places]).sum())
+            return float((self.masses(places) * np.square(guess - self.labels[places])).sum())
         eps = np.finfo(np.float64).eps
-        return float(-np.log(np.clip(guess[np.arange(len(places)), self.labels[places].astype(int)], eps, 1)).sum())
+        chances = guess[np.arange(len(places)), self.labels[places].astype(int)]
+        return float((self.masses(places) * -np.log(np.clip(chances, eps, 1))).sum())
 
 
 def _safe(features: Features) -> Features:
@@ -279,7 +294,7 @@ def _best(rows: _Rows, settings: Sequence[Setting], guesses: "Guess") -> tuple[S
         settings = [settings[place] for place in np.sort(order[:4])]
     errors, predictions = _errors(rows, settings, guesses, rows.folds)
     place = int(np.argmin(errors))
-    count = sum(len(outside) for _, outside in rows.folds)
+    count = sum(float(rows.masses(outside).sum()) for _, outside in rows.folds)
     return settings[place], float(errors[place]) * rows.scale**2 / count, predictions[place]
 
 
@@ -327,14 +342,18 @@ def _kernel_machine(rows: _Rows, setting: Setting, inside: Places) -> Any:
 
 def _predicted(rows: _Rows, model: Any, inside: Places, features: Features, others: Sequence[Features]) -> Floats:
     """What the model says of the blocks ``others`` once it is fitted: numbers, or probabilities of all classes."""
-    labels = rows.labels[inside]
+    labels, known = rows.labels[inside], {}
+    if rows.mass is not None and model is not None and has_fit_parameter(model, "sample_weight"):
+        known = {"sample_weight": rows.mass[inside]}
     if rows.classes is None:
-        model.fit(features, labels)
+        model.fit(features, labels, **known)
         return np.concatenate([np.asarray(model.predict(part), dtype=np.float64).ravel() for part in others])
     spread = np.zeros((sum(part.shape[0] for part in others), len(rows.classes)))  # a class without rows keeps 0
     codes = np.unique(labels).astype(int)
     if len(codes) > 1:
-        model.fit(features, labels)
+        with warnings.catch_warnings():  # of several classes only the calibration knows weights
+            warnings.filterwarnings("ignore", "Since OneVsRestClassifier", UserWarning)
+            model.fit(features, labels, **known)
         spread[:, codes] = np.concatenate([model.predict_proba(part) for part in others])
     else:
         spread[:, codes] = 1.0
@@ -398,7 +417,7 @@ def _boosting_guesses(
         if rows.classes is not None and len(codes) < 2:
             yield from ((setting, _predicted(rows, None, inside, None, [others])) for setting in stages.values())
             continue
-        model.fit(rows.take(inside), labels)
+        model.fit(rows.take(inside), labels, None if rows.mass is None else rows.mass[inside])
         staged = model.staged_predict(others) if rows.classes is None else model.staged_predict_proba(others)
         for stage, guess in enumerate(staged, 1):
             if stage in stages and rows.classes is None:

@@ -13,6 +13,7 @@ from vicinal.core import check_choice, local_path, replaced_file, short, short_t
 from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids
 from vicinal.data import read_labels, read_table, write_table
 from vicinal.data.cells import missing_cells
+from vicinal.data.table import read_weights, without_weightless
 from vicinal.data.target import SEPARATOR, alike_labels, several_names
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import as_table
@@ -40,6 +41,7 @@ def add_table(
     target: str | None = None,
     id: str | None = None,
     group: str | None = None,
+    weight: str | None = None,
     names: Path | pd.DataFrame | None = None,
     root: Path | None = None,
     index: str | None = None,
@@ -54,6 +56,8 @@ def add_table(
         target: column of labels; None: that of the fit, as for ``id`` and ``group``.
         id: column of ids; without one, rows are numbered on.
         group: column of groups.
+        weight: column of numbers that say how much each row counts, in the units of the fit; None: that of the fit, if
+            the table has it, else each counts as a row of the fit does on average. Rows of weight 0 are left out.
         names: table of :func:`vicinal.workflows.discover_table` with labels of rows, or one label in a group, which is
             that of the group; they go before ``target``, classes may be new, and rows without a name are left out.
         root: folder that paths of images and sounds start from; None: that of the file.
@@ -73,6 +77,10 @@ def add_table(
     fitted, ids_named = model.notes_, id is not None
     model.notes_ = fitted | {role: name for role, name in columns.items() if name is not None}
     frame = read_rows(model, source, root, log)
+    weight = fitted.get("weight") if weight is None and fitted.get("weight") in frame.columns else weight
+    frame, left = without_weightless(frame, weight)
+    if left:
+        log(left)
     several = list(model.targets_ or ())
     if names is not None:
         column = columns["target"] = columns["target"] or "label"
@@ -89,7 +97,9 @@ def add_table(
     ids, groups = (_cells(frame, columns[role]) for role in ("id", "group"))
     groups = None if model.bank_.store.group_codes is None else groups
     model.notes_ = fitted  # the names are those of this table; the model's stay
-    opened.add(features, labels, ids=ids, groups=groups, new_classes=names is not None)
+    weights = None if weight is None else read_weights(frame[weight])
+    known: dict[str, Any] = {"ids": ids, "groups": groups, "sample_weight": weights}
+    opened.add(features, labels, **known, new_classes=names is not None)
     if opened.due:
         opened.compact()
     return BankChange(len(frame), len(opened.model.bank_))

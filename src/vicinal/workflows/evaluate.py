@@ -15,7 +15,7 @@ from vicinal.calibration import conformal_quantile, neighbor_spread
 from vicinal.core import check_integer, short
 from vicinal.data import check_column, find_duplicates, table_name
 from vicinal.data.cells import as_numbers
-from vicinal.data.table import Table, prepare_table
+from vicinal.data.table import Table, prepare_table, without_weightless
 from vicinal.encoders import EmbeddingCache, TableEncoder, build_table_encoder
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import SCORES
@@ -82,6 +82,7 @@ def audit_table(
     root: Path | None = None,
     suspects: int = 50,
     time: str | None = None,
+    weight: str | None = None,
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
@@ -98,6 +99,8 @@ def audit_table(
         root: folder that paths of images and sounds start from; None: that of the file.
         suspects: how many suspicious labels to list.
         time: column of dates or numbers, by which errors and coverage are shown in time; None: that of the fit.
+        weight: column of numbers that say how much each row counts in scores, baselines and coverage; None: that of the
+            fit, if the table has it.
         index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
         encoders: by column or kind.
         log: gets one line of progress at a time.
@@ -111,7 +114,7 @@ def audit_table(
     if model.multilabel_:
         raise ValueError("model: expected one of numbers or of one class a row, got one of several classes a row")
     time = time or model.notes_.get("time")
-    table = labelled_rows(model, source, log, root, time)
+    table = labelled_rows(model, source, log, root, time, weight)
     parts = parts_of(model, table)
     new = np.array([part == "new" for part in parts])
     if new.sum() < 10:
@@ -136,8 +139,8 @@ def audit_table(
         target_name=table.target_name,
         task=table.task,
         rows=counts,
-        scores=score(model, predicted, fresh.target),
-        baselines={one.name: score(model, one.prediction, fresh.target) for one in tuned},
+        scores=score(model, predicted, fresh.target, fresh.weights),
+        baselines={one.name: score(model, one.prediction, fresh.target, fresh.weights) for one in tuned},
         slices=error_slices(errors, _slice_columns(model, fresh)),
         target_slices=_along_target(model, errors, fresh),
         coverage=[] if classes is not None else _coverage(model, fresh),
@@ -183,7 +186,7 @@ def _coverage(model: BankedEstimator, fresh: Table) -> list[Mapping[str, Any]]:
     for level in LEVELS:
         if calibrates(model, level):
             bounds[level] = model.predict_interval(fresh.frame, level, groups=groups)
-    return list(coverage_curve(fresh.target, bounds)) if bounds else []
+    return list(coverage_curve(fresh.target, bounds, weights=fresh.weights)) if bounds else []
 
 
 def _in_time(model: BankedEstimator, fresh: Table, errors: Array) -> dict[str, Any]:
@@ -231,6 +234,7 @@ def _moment(time: Any) -> str | float:
 def _notes(model: BankedEstimator, table: Table) -> list[str]:
     """What a reader should know: rows that were left out, and what could not be calibrated."""
     notes = [f"{len(table.dropped)} rows were left out: {table.dropped[0].reason}."] if table.dropped else []
+    notes += [] if table.weights is None else ["Scores, baselines and coverage count rows by their weights."]
     what, levels = ("intervals", LEVELS) if getattr(model, "classes_", None) is None else ("sets of classes", (SETS,))
     uncovered = [f"{level:.0%}" for level in levels if not calibrates(model, level)]
     if uncovered:
@@ -252,8 +256,8 @@ def _class_sets(model: BankedEstimator, fresh: Table) -> dict[str, dict[str, flo
     for method in ("lac", "aps", "raps"):
         class_sets = model.predict_set(fresh.frame, SETS, method=method, groups=groups)
         sets[method] = {
-            "covered": float(class_sets[np.arange(len(class_sets)), right].mean()),
-            "size": float(class_sets.sum(1).mean()),
+            "covered": float(np.average(class_sets[np.arange(len(class_sets)), right], weights=fresh.weights)),
+            "size": float(np.average(class_sets.sum(1), weights=fresh.weights)),
         }
     return sets
 
@@ -304,6 +308,7 @@ def _baselines(model: BankedEstimator, table: Table, features: Any, new: Array) 
         features[np.flatnonzero(new)],
         classes=None if classes is None else classes.tolist(),
         groups=None if table.groups is None else table.groups[known],
+        weights=None if table.weights is None else table.weights[known],
         methods=baseline_names(model.kinds_, classes=classes is not None),
     )
     return tuned, baseline_notes(tuned, len(known))
@@ -366,15 +371,35 @@ def _skewness(counts: Array) -> float:
 
 
 def labelled_rows(
-    model: BankedEstimator, source: Path | pd.DataFrame, log: Log, root: Path | None = None, time: str | None = None
+    model: BankedEstimator,
+    source: Path | pd.DataFrame,
+    log: Log,
+    root: Path | None = None,
+    time: str | None = None,
+    weight: str | None = None,
 ) -> Table:
-    """The rows of ``source`` with the model's columns and target, and if there is a column ``time`` with times."""
+    """The rows of ``source`` with the model's columns and target, times of a column ``time``, and weights.
+
+    Weights are those of the column ``weight``; None: of that of the fit, if the table has it.
+    """
     name = table_name(source) if isinstance(source, Path) else "table"
-    return labelled_table(model, read_rows(model, source, root, log), name, log, time)
+    frame, known = read_rows(model, source, root, log), model.notes_.get("weight")
+    weight = known if weight is None and known in frame.columns else weight
+    return labelled_table(model, frame, name, log, time, weight)
 
 
-def labelled_table(model: BankedEstimator, frame: pd.DataFrame, name: str, log: Log, time: str | None = None) -> Table:
+def labelled_table(
+    model: BankedEstimator,
+    frame: pd.DataFrame,
+    name: str,
+    log: Log,
+    time: str | None = None,
+    weight: str | None = None,
+) -> Table:
     """The same of rows that :func:`vicinal.workflows.predict.read_rows` has read."""
+    frame, left = without_weightless(frame, weight)
+    if left:
+        log(left)
     target = model.notes_.get("target")
     if target is None:
         raise ValueError("model: expected one of `vicinal fit`, which knows its target, got one saved from Python")
@@ -387,15 +412,16 @@ def labelled_table(model: BankedEstimator, frame: pd.DataFrame, name: str, log: 
                     f"data: expected the column {short(column)}, which the model was fitted with, got none"
                 )
             features[column] = frame[column]
-    if time is not None:
-        check_column("time", time, list(frame.columns))
-        features[time] = frame[time]
+    for role, column in (("time", time), ("weight", weight)):
+        if column is not None:
+            features[check_column(role, column, list(frame.columns))] = frame[column]
     classes = getattr(model, "classes_", None)
     return prepare_table(
         features,
         target,
         use=list(model.feature_names_in_),
         time=time,
+        weight=weight,
         id=known["id"],
         group=known["group"],
         task="regression" if classes is None else "classification",

@@ -223,6 +223,7 @@ def run_fingerprint(job: TableJob, opened: OpenTable) -> str:
     """All that the result of a fit depends on: an interrupted run of the same goes on."""
     settings = {name: value for name, value in job.parameters.items() if name not in ("progress", "logger")}
     also = {name: sha256(values.tobytes()).hexdigest() for name, values in opened.also.items()}
+    weights = None if opened.table.weights is None else sha256(opened.table.weights.tobytes()).hexdigest()
     facts = [
         table_fingerprint(opened.table),
         opened.kinds,
@@ -232,6 +233,7 @@ def run_fingerprint(job: TableJob, opened: OpenTable) -> str:
         job.time,
         settings,
         also,
+        weights,
     ]
     return json.dumps([__version__, torch.__version__, *facts], default=str, sort_keys=True)
 
@@ -258,7 +260,7 @@ def fit_record(
     held_out = 0 if model.folds_ is not None else len(split.validation)
     sizes = {"train": len(table) - len(split.test) - held_out, "validation": held_out, "test": len(split.test)}
     promise = covering(model, opened, split)
-    groups = None if table.groups is None else table.groups[scored]
+    groups, mass = (None if one is None else one[scored] for one in (table.groups, table.weights))
     return FitRecord(
         name=table.name,
         target_name=table.target_name,
@@ -285,7 +287,7 @@ def fit_record(
         duration_s=duration,
         versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
         notes=[*opened.notes, *(f"{leak.sentence}." for leak in opened.leaks), *_tuning(model), *measured.notes],
-        verdict=verdict(model, measured, table.target[scored], groups, promise),
+        verdict=verdict(model, measured, table.target[scored], groups, promise, mass),
         coverage=promise.levels,
         examples=examples(model, opened, scored, measured, promise),
     )
@@ -361,7 +363,7 @@ def _notes(job: TableJob, record: FitRecord, chunked: Sequence[str]) -> dict[str
         "group": job.group,
         "scores": dict(record.scores),
     }
-    notes |= {"time": job.time} if job.time else {}
+    notes |= {name: column for name, column in (("time", job.time), ("weight", job.weight)) if column}
     notes |= {"sets": {name: list(columns) for name, columns in job.sets.items()}} if job.sets else {}
     return notes | ({"chunked": list(chunked)} if chunked else {})
 

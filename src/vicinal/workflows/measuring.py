@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from vicinal.core import short_text
 from vicinal.data import (
     Split,
     no_test,
@@ -53,13 +54,15 @@ def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Spl
     """Scores of the model, of the mean, of k-NN on the model's embeddings, and of baselines on the untuned features."""
     predicted = predict_test(model, opened, split)
     classes, target = _classes(model), opened.table.target
-    mean = mean_baseline(target[split.train], len(split.test), classes=classes)
+    weights = opened.table.weights
+    in_train, in_test = (None if weights is None else weights[at] for at in (split.train, split.test))
+    mean = mean_baseline(target[split.train], len(split.test), classes=classes, weights=in_train)
     knn = knn_of_embeddings(model, opened, split)
     tuned = untuned_baselines(model, opened, split) if job.baselines else []
     named = {"model": predicted, "mean": mean.prediction, "k-NN on its embeddings": knn.prediction}
     named |= {f"{baseline.name} on untuned features": baseline.prediction for baseline in tuned}
-    scores = {name: score(model, guess, target[split.test]) for name, guess in named.items()}
-    notes = [f"k-NN on its embeddings: {_settings_of(knn)}, chosen on the validation rows."]
+    scores = {name: score(model, guess, target[split.test], in_test) for name, guess in named.items()}
+    notes = [f"k-NN on its embeddings: {_settings_of(knn)}, chosen on the validation rows.", *_weighted(job)]
     return Measured(scores, predicted, notes + baseline_notes(tuned, len(split.train) + len(split.validation)), named)
 
 
@@ -67,7 +70,7 @@ def measure_out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable
     """Scores on the rows fitted on, each by members that never saw it; of the mean; and of baselines in folds."""
     table = opened.table
     predicted = model.out_of_fold_predictions()[1][model.bank_.keys_of(table.ids)]  # in the order of the table
-    mean = mean_baseline(table.target, len(table), classes=_classes(model))
+    mean = mean_baseline(table.target, len(table), classes=_classes(model), weights=table.weights)
     named = {"model": predicted, "mean": mean.prediction}
     tuned: list[Baseline] = []
     notes = [f"Baselines are left out: without test rows they are for at most {TRIED:,} rows."] if job.baselines else []
@@ -75,8 +78,16 @@ def measure_out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable
         tuned = untuned_baselines(model, opened, no_test(len(table), 0))
         notes = ["Baselines predict each row without its fold, by the settings that are best over all folds."]
     named |= {f"{baseline.name} on untuned features": baseline.prediction for baseline in tuned}
-    scores = {name: score(model, guess, table.target) for name, guess in named.items()}
+    scores = {name: score(model, guess, table.target, table.weights) for name, guess in named.items()}
+    notes += _weighted(job)
     return Measured(scores, predicted, notes + baseline_notes(tuned, len(table)), named)
+
+
+def _weighted(job: TableJob) -> list[str]:
+    """What to say of weights."""
+    if job.weight is None:
+        return []
+    return [f"Rows count by {short_text(job.weight)}, in errors, too; k-NN predicts without weights."]
 
 
 def untuned_baselines(model: BankedEstimator, opened: OpenTable, split: Split) -> list[Baseline]:
@@ -93,6 +104,7 @@ def untuned_baselines(model: BankedEstimator, opened: OpenTable, split: Split) -
         classes=None if table.task == "regression" else np.unique(table.target[rows]).tolist(),
         groups=None if table.groups is None else table.groups[rows],
         times=None if table.times is None else table.times[rows],
+        weights=None if table.weights is None else table.weights[rows],
         methods=baseline_names(opened.kinds, classes=table.task != "regression"),
     )
 
@@ -128,7 +140,9 @@ def out_of_fold_scores(model: BankedEstimator) -> dict[str, float]:
     if model.folds_ is None:
         return {}
     ids, predictions = model.out_of_fold_predictions()
-    return score(model, predictions, _named_labels(model, model.bank_.labels[model.bank_.keys_of(ids)]))
+    bank, at = model.bank_, model.bank_.keys_of(ids)
+    weights = None if bank.weights is None else bank.weights[at].numpy()
+    return score(model, predictions, _named_labels(model, bank.labels[at]), weights)
 
 
 def predict_test(model: BankedEstimator, opened: OpenTable, split: Split) -> Array:
@@ -176,12 +190,12 @@ def calibrates(model: BankedEstimator, level: float) -> bool:
     return bool(count and np.ceil((count + 1) * level - 1e-9) <= count)
 
 
-def score(model: BankedEstimator, predicted: Array, truth: Array) -> dict[str, float]:
-    """Regression or classification scores of predictions of this model's kind."""
+def score(model: BankedEstimator, predicted: Array, truth: Array, weights: Array | None = None) -> dict[str, float]:
+    """Regression or classification scores of predictions of this model's kind, by ``weights [n]``."""
     classes = _classes(model)
     if classes is None:
-        return regression_scores(truth, predicted)
-    return classification_scores(truth, predicted, classes)
+        return regression_scores(truth, predicted, weights)
+    return classification_scores(truth, predicted, classes, weights)
 
 
 def _classes(model: BankedEstimator) -> Sequence[Any] | None:

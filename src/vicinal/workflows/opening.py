@@ -30,6 +30,7 @@ from vicinal.data import (
     table_name,
 )
 from vicinal.data.cells import missing_cells
+from vicinal.data.table import without_weightless
 from vicinal.data.target import read_target
 from vicinal.encoders import (
     ColumnKind,
@@ -58,6 +59,7 @@ class TableJob:
         id: column of ids, or None.
         group: column of groups, or None.
         time: column of dates or numbers, or None; the latest rows are tested on, and those before them held out.
+        weight: column of numbers that say how much each row counts, or None; rows of weight 0 are left out.
         task: "regression", "classification", or None to read it from the target.
         root: folder that paths of images and sounds start from; None: that of the file.
         use: feature columns; None: all that can be used.
@@ -79,6 +81,7 @@ class TableJob:
     id: str | None = None
     group: str | None = None
     time: str | None = None
+    weight: str | None = None
     task: str | None = None
     root: Path | None = None
     use: Sequence[str] | None = None
@@ -147,6 +150,8 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     else:
         frame, root, name = as_table("data", job.source), job.root, job.name or "table"
     log(f"{len(frame)} rows and {frame.shape[1]} columns in {name}")
+    frame, left = without_weightless(frame.rename(columns=str), job.weight)
+    notes += [f"{left}."] if left else []
     frame, also = further_targets(join_columns(frame, job.sets, of_one_kind=True), job)
     table = prepare_table(
         frame,
@@ -154,6 +159,7 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
         id=job.id,
         group=job.group,
         time=job.time,
+        weight=job.weight,
         task="regression" if also else job.task,
         use=job.use,
         drop=[*job.drop, *job.also],
@@ -194,8 +200,8 @@ def further_targets(frame: pd.DataFrame, job: TableJob) -> tuple[pd.DataFrame, d
         check_choice("target", name, frame.columns)
     if len({job.target, *job.also}) <= len(job.also):
         raise ValueError(f"target: expected different columns, got {short([job.target, *job.also])}")
-    if twice := {job.id, job.group} & set(job.also):
-        raise ValueError(f"target: expected columns that are not the id or group too, got {short(twice.pop())}")
+    if twice := {job.id, job.group, job.weight} & set(job.also):
+        raise ValueError(f"target: expected columns that are not the id, group or weight too, got {short(twice.pop())}")
     there = np.all([~missing_cells(frame[name]) for name in (job.target, *job.also)], axis=0)
     numbers = {name: read_target(frame.loc[there, name], "regression").values for name in job.also}
     return frame.assign(**{job.target: frame[job.target].where(there)}), numbers
@@ -243,7 +249,8 @@ def fit_split(model: BankedEstimator, opened: OpenTable, split: Split) -> Banked
         warnings.simplefilter("ignore", LeakWarning)  # open_table has named them
         targets = {name: values[rows] for name, values in opened.targets.items()}
         y = pd.DataFrame(targets) if opened.also else part.target
-        fitted: BankedEstimator = model.fit(frame, y, ids=part.ids, groups=part.groups, validation=validation)
+        known = {"ids": part.ids, "groups": part.groups, "validation": validation}
+        fitted: BankedEstimator = model.fit(frame, y, sample_weight=part.weights, **known)
     return fitted
 
 

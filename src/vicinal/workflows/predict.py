@@ -284,7 +284,7 @@ def features_of(model: BankedEstimator, frame: pd.DataFrame, log: Log) -> pd.Dat
                 f"data: expected the column {short(name)}, which the model reads, got "
                 f"none{nearest(name, frame.columns)}"
             )
-    roles = (model.notes_.get(role) for role in ("id", "group", "time", "target"))
+    roles = (model.notes_.get(role) for role in ("id", "group", "time", "weight", "target"))
     known = {*columns, *roles, *(model.targets_ or ())}
     extra = [name for name in frame.columns if name not in known]
     if extra:

@@ -157,6 +157,7 @@ def _job(old: BankedEstimator, rows: "_Rows") -> TableJob:
         rows.table.target_name,
         id=notes.get("id"),
         time=notes.get("time"),
+        weight=notes.get("weight"),
         group=notes.get("group"),
         sets=notes.get("sets") or {},
         seed=seed,
@@ -214,6 +215,7 @@ def _of_bank(old: BankedEstimator, folder: Path) -> _Rows:
         if notes.get(role) is not None and values is not None:
             frame[notes[role]] = values
     table = labelled_table(old, frame, str(notes.get("name") or "the bank"), lambda line: None)
+    table = _with_weights(old, table)
     parts = np.where(old.calibration_.has(table.ids), "held out", "bank").astype(object)
     return _Rows(table, parts, _unseen(table, parts, _added_ids(folder)), [])
 
@@ -221,7 +223,8 @@ def _of_bank(old: BankedEstimator, folder: Path) -> _Rows:
 def _of_table(old: BankedEstimator, folder: Path, source: Any, root: Path | None, log: Log) -> _Rows:
     """The rows of a table, without forgotten ones, and with the labels of corrections."""
     name = table_name(source) if isinstance(source, Path) else "table"
-    table = labelled_table(old, read_rows(old, source, root, log), name, log, old.notes_.get("time"))
+    roles = (old.notes_.get(role) for role in ("time", "weight"))
+    table = _with_weights(old, labelled_table(old, read_rows(old, source, root, log), name, log, *roles))
     parts, notes = np.array(parts_of(old, table), dtype=object), []
     of_this = old.notes_.get("id") is not None or (parts != "new").sum() >= len(old.bank_) / 2
     forgotten = [i for change in old.changes_.history if change.what == "forget" for i in change.ids]
@@ -236,6 +239,15 @@ def _of_table(old: BankedEstimator, folder: Path, source: Any, root: Path | None
     if left:
         notes.append(f"{left} rows of the old bank are not in the table, nor in the new model.")
     return _Rows(table, parts, _unseen(table, parts, _added_ids(folder)), notes)
+
+
+def _with_weights(old: BankedEstimator, table: Table) -> Table:
+    """The table with the weights that its rows have in the bank, unless it has weights; others count as a mean row."""
+    known = old.given_weights()
+    if known is None or table.weights is not None:
+        return table
+    at = old.bank_.store.positions(table.ids).numpy()
+    return replace(table, weights=np.where(at >= 0, known[at], old.weight_unit_))
 
 
 def _with_corrections(old: BankedEstimator, table: Table, parts: Array) -> tuple[Table, int]:
@@ -331,12 +343,13 @@ def _compared(
         places = pd.Index(ids.astype(str)).get_indexer(table.ids.astype(str))
         at = np.flatnonzero((places >= 0) & (rows.parts != "new"))
         predicted = measured.predicted[at], of_old[places[at]]
-    truth, groups = table.target[at], None if table.groups is None else table.groups[at]
+    truth = table.target[at]
+    groups, weights = (None if one is None else one[at] for one in (table.groups, table.weights))
     pairs = list(zip(("new", "old"), (new, old), predicted, strict=True))
-    scores = {name: score(model, guess, truth) for name, model, guess in pairs}
+    scores = {name: score(model, guess, truth, weights) for name, model, guess in pairs}
     error = "mse" if table.task == "regression" else "log_loss"
     losses = [_losses(model, guess, truth) for _, model, guess in pairs]
-    change, doubt = _difference(losses[0] - losses[1], groups)
+    change, doubt = _difference(losses[0] - losses[1], groups, weights)
     sizes = {"compared": len(at), "trained": len(split.train), "held out": len(split.validation)}
     listed = {"model": measured.scores["model"], "the model before": scores["old"]}
     measured = replace(measured, scores=listed | measured.scores)
@@ -361,14 +374,15 @@ def _losses(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
     return np.array(each)
 
 
-def _difference(differences: Array, groups: Array | None) -> tuple[float, float]:
-    r"""Mean of paired differences $d$ ``[n]`` and its standard error, by groups $g$.
+def _difference(differences: Array, groups: Array | None, weights: Array | None = None) -> tuple[float, float]:
+    r"""Mean of paired differences $d$ ``[n]`` and its standard error, by groups $g$ and weights $w$ of mean 1.
 
-    $\sqrt{\frac{G}{G-1} \sum_g (\sum_{i \in g} (d_i - \bar d))^2} / n$, where each row is a group if there are none.
+    $\sqrt{\frac{G}{G-1} \sum_g (\sum_{i \in g} w_i (d_i - \bar d))^2} / n$; each row is a group if there are none.
     """
-    mean, count = float(differences.mean()), len(differences)
-    names = np.arange(count) if groups is None else groups
-    sums = pd.Series(differences - mean).groupby(names).sum().to_numpy()
+    count = len(differences)
+    mass = np.ones(count) if weights is None else weights / weights.mean()
+    mean, names = float((mass * differences).mean()), np.arange(count) if groups is None else groups
+    sums = pd.Series(mass * (differences - mean)).groupby(names).sum().to_numpy()
     return mean, float(np.sqrt(len(sums) / max(1, len(sums) - 1) * (sums**2).sum()) / count)
 
 
@@ -380,11 +394,13 @@ def _hold_out_more(new: BankedEstimator, table: Table) -> None:
     if not len(table):
         return
     frame, vectors = new.embedded_rows(table.frame[list(new.kinds_)])
-    new.add_embedded(frame, vectors, table.target, ids=table.ids, groups=table.groups)
+    known: dict[str, Any] = {"ids": table.ids, "groups": table.groups, "sample_weight": table.weights}
+    new.add_embedded(frame, vectors, table.target, **known)
     if new.folds_ is None:
-        labels = new.bank_.labels[new.bank_.store.positions(table.ids)]
+        at = new.bank_.store.positions(table.ids)
+        labels, weights = new.bank_.labels[at], None if new.bank_.weights is None else new.bank_.weights[at].numpy()
         groups = None if table.groups is None else canonical_ids("groups", table.groups, len(table))
-        new.calibration_.add(table.ids, vectors, labels, frame, groups)
+        new.calibration_.add(table.ids, vectors, labels, frame, groups, weights)
 
 
 @contextmanager
@@ -422,5 +438,6 @@ def _take_over(new: BankedEstimator, now: BankedEstimator, ids: Array, labels: A
             "say the same command again"
         )
     at = now.bank_.store.positions(ids)
-    groups = None if now.bank_.groups is None else now.bank_.groups[at.numpy()]
-    new.add(now.bank_.store.rows_at(at)[list(new.kinds_)], labels, ids=ids, groups=groups)
+    groups, known = None if now.bank_.groups is None else now.bank_.groups[at.numpy()], now.given_weights()
+    rows, weights = now.bank_.store.rows_at(at)[list(new.kinds_)], None if known is None else known[at.numpy()]
+    new.add(rows, labels, ids=ids, groups=groups, sample_weight=weights)

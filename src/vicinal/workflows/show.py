@@ -32,6 +32,7 @@ class _Notes(_Summary):
     id: str | None = None
     group: str | None = None
     time: str | None = None
+    weight: str | None = None
     scores: dict[str, dict[str, float]] = Field(default_factory=dict)
     distilled_from: str | None = None
     torch: str | None = None
@@ -158,6 +159,7 @@ def _model(folder: Path) -> dict[str, Any]:
         "id": notes.id,
         "group": notes.group,
         "time": notes.time,
+        "weight": notes.weight,
         "vicinal": config.vicinal,
         "torch": notes.torch,
         "distilled_from": notes.distilled_from,

@@ -64,7 +64,7 @@ def covering(model: BankedEstimator, opened: OpenTable, split: Split) -> Coverin
         bounds = {level: model.predict_interval(frame, level, ids=ids, groups=groups) for level in levels}
         truth, last = part.target.astype(float), bounds.get(0.9)
         inside = None if last is None else (truth >= last[:, 0]) & (truth <= last[:, 1])
-        return Covering(places, coverage_curve(truth, bounds), last, inside)
+        return Covering(places, coverage_curve(truth, bounds, weights=part.weights), last, inside)
     if not isinstance(model, NeighborClassifier) or model.multilabel_ or 0.9 not in levels:
         return Covering(places, [])
     sets, codes = (
@@ -73,12 +73,18 @@ def covering(model: BankedEstimator, opened: OpenTable, split: Split) -> Coverin
     )
     right = [codes.get(label, -1) for label in part.target.tolist()]
     inside = np.array([place >= 0 and bool(row[place]) for row, place in zip(sets, right, strict=True)])
-    level = {"coverage": 0.9, "covered": float(inside.mean()), "width": float(sets.sum(1).mean()), "by_part": []}
+    covered, width = (float(np.average(values, weights=part.weights)) for values in (inside, sets.sum(1)))
+    level = {"coverage": 0.9, "covered": covered, "width": width, "by_part": []}
     return Covering(places, [level], inside=inside)
 
 
 def verdict(
-    model: BankedEstimator, measured: Measured, truth: Array, groups: Array | None, promise: Covering
+    model: BankedEstimator,
+    measured: Measured,
+    truth: Array,
+    groups: Array | None,
+    promise: Covering,
+    weights: Array | None = None,
 ) -> Verdict:
     """The figures that a report begins with.
 
@@ -88,19 +94,21 @@ def verdict(
         truth: labels ``[n]`` of these rows.
         groups: of these rows ``[n]``, which are drawn together; None: each row is a group.
         promise: of :func:`covering`.
+        weights: of these rows ``[n]``; None: 1 each.
     """
+    mass = np.ones(len(truth)) if weights is None else weights / weights.mean()
     codes = np.arange(len(truth)) if groups is None else np.unique(groups, return_inverse=True)[1]
     numbers = getattr(model, "classes_", None) is None
     losses = {name: _losses(model, guess, truth) for name, guess in measured.predictions.items()}
     errors = losses.pop("model", _losses(model, measured.predicted, truth))
-    typical = _doubted(np.sqrt(errors), None, codes, _median) if numbers else _share(1 - errors, codes)
-    best = min(losses, key=lambda name: float(losses[name].mean()), default="")
+    typical = _doubted(np.sqrt(errors), None, codes, mass, _median) if numbers else _share(1 - errors, codes, mass)
+    best = min(losses, key=lambda name: float((mass * losses[name]).mean()), default="")
     change = None
     if best:
-        change = _doubted(errors, losses[best], codes, _relative if numbers else _difference)
+        change = _doubted(errors, losses[best], codes, mass, _relative if numbers else _difference)
     covered = None
     if promise.inside is not None:
-        covered = _share(promise.inside, codes[promise.places])
+        covered = _share(promise.inside, codes[promise.places], mass[promise.places])
     return Verdict(len(truth), typical, best, len(losses), change, covered)
 
 
@@ -153,24 +161,27 @@ def _losses(model: BankedEstimator, guess: Array, truth: Array) -> Array:
     return np.asarray(np.asarray(classes)[guess.argmax(1)] != truth, dtype=np.float64)
 
 
-def _share(hits: Array, codes: Array) -> Doubted:
-    """A share with its Clopper-Pearson interval, as if each group were one row."""
-    share, count = float(hits.mean()), len(np.unique(codes))
+def _share(hits: Array, codes: Array, mass: Array) -> Doubted:
+    r"""A share with its Clopper-Pearson interval, as if each group were one row, of $(\sum w)^2 / \sum w^2$ rows."""
+    share = float((mass * hits).sum() / mass.sum())
+    each = np.bincount(np.unique(codes, return_inverse=True)[1], mass)
+    even = bool((mass == 1).all())
+    count = len(each) if even else float(each.sum() ** 2 / (each**2).sum())
     if count < FEWEST:
         return Doubted(share)
     low, high = clopper_pearson(share * count, count, 0.05)
     return Doubted(share, float(low), float(high))
 
 
-def _doubted(values: Array, others: Array | None, codes: Array, statistic: Any) -> Doubted:
+def _doubted(values: Array, others: Array | None, codes: Array, mass: Array, statistic: Any) -> Doubted:
     """A statistic of the rows with its percentile interval over rows that are drawn again, group by group."""
     order = np.argsort(values, kind="stable")
-    values, codes = values[order], codes[order]
+    values, codes, mass = values[order], codes[order], mass[order]
     others = None if others is None else others[order]
-    figure = float(statistic(np.ones((1, len(values))), values, others)[0])
+    figure = float(statistic(mass[None], values, others)[0])
     if len(np.unique(codes)) < FEWEST or not np.isfinite(figure):
         return Doubted(figure)
-    drawn = np.concatenate([statistic(weights, values, others) for weights in _draws(codes)])
+    drawn = np.concatenate([statistic(mass * times, values, others) for times in _draws(codes)])
     low, high = np.nanquantile(drawn, [0.025, 0.975])
     return Doubted(figure, float(low), float(high))
 
