@@ -78,7 +78,7 @@ BAD = {
     "target is id": (
         houses(),
         {"id": "price"},
-        r"^target: expected a column that is not the id, group or time too, got 'price'$",
+        r"^target: expected a column that is not the id, group, time, weight or fair too, got 'price'$",
     ),
     "target is used": (houses(), {"use": ["area", "price"]}, r"^use: expected feature columns, got 'price' too$"),
     "id is used": (houses(), {"use": ["area"], "id": "area"}, r"^use: expected feature columns, got 'area' too$"),

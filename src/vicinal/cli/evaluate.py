@@ -29,6 +29,10 @@ def evaluate(
         str | None,
         typer.Option(help="Column of weights of rows in scores and coverage; default: that of the fit.", metavar="COL"),
     ] = None,
+    fair: Annotated[
+        str | None,
+        typer.Option(help="Column of an attribute: rates by its groups; default: that of the fit.", metavar="COL"),
+    ] = None,
     suspects: Annotated[int, typer.Option(help="How many suspicious labels to list.")] = 50,
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
@@ -42,7 +46,7 @@ def evaluate(
     from vicinal.cli.output import finite
     from vicinal.core import local_path, replace_text, short_text
     from vicinal.data import table_source
-    from vicinal.report import audit_findings, period_cells, write_audit_page
+    from vicinal.report import audit_findings, fairness_cells, period_cells, write_audit_page
     from vicinal.workflows import audit_table
 
     page = None if out is None else local_path("--out", out, written=True)
@@ -59,6 +63,7 @@ def evaluate(
             suspects=suspects,
             time=time,
             weight=weight,
+            fair=fair,
             index=index,
             encoders=o.parse_encoders(encoder),
             log=shown.log,
@@ -80,6 +85,10 @@ def evaluate(
         error = "mean squared error" if record.task == "regression" else "share wrong"
         headings = ["from", "to", "rows", error, "times average", "90 % hold", "width needed"]
         print_rows(f"By {record.time}", headings, [period_cells(period) for period in record.periods])
+    if record.fairness:
+        error = "mean squared error" if record.task == "regression" else "share wrong"
+        headings = ["group", "rows", record.fairness["rate"].replace("_", " "), "95 % interval", "of the labels", error]
+        print_rows(f"By {record.fairness['attribute']}", headings, fairness_cells(record.fairness))
     lines = [
         [str(s.row), s.part, *map(_cell, (s.label, s.expected, s.neighbors)), f"{s.score:.2f}"]
         for s in record.suspects[:10]

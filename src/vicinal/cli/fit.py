@@ -54,6 +54,9 @@ def fit(
     readout: o.Readout = "auto",
     max_neighbors: o.MaxNeighbors = None,
     loss: o.Loss = None,
+    fair: o.Fair = None,
+    fair_weight: o.FairWeight = None,
+    fair_rate: o.FairRate = "positive",
     hidden: o.Hidden = "200,25",
     members: o.Members = 8,
     final_tanh: o.FinalTanh = False,
@@ -256,7 +259,7 @@ def print_outcome(outcome: "FitOutcome", *, columns: bool = True) -> None:
     for one in (record, *outcome.further):
         print_scores(f"{one.target_name}: {where.lower()}" if outcome.further else where, one.scores)
     for note in record.notes:
-        if note.startswith("Baselines"):
+        if note.startswith(("Baselines", f"By {outcome.model.fair},")):
             output.print(note, markup=False)
     if sizes["test"] and record.out_of_fold:
         listed = ", ".join(f"{name} {value:.4g}" for name, value in record.out_of_fold.items())

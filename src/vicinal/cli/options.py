@@ -151,6 +151,29 @@ Loss: TypeAlias = Annotated[
         rich_help_panel=LEARN,
     ),
 ]
+Fair: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of an attribute, such as sex or age: its groups are to be treated alike. It is not learned from, "
+        "unless --use or a kind names it. Takes --metric network.",
+        rich_help_panel=LEARN,
+        metavar="COL",
+    ),
+]
+FairWeight: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        help="Of --fair beside the error; 0 measures only. Default: 0.1 for classes, 1 for numbers.",
+        rich_help_panel=LEARN,
+    ),
+]
+FairRate: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="What --fair makes equal, of classes: positive (predictions), true_positive, false_positive or accuracy.",
+        rich_help_panel=LEARN,
+    ),
+]
 Index: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -329,6 +352,9 @@ def estimator_parameters(context: typer.Context) -> dict[str, Any]:
     for option, name in (
         ("head", "head"),
         ("loss", "loss"),
+        ("fair", "fair"),
+        ("fair_weight", "fair_weight"),
+        ("fair_rate", "fair_rate"),
         ("logger", "logger"),
         ("devices", "devices"),
         ("index", "index"),

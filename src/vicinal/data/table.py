@@ -48,6 +48,7 @@ class Table:
         reason: why this task was chosen, as a clause.
         times: float64 or datetime64 ``[n]``, or None.
         weights: float64 ``[n]``, > 0, how much each row counts; or None.
+        attribute: cells ``[n]`` of a column of groups to be treated alike, or None.
     """
 
     frame: pd.DataFrame
@@ -64,6 +65,7 @@ class Table:
     reason: str = ""
     times: NDArray[Any] | None = None
     weights: NDArray[np.float64] | None = None
+    attribute: "pd.Series[Any] | None" = None
 
     def __len__(self) -> int:
         return len(self.target)
@@ -80,6 +82,7 @@ class Table:
             rows=self.rows[positions],
             times=None if self.times is None else self.times[positions],
             weights=None if self.weights is None else self.weights[positions],
+            attribute=None if self.attribute is None else self.attribute.iloc[positions],
         )
 
     @property
@@ -96,6 +99,7 @@ def prepare_table(
     group: str | None = None,
     time: str | None = None,
     weight: str | None = None,
+    fair: str | None = None,
     task: str | None = None,
     use: Sequence[str] | None = None,
     drop: Sequence[str] = (),
@@ -111,8 +115,9 @@ def prepare_table(
         group: a column that says which rows belong together (same patient, same house).
         time: a column of dates or numbers that says when each row came.
         weight: a column of numbers above 0 that says how much each row counts; see :func:`without_weightless`.
+        fair: a column of an attribute, such as sex or age, whose groups are to be treated alike.
         task: "regression" or "classification"; None infers it from the target.
-        use: the feature columns; None takes all but target, id, group, time and weight.
+        use: the feature columns; None takes all but target, id, group, time, weight and fair.
         drop: columns to leave out.
         name: what to call the data set.
         root: the folder that relative image and audio paths start from.
@@ -127,14 +132,15 @@ def prepare_table(
     """
     frame = _with_names(frame)
     columns = list(frame.columns)
-    for role, column in (("target", target), ("id", id), ("group", group), ("time", time), ("weight", weight)):
+    roles = ("target", target), ("id", id), ("group", group), ("time", time), ("weight", weight), ("fair", fair)
+    for role, column in roles:
         if column is not None:
             check_column(role, column, columns)
-    if target in (id, group, time, weight):
+    if target in (id, group, time, weight, fair):
         raise ValueError(
-            f"target: expected a column that is not the id, group, time or weight too, got {short(target)}"
+            f"target: expected a column that is not the id, group, time, weight or fair too, got {short(target)}"
         )
-    features = _feature_columns(columns, target, id, (group, time, weight), use, drop)
+    features = _feature_columns(columns, target, id, (group, time, weight, fair), use, drop)
     ids = _read_ids(frame, id)
     groups = None if group is None else _read_groups(frame[group])
     read = read_target(frame[target], task)
@@ -161,6 +167,7 @@ def prepare_table(
         reason=read.reason,
         times=None if time is None else as_times(frame.loc[read.keep, time]),
         weights=None if weight is None else read_weights(frame.loc[read.keep, weight]),
+        attribute=None if fair is None else frame.loc[read.keep, fair],
     )
 
 

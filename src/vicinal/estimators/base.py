@@ -37,6 +37,7 @@ from vicinal.estimators.inputs import (
     as_frame,
     as_table,
     check_rows,
+    fair_groups,
     hold_out,
     kinds_of,
     make_folds,
@@ -112,6 +113,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         readout: str = "auto",
         max_neighbors: int | None = None,
         loss: Any = None,
+        fair: str | None = None,
+        fair_weight: float | None = None,
+        fair_rate: str = "positive",
         n_neighbors: int = 5,
         index: str | None = None,
         index_tolerance: float = 1e-3,
@@ -151,6 +155,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self.readout = readout
         self.max_neighbors = max_neighbors
         self.loss = loss
+        self.fair = fair
+        self.fair_weight = fair_weight
+        self.fair_rate = fair_rate
         self.n_neighbors = n_neighbors
         self.index = index
         self.index_tolerance = index_tolerance
@@ -242,7 +249,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             self.weight_unit_ = 1.0 if weights is None else float(weights.mean())
             even = weights is None or bool((weights == weights[0]).all())
             relative = None if even or weights is None else weights / self.weight_unit_
-            self._train(LabelledRows(frame, values, own_ids, own_groups, held_out, relative), seed, encoder)
+            attribute = None if self.fair is None else fair_groups(x, self.fair)
+            rows = LabelledRows(frame, values, own_ids, own_groups, held_out, relative, attribute)
+            self._train(rows, seed, encoder)
         return self
 
     def _check_settings(self) -> None:
@@ -330,7 +339,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _train_network(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> list[Index]:
         """Train encoder, projector and head, and fill the bank; gives the indexes of the head, empty."""
-        from vicinal.estimators.loss import make_added, make_criterion, make_targets
+        from vicinal.estimators.loss import make_added, make_criterion, make_fair, make_targets
         from vicinal.training.fit import train  # Lightning takes seconds to import; a saved model predicts without it
 
         held_out = rows.held_out
@@ -360,7 +369,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             parts.append(Rows(RowSubset(inputs, at), targets[at], at, known, of_folds, mass))
         added = make_added(settings, label_range, None if classes is None else len(classes), multilabel=multilabel)
         validation = parts[1] if folds is None else None
-        self.history_ = train(network, parts[0], validation, training_settings(settings, seed), criterion, added)
+        fair = make_fair(settings, rows.attribute, numbers=classes is None, multilabel=multilabel)
+        given = training_settings(settings, seed), criterion, added
+        self.history_ = train(network, parts[0], validation, *given, fair=fair)
         network.projector.double()
         network.head.double()
         self.folds_, self.metric_ = None if held_out.folds is None else int(held_out.folds.max()) + 1, "network"
@@ -392,7 +403,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         from vicinal.estimators.loss import predicts_by_default
 
         return (
-            not hasattr(self, "classes_") and self.similarity in ("l2", "squared_l2") and predicts_by_default(self.loss)
+            not hasattr(self, "classes_") and self.fair is None and self.similarity in ("l2", "squared_l2") and predicts_by_default(self.loss)
         )
 
     def _choose_readout(self, kriging: Kriging) -> bool:

@@ -18,6 +18,8 @@ from torch import Tensor
 
 from vicinal.core import check_between, short_text, warn_caller
 from vicinal.core.untrusted import machine_memory
+from vicinal.data import check_column
+from vicinal.data.attributes import attribute_groups
 from vicinal.encoders import ColumnKind, Kind, infer_kinds
 
 Ids = np.ndarray[Any, Any]
@@ -96,7 +98,7 @@ def as_frame(estimator: BaseEstimator, x: Any, *, reset: bool) -> pd.DataFrame:
     Raises:
         ValueError: as scikit-learn words it.
     """
-    x = as_table("X", x)
+    x = _without_attribute(estimator, as_table("X", x))
     if isinstance(x, pd.DataFrame):
         validate_data(estimator, x, reset=reset, skip_check_array=True)
         if len(x) == 0:
@@ -173,6 +175,23 @@ def _rows_at(rows: Any, at: Ids) -> Any:
     return rows.iloc[at] if hasattr(rows, "iloc") else rows[at]
 
 
+def _without_attribute(estimator: BaseEstimator, x: Any) -> Any:
+    """``x`` without the column of ``fair``, unless ``columns`` names it: predictions do not read it."""
+    fair = getattr(estimator, "fair", None)
+    if fair is None or not isinstance(x, pd.DataFrame) or fair in (estimator.columns or ()):
+        return x
+    return x.drop(columns=[name for name in x.columns if str(name) == fair])
+
+
+def fair_groups(x: Any, name: str) -> Tensor:
+    """The groups of the rows of ``x`` by the attribute in the column ``name``, ``[n]``."""
+    if not isinstance(x, pd.DataFrame):
+        raise ValueError(f"fair: expected X to be a table with the column {short_text(name)}, got an array")
+    check_column("fair", name, [str(column) for column in x.columns])
+    values = x.loc[:, [str(column) == name for column in x.columns]].iloc[:, 0]
+    return torch.from_numpy(attribute_groups(values.rename(name))[0])
+
+
 @contextlib.contextmanager
 def refused_text(name: str) -> Iterator[None]:
     """Words the error of numpy on a text that is no number as ours, without the whole text."""
@@ -235,6 +254,7 @@ class LabelledRows:
     """What a fit is of: a table, ``labels [n]`` float64, ``ids [n]``, ``groups [n]`` or None, and what is held out.
 
     ``weights [n]``, of mean 1, say how many equal rows each counts as; None: one.
+    ``attribute [n]`` are the groups between which a fit is to be fair, or None.
     """
 
     frame: pd.DataFrame
@@ -243,6 +263,7 @@ class LabelledRows:
     groups: Ids | None
     held_out: HeldOut
     weights: Ids | None = None
+    attribute: Tensor | None = None
 
     def group_codes(self) -> Tensor | None:
         """Integers ``[n]``, the same for rows of one group; or None."""

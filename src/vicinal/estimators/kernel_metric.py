@@ -47,6 +47,7 @@ def may_be_kernel(settings: Mapping[str, Any], kinds: Mapping[str, Kind], width:
     """
     plain = width <= _WIDEST and all(kind in ("number", "category") for kind in kinds.values())
     fits = settings["head"] == "nona" and settings["loss"] is None and settings["similarity"] in ("l2", "squared_l2")
+    fits &= settings["fair"] is None
     return plain and fits and settings["validation_fraction"] != 0 and settings["readout"] != "attention"
 
 

@@ -116,6 +116,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
     n_neighbors = 10
     index = None
     index_tolerance = 1e-3
+    fair = None
     members = 1
     final_tanh = False
     dropout = 0.0

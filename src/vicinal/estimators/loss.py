@@ -11,6 +11,7 @@ from vicinal.losses import CRPS, ClassLoss, EmbeddingLoss, LossFromPML, ProxyLos
 from vicinal.losses.spec import LossText, check_label_kind
 from vicinal.training import AddedLosses, MeanError, Teacher
 from vicinal.training.error import class_scores
+from vicinal.training.fairness import FairTerm
 
 
 class InLabelUnits(nn.Module):
@@ -186,3 +187,15 @@ def make_added(
             criterion.gather = False  # what it is called with is gathered already
         criteria = [(1.0, criterion)]
     return AddedLosses(criteria, *(label_range or (0.0, 1.0)), multilabel=multilabel) if criteria else None
+
+
+def make_fair(
+    settings: dict[str, Any], groups: torch.Tensor | None, *, numbers: bool, multilabel: bool
+) -> FairTerm | None:
+    """The term of ``fair``, or None; ``groups [n]`` are those of all rows of the fit."""
+    if groups is None:
+        return None
+    if isinstance(settings["loss"], CRPS) or settings["loss"] == "crps":
+        raise ValueError("fair: expected a loss of predictions, got crps, which is of whole distributions")
+    chosen = {"weight": settings["fair_weight"], "rate": settings["fair_rate"]}
+    return FairTerm(groups, **chosen, numbers=numbers, multilabel=multilabel)

@@ -81,6 +81,12 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             Losses of the embeddings are added to it: "0.5*supcon(temperature=.1)", several with ``+`` between them
             (see :func:`vicinal.losses.read_loss`), or a :class:`vicinal.losses.EmbeddingLoss`. They act in training
             only; what stops it stays the error of predictions.
+        fair: column of X whose groups, such as sexes or quarters of ages, predictions are to treat alike: training and
+            stopping add ``fair_weight`` times :class:`vicinal.training.fairness.FairTerm`. The column itself is read
+            only if ``columns`` names it. It takes the network, and attention.
+        fair_weight: >= 0; None: 0.1, for numbers 1. More is fairer and errs more: see ``docs/results/losses.md``.
+        fair_rate: of classes, what is to be equal: "positive" (how many are predicted the second class),
+            "true_positive", "false_positive" or "accuracy".
         n_neighbors: default of :meth:`kneighbors`, and k of the mask "topk".
         index: None: the whole bank is read for every prediction, a block at a time. A name as
             :func:`vicinal.index.open_index` takes it, such as "faiss:IVF1024,Flat" or "milvus:./bank.db": what it finds

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from vicinal.core import check_between, check_choice, check_integer, check_number, entries, short
+from vicinal.data.attributes import RATES
 from vicinal.encoders import MemberProjectors, PrincipalProjector, TableEncoder, check_tune
 from vicinal.estimators.plan import read_plan
 from vicinal.heads import NONA, Dense, Ensemble, Kriging
@@ -186,6 +187,7 @@ def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:
     resolve_similarity(settings["similarity"])
     check_choice("mask_parameters", settings["mask_parameters"], ("pointwise", "global"))
     check_choice("mask_extent", settings["mask_extent"], ("admissible", "all"))
+    _check_fair(settings, classes=classes)
     check_between("index_tolerance", settings["index_tolerance"], 0, 1, closed=True)
     check_tune(settings["tune"], auto=True)
     check_between("minutes", settings["minutes"], 0, math.inf)
@@ -194,6 +196,27 @@ def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:
     if settings["dropout"] != 0:
         check_between("dropout", settings["dropout"], 0, 1)
     layer_sizes(settings["hidden"])
+
+
+def _check_fair(settings: dict[str, Any], *, classes: bool) -> None:
+    """Raise ValueError for settings of ``fair`` that are wrong, or that train nothing by a gradient of predictions."""
+    if settings["fair_weight"] is not None:
+        check_between("fair_weight", settings["fair_weight"], 0, math.inf, closed=True)
+    rate = check_choice("fair_rate", settings["fair_rate"], RATES)
+    if settings["fair"] is None:
+        return
+    if not isinstance(settings["fair"], str):
+        raise TypeError(f"fair: expected the name of a column, got {short(settings['fair'])}")
+    if settings["metric"] == "kernel":
+        raise ValueError("fair: expected metric='network', got 'kernel', which no gradient of predictions trains")
+    if settings["readout"] not in ("auto", "attention"):
+        raise ValueError(
+            f"fair: expected readout='attention', whose predictions are trained, got {short(settings['readout'])}"
+        )
+    if settings["validation_fraction"] == 0:
+        raise ValueError("fair: expected validation_fraction above 0, got 0; members that are folds are trained apart")
+    if rate != "positive" and not classes:
+        raise ValueError(f"fair_rate: expected 'positive' for numbers, which have no rates, got {short(rate)}")
 
 
 def layer_sizes(hidden: Any) -> tuple[int, ...]:

@@ -74,6 +74,9 @@ class SavedParameters(Saved):
     readout: Literal["attention", "kriging", "signed_kriging", "auto"] = "attention"
     max_neighbors: Annotated[int, Field(ge=1, le=MOST_NEIGHBORS)] | None = None
     loss: _Text | None
+    fair: _Text | None = None
+    fair_weight: Annotated[float, Field(ge=0)] | None = None
+    fair_rate: Literal["positive", "true_positive", "false_positive", "accuracy"] = "positive"
     n_neighbors: PositiveInt
     index: _Text | None
     index_tolerance: _Share

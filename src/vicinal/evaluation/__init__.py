@@ -16,6 +16,7 @@ from vicinal.evaluation.audit import (
 )
 from vicinal.evaluation.baselines import Baseline, knn_baseline, knn_grid, mean_baseline, ridge_baseline
 from vicinal.evaluation.comparison import Significance, Summary, answers, significance, summarize
+from vicinal.evaluation.fairness import GroupGap, GroupPart, group_gap
 from vicinal.evaluation.representers import l1_representers, nuclear_representers
 from vicinal.evaluation.scores import classification_scores, regression_scores
 from vicinal.evaluation.statistics import (
@@ -38,6 +39,8 @@ __all__ = [
     "PRIMARY",
     "Baseline",
     "Drift",
+    "GroupGap",
+    "GroupPart",
     "Outcome",
     "Period",
     "Run",
@@ -57,6 +60,7 @@ __all__ = [
     "error_slices",
     "find_drift",
     "friedman",
+    "group_gap",
     "knn_baseline",
     "knn_grid",
     "l1_representers",

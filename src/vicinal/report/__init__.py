@@ -1,6 +1,6 @@
 """Records of a fit or a comparison, and what is written of them: pages, figures, tables, model cards."""
 
-from vicinal.report.audit import audit_findings, period_cells, write_audit_page
+from vicinal.report.audit import audit_findings, fairness_cells, period_cells, write_audit_page
 from vicinal.report.card import write_card
 from vicinal.report.compare import write_compare_page
 from vicinal.report.discover import DiscoverRecord, FoundGroup, write_discover_page
@@ -48,6 +48,7 @@ __all__ = [
     "Suspect",
     "Verdict",
     "audit_findings",
+    "fairness_cells",
     "find_sheets",
     "link_figure",
     "link_rows",

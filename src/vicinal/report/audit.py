@@ -59,6 +59,8 @@ def audit_html(record: AuditRecord) -> str:
             target_slices=[_slice(part) for part in record.target_slices],
             periods=[period_cells(period) for period in record.periods],
             coverage=[_level(level) for level in record.coverage],
+            attribute=one_line(record.fairness.get("attribute", ""), 40),
+            groups=fairness_cells(record.fairness),
             sets=[(name, percent(v["covered"]), number(v["size"], 3)) for name, v in record.class_sets.items()],
             hubs=[
                 [shown(hub.row), _label(hub.label), hub.served, percent(hub.weight), hub.shown] for hub in record.hubs
@@ -100,6 +102,7 @@ def audit_findings(record: AuditRecord) -> list[str]:
             f"{one_line(part.value, 40)} ({part.rows} rows)."
         )
     sentences += _of_drift(record)
+    sentences += [str(record.fairness["sentence"])] if record.fairness else []
     if record.multiplicity:
         among = record.multiplicity
         sentences.append(
@@ -148,6 +151,21 @@ def period_cells(period: Any) -> list[str]:
     width = "" if period["width"] is None else number(period["width"], 2)
     ends = _time(period["start"]), _time(period["end"])
     return [*ends, str(period["rows"]), number(period["error"], 3), number(period["ratio"], 2), share, width]
+
+
+def fairness_cells(fairness: Any) -> list[list[str]]:
+    """Groups as lines of a table: name, rows, rate of predictions, its interval, rate of labels, error."""
+    return [
+        [
+            one_line(part["group"], 40),
+            str(part["rows"]),
+            number(part["rate"], 3),
+            f"{number(part['low'], 3)} to {number(part['high'], 3)}",
+            number(part["labels"], 3),
+            number(part["error"], 3),
+        ]
+        for part in fairness.get("parts", ())
+    ]
 
 
 def _slice(part: Any) -> list[Any]:

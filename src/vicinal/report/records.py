@@ -425,6 +425,7 @@ class AuditRecord:
         periods: see :class:`vicinal.evaluation.Period`; with ``width``, by which 90 % intervals have to be wider to
             hold 90 % of the period's rows (None of classes).
         drift: of "error" and "coverage", where they change in time: see :class:`vicinal.evaluation.Drift`.
+        fairness: :class:`vicinal.evaluation.GroupGap` as a dictionary, and its sentence; or empty.
     """
 
     name: str
@@ -454,6 +455,7 @@ class AuditRecord:
     time: str = ""
     periods: Sequence[Mapping[str, Any]] = ()
     drift: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    fairness: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Everything but the arrays of the pictures, as dictionaries, lists, numbers and text."""

@@ -91,6 +91,7 @@ def train(
     criterion: nn.Module | None = None,
     added: AddedLosses | None = None,
     goal: SimilarityGoal | None = None,
+    fair: nn.Module | None = None,
 ) -> TrainingHistory:
     """Train ``network`` in place, to the weights with the lowest validation error.
 
@@ -109,6 +110,7 @@ def train(
         criterion: see :class:`NeighborModule`.
         added: see there.
         goal: what embeddings are trained by where nothing is predicted; all validation rows are read then.
+        fair: see :class:`NeighborModule`; not for rows with folds.
 
     Returns:
         The error curves.
@@ -137,7 +139,7 @@ def train(
         torch.manual_seed(settings.seed)
         network.train()  # Lightning keeps the mode it finds
         if goal is None:
-            module = NeighborModule(network, train_rows.spread(STOPPING_BANK), settings, criterion, added)
+            module = NeighborModule(network, train_rows.spread(STOPPING_BANK), settings, criterion, added, fair)
         else:
             module = SimilarityModule(network, train_rows, settings, goal)
         record = _Record(history, settings.patience)

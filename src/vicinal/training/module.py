@@ -40,6 +40,7 @@ class NeighborModule(LightningModule):
         criterion: ``criterion(prediction, labels) -> []``, what is trained and stopped by; None: :class:`MeanError`.
             Where rows have weights it gives the error of each row ``[b]``, of which the weighted mean is taken.
         added: losses of the embeddings, added to it in training steps; or None.
+        fair: a term of predictions that is added to the criterion, ``fair(prediction, labels, ids) -> []``; or None.
     """
 
     def __init__(
@@ -49,12 +50,13 @@ class NeighborModule(LightningModule):
         settings: TrainingSettings,
         criterion: nn.Module | None = None,
         added: AddedLosses | None = None,
+        fair: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.network = network
         by_row = "mean" if train_rows.weights is None else "none"
         self.criterion = MeanError(reduction=by_row) if criterion is None else criterion
-        self.added = added
+        self.added, self.fair = added, fair
         self.settings = settings
         self._train_rows = train_rows
         self._bank: Tensor | None = None
@@ -81,6 +83,7 @@ class NeighborModule(LightningModule):
         if bool(active.any()):
             prediction = self._predicted(local, embeddings, all_labels, (all_ids, all_groups, weight), active)
             loss = loss + self._error(prediction, all_labels[active], None if weight is None else weight[active])
+            loss = loss + self._unfairness(prediction, all_labels[active], all_ids[active])
         self.log("train_error", loss, on_step=False, on_epoch=True, batch_size=int(active.sum()), prog_bar=True)
         if self.added is not None:
             added = self.added(embeddings, all_labels, all_ids, all_groups)
@@ -172,6 +175,14 @@ class NeighborModule(LightningModule):
         error = cast(Tensor, self.criterion(prediction, labels))
         return error if weight is None else weighted_mean(error, weight)
 
+    def _unfairness(self, prediction: Tensor, labels: Tensor, ids: Tensor) -> Tensor | float:
+        """The term of fairness; of members the mean of theirs."""
+        if self.fair is None:
+            return 0.0
+        if prediction.ndim > labels.ndim:
+            return torch.stack([self.fair(one, labels, ids) for one in prediction.unbind(-1)]).mean()
+        return cast(Tensor, self.fair(prediction, labels, ids))
+
     def _first_row(self, local: Tensor) -> Tensor:
         """Where the rows of this process begin among those of all."""
         if not self.together:
@@ -225,6 +236,7 @@ class NeighborModule(LightningModule):
         prediction = self.network.predict(queries, bank, bank_labels, **identity)
         prediction, labels = self._all(prediction), self._all(batch["labels"].to(prediction))
         error = self._error(prediction, labels, None if weight is None else self._all(weight))
+        error = error + self._unfairness(prediction, labels, self._all(batch["ids"]))
         self.log("validation_error", error, on_epoch=True, batch_size=len(prediction), prog_bar=True)
 
     def on_validation_epoch_end(self) -> None:

@@ -118,6 +118,11 @@ def distill_table(
         raise ValueError(
             f"model: expected one that predicts numbers or a class a row, got {type(teacher).__name__} of another kind"
         )
+    if teacher.fair is not None:
+        raise ValueError(
+            f"model: expected one without --fair, got one fair by {short(teacher.fair)}, which a student would not be; "
+            "fit it with the smaller encoder and --fair"
+        )
     smaller = _student_encoders(teacher, encoders)
     frame = read_rows(teacher, source, root, log)
     table = labelled_table(teacher, frame, table_name(source) if isinstance(source, Path) else "table", log)

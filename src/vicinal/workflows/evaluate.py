@@ -37,7 +37,7 @@ from vicinal.heads import Ensemble
 from vicinal.metrics import predictive_multiplicity
 from vicinal.report import AuditRecord, Copies, Hub, Part, Suspect
 from vicinal.version import __version__
-from vicinal.workflows.measuring import baseline_names, baseline_notes, calibrates, score
+from vicinal.workflows.measuring import baseline_names, baseline_notes, calibrates, fairness_of, score
 from vicinal.workflows.predict import features_of, load_predictor, read_rows
 
 Log = Callable[[str], None]
@@ -83,6 +83,7 @@ def audit_table(
     suspects: int = 50,
     time: str | None = None,
     weight: str | None = None,
+    fair: str | None = None,
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
@@ -101,6 +102,8 @@ def audit_table(
         time: column of dates or numbers, by which errors and coverage are shown in time; None: that of the fit.
         weight: column of numbers that say how much each row counts in scores, baselines and coverage; None: that of the
             fit, if the table has it.
+        fair: column of an attribute, between whose groups rates of predictions are compared; None: that of the fit, if
+            it is there.
         index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
         encoders: by column or kind.
         log: gets one line of progress at a time.
@@ -114,7 +117,7 @@ def audit_table(
     if model.multilabel_:
         raise ValueError("model: expected one of numbers or of one class a row, got one of several classes a row")
     time = time or model.notes_.get("time")
-    table = labelled_rows(model, source, log, root, time, weight)
+    table = labelled_rows(model, source, log, root, time, weight, fair)
     parts = parts_of(model, table)
     new = np.array([part == "new" for part in parts])
     if new.sum() < 10:
@@ -157,6 +160,7 @@ def audit_table(
         served=seen.served,
         time=time or "",
         **_in_time(model, fresh, errors),
+        fairness=_fairness(model, predicted, fresh),
         multiplicity=_multiplicity(model, vectors[torch.from_numpy(new)], fresh),
         notes=[*_notes(model, table), *tuned_notes],
         versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
@@ -168,6 +172,12 @@ def _errors(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
     if classes is None:
         return np.asarray((predicted - truth) ** 2)
     return np.asarray(np.asarray(classes)[predicted.argmax(1)] != truth, dtype=np.float64)
+
+
+def _fairness(model: BankedEstimator, predicted: Array, fresh: Table) -> dict[str, Any]:
+    """How differently the groups of the attribute are treated; {} without one."""
+    gap = fairness_of(model, predicted, fresh)
+    return {} if gap is None else {**asdict(gap), "sentence": gap.sentence}
 
 
 def _slice_columns(model: BankedEstimator, fresh: Table) -> dict[str, list[Any]]:
@@ -377,15 +387,17 @@ def labelled_rows(
     root: Path | None = None,
     time: str | None = None,
     weight: str | None = None,
+    fair: str | None = None,
 ) -> Table:
-    """The rows of ``source`` with the model's columns and target, times of a column ``time``, and weights.
+    """The rows of ``source`` with the model's columns and target, times of a column ``time``, weights and an attribute.
 
-    Weights are those of the column ``weight``; None: of that of the fit, if the table has it.
+    Weights are those of the column ``weight``; None: of that of the fit, if the table has it; so for the attribute of
+    ``fair``.
     """
     name = table_name(source) if isinstance(source, Path) else "table"
     frame, known = read_rows(model, source, root, log), model.notes_.get("weight")
     weight = known if weight is None and known in frame.columns else weight
-    return labelled_table(model, frame, name, log, time, weight)
+    return labelled_table(model, frame, name, log, time, weight, fair)
 
 
 def labelled_table(
@@ -395,6 +407,7 @@ def labelled_table(
     log: Log,
     time: str | None = None,
     weight: str | None = None,
+    fair: str | None = None,
 ) -> Table:
     """The same of rows that :func:`vicinal.workflows.predict.read_rows` has read."""
     frame, left = without_weightless(frame, weight)
@@ -412,7 +425,8 @@ def labelled_table(
                     f"data: expected the column {short(column)}, which the model was fitted with, got none"
                 )
             features[column] = frame[column]
-    for role, column in (("time", time), ("weight", weight)):
+    fair = model.fair if fair is None and model.fair in frame.columns else fair
+    for role, column in (("time", time), ("weight", weight), ("fair", fair)):
         if column is not None:
             features[check_column(role, column, list(frame.columns))] = frame[column]
     classes = getattr(model, "classes_", None)
@@ -422,6 +436,7 @@ def labelled_table(
         use=list(model.feature_names_in_),
         time=time,
         weight=weight,
+        fair=fair,
         id=known["id"],
         group=known["group"],
         task="regression" if classes is None else "classification",

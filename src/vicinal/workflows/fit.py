@@ -36,7 +36,7 @@ from vicinal.estimators.tuning import PLAN
 from vicinal.report import FitRecord, write_card, write_page
 from vicinal.version import __version__
 from vicinal.workflows.estimating import Estimate, estimate_fit
-from vicinal.workflows.measuring import Measured, measure, measure_out_of_fold, out_of_fold_scores
+from vicinal.workflows.measuring import Measured, fairness_of, measure, measure_out_of_fold, out_of_fold_scores
 from vicinal.workflows.opening import (
     Log,
     OpenTable,
@@ -164,6 +164,9 @@ def fit_table(
         for name in opened.targets:
             one, part = (of_target(model, name), opened.of_target(name)) if opened.also else (model, opened)
             measured = measure(job, one, part, split) if len(split.test) else measure_out_of_fold(job, one, part)
+            scored = part.table.select(split.test) if len(split.test) else part.table
+            gap = fairness_of(one, measured.predicted, scored)
+            measured.notes.extend([] if gap is None else [gap.sentence])
             measured.notes.extend(_other_targets(list(opened.targets), name))
             duration = time.perf_counter() - started
             records.append(fit_record(job, part, split, one, measured, plan.duplicates, duration))
@@ -300,6 +303,9 @@ _OF_NETWORKS = (
     "mask_extent",
     "simplex",
     "loss",
+    "fair",
+    "fair_weight",
+    "fair_rate",
     "tune",
     "minutes",
     "plan",

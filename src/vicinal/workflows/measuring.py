@@ -10,6 +10,7 @@ import torch
 from vicinal.core import short_text
 from vicinal.data import (
     Split,
+    Table,
     no_test,
 )
 from vicinal.encoders import (
@@ -21,7 +22,9 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
 from vicinal.evaluation import (
     Baseline,
+    GroupGap,
     classification_scores,
+    group_gap,
     knn_baseline,
     knn_grid,
     mean_baseline,
@@ -196,6 +199,14 @@ def score(model: BankedEstimator, predicted: Array, truth: Array, weights: Array
     if classes is None:
         return regression_scores(truth, predicted, weights)
     return classification_scores(truth, predicted, classes, weights)
+
+
+def fairness_of(model: BankedEstimator, predicted: Array, table: Table) -> GroupGap | None:
+    """How differently predictions of the rows of ``table`` treat the groups of its attribute; None without one."""
+    if table.attribute is None:
+        return None
+    settings = {"classes": _classes(model), "rate": model.fair_rate}
+    return group_gap(predicted, table.target, table.attribute, **settings)
 
 
 def _classes(model: BankedEstimator) -> Sequence[Any] | None:

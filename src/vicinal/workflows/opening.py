@@ -153,6 +153,9 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     frame, left = without_weightless(frame.rename(columns=str), job.weight)
     notes += [f"{left}."] if left else []
     frame, also = further_targets(join_columns(frame, job.sets, of_one_kind=True), job)
+    fair, use = job.parameters.get("fair"), job.use
+    if use is None and fair in job.kinds:  # a column that is named for a kind is read
+        use = [name for name in frame.columns if name not in (job.target, job.id, job.group, job.time)]
     table = prepare_table(
         frame,
         job.target,
@@ -161,7 +164,8 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
         time=job.time,
         weight=job.weight,
         task="regression" if also else job.task,
-        use=job.use,
+        fair=fair,
+        use=use,
         drop=[*job.drop, *job.also],
         name=name,
         root=root,
@@ -244,6 +248,8 @@ def fit_split(model: BankedEstimator, opened: OpenTable, split: Split) -> Banked
     part = opened.table.select(rows)
     validation = None if model.validation_fraction == 0 else np.arange(len(split.train), len(rows))
     frame = part.frame[list(opened.kinds)]
+    if part.attribute is not None and part.attribute.name not in frame:
+        frame = frame.assign(**{str(part.attribute.name): part.attribute})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentityWarning)  # the job says what groups_sentence gives
         warnings.simplefilter("ignore", LeakWarning)  # open_table has named them

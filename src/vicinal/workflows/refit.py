@@ -182,6 +182,11 @@ def _check(old: BankedEstimator, source: Any) -> None:
             f"data: expected a table with the column {short(old.notes_['time'])}, as the bank has no times, got "
             "none; say vicinal refit MODEL TABLE"
         )
+    if source is None and old.fair and old.fair not in old.kinds_:
+        raise ValueError(
+            f"data: expected a table with the column {short(old.fair)}, between whose groups the model is fair, as the "
+            "bank has it not, got none; say vicinal refit MODEL TABLE"
+        )
     lost = [name for name, kind in old.kinds_.items() if kind not in WHOLE]
     if source is None and lost:
         raise ValueError(

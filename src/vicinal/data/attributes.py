@@ -1,0 +1,59 @@
+"""Attributes of people, such as sex and age: the groups between which predictions may be unfair."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from vicinal.core import short_text
+from vicinal.data.cells import as_numbers, missing_cells
+from vicinal.data.target import class_names
+
+RATES = ("positive", "true_positive", "false_positive", "accuracy")
+"""Rates of :func:`vicinal.losses.group_rates` that are measured, and that a fit may make equal."""
+
+MOST_GROUPS = 20
+_FEW = 10
+_PARTS = 4
+
+Codes = NDArray[np.int64]
+
+
+def attribute_groups(values: "pd.Series[Any]") -> tuple[Codes, list[str]]:
+    """Group of each row by an attribute ``[n]``, and the names of the groups.
+
+    Numbers of more than 10 different ones are cut into quarters of the rows; a missing cell is a group of its own.
+
+    Raises:
+        ValueError: for more than 20 different values that are no numbers, or one alone.
+
+    >>> attribute_groups(pd.Series(["f", "m", None, "f"], name="sex"))
+    (array([0, 1, 2, 0]), ['f', 'm', 'missing'])
+    >>> attribute_groups(pd.Series(range(100), name="age"))[1]
+    ['0 to 24', '25 to 49', '50 to 74', '75 to 99']
+    """
+    name, there = short_text(values.name), ~missing_cells(values)
+    present = values[there]
+    numbers = as_numbers(present)
+    if len(np.unique(numbers)) > _FEW and not np.isnan(numbers).any():
+        cuts = np.quantile(numbers, np.arange(1, _PARTS) / _PARTS)
+        codes, names = _named_parts(numbers, np.searchsorted(cuts, numbers))
+    else:
+        names, codes = np.unique(class_names(present, numbers).astype(str), return_inverse=True)
+        names = names.tolist()
+    found = len(names) + (not there.all())
+    if found < 2 or len(names) > MOST_GROUPS:
+        raise ValueError(
+            f"fair: expected an attribute of 2 to {MOST_GROUPS} different values, or numbers, got {found} in column "
+            f"{name}"
+        )
+    every = np.full(len(values), len(names), dtype=np.int64)
+    every[there] = codes
+    return every, [*names, *(["missing"] if not there.all() else [])]
+
+
+def _named_parts(numbers: NDArray[np.float64], parts: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
+    used, codes = np.unique(parts, return_inverse=True)
+    ends = [(numbers[parts == part].min(), numbers[parts == part].max()) for part in used]
+    return codes, [f"{low:.6g} to {high:.6g}" if low < high else f"{low:.6g}" for low, high in ends]
