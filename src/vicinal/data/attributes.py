@@ -40,12 +40,12 @@ def attribute_groups(values: "pd.Series[Any]") -> tuple[Codes, list[str]]:
         cuts = np.quantile(numbers, np.arange(1, _PARTS) / _PARTS)
         codes, names = _named_parts(numbers, np.searchsorted(cuts, numbers))
     else:
-        names, codes = np.unique(class_names(present, numbers).astype(str), return_inverse=True)
-        names = names.tolist()
-    found = len(names) + (not there.all())
-    if found < 2 or len(names) > MOST_GROUPS:
+        values_there, codes = np.unique(class_names(present, numbers).astype(str), return_inverse=True)
+        names = [str(value) for value in values_there]
+    count = len(names) + (not there.all())
+    if count < 2 or len(names) > MOST_GROUPS:
         raise ValueError(
-            f"fair: expected an attribute of 2 to {MOST_GROUPS} different values, or numbers, got {found} in column "
+            f"fair: expected an attribute of 2 to {MOST_GROUPS} different values, or numbers, got {count} in column "
             f"{name}"
         )
     every = np.full(len(values), len(names), dtype=np.int64)

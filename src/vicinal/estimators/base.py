@@ -370,8 +370,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         added = make_added(settings, label_range, None if classes is None else len(classes), multilabel=multilabel)
         validation = parts[1] if folds is None else None
         fair = make_fair(settings, rows.attribute, numbers=classes is None, multilabel=multilabel)
-        given = training_settings(settings, seed), criterion, added
-        self.history_ = train(network, parts[0], validation, *given, fair=fair)
+        by = training_settings(settings, seed), criterion, added
+        self.history_ = train(network, parts[0], validation, *by, fair=fair)
         network.projector.double()
         network.head.double()
         self.folds_, self.metric_ = None if held_out.folds is None else int(held_out.folds.max()) + 1, "network"
@@ -403,7 +403,10 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         from vicinal.estimators.loss import predicts_by_default
 
         return (
-            not hasattr(self, "classes_") and self.fair is None and self.similarity in ("l2", "squared_l2") and predicts_by_default(self.loss)
+            not hasattr(self, "classes_")
+            and self.fair is None
+            and self.similarity in ("l2", "squared_l2")
+            and predicts_by_default(self.loss)
         )
 
     def _choose_readout(self, kriging: Kriging) -> bool:

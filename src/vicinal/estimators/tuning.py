@@ -167,7 +167,14 @@ class TunedEstimator(NeighborEstimator):
         train = max(_FEWEST_PROBED, min(self.batch_size, round((1 - share) * len(x))))
         count = min(len(x), train + max(1, round(train * share / (1 - share))))
         some = x.iloc[np.linspace(0, len(x) - 1, count).astype(int)]
-        settings = {"tune": tune, "precision": precision, "readout": "attention", "plan": None, "loss": None, "fair": None}
+        settings = {
+            "tune": tune,
+            "precision": precision,
+            "readout": "attention",
+            "plan": None,
+            "loss": None,
+            "fair": None,
+        }
         probe = self._part("", seed, max_epochs=2, progress=False, logger=None, **settings)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what there is to say of the rows the first fit has said

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from vicinal.core import check_choice, short_text
-from vicinal.data.attributes import RATES, Codes, attribute_groups
 
 _ENTRIES = 2_000_000
+
+Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,10 @@ class GroupGap:
 def group_gap(
     predicted: NDArray[Any],
     truth: NDArray[Any],
-    attribute: "pd.Series[Any]",
+    groups: NDArray[Any],
     *,
+    names: Sequence[str] | None = None,
+    attribute: str = "group",
     classes: Sequence[Any] | None = None,
     rate: str = "positive",
     seed: int = 0,
@@ -87,44 +89,49 @@ def group_gap(
     Args:
         predicted: numbers ``[n]``, or probabilities ``[n, K]``.
         truth: numbers, or classes ``[n]``.
-        attribute: ``[n]``, see :func:`attribute_groups`.
+        groups: ``[n]``; with ``names`` their places there.
+        names: of the groups, in their order.
+        attribute: what makes the groups.
         classes: K of them; None for numbers. Of two, the second is the positive one.
         rate: "positive", "true_positive", "false_positive" or "accuracy"; numbers have their mean.
         seed: of the bootstrap.
         resamples: of it.
 
-    >>> sex = pd.Series(["f", "f", "m", "m"], name="sex")
-    >>> group_gap(np.array([1.0, 3.0, 5.0, 5.0]), np.array([1.0, 3.0, 5.0, 6.0]), sex).gap
+    >>> group_gap(np.array([1.0, 3.0, 5.0, 5.0]), np.array([1.0, 3.0, 5.0, 6.0]), np.array(["f", "f", "m", "m"])).gap
     3.0
     """
-    codes, names = attribute_groups(attribute)
+    codes = groups
+    if names is None:
+        values, codes = np.unique(groups, return_inverse=True)
+        names = [str(name) for name in values]
     if classes is None:
         above, below, label = predicted.astype(float), np.ones(len(truth)), ""
         soft, real, error = above, truth.astype(float), (predicted - truth) ** 2
         rate = "mean"
     else:
-        check_choice("rate", rate, RATES)
+        check_choice("rate", rate, ("positive", "true_positive", "false_positive", "accuracy"))
         error = (np.asarray(classes)[predicted.argmax(1)] != truth).astype(float)
         places = [1] if len(classes) == 2 else range(len(classes))
-        found = [_rows_of(predicted, truth, classes, place, rate) for place in places]
-        widest = [np.ptp(_rates(above, below, codes)[_counted(below, codes)]) for above, _, below, _ in found]
+        ways = [_rows_of(predicted, truth, classes, place, rate) for place in places]
+        widest = [np.ptp(_rates(above, below, codes)[_counted(below, codes)]) for above, _, below, _ in ways]
         place = int(np.argmax(widest))
-        (above, soft, below, real), label = found[place], str(classes[places[place]])
+        (above, soft, below, real), label = ways[place], str(classes[places[place]])
     rates, known = _rates(above, below, codes), _counted(below, codes)
     if known.sum() < 2:
-        raise ValueError(f"fair: expected rows that count in two groups of {short_text(attribute.name)}, got one")
+        raise ValueError(f"fair: expected rows that count in two groups of {short_text(attribute)}, got one")
     at = np.flatnonzero(known)
-    first, last = at[rates[at].argmax()], at[::-1][rates[at][::-1].argmin()]
+    first, last = int(at[rates[at].argmax()]), int(at[::-1][rates[at][::-1].argmin()])
     drawn = _resampled(above, below, codes, seed, resamples)
     low, high = np.nanpercentile(drawn[:, first] - drawn[:, last], (2.5, 97.5))
     ends = np.nanpercentile(np.where(known, drawn, 0.0), (2.5, 97.5), axis=0)
     labels, errors = _rates(real, below, codes), _rates(error, np.ones(len(error)), codes)
     parts = [
-        GroupPart(names[g], int((codes == g).sum()), rates[g], ends[0, g], ends[1, g], labels[g], errors[g]) for g in at
+        GroupPart(names[g], int((codes == g).sum()), rates[g], ends[0, g], ends[1, g], labels[g], errors[g])
+        for g in at.tolist()
     ]
     between = (names[first], names[last])
     gap, of_chances = rates[first] - rates[last], np.ptp(_rates(soft, below, codes)[at])
-    return GroupGap(str(attribute.name), rate, label, gap, float(low), float(high), between, float(of_chances), parts)
+    return GroupGap(attribute, rate, label, gap, float(low), float(high), between, float(of_chances), parts)
 
 
 def _rows_of(

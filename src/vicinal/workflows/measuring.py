@@ -13,6 +13,7 @@ from vicinal.data import (
     Table,
     no_test,
 )
+from vicinal.data.attributes import attribute_groups
 from vicinal.encoders import (
     EmbeddingCache,
     Kind,
@@ -205,8 +206,9 @@ def fairness_of(model: BankedEstimator, predicted: Array, table: Table) -> Group
     """How differently predictions of the rows of ``table`` treat the groups of its attribute; None without one."""
     if table.attribute is None:
         return None
-    settings = {"classes": _classes(model), "rate": model.fair_rate}
-    return group_gap(predicted, table.target, table.attribute, **settings)
+    groups, names = attribute_groups(table.attribute)
+    named: dict[str, Any] = {"names": names, "attribute": str(table.attribute.name), "classes": _classes(model)}
+    return group_gap(predicted, table.target, groups, **named, rate=model.fair_rate)
 
 
 def _classes(model: BankedEstimator) -> Sequence[Any] | None:
