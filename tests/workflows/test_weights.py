@@ -131,7 +131,9 @@ def test_wrong_weights_of_a_table_get_one_sentence(change, sentence):
 def test_a_weight_must_be_a_column_of_its_own():
     with pytest.raises(ValueError, match="weight: expected one of the columns"):
         fit_table(TableJob(houses(), "price", weight="mass", parameters=KERNEL))
-    with pytest.raises(ValueError, match="target: expected a column that is not the id, group, time or weight too"):
+    with pytest.raises(
+        ValueError, match="target: expected a column that is not the id, group, time, weight or fair too"
+    ):
         prepare_table(houses(), "w", weight="w")
 
 

@@ -155,7 +155,7 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     frame, also = further_targets(join_columns(frame, job.sets, of_one_kind=True), job)
     fair, use = job.parameters.get("fair"), job.use
     if use is None and fair in job.kinds:  # a column that is named for a kind is read
-        use = [name for name in frame.columns if name not in (job.target, job.id, job.group, job.time)]
+        use = [name for name in frame.columns if name not in (job.target, job.id, job.group, job.time, job.weight)]
     table = prepare_table(
         frame,
         job.target,
