@@ -23,7 +23,7 @@ import torch
 from scipy import sparse
 
 from vicinal.factorization import als
-from vicinal.losses import pair_cross_entropy, triplet, warp
+from vicinal.losses import pair_cross_entropy, triplet
 from vicinal.metrics import ndcg, recall_at_k
 from vicinal.samplers import draw_unlabelled
 
@@ -32,9 +32,16 @@ INTER = "recbole/dataset_example/ml-100k/ml-100k.inter"
 SETTINGS = {
     "CiteULike-t": {
         "als": {"confidence": 20.0, "ridge": 10.0, "sweeps": 10},
+        "implicit bpr": {"learning_rate": 0.05, "regularization": 0.01},
+        "bpo, pair_cross_entropy": {"rate": 0.003, "decay": 0.1},
+        "bpr, smooth triplet": {"rate": 0.003, "decay": 1.0},
     },
     "MovieLens-100k": {
-        "als": {"confidence": 5.0, "ridge": 10.0, "sweeps": 10},
+        "als": {"confidence": 5.0, "ridge": 30.0, "sweeps": 10},
+        "implicit bpr": {"learning_rate": 0.01, "regularization": 0.01},
+        "bpo, pair_cross_entropy": {"rate": 0.003, "decay": 0.1},
+        "nbpo, pair_cross_entropy": {"rate": 0.003, "decay": 0.1},
+        "bpr, smooth triplet": {"rate": 0.003, "decay": 1.0},
     },
 }
 GRIDS = {
@@ -53,11 +60,11 @@ def citeulike(path):
     return pd.read_parquet(path)[["user_id", "item_id"]]
 
 
-def movielens(path):
-    """Ratings of at least 4, out of a wheel of recbole or its ``ml-100k.inter``."""
+def movielens(path, least=4):
+    """Ratings of at least ``least``, out of a wheel of recbole or its ``ml-100k.inter``."""
     text = path.read_text() if path.suffix == ".inter" else zipfile.ZipFile(path).read(INTER).decode()
     table = pd.read_csv(io.StringIO(text), sep="\t").iloc[:, :3].set_axis(["user_id", "item_id", "rating"], axis=1)
-    return table[table["rating"] >= 4]
+    return table[table["rating"] >= least]
 
 
 def split(table, seed):
@@ -138,7 +145,7 @@ def by_pairs(train, seed, *, rate, decay, loss="bpo", missed=0.0, epochs=30, neg
     """Vectors and a bias of items, each click against items drawn anew; Adam; a ridge on what a batch reads.
 
     bpo: :func:`pair_cross_entropy`; nbpo: with ``missed`` and its draw out of 50 items; bpr: the smooth triplet loss
-    without a margin; warp: the hinge of squared distances, rows in the ball.
+    without a margin.
     """
     torch.manual_seed(seed)
     draw = torch.Generator().manual_seed(seed)
@@ -169,10 +176,8 @@ def by_pairs(train, seed, *, rate, decay, loss="bpo", missed=0.0, epochs=30, neg
             ridge = decay * (rows.square().sum() + columns[:, 0].square().sum()) / len(some) / RANK
             if loss in ("bpo", "nbpo"):
                 value = pair_cross_entropy(scores, relation, weight, missed=missed)
-            elif loss == "bpr":
-                value = triplet(scores, relation, weight, margin=0.0, smooth=True)
             else:
-                value = warp(scores, relation, weight)
+                value = triplet(scores, relation, weight, margin=0.0, smooth=True)
             optimizer.zero_grad()
             (value + ridge).backward()
             optimizer.step()
@@ -184,7 +189,6 @@ LOSSES = {
     "bpo, pair_cross_entropy": {"loss": "bpo"},
     "nbpo, pair_cross_entropy": {"loss": "nbpo", "missed": 0.1},
     "bpr, smooth triplet": {"loss": "bpr"},
-    "warp": {"loss": "warp"},
 }
 
 
@@ -198,8 +202,8 @@ def methods(name, implicit):
     if implicit:
         yield f"implicit als, rank {RANK}", theirs, chosen["als"]
         yield f"implicit bpr, rank {RANK}", their_pairs, chosen["implicit bpr"]
-    for method, loss in LOSSES.items():
-        yield method, by_pairs, loss | chosen[method]
+    for method in (each for each in LOSSES if each in chosen):
+        yield method, by_pairs, LOSSES[method] | chosen[method]
 
 
 def grids(implicit):
@@ -220,6 +224,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--implicit", action="store_true", help="the package is installed; it is no dependency")
     parser.add_argument("--choose", action="store_true", help="score the grids on another split instead")
+    parser.add_argument("--methods", default="", help="only those whose name has these words")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/factorization.csv"))
     options = parser.parse_args()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -237,6 +242,8 @@ def main():
         for seed in [CHOICE] if options.choose else range(options.seeds):
             train, test = split(table, seed)
             for method, fit, settings in grids(options.implicit) if options.choose else methods(name, options.implicit):
+                if options.methods not in method:
+                    continue
                 start = time.process_time()
                 score = fit(train, seed=0 if fit in (ours, theirs) else seed, **settings) if settings else fit(train)
                 seconds = time.process_time() - start

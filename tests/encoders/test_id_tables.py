@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from vicinal.encoders import FSQ, IdTable
+from vicinal.encoders import FSQ, IdTable, SelectedIdTable
 
 GOLDEN = np.load("tests/golden/retrieval/qr_md_embedding.npz")
 LEVELS = np.load("tests/golden/retrieval/fsq.npz")
@@ -105,3 +105,80 @@ def test_levels_that_cannot_be_are_told():
     with pytest.raises(ValueError, match=r"^codes: expected whole numbers from 0 to 24"):
         quantizer.vectors(torch.tensor([25]))
     assert quantizer(torch.tensor([[1e4, -1e4]], dtype=torch.bfloat16)).tolist() == [[1.0, -1.0]]
+
+
+def test_folded_tables_hold_the_budget_and_what_stays_is_unchanged(generator):
+    counts = torch.rand(50, generator=generator)
+    table = SelectedIdTable(counts, 6, blocks=4)
+    ids = torch.arange(50)
+    torch.testing.assert_close(table(ids), table.table)  # all weights are 1
+    with torch.no_grad():
+        table.selection.copy_(torch.randn(4, 6, generator=generator))
+    assert counts[table.block == 0].min() >= counts[table.block == 3].max()
+    torch.testing.assert_close(table.folded(300)(ids), table(ids))
+    last = 301
+    for budget in (300, 200, 77, 13):
+        small = table.folded(budget)
+        assert budget >= small.parameter_count() == sum(each.numel() for each in small.parameters()) <= last
+        last = small.parameter_count()
+        vectors, there = small(ids.view(5, 10)).view(50, 6), small.stays[small.block]
+        torch.testing.assert_close(vectors, torch.where(there, table(ids), 0.0))
+        assert sum(w * int((small.block == b).sum()) for b, w in enumerate(small.widths())) == small.parameter_count()
+    cut = table.folded(77)
+    least = table.selection.detach().abs()[cut.stays].min()
+    rest = table.selection.detach().abs()[~cut.stays]
+    assert int((rest > least).sum()) == 0
+    again = SelectedIdTable(counts, 6, blocks=4).folded(cut.parameter_count() + 12)
+    assert again(ids).shape == (50, 6)
+    cut(ids).sum().backward()
+    torch.testing.assert_close(cut.values.grad, torch.ones_like(cut.values))
+
+
+def test_weights_learned_on_other_rows_leave_frequent_ids_more_dimensions(generator):
+    """Labels of rare ids are noise: what is learned of them on some rows does not help on others."""
+    counts = torch.tensor([40.0] * 10 + [2.0] * 60)
+    truth = torch.randn(70, generator=generator) * (counts > 2)
+    ids = torch.repeat_interleave(torch.arange(70), counts.long())
+    labels = truth[ids] + 0.7 * torch.randn(len(ids), generator=generator)
+    half = torch.arange(len(ids)) % 2 == 0
+    torch.manual_seed(0)
+    table = SelectedIdTable(counts, 4, blocks=7)
+    steps = torch.optim.Adam([table.table], 0.05), torch.optim.SGD([table.selection], 0.03)
+    for step in range(300):
+        mine = half if step % 2 == 0 else ~half
+        loss = (table(ids[mine]).sum(1) - labels[mine]).square().mean() + 0.01 * table.table.square().sum(1).mean()
+        table.zero_grad()
+        loss.backward()
+        if step % 2:
+            table.even_gradients()
+            lengths = table.selection.grad.norm(dim=1)
+            torch.testing.assert_close(lengths, torch.ones_like(lengths))
+        steps[step % 2].step()
+        with torch.no_grad():
+            table.selection.clamp_(0, 1)
+    weights = table.selection.detach().mean(1)
+    assert float(weights[0]) > 3 * float(weights[1:].max())
+
+
+@pytest.mark.parametrize(
+    ("run", "sentence"),
+    [
+        (lambda: SelectedIdTable(torch.tensor([1.0, -1.0]), 2), "counts: expected numbers of at least 0"),
+        (lambda: SelectedIdTable(torch.tensor([1.0, torch.nan]), 2), "counts: expected numbers of at least 0"),
+        (lambda: SelectedIdTable(torch.ones(3), 2, blocks=4), "blocks: expected a whole number of at most 3"),
+        (lambda: SelectedIdTable(torch.ones(3), 2, blocks=1).folded(7), "budget: expected a whole number of at most 6"),
+        (
+            lambda: SelectedIdTable(torch.ones(3), 2, blocks=1).folded(2),
+            "budget: expected at least 3, one a row, got 2",
+        ),
+        (lambda: SelectedIdTable(torch.ones(3), 2, blocks=1)(torch.tensor([3])), "ids: expected 0 to 2"),
+    ],
+)
+def test_bad_selections_are_told(run, sentence):
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        run()
+    table = SelectedIdTable(torch.ones(3), 2, blocks=1)
+    with torch.no_grad():
+        table.selection[0, 0] = torch.nan
+    with pytest.raises(ValueError, match=r"^selection: expected finite weights"):
+        table.folded(3)

@@ -141,7 +141,10 @@ def test_products_are_those_of_fisher_weighted_and_plain_decompositions(rank):
     for name, fisher in (("fisher", FISHER["fisher"]), ("zero_row", FISHER["fisher_zero_row"])):
         share = of(fisher.sum(1)) + float(FISHER["ridge"])
         small = low_rank(weight, rank, row_weight=share)
-        np.testing.assert_allclose(small.left @ small.right, FISHER[f"{name}_rank{rank}__product"], atol=1e-8)
+        product = small.left @ small.right
+        np.testing.assert_allclose(product, FISHER[f"{name}_rank{rank}__product"], atol=1e-8)
+        lost = float((of(fisher.sum(1))[:, None] * (product - weight).square()).sum())
+        assert lost == pytest.approx(float(FISHER[f"{name}_rank{rank}__weighted_err"]), abs=1e-6)
     plain = low_rank(weight, rank)
     np.testing.assert_allclose(plain.left @ plain.right, FISHER[f"plain_svd_rank{rank}__product"], atol=1e-9)
 

@@ -92,6 +92,7 @@ def test_metrics_of_exposure_are_those_of_the_papers_code(k):
     scores, relation, seen = data["y_score"], data["y_true"], data["pscore"]
     recall = recall_at_k(scores, relation, k=k, propensity=seen)
     np.testing.assert_allclose(recall, data[f"recall_ips_at_{k}"], rtol=1e-12)
+    np.testing.assert_allclose(recall_at_k(scores, relation, k=k), data[f"recall_at_{k}"], rtol=1e-12)
     precision = average_precision(scores, relation, k=k, propensity=seen)
     np.testing.assert_allclose(precision, data[f"ap_ips_at_{k}"], rtol=1e-12)
     even = torch.full((10,), 0.3)
@@ -202,6 +203,54 @@ def test_a_sure_pair_that_is_not_labelled_is_pushed_no_more():
             losses.pair_cross_entropy(scores, torch.zeros(1, 2), **settings)
 
 
+def test_learned_chances_have_gradients_and_are_those_of_the_labels(generator):
+    """Scores are the true ones; how often a column's related pairs are not labelled is learned from the labels."""
+    scores = 2 * torch.randn(4, 6, dtype=torch.float64, generator=generator)
+    relation = (torch.rand(4, 6, generator=generator) < 0.4).double()
+    for shape in ((6,), (4, 1), (4, 6)):
+        missed, spurious = (0.5 * torch.rand(shape, dtype=torch.float64, generator=generator) for _ in range(2))
+        settings = {"missed": missed.requires_grad_(), "spurious": spurious.requires_grad_()}
+        assert torch.autograd.gradcheck(
+            lambda s, m, w: losses.pair_cross_entropy(s, relation, missed=m, spurious=w),
+            (scores.clone().requires_grad_(), *settings.values()),
+        )
+    same = losses.pair_cross_entropy(scores, relation, missed=torch.full((6,), 0.3), spurious=torch.zeros(6))
+    torch.testing.assert_close(same, losses.pair_cross_entropy(scores, relation, missed=0.3))
+    truth = torch.tensor([0.1, 0.4, 0.7])
+    many = 2 * torch.randn(20_000, 3, generator=generator)
+    labels = (torch.rand(20_000, 3, generator=generator) < many.sigmoid() * (1 - truth)).float()
+    free = torch.zeros(3, requires_grad=True)
+    optimizer = torch.optim.LBFGS([free], max_iter=30, line_search_fn="strong_wolfe")
+
+    def closure():
+        optimizer.zero_grad()
+        loss = losses.pair_cross_entropy(many, labels, missed=free.sigmoid())
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    torch.testing.assert_close(free.detach().sigmoid(), truth, atol=0.03, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("missed", "sentence"),
+    [
+        (torch.tensor([0.2, 1.0]), "missed: expected floating numbers from 0 to below 1"),
+        (torch.tensor([0.2, math.nan]), "missed: expected floating numbers from 0 to below 1"),
+        (
+            torch.tensor([0.2, 0.6]),
+            "spurious: expected less than 1 - missed, as such labels say nothing, got a sum of 1",
+        ),
+        (torch.zeros(3), "missed: expected one number, one a column or a row"),
+    ],
+)
+def test_bad_chances_are_told(missed, sentence):
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        losses.pair_cross_entropy(torch.zeros(1, 2), torch.zeros(1, 2), missed=missed, spurious=0.4)
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        draw_unlabelled(torch.zeros(1, 2), torch.zeros(1, 2), 1, missed=missed, spurious=0.4)
+
+
 def test_unlabelled_columns_are_drawn_by_their_slope(generator):
     scores = torch.tensor([[-3.0, 0.0, 2.0, 5.0, 0.0]]).repeat(20_000, 1)
     relation = torch.tensor([[0.0, 0.0, 0.0, 0.0, 1.0]]).repeat(20_000, 1)
@@ -212,6 +261,13 @@ def test_unlabelled_columns_are_drawn_by_their_slope(generator):
     mass = (1 - p) * 0.6 / (p * 0.3 + (1 - p) * 0.9)
     mass[4] = 0
     torch.testing.assert_close(counts / 20_000, mass / mass.sum(), atol=0.01, rtol=0, check_dtype=False)
+    columns = torch.tensor([0.3, 0.3, 0.0, 0.3, 0.3])
+    draws = draw_unlabelled(scores, relation, 1, missed=columns, spurious=0.1, generator=generator)[:, 0]
+    mass[2] = 1 - 0.1
+    mass[2] /= 0.9
+    torch.testing.assert_close(
+        torch.bincount(draws, minlength=5) / 20_000, mass / mass.sum(), atol=0.01, rtol=0, check_dtype=False
+    )
     all_of_them = draw_unlabelled(scores[:1] * 1e4, relation[:1], 5, generator=generator)
     assert sorted(all_of_them[0].tolist()) == [-1, 0, 1, 2, 3]
     with pytest.raises(ValueError, match=r"^spurious: expected less than"):

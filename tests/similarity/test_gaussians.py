@@ -45,7 +45,9 @@ def test_logarithms_exponentials_and_geodesics_are_those_of_the_papers_code():
     tangents = bures_log(BIAS[0], GOLDEN["x"])
     torch.testing.assert_close(tangents, GOLDEN["log_at_bias"], atol=1e-10, rtol=0)
     torch.testing.assert_close(bures_exp(BIAS[0], tangents), GOLDEN["exp_of_log"], atol=1e-10, rtol=0)
-    metric = GOLDEN["metric_spd"]
+    metric, step = GOLDEN["metric_spd"], GOLDEN["lyapunov"]
+    want = BIAS[0] + metric + step @ BIAS[0] @ step
+    torch.testing.assert_close(bures_exp(BIAS[0], metric), want, atol=1e-10, rtol=0)
     torch.testing.assert_close(bures_geodesic(BIAS[0], metric, 0.25), GOLDEN["geodesic_quarter"], atol=1e-10, rtol=0)
 
 

@@ -16,8 +16,8 @@ Space: TypeAlias = tuple[float, float | None]
 SPACES: tuple[Space, ...] = ((0.5, None), (1.0, None), (0.0, 0.1), (0.5, 0.03), (0.5, 0.1), (0.5, 0.3))
 """What is tried."""
 
-PRICES = (0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1)
-"""Shares of the inertia that one more group must save."""
+PRICES = (0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.005, 0.003, 0.002)
+"""Shares of the inertia that one more group must save; of equal scores the first is taken."""
 
 _DEFAULT: tuple[Space, float] = ((0.5, 0.1), 0.06)
 """Space and price where too few classes are known to hide some."""

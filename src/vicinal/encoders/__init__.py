@@ -18,6 +18,7 @@ from vicinal.encoders.numeric import NumberEncoder, VectorEncoder
 from vicinal.encoders.pretrained import PretrainedEncoder, check_tune
 from vicinal.encoders.projector import MemberProjectors, PrincipalProjector, Projector
 from vicinal.encoders.set_columns import SetColumnEncoder
+from vicinal.encoders.soft_selection import FoldedIdTable, SelectedIdTable
 from vicinal.encoders.sounds import open_sound
 from vicinal.encoders.table import PartSummary, TableEncoder, TableInputs, build_table_encoder
 from vicinal.encoders.transformers import AudioTransformer, ImageTransformer, MiniLMEncoder, TextTransformer
@@ -33,6 +34,7 @@ __all__ = [
     "EfficientNetEncoder",
     "EmbeddingCache",
     "Features",
+    "FoldedIdTable",
     "IdTable",
     "ImageCNN",
     "ImageTransformer",
@@ -46,6 +48,7 @@ __all__ = [
     "PretrainedEncoder",
     "PrincipalProjector",
     "Projector",
+    "SelectedIdTable",
     "SetColumnEncoder",
     "SpeakerEncoder",
     "TableEncoder",

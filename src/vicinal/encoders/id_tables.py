@@ -48,10 +48,7 @@ class IdTable(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """``[..., dim]`` of whole numbers ``[...]``."""
-        if ids.is_floating_point() or ids.dtype == torch.bool:
-            raise TypeError(f"ids: expected whole numbers, got {ids.dtype}")
-        if ids.numel() and not bool(((ids >= 0) & (ids < self.size)).all()):
-            raise ValueError(f"ids: expected 0 to {self.size - 1}, got {int(ids.min())} to {int(ids.max())}")
+        check_ids(ids, self.size)
         rest = self.remainder[ids % self.rows]
         if self.kind in ("full", "hashed"):
             return rest
@@ -67,6 +64,14 @@ class IdTable(nn.Module):
     def extra_repr(self) -> str:
         """What it was made with."""
         return f"{self.size}, {self.dim}, {self.kind!r}, rows={self.rows}"
+
+
+def check_ids(ids: Tensor, size: int) -> None:
+    """Check that ids are whole numbers below ``size``."""
+    if ids.is_floating_point() or ids.dtype == torch.bool:
+        raise TypeError(f"ids: expected whole numbers, got {ids.dtype}")
+    if ids.numel() and not bool(((ids >= 0) & (ids < size)).all()):
+        raise ValueError(f"ids: expected 0 to {size - 1}, got {int(ids.min())} to {int(ids.max())}")
 
 
 class FSQ(nn.Module):

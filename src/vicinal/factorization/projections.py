@@ -73,8 +73,8 @@ def fastrp(
     for factor in factors:
         rows = step @ rows
         if factor:
-            lengths = np.linalg.norm(rows, axis=1, keepdims=True) if normalize else np.ones((nodes, 1), graph.dtype)
-            total += factor * (rows / np.where(lengths > 0, lengths, 1))
+            lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows)) if normalize else np.ones(nodes, graph.dtype)
+            total += rows * (factor / np.where(lengths > 0, lengths, 1)).astype(graph.dtype)[:, None]
     return torch.from_numpy(total)
 
 

@@ -21,6 +21,7 @@ from vicinal.losses.contract import (
     row_terms,
     some,
 )
+from vicinal.ranks.pairs import check_label_chances
 
 
 @pair_loss(
@@ -264,7 +265,12 @@ def nlsh(pairs: Pairs, *, radius: float = 0.5, factor: float = 2.0) -> tuple[Row
     verified=PAPER_CODE,
 )
 def pair_cross_entropy(
-    pairs: Pairs, *, temperature: float = 1.0, bias: float = 0.0, missed: float = 0.0, spurious: float = 0.0
+    pairs: Pairs,
+    *,
+    temperature: float = 1.0,
+    bias: float = 0.0,
+    missed: float | Tensor = 0.0,
+    spurious: float | Tensor = 0.0,
 ) -> RowTerms:
     r"""Each pair by itself as related or not (binary cross-entropy).
 
@@ -273,31 +279,34 @@ def pair_cross_entropy(
     Labels may be wrong (NBPO, arXiv:2007.07204): with ``missed`` $\rho$, the chance that a related pair is not labelled
     so, and ``spurious`` $\rho'$, that an unrelated one is, $\sigma(z)$ becomes
     $(1 - \rho) \sigma(z) + \rho' \sigma(-z)$, and $\sigma(-z)$ the rest. Then a sure pair that is not labelled is
-    pushed down no more; see
-    :func:`vicinal.samplers.draw_unlabelled`.
+    pushed down no more; see :func:`vicinal.samplers.draw_unlabelled`. The chances may be learned with the scores, as
+    the sigmoid of a number for each column or row, or of products of few factors: they get a gradient.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: divides the scores, > 0.
         bias: b, the logit of a pair of score 0; below 0 where few pairs are related.
-        missed: in [0, 1).
-        spurious: in [0, 1); the sum of both is below 1.
+        missed: in [0, 1), or a tensor ``[N]``, ``[b, 1]`` or ``[b, N]`` of such.
+        spurious: likewise; the sum of both is below 1.
 
     >>> pair_cross_entropy(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
     tensor(0.6931)
     """
     check_between("temperature", temperature, 0, math.inf)
     logits = pairs.scores / temperature + check_number("bias", bias)
-    check_between("missed", missed, 0, 1, closed=True)
-    check_between("spurious", spurious, 0, 1, closed=True)
-    if missed + spurious >= 1:
-        raise ValueError(f"spurious: expected less than 1 - missed = {1 - missed:g}, got {spurious:g}")
-    if missed == spurious == 0:
+    if not isinstance(missed, Tensor) and not isinstance(spurious, Tensor) and missed == spurious == 0:
         return pair_terms(softplus(logits) - pairs.relation * logits, pairs.weight)
-    yes, no = logsigmoid(logits), logsigmoid(-logits)
-    logs = [
-        [chance + math.log(share) for chance, share in ((yes, one), (no, other)) if share > 0]
-        for one, other in ((1 - missed, spurious), (missed, 1 - spurious))
-    ]
-    labelled, unlabelled = (torch.stack(each).logsumexp(0) for each in logs)
-    return pair_terms(-pairs.relation * labelled - (1 - pairs.relation) * unlabelled, pairs.weight)
+    lost, wrong = check_label_chances(missed, spurious, logits)
+    yes = logsigmoid(logits)
+    no = yes - logits
+    labelled, unlabelled = yes + torch.log1p(-lost), no + torch.log1p(-wrong)
+    if isinstance(spurious, Tensor) or spurious:
+        labelled = torch.logaddexp(labelled, no + _log(wrong))
+    if isinstance(missed, Tensor) or missed:
+        unlabelled = torch.logaddexp(unlabelled, yes + _log(lost))
+    return pair_terms(pairs.relation * (unlabelled - labelled) - unlabelled, pairs.weight)
+
+
+def _log(chance: Tensor) -> Tensor:
+    """-infinity at 0, without a gradient."""
+    return torch.where(chance > 0, torch.where(chance > 0, chance, 1.0).log(), -torch.inf)

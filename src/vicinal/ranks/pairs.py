@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vicinal.core import check_scores
+from vicinal.core import check_between, check_scores
 from vicinal.core.checks import check_tensor
 
 
@@ -55,3 +55,22 @@ def split_pairs(scores: Tensor, relation: Tensor, weight: Tensor | None = None) 
 
 def _above_0(matrix: Tensor) -> Tensor:
     return matrix if matrix.dtype == torch.bool else matrix > 0
+
+
+def check_label_chances(missed: float | Tensor, spurious: float | Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Chances that a related pair is not labelled so, and that an unrelated one is, in the dtype of the scores."""
+    both = []
+    for name, chance in (("missed", missed), ("spurious", spurious)):
+        if not isinstance(chance, Tensor):
+            chance = torch.as_tensor(check_between(name, chance, 0, 1, closed=True))
+        elif not chance.is_floating_point() or not bool(((chance >= 0) & (chance < 1)).all()):
+            raise ValueError(f"{name}: expected floating numbers from 0 to below 1, got others")
+        if chance.ndim > 2 or any(
+            n not in (1, m) for n, m in zip(chance.shape[::-1], scores.shape[::-1], strict=False)
+        ):
+            raise ValueError(f"{name}: expected one number, one a column or a row, got {tuple(chance.shape)}")
+        both.append(chance.to(scores))
+    most = float((both[0] + both[1]).detach().max())
+    if most >= 1:
+        raise ValueError(f"spurious: expected less than 1 - missed, as such labels say nothing, got a sum of {most:g}")
+    return both[0], both[1]

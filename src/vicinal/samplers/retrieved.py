@@ -5,7 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_integer
+from vicinal.core import check_integer
+from vicinal.ranks.pairs import check_label_chances
 
 
 class Retrieved(NamedTuple):
@@ -110,8 +111,8 @@ def draw_unlabelled(
     relation: Tensor,
     count: int,
     *,
-    missed: float = 0.0,
-    spurious: float = 0.0,
+    missed: float | Tensor = 0.0,
+    spurious: float | Tensor = 0.0,
     generator: torch.Generator | None = None,
 ) -> Tensor:
     r"""Unrelated columns for each query, drawn by how far :func:`vicinal.losses.pair_cross_entropy` pushes them (NBPO).
@@ -124,7 +125,7 @@ def draw_unlabelled(
         scores: ``[b, N]``, logits.
         relation: ``[b, N]``, 0 where a column is not labelled as related.
         count: how many a query, not twice the same; at most as many as there are.
-        missed: rho, as for the loss.
+        missed: rho, as for the loss: a number, or a tensor of them.
         spurious: rho', as there.
         generator: what they are drawn by.
 
@@ -140,12 +141,9 @@ def draw_unlabelled(
     if scores.ndim != 2 or scores.shape != relation.shape:
         raise ValueError(f"relation: expected {tuple(scores.shape)} as the scores, got {tuple(relation.shape)}")
     check_integer("count", count, 1, scores.shape[1])
-    check_between("missed", missed, 0, 1, closed=True)
-    check_between("spurious", spurious, 0, 1, closed=True)
-    if missed + spurious >= 1:
-        raise ValueError(f"spurious: expected less than 1 - missed = {1 - missed:g}, got {spurious:g}")
-    odds = scores.double().exp() * missed if missed else torch.zeros_like(scores, dtype=torch.float64)
-    mass = torch.where(relation == 0, (1 - missed - spurious) / (odds + 1 - spurious), 0.0)
+    lost, wrong = check_label_chances(missed, spurious, scores.detach().double())
+    odds = torch.where(lost > 0, scores.detach().double().exp() * lost, 0.0)
+    mass = torch.where(relation == 0, (1 - lost - wrong) / (odds + 1 - wrong), 0.0).detach()
     draws = torch.empty_like(mass).exponential_(generator=generator) / mass  # the least of them are a draw by mass
     nearest = draws.topk(count, largest=False)
     return torch.where(nearest.values.isfinite(), nearest.indices, -1)
