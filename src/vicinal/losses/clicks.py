@@ -129,10 +129,11 @@ def warp(
     terms = (hardest[row, 0] - related + margin).relu()
     if by_rank:
         above = _count_above(against.detach(), row, related.detach() - margin) / count[row, 0]
-        terms = terms * (above * (count[row, 0] if columns is None else columns)).log1p()
-    empty = torch.zeros_like(hardest[:, 0])
-    counted = empty.index_add(0, row, mass * (terms.detach() != 0))
-    part = RowTerms(empty.index_add(0, row, mass * terms), positive.sum(-1), counted)
+        rank = above * (count[row, 0] if columns is None else columns)
+        terms = terms * rank.log1p()
+    zeros = torch.zeros_like(hardest[:, 0])
+    counted = zeros.index_add(0, row, mass * (terms.detach() != 0))
+    part = RowTerms(zeros.index_add(0, row, mass * terms), positive.sum(-1), counted)
     return reduce_terms((part,), reduction)
 
 
