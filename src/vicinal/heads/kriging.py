@@ -87,7 +87,7 @@ def neighborhoods(
         line = apart[..., apart.shape[-1] - linear :]
         apart = apart[..., : apart.shape[-1] - linear]
         near = apart.square().sum(dim=-1)
-        between = near[:, :, None] + near[:, None, :] - 2 * apart @ apart.mT
+        between = torch.baddbmm(near[:, :, None] + near[:, None, :], apart, apart.mT, alpha=-2)
         weight = None if bank_weight is None else bank_weight.double()[at.clamp(min=0)]
         yield Neighborhoods(part, near, between, at >= 0, line @ line.mT if linear else None, weight)
 
@@ -172,8 +172,9 @@ class Kriging(nn.Module):
 
     def covariance(self, squared: Tensor) -> Tensor:
         """The kernel of squared distances, of any shape."""
-        distance = (3 * squared.clamp(min=1e-30)).sqrt() / self.log_scale.double().exp()
-        return (1 + distance) * (-distance).exp()
+        distance = (squared.clamp(min=1e-30) * (3 * (-2 * self.log_scale.double()).exp())).sqrt()
+        falling = (-distance).exp()
+        return torch.addcmul(falling, distance, falling)
 
     @torch.no_grad()
     def nearest(
@@ -228,11 +229,10 @@ class Kriging(nn.Module):
             weight: ``[b, k]``, > 0, how many equal rows each of the rows counts as: its noise is divided by it.
         """
         noise = self.log_noise.double().exp() + _LEAST
-        eye = torch.eye(near.shape[1], dtype=torch.float64, device=near.device)
         vector = self.covariance(near.double())
-        of_rows = noise * eye if weight is None else torch.diag_embed(noise / weight)
-        matrix = self.covariance(between.double() * (1 - eye)) + of_rows
+        matrix = self.covariance(between.double())
         matrix = matrix if products is None else matrix + products.double()
+        matrix.diagonal(dim1=1, dim2=2).add_(noise if weight is None else noise / weight)
         weights = kriging_weights(matrix, vector, known, convex=self.convex)[0]
         spread = ((matrix @ weights[:, :, None])[:, :, 0] * weights).sum(dim=1)
         variance = 1 + noise - 2 * (weights * vector).sum(dim=1) + spread

@@ -1,6 +1,8 @@
 """Weights of rows given each other: a quadratic program on the simplex for each query, many solved together."""
 
+import numpy as np
 import torch
+from scipy.linalg.lapack import dposv
 from torch import Tensor
 
 from vicinal.core import check_integer
@@ -69,21 +71,39 @@ def kriging_weights(
 
 def _weights_on(matrix: Tensor, vector: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
     """Weights ``[b, k]`` that sum to 1 over the rows ``active [b, k]``, 0 elsewhere, and the multiplier mu ``[b]``."""
+    if bool(active.all()):
+        return _weights_of_all(matrix, vector, torch.ones_like(vector))
     size = int(active.sum(dim=1).amax())
     rows = active.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :size]  # [b, m], active ones first
     inside = active.gather(1, rows).to(matrix.dtype)
-    some = matrix
-    if not bool(active.all()):
-        some = some.gather(1, rows[:, :, None].expand(-1, -1, some.shape[2]))
-        some = some.gather(2, rows[:, None, :].expand(-1, size, -1))
-        some = some * inside[:, :, None] * inside[:, None, :] + torch.diag_embed(1 - inside)
-    sides = torch.stack([vector.gather(1, rows) * inside, inside], dim=-1)  # [b, m, 2]
-    factor, failed = torch.linalg.cholesky_ex(some)
-    factor = torch.where((failed > 0)[:, None, None], torch.nan, factor)
-    of_vector, of_ones = torch.cholesky_solve(sides, factor).unbind(-1)
-    multiplier = (of_vector.sum(dim=1) - 1) / of_ones.sum(dim=1)
-    weights = (of_vector - multiplier[:, None] * of_ones) * inside
+    some = matrix.gather(1, rows[:, :, None].expand(-1, -1, matrix.shape[2]))
+    some = some.gather(2, rows[:, None, :].expand(-1, size, -1))
+    some = some * inside[:, :, None] * inside[:, None, :] + torch.diag_embed(1 - inside)
+    weights, multiplier = _weights_of_all(some, vector.gather(1, rows) * inside, inside)
     return torch.zeros_like(vector).scatter(1, rows, weights), multiplier
+
+
+def _weights_of_all(matrix: Tensor, vector: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
+    """The same over the rows where ``inside [b, m]`` is 1, between which and the others the matrix is 0."""
+    of_vector, of_ones = _solved(matrix, torch.stack([vector, inside], dim=-1)).unbind(-1)
+    multiplier = (of_vector.sum(dim=1) - 1) / of_ones.sum(dim=1)
+    return (of_vector - multiplier[:, None] * of_ones) * inside, multiplier
+
+
+def _solved(matrix: Tensor, sides: Tensor) -> Tensor:
+    """``matrix [b, m, m]`` divided into ``sides [b, m, 2]``; NaN where the matrix is not positive definite.
+
+    Without a gradient LAPACK solves each in place, in a third of the time that a clean triangle takes.
+    """
+    if (torch.is_grad_enabled() and (matrix.requires_grad or sides.requires_grad)) or matrix.device.type != "cpu":
+        factor, failed = torch.linalg.cholesky_ex(matrix)
+        return torch.cholesky_solve(sides, torch.where((failed > 0)[:, None, None], torch.nan, factor))
+    result = sides.detach().mT.contiguous()  # [b, 2, m]
+    for one, right in zip(matrix.detach().clone().numpy(), result.numpy(), strict=True):
+        failed = dposv(one.T, right.T, overwrite_a=1, overwrite_b=1)[2]
+        if failed:
+            right[:] = np.nan
+    return result.mT
 
 
 def _multipliers(matrix: Tensor, vector: Tensor, weights: Tensor, multiplier: Tensor) -> Tensor:
