@@ -1,8 +1,9 @@
 """Attention of queries to the rows of a bank, a block at a time: weighted means of labels, and the weights themselves.
 
 A first pass finds the range of each row of costs, a second adds up weights and weighted labels; softmax without a mask
-needs one pass, sparse simplex maps some ten more for their threshold. Everything is relative to the best entry of a
-row: a *score gap* is the lowest cost of the row minus the cost of the entry, so that exponentials are at most 1.
+needs one pass. Sparse simplex maps take steps toward their threshold, a pass each, until the rows that may have weight
+are few; all that follows is of those. Everything is relative to the best entry of a row: a *score gap* is the lowest
+cost of the row minus the cost of the entry, so that exponentials are at most 1.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,17 @@ from vicinal.blockwise.resolution import Resolution
 from vicinal.blockwise.row_minmax import RunningExtreme, ScoreRange, scan_range
 from vicinal.blockwise.scores import Block, BlockScores, Product, Rows
 from vicinal.blockwise.softstep import Step, StepForm, Weights, reach, step_rows, step_weights
-from vicinal.blockwise.thresholds import Simplex, exp_, find_threshold, response, simplex_weights
+from vicinal.blockwise.thresholds import (
+    PASSES,
+    Candidates,
+    Simplex,
+    exp_,
+    find_threshold,
+    lowest_threshold,
+    raise_threshold,
+    response,
+    simplex_weights,
+)
 from vicinal.blockwise.topk import topk
 
 TELLING = 1e-2
@@ -29,6 +40,9 @@ TELLING = 1e-2
 
 A weight is off by this share of itself at most where they do not.
 """
+
+_CANDIDATES = 1 << 20
+"""Most rows, over all queries, that are kept as those that may have weight under a sparse simplex map."""
 
 _TIED = 4
 """Rows beyond the k-th that are looked at, as some may be tied with it."""
@@ -191,7 +205,7 @@ class Attended:
         responses: sums of how each weight answers to the scores, for the gradient of sparse simplex maps.
         span: range of each row under a SoftStep.
         zone: ``[b, 1]``, by how much costs must differ to be told apart; likewise.
-        nearest: weights and positions ``[b, k]`` of all rows that have weight, where only nearest rows were looked at.
+        nearest: weights and positions ``[b, k]`` of all rows that have weight, where they are known.
     """
 
     attention: "Attention"
@@ -282,8 +296,9 @@ class Attention:
         queries, targets = self.scores.queries, labels.shape[1]
         threshold = None
         if self.simplex != "softmax":
-            visit = partial(self._masked_blocks, stats)
-            threshold = find_threshold(self.simplex, visit, len(queries), queries)
+            threshold, candidates = self._few_candidates(stats, pruner)
+            if candidates is not None:
+                return self._of_candidates(stats, threshold, *candidates, labels, span, zone)
         sums = Sums.zeros(queries, len(queries), targets)
         responses = Sums.zeros(queries, len(queries), targets) if self.tracked and threshold is not None else None
         for block, rows in self._within_reach(stats, pruner):
@@ -321,14 +336,57 @@ class Attention:
         count(scorable=needed.numel())
         return pruner.visit(lambda number: needed[:, number])
 
-    def _masked_blocks(self, stats: RowStats) -> Iterator[tuple[slice, Tensor]]:
+    def _few_candidates(self, stats: RowStats, pruner: Pruner | None) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+        """Scores and positions of the rows that may have weight, as soon as they are few, and a threshold below theirs.
+
+        Where they never are, None and the threshold.
+        """
+        queries = self.scores.queries
+        threshold = lowest_threshold(len(queries), queries)
+        for _ in range(PASSES):
+            room = min(_CANDIDATES, len(queries) * len(self.scores.bank) // 4)
+            candidates = Candidates(self.simplex, threshold, room)
+            last = raise_threshold(self.simplex, threshold, partial(self._masked_blocks, stats, pruner, candidates))
+            few = candidates.matrix()
+            if last or few is not None:
+                break
+        return threshold, few
+
+    def _masked_blocks(
+        self, stats: RowStats, pruner: Pruner | None, candidates: Candidates
+    ) -> Iterator[tuple[Rows, Tensor]]:
         """Masked scores of all blocks."""
-        for block in self.scores.blocks():
+        for block, rows in self._within_reach(stats, pruner):
             entries = self.exclusion.within(block.start, block.stop)
-            for rows in self.scores.tiles():
-                product = self.scores.product(rows, block, lowest=False)
-                gaps = stats.score_gaps(self.scores, product, rows, entries)
-                yield rows, stats.masked_scores(gaps, self.scores.buffers)[0]
+            product = self.scores.product(rows, block, lowest=False)
+            gaps = stats.score_gaps(self.scores, product, rows, entries)
+            scores = stats.masked_scores(gaps, self.scores.buffers)[0]
+            candidates.take(rows, block.start, scores)
+            yield rows, scores
+
+    def _of_candidates(
+        self,
+        stats: RowStats,
+        threshold: Tensor,
+        scores: Tensor,
+        positions: Tensor,
+        labels: Tensor,
+        span: ScoreRange | None,
+        zone: Tensor | None,
+    ) -> Attended:
+        """The evaluation of a sparse simplex map from the rows ``[b, m]`` that may have weight."""
+        visit = lambda: iter([(slice(None), scores.clone())])  # noqa: E731
+        threshold = find_threshold(self.simplex, visit, len(scores), scores, start=threshold)
+        weights = simplex_weights(self.simplex, scores, threshold)
+
+        def sums(of_rows: Tensor) -> Sums:
+            wide = of_rows.to(labels.dtype)
+            each = [(wide * column[positions]).sum(dim=1) for column in labels.unbind(1)]
+            total = of_rows.sum(dim=1, keepdim=True)
+            return Sums(total.double(), torch.stack(each, dim=1).double() if each else total.new_zeros(len(total), 0))
+
+        responses = sums(response(self.simplex, weights)) if self.tracked else None
+        return Attended(self, stats, sums(weights), threshold, responses, span, zone, (weights, positions))
 
     def _of_nearest(self, k: int, labels: Tensor) -> Attended | None:
         """Top-k in one pass, from the nearest rows alone; None if more rows than those tie with the k-th."""

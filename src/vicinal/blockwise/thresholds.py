@@ -8,13 +8,16 @@ import torch
 from torch import Tensor
 
 Simplex = Literal["softmax", "sparsemax", "entmax15"]
-Visit = Callable[[], Iterator[tuple[slice, Tensor]]]
+Visit = Callable[[], Iterator[tuple[slice | Tensor, Tensor]]]
 """Gives (queries, their masked scores relative to the best, ``[r, B]``) for all blocks of all queries."""
 
 _LOG2E = 1 / math.log(2)
 
-_PASSES = 60
+PASSES = 60
 """Most passes for a threshold; Newton's method takes about ten."""
+
+_NARROW = 1 << 20
+"""Entries of a matrix of candidates that may be empty, beside as many as are taken."""
 
 
 def exp_(values: Tensor) -> Tensor:
@@ -44,12 +47,41 @@ def response(simplex: Simplex, weights: Tensor) -> Tensor:
     return (weights > 8 * torch.finfo(weights.dtype).eps).to(weights.dtype)  # a score on the threshold has weight 0
 
 
+def lowest_threshold(rows: int, like: Tensor) -> Tensor:
+    """``[b, 1]``, at most the threshold of any row whose best score is 0."""
+    return like.new_full((rows, 1), -1.0)
+
+
+def raise_threshold(simplex: Simplex, threshold: Tensor, visit: Visit, counts: Tensor | None = None) -> bool:
+    """One step of Newton's method for :func:`find_threshold`, over ``threshold``; whether it was the last."""
+
+    def add_up(values: Tensor) -> Tensor:
+        return (values if counts is None else values * counts).sum(dim=1, keepdim=True)
+
+    total, number = torch.zeros_like(threshold), torch.zeros_like(threshold)
+    for part, scores in visit():
+        above = (scores if simplex == "sparsemax" else scores.mul_(0.5)).sub_(threshold[part]).clamp_(min=0)
+        if simplex == "sparsemax":
+            total[part] += add_up(above)
+            number[part] += add_up(above.sign_())
+        else:
+            number[part] += add_up(above)
+            total[part] += add_up(above.square_())
+    if simplex == "entmax15":
+        total = total.sqrt()
+        number /= total
+    rise = (total - 1) / number
+    threshold += rise
+    return bool((rise <= 4 * torch.finfo(threshold.dtype).eps).all())
+
+
 def find_threshold(
     simplex: Simplex,
     visit: Visit,
     rows: int,
     like: Tensor,
     counts: Tensor | None = None,
+    start: Tensor | None = None,
 ) -> Tensor:
     r"""Threshold ``[b, 1]`` of sparsemax, $\sum_j (s_j - \tau)_+ = 1$, or entmax15, $\|(s/2 - \tau)_+\|_2 = 1$.
 
@@ -62,34 +94,73 @@ def find_threshold(
         rows: number of queries.
         like: a tensor of the dtype and device that is computed in.
         counts: how often each score of a visit of one block occurs; None: once.
+        start: ``[b, 1]``, at most the threshold, which is written over it; None: the best score less 1.
 
     >>> scores = torch.tensor([[0.0, -0.5, -2.0]])
     >>> find_threshold("sparsemax", lambda: iter([(slice(None), scores.clone())]), 1, scores)
     tensor([[-0.7500]])
     """
-
-    def add_up(values: Tensor) -> Tensor:
-        return (values if counts is None else values * counts).sum(dim=1, keepdim=True)
-
-    threshold = like.new_full((rows, 1), -1.0)
-    for _ in range(_PASSES):
-        total, number = torch.zeros_like(threshold), torch.zeros_like(threshold)
-        for part, scores in visit():
-            above = (scores if simplex == "sparsemax" else scores.mul_(0.5)).sub_(threshold[part]).clamp_(min=0)
-            if simplex == "sparsemax":
-                total[part] += add_up(above)
-                number[part] += add_up(above.sign_())
-            else:
-                number[part] += add_up(above)
-                total[part] += add_up(above.square_())
-        if simplex == "entmax15":
-            total = total.sqrt()
-            number /= total
-        rise = (total - 1) / number
-        threshold += rise
-        if bool((rise <= 4 * torch.finfo(like.dtype).eps).all()):
+    threshold = lowest_threshold(rows, like) if start is None else start
+    for _ in range(PASSES):
+        if raise_threshold(simplex, threshold, visit, counts):
             break
     return threshold
+
+
+class Candidates:
+    """The scores of a pass that a sparse simplex map may give weight, as a narrow matrix.
+
+    Args:
+        simplex: "sparsemax" or "entmax15".
+        threshold: ``[b, 1]``, at most that of each row.
+        room: most entries that are kept.
+
+    >>> scores = torch.tensor([[0.0, -0.5, -2.0], [-9.0, 0.0, -1.0]])
+    >>> candidates = Candidates("sparsemax", torch.full((2, 1), -1.0), room=8)
+    >>> candidates.take(slice(0, 2), 0, scores)
+    >>> candidates.matrix()
+    (tensor([[ 0.0000, -0.5000],
+            [ 0.0000,    -inf]]), tensor([[0, 1],
+            [1, 0]]))
+    """
+
+    def __init__(self, simplex: Simplex, threshold: Tensor, room: int) -> None:
+        self.least = threshold.clone() if simplex == "sparsemax" else 2 * threshold
+        self.room = room
+        self._every = torch.arange(len(threshold), device=threshold.device)
+        self._filled = torch.zeros_like(self._every)
+        self._parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []  # positions, scores, queries, how many of each
+
+    def take(self, rows: slice | Tensor, start: int, scores: Tensor) -> None:
+        """Keep what may have weight of the scores ``[r, B]`` of the queries ``rows``, bank rows from ``start``."""
+        if self.room < 0:
+            return
+        at = (scores > self.least[rows]).flatten().nonzero()[:, 0]
+        self.room -= len(at)
+        if self.room >= 0:
+            line = at // scores.shape[1]
+            count = line.bincount(minlength=len(scores))
+            position = at - line * scores.shape[1] + start
+            self._parts.append((position, scores.flatten().index_select(0, at), self._every[rows], count))
+            self._filled[rows] += count
+
+    def matrix(self) -> tuple[Tensor, Tensor] | None:
+        """Scores and positions ``[b, m]`` in the order of the bank; beyond those of a row -inf and 0. None: no room."""
+        if self.room < 0:
+            return None
+        width, taken = int(self._filled.amax()), int(self._filled.sum())
+        if len(self.least) * width > 2 * taken + _NARROW:
+            return None
+        scores = self.least.new_full((len(self.least), width), -torch.inf)
+        positions = torch.zeros(scores.shape, dtype=torch.int64, device=scores.device)
+        first = self._every * width  # where the next of a row goes
+        for position, score, rows, count in self._parts:
+            begins = first[rows] - count.cumsum(0) + count
+            flat = begins.repeat_interleave(count).add_(torch.arange(len(score), device=score.device))
+            scores.view(-1).scatter_(0, flat, score)
+            positions.view(-1).scatter_(0, flat, position)
+            first[rows] += count
+        return scores, positions
 
 
 def ranked_threshold(ranked: Tensor) -> Tensor:

@@ -148,8 +148,8 @@ def streamed_prediction(
     """What :class:`vicinal.heads.NONA` predicts, with memory that does not grow with the bank.
 
     One pass over the bank finds the range of each row of scores, a second adds up masked weights and labels; without a
-    mask one pass does both, and sparse simplex maps take some ten more for their threshold. The gradient scores each
-    block again.
+    mask one pass does both. Sparse simplex maps take passes toward their threshold until the rows that may have weight
+    are few, two in most banks and ten at worst. The gradient scores each block again.
 
     Args:
         queries: ``[b, d]``.
