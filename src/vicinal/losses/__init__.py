@@ -22,7 +22,7 @@ from vicinal.losses.class_scores import (
     worst_inputs,
     z_loss,
 )
-from vicinal.losses.clicks import clip_rows, exposed_relevance, warp
+from vicinal.losses.clicks import clip_rows, coupled_pooling, exposed_relevance, warp
 from vicinal.losses.contract import PairLoss, Pairs, pair_loss
 from vicinal.losses.contrastive import (
     contrastive,
@@ -223,6 +223,7 @@ __all__ = [
     "contrastive",
     "contrastive_form",
     "cosface",
+    "coupled_pooling",
     "covariance_penalty",
     "decoupled_softmax",
     "distance_covariance",

@@ -3,6 +3,7 @@
 from vicinal.samplers.base import BatchSampler, LongEpochs
 from vicinal.samplers.classes import ClassBatches, GroupBatches, HierarchicalBatches, StratumBatches
 from vicinal.samplers.clusters import ClusterBatches, balanced_clusters, diverse_anchors
+from vicinal.samplers.levels import draw_levels, level_probabilities
 from vicinal.samplers.pruning import LossSampler, SlidingLossWindow, UnbiasedPruning, loss_groups
 from vicinal.samplers.retrieved import Retrieved, draw_negatives, draw_unlabelled, with_relevant
 from vicinal.samplers.selection import (
@@ -29,12 +30,14 @@ __all__ = [
     "UnbiasedPruning",
     "balanced_clusters",
     "diverse_anchors",
+    "draw_levels",
     "draw_negatives",
     "draw_unlabelled",
     "facility_location_order",
     "k_center_order",
     "keep_rows",
     "label_bands",
+    "level_probabilities",
     "loss_groups",
     "prototype_distances",
     "with_relevant",

@@ -9,6 +9,7 @@ from vicinal.training.network import NeighborNetwork
 from vicinal.training.perturbation import AdversarialSteps
 from vicinal.training.rows import RowBatches, Rows, RowSubset
 from vicinal.training.settings import TrainingSettings
+from vicinal.training.surrogate import SurrogateSteps, surrogate
 from vicinal.training.teacher import Teacher
 
 if _typing.TYPE_CHECKING:
@@ -28,10 +29,12 @@ __all__ = [
     "RowBatches",
     "RowSubset",
     "Rows",
+    "SurrogateSteps",
     "Teacher",
     "TrainingHistory",
     "TrainingSettings",
     "error_of",
+    "surrogate",
     "train",
 ]
 
