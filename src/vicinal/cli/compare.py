@@ -13,7 +13,7 @@ from vicinal.cli.output import print_json, print_rows
 from vicinal.cli.progress import shown_progress
 
 if TYPE_CHECKING:
-    from vicinal.workflows import Comparison
+    from vicinal.workflows import ComparePlan, Comparison
 
 
 @app.command(epilog="Example: vicinal compare houses.csv --target price --splits 10 --heads dense,nona,nona+knn")
@@ -36,6 +36,8 @@ def compare(
     drop: o.Drop = None,
     id_column: o.Id = None,
     group: o.Group = None,
+    time: o.Time = None,
+    weight: o.Weight = None,
     task: o.Task = None,
     root: o.Root = None,
     out: Annotated[str | None, typer.Option(help="Folder for splits, runs and page.", metavar="FOLDER")] = None,
@@ -66,6 +68,18 @@ def compare(
     cache: o.Cache = None,
     baselines: o.Baselines = True,
     database: o.Database = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="Several fits at a time: joblib (processes of this machine) or ray.", rich_help_panel=o.TRAIN
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Workers of the engine; default: one a processor.", rich_help_panel=o.TRAIN)
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be run, and how long; nothing is trained or written.")
+    ] = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
     verbose: o.Verbose = False,
@@ -79,7 +93,7 @@ def compare(
     from vicinal.core import local_path
     from vicinal.data import beside, table_sources
     from vicinal.report import write_compare_page
-    from vicinal.workflows import TableJob, compare_tables, table_columns
+    from vicinal.workflows import TableJob, compare_tables, plan_compare, table_columns
 
     if len(target) not in (1, len(data)):
         raise ValueError(f"--target: expected one column, or one for each of the {len(data)} tables, got {len(target)}")
@@ -101,6 +115,8 @@ def compare(
                 sets={name: grouped[name] for name in grouped if name in names},
                 id=id_column if id_column in names else _one(id_column, sources),
                 group=group if group in names else _one(group, sources),
+                time=time if time in names else _one(time, sources),
+                weight=weight if weight in names else _one(weight, sources),
                 task=task,
                 root=o.root_of(root),
                 use=None if use is None else [name for name in use if name in names],
@@ -112,8 +128,14 @@ def compare(
         )
     first = sources[0]
     folder = beside(first, "compare") if out is None else local_path("--out", out, written=True)
+    settings: dict[str, Any] = {"splits": splits, "heads": heads.split(",")}
+    if dry_run:
+        with shown_progress(quiet=quiet, as_json=as_json) as shown:
+            plans = plan_compare(jobs, folder, **settings, log=shown.log)
+        print_json(plans_json(plans)) if as_json else print_plans(plans, workers)
+        return
     with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
-        comparison = compare_tables(jobs, folder, splits=splits, heads=heads.split(","), log=shown.log)
+        comparison = compare_tables(jobs, folder, **settings, engine=engine, workers=workers, log=shown.log)
     write_compare_page(comparison.record, folder / "report.html")
     write_runs(comparison, folder / "runs.csv")
     if as_json:
@@ -134,6 +156,43 @@ def _check_named(named: dict[str, Any], columns: list[list[str]]) -> None:
     for name, kind in named.items():
         if name not in known:
             raise ValueError(f"--{kind}: expected a column of the data, got {short(name)}{nearest(name, known)}")
+
+
+def plans_json(plans: "list[ComparePlan]") -> dict[str, Any]:
+    """What a program reads of a comparison before it begins."""
+    from vicinal.cli.fit import plan_json
+
+    return {
+        "tables": [
+            {
+                "name": plan.fit.opened.table.name,
+                **{name: value for name, value in plan_json(plan.fit).items() if name not in ("training", "estimate")},
+                "fits": [{"methods": list(names), "left": count} for names, count in plan.fits.items()],
+                "finished": plan.finished,
+                "seconds": plan.seconds,
+            }
+            for plan in plans
+        ],
+        "total_seconds": [sum(ends) for ends in zip(*(plan.seconds for plan in plans), strict=True)],
+    }
+
+
+def print_plans(plans: "list[ComparePlan]", workers: int | None) -> None:
+    """What a person reads of a comparison before it begins."""
+    from vicinal.cli.fit import print_columns
+    from vicinal.core import counted
+    from vicinal.core.progress import span_words
+
+    for plan in plans:
+        print_columns(plan.fit, output)
+        for names, count in plan.fits.items():
+            output.print(f"{counted(count, 'fit')} of {', '.join(names)}", markup=False)
+        if plan.finished:
+            output.print(f"{counted(plan.finished, 'fit')} are finished, and are not run again", markup=False)
+    low, high = (span_words(sum(ends) / (workers or 1)) for ends in zip(*(plan.seconds for plan in plans), strict=True))
+    each = f"each of {workers} processors" if workers else "a processor"
+    output.print(f"it will take about {low} to {high} of {each} (a rough estimate, from a few steps)", markup=False)
+    output.print("nothing was trained or written", markup=False)
 
 
 def write_runs(comparison: "Comparison", path: Path) -> None:

@@ -200,17 +200,8 @@ def print_plan(plan: "FitPlan", console: "Console") -> None:
     from vicinal.core.progress import span_words
     from vicinal.workflows.show import size_words
 
-    table, sizes, steps = plan.opened.table, plan.sizes, plan.steps
-    rows = [
-        [name, c.kind or "left out", plan.encoders.get(name, ""), c.reason] for name, c in plan.opened.columns.items()
-    ]
-    headings = ["column", "taken for", "encoder", "because"]
-    print_rows("Columns", headings, rows, numbers=False, console=console)
-    lines = [
-        f"{table.task} of {', '.join(plan.opened.targets)} ({table.reason}): {sizes['train']} rows to train on, "
-        f"{sizes['validation']} to stop early and calibrate, {sizes['test']} to test on"
-    ]
-    lines += [f"{count} rows are left out: {reason}" for reason, count in table.dropped_counts.items()]
+    steps, lines = plan.steps, []
+    print_columns(plan, console)
     trained = {"only": "a kernel", "tried": "a kernel and a network, of which the better one is taken"}
     lines.append(f"to be trained: {trained.get(steps['kernel'], 'a network')}")
     if steps["kernel"] != "only":
@@ -227,6 +218,23 @@ def print_plan(plan: "FitPlan", console: "Console") -> None:
     lines.append(
         f"it will take about {low} to {high} of a processor{memory} of memory (a rough estimate, from a few steps)"
     )
+    for line in lines:
+        console.print(line, markup=False)
+
+
+def print_columns(plan: "FitPlan", console: "Console") -> None:
+    """Columns and rows of a fit that is planned."""
+    table, sizes = plan.opened.table, plan.sizes
+    rows = [
+        [name, c.kind or "left out", plan.encoders.get(name, ""), c.reason] for name, c in plan.opened.columns.items()
+    ]
+    headings = ["column", "taken for", "encoder", "because"]
+    print_rows("Columns", headings, rows, numbers=False, console=console)
+    lines = [
+        f"{table.task} of {', '.join(plan.opened.targets)} ({table.reason}): {sizes['train']} rows to train on, "
+        f"{sizes['validation']} to stop early and calibrate, {sizes['test']} to test on"
+    ]
+    lines += [f"{count} rows are left out: {reason}" for reason, count in table.dropped_counts.items()]
     for line in lines:
         console.print(line, markup=False)
 

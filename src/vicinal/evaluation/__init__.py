@@ -30,7 +30,7 @@ from vicinal.evaluation.statistics import (
     relative_change,
     wilcoxon,
 )
-from vicinal.evaluation.store import Run, RunStore, run_protocol
+from vicinal.evaluation.store import Run, RunStore, fits_left, run_protocol
 from vicinal.evaluation.tuned import tuned_baselines
 from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY
 
@@ -59,6 +59,7 @@ __all__ = [
     "error_by_period",
     "error_slices",
     "find_drift",
+    "fits_left",
     "friedman",
     "group_gap",
     "knn_baseline",

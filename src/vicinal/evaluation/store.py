@@ -5,8 +5,9 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -219,6 +220,9 @@ class SplitLike(Protocol):
 Fit = Callable[[SplitLike], Mapping[str, Mapping[str, float]]]
 """Fits on a split; gives the test scores of each method that the fit yields."""
 
+Together = Callable[[Sequence[Callable[[], list[Run]]]], Iterable[tuple[int, list[Run]]]]
+"""Does pieces of work, in other processes, say; gives the place of each with what came of it, as they end."""
+
 Progress = Callable[[str, int, str, list[Run]], None]
 """Called with data set, number of the split, method, and its runs once finished (empty when it starts)."""
 
@@ -231,6 +235,7 @@ def run_protocol(
     dataset: str = "",
     settings: Mapping[str, Json] | None = None,
     progress: Progress | None = None,
+    together: Together | None = None,
 ) -> list[Run]:
     """Run every method on every split, but for those that ``store`` has; each result is on disk before the next fit.
 
@@ -240,7 +245,8 @@ def run_protocol(
         store: where finished runs are kept.
         dataset: name of the data set in the store.
         settings: what the runs on this data set have in common, such as its fingerprint; others are refused.
-        progress: told about each fit when it starts and ends.
+        progress: told about each fit when it starts (with ``together`` when it is handed out) and ends.
+        together: does the fits; each result is on disk as soon as it is there. None: here, one after the other.
 
     Returns:
         The runs of these methods on these splits, old and new.
@@ -250,23 +256,55 @@ def run_protocol(
             than it should. What was finished before stays in the store.
     """
     store.enter(dataset, settings or {})
-    runs: list[Run] = []
+    report = progress or (lambda data, number, method, done: None)
+    every = [_names(key) for key in methods]
+    left = fits_left(every, splits, store, dataset)
+    works = [
+        partial(_run_fit, fit, names, dataset, number, splits[number], split_digest(splits[number]))
+        for number, names in left
+        for fit in [next(one for key, one in methods.items() if _names(key) == names)]
+    ]
+
+    def one_by_one() -> Iterator[tuple[int, list[Run]]]:
+        for place, work in enumerate(works):
+            report(dataset, left[place][0], left[place][1][0], [])
+            yield place, work()
+
+    for number, names in left if together is not None else ():
+        report(dataset, number, names[0], [])
+    for place, results in one_by_one() if together is None else together(works):
+        number, names = left[place]
+        store.add(results)
+        report(dataset, number, names[0], _runs_of(store, dataset, number, names))
+    return [run for number in range(len(splits)) for names in every for run in _runs_of(store, dataset, number, names)]
+
+
+def fits_left(
+    methods: Iterable[tuple[str, ...]], splits: Sequence[SplitLike], store: RunStore, dataset: str
+) -> list[tuple[int, tuple[str, ...]]]:
+    """The fits that ``store`` has not: number of the split, and names of the methods that the fit yields.
+
+    Raises:
+        ValueError: if there are runs on other rows.
+    """
+    left, every = [], list(methods)
     for number, split in enumerate(splits):
         rows = split_digest(split)
-        for key, fit in methods.items():
-            names = (key,) if isinstance(key, str) else tuple(key)
-            finished = [store.find(dataset, number, name) for name in names]
+        for names in every:
+            finished = _runs_of(store, dataset, number, names)
             for run in finished:
                 _check_rows(store, run, rows)
-            if any(run is None for run in finished):
-                if progress is not None:
-                    progress(dataset, number, "+".join(names[:1]), [])
-                store.add(_run_fit(fit, names, dataset, number, split, rows))
-                finished = [store.find(dataset, number, name) for name in names]
-                if progress is not None:
-                    progress(dataset, number, names[0], [run for run in finished if run])
-            runs += [run for run in finished if run is not None]
-    return runs
+            if len(finished) < len(names):
+                left.append((number, names))
+    return left
+
+
+def _names(key: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (key,) if isinstance(key, str) else tuple(key)
+
+
+def _runs_of(store: RunStore, dataset: str, number: int, names: Sequence[str]) -> list[Run]:
+    return [run for run in (store.find(dataset, number, name) for name in names) if run is not None]
 
 
 def split_digest(split: SplitLike) -> str:
@@ -298,8 +336,8 @@ def _floats(metrics: Mapping[str, float]) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
 
 
-def _check_rows(store: RunStore, run: Run | None, rows: str) -> None:
-    if run is not None and run.rows != rows:
+def _check_rows(store: RunStore, run: Run, rows: str) -> None:
+    if run.rows != rows:
         raise ValueError(
             f"{store.path.name}: expected runs on the same splits, got {run.method!r} of {run.dataset!r}, split "
             f"{run.split}, on other rows; use the seed, shares and data of then, or choose another --out"

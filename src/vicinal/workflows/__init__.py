@@ -5,7 +5,7 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from vicinal.workflows.bank import BankChange, add_table, embed_table, forget_rows, read_ids, relabel_table
-    from vicinal.workflows.compare import HEADS, Comparison, compare_tables
+    from vicinal.workflows.compare import HEADS, ComparePlan, Comparison, compare_tables, plan_compare
     from vicinal.workflows.compress import Compressed, compress_model
     from vicinal.workflows.demo import DemoResult, run_demo
     from vicinal.workflows.discover import Discovered, discover_table
@@ -28,7 +28,7 @@ if _typing.TYPE_CHECKING:
 
 _FILES = {
     "bank": ("BankChange", "add_table", "embed_table", "forget_rows", "read_ids", "relabel_table"),
-    "compare": ("HEADS", "Comparison", "compare_tables"),
+    "compare": ("HEADS", "ComparePlan", "Comparison", "compare_tables", "plan_compare"),
     "compress": ("Compressed", "compress_model"),
     "demo": ("DemoResult", "run_demo"),
     "discover": ("Discovered", "discover_table"),
@@ -55,6 +55,7 @@ __all__ = [
     "HEADS",
     "Answers",
     "BankChange",
+    "ComparePlan",
     "Comparison",
     "Compressed",
     "DemoResult",
@@ -96,6 +97,7 @@ __all__ = [
     "match_tables",
     "open_searcher",
     "open_table",
+    "plan_compare",
     "plan_fit",
     "predict_file",
     "predict_table",

@@ -1,7 +1,9 @@
 """The paper's comparison: heads, with and without k-NN on their embeddings, over seeded splits of tables."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from vicinal.evaluation import (
     Summary,
     answers,
     classification_scores,
+    fits_left,
     regression_scores,
     run_protocol,
     significance,
@@ -28,6 +31,9 @@ from vicinal.evaluation import (
 )
 from vicinal.report import CompareRecord
 from vicinal.version import __version__
+from vicinal.workflows.engines import FITTING, check_engine, done_together
+from vicinal.workflows.estimating import Range
+from vicinal.workflows.fit import FitPlan, plan_opened
 from vicinal.workflows.measuring import (
     baseline_names,
     knn_of_embeddings,
@@ -50,7 +56,6 @@ HEADS = ("dense", "dense+knn", "nona", "nona+knn")
 
 Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
-Fit = Callable[[Any], Mapping[str, Mapping[str, float]]]
 
 
 @dataclass(frozen=True)
@@ -72,100 +77,207 @@ class Comparison:
     record: CompareRecord
 
 
+@dataclass(frozen=True)
+class ComparePlan:
+    """What a comparison would run on one table, known before anything is encoded or trained.
+
+    Attributes:
+        fit: columns, rows and one fit of the first head.
+        fits: what each fit gives, and how often it is still to be run: names of methods -> number.
+        finished: fits that the folder has already.
+        seconds: of one processor for all that is left, lowest and highest.
+    """
+
+    fit: FitPlan
+    fits: dict[tuple[str, ...], int]
+    finished: int
+    seconds: Range
+
+
 def compare_tables(
-    jobs: Sequence[TableJob], out: Path, *, splits: int = 10, heads: Sequence[str] = HEADS, log: Log = lambda line: None
+    jobs: Sequence[TableJob],
+    out: Path,
+    *,
+    splits: int = 10,
+    heads: Sequence[str] = HEADS,
+    engine: str | None = None,
+    workers: int | None = None,
+    log: Log = lambda line: None,
 ) -> Comparison:
     """Compare ``heads`` on the same seeded splits of each table; what ``out`` holds already is not run again.
 
     Args:
         jobs: one for each table, all of one task.
         out: folder for splits, runs and the cache of frozen encoders.
-        splits: how many splits of each table, 80/20 and then 85/15 by default.
+        splits: how many splits of each table, 80/20 and then 85/15 by default; by time there is one.
         heads: out of ``HEADS``.
+        engine: "joblib", processes of this machine, or "ray": several fits at a time, see
+            :func:`vicinal.workflows.engines.done_together`; None: one after the other. Results are the same.
+        workers: of the engine; None: one a processor.
         log: gets one line of progress at a time.
 
     Raises:
         ValueError: if data or settings cannot be used, or ``out`` holds runs of other settings.
     """
-    check_integer("splits", splits)
-    heads = list(dict.fromkeys(check_choice("heads", head, HEADS) for head in heads))
-    if not heads:
-        raise ValueError(f"heads: expected at least one of {', '.join(HEADS)}, got none")
-    opened = [open_table(job, log) for job in jobs]
-    tasks = {table.table.task for table in opened}
-    if len(tasks) > 1:
-        raise ValueError("data: expected tables of one task, got regression and classification; compare them apart")
-    names = [table.table.name for table in opened]
-    if len(set(names)) < len(names):
-        raise ValueError(f"data: expected tables of different names, got {', '.join(names)}")
+    count = check_engine(engine, workers, FITTING)
+    together = None if engine is None or count is None else partial(done_together, engine, count)
+    heads, opened = _opened(jobs, splits, heads, log)
     store = RunStore(out / "runs.json", _settings(jobs[0]))
     runs: list[Run] = []
     for job, table in zip(jobs, opened, strict=True):
         if lone := groups_sentence(table.table):
             log(f"{table.table.name}: {lone}")
-        stored = _stored_splits(job, table, splits, out)
+        stored = _drawn_splits(job, table, splits, out)
+        out.mkdir(parents=True, exist_ok=True)
+        save_splits(_splits_file(table, out), stored, fingerprint=table_fingerprint(table.table))
         runs += run_protocol(
-            _methods(job, table, heads, out) | (_baselines(job, table, out) if job.baselines else {}),
-            stored,
+            {one.names: one for one in _fits(job, table, heads, out)},
+            stored[: 1 if job.time else splits],
             store,
             dataset=table.table.name,
-            settings={"rows": table_fingerprint(table.table), "kinds": table.kinds, "target": job.target},
+            settings=_of_table(job, table),
             progress=lambda data, number, method, done: log(_line(data, number, method, done)) if done else None,
+            together=together,
         )
-    metric = PRIMARY[tasks.pop()]
+    metric = PRIMARY[opened[0].table.task]
     return _comparison(runs, metric, _settings(jobs[0]), heads)
+
+
+def plan_compare(
+    jobs: Sequence[TableJob],
+    out: Path,
+    *,
+    splits: int = 10,
+    heads: Sequence[str] = HEADS,
+    log: Log = lambda line: None,
+) -> list[ComparePlan]:
+    """What :func:`compare_tables` would run, for each table; nothing is trained or written.
+
+    Raises:
+        ValueError: as :func:`compare_tables` does before it trains.
+    """
+    heads, opened = _opened(jobs, splits, heads, log)
+    store = RunStore(out / "runs.json", _settings(jobs[0])) if (out / "runs.json").exists() else None
+    plans = []
+    for job, table in zip(jobs, opened, strict=True):
+        drawn = _drawn_splits(job, table, splits, out)[: 1 if job.time else splits]
+        fits, seconds, finished = {}, [(0.0, 0.0)], 0
+        named = _fits(job, table, heads, out)
+        left = [(number, one.names) for number in range(len(drawn)) for one in named]
+        if store is not None:
+            store.enter(table.table.name, _of_table(job, table))
+            left = fits_left([one.names for one in named], drawn, store, table.table.name)
+        first: FitPlan | None = None
+        for one in named:
+            fits[one.names] = sum(names == one.names for _, names in left)
+            finished += len(drawn) - fits[one.names]
+            part = plan_opened(replace(one.job(drawn[0].seed), baselines=one.base is None), table, drawn[0])
+            spans = [
+                span for phase, span in part.estimate.seconds.items() if (one.base is None) == (phase == "baselines")
+            ]
+            seconds += [(fits[one.names] * low, fits[one.names] * high) for low, high in spans]
+            first = first or part
+        if first is not None:
+            low, high = map(sum, zip(*seconds, strict=True))
+            plans.append(ComparePlan(first, fits, finished, (low, high)))
+    return plans
+
+
+def _opened(jobs: Sequence[TableJob], splits: int, heads: Sequence[str], log: Log) -> tuple[list[str], list[OpenTable]]:
+    """The heads, once each, and the tables, which fit together."""
+    check_integer("splits", splits)
+    heads = list(dict.fromkeys(check_choice("heads", head, HEADS) for head in heads))
+    if not heads:
+        raise ValueError(f"heads: expected at least one of {', '.join(HEADS)}, got none")
+    opened = [open_table(job, log) for job in jobs]
+    if len({table.table.task for table in opened}) > 1:
+        raise ValueError("data: expected tables of one task, got regression and classification; compare them apart")
+    names = [table.table.name for table in opened]
+    if len(set(names)) < len(names):
+        raise ValueError(f"data: expected tables of different names, got {', '.join(names)}")
+    if splits > 1 and any(job.time for job in jobs):
+        log("by time there is one split: its test rows are the latest")
+    return heads, opened
 
 
 def _settings(job: TableJob) -> dict[str, Any]:
     hidden = ("progress", "logger", "cache_dir", "accelerator", "devices")
     shown = {name: value for name, value in job.parameters.items() if name not in hidden}
-    return {"seed": job.seed, "test": job.test, "validation": job.validation, **shown}
+    roles = {name: column for name, column in (("time", job.time), ("weight", job.weight)) if column}
+    return {"seed": job.seed, "test": job.test, "validation": job.validation, **roles, **shown}
 
 
-def _stored_splits(job: TableJob, opened: OpenTable, number: int, out: Path) -> list[Split]:
-    """The splits stored in ``out``, or new ones that are stored there before anything is fitted."""
-    path = out / f"splits-{opened.table.name}.json"
-    fingerprint = table_fingerprint(opened.table)
-    if path.is_file():
+def _of_table(job: TableJob, opened: OpenTable) -> dict[str, Any]:
+    """What the runs on a table have in common."""
+    weights = opened.table.weights
+    known = {} if weights is None else {"weights": sha256(weights.tobytes()).hexdigest()[:16]}
+    return {"rows": table_fingerprint(opened.table), "kinds": opened.kinds, "target": job.target} | known
+
+
+def _splits_file(opened: OpenTable, out: Path) -> Path:
+    return out / f"splits-{opened.table.name}.json"
+
+
+def _drawn_splits(job: TableJob, opened: OpenTable, number: int, out: Path) -> list[Split]:
+    """The splits stored in ``out``, or new ones; those by time are drawn from nothing."""
+    path = _splits_file(opened, out)
+    if path.is_file() and job.time is None:
         clear_target(resolved(path))  # what a run left that was killed just after it wrote them
-        stored = load_splits(path, rows=len(opened.table), fingerprint=fingerprint)
+        stored = load_splits(path, rows=len(opened.table), fingerprint=table_fingerprint(opened.table))
         if len(stored) >= number and stored[0].seed == job.seed:
-            return stored[:number]
-    splits = draw_splits(opened.table, job, number)
-    out.mkdir(parents=True, exist_ok=True)
-    save_splits(path, splits, fingerprint=fingerprint)
-    return splits
+            return stored
+    return draw_splits(opened.table, job, number)
 
 
-def _methods(job: TableJob, opened: OpenTable, heads: Sequence[str], out: Path) -> dict[str | tuple[str, ...], Fit]:
-    """One fit for each kind of head; it yields the head's own scores and those of k-NN on its embeddings."""
-    methods: dict[str | tuple[str, ...], Fit] = {}
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """A fit on a split, which may be done in another process.
+
+    Attributes:
+        of: what to learn.
+        opened: the table.
+        base: the head; None: the baselines on untuned features, all at once.
+        names: of the methods that it yields: the head's own scores, and those of k-NN on its embeddings.
+        out: folder of the comparison.
+    """
+
+    of: TableJob
+    opened: OpenTable
+    base: str | None
+    names: tuple[str, ...]
+    out: Path
+
+    def job(self, seed: int) -> TableJob:
+        """The job with the settings of this head."""
+        settings = {"cache_dir": self.out / "cache", **self.of.parameters}
+        if self.base is not None:
+            settings |= {"head": self.base, "random_state": seed}
+        if self.base == "dense":
+            settings |= {"metric": "network", "readout": "attention", "max_neighbors": None}
+        return replace(self.of, parameters=settings)
+
+    def __call__(self, split: Any) -> dict[str, dict[str, float]]:
+        """The scores of each method on the test rows."""
+        opened = self.opened
+        model = make_estimator(opened, self.job(split.seed))
+        if self.base is None:
+            model.encoder_choices_ = table_choices(model, opened, split)
+            tuned = untuned_baselines(model, opened, split)
+            return {one.name: _scaled_scores(model, opened, split, one.prediction) for one in tuned}
+        fit_split(model, opened, split)
+        return {head: _scores(model, opened, split, knn=head.endswith("+knn")) for head in self.names}
+
+
+def _fits(job: TableJob, opened: OpenTable, heads: Sequence[str], out: Path) -> list[_Fit]:
+    """One fit for each kind of head, and one for the baselines."""
+    fits = []
     for base in dict.fromkeys(head.partition("+")[0] for head in heads):
         variants = tuple(head for head in heads if head.partition("+")[0] == base)
-
-        def fit(split: Split, base: str = base, variants: tuple[str, ...] = variants) -> dict[str, dict[str, float]]:
-            settings = {"cache_dir": out / "cache", **job.parameters, "head": base, "random_state": split.seed}
-            if base == "dense":
-                settings |= {"metric": "network", "readout": "attention", "max_neighbors": None}
-            model = make_estimator(opened, replace(job, parameters=settings))
-            fit_split(model, opened, split)
-            return {head: _scores(model, opened, split, knn=head.endswith("+knn")) for head in variants}
-
-        methods[variants] = fit
-    return methods
-
-
-def _baselines(job: TableJob, opened: OpenTable, out: Path) -> dict[str | tuple[str, ...], Fit]:
-    """The baselines on untuned features, all at once."""
-
-    def fit(split: Split) -> dict[str, dict[str, float]]:
-        model = make_estimator(opened, replace(job, parameters={"cache_dir": out / "cache", **job.parameters}))
-        model.encoder_choices_ = table_choices(model, opened, split)
-        tuned = untuned_baselines(model, opened, split)
-        return {baseline.name: _scaled_scores(model, opened, split, baseline.prediction) for baseline in tuned}
-
-    names = baseline_names(opened.kinds, classes=opened.table.task == "classification")
-    return {tuple(names): fit}
+        fits.append(_Fit(job, opened, base, variants, out))
+    if job.baselines:
+        names = baseline_names(opened.kinds, classes=opened.table.task == "classification")
+        fits.append(_Fit(job, opened, None, tuple(names), out))
+    return fits
 
 
 def _scores(model: BankedEstimator, opened: OpenTable, split: Split, *, knn: bool) -> dict[str, float]:
@@ -176,12 +288,12 @@ def _scores(model: BankedEstimator, opened: OpenTable, split: Split, *, knn: boo
 def _scaled_scores(model: BankedEstimator, opened: OpenTable, split: Split, predicted: Array) -> dict[str, float]:
     """Scores on the test rows, numbers scaled to [0, 1] by the range of the rows that the model trains on."""
     target, rows = opened.table.target, np.concatenate([split.train, split.validation])
-    truth = target[split.test]
+    truth, weights = target[split.test], None if opened.table.weights is None else opened.table.weights[split.test]
     if opened.table.task == "classification":
-        return classification_scores(truth, predicted, np.unique(target[rows]).tolist())
+        return classification_scores(truth, predicted, np.unique(target[rows]).tolist(), weights)
     known = target[rows if model.validation_fraction == 0 else split.train]
     low, high = known.min(), known.max()
-    return regression_scores((truth - low) / (high - low), (predicted - low) / (high - low))
+    return regression_scores((truth - low) / (high - low), (predicted - low) / (high - low), weights)
 
 
 def _line(data: str, number: int, method: str, done: Sequence[Run]) -> str:

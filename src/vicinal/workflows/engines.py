@@ -1,9 +1,10 @@
-"""``vicinal predict --engine``: batches of a table answered by several processes, of this machine or of a cluster."""
+"""``--engine``: batches of a table, or fits of ``compare``, by several processes, of this machine or of a cluster."""
 
+import contextlib
 import itertools
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ Log = Callable[[str], None]
 
 ENGINES = ("ray",)
 """What may answer batches, beside this process."""
+
+FITTING = ("joblib", "ray")
+"""What may do the fits of a comparison, beside this process."""
 
 _AHEAD = 2
 """Batches that each worker has at a time, so that it does not wait for the next."""
@@ -56,7 +60,7 @@ def model_digest(folder: Path) -> list[str]:
     return [sha256(folder / name) for name in (SUMS, CHANGES) if (folder / name).is_file()]
 
 
-def check_engine(engine: str | None, workers: int | None) -> int | None:
+def check_engine(engine: str | None, workers: int | None, engines: Sequence[str] = ENGINES) -> int | None:
     """How many workers there are; None: this process alone.
 
     Raises:
@@ -64,10 +68,11 @@ def check_engine(engine: str | None, workers: int | None) -> int | None:
     """
     if engine is None:
         if workers is not None:
-            raise ValueError(f"workers: expected none without an engine, got {workers}; say --engine ray")
+            raise ValueError(f"workers: expected none without an engine, got {workers}; say --engine {engines[0]}")
         return None
-    check_choice("engine", engine, ENGINES)
-    optional_import("engine", "ray", "ray")
+    check_choice("engine", engine, engines)
+    if engine == "ray":
+        optional_import("engine", "ray", "ray")
     return check_integer("workers", (os.cpu_count() or 1) if workers is None else workers)
 
 
@@ -86,37 +91,89 @@ def predicted_by_ray(
         workers: how many, one processor each.
         log: gets what the workers say.
     """
+    with _ray(workers) as ray:
+        actors = [ray.remote(num_cpus=1)(BatchPredictor).remote(*predictor) for _ in range(workers)]
+        try:
+            waiting: deque[Any] = deque()
+            for frame, actor in zip(frames, itertools.cycle(actors), strict=False):
+                if len(waiting) == _AHEAD * workers:
+                    yield _answered(_result(ray, waiting.popleft()), log)
+                waiting.append(actor.predict.remote(frame))
+            while waiting:
+                yield _answered(_result(ray, waiting.popleft()), log)
+        finally:
+            for actor in actors:
+                ray.kill(actor)
+
+
+def _answered(answer: tuple[pd.DataFrame, list[str]], log: Log) -> pd.DataFrame:
+    for line in answer[1]:
+        log(line)
+    return answer[0]
+
+
+@contextlib.contextmanager
+def _ray(workers: int) -> Iterator[Any]:
+    """Ray, started with so many processors and stopped in the end unless it runs already, here or at an address."""
     ray = optional_import("engine", "ray", "ray")
     started = not ray.is_initialized()
     if started:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent that the user did not ask for
         local = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": workers}
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", **local)
-    actors = [ray.remote(num_cpus=1)(BatchPredictor).remote(*predictor) for _ in range(workers)]
     try:
-        waiting: deque[Any] = deque()
-        for frame, actor in zip(frames, itertools.cycle(actors), strict=False):
-            if len(waiting) == _AHEAD * workers:
-                yield _result(ray, waiting.popleft(), log)
-            waiting.append(actor.predict.remote(frame))
-        while waiting:
-            yield _result(ray, waiting.popleft(), log)
+        yield ray
     finally:
-        for actor in actors:
-            ray.kill(actor)
         if started:
             ray.shutdown()
 
 
-def _result(ray: Any, reference: Any, log: Log) -> pd.DataFrame:
+def _result(ray: Any, reference: Any) -> Any:
     try:
-        table, lines = ray.get(reference)
+        return ray.get(reference)
     except ray.exceptions.RayTaskError as wrong:  # whose message is the traceback of the worker
         raise wrong.cause from None
-    except ray.exceptions.RayActorError as wrong:
+    except (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError) as wrong:
         cause = getattr(wrong, "cause", None) or wrong.__cause__
         raise OSError(f"engine: expected workers that last, got one that ended: {short_text(wrong)}") from cause
-    for line in lines:
-        log(line)
-    answered: pd.DataFrame = table
-    return answered
+
+
+def done_together(
+    engine: str, workers: int, works: Sequence[Callable[[], Any]]
+) -> Generator[tuple[int, Any], None, None]:
+    """What pieces of work give, each with its place, as they end.
+
+    Workers are processes of this machine ("joblib"), or tasks of Ray, here or on a cluster whose machines see the same
+    files under the same paths. Work and results go between processes as pickles. After an error no more is begun.
+
+    Args:
+        engine: out of ``FITTING``.
+        workers: how many at a time, one processor each.
+        works: without arguments; nothing that one does may matter for another.
+    """
+    if engine == "ray":
+        yield from _done_by_ray(workers, works)
+        return
+    from joblib import Parallel, delayed  # it takes a while to import
+
+    parallel = Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
+    yield from parallel(delayed(_placed)(place, work) for place, work in enumerate(works))
+
+
+def _placed(place: int, work: Callable[[], Any]) -> tuple[int, Any]:
+    return place, work()
+
+
+def _done_by_ray(workers: int, works: Sequence[Callable[[], Any]]) -> Generator[tuple[int, Any], None, None]:
+    with _ray(workers) as ray:
+        task, left = ray.remote(num_cpus=1, max_retries=0)(_placed), deque(enumerate(works))
+        running: list[Any] = []
+        try:
+            while left or running:
+                while left and len(running) < workers:
+                    running.append(task.remote(*left.popleft()))
+                (ended,), running = ray.wait(running, num_returns=1)
+                yield _result(ray, ended)
+        finally:
+            for reference in running:
+                ray.cancel(reference, force=True)

@@ -103,10 +103,16 @@ def plan_fit(job: TableJob, log: Log = lambda line: None) -> FitPlan:
         ValueError: as :func:`fit_table` does before it trains.
     """
     opened = open_table(job, log)
-    model, split = make_estimator(opened, job), _split_of(job, opened)
-    leak = duplicates_across(split, find_duplicates(opened.table, opened.kinds))
-    for sentence in filter(None, (groups_sentence(opened.table), leak.sentence)):
+    plan = plan_opened(job, opened, _split_of(job, opened))
+    for sentence in filter(None, (groups_sentence(opened.table), plan.duplicates)):
         log(sentence)
+    return plan
+
+
+def plan_opened(job: TableJob, opened: OpenTable, split: Split) -> FitPlan:
+    """The same for a table that was read, and its split."""
+    model = make_estimator(opened, job)
+    leak = duplicates_across(split, find_duplicates(opened.table, opened.kinds))
     folds = model.validation_fraction == 0
     frame = opened.table.select(split.train).frame
     sizes = {"train": len(split.train) + (len(split.validation) if folds else 0)}
