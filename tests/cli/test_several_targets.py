@@ -62,6 +62,28 @@ def test_an_explanation_is_of_the_target_that_is_named(folder, capsys):
     assert "got 'prize'" in error(capsys, ["explain", str(folder / "m"), "--id", "r5", "--target", "prize"])
 
 
+def test_an_audit_is_of_each_target_or_of_the_one_that_is_named(folder, tmp_path, capsys):
+    new = pd.read_csv(folder / "t.csv").assign(id=[f"n{i}" for i in range(90)], b=lambda rows: rows["b"] + 0.1)[:30]
+    new.to_csv(tmp_path / "new.csv", index=False)
+    (tmp_path / "out").mkdir()
+    line = ["evaluate", str(folder / "m"), str(tmp_path / "new.csv"), "-q"]
+    capsys.readouterr()
+    assert run([*line, "--out", str(tmp_path / "out" / "audit.html"), "--json"]) == 0
+    audits = json.loads(capsys.readouterr().out)["targets"]
+    assert list(audits) == ["price", "size"]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        f"audit{place}.{kind}" for place in ("", "-2") for kind in ("html", "json")
+    }
+    predicted = load_model(folder / "m").predict(new[["a", "b"]])
+    for place, name in enumerate(audits):
+        errors = (predicted[:, place] - new[name]) ** 2  # one row has no size
+        assert audits[name]["scores"]["mse"] == pytest.approx(errors.mean())
+        assert audits[name]["rows"] == {"bank": 0, "held out": 0, "new": int(errors.notna().sum())}
+    assert run([*line, "--target", "size"]) == 0
+    assert "price" not in capsys.readouterr().out.split("Labels")[0]
+    assert "got 'prize'" in error(capsys, [*line, "--target", "prize"])
+
+
 def test_rows_are_added_and_relabelled_with_both_numbers(folder, tmp_path):
     load_model(folder / "m").save(tmp_path / "m")
     pd.DataFrame({"id": ["n"], "a": [9.0], "b": [9.0], "size": [2.0], "price": [1.0]}).to_csv(
@@ -75,7 +97,7 @@ def test_rows_are_added_and_relabelled_with_both_numbers(folder, tmp_path):
     assert run(["show", str(tmp_path / "m")]) == 0
 
 
-@pytest.mark.parametrize("command", [["evaluate", "m", "t.csv"], ["explore", "m"], ["refit", "m"]])
+@pytest.mark.parametrize("command", [["explore", "m"], ["refit", "m"]])
 def test_commands_of_one_target_refuse_in_one_sentence(folder, capsys, command):
     assert "expected one " in error(capsys, [command[0], *(str(folder / word) for word in command[1:])])
 

@@ -1,6 +1,6 @@
 """``vicinal evaluate``: where a saved model errs, whether its intervals hold, and what is wrong with its data."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,12 +10,20 @@ from vicinal.cli.output import out as output
 from vicinal.cli.output import print_json, print_rows, print_scores
 from vicinal.cli.progress import shown_progress
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vicinal.report import AuditRecord
+
 
 @app.command(epilog="Example: vicinal evaluate houses-model houses.csv --out audit.html --json > audit.json")
 def evaluate(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
     data: Annotated[str, typer.Argument(help="Labelled table: the one it was fitted on, or new rows.", metavar="DATA")],
     *,
+    target: Annotated[
+        str | None, typer.Option(help="Of a model of several targets, the one to look at; default: each.")
+    ] = None,
     out: Annotated[
         str | None, typer.Option(help="Page to write (html); audit.json goes beside it.", metavar="FILE")
     ] = None,
@@ -46,8 +54,8 @@ def evaluate(
     from vicinal.cli.output import finite
     from vicinal.core import local_path, replace_text, short_text
     from vicinal.data import table_source
-    from vicinal.report import audit_findings, fairness_cells, period_cells, write_audit_page
-    from vicinal.workflows import audit_table
+    from vicinal.report import write_audit_page
+    from vicinal.workflows import audit_targets
 
     page = None if out is None else local_path("--out", out, written=True)
     if page is not None:
@@ -56,9 +64,10 @@ def evaluate(
         if not page.absolute().parent.is_dir():
             raise ValueError(f"--out: expected a file in a folder that is there, got {short_text(page, 200)}")
     with shown_progress(quiet=quiet, verbose=verbose, as_json=as_json) as shown:
-        record = audit_table(
+        records = audit_targets(
             local_path("model", model),
             table_source("data", data, database),
+            target=target,
             root=o.root_of(root),
             suspects=suspects,
             time=time,
@@ -68,13 +77,31 @@ def evaluate(
             encoders=o.parse_encoders(encoder),
             log=shown.log,
         )
-    audit = record.as_json()
-    if page is not None:
-        write_audit_page(record, page)
-        replace_text(page.with_suffix(".json"), json.dumps(finite(audit), default=str, allow_nan=False, indent=1))
+    audits = [record.as_json() for record in records]
+    pages = [] if page is None else [page, *(_further(page, place) for place in range(2, len(records) + 1))]
+    for record, audit, one in zip(records, audits, pages, strict=False):
+        write_audit_page(record, one)
+        replace_text(one.with_suffix(".json"), json.dumps(finite(audit), default=str, allow_nan=False, indent=1))
     if as_json:
-        print_json(audit)
+        several = {record.target_name: audit for record, audit in zip(records, audits, strict=True)}
+        print_json(audits[0] if len(audits) == 1 else {"targets": several})
         return
+    for record in records:
+        if len(records) > 1:
+            output.print(record.target_name, style="bold", markup=False)
+        _print_audit(record)
+    for one in pages:
+        output.print(f"page in {one}, all figures in {one.with_suffix('.json')}", markup=False)
+
+
+def _further(page: "Path", place: int) -> "Path":
+    """The page of a further target, as ``audit-2.html``."""
+    return page.with_stem(f"{page.stem}-{place}")
+
+
+def _print_audit(record: "AuditRecord") -> None:
+    from vicinal.report import audit_findings, fairness_cells, period_cells
+
     print_scores(
         f"{record.model} on {record.rows['new']} new rows of {record.name}",
         {"model": record.scores, **record.baselines},
@@ -95,8 +122,6 @@ def evaluate(
     ]
     headings = ["id", "part", "label", "expected", "neighbors", "suspicion"]
     print_rows("Labels to look at first", headings, lines, names=True)
-    if page is not None:
-        output.print(f"page in {page}, all figures in {page.with_suffix('.json')}", markup=False)
 
 
 def _cell(value: object) -> str:

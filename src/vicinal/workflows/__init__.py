@@ -10,7 +10,7 @@ if _typing.TYPE_CHECKING:
     from vicinal.workflows.demo import DemoResult, run_demo
     from vicinal.workflows.discover import Discovered, discover_table
     from vicinal.workflows.distill import Distilled, distill_table
-    from vicinal.workflows.evaluate import audit_table
+    from vicinal.workflows.evaluate import audit_table, audit_targets
     from vicinal.workflows.explain import Explained, Explainer, explained_record
     from vicinal.workflows.explore import Explorer
     from vicinal.workflows.explore_page import ExplorePage
@@ -33,7 +33,7 @@ _FILES = {
     "demo": ("DemoResult", "run_demo"),
     "discover": ("Discovered", "discover_table"),
     "distill": ("Distilled", "distill_table"),
-    "evaluate": ("audit_table",),
+    "evaluate": ("audit_table", "audit_targets"),
     "explain": ("Explained", "Explainer", "explained_record"),
     "export": ("GraphInput", "export_onnx", "graph_inputs"),
     "fit": ("FitOutcome", "FitPlan", "fit_table", "plan_fit"),
@@ -81,6 +81,7 @@ __all__ = [
     "TableJob",
     "add_table",
     "audit_table",
+    "audit_targets",
     "compare_tables",
     "compress_model",
     "discover_table",

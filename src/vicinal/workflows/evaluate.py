@@ -38,7 +38,7 @@ from vicinal.metrics import predictive_multiplicity
 from vicinal.report import AuditRecord, Copies, Hub, Part, Suspect
 from vicinal.version import __version__
 from vicinal.workflows.measuring import baseline_names, baseline_notes, calibrates, fairness_of, score
-from vicinal.workflows.predict import features_of, load_predictor, read_rows
+from vicinal.workflows.predict import features_of, load_predictor, of_target, read_rows
 
 Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
@@ -79,6 +79,7 @@ def audit_table(
     folder: Path,
     source: Path | pd.DataFrame,
     *,
+    target: str | None = None,
     root: Path | None = None,
     suspects: int = 50,
     time: str | None = None,
@@ -97,6 +98,7 @@ def audit_table(
     Args:
         folder: of the model; it must predict from neighbors.
         source: file of the table, or the table itself, with the column that the model predicts.
+        target: of a model of several targets the one to look at; rows that have this one count.
         root: folder that paths of images and sounds start from; None: that of the file.
         suspects: how many suspicious labels to list.
         time: column of dates or numbers, by which errors and coverage are shown in time; None: that of the fit.
@@ -112,7 +114,9 @@ def audit_table(
         ValueError: if the model cannot be loaded, the target is missing, or fewer than 10 rows are new to the model.
     """
     check_integer("suspects", suspects, 0)
-    model = load_predictor(folder, index=index, encoders=encoders)
+    whole = load_predictor(folder, index=index, encoders=encoders, several=True)
+    model = of_target(whole, target)
+    model.notes_ = whole.notes_ if target is None else whole.notes_ | {"target": target}
     model.check_neighbor_head("evaluate")
     if model.multilabel_:
         raise ValueError("model: expected one of numbers or of one class a row, got one of several classes a row")
@@ -165,6 +169,23 @@ def audit_table(
         notes=[*_notes(model, table), *tuned_notes],
         versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
     )
+
+
+def audit_targets(
+    folder: Path, source: Path | pd.DataFrame, *, target: str | None = None, **settings: Any
+) -> list[AuditRecord]:
+    """What :func:`audit_table` gives for each target of the model, or for the one that is named.
+
+    Args:
+        folder: of the model.
+        source: file of the table, or the table itself.
+        target: of a model of several targets the only one to look at.
+        settings: the others of :func:`audit_table`.
+    """
+    named = {name: settings.get(name) for name in ("index", "encoders")}
+    names = load_predictor(folder, **named, several=True).targets_
+    chosen = [target] if names is None or target is not None else list(names)
+    return [audit_table(folder, source, target=name, **settings) for name in chosen]
 
 
 def _errors(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
