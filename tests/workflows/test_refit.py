@@ -236,3 +236,55 @@ def test_a_run_that_was_stopped_is_taken_up_for_the_same_rows_only(folder, monke
     assert refit_model(folder, log=lines.append).replaced
     assert "taking up the run that was interrupted" not in lines
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+TARGETS = ["price", "size"]
+
+
+def two(count, name, seed):
+    """Rows with a second number, which is large."""
+    return rows(count, name, seed).assign(size=lambda frame: 1000 * np.cos(frame["a"]))
+
+
+@pytest.mark.parametrize("folds", [False, True])
+def test_a_refit_of_several_targets_compares_both_by_all_of_them(tmp_path, folds):
+    table = two(80, "a", 0)
+    settings = {**NETWORK, "validation_fraction": 0} if folds else {"metric": "kernel", "validation_fraction": 0.3}
+    model = NeighborRegressor(**settings).fit(table[["a", "b"]], table[TARGETS], ids=table["id"])
+    model.notes_ = {"target": "price", "id": "id", "name": "rows"}
+    model.save(tmp_path / "m")
+    relabel_table(tmp_path / "m", pd.DataFrame({"id": ["a1"], "price": [0.25], "size": [7.0]}))
+    if not folds:
+        add_table(tmp_path / "m", two(12, "m", 1))
+    outcome = refit_model(tmp_path / "m", even_if_worse=True)
+    after = load_model(tmp_path / "m")
+    assert outcome.replaced
+    assert outcome.notes[-1].startswith("Errors are means over price, size, each on the range")
+    assert max(scores["mse"] for scores in outcome.scores.values()) < 1, "the large number does not rule"
+    assert after.targets_ == TARGETS
+    assert after.labels_of(["a1"]) == [[0.25, 7.0]]
+    assert len(after.bank_) == (80 if folds else 92)
+    assert len(after.changes_.relabels("a1")) == 1
+    for place, name in enumerate(("report.html", "report-2.html")):
+        assert "the model before" in (tmp_path / "m" / name).read_text(), TARGETS[place]
+    if not folds:
+        held = after.calibration_
+        at = after.bank_.store.positions(held.ids)
+        np.testing.assert_array_equal(held.labels, after.bank_.labels[at])
+
+
+def test_a_table_of_several_targets_keeps_corrections_and_leaves_out_rows_without_one(tmp_path):
+    table = two(80, "a", 0)
+    model = NeighborRegressor(metric="kernel", validation_fraction=0.3)
+    model.fit(table[["a", "b"]], table[TARGETS], ids=table["id"])
+    model.notes_ = {"target": "price", "id": "id", "name": "rows"}
+    model.save(tmp_path / "m")
+    relabel_table(tmp_path / "m", pd.DataFrame({"id": ["a1"], "price": [0.25], "size": [7.0]}))
+    more = pd.concat([table, two(20, "m", 1)], ignore_index=True)
+    more.loc[85, "size"] = np.nan
+    outcome = refit_model(tmp_path / "m", more, even_if_worse=True)
+    after = load_model(tmp_path / "m")
+    assert "1 labels of the table were corrected before; the corrections stay." in outcome.notes
+    assert after.labels_of(["a1", "a2"]) == [[0.25, 7.0], table[TARGETS].iloc[2].tolist()]
+    assert not after.bank_.has(["m5"])[0]
+    assert len(after.bank_) == 99

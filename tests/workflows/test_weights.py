@@ -164,6 +164,8 @@ def test_doubts_and_differences_count_by_weights():
     half = values[order][(weights[order].cumsum() >= weights.sum() / 2).argmax()]
     assert typical.value == half
     assert typical.low <= half <= typical.high
+    again = np.arange(40).repeat(weights.astype(int))
+    assert typical == _doubted(values[again], None, again, np.ones(len(again)), _median)  # copies are drawn together
     share = _share(values > 0.5, np.arange(40), weights)
     assert share.value == pytest.approx(np.average(values > 0.5, weights=weights))
     assert (

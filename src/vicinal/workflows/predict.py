@@ -184,7 +184,7 @@ def load_predictor(
     if model.targets_ is not None and not several:
         raise ValueError(
             f"model: expected one that predicts one target, got one of {listed(model.targets_)}; predict, explain, "
-            "evaluate, add, relabel and forget take it"
+            "evaluate, refit, add, relabel and forget take it"
         )
     return model
 

@@ -15,17 +15,18 @@ from vicinal.core import ECHO, short, short_text
 from vicinal.core.folders import read_whole
 from vicinal.core.identity import canonical_ids
 from vicinal.data import Split, duplicates_across, find_duplicates, no_test, table_name
-from vicinal.data.table import Table
+from vicinal.data.table import Table, without_weightless
 from vicinal.encoders import infer_kinds
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import hold_out
 from vicinal.estimators.journal import Changes, read_changes
 from vicinal.estimators.model_folder import ModelFolder
+from vicinal.report import write_page
 from vicinal.workflows.evaluate import labelled_table, parts_of
-from vicinal.workflows.fit import fit_record, run_fingerprint, write_files
+from vicinal.workflows.fit import REPORT, fit_record, run_fingerprint, write_files
 from vicinal.workflows.measuring import Measured, measure, measure_out_of_fold, predict_test, score
-from vicinal.workflows.opening import OpenTable, TableJob, fit_split
-from vicinal.workflows.predict import load_predictor, read_rows
+from vicinal.workflows.opening import OpenTable, TableJob, fit_split, further_targets
+from vicinal.workflows.predict import load_predictor, of_target, read_rows
 from vicinal.workflows.resuming import CACHE, working_folder
 
 Log = Callable[[str], None]
@@ -65,12 +66,26 @@ class Refit:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """The rows of a refit: their table, where each stands in the old model, and which it was not trained on."""
+    """The rows of a refit: their table, where each stands in the old model, and which it was not trained on.
+
+    ``targets`` are all numbers of the rows by their ids, of a model of several targets; else None.
+    """
 
     table: Table
     parts: Array
     unseen: Array
     notes: list[str]
+    targets: pd.DataFrame | None = None
+
+    def opened(self, old: BankedEstimator) -> OpenTable:
+        """The table, and what its columns were taken for."""
+        columns = infer_kinds(self.table.frame, dict(old.kinds_))
+        if self.targets is None:
+            return OpenTable(self.table, columns)
+        by_row = self.targets.loc[self.table.ids]
+        first, *others = (by_row[name].to_numpy() for name in self.targets.columns)
+        also = dict(zip(self.targets.columns[1:], others, strict=True))
+        return OpenTable(replace(self.table, target=first), columns, also=also)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,16 +131,12 @@ def refit_model(
     """
     started = time.perf_counter()
     named: dict[str, Any] = {"index": index, "encoders": encoders}
-    old = load_predictor(folder, **named)
+    old = load_predictor(folder, **named, several=True)
     _check(old, source)
     known = _labels(old)
     with working_folder(folder, "refit") as work:
         rows = _of_bank(old, folder) if source is None else _of_table(old, folder, source, root, log)
-        opened, trial, job = (
-            OpenTable(rows.table, infer_kinds(rows.table.frame, dict(old.kinds_))),
-            _trial(old, rows),
-            _job(old, rows),
-        )
+        opened, trial, job = rows.opened(old), _trial(old, rows), _job(old, rows)
         if work.take_up(
             f"{run_fingerprint(job, opened)} {[trial.split.validation.tolist(), trial.split.test.tolist()]}"
         ):
@@ -139,13 +150,16 @@ def refit_model(
         if not (even_if_worse or outcome.change <= outcome.doubt):
             return outcome
         duplicates = duplicates_across(trial.split, find_duplicates(rows.table, opened.kinds)).sentence
-        measured = replace(measured, notes=[outcome.basis, *outcome.notes, *measured.notes])
-        record = fit_record(job, opened, trial.split, new, measured, duplicates, time.perf_counter() - started)
-        _hold_out_more(new, rows.table.select(trial.split.test))
+        records = []
+        for (one, part), each in zip(_by_target(new, opened), measured, strict=True):
+            each = replace(each, notes=[outcome.basis, *outcome.notes, *each.notes])
+            records.append(fit_record(job, part, trial.split, one, each, duplicates, time.perf_counter() - started))
+        _hold_out_more(new, opened, trial.split.test)
         with _following(folder, old, known, new, named) as stage:
-            write_files(
-                stage, new, record, trial.split, old.notes_ | {"scores": dict(record.scores), "name": record.name}
-            )
+            notes = old.notes_ | {"scores": dict(records[0].scores), "name": records[0].name}
+            write_files(stage, new, records[0], trial.split, notes)
+            for place, record in enumerate(records[1:], start=2):
+                write_page(record, stage / REPORT.format(place))
     return replace(outcome, replaced=True, rows=outcome.rows | {"bank": len(new.bank_)})
 
 
@@ -155,6 +169,7 @@ def _job(old: BankedEstimator, rows: "_Rows") -> TableJob:
     return TableJob(
         rows.table.frame,
         rows.table.target_name,
+        also=list(old.targets_ or ())[1:],
         id=notes.get("id"),
         time=notes.get("time"),
         weight=notes.get("weight"),
@@ -196,9 +211,11 @@ def _check(old: BankedEstimator, source: Any) -> None:
 
 
 def _labels(model: BankedEstimator) -> "pd.Series[Any]":
-    """Labels of the bank as users give them, by id."""
+    """Labels of the bank as users give them, by id; of several targets tuples."""
     labels, classes = model.bank_.labels.numpy(), getattr(model, "classes_", None)
-    return pd.Series(labels if classes is None else classes[labels.astype(int)], index=pd.Index(model.bank_.ids))
+    values = labels if classes is None else classes[labels.astype(int)]
+    series = pd.Series(list(map(tuple, values.tolist())), dtype=object) if values.ndim == 2 else pd.Series(values)
+    return series.set_axis(pd.Index(model.bank_.ids))
 
 
 # The rows.
@@ -215,21 +232,31 @@ def _of_bank(old: BankedEstimator, folder: Path) -> _Rows:
     bank, notes = old.bank_, old.notes_
     frame = bank.rows
     frame.index = pd.Index(bank.ids if bank.ids.dtype == np.int64 else np.arange(len(bank)))
-    columns = {"target": _labels(old).to_numpy(), "id": bank.ids, "group": bank.groups}
+    numbers = (
+        None if old.targets_ is None else pd.DataFrame(bank.labels.numpy(), pd.Index(bank.ids), list(old.targets_))
+    )
+    first = _labels(old).to_numpy() if numbers is None else numbers.iloc[:, 0].to_numpy()
+    columns = {"target": first, "id": bank.ids, "group": bank.groups}
     for role, values in columns.items():
         if notes.get(role) is not None and values is not None:
             frame[notes[role]] = values
     table = labelled_table(old, frame, str(notes.get("name") or "the bank"), lambda line: None)
     table = _with_weights(old, table)
     parts = np.where(old.calibration_.has(table.ids), "held out", "bank").astype(object)
-    return _Rows(table, parts, _unseen(table, parts, _added_ids(folder)), [])
+    return _Rows(table, parts, _unseen(table, parts, _added_ids(folder)), [], numbers)
 
 
 def _of_table(old: BankedEstimator, folder: Path, source: Any, root: Path | None, log: Log) -> _Rows:
     """The rows of a table, without forgotten ones, and with the labels of corrections."""
     name = table_name(source) if isinstance(source, Path) else "table"
-    roles = (old.notes_.get(role) for role in ("time", "weight"))
-    table = _with_weights(old, labelled_table(old, read_rows(old, source, root, log), name, log, *roles))
+    roles = {role: old.notes_.get(role) for role in ("time", "weight")}
+    frame, weightless = without_weightless(read_rows(old, source, root, log), roles["weight"])
+    if weightless:
+        log(weightless)
+    names = list(old.targets_ or (str(old.notes_.get("target")),))
+    frame, also = further_targets(frame, TableJob(frame, names[0], also=names[1:]))
+    table = _with_weights(old, labelled_table(old, frame, name, log, **roles))
+    numbers = pd.DataFrame({names[0]: table.target, **also}, pd.Index(table.ids)) if also else None
     parts, notes = np.array(parts_of(old, table), dtype=object), []
     of_this = old.notes_.get("id") is not None or (parts != "new").sum() >= len(old.bank_) / 2
     forgotten = [i for change in old.changes_.history if change.what == "forget" for i in change.ids]
@@ -237,13 +264,13 @@ def _of_table(old: BankedEstimator, folder: Path, source: Any, root: Path | None
     if of_this and gone.any():
         notes.append(f"{int(gone.sum())} rows of the table were forgotten before and stay out.")
         table, parts = table.select(np.flatnonzero(~gone)), parts[~gone]
-    table, corrected = _with_corrections(old, table, parts)
+    table, numbers, corrected = _with_corrections(old, table, numbers, parts)
     if corrected:
         notes.append(f"{corrected} labels of the table were corrected before; the corrections stay.")
     left = len(old.bank_) - int((parts != "new").sum())
     if left:
         notes.append(f"{left} rows of the old bank are not in the table, nor in the new model.")
-    return _Rows(table, parts, _unseen(table, parts, _added_ids(folder)), notes)
+    return _Rows(table, parts, _unseen(table, parts, _added_ids(folder)), notes, numbers)
 
 
 def _with_weights(old: BankedEstimator, table: Table) -> Table:
@@ -255,18 +282,25 @@ def _with_weights(old: BankedEstimator, table: Table) -> Table:
     return replace(table, weights=np.where(at >= 0, known[at], old.weight_unit_))
 
 
-def _with_corrections(old: BankedEstimator, table: Table, parts: Array) -> tuple[Table, int]:
-    """The table with corrected labels where it has those of before, and how many these are."""
+def _with_corrections(
+    old: BankedEstimator, table: Table, numbers: pd.DataFrame | None, parts: Array
+) -> tuple[Table, pd.DataFrame | None, int]:
+    """The table and the numbers with corrected labels where they have those of before, and how many these are."""
     before: dict[str, list[Any]] = {}
     for change in old.changes_.history:
         for one, label in zip(change.ids, change.before or [], strict=False):
             before.setdefault(str(one), []).append(label)
     target, count = table.target.copy(), 0
     for place in np.flatnonzero((parts != "new") & np.isin(table.ids.astype(str), list(before))):
-        now, label = old.labels_of(table.ids[[place]])[0], target[place]
-        if label != now and label in before[str(table.ids[place])]:
-            target[place], count = now, count + 1
-    return replace(table, target=target), count
+        name = table.ids[place]
+        now, label = old.labels_of([name])[0], target[place] if numbers is None else numbers.loc[name].tolist()
+        if label != now and label in before[str(name)]:
+            count += 1
+            if numbers is None:
+                target[place] = now
+            else:
+                numbers.loc[name] = now
+    return replace(table, target=target), numbers, count
 
 
 def _unseen(table: Table, parts: Array, added: Sequence[Any]) -> Array:
@@ -333,31 +367,51 @@ def _validation(old: BankedEstimator, table: Table, seed: int) -> Array:
     return positions
 
 
+def _by_target(model: BankedEstimator, opened: OpenTable) -> list[tuple[BankedEstimator, OpenTable]]:
+    """The model and the table of each target."""
+    if not opened.also:
+        return [(model, opened)]
+    return [(of_target(model, name), opened.of_target(name)) for name in opened.targets]
+
+
 def _compared(
     job: TableJob, old: BankedEstimator, new: BankedEstimator, opened: OpenTable, rows: _Rows, trial: _Trial
-) -> tuple[Refit, Measured]:
-    """Both models on the same rows."""
-    table, split = opened.table, trial.split
+) -> tuple[Refit, list[Measured]]:
+    """Both models on the same rows, and what is measured of each target."""
+    table, split, parts, notes = opened.table, trial.split, _by_target(new, opened), list(rows.notes)
     if len(split.test):
-        measured, at = measure(job, new, opened, split), split.test
+        measured, at = [measure(job, one, part, split) for one, part in parts], split.test
         known = table.ids[at][rows.parts[at] != "new"]
-        predicted = measured.predicted, predict_test(old.forget(known) if len(known) else old, opened, split)
+        both = _columns(measured), predict_test(old.forget(known) if len(known) else old, opened, split)
     else:
-        measured = measure_out_of_fold(job, new, opened)
+        measured = [measure_out_of_fold(job, one, part) for one, part in parts]
         ids, of_old = old.out_of_fold_predictions()
         places = pd.Index(ids.astype(str)).get_indexer(table.ids.astype(str))
         at = np.flatnonzero((places >= 0) & (rows.parts != "new"))
-        predicted = measured.predicted[at], of_old[places[at]]
-    truth = table.target[at]
+        both = _columns(measured)[at], of_old[places[at]]
     groups, weights = (None if one is None else one[at] for one in (table.groups, table.weights))
+    truth, predicted = table.target[at], both
+    if opened.also:
+        low, high = (ends.numpy() for ends in old.label_range_)
+        truth = (np.stack([values[at] for values in opened.targets.values()], axis=1) - low) / (high - low)
+        predicted = (both[0] - low) / (high - low), (both[1] - low) / (high - low)
+        notes.append(
+            f"Errors are means over {', '.join(opened.targets)}, each on the range that it had in the rows of the old "
+            "fit."
+        )
     pairs = list(zip(("new", "old"), (new, old), predicted, strict=True))
     scores = {name: score(model, guess, truth, weights) for name, model, guess in pairs}
+    former = [scores["old"]]
+    if opened.also:
+        former = [score(one, both[1][:, k], part.table.target[at], weights) for k, (one, part) in enumerate(parts)]
     error = "mse" if table.task == "regression" else "log_loss"
     losses = [_losses(model, guess, truth) for _, model, guess in pairs]
     change, doubt = _difference(losses[0] - losses[1], groups, weights)
     sizes = {"compared": len(at), "trained": len(split.train), "held out": len(split.validation)}
-    listed = {"model": measured.scores["model"], "the model before": scores["old"]}
-    measured = replace(measured, scores=listed | measured.scores)
+    measured = [
+        replace(one, scores={"model": one.scores["model"], "the model before": before} | one.scores)
+        for one, before in zip(measured, former, strict=True)
+    ]
     outcome = Refit(
         replaced=False,
         scores=scores,
@@ -366,15 +420,20 @@ def _compared(
         doubt=doubt,
         basis=trial.basis,
         rows=sizes,
-        notes=rows.notes,
+        notes=notes,
     )
     return outcome, measured
 
 
+def _columns(measured: Sequence[Measured]) -> Array:
+    """Predictions of a target, or of several ``[n, T]``."""
+    return measured[0].predicted if len(measured) == 1 else np.stack([one.predicted for one in measured], axis=1)
+
+
 def _losses(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
-    """Squared error or negative log probability of each row."""
+    """Squared error, of several targets their mean, or negative log probability of each row."""
     if getattr(model, "classes_", None) is None:
-        return np.asarray((predicted - truth) ** 2)
+        return np.asarray(((predicted - truth) ** 2).reshape(len(truth), -1).mean(axis=1))
     each = [score(model, predicted[[i]], truth[[i]])["log_loss"] for i in range(len(truth))]
     return np.array(each)
 
@@ -394,13 +453,15 @@ def _difference(differences: Array, groups: Array | None, weights: Array | None 
 # The new model takes the place of the old one.
 
 
-def _hold_out_more(new: BankedEstimator, table: Table) -> None:
+def _hold_out_more(new: BankedEstimator, opened: OpenTable, rows: Array) -> None:
     """Put the rows that were compared on into the bank; with those that were held out, they calibrate."""
-    if not len(table):
+    if not len(rows):
         return
+    table = opened.table.select(rows)
+    targets = np.stack([values[rows] for values in opened.targets.values()], axis=1)
     frame, vectors = new.embedded_rows(table.frame[list(new.kinds_)])
     known: dict[str, Any] = {"ids": table.ids, "groups": table.groups, "sample_weight": table.weights}
-    new.add_embedded(frame, vectors, table.target, **known)
+    new.add_embedded(frame, vectors, targets if opened.also else table.target, **known)
     if new.folds_ is None:
         at = new.bank_.store.positions(table.ids)
         labels, weights = new.bank_.labels[at], None if new.bank_.weights is None else new.bank_.weights[at].numpy()
@@ -426,16 +487,16 @@ def _following(
         both = known.index.intersection(labels.index)
         changed = both[(known.loc[both].to_numpy() != labels.loc[both].to_numpy()) & new.bank_.has(both.to_numpy())]
         if len(changed):
-            new.relabel(changed.to_numpy(), labels.loc[changed].to_numpy())
+            new.relabel(changed.to_numpy(), labels.loc[changed].tolist())
         added = labels.index.difference(known.index).to_numpy()
         if len(added):
-            _take_over(new, now, added, labels.loc[added].to_numpy())
+            _take_over(new, now, added, labels.loc[added].tolist())
         lost = labels.index[~new.bank_.has(labels.index.to_numpy())].tolist()
         new.changes_ = Changes(now.changes_.sequence, 0, now.changes_.without(lost).history)
         yield stage
 
 
-def _take_over(new: BankedEstimator, now: BankedEstimator, ids: Array, labels: Array) -> None:
+def _take_over(new: BankedEstimator, now: BankedEstimator, ids: Array, labels: list[Any]) -> None:
     """Add rows that came while the new model was fitted."""
     if set(new.kinds_.values()) - set(WHOLE):
         raise ValueError(
