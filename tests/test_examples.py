@@ -79,3 +79,55 @@ def test_sentence_transformers_trainer(monkeypatch, capsys):
     told = printed("sentence_transformers_trainer", ["--model", model, "--epochs", 1], monkeypatch, capsys)
     before, after = (float(value) for value in re.findall(r"MAP@R (\d\.\d+)", told))
     assert after > before
+
+
+@pytest.fixture(scope="module")
+def movies(tmp_path_factory):
+    """30 movies of three genres, two of equal metadata; 24 users who go from genre to genre in turn."""
+    folder = tmp_path_factory.mktemp("data") / "tiny"
+    folder.mkdir()
+    draw = torch.Generator().manual_seed(0)
+    lines = ["item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq"]
+    for item in range(30):
+        title = "the same" if item in (3, 6) else f"word{item} the"
+        lines.append(f"{item + 1}\t{title}\t{1990 + (0 if item in (3, 6) else item % 7)}\tgenre{item % 3}")
+    (folder / "tiny.item").write_text("\n".join(lines), encoding="utf-8")
+    seen = ["user_id:token\titem_id:token\trating:float\ttimestamp:float"]
+    for user in range(24):
+        for time in range(13):
+            item = 3 * int(torch.randint(10, (), generator=draw)) + (user + time) % 3
+            seen.append(f"{user}\t{item + 1}\t5\t{time}")
+    (folder / "tiny.inter").write_text("\n".join(seen), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.slow
+def test_next_item_learns_what_follows_and_ranks_movies_never_seen(movies, monkeypatch, capsys):
+    told = printed("next_item", ["--data", movies, "--epochs", 6], monkeypatch, capsys)
+    ranked = {name: float(gain) for name, gain in re.findall(r"^(\w+) .*never seen: .*nDCG@20 (\S+)", told, re.M)}
+    assert ranked["metadata"] > ranked["ids"]
+    assert "24 users, 30 movies" in told
+
+
+def test_next_item_reads_metadata_alone(movies):
+    part = runpy.run_path(str(EXAMPLES / "next_item.py"))
+    items, sessions = part["read"](movies)
+    torch.manual_seed(0)
+    model = part["NextItem"](part["Items"](items)).eval()
+    vectors = model.items()
+    torch.testing.assert_close(vectors[3], vectors[6])
+    one = sessions[0][None, :5]
+    scores, genres = model(one)
+    padded = torch.cat([one, torch.full((1, 4), -1)], 1)
+    torch.testing.assert_close(model(padded)[0][:, :5], scores)
+    torch.testing.assert_close(scores[..., 3], scores[..., 6])
+    assert genres.shape == (1, 5, 4)
+    with pytest.raises(ValueError, match=r"^sessions: expected at least one item"):
+        model(one[:, :0])
+    known = torch.ones(30, dtype=torch.bool)
+    alone, both = (part["NextItem"](part["Items"](items)) for _ in range(2))
+    both.load_state_dict(alone.state_dict())
+    part["train"](alone, sessions, epochs=1, genre_weight=0.0, known=known)
+    torch.testing.assert_close(alone.genre.weight, both.genre.weight)  # one task alone leaves the other as it was
+    part["train"](both, sessions, epochs=1, genre_weight=0.5, known=known)
+    assert not torch.equal(alone.genre.weight, both.genre.weight)

@@ -104,6 +104,8 @@ def test_bad_assignments_are_told(settings, sentence):
         transductive(**{"unary": torch.zeros(3, 2), "affinity": torch.ones(3, 3), **settings})
     with pytest.raises(ValueError, match=r"^k: expected a whole number of at most 2"):
         neighbor_affinity(torch.ones(3, 2), 3)
+    with pytest.raises(ValueError, match=r"^rows: expected finite numbers"):
+        neighbor_affinity(torch.full((3, 2), torch.nan), 1)
     with pytest.raises(ValueError, match=r"^labels: expected a row of every class, got none of class 1"):
         transductive_classes(torch.ones(3, 2), torch.ones(2, 2), torch.tensor([0, 2]))
 

@@ -100,5 +100,7 @@ def test_what_cannot_be_grouped_is_refused(settings, sentence):
     rows, labels = spoken()
     with pytest.raises(ValueError, match=sentence):
         discover_groups(rows[labels >= 6], rows[labels < 6], labels[labels < 6], **settings)
+    with pytest.raises(ValueError, match=r"^known: expected finite numbers \[m, d\]"):
+        within_class_whitening(torch.full((2, 2), torch.nan), torch.tensor([0, 0]))
     with pytest.raises(ValueError, match="rows: expected finite"):
         discover_groups(rows[:3] / 0, rows, labels)

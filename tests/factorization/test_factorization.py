@@ -79,7 +79,8 @@ def test_very_sparse_projections_have_unit_rows_on_average():
         (np.ones((2, 3)), {}, r"adjacency: expected \[n, n\]"),
         (np.zeros((3, 3)), {"dim": 0}, "dim: expected a whole number of at least 1"),
         (np.zeros((3, 3)), {"weights": [0, 0]}, "weights: expected numbers, one other than 0"),
-        (np.zeros((3, 3)), {"projection": torch.zeros(2, 4)}, r"projection: expected \(3, 4\)"),
+        (np.zeros((3, 3)), {"projection": torch.zeros(2, 4)}, r"projection: expected finite numbers \(3, 4\)"),
+        (np.zeros((3, 3)), {"projection": torch.full((3, 4), torch.nan)}, "projection: expected finite numbers"),
     ],
 )
 def test_bad_graphs_are_told(graph, settings, sentence):
@@ -241,7 +242,8 @@ def test_common_neighbors_are_added_as_in_numpy_and_counted_by_ones():
     ("settings", "sentence"),
     [
         ({"adjacency": np.triu(np.ones((3, 3)), 1)}, "adjacency: expected a symmetric matrix"),
-        ({"vectors": torch.ones(4, 2)}, r"vectors: expected \[3, d\]"),
+        ({"vectors": torch.ones(4, 2)}, r"vectors: expected finite numbers \[3, d\]"),
+        ({"vectors": torch.full((3, 2), torch.nan)}, r"vectors: expected finite numbers \[3, d\]"),
         ({"pairs": torch.tensor([[0, 3]])}, "pairs: expected nodes 0 to 2, got 0 to 3"),
         ({"pairs": torch.tensor([[1, 1]])}, "pairs: expected two different nodes"),
         ({"pairs": torch.ones(2, 2)}, r"pairs: expected whole numbers \[m, 2\]"),

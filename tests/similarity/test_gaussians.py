@@ -96,5 +96,7 @@ def test_bad_covariances_are_told(matrices, sentence):
 
 
 def test_half_a_bank_is_told():
+    with pytest.raises(ValueError, match=r"^means: expected finite numbers"):
+        bures_wasserstein(ZEROS / 0, MATRICES)
     with pytest.raises(ValueError, match=r"^bank_covariances: expected both bank_means and bank_covariances"):
         bures_wasserstein(torch.zeros(1, 2), torch.eye(2)[None], torch.ones(3, 2))

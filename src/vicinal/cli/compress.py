@@ -50,7 +50,7 @@ def compress(
         ],
     )
     print_rows(
-        "",
+        "What is smaller",
         ["part", "numbers", "of", "how"],
         [[cut.part, f"{cut.after:,}", f"{cut.before:,}", cut.how] for cut in outcome.cuts],
         numbers=False,

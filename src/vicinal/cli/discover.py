@@ -74,10 +74,11 @@ def discover(
     )
     if outcome.names is None:
         return
+    width = 4 if any(each.words for each in record.groups) else 3  # only texts have words
     print_rows(
         "",
-        ["group", "rows", "nearest class", "words"],
-        [[each.name, str(each.rows), each.nearest[0], ", ".join(each.words[:4])] for each in record.groups],
+        ["group", "rows", "nearest class", "words"][:width],
+        [[each.name, str(each.rows), each.nearest[0], ", ".join(each.words[:4])][:width] for each in record.groups],
         numbers=False,
     )
     if record.score == record.score:

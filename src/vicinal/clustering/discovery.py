@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from vicinal.clustering.known_classes import Clusters, cluster_accuracy, hidden_classes, known_class_kmeans
 from vicinal.core import check_between, check_integer, register
+from vicinal.core.checks import check_tensor
 
 Space: TypeAlias = tuple[float, float | None]
 """A power of the deviations that principal components are divided by, and the shrinkage of a covariance, or None."""
@@ -63,6 +64,8 @@ def within_class_whitening(known: Tensor, labels: Tensor, shrinkage: float = 0.1
     tensor([0.7698, 1.3333])
     """
     check_between("shrinkage", shrinkage, 0, 1)
+    if check_tensor("known", known).ndim != 2 or labels.shape != known.shape[:1] or not bool(known.isfinite().all()):
+        raise ValueError(f"known: expected finite numbers [m, d], and a label each, got {tuple(known.shape)}")
     classes, where = torch.unique(labels, return_inverse=True)
     means = known.new_zeros(len(classes), known.shape[1]).index_add(0, where, known)
     apart = known - (means / torch.bincount(where)[:, None])[where]

@@ -84,6 +84,8 @@ def neighbor_affinity(rows: Tensor, k: int = 3) -> Tensor:
             [0., 1., 0.]])
     """
     check_matrices(rows, rows)
+    if not bool(rows.isfinite().all()):
+        raise ValueError("rows: expected finite numbers, got nan or inf")
     check_integer("k", k, 1, len(rows) - 1)
     near = NearestRows(rows).search(rows, rows, k + 1).positions  # [n, k + 1]
     itself = near == torch.arange(len(rows), device=rows.device)[:, None]

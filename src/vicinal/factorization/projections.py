@@ -107,8 +107,8 @@ def common_neighbors(vectors: Tensor, adjacency: Any, pairs: Tensor) -> Tensor:
         raise ValueError(
             "adjacency: expected a symmetric matrix, got another; a common neighbor needs a direction else"
         )
-    if vectors.ndim != 2 or len(vectors) != nodes:
-        raise ValueError(f"vectors: expected [{nodes}, d] as the graph has nodes, got {tuple(vectors.shape)}")
+    if vectors.ndim != 2 or len(vectors) != nodes or not bool(vectors.isfinite().all()):
+        raise ValueError(f"vectors: expected finite numbers [{nodes}, d], a row a node, got {tuple(vectors.shape)}")
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.is_floating_point():
         raise ValueError(f"pairs: expected whole numbers [m, 2], got {pairs.dtype} {tuple(pairs.shape)}")
     ends = pairs.numpy(force=True)
@@ -138,8 +138,8 @@ def _graph(adjacency: Any) -> Any:
 def _projection(nodes: int, dim: int, generator: torch.Generator | None, projection: Tensor | None) -> Any:
     """R ``[nodes, dim]``."""
     if projection is not None:
-        if projection.shape != (nodes, dim):
-            raise ValueError(f"projection: expected {(nodes, dim)}, got {tuple(projection.shape)}")
+        if projection.shape != (nodes, dim) or not bool(projection.isfinite().all()):
+            raise ValueError(f"projection: expected finite numbers {(nodes, dim)}, got {tuple(projection.shape)}")
         return projection.numpy(force=True)
     size = math.sqrt(nodes)
     draws = torch.rand(nodes, dim, generator=generator)

@@ -45,6 +45,8 @@ def bures_wasserstein(
         ("covariances", means, covariances),
         ("bank_covariances", bank_means, bank_covariances),
     ):
+        if not bool(mean.isfinite().all()):
+            raise ValueError(f"{name.replace('covariances', 'means')}: expected finite numbers, got nan or inf")
         _check_covariances(name, matrix, (*mean.shape, mean.shape[1]))
     root = torch.linalg.cholesky(covariances)
     inner = root.mT[:, None] @ bank_covariances @ root[:, None]  # [b, N, d, d]
