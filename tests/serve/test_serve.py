@@ -250,6 +250,23 @@ def test_who_asks_too_often_is_told_when_to_come_again(houses):
     assert refused[0].json()["error"].startswith("rate: expected at most 3 requests a second")
 
 
+def test_added_rows_bring_weights_where_the_model_was_fitted_with_a_column_of_them(houses, monkeypatch):
+    monkeypatch.setenv("VICINAL_TOKEN", "secret")
+    model = load_model(houses)
+    model.notes_ = model.notes_ | {"weight": "care"}
+    model.save(houses)
+    served = Served(models={"houses": str(houses)})
+    row = ROW | {"price": 3.0, "house": "w1", "care": 4}
+    assert served.post("/add", json={"rows": [row]}, headers=TOKEN).status_code == 200
+    plain = {name: cell for name, cell in row.items() if name != "care"}
+    assert served.post("/add", json={"rows": [plain | {"house": "w2"}]}, headers=TOKEN).status_code == 200
+    assert load_model(houses).given_weights()[-2:].tolist() == [4.0, 1.0]
+    for wrong in (-1, "heavy", None, {"a": 1}):
+        answer = served.post("/add", json={"rows": [row | {"house": "w3", "care": wrong}]}, headers=TOKEN)
+        assert 400 <= answer.status_code < 500
+        assert "care" in answer.text
+
+
 def test_the_page_of_addresses_loads_nothing_from_elsewhere(served):
     page, described = served.ask(("GET", "/", {}), ("GET", "/openapi.json", {}))
     assert "/models/{name}/predict" in page.text

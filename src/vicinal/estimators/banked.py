@@ -226,6 +226,8 @@ class BankedEstimator(TunedEstimator):
             the ids ``[n]`` of those that were added.
         """
         if sample_weight is not None:
+            if not hasattr(self, "predict"):
+                raise ValueError("sample_weight: expected none for a model that predicts nothing, got weights")
             sample_weight, rows = with_weight(sample_weight, frame, vectors, y, ids, groups)
             frame, vectors, y, ids, groups = rows
         before = getattr(self, "classes_", None)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from vicinal.core import short
 from vicinal.core.identity import canonical_ids
+from vicinal.data.table import read_weights
 from vicinal.estimators import ModelFolder
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.saving import shown_cell
@@ -114,7 +115,9 @@ class ServedModel:
         features = features_of(model, frame, lambda line: None)
         fresh = ids is None or not model.bank_.has(canonical_ids("ids", ids)).any()
         before = model.predict(features) if fresh and hasattr(model, "predict") and groups is None else None
-        names = self.folder.add(features, labels, ids=ids, groups=groups)
+        weight = model.notes_.get("weight")
+        weights = read_weights(frame[weight]) if weight in frame.columns else None
+        names = self.folder.add(features, labels, sample_weight=weights, ids=ids, groups=groups)
         if before is not None:
             self._count_errors("add", np.asarray(before), labels)
         if self.folder.due:
