@@ -70,6 +70,15 @@ def test_very_sparse_projections_have_unit_rows_on_average():
     assert float(vectors.square().sum(1).mean()) == pytest.approx(2, rel=0.1)  # of two neighbors
 
 
+def test_inner_products_of_projections_are_those_of_the_powers_on_average():
+    graph = GRAPH["adj"]
+    degrees = graph.sum(1)
+    powers = np.linalg.matrix_power(graph / degrees[:, None], 2) * degrees**-0.5
+    draw = torch.Generator().manual_seed(0)
+    vectors = fastrp(graph, 20_000, weights=[0, 1], normalize=False, generator=draw)
+    np.testing.assert_allclose(vectors @ vectors.T, powers @ powers.T, atol=0.05 * float((powers @ powers.T).max()))
+
+
 @pytest.mark.parametrize(
     ("graph", "settings", "sentence"),
     [

@@ -175,3 +175,22 @@ def test_the_command_says_what_to_do_next(place, capsys, monkeypatch):
 
 def test_words_are_those_that_more_texts_of_the_group_have():
     assert typical_words(pd.Series(["a bay", "the bay", "the oak", None]), np.array([0, 1])) == ["bay"]
+
+
+@pytest.mark.slow
+def test_hidden_classes_are_of_rows_whose_labels_no_encoder_has_learned(tmp_path):
+    """Vectors of n-grams that are learned by heart tell training rows of any class apart, though texts are noise."""
+    random = np.random.default_rng(0)
+    words = np.array(["".join(random.choice(list("abcdefgh"), 6)) for _ in range(400)])
+    texts = pd.DataFrame({"text": [" ".join(random.choice(words, 12)) for _ in range(400)]})
+    names = np.array(WORDS[:5])[random.integers(5, size=400)]
+    settings = {"encoders": {"text": "ngrams"}, "columns": {"text": "text"}, "metric": "network", "random_state": 0}
+    strange = texts.iloc[:80].assign(text=texts["text"].str[::-1])
+    for share, words_of_note in ((0.25, "that were held out"), (0.05, "found too well")):
+        model = NeighborClassifier(max_epochs=30, patience=30, validation_fraction=share, **settings).fit(texts, names)
+        model.notes_ = {"target": "tree"}
+        model.save(tmp_path / f"{share}")
+        record = discover_table(tmp_path / f"{share}", strange, error=0.5).record
+        assert words_of_note in record.notes[0]
+        if share == 0.25:
+            assert record.score < 0.8

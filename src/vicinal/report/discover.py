@@ -96,9 +96,8 @@ def write_discover_page(record: DiscoverRecord, path: str | os.PathLike[str]) ->
     groups = [
         (
             one_line(group.name, 40),
-            f"{group.rows:,}",
+            f"{group.rows:,} rows, {percent(group.nearest[1])} of them" if group.rows > 1 else "1 row,",
             one_line(group.nearest[0], 60),
-            percent(group.nearest[1]),
             [one_line(word, 40) for word in group.words],
             rows,
             all(view.kind == "image" for _, views in rows for view in views),

@@ -91,9 +91,10 @@ def discover_table(
     strange beside the rows that it was trained on, too, for which there is no promise.
 
     Groups are those of :func:`vicinal.clustering.discover_groups`, of the encoders' vectors: those of frozen encoders
-    have seen no label, so that hidden classes are a fair test. Known rows are those of the bank where it keeps their
-    cells (texts, numbers, categories), else the rows of this table that fit a class; with fewer than four classes of
-    five rows among them, the model's own vectors are grouped.
+    have seen no label, so that hidden classes are a fair test; where one has learned, as n-grams do, known rows are
+    those held out of training. Else they are those of the bank where it keeps their cells (texts, numbers, categories),
+    or the rows of this table that fit a class; with fewer than four classes of five rows among them, the model's own
+    vectors are grouped.
 
     Args:
         folder: of a model of one class a row, of ``fit`` or ``learn``.
@@ -242,9 +243,10 @@ def _grouped(
     bank, fitting = model.bank_, np.setdiff1d(np.arange(len(features)), new)
     some = spread(len(bank), _KNOWN)
     if set(model.kinds_.values()) <= set(_PLAIN):
-        names = [str(name) for name in model.feature_names_in_]
-        vectors = _encoded(model, pd.concat([features.iloc[new], bank.store.rows_at(some)[names]], ignore_index=True))
-        labels, note = bank.labels[some].long(), "the encoders' vectors, beside rows of the bank"
+        known, note = _known_rows(model)
+        some, names = spread(len(known), _KNOWN), [str(name) for name in model.feature_names_in_]
+        vectors = _encoded(model, pd.concat([features.iloc[new], known.store.rows_at(some)[names]], ignore_index=True))
+        labels, note = known.labels[some].long(), f"the encoders' vectors, beside rows of the bank{note}"
     elif _enough(classes[fitting]):
         fitting = fitting[spread(len(fitting), _KNOWN).numpy()]
         vectors = _encoded(model, features.iloc[np.concatenate([new, fitting])])
@@ -261,6 +263,15 @@ def _grouped(
         generator=torch.Generator().manual_seed(seed),
     )
     return discovery, [f"Groups are of {note}."]
+
+
+def _known_rows(model: BankedEstimator) -> tuple[Bank, str]:
+    """Rows of known classes that no encoder has learned the labels of, if there are enough, and words on that."""
+    if model.table_encoder.frozen:
+        return model.bank_, ""
+    if _enough(model.calibration_.labels.numpy()):
+        return model.calibration_, " that were held out, as an encoder has learned the labels of the others"
+    return model.bank_, " whose labels an encoder has learned, so that hidden classes are found too well"
 
 
 def _enough(classes: Array) -> bool:
