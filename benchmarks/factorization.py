@@ -33,7 +33,6 @@ SETTINGS = {
     "CiteULike-t": {
         "als": {"confidence": 20.0, "ridge": 10.0, "sweeps": 10},
         "implicit bpr": {"learning_rate": 0.05, "regularization": 0.01},
-        "bpr, smooth triplet": {"rate": 0.003, "decay": 1.0},
     },
     "MovieLens-100k": {
         "als": {"confidence": 5.0, "ridge": 30.0, "sweeps": 10},

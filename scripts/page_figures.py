@@ -503,6 +503,16 @@ def of_clicks() -> Iterable[Sentence]:
     yield Sentence("docs/clicks-and-clusters.md", words + " times as long", figures)
 
 
+def of_pretraining() -> Iterable[Sentence]:
+    """Books, by number of labels."""
+    means = means_of(pd.read_csv(RESULTS / "pretrain-columns.csv"), ["method", "labels"], ["error"])["error"]
+    for method in means.index.unique(level=0):
+        each = means.loc[method]
+        shown = {f"{end}{count}": f"{each[end][count]:.3f}" for end in ("mean", "std") for count in (100, 300, 1000)}
+        words = "".join(f" {{mean{count}}} ± {{std{count}}} |" for count in (100, 300, 1000))
+        yield Sentence("docs/results/factorization.md", f"| {method} |{words}", shown)
+
+
 def of_exposed() -> Iterable[Sentence]:
     """Clicks that need exposure."""
     page = "docs/results/factorization.md"
@@ -552,6 +562,7 @@ SOURCES = (
     of_factors,
     of_clicks,
     of_exposed,
+    of_pretraining,
 )
 
 
