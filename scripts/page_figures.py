@@ -289,6 +289,28 @@ def of_scaling() -> Iterable[Sentence]:
     yield Sentence(page, "| {some} s | {many} s | 1,103 MiB |", figures)
 
 
+def of_default_rows() -> Iterable[Sentence]:
+    """What the default model of a plain table takes, by rows of its bank."""
+    runs = pd.read_csv(RESULTS / "default-rows.csv").pivot_table(index="step", columns="rows", values="cpu_s")
+    lines = {
+        "`predict`": "predict 256",
+        "`explain(k=5)`": "explain 256",
+        "`predict_interval`": "interval 256",
+        "the first `predict_interval`, which calibrates": "the first interval, with calibration",
+        "`predict` of one row": "predict 1",
+        "`add` of 1,000 rows": "add 1,000, again",
+        "the first `add` after loading, which copies the mapped file": "add 1,000, first time",
+        "load": "load",
+        "FAISS flat, top 32 of the same vectors": "FAISS flat, top 32",
+        "scikit-learn brute, top 32 of the same vectors": "scikit-learn brute, top 32",
+        "one product of all queries and rows, float32": "blocked product",
+    }
+    for words, step in lines.items():
+        took = runs.loc[step]
+        figures = {f"n{place}": f"{seconds:#.2g}".rstrip(".") for place, seconds in enumerate(took)}
+        yield Sentence("docs/scaling.md", f"| {words} | " + " | ".join(f"{{{name}}}" for name in figures) + " |", figures)
+
+
 def of_guide() -> Iterable[Sentence]:
     """What the guide says of the table that ``vicinal compare`` prints in it."""
     guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
@@ -553,6 +575,7 @@ SOURCES = (
     of_intervals,
     of_earlier,
     of_scaling,
+    of_default_rows,
     of_guide,
     of_explore,
     of_serving,

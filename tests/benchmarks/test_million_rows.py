@@ -11,15 +11,16 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "million_rows.py"
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_every_stage_runs_and_stays_small(tmp_path):
     if not SCRIPT.is_file():
         pytest.skip("the benchmarks are not beside the tests")
     out = tmp_path / "stages.csv"
-    command = [sys.executable, str(SCRIPT), "--rows", "100000", "--dim", "64", "--out", str(out)]
+    command = [sys.executable, str(SCRIPT), "--rows", "300000", "--dim", "64", "--out", str(out)]
     subprocess.run(command, check=True, capture_output=True)
     lines = pd.read_csv(out)
     start = lines[lines.step == "imports"].peak_mib.max()
-    vectors = 100_000 * 64 * 4 / 2**20
+    vectors = 300_000 * 64 * 4 / 2**20
     load = lines[(lines.step == "load")]
     assert (load.peak_mib < start + vectors / 2).all()
     assert (lines.peak_mib < start + 250 + 3 * vectors).all()
