@@ -23,5 +23,6 @@ def test_every_stage_runs_and_stays_small(tmp_path):
     vectors = 300_000 * 64 * 4 / 2**20
     load = lines[(lines.step == "load")]
     assert (load.peak_mib < start + vectors / 2).all()
-    assert (lines.peak_mib < start + 250 + 3 * vectors).all()
+    table = 300_000 * 16 * 8 / 2**20  # an explanation reads it: the file, as Arrow has it, and as pandas has it
+    assert (lines.peak_mib < start + 250 + 3 * vectors + 3 * table).all()
     assert set(lines.stage) == {"fit", "change", "load", "predict", "explain", "interval"}
