@@ -254,7 +254,7 @@ class NumberEncoder(ColumnEncoder):
 
     def _read(self, frame: pd.DataFrame) -> Array:
         self.check_frame(frame)
-        table = frame[self.columns]
+        table = frame if list(frame.columns) == self.columns else frame[self.columns]  # which takes a millisecond
         if all(isinstance(dtype, np.dtype) and dtype.kind in "iuf" for dtype in table.dtypes):
             values = table.to_numpy(dtype=np.float64)
             if not np.isinf(values).any():

@@ -100,11 +100,13 @@ def as_frame(estimator: BaseEstimator, x: Any, *, reset: bool) -> pd.DataFrame:
     """
     x = _without_attribute(estimator, as_table("X", x))
     if isinstance(x, pd.DataFrame):
-        validate_data(estimator, x, reset=reset, skip_check_array=True)
+        if reset or x.columns.tolist() != list(getattr(estimator, "feature_names_in_", ())):  # else nothing is wrong
+            validate_data(estimator, x, reset=reset, skip_check_array=True)
         if len(x) == 0:
             raise ValueError("X: expected at least one row, got a table of 0 rows")
         frame = x.copy(deep=False)
-        frame.columns = [str(name) for name in x.columns]
+        if not all(isinstance(name, str) for name in x.columns):
+            frame.columns = [str(name) for name in x.columns]
         return frame
     with refused_text("X"):
         values = validate_data(estimator, x, reset=reset, dtype=np.float64)
