@@ -308,7 +308,8 @@ def of_default_rows() -> Iterable[Sentence]:
     for words, step in lines.items():
         took = runs.loc[step]
         figures = {f"n{place}": f"{seconds:#.2g}".rstrip(".") for place, seconds in enumerate(took)}
-        yield Sentence("docs/scaling.md", f"| {words} | " + " | ".join(f"{{{name}}}" for name in figures) + " |", figures)
+        cells = " | ".join(f"{{{name}}}" for name in figures)
+        yield Sentence("docs/scaling.md", f"| {words} | {cells} |", figures)
 
 
 def of_guide() -> Iterable[Sentence]:
