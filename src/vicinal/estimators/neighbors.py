@@ -84,7 +84,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         fair: column of X whose groups, such as sexes or quarters of ages, predictions are to treat alike: training and
             stopping add ``fair_weight`` times :class:`vicinal.training.fairness.FairTerm`. The column itself is read
             only if ``columns`` names it. It takes the network, and attention.
-        fair_weight: >= 0; None: 0.1, for numbers 1. More is fairer and errs more.
+        fair_weight: >= 0; None: 0.1, for numbers 1. More is fairer and errs more, see ``docs/results/losses.md``.
         fair_rate: of classes, what is to be equal: "positive" (how many are predicted the second class),
             "true_positive", "false_positive" or "accuracy".
         n_neighbors: default of :meth:`kneighbors`, and k of the mask "topk".

@@ -1,0 +1,176 @@
+"""Time and memory of losses of class scores beside their textbook form in torch, and of the tree of 100,000 rows.
+
+    python benchmarks/class_loss_speed.py --out benchmarks/results/class-loss-speed.csv
+
+Scores are [4096, 1000], float32; a step is the loss and its gradient, on one thread; processor time, the median of
+interleaved rounds. Memory is the peak above what was held before, in matrices of the scores' size; the gradient itself
+is one. The tree is `minimum_spanning_tree` of random rows, whose matrix of distances would take 37 GiB.
+"""
+
+import argparse
+import csv
+import math
+import statistics
+from pathlib import Path
+
+import torch
+from metric_losses import peak, timed
+from torch.nn import functional
+
+from vicinal import losses
+from vicinal.blockwise.spanning_tree import minimum_spanning_tree
+
+BATCH, CLASSES, ROUNDS = 4096, 1000, 7
+TREE = (100_000, 16)
+
+
+def gaps(scores, y, margin):
+    hot = functional.one_hot(y, scores.shape[1]).bool()
+    apart = scores - scores.gather(1, y[:, None]) + margin
+    return apart.masked_fill(hot, 0.0)
+
+
+def ldr_kl(scores, y):
+    return gaps(scores, y, 2.0).logsumexp(1).mean() - math.log(scores.shape[1])
+
+
+def aldr_kl(scores, y):
+    with torch.no_grad():
+        p = scores.softmax(1) + 1e-5
+        p = p / p.sum(1, keepdim=True)
+        most = math.log(scores.shape[1])
+        heat = 1 - ((p * p.log()).sum(1) + most) / (2 * most)
+    values = heat * ((gaps(scores, y, 2.0) / heat[:, None]).logsumexp(1) - most)
+    return (values - most * (heat - 1).square()).mean()
+
+
+def z_loss(scores, y):
+    z = (scores - scores.mean(1, keepdim=True)) / scores.std(1, keepdim=True, unbiased=False)
+    return functional.softplus(-z.gather(1, y[:, None])).mean()
+
+
+def normalized_ce(scores, y):
+    logs = scores.log_softmax(1)
+    p = logs.exp().gather(1, y[:, None])[:, 0]
+    value = logs.gather(1, y[:, None])[:, 0] / logs.sum(1)
+    return (value + (4**1.5 - (3 + p) ** 1.5) / 1.5).mean()
+
+
+def of_probability(formula):
+    """A loss of the probability of the target, by softmax."""
+    return lambda scores, y: formula(scores.softmax(1).gather(1, y[:, None])[:, 0]).mean()
+
+
+def js_loss(p):
+    m = 0.5 + 0.5 * p
+    value = -0.5 * m.log() + 0.5 * (p * (p / m).log() - (1 - p) * math.log(0.5))
+    return value / (0.5 * math.log(2))
+
+
+def margins(scores, targets, form):
+    return form((2 * targets - 1) * scores).mean()
+
+
+def ensloss(scores, targets):
+    margin = ((2 * targets - 1) * scores).flatten()
+    slopes = torch.empty_like(margin).detach()
+    slopes[margin.detach().argsort()] = (-torch.randn(margin.shape).exp()).clamp(min=-1).sort().values
+    return ((torch.where(margin > 1, slopes / margin.detach().clamp(min=1), slopes) - 1e-6) * margin).mean()
+
+
+def label_correlation(scores, targets, relation):
+    value = functional.binary_cross_entropy_with_logits(scores, targets)
+    q, low, high = scores.sigmoid(), -relation.clamp(max=0), relation.clamp(min=0)
+    alike = q.square() @ high.sum(0) * 2 - 2 * ((q @ high) * q).sum(1)
+    apart = ((q.square() - q) @ low.sum(0)) * 2 + 2 * ((q @ low) * q).sum(1) + low.sum()
+    return value + 0.1 * ((alike + apart) / relation.abs().sum()).mean()
+
+
+def cases():
+    """Name, ours, the textbook's, whether labels are several."""
+    yield "comp_sum(tau=1.7)", lambda s, y: losses.comp_sum(s, y, tau=1.7), of_probability(lambda p: (1 - p**0.7) / 0.7)
+    yield "truncated_gce", losses.truncated_gce, of_probability(lambda p: (1 - p.clamp(min=0.3) ** 0.7) / 0.7)
+    yield "js_loss", losses.js_loss, of_probability(js_loss)
+    yield (
+        "symmetric_ce",
+        losses.symmetric_ce,
+        lambda s, y: 0.5 * functional.cross_entropy(s, y) + 2 * (1 - s.softmax(1).gather(1, y[:, None])).mean(),
+    )
+    yield "normalized_ce", losses.normalized_ce, normalized_ce
+    yield "ldr_kl", losses.ldr_kl, ldr_kl
+    yield "ldr_k(k=2)", losses.ldr_k, lambda s, y: gaps(s, y, 1.0).topk(2, dim=1).values.mean()
+    yield "aldr_kl", lambda s, y: losses.aldr_kl(s, y, normalize=False), aldr_kl
+    yield "weston_watkins", losses.weston_watkins, lambda s, y: gaps(s, y, 1.0).relu().mean()
+    yield "z_loss", losses.z_loss, z_loss
+    yield "cross-entropy of torch", functional.cross_entropy, functional.cross_entropy
+
+
+def several():
+    relation = losses.label_phi((torch.rand(500, CLASSES) < 0.1).float()).fill_diagonal_(0)
+    yield "margin_surrogate", losses.margin_surrogate, lambda s, t: margins(s, t, lambda m: functional.softplus(-m))
+    yield "ensloss", losses.ensloss, ensloss
+    yield (
+        "label_correlation",
+        lambda s, t: losses.label_correlation(s, t, correlation=relation),
+        lambda s, t: label_correlation(s, t, relation),
+    )
+
+
+def measured(name, ours, theirs, target):
+    scores = (3 * torch.randn(BATCH, CLASSES)).requires_grad_()
+
+    def step(loss):
+        def run():
+            scores.grad = None
+            loss(scores, target).backward()
+
+        return run
+
+    both = step(ours), step(theirs)
+    for each in both:
+        each()
+    rounds = [[timed(each) for each in both] for _ in range(ROUNDS)]
+    scores.grad = None
+    memory = [peak(each) / scores.nbytes for each in both]
+    times = [1000 * statistics.median(column) for column in zip(*rounds, strict=True)]
+    ratio = statistics.median(one / other for one, other in rounds)
+    return [name, *(f"{value:.1f}" for value in times), f"{ratio:.2f}", *(f"{value:.1f}" for value in memory)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--tree", action="store_true", help="the tree, too: takes minutes")
+    parser.add_argument("--page", type=Path, help="a page whose part between <!-- speed --> marks is written anew")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    y = torch.randint(CLASSES, (BATCH,))
+    with options.out.open("w", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(["name", "ours_ms", "textbook_ms", "ratio", "matrices", "textbook_matrices"])
+        for name, ours, theirs in cases():
+            lines.writerow(measured(name, ours, theirs, y))
+        targets = (torch.rand(BATCH, CLASSES) < 0.02).float()
+        for name, ours, theirs in several():
+            lines.writerow(measured(name, ours, theirs, targets))
+            file.flush()
+        if options.tree:
+            rows, seconds = torch.randn(*TREE), []
+            memory = peak(lambda: seconds.append(timed(lambda: minimum_spanning_tree(rows)))) / (4 * BATCH * CLASSES)
+            name = f"minimum_spanning_tree of {TREE[0]:,} rows of {TREE[1]}"
+            lines.writerow([name, f"{1000 * seconds[0]:.0f}", "", "", f"{memory:.1f}", ""])
+    print(options.out.read_text(encoding="utf-8"))
+    if options.page:
+        lines = options.out.read_text(encoding="utf-8").splitlines()
+        cells = [line.rsplit(",", 5) for line in lines]
+        table = ["| " + " | ".join(row) + " |" for row in cells]
+        table.insert(1, "| --- |" + " --- |" * 5)
+        before, _, rest = options.page.read_text(encoding="utf-8").partition("<!-- speed -->")
+        after = rest.partition("<!-- end of speed -->")[2]
+        page = f"{before}<!-- speed -->\n\n{chr(10).join(table)}\n\n<!-- end of speed -->{after}"
+        options.page.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
