@@ -45,7 +45,8 @@ def comp_sum(rows: ClassScores, *, tau: float = 1.0, rho: float = 1.0) -> Tensor
     >>> comp_sum(torch.zeros(1, 4), torch.tensor([0]), tau=2.0)
     tensor(0.7500)
     """
-    return _comp_sum(rows.cross_entropy(rows.scores / check_between("rho", rho, 0, math.inf)), tau)
+    scaled = rows.scores if check_between("rho", rho, 0, math.inf) == 1 else rows.scores / rho  # without another matrix
+    return _comp_sum(rows.cross_entropy(scaled), tau)
 
 
 @class_loss(
