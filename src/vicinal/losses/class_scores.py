@@ -169,8 +169,11 @@ def _rescaled(rows: ClassScores) -> Tensor:
 
 
 def _log_mean_exp(rows: ClassScores, gaps: Tensor, temperature: Tensor | float) -> Tensor:
-    divisor = temperature[:, None] if isinstance(temperature, Tensor) else temperature
-    return temperature * ((gaps / divisor).logsumexp(-1) - rows.count.log())
+    if isinstance(temperature, Tensor):
+        gaps = gaps / temperature[:, None]
+    elif temperature != 1:
+        gaps = gaps / temperature
+    return temperature * (gaps.logsumexp(-1) - rows.count.log())
 
 
 @class_loss("ldr_kl", **CLASSES, paper=LDR_PAPER, verified=LDR_CODE)
@@ -405,7 +408,7 @@ def normalized_ce(rows: ClassScores, *, passive: Passive = "agce", a: float = 3.
     """
     check_choice("passive", passive, get_args(Passive))
     check_between("q", q, 0, math.inf), check_between("a", a, 1.0 if passive == "aul" else 0.0, math.inf)
-    losses = rows.hidden(rows.scores, -torch.inf).logsumexp(-1, keepdim=True) - rows.scores
+    losses = -rows.hidden(rows.scores, -torch.inf).log_softmax(-1)
     total, loss = rows.hidden(losses, 0.0).sum(-1), rows.of_target(losses)
     value, p = loss / torch.where(total > 0, total, 1.0), (-loss).exp()
     if passive == "agce":
