@@ -257,7 +257,7 @@ def test_settings_are_named_as_they_were_typed(fails, option):
         (["--use", "nope"], "--use: expected one of the columns"),
         (
             ["--group", "town", "--target", "town"],
-            "--target: expected columns that are not the id or group too, got 'town'",
+            "--target: expected columns that are not the id, group or weight too, got 'town'",
         ),
         (["--task", "rank"], "--task: expected one of"),
         (["--root", "nowhere"], "--root: expected a folder, got 'nowhere', which is none"),
