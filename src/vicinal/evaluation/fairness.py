@@ -131,7 +131,7 @@ def group_gap(
     ]
     between = (names[first], names[last])
     gap, of_chances = rates[first] - rates[last], np.ptp(_rates(soft, below, codes)[at])
-    return GroupGap(attribute, rate, label, gap, float(low), float(high), between, float(of_chances), parts)
+    return GroupGap(attribute, rate, label, float(gap), float(low), float(high), between, float(of_chances), parts)
 
 
 def _rows_of(

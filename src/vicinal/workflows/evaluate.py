@@ -449,7 +449,8 @@ def labelled_table(
     fair = model.fair if fair is None and model.fair in frame.columns else fair
     for role, column in (("time", time), ("weight", weight), ("fair", fair)):
         if column is not None:
-            features[check_column(role, column, list(frame.columns))] = frame[column]
+            column = check_column(role, column, list(frame.columns))
+            features[column] = frame[column]
     classes = getattr(model, "classes_", None)
     return prepare_table(
         features,
