@@ -7,9 +7,9 @@ Texts with a rating (three domains): the teacher reads them by a pretrained enco
 """
 
 import argparse
-import csv
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pandas as pd
 
@@ -28,31 +28,58 @@ def rows_of(domain: str, data: Path, seed: int) -> tuple[pd.DataFrame, pd.DataFr
     return some.iloc[:900].reset_index(drop=True), some.iloc[900:][["text"]].reset_index(drop=True)
 
 
+def runs(domain: str, data: Path, seed: int) -> list[dict[str, Any]]:
+    """One line a model of one draw of rows."""
+    lines = []
+    with TemporaryDirectory() as folder:
+        labelled, more = rows_of(domain, data, seed)
+        teacher = Path(folder) / "teacher"
+        settings = {"encoders": {"text": "minilm"}, "random_state": seed}
+        fit_table(TableJob(labelled, "rating", seed=seed, parameters=settings, baselines=False), teacher)
+        for number, (loss, share) in enumerate(WAYS):
+            outcome = distill_table(teacher, labelled, {"text": "ngrams"}, loss=loss, share=share, unlabelled=more)
+            for name, one in outcome.measures.items():
+                if name == "student" or number == 0:
+                    line = {"set": domain, "seed": seed, "loss": loss, "share": share, "model": name}
+                    speed = {"mib": round(one.bytes / 2**20, 1), "ms_a_row": round(1000 * one.seconds, 3)}
+                    lines.append(line | speed | {metric: round(one.scores[metric], 4) for metric in ("mse", "r2")})
+    return lines
+
+
+def table(results: pd.DataFrame) -> str:
+    """Mean test error by texts; of the student by loss and share."""
+    ways = results["model"].where(
+        results["model"] != "student", "student, `" + results["loss"] + "`, share " + results["share"].astype(str)
+    )
+    errors = results.assign(way=ways).pivot_table(index="way", columns="set", values="mse", sort=False)
+    speed = results.assign(way=ways).groupby("way")["ms_a_row"].median()
+    lines = [f"| model | {' | '.join(errors.columns)} | ms a row |", "| --- |" + " --- |" * (len(errors.columns) + 1)]
+    for way, row in errors.iterrows():
+        lines.append(f"| {way} | {' | '.join(f'{value:.3f}' for value in row)} | {speed[way]:.2f} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
-    """Run all, one line a model."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Run what is missing, and write the table into a page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--page", type=Path, help="a page whose part between the marks of this table is written anew")
     options = parser.parse_args()
-    with options.out.open("w", newline="") as file, TemporaryDirectory() as folder:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(["set", "seed", "loss", "share", "model", "mib", "ms_a_row", "mse", "r2"])
+    done = pd.read_csv(options.out) if options.out.is_file() else pd.DataFrame(columns=["set", "seed"])
+    for seed in range(options.seeds):
         for domain in ("tweets", "amazon", "nyt"):
-            for seed in range(options.seeds):
-                labelled, more = rows_of(domain, options.data, seed)
-                teacher = Path(folder) / f"{domain}-{seed}"
-                settings = {"encoders": {"text": "minilm"}, "random_state": seed}
-                fit_table(TableJob(labelled, "rating", seed=seed, parameters=settings, baselines=False), teacher)
-                for number, (loss, share) in enumerate(WAYS):
-                    given = {"loss": loss, "share": share, "unlabelled": more}
-                    outcome = distill_table(teacher, labelled, {"text": "ngrams"}, **given)
-                    for name, one in outcome.measures.items():
-                        if name == "student" or number == 0:
-                            scores = [f"{one.scores[metric]:.4f}" for metric in ("mse", "r2")]
-                            speed = [f"{one.bytes / 2**20:.1f}", f"{1000 * one.seconds:.3f}"]
-                            lines.writerow([domain, seed, loss, share, name, *speed, *scores])
-                    file.flush()
+            if ((done["set"] == domain) & (done["seed"] == seed)).any():
+                continue
+            lines = pd.DataFrame(runs(domain, options.data, seed))
+            done = pd.concat([done, lines], ignore_index=True) if len(done) else lines
+            done.to_csv(options.out, index=False)
+    if options.page:
+        before, _, rest = options.page.read_text(encoding="utf-8").partition("<!-- distillation -->")
+        after = rest.partition("<!-- end of distillation -->")[2]
+        text = f"{before}<!-- distillation -->\n\n{table(done)}\n\n<!-- end of distillation -->{after}"
+        options.page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
