@@ -58,7 +58,7 @@ def predict(arguments: list[str], stop_at: int | None) -> tuple[float, str, int]
     last, done = "", 0
     for line in program.stderr:
         last = line.strip() or last
-        counted = re.match(r"([\d,]+) of", last)
+        counted = re.search(r"([\d,]+) of", last)
         if stop_at is not None and counted and int(counted[1].replace(",", "")) >= stop_at:
             done = int(counted[1].replace(",", ""))
             program.kill()
