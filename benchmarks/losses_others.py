@@ -150,8 +150,8 @@ def fit_number(rows, seed, *, decay, dropout, way="squared", c=1.0):
     kinds = {"squared": functional.mse_loss, "absolute": functional.l1_loss, "pseudo": losses.PseudoHuberLoss(c)}
     kinds["huber"] = nn.HuberLoss(delta=c)
     criterion = kinds[way]
-    absolute = lambda part: lambda net: (net(part[0])[:, 0] - part[1]).abs().mean()  # noqa: E731
-    loss = lambda net, at, _: criterion(net(x[at])[:, 0], y[at])  # noqa: E731
+    absolute = lambda part: lambda net: (net(part[0])[:, 0] - part[1]).abs().mean()
+    loss = lambda net, at, _: criterion(net(x[at])[:, 0], y[at])
     lowest = train(net, x, y, loss, absolute(valid), seed=seed, decay=decay)
     with torch.no_grad():
         gap = (net.eval()(test[0])[:, 0] - test[1]).square().mean() / test[1].var()

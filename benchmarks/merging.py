@@ -86,7 +86,7 @@ def runs(seed):
     for case, (a, b) in pairs(*train, seed):
         size = sum(p.numel() for p in a.parameters())
         scores = [measured(model, *test) for model in (a, b)]
-        mean = lambda rows, a=a, b=b: (a(rows) + b(rows)) / 2  # noqa: E731
+        mean = lambda rows, a=a, b=b: (a(rows) + b(rows)) / 2
         results = {
             "mean of both models": (*np.mean(scores, 0), 1.0),
             "both, outputs averaged": (*measured(mean, *test), 2),

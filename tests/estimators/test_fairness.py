@@ -182,3 +182,32 @@ def test_a_gap_of_several_classes_is_the_widest_and_one_of_nothing_says_so():
     assert same.sentence == "By sex, the mean prediction is 1 in all groups."
     with pytest.raises(ValueError, match="fair: expected rows that count in two groups of group"):
         group_gap(chances[:, :2], np.array(["b", "a", "a", "a"]), sex, classes=["a", "b"], rate="true_positive")
+
+
+def test_groups_and_classes_without_rows_take_no_part_in_a_gap():
+    two = np.array([0, 0, 2, 2])
+    assert group_gap(np.array([1.0, 3.0, 5.0, 5.0]), np.zeros(4), two, names=["f", "d", "m"]).between == ("m", "f")
+    chances = np.eye(3)[[0, 1, 0, 0]]
+    by_class = {"classes": ["a", "b", "c"], "rate": "true_positive"}
+    gap = group_gap(chances, np.array(list("aaaa")), two, names=["f", "d", "m"], **by_class)
+    assert (gap.label, gap.gap, [part.group for part in gap.parts]) == ("a", 0.5, ["f", "m"])
+    with pytest.raises(ValueError, match="expected rows that count in two groups of group, got 1 such groups"):
+        group_gap(chances, np.array(list("aabb")), two, **by_class)
+
+
+def test_rows_of_one_group_end_a_fit_and_an_audit_with_a_sentence(tmp_path, capsys):
+    table = people(120)
+    table.loc[table.index[:-2], "sex"] = "f"
+    table.loc[table.index[-2:], "sex"] = "m"
+    table.to_csv(tmp_path / "t.csv", index=False)
+    few = ["--members", "1", "--hidden", "8", "--max-epochs", "2", "--no-baselines", "--seed", "1"]
+    line = ["fit", str(tmp_path / "t.csv"), "--target", "a", "--id", "id", "--fair", "sex", *few]
+    assert run([*line, "--out", str(tmp_path / "m"), "-q"]) == 0
+    assert "Groups of sex cannot be compared on these rows" in (tmp_path / "m" / "report.html").read_text()
+    new = people(40, seed=1).assign(sex="f", id=[f"new{i}" for i in range(40)])
+    new.to_csv(tmp_path / "new.csv", index=False)
+    capsys.readouterr()
+    assert run(["evaluate", str(tmp_path / "m"), str(tmp_path / "new.csv"), "--json", "-q"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["fairness"] == {}
+    assert "Groups of sex cannot be compared on these rows" in " ".join(said["notes"])

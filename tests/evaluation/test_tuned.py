@@ -32,7 +32,7 @@ def fitted(name, settings, x, z):
         model = HistGradientBoostingRegressor(early_stopping=False, random_state=0, **settings)
     elif name == "support vectors" and settings["kernel"] == "laplacian":
         gamma = settings["gamma"]
-        kernel = lambda a, b: np.exp(-gamma * np.abs(a[:, None] - b[None]).sum(-1))  # noqa: E731
+        kernel = lambda a, b: np.exp(-gamma * np.abs(a[:, None] - b[None]).sum(-1))
         model = SVR(kernel=kernel, C=settings["C"], epsilon=settings["epsilon"])
     else:
         model = made[name](**settings)

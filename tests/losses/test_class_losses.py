@@ -105,7 +105,7 @@ def test_gradcheck(entry):
         if entry.name == "ensloss":
             break
         for labels in (target, mixed):
-            made = lambda s: run(entry, s, labels, None, valid, **settings)  # noqa: B023, E731
+            made = lambda s: run(entry, s, labels, None, valid, **settings)  # noqa: B023
             assert torch.autograd.gradcheck(made, (scores,), fast_mode=True), settings
 
 
@@ -376,7 +376,7 @@ def test_ensloss_of_stored_draws(case, shape):
 def test_comp_sum_from_cross_entropy_to_absolute_error():
     scores, y = normal(8, K, seed=2), torch.arange(8) % K
     p = scores.softmax(-1).gather(1, y[:, None])[:, 0]
-    rows = lambda tau: losses.comp_sum(scores, y, tau=tau, reduction="none")  # noqa: E731
+    rows = lambda tau: losses.comp_sum(scores, y, tau=tau, reduction="none")
     torch.testing.assert_close(rows(1.0), functional.cross_entropy(scores, y, reduction="none"))
     torch.testing.assert_close(rows(1 + 1e-8), rows(1.0), rtol=1e-6, atol=0)
     torch.testing.assert_close(rows(2.0), 1 - p)
@@ -402,7 +402,7 @@ def test_the_adversarial_term_and_its_search():
     inputs = normal(4, 3, seed=4)
     moved = worst_inputs(lambda x: x @ weights, inputs, y, radius=0.3, generator=torch.Generator().manual_seed(0))
     assert ((moved - inputs).abs() <= 0.3 + 1e-12).all()
-    gap = lambda x: ((x @ weights) - (x @ weights).gather(1, y[:, None])).square().sum(-1)  # noqa: E731
+    gap = lambda x: ((x @ weights) - (x @ weights).gather(1, y[:, None])).square().sum(-1)
     corners = torch.cartesian_prod(*[torch.tensor([-0.3, 0.3], dtype=torch.float64)] * 3)
     best = torch.stack([gap(corner.expand(4, 3)) for corner in corners]).amax(0)  # of a linear network: at a corner
     torch.testing.assert_close(gap(moved - inputs), best, rtol=0.2, atol=0)
@@ -432,7 +432,7 @@ def test_z_loss_neither_shifts_nor_scales_and_its_gradient_is_orthogonal_to_both
 
 def test_limits_of_ldr():
     scores, y = normal(8, K, seed=3), torch.arange(8) % K
-    rows = lambda **s: losses.ldr_kl(scores, y, reduction="none", **s)  # noqa: E731
+    rows = lambda **s: losses.ldr_kl(scores, y, reduction="none", **s)
     torch.testing.assert_close(rows(temperature=1e-4, margin=1.0), rows(temperature=0.0, margin=1.0), atol=1e-3, rtol=0)
     torch.testing.assert_close(rows(temperature=1e6), rows(temperature=math.inf), atol=1e-4, rtol=0)
     torch.testing.assert_close(rows(margin=0.0), losses.comp_sum(scores, y, reduction="none") - math.log(K))

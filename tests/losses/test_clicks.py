@@ -289,7 +289,7 @@ def test_coupled_scorers_weigh_one_another():
     exchanged = losses.coupled_pooling(given[1], given[0], given[2], cap=3.0)
     torch.testing.assert_close(exchanged, losses.coupled_pooling(*given, cap=3.0))
     scores = given[0].requires_grad_()
-    fixed = lambda s: losses.coupled_pooling(s, given[1], given[2], cap=1.0)  # noqa: E731  # whose weights are all 1
+    fixed = lambda s: losses.coupled_pooling(s, given[1], given[2], cap=1.0)  # whose weights are all 1
     assert torch.autograd.gradcheck(fixed, scores)
 
 

@@ -194,7 +194,7 @@ def test_neural_collapse_counts_classes_alike():
     torch.testing.assert_close(again, value)
     turn = torch.linalg.qr(normal(4, 4, seed=2)).Q
     torch.testing.assert_close(neural_collapse(x @ turn + 3, y, centers @ turn + 3), value)
-    angle = lambda m: neural_collapse(x, y, m, within=0.0, between=1.0)  # noqa: E731
+    angle = lambda m: neural_collapse(x, y, m, within=0.0, between=1.0)
     torch.testing.assert_close(angle(5 * centers - 1), angle(centers))
     assert angle(simplex(4, 4)).item() == pytest.approx(-math.acos(-1 / 3))
     assert torch.autograd.gradcheck(

@@ -44,7 +44,7 @@ def test_pseudo_huber_of_public_code(case):
 def test_pseudo_huber_between_a_distance_and_a_square():
     x, y = normal(5, 4).requires_grad_(), normal(5, 4, seed=1)
     gap = (x - y).detach()
-    rows = lambda c, **s: PseudoHuberLoss(c, reduction="none", **s)(x, y).detach()  # noqa: E731
+    rows = lambda c, **s: PseudoHuberLoss(c, reduction="none", **s)(x, y).detach()
     torch.testing.assert_close(rows(1e-12, per_element=False), gap.norm(dim=1))
     torch.testing.assert_close(rows(1e-12), gap.abs())
     torch.testing.assert_close(rows(1e6, per_element=False), gap.square().sum(1) / 2e6, rtol=1e-6, atol=0)

@@ -76,7 +76,7 @@ def test_a_kernel_is_its_formula(kernel, settings, dtype, weighed, calls):
         scores, relation, weight = (each.to(dtype) for each in problem(kernel.loss, seed))
         given = (relation, weight) if weighed else (relation,)
         for reduction in ("none", "mean", "mean_nonzero"):
-            compute = lambda s: loss(s, *given, reduction=reduction, **settings)  # noqa: B023, E731
+            compute = lambda s: loss(s, *given, reduction=reduction, **settings)  # noqa: B023
             calls.clear()
             fast = value_and_gradient(compute, scores)
             assert kernel.name in calls
@@ -95,7 +95,7 @@ def test_the_kernels_of_known_columns_are_the_formula(name, dtype):
     labels = torch.arange(10) % 3
     torch.manual_seed(1)
     loss = ProxyLoss(name, 3, 4, reduction="none").to(dtype)
-    compute = lambda rows, proxies: torch.func.functional_call(loss, {"proxies": proxies}, (rows, labels))  # noqa: E731
+    compute = lambda rows, proxies: torch.func.functional_call(loss, {"proxies": proxies}, (rows, labels))
     fast = value_and_gradient(compute, x, loss.proxies.detach())
     with formulas_only():
         formula = value_and_gradient(compute, x, loss.proxies.detach())

@@ -109,7 +109,7 @@ def test_gradcheck_with_an_empty_row_ties_and_a_column_weighed_out(entry, reduct
         scores[:, 6] += 0.01
     scores.requires_grad_()
     fast = reduction != "mean"  # along one direction of the scores, where the other goes along each
-    made = lambda s: run(entry, s, relation, weight, reduction=reduction)  # noqa: E731
+    made = lambda s: run(entry, s, relation, weight, reduction=reduction)
     assert torch.autograd.gradcheck(made, (scores,), fast_mode=fast)
 
 
@@ -204,7 +204,7 @@ def test_row_separable_is_declared_by_exactly_those_that_are(entry):
     scores, relation, weight = batch(entry)
     leaf = scores.clone().requires_grad_()
     own = {"detach": False} if entry.name == "dynamic_soft_margin" else {}  # a weight of all rows, without gradient
-    made = lambda s: run(entry, s, relation, weight, reduction="none", **own)  # noqa: E731
+    made = lambda s: run(entry, s, relation, weight, reduction="none", **own)
     jacobian = torch.autograd.functional.jacobian(made, leaf)
     across = jacobian.abs().sum(-1)
     apart = bool((across[~torch.eye(8, dtype=torch.bool)] == 0).all())

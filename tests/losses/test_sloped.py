@@ -33,7 +33,7 @@ def value_and_slope(loss, scores, *given):
 @pytest.mark.parametrize("reduction", ["none", "mean_nonzero"])
 def test_blocks_of_rows_change_nothing(name, reduction):
     scores, relation, weight = batch(name, rows=70)
-    loss = lambda *given: getattr(losses, name)(*given, reduction=reduction)  # noqa: E731
+    loss = lambda *given: getattr(losses, name)(*given, reduction=reduction)
     whole = value_and_slope(loss, scores, relation, weight)
     with block_policy(sort_entries=1):
         torch.testing.assert_close(value_and_slope(loss, scores, relation, weight), whole)
@@ -63,7 +63,7 @@ def test_logits_near_and_far_agree(name):
     scores, relation, weight = batch(name)
     far = torch.cat([scores, torch.linspace(-2000, 2000, 9, dtype=torch.float64)[None]])  # one row far for all
     relation, weight = (torch.cat([each, each[:1]]) for each in (relation, weight))
-    loss = lambda *given: getattr(losses, name)(*given, reduction="none")  # noqa: E731
+    loss = lambda *given: getattr(losses, name)(*given, reduction="none")
     alone = value_and_slope(loss, scores, relation[:-1], weight[:-1])
     beside = value_and_slope(loss, far, relation, weight)
     torch.testing.assert_close([each[:-1] for each in beside], list(alone), rtol=1e-12, atol=1e-13)
@@ -72,7 +72,7 @@ def test_logits_near_and_far_agree(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_relation_that_needs_a_gradient_has_it_by_the_formula(name):
     scores, relation, weight = batch(name)
-    loss = lambda s, r: getattr(losses, name)(s, r, weight)  # noqa: E731
+    loss = lambda s, r: getattr(losses, name)(s, r, weight)
     torch.testing.assert_close(loss(scores, relation.clone().requires_grad_()).detach(), loss(scores, relation))
     if name != "rank_n_contrast":  # only the order of its relation counts
         soft = (relation * 0.5 + 0.2).requires_grad_()
@@ -86,7 +86,7 @@ def test_triplets_compiled(kind, few, monkeypatch):
     torch._dynamo.reset()
     monkeypatch.setattr(triplets, "FEW_RELATED", few)
     given = batch("triplet")
-    loss = lambda *given: losses.triplet(*given, triplets=kind)  # noqa: E731
+    loss = lambda *given: losses.triplet(*given, triplets=kind)
     made = torch.compile(loss, backend="eager", fullgraph=True)
     torch.testing.assert_close(value_and_slope(made, *given), value_and_slope(loss, *given))
 

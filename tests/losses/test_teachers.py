@@ -66,7 +66,7 @@ def test_gradcheck_and_none_for_the_teacher(entry):
     for settings in [{}, *MANY.get(entry.name, [])]:
         if settings.get("softness") == 0.02:
             continue  # the implicit gradient is that of a plan that has converged
-        made = lambda s: entry.factory(s, teacher.detach(), **extra, **settings)  # noqa: B023, E731
+        made = lambda s: entry.factory(s, teacher.detach(), **extra, **settings)  # noqa: B023
         tolerance = 1e-3 if entry.name == "sinkhorn_distillation" else 1e-5
         assert torch.autograd.gradcheck(made, (scores,), atol=tolerance, rtol=1e-3), settings
     entry.factory(scores, teacher, **extra).backward()

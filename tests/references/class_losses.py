@@ -71,7 +71,7 @@ def truncated_gce(s, y, q=0.7, cutoff=0.3):
 def js_loss(s, y, share=0.5):
     p, label = softmax(s), np.eye(len(s))[y]
     mixed = share * label + (1 - share) * p
-    kl = lambda a: sum(x * np.log(x / m) for x, m in zip(a, mixed, strict=True) if x > 0)  # noqa: E731
+    kl = lambda a: sum(x * np.log(x / m) for x, m in zip(a, mixed, strict=True) if x > 0)
     return (share * kl(label) + (1 - share) * kl(p)) / -((1 - share) * np.log(1 - share))
 
 
@@ -108,7 +108,7 @@ def margin_surrogate(s, t, form="logistic"):
         "logistic": lambda m: np.log1p(np.exp(-m)),
         "focal": lambda m: np.log1p(np.exp(-m)) / (1 + np.exp(m)) ** 2,
     }
-    phi = lambda m: everywhere[form](m) if form in everywhere else 1 - m if m <= 1 else beyond[form](m)  # noqa: E731
+    phi = lambda m: everywhere[form](m) if form in everywhere else 1 - m if m <= 1 else beyond[form](m)
     return np.mean([phi((2 * label - 1) * score) for score, label in zip(s, t, strict=True)])
 
 

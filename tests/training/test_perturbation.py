@@ -44,7 +44,7 @@ def test_without_a_perturbation_it_is_the_optimizer(settings):
         weight = nn.Parameter(torch.ones(3))
         optimizer = torch.optim.Adam([weight], lr=0.1)
         for _ in range(4):
-            loss = lambda: (x @ weight).exp().mean()  # noqa: B023, E731
+            loss = lambda: (x @ weight).exp().mean()  # noqa: B023
             if adversarial:
                 AdversarialSteps(optimizer, **settings).step(loss)
             else:

@@ -26,7 +26,7 @@ def test_the_surrogate_has_the_slope_of_the_loss_where_it_starts(form):
     x, y = data()
     model = network()
     targets = model(x).softmax(1) if form == "kl" else model(x)
-    loss = lambda z: functional.nll_loss(z.log() if form == "kl" else z.log_softmax(1), y, reduction="sum")  # noqa: E731
+    loss = lambda z: functional.nll_loss(z.log() if form == "kl" else z.log_softmax(1), y, reduction="sum")
     start = targets.detach().requires_grad_()
     (slope,) = torch.autograd.grad(loss(start), start)
     parameters = list(model.parameters())
@@ -44,7 +44,7 @@ def test_the_surrogate_has_the_slope_of_the_loss_where_it_starts(form):
 def test_it_bounds_the_loss_from_above_for_rates_up_to_its_smoothness():
     _, y = data()
     start = torch.randn(12, 2, dtype=torch.float64)
-    loss = lambda z: functional.cross_entropy(z, y, reduction="sum")  # noqa: E731
+    loss = lambda z: functional.cross_entropy(z, y, reduction="sum")
     slope = start.softmax(1) - functional.one_hot(y, 2)
     for seed in range(20):
         z = start + torch.randn(12, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

@@ -344,7 +344,7 @@ class Attention:
         queries = self.scores.queries
         threshold = lowest_threshold(len(queries), queries)
         for _ in range(PASSES):
-            room = min(_CANDIDATES, len(queries) * len(self.scores.bank) // 4)
+            room = min(_CANDIDATES, len(queries) * len(self.scores.bank) // 16)
             candidates = Candidates(self.simplex, threshold, room)
             last = raise_threshold(self.simplex, threshold, partial(self._masked_blocks, stats, pruner, candidates))
             few = candidates.matrix()
@@ -375,7 +375,10 @@ class Attention:
         zone: Tensor | None,
     ) -> Attended:
         """The evaluation of a sparse simplex map from the rows ``[b, m]`` that may have weight."""
-        visit = lambda: iter([(slice(None), scores.clone())])  # noqa: E731
+
+        def visit() -> Iterator[tuple[slice, Tensor]]:
+            yield slice(None), scores.clone()
+
         threshold = find_threshold(self.simplex, visit, len(scores), scores, start=threshold)
         weights = simplex_weights(self.simplex, scores, threshold)
 

@@ -16,6 +16,9 @@ _LOG2E = 1 / math.log(2)
 PASSES = 60
 """Most passes for a threshold; Newton's method takes about ten."""
 
+_MANY = 0.125
+"""Share of the scores of a block from which on they are not kept: in most banks other blocks have as many."""
+
 _NARROW = 1 << 20
 """Entries of a matrix of candidates that may be empty, beside as many as are taken."""
 
@@ -115,13 +118,14 @@ class Candidates:
         threshold: ``[b, 1]``, at most that of each row.
         room: most entries that are kept.
 
-    >>> scores = torch.tensor([[0.0, -0.5, -2.0], [-9.0, 0.0, -1.0]])
+    >>> scores = torch.full((2, 20), -9.0)
+    >>> scores[0, 3], scores[1, 1], scores[1, 5] = 0.0, 0.0, -0.5
     >>> candidates = Candidates("sparsemax", torch.full((2, 1), -1.0), room=8)
     >>> candidates.take(slice(0, 2), 0, scores)
     >>> candidates.matrix()
-    (tensor([[ 0.0000, -0.5000],
-            [ 0.0000,    -inf]]), tensor([[0, 1],
-            [1, 0]]))
+    (tensor([[ 0.0000,    -inf],
+            [ 0.0000, -0.5000]]), tensor([[3, 0],
+            [1, 5]]))
     """
 
     def __init__(self, simplex: Simplex, threshold: Tensor, room: int) -> None:
@@ -135,9 +139,11 @@ class Candidates:
         """Keep what may have weight of the scores ``[r, B]`` of the queries ``rows``, bank rows from ``start``."""
         if self.room < 0:
             return
-        at = (scores > self.least[rows]).flatten().nonzero()[:, 0]
-        self.room -= len(at)
+        above = (scores > self.least[rows]).flatten()
+        taken = int(above.count_nonzero())
+        self.room = -1 if taken > _MANY * len(above) else self.room - taken
         if self.room >= 0:
+            at = above.nonzero()[:, 0]
             line = at // scores.shape[1]
             count = line.bincount(minlength=len(scores))
             position = at - line * scores.shape[1] + start
@@ -145,7 +151,7 @@ class Candidates:
             self._filled[rows] += count
 
     def matrix(self) -> tuple[Tensor, Tensor] | None:
-        """Scores and positions ``[b, m]`` in the order of the bank; beyond those of a row -inf and 0. None: no room."""
+        """Scores and positions ``[b, m]`` in the order of the bank; beyond those -inf and 0. None: too many."""
         if self.room < 0:
             return None
         width, taken = int(self._filled.amax()), int(self._filled.sum())

@@ -20,13 +20,13 @@ _PARTS = 4
 Codes = NDArray[np.int64]
 
 
-def attribute_groups(values: "pd.Series[Any]") -> tuple[Codes, list[str]]:
+def attribute_groups(values: "pd.Series[Any]", *, least: int = 2) -> tuple[Codes, list[str]]:
     """Group of each row by an attribute ``[n]``, and the names of the groups.
 
     Numbers of more than 10 different ones are cut into quarters of the rows; a missing cell is a group of its own.
 
     Raises:
-        ValueError: for more than 20 different values that are no numbers, or one alone.
+        ValueError: for more than 20 different values that are no numbers, or fewer than ``least``.
 
     >>> attribute_groups(pd.Series(["f", "m", None, "f"], name="sex"))
     (array([0, 1, 2, 0]), ['f', 'm', 'missing'])
@@ -43,10 +43,10 @@ def attribute_groups(values: "pd.Series[Any]") -> tuple[Codes, list[str]]:
         values_there, codes = np.unique(class_names(present, numbers).astype(str), return_inverse=True)
         names = [str(value) for value in values_there]
     count = len(names) + (not there.all())
-    if count < 2 or len(names) > MOST_GROUPS:
+    if count < least or len(names) > MOST_GROUPS:
         raise ValueError(
-            f"fair: expected an attribute of 2 to {MOST_GROUPS} different values, or numbers, got {count} in column "
-            f"{name}"
+            f"fair: expected an attribute of {least} to {MOST_GROUPS} different values, or numbers, got {count} "
+            f"in column {name}"
         )
     every = np.full(len(values), len(names), dtype=np.int64)
     every[there] = codes

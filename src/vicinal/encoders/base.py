@@ -196,7 +196,7 @@ _HASHES: "weakref.WeakKeyDictionary[nn.Module, tuple[list[Tensor], list[int], st
 def _known_hash(module: nn.Module) -> str:
     """:func:`state_hash`, taken once as long as the same tensors are there unchanged: a large one takes 0.1 s."""
     state = [value.detach() for value in module.state_dict().values()]
-    versions = [value._version for value in state]
+    versions = [value._version for value in state]  # torch has no public name for it
     tensors, before, digest = _HASHES.get(module, ([], [], ""))
     same = versions == before and all(
         (one.data_ptr(), one.shape, one.dtype) == (two.data_ptr(), two.shape, two.dtype)

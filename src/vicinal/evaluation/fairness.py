@@ -113,12 +113,13 @@ def group_gap(
         error = (np.asarray(classes)[predicted.argmax(1)] != truth).astype(float)
         places = [1] if len(classes) == 2 else range(len(classes))
         ways = [_rows_of(predicted, truth, classes, place, rate) for place in places]
-        widest = [np.ptp(_rates(above, below, codes)[_counted(below, codes)]) for above, _, below, _ in ways]
-        place = int(np.argmax(widest))
+        place = int(np.argmax([_widest(above, below, codes) for above, _, below, _ in ways]))
         (above, soft, below, real), label = ways[place], str(classes[places[place]])
     rates, known = _rates(above, below, codes), _counted(below, codes)
     if known.sum() < 2:
-        raise ValueError(f"fair: expected rows that count in two groups of {short_text(attribute)}, got one")
+        raise ValueError(
+            f"fair: expected rows that count in two groups of {short_text(attribute)}, got {known.sum()} such groups"
+        )
     at = np.flatnonzero(known)
     first, last = int(at[rates[at].argmax()]), int(at[::-1][rates[at][::-1].argmin()])
     drawn = _resampled(above, below, codes, seed, resamples)
@@ -155,17 +156,22 @@ def _counted(below: NDArray[Any], codes: Codes) -> NDArray[np.bool_]:
     return np.asarray(np.bincount(codes, below) > 0)
 
 
+def _widest(above: NDArray[Any], below: NDArray[Any], codes: Codes) -> float:
+    """The gap of rates, -1 where fewer than two groups have rows that count."""
+    counted = _rates(above, below, codes)[_counted(below, codes)]
+    return float(np.ptp(counted)) if len(counted) > 1 else -1.0
+
+
 def _resampled(
     above: NDArray[Any], below: NDArray[Any], codes: Codes, seed: int, resamples: int
 ) -> NDArray[np.float64]:
-    """Rates of rows that are drawn again from each group, ``[resamples, groups]``."""
-    random, columns = np.random.default_rng(seed), []
-    for group in range(int(codes.max()) + 1):
+    """Rates of rows that are drawn again from each group, ``[resamples, groups]``; of no row NaN."""
+    random, rates = np.random.default_rng(seed), np.full((resamples, int(codes.max()) + 1), np.nan)
+    for group in np.unique(codes).tolist():
         rows = np.flatnonzero(codes == group)
-        step, drawn = max(1, _ENTRIES // len(rows)), []
+        step = max(1, _ENTRIES // len(rows))
         for start in range(0, resamples, step):
             at = rows[random.integers(len(rows), size=(min(step, resamples - start), len(rows)))]
             total = below[at].sum(1)
-            drawn.append(above[at].sum(1) / np.where(total > 0, total, np.nan))
-        columns.append(np.concatenate(drawn))
-    return np.stack(columns, axis=1)
+            rates[start : start + step, group] = above[at].sum(1) / np.where(total > 0, total, np.nan)
+    return rates

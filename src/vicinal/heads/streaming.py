@@ -149,7 +149,7 @@ def streamed_prediction(
 
     One pass over the bank finds the range of each row of scores, a second adds up masked weights and labels; without a
     mask one pass does both. Sparse simplex maps take passes toward their threshold until the rows that may have weight
-    are few, two in most banks and ten at worst. The gradient scores each block again.
+    are few: a few passes in most banks, ten at worst. The gradient scores each block again.
 
     Args:
         queries: ``[b, d]``.

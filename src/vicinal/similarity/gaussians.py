@@ -102,7 +102,7 @@ def bures_exp(base: Tensor, tangents: Tensor) -> Tensor:
     _check_covariances("base", base, (*base.shape[:-1], base.shape[-1]))
     if check_tensor("tangents", tangents).shape[-2:] != base.shape[-2:] or not _symmetric(tangents):
         raise ValueError(f"tangents: expected symmetric matrices {tuple(base.shape)}, got {tuple(tangents.shape)}")
-    step: Tensor = _Lyapunov.apply(base + 0 * tangents, tangents + 0 * base)  # type: ignore[no-untyped-call]
+    step: Tensor = _Lyapunov.apply(*torch.broadcast_tensors(base, tangents))  # type: ignore[no-untyped-call]
     moved = step @ base
     return base + moved + moved.mT + moved @ step
 

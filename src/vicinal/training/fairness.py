@@ -1,6 +1,7 @@
 """What is added to the error so that predictions do not go by an attribute such as sex or age."""
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 from vicinal.core import check_between, check_choice
 from vicinal.data.attributes import RATES
 from vicinal.losses import distance_covariance, equal_rates
+from vicinal.losses.fairness import Rate
 
 _FLOOR = 1e-4
 _COUNTED = {"true_positive": 1, "false_positive": 0}
@@ -47,7 +49,7 @@ class FairTerm(nn.Module):
         super().__init__()
         usual = 1.0 if numbers else 0.1
         self.weight = check_between("fair_weight", usual if weight is None else weight, 0, math.inf, closed=True)
-        self.rate, self.numbers = check_choice("fair_rate", rate, RATES), numbers
+        self.rate, self.numbers = cast(Rate, check_choice("fair_rate", rate, RATES)), numbers
         self.multilabel = multilabel
         self.register_buffer("groups", groups, persistent=False)
 
@@ -76,4 +78,4 @@ class FairTerm(nn.Module):
         rows = torch.isin(groups, groups[counted])
         if len(torch.unique(groups[rows])) < 2:
             return chances.sum() * 0.0
-        return equal_rates(chances[rows], groups[rows], labels[rows], rate=self.rate)  # type: ignore[arg-type]
+        return equal_rates(chances[rows], groups[rows], labels[rows], rate=self.rate)

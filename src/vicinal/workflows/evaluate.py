@@ -140,6 +140,7 @@ def audit_table(
     counts = {part: parts.count(part) for part in ("bank", "held out", "new")}
     classes = getattr(model, "classes_", None)
     errors = _errors(model, predicted, fresh.target)
+    gap, said = fairness_of(model, predicted, fresh)
     return AuditRecord(
         name=table.name,
         model=folder.name,
@@ -164,9 +165,9 @@ def audit_table(
         served=seen.served,
         time=time or "",
         **_in_time(model, fresh, errors),
-        fairness=_fairness(model, predicted, fresh),
+        fairness={} if gap is None else {**asdict(gap), "sentence": gap.sentence},
         multiplicity=_multiplicity(model, vectors[torch.from_numpy(new)], fresh),
-        notes=[*_notes(model, table), *tuned_notes],
+        notes=[*_notes(model, table), *tuned_notes, *(said if gap is None else [])],
         versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
     )
 
@@ -193,12 +194,6 @@ def _errors(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
     if classes is None:
         return np.asarray((predicted - truth) ** 2)
     return np.asarray(np.asarray(classes)[predicted.argmax(1)] != truth, dtype=np.float64)
-
-
-def _fairness(model: BankedEstimator, predicted: Array, fresh: Table) -> dict[str, Any]:
-    """How differently the groups of the attribute are treated; {} without one."""
-    gap = fairness_of(model, predicted, fresh)
-    return {} if gap is None else {**asdict(gap), "sentence": gap.sentence}
 
 
 def _slice_columns(model: BankedEstimator, fresh: Table) -> dict[str, list[Any]]:

@@ -171,8 +171,7 @@ def fit_table(
             one, part = (of_target(model, name), opened.of_target(name)) if opened.also else (model, opened)
             measured = measure(job, one, part, split) if len(split.test) else measure_out_of_fold(job, one, part)
             scored = part.table.select(split.test) if len(split.test) else part.table
-            gap = fairness_of(one, measured.predicted, scored)
-            measured.notes.extend([] if gap is None else [gap.sentence])
+            measured.notes.extend(fairness_of(one, measured.predicted, scored)[1])
             measured.notes.extend(_other_targets(list(opened.targets), name))
             duration = time.perf_counter() - started
             records.append(fit_record(job, part, split, one, measured, plan.duplicates, duration))

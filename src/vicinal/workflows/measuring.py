@@ -202,13 +202,21 @@ def score(model: BankedEstimator, predicted: Array, truth: Array, weights: Array
     return classification_scores(truth, predicted, classes, weights)
 
 
-def fairness_of(model: BankedEstimator, predicted: Array, table: Table) -> GroupGap | None:
-    """How differently predictions of the rows of ``table`` treat the groups of its attribute; None without one."""
+def fairness_of(model: BankedEstimator, predicted: Array, table: Table) -> tuple[GroupGap | None, list[str]]:
+    """How differently predictions of the rows of ``table`` treat the groups of its attribute, and that in words.
+
+    None and no words without an attribute; None and the reason where fewer than two groups have rows that count.
+    """
     if table.attribute is None:
-        return None
-    groups, names = attribute_groups(table.attribute)
-    named: dict[str, Any] = {"names": names, "attribute": str(table.attribute.name), "classes": _classes(model)}
-    return group_gap(predicted, table.target, groups, **named, rate=model.fair_rate)
+        return None, []
+    attribute = str(table.attribute.name)
+    groups, names = attribute_groups(table.attribute, least=1)
+    named: dict[str, Any] = {"names": names, "attribute": attribute, "classes": _classes(model)}
+    try:
+        gap = group_gap(predicted, table.target, groups, **named, rate=model.fair_rate)
+    except ValueError as error:
+        return None, [f"Groups of {attribute} cannot be compared on these rows: {error}."]
+    return gap, [gap.sentence]
 
 
 def _classes(model: BankedEstimator) -> Sequence[Any] | None:
