@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 import torch
 
+from vicinal.calibration import f1_thresholds
 from vicinal.cli import run
 from vicinal.estimators import NeighborClassifier, load_model
-from vicinal.estimators.several import f1_thresholds, read_multilabel
+from vicinal.estimators.several import read_multilabel
 from vicinal.training import error_of
 
 BRIEF = {"max_epochs": 12, "learning_rate": 2e-2, "hidden": (16, 4), "members": 2, "batch_size": 64}
@@ -78,7 +79,7 @@ def test_the_program_predicts_and_adds_rows_of_several_classes(tmp_path, capsys)
     fitted = NeighborClassifier(**BRIEF).fit(frame, tags)
     fitted.save(tmp_path / "m")
     fresh, table, names = rows(6, 6)
-    new = pd.DataFrame(fresh, columns=list("pqrs")).assign(signs=["|".join(each) for each in names])
+    new = pd.DataFrame(fresh, columns=list("pqrs")).assign(signs=["|".join(each) or "|" for each in names])
     new.to_csv(tmp_path / "new.csv", index=False)
     arguments = [str(tmp_path / "m"), str(tmp_path / "new.csv")]
     assert run(["predict", *arguments, "--explain", "2", "-q"]) == 0

@@ -20,7 +20,7 @@ from vicinal.calibration.rejection import (
     rejection_loss,
     selective_curve,
 )
-from vicinal.calibration.relevance import RelevanceFilter, best_f1, precision_threshold
+from vicinal.calibration.relevance import RelevanceFilter, best_f1, f1_thresholds, precision_threshold
 from vicinal.calibration.split import (
     conformal_quantile,
     distance_scores,
@@ -49,6 +49,7 @@ __all__ = [
     "cross_conformal_interval",
     "cross_conformal_sets",
     "distance_scores",
+    "f1_thresholds",
     "interval_quality",
     "multicalibration_error",
     "neighbor_density",

@@ -16,6 +16,9 @@ _STEP, _DOUBT = 1.1, 2.0
 """Factor from one count of accepted pairs to the next that is tested; times more wrong pairs than the scores expect, at
 which the first test most likely passes."""
 
+RARE = 10
+"""Fewer rows of a class than this choose no threshold of its own."""
+
 _FEWEST = 20
 """Accepted pairs of which a share of wrong ones says something."""
 
@@ -227,3 +230,46 @@ def best_f1(scores: ArrayLike, related: ArrayLike) -> float:
     f1[np.append(ranked[1:] == ranked[:-1], False)] = -1  # equal scores are accepted together
     best = int(f1.argmax())
     return float(ranked[best] if best + 1 == len(ranked) else (ranked[best] + ranked[best + 1]) / 2)
+
+
+def f1_thresholds(probabilities: Floats, labels: Floats, weights: Floats | None = None) -> Floats:
+    r"""The probability from which on a class is predicted, ``[K]``: that of the highest F1 on some labelled rows.
+
+    $F_1 = 2 |P \cap T| / (|P| + |T|)$ of the rows P that are predicted to have the class and the rows T that have it;
+    thresholds lie halfway to the next lower probability, and of equal ones the highest is taken. Classes of fewer than
+    ``RARE`` rows take the threshold that is best for all labels together; 0.5 if there are none.
+
+    Args:
+        probabilities: ``[n, K]``.
+        labels: 0 or 1, ``[n, K]``.
+        weights: ``[n]``, how many rows each counts as; None: one.
+
+    Raises:
+        ValueError: for probabilities and labels of different shapes.
+
+    >>> chances, labels = np.array([[0.9], [0.4], [0.2], [0.1]] * 10), np.array([[1], [1], [0], [0]] * 10)
+    >>> f1_thresholds(chances, labels).round(6).tolist()
+    [0.3]
+    """
+    if probabilities.ndim != 2 or probabilities.shape != labels.shape:
+        raise ValueError(f"labels: expected [n, K] as the probabilities, got {labels.shape}, {probabilities.shape}")
+    mass = np.ones(len(labels)) if weights is None else weights
+    every = probabilities.reshape(-1), labels.reshape(-1), mass.repeat(labels.shape[1])
+    together = _f1_threshold(*every) if labels.any() else 0.5
+    return np.array(
+        [
+            _f1_threshold(probabilities[:, place], labels[:, place], mass)
+            if labels[:, place].sum() >= RARE
+            else together
+            for place in range(labels.shape[1])
+        ]
+    )
+
+
+def _f1_threshold(chances: Floats, labels: Floats, mass: Floats) -> float:
+    order = np.argsort(-chances, kind="stable")
+    ranked, hits, taken = chances[order], (labels * mass)[order].cumsum(), mass[order].cumsum()
+    ends = np.flatnonzero(np.append(ranked[1:] < ranked[:-1], True))  # the last of equal probabilities
+    best = ends[np.argmax(2 * hits[ends] / (taken[ends] + hits[-1]))]
+    below = ranked[best + 1] if best + 1 < len(ranked) else 0.0
+    return float((ranked[best] + below) / 2)

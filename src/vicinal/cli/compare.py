@@ -39,6 +39,7 @@ def compare(
     time: o.Time = None,
     weight: o.Weight = None,
     task: o.Task = None,
+    separator: o.Separator = None,
     root: o.Root = None,
     out: Annotated[str | None, typer.Option(help="Folder for splits, runs and page.", metavar="FOLDER")] = None,
     encoder: o.Encoder = None,
@@ -118,6 +119,7 @@ def compare(
                 time=time if time in names else _one(time, sources),
                 weight=weight if weight in names else _one(weight, sources),
                 task=task,
+                separator=separator,
                 root=o.root_of(root),
                 use=None if use is None else [name for name in use if name in names],
                 drop=[name for name in drop or () if name in names],
@@ -226,7 +228,9 @@ def print_comparison(comparison: "Comparison", folder: Path) -> None:
     """What a person reads of a comparison."""
     for sentence in comparison.record.answer:
         output.print(sentence, markup=False)
-    scale, title = (1000, "MSE x 1000 on labels scaled to [0, 1]") if comparison.metric == "mse" else (1, "accuracy")
+    scale, title = 1, "micro F1" if comparison.metric == "micro_f1" else "accuracy"
+    if comparison.metric == "mse":
+        scale, title = 1000, "MSE x 1000 on labels scaled to [0, 1]"
     several = len({cell.dataset for cell in comparison.table}) > 1
     rows = []
     for cell in comparison.table:

@@ -101,19 +101,25 @@ def _further(page: "Path", place: int) -> "Path":
 
 def _print_audit(record: "AuditRecord") -> None:
     from vicinal.report import audit_findings, fairness_cells, period_cells
+    from vicinal.report.audit import error_name
+    from vicinal.report.tables import CLASS_HEADINGS, class_rows
 
     print_scores(
         f"{record.model} on {record.rows['new']} new rows of {record.name}",
         {"model": record.scores, **record.baselines},
     )
-    for sentence in (*audit_findings(record), *(note for note in record.notes if note.startswith("Baselines"))):
+    for sentence in (
+        *audit_findings(record),
+        *(note for note in record.notes if note.startswith(("Baselines", "Classes"))),
+    ):
         output.print(f"- {sentence}", markup=False)
+    error = error_name(record)
+    if record.by_class:
+        print_rows("Class by class", [*CLASS_HEADINGS[:-1], "AP"], class_rows(record.by_class), names=True)
     if record.periods:
-        error = "mean squared error" if record.task == "regression" else "share wrong"
         headings = ["from", "to", "rows", error, "times average", "90 % hold", "width needed"]
         print_rows(f"By {record.time}", headings, [period_cells(period) for period in record.periods])
     if record.fairness:
-        error = "mean squared error" if record.task == "regression" else "share wrong"
         headings = ["group", "rows", record.fairness["rate"].replace("_", " "), "95 % interval", "of the labels", error]
         print_rows(f"By {record.fairness['attribute']}", headings, fairness_cells(record.fairness))
     lines = [

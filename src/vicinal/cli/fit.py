@@ -37,6 +37,7 @@ def fit(
     time: o.Time = None,
     weight: o.Weight = None,
     task: o.Task = None,
+    separator: o.Separator = None,
     root: o.Root = None,
     head: Annotated[str, typer.Option(help="nona (neighbors) or dense.", rich_help_panel=o.LEARN)] = "nona",
     out: Annotated[
@@ -113,6 +114,7 @@ def fit(
         time=time,
         weight=weight,
         task=task,
+        separator=separator,
         root=o.root_of(root),
         use=use,
         drop=drop or (),
@@ -267,7 +269,7 @@ def print_outcome(outcome: "FitOutcome", *, columns: bool = True) -> None:
     for one in (record, *outcome.further):
         print_scores(f"{one.target_name}: {where.lower()}" if outcome.further else where, one.scores)
     for note in record.notes:
-        if note.startswith(("Baselines", f"By {outcome.model.fair},")):
+        if note.startswith(("Baselines", "Groups", f"By {outcome.model.fair},")):
             output.print(note, markup=False)
     if sizes["test"] and record.out_of_fold:
         listed = ", ".join(f"{name} {value:.4g}" for name, value in record.out_of_fold.items())

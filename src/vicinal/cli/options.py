@@ -83,6 +83,14 @@ Weight: TypeAlias = Annotated[
 Task: TypeAlias = Annotated[
     str | None, typer.Option(help="regression or classification; default: by the target.", rich_help_panel=DATA)
 ]
+Separator: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help='Between several classes in a cell of the target: --separator ";". Cells that are lists need none.',
+        rich_help_panel=DATA,
+        metavar="TEXT",
+    ),
+]
 Encoder: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(

@@ -61,15 +61,26 @@ def print_rows(
 def print_scores(title: str, scores: Mapping[str, Mapping[str, float]]) -> None:
     """Scores of methods, the model first."""
     metrics = list(dict.fromkeys(metric for values in scores.values() for metric in values))
-    names = {"mse": "MSE", "mae": "MAE", "r2": "R2", "accuracy": "accuracy", "log_loss": "log loss"}
     rows = [[method, *(_number(metric, values.get(metric)) for metric in metrics)] for method, values in scores.items()]
-    print_rows(title, ["", *(names.get(metric, metric) for metric in metrics)], rows)
+    print_rows(title, ["", *(_SHORT.get(metric, metric) for metric in metrics)], rows)
+
+
+_SHORT = {
+    "mse": "MSE",
+    "mae": "MAE",
+    "r2": "R2",
+    "log_loss": "log loss",
+    "micro_f1": "micro F1",
+    "macro_f1": "macro F1",
+}
+_SHORT |= {"subset_accuracy": "all right", "hamming_loss": "Hamming", "average_precision": "AP"}
+_SHARES = ("r2", "accuracy", "micro_f1", "macro_f1", "subset_accuracy", "average_precision")
 
 
 def _number(metric: str, value: float | None) -> str:
     if value is None:
         return ""
-    if metric in ("r2", "accuracy"):
+    if metric in _SHARES:
         return f"{value:.3f}"
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"  # an error of prices as prices are written
 

@@ -35,7 +35,7 @@ class Table:
 
     Attributes:
         frame: the feature columns ``[n, columns]``; its index holds the row labels of the given table.
-        target: float64 ``[n]``, or class names ``[n]`` (object array of str).
+        target: float64 ``[n]``, or class names ``[n]`` (object array of str, or of tuples where rows have several).
         task: "regression" or "classification".
         ids: int64 or str ``[n]``, all different.
         groups: str ``[n]`` or None; rows of one group belong on one side of a split.
@@ -49,6 +49,7 @@ class Table:
         times: float64 or datetime64 ``[n]``, or None.
         weights: float64 ``[n]``, > 0, how much each row counts; or None.
         attribute: cells ``[n]`` of a column of groups to be treated alike, or None.
+        several: whether rows may have several classes, or none.
     """
 
     frame: pd.DataFrame
@@ -66,6 +67,7 @@ class Table:
     times: NDArray[Any] | None = None
     weights: NDArray[np.float64] | None = None
     attribute: "pd.Series[Any] | None" = None
+    several: bool = False
 
     def __len__(self) -> int:
         return len(self.target)
@@ -105,6 +107,7 @@ def prepare_table(
     drop: Sequence[str] = (),
     name: str = "",
     root: Path | None = None,
+    separator: str | None = None,
 ) -> Table:
     """Tell the columns of ``frame`` apart and check them.
 
@@ -121,6 +124,7 @@ def prepare_table(
         drop: columns to leave out.
         name: what to call the data set.
         root: the folder that relative image and audio paths start from.
+        separator: between several classes in cells of the target, see :func:`vicinal.data.target.read_target`.
 
     Raises:
         ValueError: in one sentence that names the column, and the row where one is at fault.
@@ -143,7 +147,7 @@ def prepare_table(
     features = _feature_columns(columns, target, id, (group, time, weight, fair), use, drop)
     ids = _read_ids(frame, id)
     groups = None if group is None else _read_groups(frame[group])
-    read = read_target(frame[target], task)
+    read = read_target(frame[target], task, separator)
     dropped = [Dropped(row, TARGET_MISSING) for row in frame.index[~read.keep]]
     if len(read.values) < FEWEST:
         but = f" ({len(dropped)} dropped because {TARGET_MISSING})" if dropped else ""
@@ -168,6 +172,7 @@ def prepare_table(
         times=None if time is None else as_times(frame.loc[read.keep, time]),
         weights=None if weight is None else read_weights(frame.loc[read.keep, weight]),
         attribute=None if fair is None else frame.loc[read.keep, fair],
+        several=read.several,
     )
 
 

@@ -1,5 +1,6 @@
 """The target column: which task it asks for, and its values or classes."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -23,18 +24,21 @@ OFTEN = 5
 SEPARATOR = "|"
 """Between several classes in a cell."""
 
+_LISTS = (list, tuple, set, frozenset, np.ndarray)
+
 
 @dataclass(frozen=True, eq=False)
 class Target:
     """A target column that has been read.
 
     Attributes:
-        values: float64 ``[n]`` in a regression, class names ``[n]`` (object array of str) in a classification, of
-            the rows kept.
+        values: float64 ``[n]`` in a regression, class names ``[n]`` (object array of str, of several classes a row of
+            tuples of them, in order) in a classification, of the rows kept.
         task: "regression" or "classification".
         reason: why, as a clause for people.
         classes: the class names in order, or None in a regression.
         keep: bool ``[rows]``, False where the target is missing.
+        several: whether rows may have several classes, or none.
     """
 
     values: NDArray[np.float64] | NDArray[np.object_]
@@ -42,18 +46,20 @@ class Target:
     reason: str
     classes: list[str] | None
     keep: NDArray[np.bool_]
+    several: bool = False
 
 
-def read_target(column: pd.Series, task: str | None = None) -> Target:
+def read_target(column: pd.Series, task: str | None = None, separator: str | None = None) -> Target:
     """Read the target in ``column [rows]``; its index labels name rows in errors.
 
     Args:
-        column: numbers, bools, categories or texts; missing cells are left out (``keep``).
+        column: numbers, bools, categories, texts, or lists of classes; missing cells are left out (``keep``).
         task: "regression" or "classification"; None infers it (see ``infer_task``).
+        separator: between several classes in a cell of text; None: a text is one class, unless cells are lists.
 
     Raises:
         ValueError: for a target that is wholly missing, constant, not finite, not a number in a regression, or
-            with hardly a class that occurs twice.
+            with hardly a class that occurs twice; of several classes a row see :func:`read_several`.
 
     >>> read_target(pd.Series([1.5, 2.5, None], name="price")).values.tolist()
     [1.5, 2.5]
@@ -61,6 +67,8 @@ def read_target(column: pd.Series, task: str | None = None) -> Target:
     name = short_text(column.name)
     if task is not None:
         check_choice("task", task, get_args(Task))
+    if separator is not None or any(isinstance(cell, _LISTS) for cell in column):
+        return read_several(column, task, separator)
     _check_cells(name, column)
     keep = ~missing_cells(column)
     if not keep.any():
@@ -155,6 +163,62 @@ def _check_numbers(name: str, present: pd.Series, numbers: NDArray[np.float64]) 
             )
 
 
+def read_several(column: pd.Series, task: str | None = None, separator: str | None = None) -> Target:
+    """Read a target whose rows have several classes, or none: lists, or texts with ``separator`` between classes.
+
+    An empty list, or a separator alone, is a row without classes; an empty cell is a row without a label.
+
+    Raises:
+        ValueError: for a regression, a cell of another kind, no class or one only, the same classes in every row, a
+            separator that no cell has, or classes that hardly repeat.
+
+    >>> target = read_several(pd.Series(["sea; sun", ";", None, "sun"]), separator=";")
+    >>> target.values.tolist(), target.classes, target.keep.tolist()
+    ([('sea', 'sun'), (), ('sun',)], ['sea', 'sun'], [True, True, False, True])
+    """
+    name, keep = short_text(column.name), ~missing_cells(column)
+    if task == "regression":
+        raise ValueError(f"task: expected classification, as column {name} has several classes a row, got regression")
+    if separator is not None and not separator.strip():
+        raise ValueError(f"separator: expected a sign between classes, such as ';', got {short(separator)}")
+    _check_several(name, column[keep], separator)
+    rows = [tuple(sorted(set(names))) for names in several_names(column[keep], separator or SEPARATOR)]
+    counts = Counter(one for names in rows for one in names)
+    if len(counts) < 2 or len(set(rows)) < 2:
+        got = ", ".join(map(short, counts)) or "none"
+        raise ValueError(
+            f"column {name}: expected at least two classes, and not the same in every row, got {got} in {len(rows)} "
+            "rows with a label"
+        )
+    if len(counts) > max(FEW, len(rows) // 2):
+        raise ValueError(
+            f"column {name}: expected classes that repeat, got {len(counts)} different ones in {len(rows)} rows, of "
+            f"which {sum(count == 1 for count in counts.values())} occur once; leave rare ones out"
+        )
+    values = np.empty(len(rows), dtype=object)
+    values[:] = rows
+    mean, none = sum(counts.values()) / len(rows), sum(not names for names in rows)
+    reason = f"{len(counts)} classes, {mean:.2g} a row on average, {none} rows without any"
+    return Target(values, "classification", reason, sorted(counts), keep, several=True)
+
+
+def _check_several(name: str, present: pd.Series, separator: str | None) -> None:
+    """Refuse cells that are neither lists of names nor, with a separator, texts."""
+    for row, cell in present.items():
+        where = f"row {short_text(row)}, column {name}"
+        if isinstance(cell, _LISTS):
+            for one in cell:
+                if not isinstance(one, str | int | np.integer | np.bool_):
+                    raise ValueError(f"{where}: expected a list of names of classes, got {short(one)} in it")
+        elif isinstance(cell, dict | bytes):
+            raise ValueError(f"{where}: expected a list of classes, got a {type(cell).__name__}")
+        elif separator is None:
+            raise ValueError(
+                f"{where}: expected a list of classes, as other rows have, got {short(cell)}; say --separator for "
+                "texts of several classes"
+            )
+
+
 def read_labels(column: pd.Series, *, classes: bool) -> NDArray[Any]:
     """Labels of all rows of ``column [n]`` for a model that is fitted: class names, or numbers in float64.
 
@@ -184,7 +248,7 @@ def several_names(column: pd.Series, separator: str = SEPARATOR) -> list[list[st
     [['sea', '3'], ['sea', 'sun'], []]
     """
     cells = [
-        [] if gone else cell if isinstance(cell, list | tuple | np.ndarray) else str(cell).split(separator)
+        [] if gone else list(cell) if isinstance(cell, _LISTS) else str(cell).split(separator)
         for cell, gone in zip(column, missing_cells(column), strict=True)
     ]
     return [[name for part in parts if (name := str(part).strip())] for parts in cells]

@@ -11,13 +11,13 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from vicinal.calibration import ConformalClasses, cross_conformal_sets
+from vicinal.calibration import ConformalClasses, cross_conformal_sets, f1_thresholds
 from vicinal.core import check_between, check_choice, listed, short
 from vicinal.estimators.attention import INWARD, Explanation, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import EmbeddedRows, Ids, as_series, refused_text
 from vicinal.estimators.out_of_fold import MOST, cross_intervals, fold_positions, fold_predictions, out_of_fold
-from vicinal.estimators.several import f1_thresholds, is_multilabel, read_multilabel, several_numbers, target_names
+from vicinal.estimators.several import is_multilabel, read_multilabel, several_numbers, target_names
 from vicinal.heads import Kriging, conformal_margin
 from vicinal.training.rows import spread
 
@@ -585,7 +585,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
     def thresholds_(self) -> Ids:
         """Where rows may have several classes, the probability from which on :meth:`predict` says each, ``[K]``.
 
-        See :func:`vicinal.estimators.several.f1_thresholds`; on the rows held out, or out of fold, at most 4,096. They
+        See :func:`vicinal.calibration.f1_thresholds`; on the rows held out, or out of fold, at most 4,096. They
         follow the rows of the bank; without any row held out they are 0.5.
         """
         if not self.multilabel_:

@@ -1,4 +1,4 @@
-"""Several classes or numbers a row: labels as users give them, and from which probability on a class is predicted."""
+"""Several classes or numbers a row: labels as users give them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,9 +8,6 @@ import pandas as pd
 
 from vicinal.core import short
 from vicinal.estimators.inputs import Ids, as_table
-
-RARE = 10
-"""Fewer rows of a class than this choose no threshold of its own."""
 
 _NESTED = (list, tuple, set, frozenset, np.ndarray)
 
@@ -106,44 +103,6 @@ def _of_lists(cells: Sequence[Any], classes: Ids | None) -> tuple[Ids, Ids]:
     except TypeError as wrong:
         raise ValueError("y: expected lists of classes of one type, all text or all numbers, got several") from wrong
     return names, table
-
-
-def f1_thresholds(probabilities: Ids, labels: Ids, weights: Ids | None = None) -> Ids:
-    r"""The probability from which on a class is predicted, ``[K]``: that of the highest F1 on some labelled rows.
-
-    $F_1 = 2 |P \cap T| / (|P| + |T|)$ of the rows P that are predicted to have the class and the rows T that have it;
-    thresholds lie halfway to the next lower probability, and of equal ones the highest is taken. Classes of fewer than
-    ``RARE`` rows take the threshold that is best for all labels together; 0.5 if there are none.
-
-    Args:
-        probabilities: ``[n, K]``.
-        labels: 0 or 1, ``[n, K]``.
-        weights: ``[n]``, how many rows each counts as; None: one.
-
-    >>> chances, labels = np.array([[0.9], [0.4], [0.2], [0.1]] * 10), np.array([[1], [1], [0], [0]] * 10)
-    >>> f1_thresholds(chances, labels).round(6).tolist()
-    [0.3]
-    """
-    mass = np.ones(len(labels)) if weights is None else weights
-    every = probabilities.reshape(-1), labels.reshape(-1), mass.repeat(labels.shape[1])
-    together = _f1_threshold(*every) if labels.any() else 0.5
-    return np.array(
-        [
-            _f1_threshold(probabilities[:, place], labels[:, place], mass)
-            if labels[:, place].sum() >= RARE
-            else together
-            for place in range(labels.shape[1])
-        ]
-    )
-
-
-def _f1_threshold(chances: Ids, labels: Ids, mass: Ids) -> float:
-    order = np.argsort(-chances, kind="stable")
-    ranked, hits, taken = chances[order], (labels * mass)[order].cumsum(), mass[order].cumsum()
-    ends = np.flatnonzero(np.append(ranked[1:] < ranked[:-1], True))  # the last of equal probabilities
-    best = ends[np.argmax(2 * hits[ends] / (taken[ends] + hits[-1]))]
-    below = ranked[best + 1] if best + 1 < len(ranked) else 0.0
-    return float((ranked[best] + below) / 2)
 
 
 def target_names(y: Any) -> list[str] | None:

@@ -18,7 +18,7 @@ from vicinal.evaluation.baselines import Baseline, knn_baseline, knn_grid, mean_
 from vicinal.evaluation.comparison import Significance, Summary, answers, significance, summarize
 from vicinal.evaluation.fairness import GroupGap, GroupPart, group_gap
 from vicinal.evaluation.representers import l1_representers, nuclear_representers
-from vicinal.evaluation.scores import classification_scores, regression_scores
+from vicinal.evaluation.scores import classification_scores, regression_scores, scores_by_class, several_scores
 from vicinal.evaluation.statistics import (
     Outcome,
     average_ranks,
@@ -32,11 +32,12 @@ from vicinal.evaluation.statistics import (
 )
 from vicinal.evaluation.store import Run, RunStore, fits_left, run_protocol
 from vicinal.evaluation.tuned import tuned_baselines
-from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY
+from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL
 
 __all__ = [
     "HIGHER_IS_BETTER",
     "PRIMARY",
+    "PRIMARY_OF_SEVERAL",
     "Baseline",
     "Drift",
     "GroupGap",
@@ -74,6 +75,8 @@ __all__ = [
     "relative_change",
     "ridge_baseline",
     "run_protocol",
+    "scores_by_class",
+    "several_scores",
     "significance",
     "summarize",
     "suspicion",

@@ -16,7 +16,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
-from vicinal.evaluation.scores import classification_scores, regression_scores, relative_weights
+from vicinal.calibration import f1_thresholds
+from vicinal.evaluation.scores import classification_scores, regression_scores, relative_weights, several_hot
 
 Features: TypeAlias = Any
 """A dense array or a scipy sparse matrix, [rows, f]."""
@@ -39,6 +40,8 @@ class Baseline:
         validation: the error of that choice on the rows it was made by: squared error, or share of wrong rows (of
             :func:`tuned_baselines`: log loss).
         rows: how many training rows it was fitted on; 0: all.
+        thresholds: where rows may have several classes, from which probability on each is said ``[C]``: of the highest
+            F1 on rows that the choice was made by, see :func:`vicinal.calibration.f1_thresholds`.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Baseline:
     settings: dict[str, Any] = field(default_factory=dict)
     validation: float = float("nan")
     rows: int = 0
+    thresholds: NDArray[np.float64] | None = None
 
 
 def mean_baseline(
@@ -56,10 +60,15 @@ def mean_baseline(
     >>> mean_baseline([1.0, 3.0], 2).prediction.tolist()
     [2.0, 2.0]
     """
-    target = one_hot(train_target, classes)
+    target = labels = one_hot(train_target, classes)
     if weights is not None:
         target = (target.T * relative_weights(weights, len(target))).T
-    return Baseline("mean", np.repeat(target.mean(0, keepdims=True), rows, axis=0))
+    mean = target.mean(0, keepdims=True)
+    thresholds = None
+    if has_several(train_target):
+        mass = None if weights is None else relative_weights(weights, len(target))
+        thresholds = f1_thresholds(np.repeat(mean, len(labels), axis=0), labels, mass)
+    return Baseline("mean", np.repeat(mean, rows, axis=0), thresholds=thresholds)
 
 
 def knn_grid(
@@ -98,9 +107,16 @@ def knn_grid(
                 guess = neighbor_mean(labels, distances[:, :k], places[:, :k], weights)
                 tried.append((_error(validation_target, guess, classes), k, p, weights))
     (error, _), k, p, weights = min(tried, key=lambda choice: choice[0])
-    distances, places = search[p].kneighbors(test, n_neighbors=k)
     settings = {"n_neighbors": k, "p": p, "weights": weights}
-    return Baseline("k-NN", neighbor_mean(labels, distances, places, weights), settings, error)
+
+    def guessed(rows: NDArray[Any]) -> NDArray[np.float64]:
+        distances, places = search[p].kneighbors(rows, n_neighbors=k)
+        return neighbor_mean(labels, distances, places, weights)
+
+    several, thresholds = has_several(validation_target), None
+    if several:
+        thresholds = f1_thresholds(guessed(validation), one_hot(validation_target, classes))
+    return Baseline("k-NN", guessed(test), settings, error, thresholds=thresholds)
 
 
 def knn_baseline(
@@ -162,15 +178,22 @@ def ridge_baseline(
     return Baseline(name, _linear_prediction(model, test, classes), {"alpha": alpha}, error)
 
 
-def one_hot(target: ArrayLike, classes: Sequence[Any] | None) -> NDArray[np.float64]:
-    """Numbers ``[n]`` as they are; classes one-hot ``[n, C]``."""
+def one_hot(target: Any, classes: Sequence[Any] | None) -> NDArray[np.float64]:
+    """Numbers ``[n]`` as they are; classes one-hot ``[n, C]``, several of a row 0 or 1 of each."""
     if classes is None:
         return np.asarray(target, dtype=np.float64)
+    if has_several(target):
+        return several_hot(target, classes)[0]
     column = {name: place for place, name in enumerate(classes)}
     unknown = [name for name in np.asarray(target).tolist() if name not in column]
     if unknown:
         raise ValueError(f"train_target: expected one of the classes {list(classes)}, got {unknown[0]!r}")
     return np.eye(len(classes))[[column[name] for name in np.asarray(target).tolist()]]
+
+
+def has_several(target: Any) -> bool:
+    """Whether labels are tuples of classes, of rows that may have several."""
+    return len(target) > 0 and isinstance(target[0], tuple)
 
 
 def neighbor_mean(
@@ -189,9 +212,9 @@ def neighbor_mean(
 
 
 def _error(truth: ArrayLike, guess: NDArray[np.float64], classes: Sequence[Any] | None) -> tuple[float, float]:
-    """What a choice goes by: squared error; or share of wrong rows, then log loss."""
-    if classes is None:
-        return regression_scores(truth, guess)["mse"], 0.0
+    """What a choice goes by: squared error, also of several classes; or share of wrong rows, then log loss."""
+    if classes is None or has_several(truth):
+        return regression_scores(one_hot(truth, classes), guess)["mse"], 0.0
     scores = classification_scores(np.asarray(truth), guess, classes)
     return 1 - scores["accuracy"], scores["log_loss"]
 

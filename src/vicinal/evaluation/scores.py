@@ -82,6 +82,127 @@ def classification_scores(
     }
 
 
+def several_hot(
+    cells: Sequence[Sequence[Any]] | NDArray[Any], classes: Sequence[Any]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Rows of several classes as 0 or 1 of each of ``classes`` ``[n, K]``, and how many others they have ``[n]``.
+
+    >>> labels, others = several_hot([("a", "new"), ()], ["a", "b"])
+    >>> labels.tolist(), others.tolist()
+    ([[1.0, 0.0], [0.0, 0.0]], [1.0, 0.0])
+    """
+    places = {name: place for place, name in enumerate(classes)}
+    labels, others = np.zeros((len(cells), len(classes))), np.zeros(len(cells))
+    for row, names in enumerate(cells):
+        known = [places[name] for name in names if name in places]
+        labels[row, known] = 1.0
+        others[row] = len(names) - len(known)
+    return labels, others
+
+
+def several_scores(
+    truth: Sequence[Sequence[Any]] | NDArray[Any],
+    probabilities: ArrayLike,
+    classes: Sequence[Any],
+    thresholds: ArrayLike,
+    weights: ArrayLike | None = None,
+) -> dict[str, float]:
+    r"""Scores where rows may have several classes: of what is said from thresholds on, and of the probabilities.
+
+    With h rows where a class is said rightly, p where it is said and t that have it, $F_1 = 2h / (p + t)$: "micro_f1"
+    of the sums over all classes, "macro_f1" the mean over classes that some row has. "subset_accuracy" is the share of
+    rows whose classes are exactly those said, "hamming_loss" the share of all answers, one for each row and class, that
+    is wrong. Of the probabilities "average_precision" is the mean over the same classes, "log_loss" over all.
+
+    A class that is not in ``classes`` (never seen in training) is missed: it counts in "micro_f1" and
+    "subset_accuracy", and nowhere else. Probabilities are clipped at 2.2e-16.
+
+    Args:
+        truth: classes of each row ``[n]``.
+        probabilities: ``[n, K]``, each in [0, 1].
+        classes: the class of each column ``[K]``.
+        thresholds: from which probability on each is said ``[K]``.
+        weights: ``[n]``, of weighted sums and means; None: 1 each.
+
+    Raises:
+        ValueError: for other shapes, or probabilities outside of [0, 1].
+
+    >>> scores = several_scores([("a",), ("a", "b")], [[0.9, 0.1], [0.8, 0.3]], ["a", "b"], [0.5, 0.5])
+    >>> scores["micro_f1"], scores["subset_accuracy"], scores["hamming_loss"]  # the second b is not said
+    (0.8, 0.5, 0.25)
+    """
+    p = check_several(truth, probabilities, classes)
+    labels, others = several_hot(truth, classes)
+    said = p >= np.asarray(thresholds)
+    mass = np.ones(len(p)) if weights is None else relative_weights(weights, len(p))
+    eps = np.finfo(np.float64).eps
+    of_truth = np.clip(np.where(labels > 0, p, 1 - p), eps, 1 - eps)
+    right, counted = said == labels, f1_parts(labels, said, others)
+    by_class = [one for one in scores_by_class(labels, p, thresholds, mass) if one["rows"]]
+    hits, both = mass @ counted
+    return {
+        "micro_f1": float(hits / both) if both else 0.0,
+        "macro_f1": float(np.mean([one["f1"] for one in by_class] or [0.0])),
+        "subset_accuracy": float((mass * (right.all(1) & (others == 0))).mean()),
+        "hamming_loss": float((mass[:, None] * ~right).mean()),
+        "average_precision": float(np.mean([one["average_precision"] for one in by_class] or [0.0])),
+        "log_loss": float((mass[:, None] * -np.log(of_truth)).mean()),
+    }
+
+
+def f1_parts(
+    labels: NDArray[np.float64], said: NDArray[np.bool_], others: NDArray[np.float64] | float = 0.0
+) -> NDArray[np.float64]:
+    """What each row adds above and below the line of the micro F1, ``[n, 2]``: 2h, and p + t."""
+    return np.stack([2 * (labels * said).sum(1), labels.sum(1) + said.sum(1) + others], axis=1)
+
+
+def scores_by_class(
+    labels: NDArray[np.float64], probabilities: ArrayLike, thresholds: ArrayLike, weights: ArrayLike | None = None
+) -> list[dict[str, float]]:
+    """Of each class: rows that have it, rows where it is said, threshold, precision, recall, F1, average precision.
+
+    What there are no rows for is NaN. Arguments are those of :func:`several_scores`, labels 0 or 1 ``[n, K]``.
+
+    >>> one, = scores_by_class(np.array([[1.0], [0.0], [1.0]]), [[0.9], [0.8], [0.1]], [0.5])
+    >>> one["precision"], one["recall"], round(one["average_precision"], 3)
+    (0.5, 0.5, 0.833)
+    """
+    from sklearn.metrics import average_precision_score  # slow to import
+
+    p, limits = np.asarray(probabilities, dtype=np.float64), np.asarray(thresholds, dtype=np.float64)
+    mass = np.ones(len(p)) if weights is None else relative_weights(weights, len(p))
+    said = p >= limits
+    hits, saying, having = mass @ (labels * said), mass @ said, mass @ labels
+    none = float("nan")
+    return [
+        {
+            "rows": int(labels[:, k].sum()),
+            "said": int(said[:, k].sum()),
+            "threshold": float(limits[k]),
+            "precision": float(hits[k] / saying[k]) if saying[k] else none,
+            "recall": float(hits[k] / having[k]) if having[k] else none,
+            "f1": float(2 * hits[k] / (saying[k] + having[k])) if saying[k] + having[k] else none,
+            "average_precision": float(average_precision_score(labels[:, k], p[:, k], sample_weight=mass))
+            if having[k]
+            else none,
+        }
+        for k in range(p.shape[1])
+    ]
+
+
+def check_several(truth: Sequence[Any] | NDArray[Any], probabilities: ArrayLike, classes: Sequence[Any]) -> Any:
+    """Probabilities of several classes ``[n, K]``, each in [0, 1]; see :func:`several_scores`."""
+    p = np.asarray(probabilities, dtype=np.float64)
+    if p.shape != (len(truth), len(classes)) or not p.size:
+        raise ValueError(f"probabilities: expected shape {(len(truth), len(classes))}, got {p.shape}")
+    _check_finite("probabilities", p)
+    if p.min() < -1e-6 or p.max() > 1 + 1e-6:
+        row = int(np.argmax((p < -1e-6).any(1) | (p > 1 + 1e-6).any(1)))
+        raise ValueError(f"probabilities: expected numbers from 0 to 1, got {p[row].tolist()} in row {row}")
+    return p.clip(0, 1)
+
+
 def relative_weights(weights: ArrayLike, rows: int) -> NDArray[np.float64]:
     """``weights [rows]``, > 0, divided by their mean.
 

@@ -30,10 +30,20 @@ from sklearn.svm import SVC, SVR
 from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
 
+from vicinal.calibration import f1_thresholds
 from vicinal.core import check_choice
 from vicinal.core.identity import IdsLike, canonical_ids
 from vicinal.core.progress import report
-from vicinal.evaluation.baselines import ALPHAS, SPREADS, WEIGHTS, Baseline, Features, neighbor_mean, one_hot
+from vicinal.evaluation.baselines import (
+    ALPHAS,
+    SPREADS,
+    WEIGHTS,
+    Baseline,
+    Features,
+    has_several,
+    neighbor_mean,
+    one_hot,
+)
 from vicinal.evaluation.scores import relative_weights
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -54,7 +64,8 @@ WORK = 4e9
 
 NUMBERS = ("ridge", "kernel ridge", "support vectors", "boosting", "k-NN")
 CLASSES = ("logistic regression", "support vectors", "boosting", "k-NN")
-"""What :func:`tuned_baselines` tries; a "gaussian process" only where it is named."""
+SEVERAL = ("logistic regression", "k-NN")
+"""What :func:`tuned_baselines` tries, of several classes a row the last. A "gaussian process" is tried where named."""
 
 _FOLDS = 5
 _HUGE = 1e100
@@ -91,6 +102,9 @@ def tuned_baselines(
 ) -> list[Baseline]:
     r"""Fit each of ``methods`` with the settings of least error in cross-validation: squared error, or log loss.
 
+    Of several classes a row it is the squared error of their probabilities, logistic regression is one model for each
+    class, and thresholds are those of the highest F1 in the same cross-validation.
+
     Kernels are $\exp(-\gamma \lVert x - z \rVert_2^2)$ and, where the work is small, $\exp(-\gamma \lVert x - z
     \rVert_1)$, with $\gamma$ around one over the median of the distances, on the features as they are. Linear models
     standardize dense features. Labels that are numbers are standardized. "support vectors" are a support vector
@@ -98,15 +112,15 @@ def tuned_baselines(
 
     Args:
         features: of the training rows ``[a, f]``, dense or scipy sparse.
-        target: numbers ``[a]``, or class names if ``classes`` is given.
+        target: numbers ``[a]``, or if ``classes`` is given class names, or tuples of them.
         queries: features ``[c, f]`` of the rows to predict; None: the training rows, each by a fit without its fold.
         classes: class of each column of the probabilities ``[C]``; None in a regression.
         groups: ``[a]``; none is cut by a fold.
         times: ``[a]``; settings are then tried on later rows than they learn from. It needs ``queries``.
         weights: ``[a]``, > 0, of errors, by which settings are chosen, too; all methods are fitted with them but k-NN,
             the Gaussian process, and one class against the rest. None: 1 each.
-        methods: out of ``NUMBERS`` (or "gaussian process"), with classes out of ``CLASSES``; None: all of them, but
-            for boosting on sparse features.
+        methods: out of ``NUMBERS`` (or "gaussian process"), with classes out of ``CLASSES``, with several a row out of
+            ``SEVERAL``; None: all of them, but for boosting on sparse features.
         most: beyond so many training rows settings are tried on that many, drawn at random, and without ``queries``
             no others are predicted. Kernel machines are fitted on ``FITTED`` rows, or on ``most``, whichever is more.
         seed: of folds and draws.
@@ -123,7 +137,7 @@ def tuned_baselines(
     ('rbf', True)
     """
     queries = None if queries is None else _safe(queries)
-    known = (*NUMBERS, "gaussian process") if classes is None else CLASSES
+    known = (*NUMBERS, "gaussian process") if classes is None else SEVERAL if has_several(target) else CLASSES
     count = features.shape[0]
     if count < 10:
         raise ValueError(f"features: expected at least 10 rows, got {count}")
@@ -147,7 +161,7 @@ def tuned_baselines(
 class _Rows:
     """Training rows; ``some`` are those that settings are tried on, in rising order.
 
-    Labels are standardized numbers ``[a]``, or codes of classes ``[a]``.
+    Labels are standardized numbers ``[a]``, codes of classes ``[a]``, or of several classes 0 and 1 ``[a, C]``.
     """
 
     features: Features
@@ -181,15 +195,21 @@ class _Rows:
             scale = float(np.sqrt(np.average((labels - center) ** 2, weights=mass))) or 1.0
             labels = (labels - center) / scale
         else:
-            labels = one_hot(target, classes).argmax(1).astype(np.float64)
+            labels = one_hot(target, classes)
+            labels = labels if has_several(target) else labels.argmax(1).astype(np.float64)
         some = _drawn(len(labels), most, seed)
         codes = None if groups is None else np.unique(canonical_ids("groups", groups), return_inverse=True)[1][some]
         if times is None:
-            folds = _folds(labels[some], codes, seed, classes=classes is not None)
+            folds = _folds(labels[some], codes, seed, classes=classes is not None and labels.ndim == 1)
         else:
             folds = _folds_by_time(np.asarray(times)[some], codes)
         cut = [(some[i], some[o]) for i, o in folds]
         return cls(features, labels, classes, center, scale, some, cut, seed, mass=mass)
+
+    @property
+    def several(self) -> bool:
+        """Whether rows may have several classes."""
+        return self.labels.ndim == 2
 
     @property
     def manhattan(self) -> bool:
@@ -219,7 +239,9 @@ class _Rows:
         return np.ones(len(places)) if self.mass is None else self.mass[places]
 
     def error(self, places: Places, guess: Floats) -> float:
-        """Sum of squared errors, or of negative log probabilities, by weight."""
+        """Sum of squared errors (of several classes their mean), or of negative log probabilities, by weight."""
+        if self.several:
+            return float((self.masses(places) * np.square(guess - self.labels[places]).mean(1)).sum())
         if self.classes is None:
             return float((self.masses(places) * np.square(guess - self.labels[places])).sum())
         eps = np.finfo(np.float64).eps
@@ -277,12 +299,15 @@ def _fitted(name: str, rows: _Rows, all_rows: _Rows, queries: Features | None) -
     """The method with its best setting, fitted on all rows, or on as many as it can."""
     settings, guesses = _METHODS[name]
     best, error, left_out = _best(rows, settings(rows), guesses)
+    chosen = None
+    if rows.several:
+        chosen = f1_thresholds(left_out, rows.labels[rows.some], rows.masses(rows.some))
     if queries is None:
-        return Baseline(name, left_out * rows.scale + rows.center, dict(best), error, len(rows.some))
+        return Baseline(name, left_out * rows.scale + rows.center, dict(best), error, len(rows.some), chosen)
     few = guesses in (_kernel_guesses, _process_guesses)
     inside = all_rows.some if few else np.arange(len(rows.labels))
     ((_, guess),) = guesses(all_rows, [best], inside, queries)
-    return Baseline(name, guess * rows.scale + rows.center, dict(best), error, len(inside))
+    return Baseline(name, guess * rows.scale + rows.center, dict(best), error, len(inside), chosen)
 
 
 def _best(rows: _Rows, settings: Sequence[Setting], guesses: "Guess") -> tuple[Setting, float, Floats]:
@@ -360,6 +385,15 @@ def _predicted(rows: _Rows, model: Any, inside: Places, features: Features, othe
     return spread
 
 
+def _each_class(rows: _Rows, model: Any, inside: Places, fitted: Features, others: Features) -> Floats:
+    """Probabilities of several classes, one model for each: a class that no row inside has, or all, keeps its share."""
+    shares = np.repeat(rows.labels[inside].mean(0, keepdims=True), others.shape[0], axis=0)
+    weights = None if rows.mass is None else rows.mass[inside]
+    for place in np.flatnonzero((shares[0] > 0) & (shares[0] < 1)).tolist():
+        shares[:, place] = model.fit(fitted, rows.labels[inside, place], weights).predict_proba(others)[:, 1]
+    return shares
+
+
 def _kernel_settings(rows: _Rows, **others: Sequence[Any]) -> list[Setting]:
     """Kernels by the others; gamma is a multiple of one over the median of the distances."""
     settings: list[Setting] = []
@@ -378,6 +412,9 @@ def _linear_guesses(rows: _Rows, settings: Sequence[Setting], inside: Places, ou
     for setting in settings:
         if rows.classes is not None:
             model: Any = LogisticRegression(C=setting["C"], max_iter=200, tol=1e-3)
+            if rows.several:
+                yield setting, _each_class(rows, model, inside, fitted, others)
+                continue
         else:
             model = Ridge(alpha=setting["alpha"], solver="sparse_cg" if scipy.sparse.issparse(fitted) else "auto")
         yield setting, _predicted(rows, model, inside, fitted, [others])
@@ -386,7 +423,9 @@ def _linear_guesses(rows: _Rows, settings: Sequence[Setting], inside: Places, ou
 def _neighbor_guesses(
     rows: _Rows, settings: Sequence[Setting], inside: Places, outside: "Places | Features"
 ) -> Guesses:
-    labels = rows.labels[inside] if rows.classes is None else np.eye(len(rows.classes))[rows.labels[inside].astype(int)]
+    labels = rows.labels[inside]
+    if rows.classes is not None and not rows.several:
+        labels = np.eye(len(rows.classes))[labels.astype(int)]
     known: dict[int, tuple[Floats, Places]] = {}
     for setting in settings:
         power, most = setting["p"], min(len(inside), max(other["n_neighbors"] for other in settings))

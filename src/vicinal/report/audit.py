@@ -8,7 +8,9 @@ import numpy as np
 
 from vicinal.core import replace_text
 from vicinal.report import figures
+from vicinal.report.page import several_reliability
 from vicinal.report.records import AuditRecord, Copies, Suspect
+from vicinal.report.tables import CLASS_HEADINGS, class_rows
 from vicinal.report.text import clean, metric_name, number, one_line, percent
 from vicinal.report.theme import (
     ACCENT,
@@ -48,6 +50,9 @@ def audit_html(record: AuditRecord) -> str:
             target=one_line(record.target_name, 60),
             record=record,
             numeric=record.task == "regression",
+            error=error_name(record),
+            class_headings=CLASS_HEADINGS,
+            by_class=class_rows(record.by_class),
             tiles=[(metric_name(metric), number(value, 3)) for metric, value in record.scores.items()],
             beside=[
                 [one_line(name, 60), *(number(values[metric]) for metric in record.scores)]
@@ -72,6 +77,11 @@ def audit_html(record: AuditRecord) -> str:
             versions=[(one_line(key, 60), shown(value)) for key, value in record.versions.items()],
         )
     )
+
+
+def error_name(record: AuditRecord) -> str:
+    """What the error of a row is."""
+    return "mean squared error" if record.task == "regression" else "Hamming loss" if record.several else "share wrong"
 
 
 def audit_findings(record: AuditRecord) -> list[str]:
@@ -126,7 +136,7 @@ def _of_drift(record: AuditRecord) -> list[str]:
     error, coverage, name = record.drift.get("error"), record.drift.get("coverage"), one_line(record.time, 40)
     sentences = []
     if error is not None:
-        what = "mean squared error" if record.task == "regression" else "share of wrong rows"
+        what = "share of wrong rows" if error_name(record) == "share wrong" else error_name(record)
         after, before = number(error["after"], 3), number(error["before"], 3)
         sentences.append(
             f"Since {_time(error['since'])} ({name}) the {what} is {after}, before {before}; rows in random orders "
@@ -253,6 +263,8 @@ def _pictures(record: AuditRecord) -> list[Picture]:
                     "quarters of the rows by their true value.",
                 )
             )
+    elif record.several:
+        drawn.append(several_reliability(record.predicted, record.truth))
     else:
         drawn.append(
             picture(

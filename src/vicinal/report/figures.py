@@ -200,7 +200,11 @@ def _count_pairs(
 
 
 def reliability(
-    probabilities: NDArray[Any], truth: Sequence[str] | NDArray[Any], classes: Sequence[str], bins: int = 10
+    probabilities: NDArray[Any],
+    truth: Sequence[str] | NDArray[Any],
+    classes: Sequence[str],
+    bins: int = 10,
+    axes_names: tuple[str, str, str] = ("share that is right", "probability of the predicted class", "rows"),
 ) -> "Figure":
     """How often predictions of a given confidence are right, over that confidence; bars below count the rows.
 
@@ -209,6 +213,7 @@ def reliability(
         truth: names of the true classes ``[n]``.
         classes: names in the order of the columns.
         bins: of equal width from 0 to 1.
+        axes_names: what is up, across, and counted.
     """
     from matplotlib.figure import Figure
 
@@ -227,9 +232,9 @@ def reliability(
         axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
         axes.plot((0, 1), (0, 1), color=WARM, linewidth=1.2)
         axes.plot(mean_sure, mean_right, color=ACCENT, linewidth=1.6, marker="o", markersize=4)
-        axes.set(xlim=(0, 1.01), ylim=(-0.02, 1.02), ylabel="share that is right")
+        axes.set(xlim=(0, 1.01), ylim=(-0.02, 1.02), ylabel=axes_names[0])
         below.bar((np.arange(bins) + 0.5) / bins, counts, width=0.9 / bins, color=SOFT)
-        below.set(xlabel="probability of the predicted class", ylabel="rows")
+        below.set(xlabel=axes_names[1], ylabel=axes_names[2])
         below.locator_params(axis="y", nbins=3)
         for part in (axes, below):
             part.xaxis.set_major_formatter(lambda value, _: percent(value))

@@ -20,7 +20,16 @@ from vicinal.core import replace_text
 from vicinal.metrics.predictions import HIGHER_IS_BETTER
 from vicinal.report import figures
 from vicinal.report.records import Cell, Example, FitRecord, Label, Neighbor, NeighborPanel
-from vicinal.report.tables import findings, fit_table, limits, main_metric, method_name, verdict_sentence
+from vicinal.report.tables import (
+    CLASS_HEADINGS,
+    class_rows,
+    findings,
+    fit_table,
+    limits,
+    main_metric,
+    method_name,
+    verdict_sentence,
+)
 from vicinal.report.text import (
     clean,
     decimals_for,
@@ -84,6 +93,8 @@ def page_html(record: FitRecord) -> str:
             tiles=_tiles(record),
             table=fit_table(record),
             bars=_bars(record),
+            class_headings=CLASS_HEADINGS,
+            by_class=class_rows(record.by_class),
             panels=[panel_view(panel) for panel in record.panels],
             pictures=pictures(record),
             columns=[[shown(part) if part else "" for part in _column(c)] for c in record.columns],
@@ -103,7 +114,9 @@ def _example_row(example: Example) -> tuple[str, str, str, str, str, bool]:
     cells = one_line(" · ".join(f"{name} {text}" for name, text in example.cells.items() if text), 240)
     target, guess = _label(example.target), _label(example.prediction)
     said, bad = "", False
-    if example.probability is not None:
+    if example.f1 is not None:
+        said, bad = percent(example.f1), example.f1 < 1
+    elif example.probability is not None:
         said, bad = percent(example.probability), target != guess
     elif example.interval is not None:
         low, high = example.interval
@@ -186,6 +199,8 @@ def _held_out(record: FitRecord) -> list[Picture]:
     if not len(truth):
         return []
     note = sample_note(len(truth))
+    if record.several:
+        return [several_reliability(guess, truth)]
     if record.task == "classification":
         return [
             picture(
@@ -223,6 +238,20 @@ def _held_out(record: FitRecord) -> list[Picture]:
             f"leaves zero, the model is off in one direction.{note}",
         ),
     ]
+
+
+def several_reliability(guess: Any, truth: Any) -> Picture:
+    """Where rows may have several classes: how often a class is there that is given a probability."""
+    chances = guess.reshape(-1, 1)
+    has, names = ["has" if one else "" for one in truth.reshape(-1)], ("share that has it", "probability", "pairs")
+    return picture(
+        lambda: figures.reliability(chances, has, ["has"], axes_names=names),
+        "reliability",
+        "Reliability",
+        "Share of rows that have a class over the probability that it was given, with the diagonal.",
+        "All pairs of a test row and a class, grouped by the probability that the class was given. On the diagonal a "
+        "class is there as often as the model says; below it the model is too sure.",
+    )
 
 
 @dataclass(frozen=True)
@@ -361,10 +390,10 @@ def panel_view(panel: NeighborPanel) -> PanelView:
         title=one_line(panel.title, 60),
         id="" if panel.id in panel.query.values() else one_line(panel.id, 40),
         cells=cells(panel.query, 400),
-        prediction=total if numeric and total else _label(panel.prediction),
+        prediction=total if numeric and total else _label(panel.said or panel.prediction),
         target="" if panel.target is None else _label(panel.target),
         error=_error(panel) if numeric else "",
-        right=None if numeric or panel.target is None else str(panel.prediction) == str(panel.target),
+        right=None if numeric or panel.target is None else (panel.said or str(panel.prediction)) == str(panel.target),
         neighbors=lines,
         other=other,
         total=total,

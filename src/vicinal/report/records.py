@@ -53,6 +53,8 @@ class NeighborPanel:
         other_rows: how many those rows are, if known.
         probability: classification only: probability of the predicted class, which the contributions sum to.
         id: how the row is known to its owner, or "".
+        said: where rows may have several classes, those that are said; "" elsewhere. ``prediction`` is one of them all,
+            whose probability the neighbors add up to.
 
     Raises:
         ValueError: if the weights do not sum to 1, or the contributions do not sum to the prediction.
@@ -72,6 +74,7 @@ class NeighborPanel:
     other_rows: int | None = None
     probability: float | None = None
     id: str = ""
+    said: str = ""
 
     def __post_init__(self) -> None:
         self.neighbors = [Neighbor(*neighbor) for neighbor in self.neighbors]
@@ -134,10 +137,12 @@ class Verdict:
 
     Attributes:
         rows: that were measured on.
-        typical: half of the rows are predicted within this of the truth; for classes the share that is right.
+        typical: half of the rows are predicted within this of the truth; for classes the share that is right; for
+            several classes a row the micro F1.
         best: the other method with the least error, or "".
         others: how many other methods there are.
-        change: of the squared error against it, as a share (-0.1: a tenth less); of classes, of the share wrong.
+        change: of the squared error against it, as a share (-0.1: a tenth less); of classes, of the share wrong; of
+            several classes a row, of the micro F1.
         covered: share of the rows in their 90 % interval or set of classes, or None.
     """
 
@@ -160,6 +165,7 @@ class Example:
         cells: column by column, as text.
         interval: of 90 %: low and high, or None.
         probability: of the predicted class, or None.
+        f1: of the classes said for a row that may have several, or None.
     """
 
     id: str
@@ -168,6 +174,7 @@ class Example:
     cells: Mapping[str, str] = field(default_factory=dict)
     interval: Sequence[float] | None = None
     probability: float | None = None
+    f1: float | None = None
 
 
 @dataclass(eq=False)
@@ -186,7 +193,7 @@ class FitRecord:
         scores: method -> metric -> value on the test rows; "model" first, then baselines ("mean", "knn", "ridge").
         history: name -> one value an epoch; names such as "train_mse" and "validation_mse" share a picture.
         predicted: test predictions ``[n]``, or probabilities ``[n, classes]``.
-        truth: test labels ``[n]``: numbers, or names of classes.
+        truth: test labels ``[n]``: numbers, or names of classes; where rows may have several, 0 or 1 ``[n, classes]``.
         classes: names of the classes in the order of the columns of ``predicted``.
         embedding: a sample of the bank ``[m, d]``.
         embedding_labels: its labels ``[m]``.
@@ -202,6 +209,7 @@ class FitRecord:
         coverage: of intervals, see :func:`vicinal.evaluation.coverage_curve`; of classes one entry, whose width is the
             mean number of classes in a set.
         examples: rows that the report lists and searches, in this order.
+        by_class: where rows may have several classes, :func:`vicinal.evaluation.scores_by_class` of each by name.
 
     Raises:
         ValueError: if arrays that belong together differ in length, or there is no score of "model".
@@ -232,6 +240,12 @@ class FitRecord:
     verdict: Verdict | None = None
     coverage: Sequence[Mapping[str, Any]] = ()
     examples: Sequence[Example] = ()
+    by_class: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def several(self) -> bool:
+        """Whether rows may have several classes."""
+        return self.truth.ndim == 2
 
     @property
     def column_list(self) -> list[Column]:
@@ -420,6 +434,7 @@ class AuditRecord:
         served: ``[N]``, for the picture.
         notes: what a reader should know.
         versions: of the software.
+        by_class: as of :class:`FitRecord`.
         baselines: method -> metric -> value on the new rows.
         time: column of times, or "".
         periods: see :class:`vicinal.evaluation.Period`; with ``width``, by which 90 % intervals have to be wider to
@@ -456,6 +471,12 @@ class AuditRecord:
     periods: Sequence[Mapping[str, Any]] = ()
     drift: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     fairness: Mapping[str, Any] = field(default_factory=dict)
+    by_class: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def several(self) -> bool:
+        """Whether rows may have several classes."""
+        return self.truth.ndim == 2
 
     def as_json(self) -> dict[str, Any]:
         """Everything but the arrays of the pictures, as dictionaries, lists, numbers and text."""

@@ -1,11 +1,11 @@
 """Records as rows of text, for the terminal, the page and the card alike, and what they amount to in words."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from vicinal.metrics.predictions import PRIMARY
+from vicinal.metrics.predictions import HIGHER_IS_BETTER, PRIMARY, PRIMARY_OF_SEVERAL
 from vicinal.report.records import CompareRecord, Doubted, FitRecord, Verdict
 from vicinal.report.text import metric_name, number, one_line
 
@@ -39,9 +39,23 @@ def fit_table(record: FitRecord) -> list[list[str]]:
     return rows
 
 
+CLASS_HEADINGS = ["class", "rows", "said", "threshold", "precision", "recall", "F1", "average precision"]
+
+
+def class_rows(by_class: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
+    """A line for each class of rows that may have several, as ``CLASS_HEADINGS`` say; the most frequent first."""
+    ordered = sorted(by_class.items(), key=lambda one: -one[1]["rows"])
+    shown_of = ("threshold", "precision", "recall", "f1", "average_precision")
+    return [
+        [one_line(name, 60), f"{values['rows']:,.0f}", f"{values['said']:,.0f}"]
+        + ["" if math.isnan(values[key]) else number(values[key], 2) for key in shown_of]
+        for name, values in ordered
+    ]
+
+
 def main_metric(record: FitRecord) -> str:
     """The metric that sentences are about: MSE or accuracy, else the model's first."""
-    usual = PRIMARY[record.task]
+    usual = PRIMARY_OF_SEVERAL if record.several else PRIMARY[record.task]
     return usual if usual in record.scores["model"] else next(iter(record.scores["model"]), "")
 
 
@@ -88,12 +102,15 @@ error than ridge, the best of 3 others (6 % less to 16 % more: no clear differen
     doubt = f" (95 % interval: {_span(typical, shown)})" if known else ""
     target = one_line(record.target_name, 40)
     said = [
-        f"predicts {target} within {shown(typical.value)} of the truth{doubt} for half of the {rows}"
+        f"the micro F1 of {target} is {shown(typical.value)} on the {rows}{doubt}"
+        if record.several
+        else f"predicts {target} within {shown(typical.value)} of the truth{doubt} for half of the {rows}"
         if numbers
         else f"predicts the right {target} for {shown(typical.value)} of the {rows}{doubt}"
     ]
     if verdict.change is not None:
-        said.append(_beside(record, verdict, verdict.change, "squared error" if numbers else "wrong"))
+        what = "squared error" if numbers else "F1" if record.several else "wrong"
+        said.append(_beside(record, verdict, verdict.change, what))
     if verdict.covered is not None:
         what = "its 90 % intervals hold" if numbers else "its sets of classes that promise 90 % hold"
         doubt = f" ({_span(verdict.covered, _shown_share)})" if math.isfinite(verdict.covered.low) else ""
@@ -114,7 +131,7 @@ def _beside(record: FitRecord, verdict: Verdict, change: Doubted, what: str) -> 
         return f"{size:.1f}".removesuffix(".0") + (points or " %") if size < 9.95 else f"{size:.0f}{points or ' %'}"
 
     def side(share: float) -> str:
-        return "more" if share > 0 else ("fewer" if points else "less")
+        return "more" if share > 0 else ("fewer" if what == "wrong" else "less")
 
     if not math.isfinite(change.value):
         return f"beside {name} nothing can be said"
@@ -127,7 +144,8 @@ def _beside(record: FitRecord, verdict: Verdict, change: Doubted, what: str) -> 
         return f"{said} ({ends}: no clear difference)" if change.low < change.high else said
     near, far = sorted((change.low, change.high), key=abs)
     said = f"{said} ({amount(near)} to {amount(far)} {side(far)})"
-    return f"{said}, which is better" if change.value > 0 else said
+    behind = change.value < 0 if record.several else change.value > 0
+    return f"{said}, which is better" if behind else said
 
 
 def _shown_number(value: float) -> str:
@@ -144,7 +162,7 @@ def _span(figure: Doubted, shown: Callable[[float], str]) -> str:
 
 def _against(score: float, other: float, metric: str, name: str) -> str:
     """One clause on ``score`` beside ``other``."""
-    if metric in ("accuracy", "r2"):
+    if HIGHER_IS_BETTER.get(metric):
         points = 100 * (score - other)
         if abs(points) < 0.05:
             return f"the same as {name}"
@@ -167,6 +185,9 @@ def limits(record: FitRecord) -> list[str]:
             else "A prediction is a weighted mean of labels in the bank, so it never leaves their range; rows unlike "
             "all of the bank still get a prediction."
             if record.task == "regression"
+            else "The probability of a class is the weight of the bank rows that have it: one that is not there has "
+            "probability 0."
+            if record.several
             else "Probabilities are weighted shares of labels in the bank: a class that is not there has probability 0."
         )
         said.append(

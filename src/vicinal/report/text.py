@@ -4,7 +4,17 @@ import math
 import unicodedata
 from collections.abc import Sequence
 
-_METRICS = {"mse": "MSE", "mae": "MAE", "r2": "R2", "accuracy": "accuracy", "log_loss": "log loss"}
+_METRICS = {
+    "mse": "MSE",
+    "mae": "MAE",
+    "r2": "R2",
+    "log_loss": "log loss",
+    "micro_f1": "micro F1",
+    "macro_f1": "macro F1",
+    "subset_accuracy": "all classes right",
+    "hamming_loss": "Hamming loss",
+    "average_precision": "average precision",
+}
 
 
 def metric_name(metric: str) -> str:

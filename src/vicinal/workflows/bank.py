@@ -14,12 +14,12 @@ from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids
 from vicinal.data import read_labels, read_table, write_table
 from vicinal.data.cells import missing_cells
 from vicinal.data.table import read_weights, without_weightless
-from vicinal.data.target import SEPARATOR, alike_labels, several_names
+from vicinal.data.target import alike_labels, several_names
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.model_folder import ModelFolder
-from vicinal.workflows.predict import as_written, features_of, read_rows
+from vicinal.workflows.predict import as_written, features_of, read_rows, separator_of
 
 Log = Callable[[str], None]
 
@@ -145,10 +145,17 @@ def _numbers(model: BankedEstimator, frame: pd.DataFrame) -> list[list[float]]:
 def _labels(model: BankedEstimator, cells: pd.Series) -> list[Any]:
     """Labels out of the cells of a table, as ``model`` takes them."""
     if isinstance(model, EmbeddingLearner):
-        return alike_labels(cells, model.labels_, model.notes_.get("separator", SEPARATOR))
+        return alike_labels(cells, model.labels_, separator_of(model))
     if model.multilabel_:
+        empty = missing_cells(cells)
+        if empty.any():
+            row, column = short_text(cells.index[int(empty.argmax())]), short_text(cells.name)
+            raise ValueError(
+                f"row {row}, column {column}: expected a label, got an empty cell; leave the row out, or write "
+                f"{separator_of(model)} for a row without classes"
+            )
         names = {str(name): name for name in model.classes_.tolist()}
-        return [[names.get(one, one) for one in cell] for cell in several_names(cells)]
+        return [[names.get(one, one) for one in cell] for cell in several_names(cells, separator_of(model))]
     return list(read_labels(cells, classes=hasattr(model, "classes_")).tolist())
 
 

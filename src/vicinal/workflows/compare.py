@@ -17,6 +17,7 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.evaluation import (
     HIGHER_IS_BETTER,
     PRIMARY,
+    PRIMARY_OF_SEVERAL,
     Run,
     RunStore,
     Significance,
@@ -26,6 +27,7 @@ from vicinal.evaluation import (
     fits_left,
     regression_scores,
     run_protocol,
+    several_scores,
     significance,
     summarize,
 )
@@ -36,6 +38,7 @@ from vicinal.workflows.estimating import Range
 from vicinal.workflows.fit import FitPlan, plan_opened
 from vicinal.workflows.measuring import (
     baseline_names,
+    classes_among,
     knn_of_embeddings,
     predict_test,
     table_choices,
@@ -139,7 +142,7 @@ def compare_tables(
             progress=lambda data, number, method, done: log(_line(data, number, method, done)) if done else None,
             together=together,
         )
-    metric = PRIMARY[opened[0].table.task]
+    metric = PRIMARY_OF_SEVERAL if opened[0].table.several else PRIMARY[opened[0].table.task]
     return _comparison(runs, metric, _settings(jobs[0]), heads)
 
 
@@ -190,8 +193,10 @@ def _opened(jobs: Sequence[TableJob], splits: int, heads: Sequence[str], log: Lo
     if not heads:
         raise ValueError(f"heads: expected at least one of {', '.join(HEADS)}, got none")
     opened = [open_table(job, log) for job in jobs]
-    if len({table.table.task for table in opened}) > 1:
-        raise ValueError("data: expected tables of one task, got regression and classification; compare them apart")
+    if len({(table.table.task, table.table.several) for table in opened}) > 1:
+        raise ValueError(
+            "data: expected tables of one task, got several of numbers, one class a row and several; compare them apart"
+        )
     names = [table.table.name for table in opened]
     if len(set(names)) < len(names):
         raise ValueError(f"data: expected tables of different names, got {', '.join(names)}")
@@ -263,7 +268,7 @@ class _Fit:
         if self.base is None:
             model.encoder_choices_ = table_choices(model, opened, split)
             tuned = untuned_baselines(model, opened, split)
-            return {one.name: _scaled_scores(model, opened, split, one.prediction) for one in tuned}
+            return {one.name: _scaled_scores(model, opened, split, one.prediction, one.thresholds) for one in tuned}
         fit_split(model, opened, split)
         return {head: _scores(model, opened, split, knn=head.endswith("+knn")) for head in self.names}
 
@@ -275,22 +280,33 @@ def _fits(job: TableJob, opened: OpenTable, heads: Sequence[str], out: Path) -> 
         variants = tuple(head for head in heads if head.partition("+")[0] == base)
         fits.append(_Fit(job, opened, base, variants, out))
     if job.baselines:
-        names = baseline_names(opened.kinds, classes=opened.table.task == "classification")
+        classes, several = opened.table.task == "classification", opened.table.several
+        names = baseline_names(opened.kinds, classes=classes, several=several)
         fits.append(_Fit(job, opened, None, tuple(names), out))
     return fits
 
 
 def _scores(model: BankedEstimator, opened: OpenTable, split: Split, *, knn: bool) -> dict[str, float]:
-    predicted = knn_of_embeddings(model, opened, split).prediction if knn else predict_test(model, opened, split)
-    return _scaled_scores(model, opened, split, predicted)
+    if knn:
+        neighbors = knn_of_embeddings(model, opened, split)
+        return _scaled_scores(model, opened, split, neighbors.prediction, neighbors.thresholds)
+    return _scaled_scores(model, opened, split, predict_test(model, opened, split), getattr(model, "thresholds_", None))
 
 
-def _scaled_scores(model: BankedEstimator, opened: OpenTable, split: Split, predicted: Array) -> dict[str, float]:
-    """Scores on the test rows, numbers scaled to [0, 1] by the range of the rows that the model trains on."""
+def _scaled_scores(
+    model: BankedEstimator, opened: OpenTable, split: Split, predicted: Array, thresholds: Array | None = None
+) -> dict[str, float]:
+    """Scores on the test rows, numbers scaled to [0, 1] by the range of the rows that the model trains on.
+
+    Of several classes a row they are said from ``thresholds [K]`` on.
+    """
     target, rows = opened.table.target, np.concatenate([split.train, split.validation])
     truth, weights = target[split.test], None if opened.table.weights is None else opened.table.weights[split.test]
-    if opened.table.task == "classification":
-        return classification_scores(truth, predicted, np.unique(target[rows]).tolist(), weights)
+    classes = classes_among(target[rows], opened.table)
+    if classes is not None and thresholds is not None:
+        return several_scores(truth, predicted, classes, thresholds, weights)
+    if classes is not None:
+        return classification_scores(truth, predicted, classes, weights)
     known = target[rows if model.validation_fraction == 0 else split.train]
     low, high = known.min(), known.max()
     return regression_scores((truth - low) / (high - low), (predicted - low) / (high - low), weights)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vicinal.calibration import conformal_quantile, neighbor_spread
-from vicinal.core import check_integer, short
+from vicinal.core import check_integer, listed, short
 from vicinal.data import check_column, find_duplicates, table_name
 from vicinal.data.cells import as_numbers
 from vicinal.data.table import Table, prepare_table, without_weightless
@@ -33,12 +33,24 @@ from vicinal.evaluation import (
     target_slices,
     tuned_baselines,
 )
+from vicinal.evaluation.scores import several_hot
 from vicinal.heads import Ensemble
 from vicinal.metrics import predictive_multiplicity
 from vicinal.report import AuditRecord, Copies, Hub, Part, Suspect
 from vicinal.version import __version__
-from vicinal.workflows.measuring import baseline_names, baseline_notes, calibrates, fairness_of, score
-from vicinal.workflows.predict import features_of, load_predictor, of_target, read_rows
+from vicinal.workflows.measuring import (
+    baseline_names,
+    baseline_notes,
+    by_class,
+    calibrates,
+    fairness_of,
+    named_sets,
+    score,
+    threshold_notes,
+    truth_of,
+)
+from vicinal.workflows.predict import features_of, load_predictor, of_target, read_rows, separator_of
+from vicinal.workflows.showing import shown_label
 
 Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
@@ -118,8 +130,6 @@ def audit_table(
     model = of_target(whole, target)
     model.notes_ = whole.notes_ if target is None else whole.notes_ | {"target": target}
     model.check_neighbor_head("evaluate")
-    if model.multilabel_:
-        raise ValueError("model: expected one of numbers or of one class a row, got one of several classes a row")
     time = time or model.notes_.get("time")
     table = labelled_rows(model, source, log, root, time, weight, fair)
     parts = parts_of(model, table)
@@ -148,7 +158,10 @@ def audit_table(
         task=table.task,
         rows=counts,
         scores=score(model, predicted, fresh.target, fresh.weights),
-        baselines={one.name: score(model, one.prediction, fresh.target, fresh.weights) for one in tuned},
+        baselines={
+            one.name: score(model, one.prediction, fresh.target, fresh.weights, one.thresholds) for one in tuned
+        },
+        by_class=by_class(model, predicted, fresh.target, fresh.weights),
         slices=error_slices(errors, _slice_columns(model, fresh)),
         target_slices=_along_target(model, errors, fresh),
         coverage=[] if classes is not None else _coverage(model, fresh),
@@ -160,14 +173,14 @@ def audit_table(
         suspects=_suspects(model, table, features, seen, parts)[:suspects],
         copies=copies + near_embeddings(table, vectors, parts, copies),
         predicted=predicted,
-        truth=fresh.target,
+        truth=truth_of(model, fresh.target),
         classes=[] if classes is None else [str(name) for name in classes],
         served=seen.served,
         time=time or "",
         **_in_time(model, fresh, errors),
         fairness={} if gap is None else {**asdict(gap), "sentence": gap.sentence},
         multiplicity=_multiplicity(model, vectors[torch.from_numpy(new)], fresh),
-        notes=[*_notes(model, table), *tuned_notes, *(said if gap is None else [])],
+        notes=[*_notes(model, table), *tuned_notes, *threshold_notes(model), *(said if gap is None else [])],
         versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
     )
 
@@ -193,6 +206,8 @@ def _errors(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
     classes = getattr(model, "classes_", None)
     if classes is None:
         return np.asarray((predicted - truth) ** 2)
+    if isinstance(model, NeighborClassifier) and model.multilabel_:
+        return np.asarray(((predicted >= model.thresholds_) != several_hot(truth, classes.tolist())[0]).mean(1))
     return np.asarray(np.asarray(classes)[predicted.argmax(1)] != truth, dtype=np.float64)
 
 
@@ -203,6 +218,8 @@ def _slice_columns(model: BankedEstimator, fresh: Table) -> dict[str, list[Any]]
 def _along_target(model: BankedEstimator, errors: Array, fresh: Table) -> list[Any]:
     if getattr(model, "classes_", None) is None:
         return target_slices(errors, fresh.target, name=fresh.target_name)
+    if model.multilabel_:  # each has its line in by_class
+        return []
     return error_slices(errors, {fresh.target_name: fresh.target.tolist()}, least=1)
 
 
@@ -221,7 +238,7 @@ def _in_time(model: BankedEstimator, fresh: Table, errors: Array) -> dict[str, A
         return {}
     times, inside, excess = fresh.times, None, None
     groups = fresh.groups if model.bank_.groups is not None else None
-    if not calibrates(model, SETS):
+    if model.multilabel_ or not calibrates(model, SETS):
         pass
     elif isinstance(model, NeighborClassifier):
         places = {name: place for place, name in enumerate(model.classes_.tolist())}
@@ -261,8 +278,11 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
     """What a reader should know: rows that were left out, and what could not be calibrated."""
     notes = [f"{len(table.dropped)} rows were left out: {table.dropped[0].reason}."] if table.dropped else []
     notes += [] if table.weights is None else ["Scores, baselines and coverage count rows by their weights."]
+    if table.several:
+        unknown = [one for names in table.target for one in names if one not in set(model.classes_.tolist())]
+        notes += _unknown_classes(unknown, separator_of(model))
     what, levels = ("intervals", LEVELS) if getattr(model, "classes_", None) is None else ("sets of classes", (SETS,))
-    uncovered = [f"{level:.0%}" for level in levels if not calibrates(model, level)]
+    uncovered = [f"{level:.0%}" for level in levels if not (model.multilabel_ or calibrates(model, level))]
     if uncovered:
         count = model.calibrating_rows()
         notes.append(
@@ -272,8 +292,17 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
     return notes
 
 
+def _unknown_classes(names: list[str], separator: str) -> list[str]:
+    if not names:
+        return []
+    return [
+        f"Classes that the model does not know count as missed: {listed(sorted(set(names)), 100)} ({len(names)} "
+        f"times). Between classes of a text it expects {short(separator)}."
+    ]
+
+
 def _class_sets(model: BankedEstimator, fresh: Table) -> dict[str, dict[str, float]]:
-    if not isinstance(model, NeighborClassifier) or not calibrates(model, SETS):
+    if not isinstance(model, NeighborClassifier) or model.multilabel_ or not calibrates(model, SETS):
         return {}
     groups = fresh.groups if model.bank_.groups is not None else None
     places = {name: place for place, name in enumerate(model.classes_.tolist())}
@@ -292,7 +321,7 @@ def _class_sets(model: BankedEstimator, fresh: Table) -> dict[str, dict[str, flo
 def _multiplicity(model: BankedEstimator, vectors: Tensor, fresh: Table) -> dict[str, float]:
     """How far the members of a classifier disagree on new rows of its classes; {} without several members."""
     head, classes = model.network_.head, getattr(model, "classes_", None)
-    if classes is None or not isinstance(head, Ensemble):
+    if classes is None or model.multilabel_ or not isinstance(head, Ensemble):
         return {}
     places = {name: place for place, name in enumerate(classes.tolist())}
     known = np.flatnonzero([label in places for label in fresh.target.tolist()])
@@ -318,7 +347,7 @@ def _multiplicity(model: BankedEstimator, vectors: Tensor, fresh: Table) -> dict
 def _hubs(model: BankedEstimator, seen: BankUse, most: int = 10) -> list[Hub]:
     bank, hubs = model.bank_, []
     for place in np.lexsort((-seen.weight, -seen.served))[:most]:
-        label, shown = _named(model, float(bank.labels[place])), _shown(bank.rows.iloc[place])
+        label, shown = _named(model, bank.labels[place]), _shown(bank.rows.iloc[place])
         hubs.append(Hub(bank.ids[place], label, int(seen.served[place]), float(seen.weight[place]), shown))
     return hubs
 
@@ -335,7 +364,7 @@ def _baselines(model: BankedEstimator, table: Table, features: Any, new: Array) 
         classes=None if classes is None else classes.tolist(),
         groups=None if table.groups is None else table.groups[known],
         weights=None if table.weights is None else table.weights[known],
-        methods=baseline_names(model.kinds_, classes=classes is not None),
+        methods=baseline_names(model.kinds_, classes=classes is not None, several=table.several),
     )
     return tuned, baseline_notes(tuned, len(known))
 
@@ -347,6 +376,8 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
     score is that of a ridge regression on the untrained features, which leaves each row out.
     """
     classes = getattr(model, "classes_", None)
+    if isinstance(model, NeighborClassifier) and model.multilabel_:
+        return _suspects_of_several(model, table, features, seen, parts)
     if classes is None:
         expected = left_out_predictions(features, table.target, groups=table.groups)
         scores = suspicion(table.target, expected, float(np.std(table.target - expected)) or 1.0)
@@ -365,6 +396,28 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
     ]
 
 
+def _suspects_of_several(
+    model: NeighborClassifier, table: Table, features: Any, seen: BankUse, parts: list[Part]
+) -> list[Suspect]:
+    """The same where rows may have several classes: a row is as suspicious as its most suspicious class.
+
+    Expected are the classes of the row but for that one, which is missing (+) or too much (-).
+    """
+    names = model.classes_.tolist()
+    labels = several_hot(table.target, names)[0]
+    expected = left_out_predictions(features, labels, groups=table.groups)
+    doubts, said = np.abs(expected - labels), seen.expected
+    worst, scores = doubts.argmax(1), doubts.max(1)
+    listed = []
+    for i in np.argsort(-scores, kind="stable").tolist():
+        k = int(worst[i])
+        sign = "-" if labels[i, k] else "+"
+        neighbors = f"{names[k]} {said[i, k]:.2f}"
+        row = table.ids.tolist()[i], parts[i], shown_label(table.target[i]), f"{sign}{names[k]}", neighbors
+        listed.append(Suspect(*row, float(scores[i]), _shown(table.frame.iloc[i])))
+    return listed
+
+
 def _untrained_features(model: BankedEstimator, table: Table) -> Any:
     """Features of the rows as encoders give them before any training, statistics from the bank's rows.
 
@@ -380,9 +433,11 @@ def _untrained_features(model: BankedEstimator, table: Table) -> Any:
     return encoder.features(frame, encoder.cache(encoder.prepare(frame, table.root), store=store))
 
 
-def _named(model: BankedEstimator, label: float) -> Any:
+def _named(model: BankedEstimator, label: Tensor) -> Any:
     classes = getattr(model, "classes_", None)
-    return label if classes is None else classes[int(label)]
+    if classes is None:
+        return float(label)
+    return shown_label(named_sets(classes, label[None].numpy())[0]) if model.multilabel_ else classes[int(label)]
 
 
 def _shown(row: "pd.Series[Any]") -> str:
@@ -457,6 +512,7 @@ def labelled_table(
         id=known["id"],
         group=known["group"],
         task="regression" if classes is None else "classification",
+        separator=separator_of(model) if model.multilabel_ else None,
         name=name,
         root=None if model.root is None else Path(model.root),
     )
@@ -514,7 +570,7 @@ def attend(model: BankedEstimator, table: Table, vectors: Tensor, parts: list[Pa
         served += np.bincount(fresh.topk(min(FIRST, size), dim=1).indices.flatten().numpy(), minlength=size)
         weight += fresh.sum(0).numpy()
         expected.append(weights.numpy() @ labels)
-        spread.append(neighbor_spread(weights.numpy(), numbers))
+        spread.append(np.zeros(len(part)) if numbers.ndim == 2 else neighbor_spread(weights.numpy(), numbers))
         start += len(part)
     return BankUse(np.concatenate(expected), np.concatenate(spread), served, weight / max(int(new.sum()), 1))
 
@@ -592,6 +648,6 @@ def _copies(table: Table, what: str, rows: np.ndarray, parts: Sequence[Part], di
         what,
         table.ids[rows].tolist(),
         [parts[row] for row in rows],
-        table.target[rows].tolist(),
+        [shown_label(label) if isinstance(label, tuple) else label for label in table.target[rows].tolist()],
         distance,
     )

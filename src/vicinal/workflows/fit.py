@@ -24,6 +24,7 @@ from vicinal.data import (
     save_splits,
     table_fingerprint,
 )
+from vicinal.data.target import SEPARATOR
 from vicinal.encoders import (
     build_table_encoder,
 )
@@ -36,7 +37,16 @@ from vicinal.estimators.tuning import PLAN
 from vicinal.report import FitRecord, write_card, write_page
 from vicinal.version import __version__
 from vicinal.workflows.estimating import Estimate, estimate_fit
-from vicinal.workflows.measuring import Measured, fairness_of, measure, measure_out_of_fold, out_of_fold_scores
+from vicinal.workflows.measuring import (
+    Measured,
+    by_class,
+    fairness_of,
+    measure,
+    measure_out_of_fold,
+    most_frequent,
+    out_of_fold_scores,
+    truth_of,
+)
 from vicinal.workflows.opening import (
     Log,
     OpenTable,
@@ -284,10 +294,10 @@ def fit_record(
         scores=measured.scores,
         history=_curves(model, loss),
         predicted=measured.predicted,
-        truth=table.target[split.test] if len(split.test) else table.target,
+        truth=truth_of(model, table.target[scored]),
         classes=classes,
         embedding=model.bank_.vectors.numpy(),
-        embedding_labels=np.array([classes[int(i)] for i in labels]) if classes else labels,
+        embedding_labels=most_frequent(classes, labels) if classes else labels,
         panels=neighbor_panels(model, opened.table, list(opened.kinds), scored, measured.predicted),
         mask_curves=mask_curves(model),
         split_sizes=sizes,
@@ -298,6 +308,7 @@ def fit_record(
         verdict=verdict(model, measured, table.target[scored], groups, promise, mass),
         coverage=promise.levels,
         examples=examples(model, opened, scored, measured, promise),
+        by_class=by_class(model, measured.predicted, table.target[scored], mass),
     )
 
 
@@ -375,6 +386,7 @@ def _notes(job: TableJob, record: FitRecord, chunked: Sequence[str]) -> dict[str
         "scores": dict(record.scores),
     }
     notes |= {name: column for name, column in (("time", job.time), ("weight", job.weight)) if column}
+    notes |= {"separator": job.separator or SEPARATOR} if record.several else {}
     notes |= {"sets": {name: list(columns) for name, columns in job.sets.items()}} if job.sets else {}
     return notes | ({"chunked": list(chunked)} if chunked else {})
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from vicinal.calibration.relevance import RARE
 from vicinal.core import short_text
 from vicinal.data import (
     Split,
@@ -21,6 +22,7 @@ from vicinal.encoders import (
 )
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
+from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.evaluation import (
     Baseline,
     GroupGap,
@@ -30,8 +32,11 @@ from vicinal.evaluation import (
     knn_grid,
     mean_baseline,
     regression_scores,
+    scores_by_class,
+    several_scores,
 )
-from vicinal.evaluation.tuned import CLASSES, NUMBERS, TRIED, tuned_baselines
+from vicinal.evaluation.scores import several_hot
+from vicinal.evaluation.tuned import CLASSES, NUMBERS, SEVERAL, TRIED, tuned_baselines
 from vicinal.workflows.opening import OpenTable, TableJob
 
 Array = np.ndarray[Any, Any]
@@ -46,12 +51,14 @@ class Measured:
         predicted: the model's predictions ``[n]`` or probabilities ``[n, K]``.
         notes: what the baselines chose, and what else a reader should know.
         predictions: method -> the same of every method.
+        thresholds: where rows may have several classes, of every method but the model.
     """
 
     scores: dict[str, dict[str, float]]
     predicted: Array
     notes: list[str]
     predictions: Mapping[str, Array] = field(default_factory=dict)
+    thresholds: Mapping[str, Array | None] = field(default_factory=dict)
 
 
 def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Split) -> Measured:
@@ -63,11 +70,11 @@ def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Spl
     mean = mean_baseline(target[split.train], len(split.test), classes=classes, weights=in_train)
     knn = knn_of_embeddings(model, opened, split)
     tuned = untuned_baselines(model, opened, split) if job.baselines else []
-    named = {"model": predicted, "mean": mean.prediction, "k-NN on its embeddings": knn.prediction}
-    named |= {f"{baseline.name} on untuned features": baseline.prediction for baseline in tuned}
-    scores = {name: score(model, guess, target[split.test], in_test) for name, guess in named.items()}
+    others = {"mean": mean, "k-NN on its embeddings": knn}
+    others |= {f"{baseline.name} on untuned features": baseline for baseline in tuned}
     notes = [f"k-NN on its embeddings: {_settings_of(knn)}, chosen on the validation rows.", *_weighted(job)]
-    return Measured(scores, predicted, notes + baseline_notes(tuned, len(split.train) + len(split.validation)), named)
+    notes += [*baseline_notes(tuned, len(split.train) + len(split.validation)), *threshold_notes(model)]
+    return _measured(model, predicted, others, target[split.test], in_test, notes)
 
 
 def measure_out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable) -> Measured:
@@ -75,16 +82,40 @@ def measure_out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable
     table = opened.table
     predicted = model.out_of_fold_predictions()[1][model.bank_.keys_of(table.ids)]  # in the order of the table
     mean = mean_baseline(table.target, len(table), classes=_classes(model), weights=table.weights)
-    named = {"model": predicted, "mean": mean.prediction}
+    others = {"mean": mean}
     tuned: list[Baseline] = []
     notes = [f"Baselines are left out: without test rows they are for at most {TRIED:,} rows."] if job.baselines else []
     if job.baselines and len(table) <= TRIED:
         tuned = untuned_baselines(model, opened, no_test(len(table), 0))
         notes = ["Baselines predict each row without its fold, by the settings that are best over all folds."]
-    named |= {f"{baseline.name} on untuned features": baseline.prediction for baseline in tuned}
-    scores = {name: score(model, guess, table.target, table.weights) for name, guess in named.items()}
-    notes += _weighted(job)
-    return Measured(scores, predicted, notes + baseline_notes(tuned, len(table)), named)
+    others |= {f"{baseline.name} on untuned features": baseline for baseline in tuned}
+    notes += [*_weighted(job), *baseline_notes(tuned, len(table)), *threshold_notes(model)]
+    return _measured(model, predicted, others, table.target, table.weights, notes)
+
+
+def _measured(
+    model: BankedEstimator,
+    predicted: Array,
+    others: Mapping[str, Baseline],
+    truth: Array,
+    weights: Array | None,
+    notes: list[str],
+) -> Measured:
+    """Scores of the model and of other methods on the same rows."""
+    scores = {"model": score(model, predicted, truth, weights)}
+    scores |= {name: score(model, one.prediction, truth, weights, one.thresholds) for name, one in others.items()}
+    named = {"model": predicted} | {name: one.prediction for name, one in others.items()}
+    return Measured(scores, predicted, notes, named, {name: one.thresholds for name, one in others.items()})
+
+
+def threshold_notes(model: BankedEstimator) -> list[str]:
+    """Where rows may have several classes, how thresholds were chosen."""
+    if not isinstance(model, NeighborClassifier) or not model.multilabel_:
+        return []
+    labels = (model.calibration_ if model.folds_ is None else model.bank_).labels
+    rare, rows = int((labels.sum(0) < RARE).sum()), model.calibrating_rows()
+    few = f" {rare} of {len(model.classes_)} classes have fewer than {RARE} of them, and share one." if rare else ""
+    return [f"Thresholds of F1 are those of the highest F1 on {rows:,} rows held out.{few}"]
 
 
 def _weighted(job: TableJob) -> list[str]:
@@ -105,12 +136,19 @@ def untuned_baselines(model: BankedEstimator, opened: OpenTable, split: Split) -
         features[0],
         table.target[rows],
         features[1] if len(split.test) else None,
-        classes=None if table.task == "regression" else np.unique(table.target[rows]).tolist(),
+        classes=classes_among(table.target[rows], table),
         groups=None if table.groups is None else table.groups[rows],
         times=None if table.times is None else table.times[rows],
         weights=None if table.weights is None else table.weights[rows],
-        methods=baseline_names(opened.kinds, classes=table.task != "regression"),
+        methods=baseline_names(opened.kinds, classes=table.task != "regression", several=table.several),
     )
+
+
+def classes_among(target: Array, table: Table) -> list[Any] | None:
+    """The classes that some of ``target`` have, in order; None of numbers."""
+    if table.task == "regression":
+        return None
+    return sorted({name for names in target for name in names}) if table.several else np.unique(target).tolist()
 
 
 def table_choices(model: BankedEstimator, opened: OpenTable, split: Split) -> Sequence[EncoderChoice]:
@@ -118,13 +156,17 @@ def table_choices(model: BankedEstimator, opened: OpenTable, split: Split) -> Se
     table = opened.table.select(split.train)
     classes = table.task == "classification"
     labels = np.unique(table.target, return_inverse=True)[1] if classes else table.target
+    if table.several:
+        labels, classes = several_hot(table.target, table.classes or [])[0], False
     cache, frame = EmbeddingCache(model.cache_dir), table.frame[list(opened.kinds)]
     job = frame, opened.kinds, labels, model.encoders, cache
     return choose_encoders(*job, classes=classes, groups=table.groups, root=table.root)
 
 
-def baseline_names(kinds: Mapping[str, Kind], *, classes: bool) -> list[str]:
-    """The baselines for columns of these kinds; boosting is for numbers and categories."""
+def baseline_names(kinds: Mapping[str, Kind], *, classes: bool, several: bool = False) -> list[str]:
+    """The baselines for columns of these kinds; boosting is for numbers and categories, of one class a row."""
+    if several:
+        return list(SEVERAL)
     plain = set(kinds.values()) <= {"number", "category"}
     return [name for name in (CLASSES if classes else NUMBERS) if name != "boosting" or plain]
 
@@ -194,12 +236,49 @@ def calibrates(model: BankedEstimator, level: float) -> bool:
     return bool(count and np.ceil((count + 1) * level - 1e-9) <= count)
 
 
-def score(model: BankedEstimator, predicted: Array, truth: Array, weights: Array | None = None) -> dict[str, float]:
-    """Regression or classification scores of predictions of this model's kind, by ``weights [n]``."""
+def score(
+    model: BankedEstimator,
+    predicted: Array,
+    truth: Array,
+    weights: Array | None = None,
+    thresholds: Array | None = None,
+) -> dict[str, float]:
+    """Regression or classification scores of predictions of this model's kind, by ``weights [n]``.
+
+    Of several classes a row they are said from ``thresholds [K]`` on; None: from the model's.
+    """
     classes = _classes(model)
     if classes is None:
         return regression_scores(truth, predicted, weights)
+    if isinstance(model, NeighborClassifier) and model.multilabel_:
+        limits = model.thresholds_ if thresholds is None else thresholds
+        return several_scores(truth, predicted, classes, limits, weights)
     return classification_scores(truth, predicted, classes, weights)
+
+
+def truth_of(model: BankedEstimator, target: Array) -> Array:
+    """Labels as a report has them: of several classes a row 0 or 1 of each that the model knows ``[n, K]``."""
+    if isinstance(model, NeighborClassifier) and model.multilabel_:
+        return several_hot(target, model.classes_.tolist())[0]
+    return target
+
+
+def by_class(
+    model: BankedEstimator, predicted: Array, target: Array, weights: Array | None = None
+) -> dict[str, dict[str, float]]:
+    """Scores of each class by name where rows may have several; else {}."""
+    if not isinstance(model, NeighborClassifier) or not model.multilabel_:
+        return {}
+    each = scores_by_class(truth_of(model, target), predicted, model.thresholds_, weights)
+    return dict(zip(map(str, model.classes_), each, strict=True))
+
+
+def most_frequent(classes: Sequence[str], labels: Array) -> Array:
+    """The class of each bank row, of several its most frequent one, for pictures ``[n]``; "" of none."""
+    if labels.ndim == 1:
+        return np.array([classes[int(place)] for place in labels])
+    order = (labels * labels.sum(0)).argmax(1)
+    return np.array([classes[place] if row.any() else "" for place, row in zip(order, labels, strict=True)])
 
 
 def fairness_of(model: BankedEstimator, predicted: Array, table: Table) -> tuple[GroupGap | None, list[str]]:
@@ -209,6 +288,8 @@ def fairness_of(model: BankedEstimator, predicted: Array, table: Table) -> tuple
     """
     if table.attribute is None:
         return None, []
+    if table.several:
+        return None, ["Groups are not compared: rates of groups are defined for one class a row."]
     attribute = str(table.attribute.name)
     groups, names = attribute_groups(table.attribute, least=1)
     named: dict[str, Any] = {"names": names, "attribute": attribute, "classes": _classes(model)}
@@ -226,7 +307,16 @@ def _classes(model: BankedEstimator) -> Sequence[Any] | None:
 
 def _named_labels(model: BankedEstimator, labels: torch.Tensor) -> Array:
     classes = getattr(model, "classes_", None)
-    return labels.numpy() if classes is None else classes[labels.long().numpy()]
+    if classes is None:
+        return labels.numpy()
+    return named_sets(classes, labels.numpy()) if labels.ndim == 2 else classes[labels.long().numpy()]
+
+
+def named_sets(classes: Any, labels: Array) -> Array:
+    """Rows of 0 and 1 ``[n, K]`` as tuples of their classes ``[n]``, as a table has them."""
+    values = np.empty(len(labels), dtype=object)
+    values[:] = [tuple(np.asarray(classes)[row > 0].tolist()) for row in labels]
+    return values
 
 
 def _settings_of(baseline: Baseline) -> str:

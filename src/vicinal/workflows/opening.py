@@ -61,6 +61,8 @@ class TableJob:
         time: column of dates or numbers, or None; the latest rows are tested on, and those before them held out.
         weight: column of numbers that say how much each row counts, or None; rows of weight 0 are left out.
         task: "regression", "classification", or None to read it from the target.
+        separator: between several classes in cells of the target; None: a text is one class. Cells that are lists are
+            read as such.
         root: folder that paths of images and sounds start from; None: that of the file.
         use: feature columns; None: all that can be used.
         drop: columns to leave out.
@@ -83,6 +85,7 @@ class TableJob:
     time: str | None = None
     weight: str | None = None
     task: str | None = None
+    separator: str | None = None
     root: Path | None = None
     use: Sequence[str] | None = None
     drop: Sequence[str] = ()
@@ -169,7 +172,13 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
         drop=[*job.drop, *job.also],
         name=name,
         root=root,
+        separator=job.separator,
     )
+    if job.separator is not None and all(len(names) == 1 for names in table.target):
+        raise ValueError(
+            f"separator: expected one that is between classes in some cells of {short(job.target)}, got "
+            f"{short(job.separator)}, which is in none; without it each cell is one class"
+        )
     columns = infer_kinds(table.frame, job.kinds)
     if all(column.kind is None for column in columns.values()):
         raise ValueError(f"data: expected at least one column to learn from, got none ({left_out(columns)})")
@@ -198,8 +207,9 @@ def further_targets(frame: pd.DataFrame, job: TableJob) -> tuple[pd.DataFrame, d
     frame = frame.rename(columns=str)
     if not job.also:
         return frame, {}
-    if job.task == "classification":
-        raise ValueError("task: expected regression for several targets, got classification")
+    for name, asked in (("task", job.task == "classification"), ("separator", job.separator is not None)):
+        if asked:
+            raise ValueError(f"{name}: expected none for several targets, which are numbers, got one for classes")
     for name in (job.target, *job.also):
         check_choice("target", name, frame.columns)
     if len({job.target, *job.also}) <= len(job.also):

@@ -36,11 +36,13 @@ class Answers:
         columns: name -> one value a row: prediction, probabilities of classes, low and high of an interval; for a model
             with an index ``index_error``, how far off reading the whole bank each prediction may be.
         explanations: one a row, or none if none were asked for.
+        separator: between several classes of a label.
     """
 
     rows: list[Any]
     columns: dict[str, list[Any]]
     explanations: list[Explanation]
+    separator: str = SEPARATOR
 
     def flat(self) -> pd.DataFrame:
         """One line a row; neighbors in columns ``neighbor_1_id``, ``neighbor_1_weight`` and so on."""
@@ -52,7 +54,7 @@ class Answers:
             line: dict[str, Any] = {}
             for rank, n in enumerate(explanation.neighbors, start=1):
                 for name in ("id", "weight", "label", "contribution"):
-                    line[f"neighbor_{rank}_{name}"] = joined(getattr(n, name))
+                    line[f"neighbor_{rank}_{name}"] = joined(getattr(n, name), self.separator)
             line |= {"others_weight": explanation.other_weight, "others_contribution": explanation.other_contribution}
             for rank, one in enumerate(explanation.elements[:_SHOWN], start=1):
                 for name, value in _element(one).items():
@@ -87,9 +89,9 @@ def _element(one: Element) -> dict[str, Any]:
     return {"column": one.column, "position": one.position, "value": short_text(shown, 200), "effect": one.effect}
 
 
-def joined(value: Any) -> Any:
+def joined(value: Any, separator: str = SEPARATOR) -> Any:
     """Several classes as one text, as cells of a target have them; anything else as it is."""
-    return SEPARATOR.join(map(str, value)) if isinstance(value, tuple) else value
+    return separator.join(map(str, value)) if isinstance(value, tuple) else value
 
 
 def table_columns(path: Path) -> list[str]:
@@ -226,7 +228,8 @@ def _answers(
     else:
         chances, error = model.predict_proba(features, **identity, return_error=True)
         if model.multilabel_:
-            columns["prediction"] = [joined(tuple(classes[row])) for row in chances >= model.thresholds_]
+            said = chances >= model.thresholds_
+            columns["prediction"] = [joined(tuple(classes[row]), separator_of(model)) for row in said]
         else:
             columns["prediction"] = classes[chances.argmax(axis=1)].tolist()
         columns |= {f"probability_{name}": chances[:, place].tolist() for place, name in enumerate(classes)}
@@ -238,7 +241,12 @@ def _answers(
         bounds = model.predict_interval(features, coverage, **identity)
         columns |= _by_target(model, "low", bounds[..., 0]) | _by_target(model, "high", bounds[..., 1])
     ids = identity["ids"]
-    return Answers(frame.index.tolist() if ids is None else ids, columns, [])
+    return Answers(frame.index.tolist() if ids is None else ids, columns, [], separator_of(model))
+
+
+def separator_of(model: BankedEstimator) -> str:
+    """What stands between several classes in cells of the model's target."""
+    return str(model.notes_.get("separator", SEPARATOR))
 
 
 def read_rows(model: BankedEstimator, source: Path | Any, root: Path | None, log: Log) -> pd.DataFrame:

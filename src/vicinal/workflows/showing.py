@@ -17,7 +17,9 @@ from vicinal.encoders import (
 from vicinal.encoders.kinds import elements_of
 from vicinal.estimators.attention import Explanation
 from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.saving import shown_cell
+from vicinal.evaluation.scores import several_hot
 from vicinal.heads import Ensemble
 from vicinal.masks import SoftStep
 from vicinal.report import NeighborPanel
@@ -37,9 +39,12 @@ def neighbor_panels(
     part = table.select(positions)
     explained = model.explain(part.frame[columns], k, ids=part.ids, groups=part.groups)
     panels = []
-    for title, explanation, row in zip(chosen, explained, range(len(positions)), strict=True):
-        shown = {name: part.frame[name].iloc[row] for name in columns}
-        panels.append(_panel(model, title, explanation, shown, part.target[row], table.root, str(part.ids[row])))
+    for row, (title, explanation) in enumerate(zip(chosen, explained, strict=True)):
+        shown, said = {name: part.frame[name].iloc[row] for name in columns}, ""
+        if isinstance(model, NeighborClassifier) and model.multilabel_:
+            said = shown_label(tuple(model.classes_[predicted[chosen[title]] >= model.thresholds_]))
+        known = part.target[row], table.root, str(part.ids[row]), said
+        panels.append(_panel(model, title, explanation, shown, *known))
     return panels
 
 
@@ -66,6 +71,9 @@ def _errors(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
     if classes is None:
         errors: Array = np.abs(predicted - truth)
         return errors
+    if isinstance(model, NeighborClassifier) and model.multilabel_:
+        squares: Array = np.square(predicted - several_hot(truth, classes.tolist())[0]).mean(1)
+        return squares
     column = {name: place for place, name in enumerate(classes.tolist())}
     places = [column.get(name) for name in truth.tolist()]
     return np.array([1.0 if place is None else 1 - row[place] for row, place in zip(predicted, places, strict=True)])
@@ -79,6 +87,7 @@ def _panel(
     target: Any,
     root: Path | None,
     identity: str,
+    said: str,
 ) -> NeighborPanel:
     images = [p.columns[0] for p in model.table_encoder.encoders if getattr(p, "element_kind", None) == "image"]
     kinds: dict[str, str] = {**model.kinds_, **dict.fromkeys(images, "images")}
@@ -91,6 +100,7 @@ def _panel(
         query=shown_cells(row, kinds, root),
         prediction=_label(explanation.prediction),
         target=_label(target),
+        said=said,
         neighbors=neighbors,
         other_weight=explanation.other_weight,
         other_contribution=explanation.other_contribution,
@@ -105,7 +115,12 @@ _SHOWN = 6
 
 
 def _label(value: Any) -> float | str:
-    return float(value) if isinstance(value, float | np.floating) else str(value)
+    return float(value) if isinstance(value, float | np.floating) else shown_label(value)
+
+
+def shown_label(value: Any) -> str:
+    """A class as a page shows it; several with commas between them."""
+    return (", ".join(map(str, value)) or "(none)") if isinstance(value, tuple) else str(value)
 
 
 def shown_cells(row: dict[str, Any], kinds: dict[str, Any], root: Path | None) -> dict[str, str | bytes]:

@@ -14,10 +14,11 @@ from vicinal.data import Split
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.evaluation import coverage_curve
+from vicinal.evaluation.scores import f1_parts, several_hot
 from vicinal.report import Doubted, Example, Verdict
-from vicinal.workflows.measuring import Measured, calibrates
+from vicinal.workflows.measuring import Measured, calibrates, named_sets
 from vicinal.workflows.opening import OpenTable
-from vicinal.workflows.showing import shown_cells
+from vicinal.workflows.showing import shown_cells, shown_label
 
 Array = np.ndarray[Any, Any]
 LEVELS = (0.5, 0.8, 0.9)
@@ -65,7 +66,7 @@ def covering(model: BankedEstimator, opened: OpenTable, split: Split) -> Coverin
         truth, last = part.target.astype(float), bounds.get(0.9)
         inside = None if last is None else (truth >= last[:, 0]) & (truth <= last[:, 1])
         return Covering(places, coverage_curve(truth, bounds, weights=part.weights), last, inside)
-    if not isinstance(model, NeighborClassifier) or model.multilabel_ or 0.9 not in levels:
+    if not isinstance(model, NeighborClassifier) or model.multilabel_ or 0.9 not in levels:  # several have no sets
         return Covering(places, [])
     sets, codes = (
         model.predict_set(frame, 0.9, ids=ids, groups=groups),
@@ -98,6 +99,8 @@ def verdict(
     """
     mass = np.ones(len(truth)) if weights is None else weights / weights.mean()
     codes = np.arange(len(truth)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    if isinstance(model, NeighborClassifier) and model.multilabel_:
+        return _verdict_of_several(model, measured, truth, codes, mass)
     numbers = getattr(model, "classes_", None) is None
     losses = {name: _losses(model, guess, truth) for name, guess in measured.predictions.items()}
     errors = losses.pop("model", _losses(model, measured.predicted, truth))
@@ -110,6 +113,19 @@ def verdict(
     if promise.inside is not None:
         covered = _share(promise.inside, codes[promise.places], mass[promise.places])
     return Verdict(len(truth), typical, best, len(losses), change, covered)
+
+
+def _verdict_of_several(
+    model: NeighborClassifier, measured: Measured, truth: Array, codes: Array, mass: Array
+) -> Verdict:
+    """The same where rows may have several classes: by the micro F1."""
+    labels, missed = several_hot(truth, model.classes_.tolist())
+    limits = {"model": model.thresholds_, **measured.thresholds}
+    parts = {name: f1_parts(labels, guess >= limits[name], missed) for name, guess in measured.predictions.items()}
+    ours = parts.pop("model")
+    best = max(parts, key=lambda name: float(_micro_f1(mass[None], parts[name], None)[0]), default="")
+    change = _doubted(ours, parts[best], codes, mass, _more_f1) if best else None
+    return Verdict(len(truth), _doubted(ours, None, codes, mass, _micro_f1), best, len(parts), change)
 
 
 def examples(
@@ -128,8 +144,15 @@ def examples(
     part, classes = opened.table.select(rows[places]), getattr(model, "classes_", None)
     guesses = measured.predicted[places]
     at = {} if promise.bounds is None else dict(zip(promise.places.tolist(), promise.bounds.tolist(), strict=True))
-    losses = _losses(model, guesses, part.target)
-    if classes is not None:
+    several = isinstance(model, NeighborClassifier) and model.multilabel_
+    losses = np.zeros(0) if several else _losses(model, guesses, part.target)
+    said: list[Any] = []
+    if isinstance(model, NeighborClassifier) and model.multilabel_:
+        labels, missed = several_hot(part.target, model.classes_.tolist())
+        said = named_sets(model.classes_, (guesses >= model.thresholds_) * 1.0).tolist()
+        hits, both = f1_parts(labels, guesses >= model.thresholds_, missed).T
+        losses = 1 - np.where(both > 0, hits / np.maximum(both, 1), 1.0)
+    elif classes is not None:
         column = {name: place for place, name in enumerate(classes.tolist())}
         losses = 1 - np.array(
             [row[column[t]] if t in column else 0.0 for row, t in zip(guesses, part.target, strict=True)]
@@ -143,11 +166,14 @@ def examples(
         listed.append(
             Example(
                 id=str(part.ids[place]),
-                prediction=float(guesses[place]) if classes is None else str(classes[guesses[place].argmax()]),
-                target=float(part.target[place]) if classes is None else str(part.target[place]),
+                prediction=float(guesses[place])
+                if classes is None
+                else shown_label(said[place] if several else classes[guesses[place].argmax()]),
+                target=float(part.target[place]) if classes is None else shown_label(part.target[place]),
                 cells={name: cell for name, cell in cells.items() if isinstance(cell, str)},
                 interval=at.get(int(places[place])),
-                probability=None if classes is None else float(guesses[place].max()),
+                probability=None if classes is None or several else float(guesses[place].max()),
+                f1=1 - float(losses[place]) if several else None,
             )
         )
     return listed
@@ -175,9 +201,10 @@ def _share(hits: Array, codes: Array, mass: Array) -> Doubted:
 
 def _doubted(values: Array, others: Array | None, codes: Array, mass: Array, statistic: Any) -> Doubted:
     """A statistic of the rows with its percentile interval over rows that are drawn again, group by group."""
-    order = np.argsort(values, kind="stable")
-    values, codes, mass = values[order], codes[order], mass[order]
-    others = None if others is None else others[order]
+    if values.ndim == 1:
+        order = np.argsort(values, kind="stable")
+        values, codes, mass = values[order], codes[order], mass[order]
+        others = None if others is None else others[order]
     figure = float(statistic(mass[None], values, others)[0])
     if len(np.unique(codes)) < FEWEST or not np.isfinite(figure):
         return Doubted(figure)
@@ -204,6 +231,16 @@ def _relative(weights: Array, values: Array, others: Array | None) -> Array:
     """Mean of ``values`` over that of ``others``, minus 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(weights @ values / (weights @ others) - 1)
+
+
+def _micro_f1(weights: Array, values: Array, others: Array | None) -> Array:
+    """The F1 of what rows add above and below its line, ``[n, 2]``."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray((weights @ values[:, 0]) / (weights @ values[:, 1]))
+
+
+def _more_f1(weights: Array, values: Array, others: Array) -> Array:
+    return np.asarray(_micro_f1(weights, values, None) - _micro_f1(weights, others, None))
 
 
 def _difference(weights: Array, values: Array, others: Array | None) -> Array:
