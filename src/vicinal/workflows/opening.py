@@ -207,8 +207,8 @@ def further_targets(frame: pd.DataFrame, job: TableJob) -> tuple[pd.DataFrame, d
     frame = frame.rename(columns=str)
     if not job.also:
         return frame, {}
-    for name, asked in (("task", job.task == "classification"), ("separator", job.separator is not None)):
-        if asked:
+    for name, of_classes in (("task", job.task == "classification"), ("separator", job.separator is not None)):
+        if of_classes:
             raise ValueError(f"{name}: expected none for several targets, which are numbers, got one for classes")
     for name in (job.target, *job.also):
         check_choice("target", name, frame.columns)
