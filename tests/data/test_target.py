@@ -98,7 +98,7 @@ BAD = {
         r"^column price: expected classes that repeat",
     ),
     "dates": ([datetime.datetime(2020, 1, d) for d in range(1, 13)], None, r"^column price: .*got dates"),
-    "lists": ([[1, 2]] * 12, None, r"^column price: expected at least two classes, and not the same in every row, got .1., .2. in 12 rows$"),
+    "lists": ([[1, 2]] * 12, None, r"^column price: expected at least two classes, .* got .1., .2. in 12 rows"),
     "dicts": (["a", {"b": 1}], None, r"^row 2, column price: expected a number or a class, got a dict$"),
     "bytes": ([b"a", b"b"] * 6, None, r"^row 1, column price: expected a number or a class, got a bytes$"),
 }
