@@ -69,6 +69,9 @@ def add(
             help="Table of vicinal discover with names in the column label; classes may be new.", metavar="FILE"
         ),
     ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Then train so many epochs more, for rows of another kind; default: none.")
+    ] = None,
     root: o.Root = None,
     database: o.Database = None,
     index: o.IndexAgain = None,
@@ -76,7 +79,10 @@ def add(
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Add labelled rows to a model's bank; nothing is trained, and the next prediction knows them."""
+    """Add labelled rows to a model's bank; nothing is trained, and the next prediction knows them.
+
+    Where they are of another kind than those of the fit, --epochs 3 trains the metric on from where it is.
+    """
     from vicinal.core import counted, local_path
     from vicinal.data import table_source
     from vicinal.workflows import add_table
@@ -89,6 +95,7 @@ def add(
         group=group,
         weight=weight,
         names=None if names is None else table_source("--names", names),
+        epochs=epochs,
         root=o.root_of(root),
         index=index,
         encoders=o.parse_encoders(encoder),

@@ -1,5 +1,6 @@
 """What neighbor estimators do with the bank of a fit: search it, explain by it, change it, save and load it."""
 
+import copy
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -7,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -16,12 +18,15 @@ from vicinal.core.identity import canonical_ids, shown
 from vicinal.estimators.attention import Explanation, attended, explain_rows, nearest_rows
 from vicinal.estimators.bank import check_known
 from vicinal.estimators.elements import with_elements
-from vicinal.estimators.inputs import Ids, with_weight
+from vicinal.estimators.inputs import FEWEST_ROWS, HeldOut, Ids, LabelledRows, hold_out, with_weight
 from vicinal.estimators.journal import Change, added_rows
 from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
 from vicinal.estimators.saving import read_model, save_model
 from vicinal.estimators.search import Hit, query_table, search_rows
 from vicinal.estimators.tuning import TunedEstimator
+
+CELLS = ("number", "category", "text")
+"""Kinds of columns of which a bank has the cells themselves, and not what is shown of them."""
 
 
 class BankedEstimator(TunedEstimator):
@@ -357,18 +362,90 @@ class BankedEstimator(TunedEstimator):
             return None if self.weight_unit_ == 1 else np.full(len(self.bank_), self.weight_unit_)
         return weights.numpy() * self.weight_unit_
 
-    def _learn_on(self, x: Any, y: Any, ids: Any, groups: Any, weights: Any, *, refit: bool) -> Self:
-        """What ``partial_fit`` does: fit, then add, and fit again on all rows of the bank if that is asked for."""
+    def train_on(self, added: Iterable[Any], epochs: int = 1) -> Self:
+        """Train a few epochs more, from the weights that there are, on all rows of the bank with their labels of now.
+
+        For added rows of another kind than those of the fit, whose differences the trained metric passes over: it
+        costs seconds, and is about as good as a fit anew (see ``docs/results/extending.md``). Rows that were held out
+        stay so; of the added ones a share of ``validation_fraction`` is held out with them, of whole groups. The epoch
+        of least error on these is taken, and the readout is chosen by them as in a fit.
+
+        Args:
+            added: ids of rows of the bank that no training has seen.
+            epochs: >= 1.
+
+        Returns:
+            self.
+
+        Raises:
+            ValueError: for a model without a network and rows held out, columns whose cells the bank has not, or ids
+                that are not in the bank.
+        """
+        check_is_fitted(self, "bank_")
+        self.check_trains_on(epochs)
+        new = self.bank_.store.positions(canonical_ids("added", added)).numpy()
+        if (new < 0).any():
+            raise ValueError(f"added: expected ids of rows of the bank, got {int((new < 0).sum())} others")
+        bank, seed = self.bank_, int(check_random_state(self.random_state).randint(2**31 - 1))
+        weights = None if bank.weights is None else bank.weights.numpy()
+        held_out = self._held_out_with(np.sort(new), seed)
+        rows = LabelledRows(bank.rows, bank.labels.clone(), bank.ids, bank.groups, held_out, weights)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self._take_indexes(self._train_network(rows, seed, copy.deepcopy(self.table_encoder), epochs))
+        return self
+
+    def check_trains_on(self, epochs: int) -> None:
+        """Raise ValueError, which begins with ``epochs``, if the fitted model cannot be trained on: see there."""
+        check_integer("epochs", epochs)
+        lost = [f"a column of kind {kind}" for kind in self.kinds_.values() if kind not in CELLS]
+        for reason in (
+            "a model that predicts nothing" if not hasattr(self, "predict") else None,
+            "metric='kernel', which has no epochs" if self.metric_ == "kernel" else None,
+            "head='dense', which has no neighbors" if not self.network_.head.uses_bank else None,
+            "members that are folds" if self.folds_ is not None else None,
+            "fair, whose groups the bank may not have" if getattr(self, "fair", None) is not None else None,
+            f"{lost[0]}, whose cells the bank has not" if lost else None,
+        ):
+            if reason is not None:
+                raise ValueError(
+                    "epochs: expected a trained network that held rows out, over columns of numbers, categories and "
+                    f"texts, got {reason}; fit anew with all rows"
+                )
+
+    def _held_out_with(self, new: Ids, seed: int) -> HeldOut:
+        """The rows that were held out, with a share of those at the positions ``new`` that no training has seen."""
+        bank, everything = self.bank_, np.arange(len(self.bank_))
+        held = bank.store.positions(self.calibration_.ids).numpy()
+        held, groups = held[held >= 0], bank.groups
+        if groups is not None:  # the rows of a group are held out together, or not at all
+            held = np.union1d(held, new[np.isin(groups[new], groups[held])])
+            new = new[~np.isin(groups[new], groups[np.setdiff1d(everything, new)])]
+        of_groups = None if groups is None else groups[new]
+        if len(new) >= FEWEST_ROWS and (of_groups is None or len(set(of_groups.tolist())) > 1):
+            some = hold_out(len(new), None, self.validation_fraction, of_groups, None, seed).validation
+            held = np.union1d(held, new[some])
+        return hold_out(len(everything), held, 0, None, None, seed)
+
+    def _learn_on(
+        self, x: Any, y: Any, ids: Any, groups: Any, weights: Any, *, refit: bool, epochs: int | None
+    ) -> Self:
+        """What ``partial_fit`` does: fit, then add, and train on or fit again on all rows if that is asked for."""
         if not hasattr(self, "bank_"):
             self.fit(x, y, ids=ids, groups=groups, sample_weight=weights)
             return self
-        lost = [name for name, kind in self.kinds_.items() if kind not in ("number", "category", "text")]
+        lost = [name for name, kind in self.kinds_.items() if kind not in CELLS]
         if refit and lost:
             raise ValueError(
                 f"refit: expected columns of numbers, categories and texts, of which the bank has the cells, got "
                 f"{short(lost[0])} of kind {self.kinds_[lost[0]]}; call fit with all rows"
             )
+        if epochs is not None:
+            self.check_trains_on(epochs)
+        before = len(self.bank_)
         self.add(x, y, ids=ids, groups=groups, sample_weight=weights)
+        if epochs is not None and not refit:
+            self.train_on(self.bank_.ids[before:], epochs)
         if refit:
             bank = self.bank_
             labels = self._given_labels(bank.labels.numpy())

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -319,7 +320,6 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         encoder.fit(rows.frame.iloc[rows.held_out.train])
         settings, regression = self.get_params(deep=False), not hasattr(self, "classes_")
         tried = self.metric == "auto" and regression and may_be_kernel(settings, self.kinds_, encoder.dim)
-        self._near_head, self._near_saved = None, None
         if tried:
             with torch.random.fork_rng():
                 indexes = self._train_kernel(rows, seed, copy.deepcopy(encoder))
@@ -332,13 +332,23 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             drop_indexes(others)
         else:
             indexes = (self._train_kernel if self.metric == "kernel" else self._train_network)(rows, seed, encoder)
+        self._take_indexes(indexes)
+
+    def _take_indexes(self, indexes: list[Index]) -> None:
+        """Fill the indexes of a head that was trained, and predict by them."""
+        self._near_head, self._near_saved = None, None
         if indexes:
             head, store, tolerance = self.network_.head, self.bank_.store, self.index_tolerance
             fill_indexes(indexes, head, store)
             self._near_head = NearBank(head, store, indexes, self._class_count(), tolerance)
 
-    def _train_network(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> list[Index]:
-        """Train encoder, projector and head, and fill the bank; gives the indexes of the head, empty."""
+    def _train_network(
+        self, rows: LabelledRows, seed: int, encoder: TableEncoder, epochs: int | None = None
+    ) -> list[Index]:
+        """Train encoder, projector and head, and fill the bank; gives the indexes of the head, empty.
+
+        With ``epochs`` it goes on from the fitted weights, for so many at most.
+        """
         from vicinal.estimators.loss import make_added, make_criterion, make_fair, make_targets
         from vicinal.training.fit import train  # Lightning takes seconds to import; a saved model predicts without it
 
@@ -351,6 +361,10 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         mass = None if weights is None else weights[train_rows] / weights[train_rows].mean()
         start, multilabel, numbers = self._start(scaled[train_rows], mass), self.multilabel_, self.targets_ is not None
         network = make_network(settings, encoder, encoder.dim, start, multilabel=multilabel, numbers=numbers)
+        by = training_settings(settings, seed)
+        if epochs is not None:
+            network.start_at(self.network_)
+            by = replace(by, max_epochs=epochs, folder=None)
         width = embedding_width(network)
         stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
         kriging = make_kriging(settings) if self.readout != "auto" or self._may_choose() else None
@@ -370,8 +384,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         added = make_added(settings, label_range, None if classes is None else len(classes), multilabel=multilabel)
         validation = parts[1] if folds is None else None
         fair = make_fair(settings, rows.attribute, numbers=classes is None, multilabel=multilabel)
-        by = training_settings(settings, seed), criterion, added
-        self.history_ = train(network, parts[0], validation, *by, fair=fair)
+        self.history_ = train(network, parts[0], validation, by, criterion, added, fair=fair)
         network.projector.double()
         network.head.double()
         self.folds_, self.metric_ = None if held_out.folds is None else int(held_out.folds.max()) + 1, "network"

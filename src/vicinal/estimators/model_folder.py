@@ -32,8 +32,8 @@ class ModelFolder:
 
     A change is done in memory, written to the journal ``changes.jsonl`` and synced; when a method returns, it survives
     a kill and a power cut, and every :func:`load_model` and every other ModelFolder that is refreshed knows it. Writers
-    of all processes take turns. The folder's other files are written by :meth:`forget` and :meth:`compact` only, so a
-    few rows cost the same whatever the size of the bank.
+    of all processes take turns. The folder's other files are written by :meth:`forget`, :meth:`compact` and
+    :meth:`train_on` only, so a few rows cost the same whatever the size of the bank.
 
     ``model`` is the model as of the last call; it may be another object after a call. ``model.changes_.history`` has
     the relabels and forgets so far. One thread at a time may use a ModelFolder.
@@ -164,6 +164,21 @@ class ModelFolder:
         with self._turn():
             if self.model.changes_.pending:
                 self._rewrite(PAGES)
+
+    def train_on(self, added: Ids, epochs: int) -> None:
+        """Train a few epochs more, and write the folder anew: see :meth:`NeighborRegressor.train_on`.
+
+        Raises:
+            ValueError: for a model that cannot be trained on; nothing is changed then.
+            OSError: if the folder cannot be written; likewise.
+        """
+        with self._turn():
+            try:
+                self.model.train_on(added, epochs)
+                self._rewrite(PAGES)
+            except BaseException:
+                self._open()
+                raise
 
     @contextlib.contextmanager
     def replaced(self) -> Iterator[Path]:

@@ -218,6 +218,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         ids: Any = None,
         groups: Any = None,
         refit: bool = False,
+        epochs: int | None = None,
     ) -> Self:
         """Learn from more rows: the first call is :meth:`fit`, later ones are :meth:`add`, which trains nothing.
 
@@ -229,6 +230,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             groups: likewise.
             refit: then train anew on all rows of the bank, as a new :meth:`fit` would; for columns of numbers,
                 categories and texts. Rows that were forgotten have then left no trace.
+            epochs: without ``refit``, then train so many epochs more from the weights that there are, on all rows of
+                the bank: :meth:`train_on`.
 
         Returns:
             self.
@@ -239,7 +242,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         >>> len(model.bank_), bool(abs(model.predict([[5.0]])[0] - np.sin(5.0)) < 0.1)
         (90, True)
         """
-        return self._learn_on(X, y, ids, groups, sample_weight, refit=refit)
+        return self._learn_on(X, y, ids, groups, sample_weight, refit=refit, epochs=epochs)
 
     def predict(self, X: Any, *, ids: Any = None, groups: Any = None, return_error: bool = False) -> Any:
         """Predicted numbers ``[n]``, of several targets ``[n, T]``.
@@ -494,6 +497,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         ids: Any = None,
         groups: Any = None,
         refit: bool = False,
+        epochs: int | None = None,
     ) -> Self:
         """See :meth:`NeighborRegressor.partial_fit`.
 
@@ -506,6 +510,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
             ids: likewise.
             groups: likewise.
             refit: then train anew on all rows.
+            epochs: or so many epochs more, see there.
 
         >>> x = np.arange(40.0)[:, None]
         >>> first = NeighborClassifier(max_epochs=2).partial_fit(x, ["a"] * 20 + ["b"] * 20, classes=["a", "b", "c"])
@@ -521,7 +526,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
             classes = self.classes_
         self._expected_classes = None if classes is None else np.unique(np.asarray(classes))
         try:
-            return self._learn_on(X, y, ids, groups, sample_weight, refit=refit)
+            return self._learn_on(X, y, ids, groups, sample_weight, refit=refit, epochs=epochs)
         finally:
             self._expected_classes = None
 

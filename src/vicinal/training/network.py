@@ -26,6 +26,12 @@ class NeighborNetwork(nn.Module):
         self.projector = projector
         self.head = head
 
+    def start_at(self, other: "NeighborNetwork") -> None:
+        """Take the weights of the projector of a fitted network, and of its head unless a kriging one stands there."""
+        self.projector.load_state_dict(other.projector.state_dict())
+        if not isinstance(other.head, Kriging):
+            self.head.load_state_dict(other.head.state_dict())
+
     def embed(self, batch: Any) -> Tensor:
         """Embeddings ``[b, d]`` of a batch of columns, in the dtype of the projector's parameters."""
         features: Tensor = self.encoder(batch)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vicinal.core import check_choice, local_path, replaced_file, short, short_text
+from vicinal.core import check_choice, counted, local_path, replaced_file, short, short_text
 from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids
 from vicinal.data import read_labels, read_table, write_table
 from vicinal.data.cells import missing_cells
@@ -43,6 +43,7 @@ def add_table(
     group: str | None = None,
     weight: str | None = None,
     names: Path | pd.DataFrame | None = None,
+    epochs: int | None = None,
     root: Path | None = None,
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
@@ -60,6 +61,7 @@ def add_table(
             the table has it, else each counts as a row of the fit does on average. Rows of weight 0 are left out.
         names: table of :func:`vicinal.workflows.discover_table` with labels of rows, or one label in a group, which is
             that of the group; they go before ``target``, classes may be new, and rows without a name are left out.
+        epochs: then train so many epochs more on all rows of the bank: see :meth:`NeighborRegressor.train_on`.
         root: folder that paths of images and sounds start from; None: that of the file.
         index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
         encoders: by column or kind.
@@ -70,6 +72,8 @@ def add_table(
     """
     opened = ModelFolder(folder, index=index, encoders=encoders)
     model = opened.model
+    if epochs is not None:
+        model.check_trains_on(epochs)
     columns = {
         role: model.notes_.get(role) if name is None else name
         for role, name in (("target", target), ("id", id), ("group", group))
@@ -99,7 +103,10 @@ def add_table(
     model.notes_ = fitted  # the names are those of this table; the model's stay
     weights = None if weight is None else read_weights(frame[weight])
     known: dict[str, Any] = {"ids": ids, "groups": groups, "sample_weight": weights}
-    opened.add(features, labels, **known, new_classes=names is not None)
+    added = opened.add(features, labels, **known, new_classes=names is not None)
+    if epochs is not None:
+        log(f"training on, {counted(epochs, 'epoch')} at most")
+        opened.train_on(added, epochs)
     if opened.due:
         opened.compact()
     return BankChange(len(frame), len(opened.model.bank_))

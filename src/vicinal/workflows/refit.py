@@ -17,7 +17,7 @@ from vicinal.core.identity import canonical_ids
 from vicinal.data import Split, duplicates_across, find_duplicates, no_test, table_name
 from vicinal.data.table import Table, without_weightless
 from vicinal.encoders import infer_kinds
-from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.banked import CELLS, BankedEstimator
 from vicinal.estimators.inputs import hold_out
 from vicinal.estimators.journal import Changes, read_changes
 from vicinal.estimators.model_folder import ModelFolder
@@ -34,9 +34,6 @@ Array = np.ndarray[Any, Any]
 
 FEWEST = 10
 """Rows that two models are compared on, at least."""
-
-WHOLE = ("number", "category", "text")
-"""Kinds of columns of which a bank has the cells themselves, and not what is shown of them."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +199,7 @@ def _check(old: BankedEstimator, source: Any) -> None:
             f"data: expected a table with the column {short(old.fair)}, between whose groups the model is fair, as the "
             "bank has it not, got none; say vicinal refit MODEL TABLE"
         )
-    lost = [name for name, kind in old.kinds_.items() if kind not in WHOLE]
+    lost = [name for name, kind in old.kinds_.items() if kind not in CELLS]
     if source is None and lost:
         raise ValueError(
             f"data: expected a table, as the bank has no whole cells of {short(lost[0])} (kind "
@@ -498,7 +495,7 @@ def _following(
 
 def _take_over(new: BankedEstimator, now: BankedEstimator, ids: Array, labels: list[Any]) -> None:
     """Add rows that came while the new model was fitted."""
-    if set(new.kinds_.values()) - set(WHOLE):
+    if set(new.kinds_.values()) - set(CELLS):
         raise ValueError(
             f"model: expected one that stays while it is fitted anew, got {len(ids)} rows that were added meanwhile; "
             "say the same command again"
