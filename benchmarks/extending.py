@@ -32,15 +32,16 @@ from sklearn.preprocessing import StandardScaler
 
 from vicinal import NeighborRegressor
 from vicinal.encoders import EmbeddingCache, build_table_encoder
+from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.readout import choose_kriging
 from vicinal.evaluation import left_out_predictions, tuned_baselines
 from vicinal.heads import Kriging
 from vicinal.workflows import Explorer
 
 OLD, ADDED, TEST = 2400, (100, 400, 1600), 1400
+MENDED = 1200  # of the old rows, some of which get wrong labels
 WEIGHTS = (1, 3, 10, 30)
-SHARES, LOOKED, ROUNDS = (0.05, 0.1, 0.2), 60, 8
-MARKS = "<!-- {} -->", "<!-- end of {} -->"
+SHARES, LOOKED, ROUNDS = (0.05, 0.1, 0.2), 80, 4
 
 
 def ratings(old: str, new: str) -> Callable[[Path], tuple[pd.DataFrame, pd.DataFrame]]:
@@ -138,17 +139,27 @@ def left_out(model: NeighborRegressor, new: Rows) -> np.ndarray:
 
 def weighted(base: NeighborRegressor, new: Rows) -> NeighborRegressor:
     """With the weight of the added rows that predicts them best."""
-    tried = [copy.deepcopy(base).add(new.frame, new.labels, sample_weight=[w] * len(new.labels)) for w in WEIGHTS]
-    return min(tried, key=lambda model: error(left_out(model, new), new))
+    rows = EmbeddedRows(*base.embedded_rows(new.frame))
+
+    def missed(model: NeighborRegressor) -> float:
+        return error(model.predict(rows, ids=model.bank_.ids[-len(new.labels) :]), new)
+
+    ways = ({"sample_weight": [weight] * len(new.labels)} for weight in WEIGHTS)
+    return min((copy.deepcopy(base).add(rows, new.labels, **way) for way in ways), key=missed)
 
 
 def rescaled(base: NeighborRegressor, new: Rows) -> NeighborRegressor:
     """Read out by kriging whose scale and noise predict the added rows best."""
     model = copy.deepcopy(base).add(new.frame, new.labels)
-    bank, ids = model.bank_, model.bank_.ids[-len(new.labels) :]
+    return by_kriging(model, model.bank_.ids[-len(new.labels) :])
+
+
+def by_kriging(model: NeighborRegressor, ids: np.ndarray) -> NeighborRegressor:
+    """The model with a kriging readout whose scale and noise predict some rows of its bank best, each left out."""
+    model, bank = copy.deepcopy(model), model.bank_
     at, who = bank.store.positions(ids), bank.identity(ids=ids, groups=None)
-    queries = bank.vectors[at], bank.labels[at], bank.vectors, bank.labels
-    model.network_.head = choose_kriging(Kriging(30), *queries, who)
+    rows = bank.vectors[at], bank.labels[at], bank.vectors, bank.labels
+    model.network_.head = choose_kriging(Kriging(30), *rows, who)
     return model
 
 
@@ -203,13 +214,14 @@ def ways(draw: Draw, base: NeighborRegressor, new: Rows) -> Iterator[dict]:
         "1 epoch": lambda: told("one", lambda: trained(1)),
         "3 epochs": lambda: told("three", lambda: trained(3)),
         "3 epochs, residuals": lambda: residuals(models["three"], new, test),
-        "fit anew": lambda: draw.model(both).predict(test.frame),
         "kernel ridge on our vectors": lambda: on_our_vectors(models["plain"], both, test),
-        "kernel ridge on our vectors, 3 epochs": lambda: on_our_vectors(models["three"], both, test),
         "ridge": lambda: by_rival("ridge", both, test),
         "kernel ridge": lambda: by_rival("kernel ridge", both, test),
         "kernel ridge, new rows alone": lambda: by_rival("kernel ridge", new, test),
     }
+    if rows == max(ADDED):
+        del say["add, weight"]  # attention that weighs its rows takes a minute and a half for these
+        say["fit anew"] = lambda: draw.model(both).predict(test.frame)
     for method, each in say.items():
         yield timed(method, rows, test, each)
 
@@ -240,7 +252,6 @@ def forgot(draw: Draw, base: NeighborRegressor, seconds: float) -> Iterator[dict
     said = model.predict(like.frame)
     apart = float(np.abs(said - never.predict(like.frame)).max())
     yield {"method": "forget", "rows": len(gone), "seconds": took, "error": error(said, like), "value": apart}
-    yield timed("fit anew", len(gone), like, lambda: draw.model(rest).predict(like.frame))
     yield timed("ridge", len(gone), like, lambda: by_rival("ridge", rest, like))
     yield timed("kernel ridge", len(gone), like, lambda: by_rival("kernel ridge", rest, like))
 
@@ -263,40 +274,38 @@ def ridge_suspects(rows: Rows, labels: np.ndarray, looked: set[int]) -> list[int
 
 
 def mended(draw: Draw, base: NeighborRegressor, seconds: float) -> Iterator[dict]:
-    """A person looks at sixty suspects at a time and gives those that are wrong their labels."""
+    """A person looks at 80 suspects at a time and gives those that are wrong their labels."""
     del base, seconds
-    old, like = draw.old, draw.like
+    old = draw.old.take(np.arange(MENDED))
     for share in SHARES:
         rng, labels = np.random.default_rng(int(1000 * share)), old.labels.copy()
-        wrong = rng.choice(OLD, round(share * OLD), replace=False)
-        labels[wrong] = old.labels[(wrong + rng.integers(1, OLD, len(wrong))) % OLD]
-        wrong = set(np.flatnonzero(labels != old.labels).tolist())
+        chosen = rng.choice(MENDED, round(share * MENDED), replace=False)
+        labels[chosen] = old.labels[(chosen + rng.integers(1, MENDED, len(chosen))) % MENDED]
         for method in ("relabel", "ridge"):
-            now, looked, took = labels.copy(), set[int](), 0.0
-            model = draw.model(old, labels) if method == "relabel" else None
-            for step in range(ROUNDS + 1):
-                if step:
-                    seen = suspects(model, looked) if model is not None else ridge_suspects(old, now, looked)
-                    looked |= set(seen)
-                    now[seen] = old.labels[seen]
-                    started = time.process_time()
-                    if model is not None:
-                        model.relabel(seen, old.labels[seen])
-                        took = time.process_time() - started
-                started = time.process_time()
-                said = (
-                    by_rival("ridge", Rows(old.frame, now, old.vectors), like)
-                    if model is None
-                    else model.predict(like.frame)
-                )
-                took = time.process_time() - started if model is None else took
-                line = {"method": method, "share": share, "rows": len(looked), "seconds": took}
-                yield line | {"error": error(said, like), "value": len(looked & wrong) / len(wrong)}
-            if model is not None:
-                started = time.process_time()
-                said = draw.model(old, now).predict(like.frame)
-                took = time.process_time() - started
-                yield line | {"method": "relabel, fit anew", "seconds": took, "error": error(said, like)}
+            for line in steps(draw, old, method, labels):
+                yield line | {"share": share}
+
+
+def steps(draw: Draw, old: Rows, method: str, labels: np.ndarray) -> Iterator[dict]:
+    """One line each time that the person has looked; of ours another one in the end, for a fit on the mended labels."""
+    like, looked = draw.like, set[int]()
+    now, wrong = labels.copy(), set(np.flatnonzero(labels != old.labels).tolist())
+    model = draw.model(old, labels) if method == "relabel" else None
+    for step in range(ROUNDS + 1):
+        seen = []
+        if step:
+            seen = ridge_suspects(old, now, looked) if model is None else suspects(model, looked)
+        looked |= set(seen)
+        now[seen] = old.labels[seen]
+
+        def say(seen: list[int] = seen) -> np.ndarray:
+            if model is None:
+                return by_rival("ridge", Rows(old.frame, now, old.vectors), like)
+            return (model.relabel(seen, old.labels[seen]) if seen else model).predict(like.frame)
+
+        yield timed(method, len(looked), like, say) | {"value": len(looked & wrong) / len(wrong)}
+    if model is not None:
+        yield timed("relabel, fit anew", len(looked), like, lambda: draw.model(old, now).predict(like.frame))
 
 
 # Rows unlike all others.
@@ -307,7 +316,7 @@ def unlike(draw: Draw, base: NeighborRegressor, seconds: float) -> Iterator[dict
     del seconds
     both, known = draw.like + draw.test, draw.old.vectors
     other = np.r_[np.zeros(len(draw.like.labels)), np.ones(len(draw.test.labels))]
-    kriging = base if base.readout_ == "kriging" else draw.model(draw.old, readout="kriging")
+    kriging = base if base.readout_ == "kriging" else by_kriging(base, base.calibration_.ids)
 
     def widths(model: NeighborRegressor) -> np.ndarray:
         ends = model.predict_interval(both.frame)
@@ -344,6 +353,107 @@ def unlike(draw: Draw, base: NeighborRegressor, seconds: float) -> Iterator[dict
 PARTS = {"add": added, "forget": forgot, "labels": mended, "unlike": unlike}
 
 
+# Tables.
+
+
+def cells(values: pd.DataFrame | pd.Series, digits: int = 3) -> str:
+    return " | ".join("-" if np.isnan(value) else f"{value:.{digits}f}" for value in np.ravel(values))
+
+
+def head(*names: str) -> list[str]:
+    return ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
+
+
+def table_of_adding(lines: pd.DataFrame) -> str:
+    """Mean errors by method, domains and rows that came; seconds with the most rows."""
+    means = lines.pivot_table(index="method", columns=["set", "rows"], values="error", sort=False)
+    seconds = lines[lines["rows"] == max(ADDED)].groupby("method")["seconds"].mean()
+    sets = list(dict.fromkeys(lines["set"]))
+    made = head("", *(f"{name}: {rows:,}" if rows == 0 else f"{rows:,}" for name in sets for rows in (0, *ADDED)), "s")
+    for method in dict.fromkeys(lines["method"]):
+        row = means.loc[method].reindex(pd.MultiIndex.from_product([sets, (0, *ADDED)]))
+        made.append(f"| {method} | {cells(row)} | {seconds[method]:.1f} |")
+    return "\n".join(made)
+
+
+def table_of_forgetting(lines: pd.DataFrame) -> str:
+    """Mean errors and seconds by method and domains."""
+    sets = list(dict.fromkeys(lines["set"]))
+    made = head("", *(f"{name}, {what}" for name in sets for what in ("error", "s")))
+    for method, part in lines.groupby("method", sort=False):
+        row = part.groupby("set")[["error", "seconds"]].mean().loc[sets]
+        both = (f"{one.error:.3f} | {one.seconds:.2f}" for one in row.itertuples())
+        made.append(f"| {method} | {' | '.join(both)} |")
+    return "\n".join(made)
+
+
+def table_of_labels(lines: pd.DataFrame) -> str:
+    """Mean errors by share of wrong labels and rows looked at, over domains, and which share of the wrong was seen."""
+    steps = sorted(set(lines["rows"]))
+    made = head("wrong", "", *(f"{rows:,} looked at" for rows in steps), *(f"seen of {rows:,}" for rows in steps[1:]))
+    unit = lines[lines["rows"] == 0].groupby(["set", "seed", "share", "method"])["error"].first()
+    keys = pd.MultiIndex.from_frame(lines[["set", "seed", "share"]].assign(method="relabel"))
+    lines = lines.assign(ratio=lines["error"].to_numpy() / unit.reindex(keys).to_numpy())
+    for (share, method), part in lines.groupby(["share", "method"], sort=False):
+        row = part.groupby("rows")[["ratio", "value"]].mean().reindex(steps)
+        made.append(f"| {share:.0%} | {method} | {cells(row['ratio'])} | {cells(row['value'][1:], 2)} |")
+    return "\n".join(made)
+
+
+def table_of_unlike(lines: pd.DataFrame) -> str:
+    """Areas under the curve by method and domains, and the rank correlation with errors among rows like the bank's."""
+    sets = list(dict.fromkeys(lines["set"]))
+    made = head("", *sets, "rank correlation with the error", "s")
+    for method, part in lines.groupby("method", sort=False):
+        means = part[["error", "seconds"]].mean()
+        area = part.groupby("set")["value"].mean()[sets]
+        made.append(f"| {method} | {cells(area)} | {means['error']:.2f} | {means['seconds']:.1f} |")
+    return "\n".join(made)
+
+
+TABLES = {
+    "add": ("adding", table_of_adding),
+    "forget": ("forgetting", table_of_forgetting),
+    "labels": ("labels", table_of_labels),
+    "unlike": ("unlike", table_of_unlike),
+}
+
+
+def figure(lines: pd.DataFrame, path: Path) -> None:
+    """Error by rows that came, for some of the methods."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    sets = list(dict.fromkeys(lines["set"]))
+    shown, axes = plt.subplots(1, len(sets), figsize=(4.2 * len(sets), 3.3), layout="constrained")
+    colors = {"add": "#1b6ca8", "3 epochs": "#55a868", "fit anew": "#999999", "kernel ridge": "#c44e52"}
+    for name, axis in zip(sets, np.atleast_1d(axes), strict=True):
+        for method, color in colors.items():
+            part = lines[(lines["set"] == name) & (lines["method"] == method) & (lines["rows"] > 0)]
+            both = part.groupby("rows")["error"]
+            axis.errorbar(both.mean().index, both.mean(), both.sem(), color=color, marker="o", ms=4, label=method)
+        axis.set(title=name, xscale="log", xlabel="labelled rows of the new domain", ylabel="squared error")
+        axis.set_xticks(ADDED, [f"{rows:,}" for rows in ADDED])
+        axis.minorticks_off()
+    np.atleast_1d(axes)[0].legend(frameon=False)
+    shown.savefig(path, dpi=130)
+
+
+def write(done: pd.DataFrame, page: Path) -> None:
+    """The tables between their marks in a page, and its figure."""
+    text = page.read_text(encoding="utf-8")
+    for part, (mark, table) in TABLES.items():
+        lines = done[done["part"] == part]
+        if len(lines) and f"<!-- {mark} -->" in text:
+            before, _, rest = text.partition(f"<!-- {mark} -->")
+            after = rest.partition(f"<!-- end of {mark} -->")[2]
+            text = f"{before}<!-- {mark} -->\n\n{table(lines)}\n\n<!-- end of {mark} -->{after}"
+    page.write_text(text, encoding="utf-8")
+    figure(done[done["part"] == "add"], page.parent / "images" / "extending.png")
+
+
 def run(given: argparse.Namespace) -> None:
     """What is missing."""
     done = pd.read_csv(given.out) if given.out.is_file() else pd.DataFrame(columns=["set", "seed", "part", "draw"])
@@ -374,10 +484,13 @@ def main() -> None:
     parser.add_argument("--pairs", nargs="+", default=[*PAIRS], choices=[*PAIRS])
     parser.add_argument("--parts", nargs="+", default=[*PARTS], choices=[*PARTS])
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--page", type=Path, help="a page whose tables and figure are made anew")
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.data is not None:
         run(given)
+    if given.page is not None:
+        write(pd.read_csv(given.out), given.page)
 
 
 if __name__ == "__main__":

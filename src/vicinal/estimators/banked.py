@@ -416,16 +416,16 @@ class BankedEstimator(TunedEstimator):
     def _held_out_with(self, new: Ids, seed: int) -> HeldOut:
         """The rows that were held out, with a share of those at the positions ``new`` that no training has seen."""
         bank, everything = self.bank_, np.arange(len(self.bank_))
-        held = bank.store.positions(self.calibration_.ids).numpy()
-        held, groups = held[held >= 0], bank.groups
+        validation = bank.store.positions(self.calibration_.ids).numpy()
+        validation, groups = validation[validation >= 0], bank.groups
         if groups is not None:  # the rows of a group are held out together, or not at all
-            held = np.union1d(held, new[np.isin(groups[new], groups[held])])
+            validation = np.union1d(validation, new[np.isin(groups[new], groups[validation])])
             new = new[~np.isin(groups[new], groups[np.setdiff1d(everything, new)])]
         of_groups = None if groups is None else groups[new]
         if len(new) >= FEWEST_ROWS and (of_groups is None or len(set(of_groups.tolist())) > 1):
             some = hold_out(len(new), None, self.validation_fraction, of_groups, None, seed).validation
-            held = np.union1d(held, new[some])
-        return hold_out(len(everything), held, 0, None, None, seed)
+            validation = np.union1d(validation, new[some])
+        return hold_out(len(everything), validation, 0, None, None, seed)
 
     def _learn_on(
         self, x: Any, y: Any, ids: Any, groups: Any, weights: Any, *, refit: bool, epochs: int | None
