@@ -441,9 +441,17 @@ def figure(lines: pd.DataFrame, path: Path) -> None:
     shown.savefig(path, dpi=130)
 
 
+def of_all_draws(done: pd.DataFrame) -> pd.DataFrame:
+    """The lines of what was run in every draw of a part."""
+    draws = done.groupby("part")[["set", "seed"]].apply(lambda part: len(part.drop_duplicates()))
+    keys = done.fillna({"share": 0}).groupby(["part", "method", "rows", "share"])["seed"].transform("size")
+    return done[keys == done["part"].map(draws)]
+
+
 def write(done: pd.DataFrame, page: Path) -> None:
     """The tables between their marks in a page, and its figure."""
     text = page.read_text(encoding="utf-8")
+    done = of_all_draws(done)
     for part, (mark, table) in TABLES.items():
         lines = done[done["part"] == part]
         if len(lines) and f"<!-- {mark} -->" in text:
@@ -472,7 +480,7 @@ def run(given: argparse.Namespace) -> None:
             known = {"part": part, "set": name, "seed": seed, "draw": draw.checksum, "readout": base.readout_}
             lines = pd.DataFrame([known | line for line in PARTS[part](draw, base, seconds)])
             done = pd.concat([done, lines], ignore_index=True) if len(done) else lines
-            done.round(6).to_csv(given.out, index=False)
+            done.assign(share=done.get("share", np.nan)).round(6).to_csv(given.out, index=False)
             print(name, seed, part, flush=True)
 
 
