@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -170,3 +171,35 @@ def test_a_separator_is_for_one_target_whose_cells_have_it(folder, capsys):
     assert "got '|', which is in none; without it each cell is one class" in error(capsys, [*line, "--separator", "|"])
     several = [*line[:3], "p", "--target", "q", *line[4:], "--separator", ";"]
     assert "separator: expected none for several targets" in error(capsys, several)
+
+
+def test_an_explanation_says_all_classes_and_of_which_its_sum_is(folder, capsys):
+    capsys.readouterr()
+    assert run(["explain", str(folder / "m"), "--id", "s05", "--json", "-q"]) == 0
+    one = json.loads(capsys.readouterr().out)[0]
+    model = load_model(folder / "m")
+    limits = dict(zip(NAMES, model.thresholds_, strict=True))
+    assert set(one["prediction"]) == {name for name in NAMES if one["probabilities"][name] >= limits[name]}
+    assert one["label"] == model.labels_of(["s05"])[0]
+    summed = sum(n["contribution"] for n in one["neighbors"]) + one["others"]["contribution"]
+    assert summed == pytest.approx(one["probabilities"][one["explained"]])
+    assert run(["explain", str(folder / "m"), "--id", "s05", "-q"]) == 0
+    assert f"adds to {one['explained']}" in capsys.readouterr().out
+
+
+def test_a_refit_keeps_corrected_classes_and_measures_both_models(folder, tmp_path, capsys):
+    shutil.copytree(folder / "m", tmp_path / "m")
+    table, lists = songs(60, 6)
+    pd.DataFrame({"id": ["s05"], "genres": ["folk;jazz;rock"]}).to_csv(tmp_path / "right.csv", index=False)
+    assert run(["relabel", str(tmp_path / "m"), str(tmp_path / "right.csv")]) == 0
+    assert "s05: folk, jazz, rock, which was" in capsys.readouterr().out
+    more = table.assign(genres=written(lists))
+    pd.concat([pd.read_csv(folder / "songs.csv"), more]).to_csv(tmp_path / "all.csv", index=False)
+    assert run(["refit", str(tmp_path / "m"), str(tmp_path / "all.csv"), "--even-if-worse", "--json", "-q"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["error"] == "log_loss"
+    assert set(told["scores"]["new"]) == set(told["scores"]["old"]) >= {"micro_f1", "log_loss"}
+    model = load_model(tmp_path / "m")
+    assert model.labels_of(["s05"]) == [NAMES]
+    assert model.bank_.has(["s659"]).all()
+    assert model.notes_["separator"] == ";"

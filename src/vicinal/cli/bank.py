@@ -6,8 +6,8 @@ import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
+from vicinal.cli.output import label_words, print_json, print_progress
 from vicinal.cli.output import out as output
-from vicinal.cli.output import print_json, print_progress
 
 Model: TypeAlias = Annotated[str, typer.Argument(help="Model folder of any kind.", metavar="MODEL")]
 _LISTED = 20
@@ -147,9 +147,13 @@ def relabel(
         print_json({"relabelled": change.changed, "rows": change.rows, "labels": labels})
     else:
         for name, before, label in rows[:_LISTED]:
-            output.print(f"{name}: {label}, which was {before}", markup=False)
+            output.print(f"{name}: {_words(label)}, which was {_words(before)}", markup=False)
         more = f", of which {_LISTED} are listed" if len(rows) > _LISTED else ""
         output.print(f"{counted(change.changed, 'label')} of {model} changed{more}", markup=False)
+
+
+def _words(label: object) -> object:
+    return (label_words(label) or "no class") if isinstance(label, list | tuple) else label
 
 
 @app.command(epilog="Example: vicinal forget houses-model --ids h12 h77  |  vicinal forget houses-model --ids gone.csv")

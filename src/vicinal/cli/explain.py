@@ -6,7 +6,7 @@ import typer
 
 from vicinal.cli import options as o
 from vicinal.cli.app import app
-from vicinal.cli.output import cell_words, print_json, print_progress, print_rows
+from vicinal.cli.output import cell_words, label_words, print_json, print_progress, print_rows
 from vicinal.cli.output import out as output
 
 if TYPE_CHECKING:
@@ -79,10 +79,13 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
     explanation, digits = one.explanation, explainer.digits
 
     def words(value: Any) -> str:
+        if isinstance(value, list | tuple):
+            return label_words(value) or "no class"
         return f"{value:,.{digits}f}" if isinstance(value, float) and not one.chances else cell_words(value)
 
     before = "" if one.label is None else f" (its label is {words(one.label)})"
-    output.print(f"{cell_words(one.query)}: {words(explanation.prediction)}{before}", style="bold", markup=False)
+    predicted = words(explanation.prediction if one.said is None else one.said)
+    output.print(f"{cell_words(one.query)}: {predicted}{before}", style="bold", markup=False)
     if one.interval is not None:
         low, high = map(words, one.interval)
         output.print(f"{explainer.coverage:.0%} interval: {low} to {high}", markup=False)
@@ -105,10 +108,11 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
         for place, n in enumerate(explanation.neighbors)
     ]
     by = ["near by"] if one.near_by else []
+    adds = "adds" if one.said is None else f"adds to {cell_words(explanation.prediction)}"
     if explanation.other_count:
         rest = [f"{explanation.other_count} others", "", f"{explanation.other_weight:.3f}"]
         lines.append([*rest, _part(explanation.other_contribution, one, digits), *[""] * len([*by, *columns])])
-    print_rows("", ["id", "label", "weight", "adds", *by, *columns], lines, numbers=False)
+    print_rows("", ["id", "label", "weight", adds, *by, *columns], lines, numbers=False)
 
 
 def _near_by(columns: dict[str, float]) -> str:

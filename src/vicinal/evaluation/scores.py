@@ -135,8 +135,6 @@ def several_scores(
     labels, others = several_hot(truth, classes)
     said = p >= np.asarray(thresholds)
     mass = np.ones(len(p)) if weights is None else relative_weights(weights, len(p))
-    eps = np.finfo(np.float64).eps
-    of_truth = np.clip(np.where(labels > 0, p, 1 - p), eps, 1 - eps)
     right, counted = said == labels, f1_parts(labels, said, others)
     by_class = [one for one in scores_by_class(labels, p, thresholds, mass) if one["rows"]]
     hits, both = mass @ counted
@@ -146,8 +144,14 @@ def several_scores(
         "subset_accuracy": float((mass * (right.all(1) & (others == 0))).mean()),
         "hamming_loss": float((mass[:, None] * ~right).mean()),
         "average_precision": float(np.mean([one["average_precision"] for one in by_class] or [0.0])),
-        "log_loss": float((mass[:, None] * -np.log(of_truth)).mean()),
+        "log_loss": float((mass[:, None] * several_log_loss(labels, p)).mean()),
     }
+
+
+def several_log_loss(labels: NDArray[np.float64], probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Negative log of the probability of what is true of each row and class, ``[n, K]``."""
+    eps = np.finfo(np.float64).eps
+    return np.asarray(-np.log(np.clip(np.where(labels > 0, probabilities, 1 - probabilities), eps, 1 - eps)))
 
 
 def f1_parts(

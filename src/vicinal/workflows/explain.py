@@ -18,6 +18,7 @@ from vicinal.estimators.attention import Explanation, nearest_rows
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import EmbeddedRows
 from vicinal.estimators.kernel_metric import nearness_by_column
+from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.search import query_table, vectors_of
 from vicinal.training.rows import spread
 from vicinal.workflows.predict import identity_of, load_predictor, of_target, read_rows
@@ -43,6 +44,8 @@ class Explained:
         nearest: distance (of other similarities the negated score) of the nearest row of the bank.
         near_by: for a kernel, of each row of the explanation how much nearer it is than an average row of the bank, in
             squared distance, by column; see :func:`vicinal.estimators.kernel_metric.nearness_by_column`.
+        said: where rows may have several classes, those that are predicted; the explanation is that of the most
+            probable one. Else None.
     """
 
     query: Any
@@ -52,6 +55,7 @@ class Explained:
     chances: dict[Any, float]
     nearest: float
     near_by: tuple[dict[str, float], ...] = ()
+    said: tuple[Any, ...] | None = None
 
 
 class Explainer:
@@ -128,7 +132,8 @@ class Explainer:
             bounds, chances = self._bounds(rows, identity), self._chances(rows, identity)
             nearest = model.kneighbors(rows, 1, **identity)[0][:, 0].tolist()
         near_by = [self._near_by(one, query) for one, query in zip(explained, rows.vectors, strict=True)]
-        parts = zip(names, labels, explained, bounds, chances, nearest, near_by, strict=True)
+        said = [self._said(one) for one in chances]
+        parts = zip(names, labels, explained, bounds, chances, nearest, near_by, said, strict=True)
         return [Explained(*part) for part in parts]
 
     def _near_by(self, explanation: Explanation, query: Tensor) -> tuple[dict[str, float], ...]:
@@ -156,6 +161,13 @@ class Explainer:
         classes = self.model.classes_.tolist()
         lines = self.model.predict_proba(rows, **identity).tolist()
         return [dict(sorted(zip(classes, line, strict=True), key=lambda one: -one[1])) for line in lines]
+
+    def _said(self, chances: dict[Any, float]) -> tuple[Any, ...] | None:
+        """Classes of a row that may have several, the most probable first."""
+        if not isinstance(self.model, NeighborClassifier) or not self.model.multilabel_:
+            return None
+        limits = dict(zip(self.model.classes_.tolist(), self.model.thresholds_.tolist(), strict=True))
+        return tuple(name for name, chance in chances.items() if chance >= limits[name])
 
     def _usual(self) -> tuple[float, float] | None:
         """How far the nearest row is from rows of the bank, at most 256: half of them, nine of ten."""
@@ -194,7 +206,8 @@ def explained_record(one: Explained) -> dict[str, Any]:
         doubt = {"interval": None if one.interval is None else list(one.interval)}
     return {
         "query": one.query,
-        "prediction": explanation.prediction,
+        "prediction": explanation.prediction if one.said is None else list(one.said),
+        **({} if one.said is None else {"explained": explanation.prediction}),
         **({} if one.label is None else {"label": one.label}),
         **doubt,
         "nearest": one.nearest,

@@ -188,7 +188,7 @@ def out_of_fold_scores(model: BankedEstimator) -> dict[str, float]:
     ids, predictions = model.out_of_fold_predictions()
     bank, at = model.bank_, model.bank_.keys_of(ids)
     weights = None if bank.weights is None else bank.weights[at].numpy()
-    return score(model, predictions, _named_labels(model, bank.labels[at]), weights)
+    return score(model, predictions, named_labels(model, bank.labels[at]), weights)
 
 
 def predict_test(model: BankedEstimator, opened: OpenTable, split: Split) -> Array:
@@ -203,10 +203,10 @@ def predict_test(model: BankedEstimator, opened: OpenTable, split: Split) -> Arr
 def knn_of_embeddings(model: BankedEstimator, opened: OpenTable, split: Split) -> Baseline:
     """The paper's k-NN grid on the model's embeddings, chosen on the rows held out, or on a fold that was left out."""
     test = model.embed(opened.table.select(split.test).frame[list(opened.kinds)])
-    vectors, labels, classes = model.bank_.vectors, _named_labels(model, model.bank_.labels), _classes(model)
+    vectors, labels, classes = model.bank_.vectors, named_labels(model, model.bank_.labels), _classes(model)
     if model.bank_.folds is None:
         trained = ~model.calibration_.has(model.bank_.ids)  # the rows held out choose k
-        held_out = model.calibration_.vectors.numpy(), _named_labels(model, model.calibration_.labels)
+        held_out = model.calibration_.vectors.numpy(), named_labels(model, model.calibration_.labels)
         return knn_grid(vectors.numpy()[trained], labels[trained], *held_out, test, classes=classes)
     left_out = (model.bank_.folds == 0).numpy()
     of_members = model.fold_members().columns(0, vectors).numpy()
@@ -305,7 +305,8 @@ def _classes(model: BankedEstimator) -> Sequence[Any] | None:
     return None if classes is None else classes.tolist()
 
 
-def _named_labels(model: BankedEstimator, labels: torch.Tensor) -> Array:
+def named_labels(model: BankedEstimator, labels: torch.Tensor) -> Array:
+    """Labels of a bank as a table has them: numbers, classes, or tuples of classes ``[n]``."""
     classes = getattr(model, "classes_", None)
     if classes is None:
         return labels.numpy()

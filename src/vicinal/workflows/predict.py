@@ -33,8 +33,9 @@ class Answers:
 
     Attributes:
         rows: row labels of the table, or its ids.
-        columns: name -> one value a row: prediction, probabilities of classes, low and high of an interval; for a model
-            with an index ``index_error``, how far off reading the whole bank each prediction may be.
+        columns: name -> one value a row: prediction (several classes as a tuple), probabilities of classes, low and high
+            of an interval; for a model with an index ``index_error``, how far off reading the whole bank each
+            prediction may be.
         explanations: one a row, or none if none were asked for.
         separator: between several classes of a label.
     """
@@ -46,7 +47,8 @@ class Answers:
 
     def flat(self) -> pd.DataFrame:
         """One line a row; neighbors in columns ``neighbor_1_id``, ``neighbor_1_weight`` and so on."""
-        table = pd.DataFrame({"row": self.rows, **self.columns})
+        columns = {name: [joined(one, self.separator) for one in values] for name, values in self.columns.items()}
+        table = pd.DataFrame({"row": self.rows, **columns})
         if not self.explanations:
             return table
         lines = []
@@ -229,7 +231,7 @@ def _answers(
         chances, error = model.predict_proba(features, **identity, return_error=True)
         if model.multilabel_:
             said = chances >= model.thresholds_
-            columns["prediction"] = [joined(tuple(classes[row]), separator_of(model)) for row in said]
+            columns["prediction"] = [tuple(classes[row].tolist()) for row in said]
         else:
             columns["prediction"] = classes[chances.argmax(axis=1)].tolist()
         columns |= {f"probability_{name}": chances[:, place].tolist() for place, name in enumerate(classes)}

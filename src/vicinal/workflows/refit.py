@@ -21,10 +21,20 @@ from vicinal.estimators.banked import CELLS, BankedEstimator
 from vicinal.estimators.inputs import hold_out
 from vicinal.estimators.journal import Changes, read_changes
 from vicinal.estimators.model_folder import ModelFolder
+from vicinal.estimators.neighbors import NeighborClassifier
+from vicinal.evaluation.scores import several_log_loss
 from vicinal.report import write_page
 from vicinal.workflows.evaluate import labelled_table, parts_of
 from vicinal.workflows.fit import REPORT, fit_record, run_fingerprint, write_files
-from vicinal.workflows.measuring import Measured, measure, measure_out_of_fold, predict_test, score
+from vicinal.workflows.measuring import (
+    Measured,
+    measure,
+    measure_out_of_fold,
+    named_labels,
+    predict_test,
+    score,
+    truth_of,
+)
 from vicinal.workflows.opening import OpenTable, TableJob, fit_split, further_targets
 from vicinal.workflows.predict import load_predictor, of_target, read_rows
 from vicinal.workflows.resuming import CACHE, working_folder
@@ -180,8 +190,6 @@ def _job(old: BankedEstimator, rows: "_Rows") -> TableJob:
 
 def _check(old: BankedEstimator, source: Any) -> None:
     """Refuse models that cannot be fitted again, or not from their bank."""
-    if old.multilabel_:
-        raise ValueError("model: expected one of numbers or of one class a row, got one of several classes a row")
     if old.notes_.get("distilled_from"):
         raise ValueError(
             f"model: expected one that was fitted on labels, got one distilled from "
@@ -208,9 +216,9 @@ def _check(old: BankedEstimator, source: Any) -> None:
 
 
 def _labels(model: BankedEstimator) -> "pd.Series[Any]":
-    """Labels of the bank as users give them, by id; of several targets tuples."""
+    """Labels of the bank as users give them, by id; of several targets or classes tuples."""
     labels, classes = model.bank_.labels.numpy(), getattr(model, "classes_", None)
-    values = labels if classes is None else classes[labels.astype(int)]
+    values = labels if classes is None else named_labels(model, model.bank_.labels)
     series = pd.Series(list(map(tuple, values.tolist())), dtype=object) if values.ndim == 2 else pd.Series(values)
     return series.set_axis(pd.Index(model.bank_.ids))
 
@@ -284,13 +292,14 @@ def _with_corrections(
 ) -> tuple[Table, pd.DataFrame | None, int]:
     """The table and the numbers with corrected labels where they have those of before, and how many these are."""
     before: dict[str, list[Any]] = {}
+    sets = (lambda label: tuple(sorted(label))) if table.several else (lambda label: label)
     for change in old.changes_.history:
         for one, label in zip(change.ids, change.before or [], strict=False):
-            before.setdefault(str(one), []).append(label)
+            before.setdefault(str(one), []).append(sets(label))
     target, count = table.target.copy(), 0
     for place in np.flatnonzero((parts != "new") & np.isin(table.ids.astype(str), list(before))):
         name = table.ids[place]
-        now, label = old.labels_of([name])[0], target[place] if numbers is None else numbers.loc[name].tolist()
+        now, label = sets(old.labels_of([name])[0]), target[place] if numbers is None else numbers.loc[name].tolist()
         if label != now and label in before[str(name)]:
             count += 1
             if numbers is None:
@@ -428,9 +437,11 @@ def _columns(measured: Sequence[Measured]) -> Array:
 
 
 def _losses(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
-    """Squared error, of several targets their mean, or negative log probability of each row."""
+    """Squared error, of several targets their mean, or negative log probability of each row, of classes their mean."""
     if getattr(model, "classes_", None) is None:
         return np.asarray(((predicted - truth) ** 2).reshape(len(truth), -1).mean(axis=1))
+    if isinstance(model, NeighborClassifier) and model.multilabel_:
+        return several_log_loss(truth_of(model, truth), predicted).mean(axis=1)
     each = [score(model, predicted[[i]], truth[[i]])["log_loss"] for i in range(len(truth))]
     return np.array(each)
 
