@@ -33,9 +33,9 @@ class Answers:
 
     Attributes:
         rows: row labels of the table, or its ids.
-        columns: name -> one value a row: prediction (several classes as a tuple), probabilities of classes, low and high
-            of an interval; for a model with an index ``index_error``, how far off reading the whole bank each
-            prediction may be.
+        columns: name -> one value a row: prediction (several classes as a tuple), probabilities, low and high of an
+            interval; for a model with an index ``index_error``, how far off reading the whole bank each prediction
+            may be.
         explanations: one a row, or none if none were asked for.
         separator: between several classes of a label.
     """

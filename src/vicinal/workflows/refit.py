@@ -441,7 +441,7 @@ def _losses(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
     if getattr(model, "classes_", None) is None:
         return np.asarray(((predicted - truth) ** 2).reshape(len(truth), -1).mean(axis=1))
     if isinstance(model, NeighborClassifier) and model.multilabel_:
-        return several_log_loss(truth_of(model, truth), predicted).mean(axis=1)
+        return np.asarray(several_log_loss(truth_of(model, truth), predicted).mean(axis=1))
     each = [score(model, predicted[[i]], truth[[i]])["log_loss"] for i in range(len(truth))]
     return np.array(each)
 
