@@ -6,7 +6,7 @@ A block of rows stays in the caches of a processor between the many steps of a f
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -161,6 +161,71 @@ def recomputed(score: Score, values: Values, size: int, *tensors: Tensor) -> tup
     """
     result: tuple[Tensor, ...] = _Recomputed.apply(score, values, size, *_known(tensors))  # type: ignore[no-untyped-call]
     return result
+
+
+Rows = Callable[[Tensor, slice], tuple[Tensor, Tensor]]
+"""Of scores ``[r, K]`` and the slice of the rows: a value of each row, of it alone, and whether it counts, ``[r]``."""
+
+
+def _rows_in_turn(scores: Tensor, rows: Rows, size: int, *, slopes: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Values of all rows, which of them count, and the slopes ``[b, K]``."""
+    rise, blocks = torch.empty_like(scores) if slopes else None, []
+    for part in row_slices(len(scores), size):
+        block = scores[part].detach().requires_grad_(slopes)
+        with torch.set_grad_enabled(slopes):
+            values, counted = rows(block, part)
+        if rise is not None:
+            (rise[part],) = torch.autograd.grad(values, block, torch.ones_like(values))
+        blocks.append((values.detach(), counted))
+    values, counted = (torch.cat(each) for each in zip(*blocks, strict=True))
+    return values, counted, rise
+
+
+class _RowValues(torch.autograd.Function):
+    """Values of all rows; keeps their slopes, which become the gradient, once."""
+
+    @staticmethod
+    def forward(scores: Tensor, rows: Rows, size: int, slopes: bool) -> tuple[Tensor, Tensor, Tensor | None]:  # noqa: FBT001
+        return _rows_in_turn(scores, rows, size, slopes=slopes)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
+        scores, ctx.rows, ctx.size, _ = inputs
+        ctx.save_for_backward(scores)
+        ctx.rise = output[2]
+        ctx.mark_non_differentiable(*(each for each in output[1:] if each is not None))
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None, None, None]:
+        (scores,), rise, ctx.rise = ctx.saved_tensors, ctx.rise, None
+        if torch.is_grad_enabled():  # the gradient is differentiated in turn
+            values = torch.cat([ctx.rows(scores[part], part)[0] for part in row_slices(len(scores), ctx.size)])
+            return torch.autograd.grad(values, scores, slopes[0], create_graph=True)[0], None, None, None
+        if rise is None:
+            rise = cast(Tensor, _rows_in_turn(scores, ctx.rows, ctx.size, slopes=True)[2])
+        return rise.mul_(slopes[0][:, None]), None, None, None
+
+
+def row_values(rows: Rows, size: int, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Values of the rows of a matrix and which of them count, ``[b]`` each, a block of rows at a time.
+
+    One matrix is kept, the slopes, and none without a gradient; a second derivative computes all rows at once.
+
+    Args:
+        rows: of the scores of a block; only these may need a gradient.
+        size: rows of a block.
+        scores: ``[b, K]``.
+
+    >>> x = torch.eye(2, requires_grad=True)
+    >>> values, counted = row_values(lambda s, part: (s.square().sum(-1), s[:, 0] > 0), 1, x)
+    >>> values.sum().backward()
+    >>> x.grad
+    tensor([[2., 0.],
+            [0., 2.]])
+    """
+    slopes = scores.requires_grad and torch.is_grad_enabled()
+    values, counted, _ = _RowValues.apply(scores, rows, size, slopes)  # type: ignore[no-untyped-call]
+    return values, counted
 
 
 def coded(labels: Tensor, bank_labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -92,3 +92,52 @@ def target_entropy(scores: Tensor, column: Tensor, scale: float = 1.0, change: C
         return logits.logsumexp(-1) - torch.where(_there(logits, column), logits, 0.0).sum(-1)
     value: Tensor = _TargetEntropy.apply(scores, column, scale, change)  # type: ignore[no-untyped-call]
     return value
+
+
+_LEAST = 1e-30
+"""Of a share; the logarithm of smaller ones has lost digits."""
+
+
+class _ClassEntropy(torch.autograd.Function):
+    """Cross-entropy of each row, with its slopes; these are computed again where they are to be differentiated."""
+
+    @staticmethod
+    def forward(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        shares = torch.softmax(logits, -1)
+        share = shares.gather(1, target[:, None])[:, 0]
+        values, low = -share.log(), share < _LEAST
+        if bool(low.any()):
+            values[low] = torch.nn.functional.cross_entropy(logits[low], target[low], reduction="none")
+        return values, shares
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.shares = output[1]
+        ctx.mark_non_differentiable(ctx.shares)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None]:
+        (logits, target), shares, ctx.shares = ctx.saved_tensors, ctx.shares, None
+        if torch.is_grad_enabled():
+            values = torch.nn.functional.cross_entropy(logits, target, reduction="none")
+            return torch.autograd.grad(values, logits, slopes[0], create_graph=True)[0], None
+        shares = torch.softmax(logits, -1) if shares is None else shares  # they become the gradient, once
+        outer = slopes[0][:, None]
+        return shares.mul_(outer).scatter_add_(1, target[:, None], -outer), None
+
+
+def class_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    """Minus the log-softmax of each row at its class, ``[b]``; one matrix is kept, which becomes the gradient.
+
+    Args:
+        logits: ``[b, K]``.
+        target: classes ``[b]``.
+
+    >>> class_entropy(torch.zeros(1, 3), torch.tensor([0]))
+    tensor([1.0986])
+    """
+    if torch.compiler.is_compiling() or not logits.numel():
+        return torch.nn.functional.cross_entropy(logits, target, reduction="none")
+    value: Tensor = _ClassEntropy.apply(logits, target)[0]  # type: ignore[no-untyped-call]
+    return value

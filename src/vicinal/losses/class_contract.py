@@ -11,6 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vicinal.blockwise.blocks import block_rows
+from vicinal.blockwise.row_blocks import row_values
+from vicinal.blockwise.target_entropy import class_entropy
 from vicinal.core import check_choice, entry, register
 from vicinal.core.checks import check_tensor
 from vicinal.losses.contract import check_reduction, check_valid, own_settings, reduce
@@ -28,11 +31,6 @@ class ClassScores:
 
     def __init__(self, scores: Tensor, target: Tensor, valid: Tensor | None, row: Tensor) -> None:
         self.scores, self.target, self.valid, self.row = scores, target, valid, row
-
-    @property
-    def is_target(self) -> Tensor:
-        """Boolean ``[r, K]``."""
-        return torch.arange(self.scores.shape[1], device=self.target.device) == self.target[:, None]
 
     @property
     def count(self) -> Tensor:
@@ -55,23 +53,32 @@ class ClassScores:
 
     def cross_entropy(self, logits: Tensor) -> Tensor:
         r"""$-\\log p_y$ of a softmax over the classes that count, ``[r]``."""
-        return nn.functional.cross_entropy(self.hidden(logits, -torch.inf), self.target, reduction="none")
+        return class_entropy(self.hidden(logits, -torch.inf), self.target)
 
     def gaps(self, margin: float, scores: Tensor | None = None) -> Tensor:
         r"""$s_k - s_y + c\\,[k \\ne y]$, ``[r, K]``; 0 for the target itself, -inf where a class does not count."""
         scores = self.scores if scores is None else scores
-        gap = scores - self.of_target(scores)[:, None] + margin
-        return self.hidden(torch.where(self.is_target, 0.0, gap), -torch.inf)
+        gap = scores - (self.of_target(scores) - margin)[:, None]
+        return self.hidden(gap.scatter_(1, self.target[:, None], 0.0), -torch.inf)
 
 
 Formula = Callable[..., Tensor]
+Settings = dict[str, Any]
 
 
-def class_loss(name: str, *facts: str, family: str, paper: str, verified: str) -> Callable[[Formula], Formula]:
+def class_loss(
+    name: str,
+    *facts: str,
+    family: str,
+    paper: str,
+    verified: str,
+    whole: bool = False,
+    of_batch: Callable[[Tensor, Settings], Settings] | None = None,
+) -> Callable[[Formula], Formula]:
     """Make and register a loss of class scores of its formula, ``(rows, **settings) -> [r]``.
 
     Unless it declares "several-labels", a formula knows one class a row, and several labels, or shares of them, are a
-    weighted mean over rows of one class each.
+    weighted mean over rows of one class each. Each value is of its row alone, and a formula sees some rows at a time.
 
     Args:
         name: how users name it.
@@ -79,6 +86,8 @@ def class_loss(name: str, *facts: str, family: str, paper: str, verified: str) -
         family: which losses it is like.
         paper: where it comes from.
         verified: against what.
+        whole: a formula that sees all rows at once, as it ranks them or makes no matrix of its own.
+        of_batch: settings of a batch, from those given and the labels that count ``[b, K]``; of several labels alone.
     """
 
     def make(formula: Formula) -> Formula:
@@ -95,11 +104,20 @@ def class_loss(name: str, *facts: str, family: str, paper: str, verified: str) -
             **hyper: Any,
         ) -> Tensor:
             check_reduction(reduction)
-            shares = _check(scores, target, valid)
+            _check(scores, target, valid)
             scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-            with torch.autocast(scores.device.type, enabled=False):
-                values, active = (_of_labels if several else _of_classes)(formula, scores, target, shares, valid, hyper)
-                return reduce(values, weight, active, reduction)
+            if of_batch is not None:
+                labels = _shares(target, scores)
+                hyper = of_batch(labels if valid is None else labels.masked_fill(~valid, 0.0), hyper)
+
+            def rows(block: Tensor, part: slice) -> Rows:
+                those = block, target[part], None if valid is None else valid[part], part.start
+                with torch.autocast(block.device.type, enabled=False):
+                    return (_of_labels if several else _of_classes)(formula, hyper, *those)
+
+            at_once = whole or _needs_gradient(target, *hyper.values())
+            values, active = _by_blocks(rows, scores, whole=at_once)
+            return reduce(values, weight, active, reduction)
 
         signature = inspect.signature(loss, follow_wrapped=False)
         common = [p for p in signature.parameters.values() if p.name != "hyper"]
@@ -110,38 +128,58 @@ def class_loss(name: str, *facts: str, family: str, paper: str, verified: str) -
     return make
 
 
-def _check(scores: Tensor, target: Tensor, valid: Tensor | None) -> Tensor | None:
-    """Check all three; the shares of the classes ``[b, K]``, or None for a class each."""
+def _check(scores: Tensor, target: Tensor, valid: Tensor | None) -> None:
     check_tensor("scores", scores), check_tensor("target", target)
     if scores.ndim != 2 or not scores.is_floating_point() or not scores.shape[1]:
         raise ValueError(f"scores: expected floating numbers [b, K], got {scores.dtype} {tuple(scores.shape)}")
     check_valid(valid, scores)
     b, classes = scores.shape
     if target.shape == scores.shape:
-        shares = target.to(torch.promote_types(scores.dtype, torch.float32))
-        if shares.numel() and not 0 <= float(shares.detach().min()) <= float(shares.detach().max()) <= 1:
+        if target.numel() and not 0 <= min(ends := _ends(target)) <= max(ends) <= 1:
             raise ValueError("target: expected numbers from 0 to 1 [b, K], got some outside")
-        return shares
+        return
     if target.shape != (b,) or target.is_floating_point() or target.dtype == torch.bool:
         raise ValueError(
             f"target: expected whole numbers [{b}], or [{b}, {classes}] from 0 to 1, got {target.dtype} of shape "
             f"{tuple(target.shape)}"
         )
-    if b and not 0 <= int(target.min()) <= int(target.max()) < classes:
-        raise ValueError(f"target: expected classes 0 to {classes - 1}, got {int(target.min())} to {int(target.max())}")
-    return None
+    if b and not 0 <= min(ends := _ends(target)) <= max(ends) < classes:
+        raise ValueError(f"target: expected classes 0 to {classes - 1}, got {ends[0]} to {ends[1]}")
+
+
+def _ends(target: Tensor) -> tuple[float, float]:
+    low, high = target.detach().aminmax()
+    return low.item(), high.item()
 
 
 Rows = tuple[Tensor, Tensor]
 
 
+def _needs_gradient(*values: Any) -> bool:
+    return any(isinstance(value, Tensor) and value.requires_grad for value in values)
+
+
+def _by_blocks(rows: Callable[[Tensor, slice], Rows], scores: Tensor, *, whole: bool) -> Rows:
+    """Values of all rows, by blocks unless there are few."""
+    size = block_rows(len(scores), scores.shape[1], scores.device, uncut=2)
+    if whole or size >= len(scores) or torch.compiler.is_compiling():
+        return rows(scores, slice(0, len(scores)))
+    return row_values(rows, size, scores)
+
+
+def _shares(target: Tensor, scores: Tensor) -> Tensor:
+    """Of the classes, ``[r, K]``."""
+    if target.ndim == 1:
+        return nn.functional.one_hot(target, scores.shape[1]).to(scores.dtype)
+    return target.to(torch.promote_types(scores.dtype, torch.float32))
+
+
 def _of_labels(
-    formula: Formula, scores: Tensor, target: Tensor, shares: Tensor | None, valid: Tensor | None, hyper: dict[str, Any]
+    formula: Formula, hyper: Settings, scores: Tensor, target: Tensor, valid: Tensor | None, first: int
 ) -> Rows:
     """Values of rows whose labels count each for itself, and which rows have a class that counts."""
-    if shares is None:
-        shares = nn.functional.one_hot(target, scores.shape[1]).to(scores.dtype)
-    every = torch.arange(len(scores), device=scores.device)
+    shares = _shares(target, scores)
+    every = torch.arange(first, first + len(scores), device=scores.device)
     if valid is None:
         return formula(ClassScores(scores, shares, None, every), **hyper), every >= 0
     active = valid.any(-1)
@@ -150,9 +188,10 @@ def _of_labels(
 
 
 def _of_classes(
-    formula: Formula, scores: Tensor, target: Tensor, shares: Tensor | None, valid: Tensor | None, hyper: dict[str, Any]
+    formula: Formula, hyper: Settings, scores: Tensor, target: Tensor, valid: Tensor | None, first: int
 ) -> Rows:
     """Values of rows of one class, or their mean over the shares of a row; and which rows have a class that counts."""
+    shares = _shares(target, scores) if target.ndim == 2 else None
     if shares is None:
         row, mass = torch.arange(len(scores), device=scores.device), None
     else:
@@ -165,7 +204,7 @@ def _of_classes(
         active = valid.gather(1, target[:, None])[:, 0]
         scores = scores.masked_fill(~(valid & active[:, None]), 0.0)
         valid = valid | ~active[:, None]
-    values = formula(ClassScores(scores, target, valid, row), **hyper)
+    values = formula(ClassScores(scores, target, valid, row + first), **hyper)
     if mass is None or shares is None:
         return values, active
     empty = shares.new_zeros(len(shares))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from vicinal.core import check_between, check_choice, check_integer
 from vicinal.losses.class_contract import ClassScores, bounded_exp, check_row_numbers, class_loss
 
-CLASSES = {"family": "class scores"}
+CLASSES: dict[str, Any] = {"family": "class scores"}
+OF_TARGET: dict[str, Any] = {**CLASSES, "whole": True}
 LDR_CODE = "values of the code of arXiv:2112.14869, value and gradient in float64"
 LDR_PAPER = "arXiv:2112.14869"
 
@@ -25,7 +26,11 @@ def _comp_sum(loss: Tensor, tau: float) -> Tensor:
 
 
 @class_loss(
-    "comp_sum", "score-shift-invariant", **CLASSES, paper="arXiv:2304.07288", verified=f"numpy in float64; {LDR_CODE}"
+    "comp_sum",
+    "score-shift-invariant",
+    **OF_TARGET,
+    paper="arXiv:2304.07288",
+    verified=f"numpy in float64; {LDR_CODE}",
 )
 def comp_sum(rows: ClassScores, *, tau: float = 1.0, rho: float = 1.0) -> Tensor:
     r"""The comp-sum family: from a sum of exponentials over cross-entropy to the mean absolute error.
@@ -273,10 +278,10 @@ def aldr_kl(
 def _temperatures(rows: ClassScores, scores: Tensor, before: Tensor | None, temperature: float, alpha: float) -> Tensor:
     check_between("temperature", temperature, 0, math.inf), check_between("alpha", alpha, 1, math.inf)
     logits = scores / (temperature if before is None else before[:, None])
-    p = rows.hidden(rows.hidden(logits, -torch.inf).softmax(-1) + 1e-5, 0.0)
-    p = p / p.sum(-1, keepdim=True)
+    p = rows.hidden(rows.hidden(logits, -torch.inf).softmax(-1).add_(1e-5), 0.0)
+    p = p.div_(p.sum(-1, keepdim=True))
     most = rows.count.log()
-    divergence = torch.special.xlogy(p, p).sum(-1) + most
+    divergence = (p.clamp(min=1e-30).log_() * p).sum(-1) + most
     after: Tensor = temperature * (1 - divergence / torch.where(most > 0, alpha * most, 1.0))
     return after
 
@@ -327,7 +332,7 @@ class ALDRKL(nn.Module):
         return value
 
 
-@class_loss("truncated_gce", "score-shift-invariant", **CLASSES, paper="arXiv:1805.07836", verified=LDR_CODE)
+@class_loss("truncated_gce", "score-shift-invariant", **OF_TARGET, paper="arXiv:1805.07836", verified=LDR_CODE)
 def truncated_gce(rows: ClassScores, *, q: float = 0.7, cutoff: float = 0.3) -> Tensor:
     r"""Generalized cross-entropy that leaves rows below a probability alone.
 
@@ -345,7 +350,7 @@ def truncated_gce(rows: ClassScores, *, q: float = 0.7, cutoff: float = 0.3) -> 
     return -(-q * rows.cross_entropy(rows.scores).clamp(max=-math.log(cutoff))).expm1() / q
 
 
-@class_loss("js_loss", "score-shift-invariant", **CLASSES, paper="arXiv:2105.04522", verified=LDR_CODE)
+@class_loss("js_loss", "score-shift-invariant", **OF_TARGET, paper="arXiv:2105.04522", verified=LDR_CODE)
 def js_loss(rows: ClassScores, *, share: float = 0.5) -> Tensor:
     r"""Jensen-Shannon divergence of label and prediction, scaled between cross-entropy and absolute error.
 
@@ -366,7 +371,7 @@ def js_loss(rows: ClassScores, *, share: float = 0.5) -> Tensor:
     return (-share * log_mixed + rest * of_prediction) / (-rest * math.log(rest))
 
 
-@class_loss("symmetric_ce", "score-shift-invariant", **CLASSES, paper="arXiv:1908.06112", verified=LDR_CODE)
+@class_loss("symmetric_ce", "score-shift-invariant", **OF_TARGET, paper="arXiv:1908.06112", verified=LDR_CODE)
 def symmetric_ce(rows: ClassScores, *, alpha: float = 0.5, beta: float = 0.5, scale: float = 4.0) -> Tensor:
     r"""Cross-entropy, and that of the label under the prediction, which noise in the labels moves less.
 
@@ -416,8 +421,8 @@ def normalized_ce(rows: ClassScores, *, passive: Passive = "agce", a: float = 3.
     elif passive == "aul":
         value = value + ((a - p).pow(q) - (a - 1) ** q) / q
     elif passive == "rce":
-        others = rows.hidden((-losses).exp().clamp(1e-7, 1.0).masked_fill(rows.is_target, 0.0), 0.0)
-        value = value + math.log(1e4) * others.sum(-1)
+        others = (-losses).exp().clamp(1e-7, 1.0).scatter(1, rows.target[:, None], 0.0)
+        value = value + math.log(1e4) * rows.hidden(others, 0.0).sum(-1)
     return value
 
 
