@@ -413,15 +413,15 @@ def normalized_ce(rows: ClassScores, *, passive: Passive = "agce", a: float = 3.
     """
     check_choice("passive", passive, get_args(Passive))
     check_between("q", q, 0, math.inf), check_between("a", a, 1.0 if passive == "aul" else 0.0, math.inf)
-    losses = -rows.hidden(rows.scores, -torch.inf).log_softmax(-1)
-    total, loss = rows.hidden(losses, 0.0).sum(-1), rows.of_target(losses)
+    logs = rows.hidden(rows.scores, -torch.inf).log_softmax(-1)
+    total, loss = -rows.hidden(logs, 0.0).sum(-1), -rows.of_target(logs)
     value, p = loss / torch.where(total > 0, total, 1.0), (-loss).exp()
     if passive == "agce":
         value = value + ((a + 1) ** q - (a + p).pow(q)) / q
     elif passive == "aul":
         value = value + ((a - p).pow(q) - (a - 1) ** q) / q
     elif passive == "rce":
-        others = (-losses).exp().clamp(1e-7, 1.0).scatter(1, rows.target[:, None], 0.0)
+        others = logs.exp().clamp(1e-7, 1.0).scatter(1, rows.target[:, None], 0.0)
         value = value + math.log(1e4) * rows.hidden(others, 0.0).sum(-1)
     return value
 

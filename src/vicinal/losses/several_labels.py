@@ -17,7 +17,7 @@ ENSLOSS_CODE = "values of the code of arXiv:2409.00908, value and gradient in fl
 
 def _margins(rows: ClassScores, sign: int = 1) -> Tensor:
     """Scores of labels that hold, and minus those of labels that do not, times ``sign``, ``[b, K]``."""
-    return (rows.target * (2 * sign)).sub_(sign) * rows.scores
+    return rows.target.new_tensor(-sign).add(rows.target, alpha=2 * sign) * rows.scores
 
 
 Form = Literal[
