@@ -123,7 +123,7 @@ def _print_audit(record: "AuditRecord") -> None:
         headings = ["group", "rows", record.fairness["rate"].replace("_", " "), "95 % interval", "of the labels", error]
         print_rows(f"By {record.fairness['attribute']}", headings, fairness_cells(record.fairness))
     lines = [
-        [str(s.row), s.part, *map(_cell, (s.label, s.expected, s.neighbors)), f"{s.score:.2f}"]
+        [str(s.row), s.part, *(_cell(one) for one in (s.label, s.expected, s.neighbors)), f"{s.score:.2f}"]
         for s in record.suspects[:10]
     ]
     headings = ["id", "part", "label", "expected", "neighbors", "suspicion"]
@@ -131,4 +131,9 @@ def _print_audit(record: "AuditRecord") -> None:
 
 
 def _cell(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= _LETTERS else text[: _LETTERS - 3] + "..."
+
+
+_LETTERS = 16
+"""Letters of a label that are shown."""

@@ -401,7 +401,7 @@ def _suspects_of_several(
 ) -> list[Suspect]:
     """The same where rows may have several classes: a row is as suspicious as its most suspicious class.
 
-    Expected are the classes of the row but for that one, which is missing (+) or too much (-).
+    Expected is that one, which is missing (+) or too much (-); of the neighbors its probability is shown.
     """
     names = model.classes_.tolist()
     labels = several_hot(table.target, names)[0]
@@ -412,8 +412,7 @@ def _suspects_of_several(
     for i in np.argsort(-scores, kind="stable").tolist():
         k = int(worst[i])
         sign = "-" if labels[i, k] else "+"
-        neighbors = f"{names[k]} {said[i, k]:.2f}"
-        row = table.ids.tolist()[i], parts[i], shown_label(table.target[i]), f"{sign}{names[k]}", neighbors
+        row = table.ids.tolist()[i], parts[i], shown_label(table.target[i]), f"{sign}{names[k]}", f"{said[i, k]:.2f}"
         listed.append(Suspect(*row, float(scores[i]), _shown(table.frame.iloc[i])))
     return listed
 
