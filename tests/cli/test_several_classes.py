@@ -127,8 +127,11 @@ def test_an_audit_measures_new_rows_and_names_the_class_that_is_missing_or_too_m
     assert audit["suspects"][0]["row"] == "s20"
     sign, name = audit["suspects"][0]["expected"][0], audit["suspects"][0]["expected"][1:]
     assert (sign == "+") == (name in lists[0])
-    assert run(["evaluate", str(folder / "m"), str(tmp_path / "new.csv"), "-q", "--out", str(tmp_path / "a.html")]) == 0
-    assert "Class by class" in capsys.readouterr().out
+    line = ["evaluate", str(folder / "m"), str(tmp_path / "new.csv"), "--fair", "p", "-q"]
+    assert run([*line, "--out", str(tmp_path / "a.html")]) == 0
+    told = capsys.readouterr().out
+    assert "Class by class" in told
+    assert "Groups are not compared" in told
     assert "Class by class" in (tmp_path / "a.html").read_text()
 
 
@@ -164,6 +167,12 @@ def test_rows_without_a_label_are_not_added_and_other_separators_are_told(folder
 def test_errors_of_targets_say_what_was_expected(cells, options, said):
     with pytest.raises(ValueError, match=f"^{said}"):
         read_target(pd.Series(cells, name="g"), **options)
+
+
+def test_rates_of_groups_are_for_classes_whatever_the_task_was_before_it_was_known(folder, capsys):
+    line = ["fit", str(folder / "songs.csv"), "--fair", "p", "--fair-rate", "accuracy", "--dry-run", "-q"]
+    assert run([*line, "--target", "genres", "--separator", ";"]) == 0
+    assert "--fair-rate: expected 'positive' for numbers" in error(capsys, [*line, "--target", "q"])
 
 
 def test_a_separator_is_for_one_target_whose_cells_have_it(folder, capsys):

@@ -110,7 +110,7 @@ def _print_audit(record: "AuditRecord") -> None:
     )
     for sentence in (
         *audit_findings(record),
-        *(note for note in record.notes if note.startswith(("Baselines", "Classes"))),
+        *(note for note in record.notes if note.startswith(("Baselines", "Classes", "Groups"))),
     ):
         output.print(f"- {sentence}", markup=False)
     error = error_name(record)

@@ -142,7 +142,8 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     """
     notes: list[str] = []
     check_choice("long", job.long, ("cut", "chunks"))
-    check_settings(NeighborRegressor(**job.parameters).get_params(deep=False))
+    settings = NeighborRegressor(**job.parameters).get_params(deep=False)
+    check_settings(settings | {"fair_rate": "positive"})  # what else there is depends on the task
     root: Path | None
     if isinstance(job.source, Path):
         report("reading")
@@ -179,6 +180,7 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
             f"separator: expected one that is between classes in some cells of {short(job.target)}, got "
             f"{short(job.separator)}, which is in none; without it each cell is one class"
         )
+    check_settings(settings, classes=table.task == "classification")
     columns = infer_kinds(table.frame, job.kinds)
     if all(column.kind is None for column in columns.values()):
         raise ValueError(f"data: expected at least one column to learn from, got none ({left_out(columns)})")
