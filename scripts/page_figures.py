@@ -638,6 +638,66 @@ def of_several() -> Iterable[Sentence]:
     )
 
 
+def of_decisions() -> Iterable[Sentence]:
+    """Money that decisions lose, by loss."""
+    runs = pd.read_csv(RESULTS / "decisions.csv")
+    plain = ("linear", "squares", "plain")
+
+    def compared(case: str, one: tuple[str, str, str], other: tuple[str, str, str]) -> tuple[str, str]:
+        """How much less the first loses, in per cent, and Wilcoxon's p over sets."""
+        lost = [
+            runs[(runs["model"] == model) & (runs["loss"] == loss)].groupby("set")[f"{case}, {kind}"].mean()
+            for model, loss, kind in (one, other)
+        ]
+        apart = np.log(lost[0] / lost[1])
+        return f"{round(-100 * np.expm1(apart.mean()))}", f"{wilcoxon(apart).pvalue:.3f}"
+
+    page, figures = "docs/results/decisions.md", {}
+    for model in ("linear", "network"):
+        for case in ("order, 3:1", "order, 9:1", "threshold, 4:1"):
+            name = f"{model}{case[-3]}{case[0]}"
+            squares = (model, "squares", "shifted")
+            figures[name] = compared(case, squares, (model, "squares", "plain"))[0]
+            for short, loss in {"exp": "matching exp", "sigmoid": "matching sigmoid", "pinball": "pinball"}.items():
+                figures[f"{name}{short}"] = compared(case, (model, loss, "shifted"), squares)[0]
+    words = (
+        "takes {linear3o} % off the cost of orders at 3:1 and {linear9o} % at 9:1 in the linear model, {network3o} %"
+    )
+    yield Sentence(page, words + " and {network9o} % in the network", figures)
+    yield Sentence(page, "at 4:1 it takes {linear4t} % and {network4t} %", figures)
+    words = (
+        "saves another {linear9oexp} % with Exp, {linear9osigmoid} % with Sigmoid and {linear9opinball} % with pinball"
+    )
+    yield Sentence(page, words, figures)
+    words = "with pinball, the network {network9oexp} %, {network9osigmoid} % and {network9opinball} %; at 3:1 it is"
+    yield Sentence(page, words, figures)
+    words = "at 3:1 it is {linear3oexp} %, {linear3osigmoid} % and {linear3opinball} %, and {network3oexp} %,"
+    yield Sentence(page, words + " {network3osigmoid} % and {network3opinball} %", figures)
+    figures = {}
+    for model in ("linear", "network"):
+        for case in ("threshold, distance", "threshold, 4:1"):
+            name = f"{model}_{case[-1]}"
+            interval, squares = (model, "matching interval", "shifted"), (model, "squares", "shifted")
+            figures[name], figures[f"p_{name}"] = compared(case, interval, squares)
+    case = "threshold, distance"
+    figures["plain"], figures["p_plain"] = compared(case, ("linear", "matching interval", "shifted"), plain)
+    figures["richer"], figures["p_richer"] = compared(case, ("network", "squares", "shifted"), plain)
+    words = (
+        "saves {linear_1} % at 4:1 in the linear model (Wilcoxon over the sets, p = {p_linear_1}) and {network_1} % in"
+    )
+    yield Sentence(page, words + " the network (p = {p_network_1})", figures)
+    words = "distance counts {linear_e} % in the linear model (p = {p_linear_e}) and {network_e} % in the network"
+    yield Sentence(page, words + " (p = {p_network_e})", figures)
+    yield Sentence(page, "against squares without one the gain is {plain} % (p = {p_plain})", figures)
+    words = "squares loses {richer} % less than the linear model with plain ones (p = {p_richer})"
+    yield Sentence(page, words, figures)
+    ends = {
+        f"end{case[-3]}": compared(case, ("neighbors", "as it is", "plain"), ("network", "squares", "shifted"))[0]
+        for case in ("order, 3:1", "order, 9:1")
+    }
+    yield Sentence(page, "neighbors' orders cost {end3} % less at 3:1 and {end9} % less at 9:1", ends)
+
+
 SOURCES = (
     of_default,
     of_sets_apart,
@@ -659,6 +719,7 @@ SOURCES = (
     of_exposed,
     of_pretraining,
     of_several,
+    of_decisions,
 )
 
 
