@@ -8,11 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from vicinal.calibration import f1_thresholds
 from vicinal.cli import run
 from vicinal.data.target import read_target
 from vicinal.estimators import load_model
 from vicinal.evaluation import several_scores
+from vicinal.evaluation.scores import several_hot
 from vicinal.workflows import TableJob
+from vicinal.workflows.measuring import unknown_classes
 from vicinal.workflows.opening import open_table
 
 NAMES = ["folk", "jazz", "rock"]
@@ -59,16 +62,38 @@ def test_a_fit_learns_the_classes_and_leaves_out_rows_without_a_label_but_not_th
     assert model.notes_["separator"] == ";"
 
 
+def test_show_and_the_card_say_that_rows_have_several(folder, capsys):
+    capsys.readouterr()
+    assert run(["show", str(folder / "m")]) == 0
+    assert "(3 classes, several a row: folk, jazz, rock)" in " ".join(capsys.readouterr().out.split())
+    assert "Predicts the classes" in (folder / "m" / "README.md").read_text()
+
+
+def test_a_class_of_test_rows_alone_is_told_and_counts_as_missed(folder):
+    opened = open_table(TableJob(folder / "songs.csv", "genres", id="id", separator=";"))
+    model = load_model(folder / "m")
+    target = opened.table.target.copy()
+    assert unknown_classes(model, target) == []
+    target[0] = (*target[0], "polka")
+    assert unknown_classes(model, target) == ["Classes that the model does not know count as missed: 'polka' (1 time)"]
+
+
 def test_its_scores_are_those_of_its_predictions_on_the_test_rows(folder):
     model, table = load_model(folder / "m"), pd.read_csv(folder / "songs.csv").dropna()
-    tested = json.loads((folder / "m" / "splits.json").read_text())["splits"][0]["test"]
+    split = json.loads((folder / "m" / "splits.json").read_text())["splits"][0]
+    trained, tested = split["train"], split["test"]
     rows = table.iloc[tested]
-    truth = [tuple(name for name in map(str.strip, cell.split(";")) if name) for cell in rows["genres"]]
+    cells = [tuple(name for name in map(str.strip, cell.split(";")) if name) for cell in table["genres"]]
+    truth = [cells[place] for place in tested]
     chances = model.predict_proba(rows[list("pqr")])
     scores = several_scores(truth, chances, NAMES, model.thresholds_)
     told = model.notes_["scores"]
     assert told["model"] == pytest.approx(scores)
     assert scores["micro_f1"] > 0.85
+    learned = several_hot([cells[place] for place in trained], NAMES)[0]
+    shares = np.repeat(learned.mean(0, keepdims=True), 120, axis=0)
+    limits = f1_thresholds(shares[: len(learned)], learned)  # of the shares themselves, not those of the model
+    assert told["mean"] == pytest.approx(several_scores(truth, shares[: len(truth)], NAMES, limits))
     assert set(told) == {
         "model",
         "mean",

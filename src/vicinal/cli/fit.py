@@ -167,6 +167,7 @@ def outcome_json(outcome: "FitOutcome") -> dict[str, Any]:
         "out_of_fold": dict(record.out_of_fold),
         "verdict": verdict_sentence(record),
         "scores": {method: dict(values) for method, values in record.scores.items()},
+        **({"by_class": dict(record.by_class)} if record.several else {}),
         "further_targets": {one.target_name: dict(one.scores) for one in outcome.further},
         "notes": list(record.notes),
         "epochs": len(outcome.model.history_.train_error),
@@ -269,7 +270,7 @@ def print_outcome(outcome: "FitOutcome", *, columns: bool = True) -> None:
     for one in (record, *outcome.further):
         print_scores(f"{one.target_name}: {where.lower()}" if outcome.further else where, one.scores)
     for note in record.notes:
-        if note.startswith(("Baselines", "Groups", f"By {outcome.model.fair},")):
+        if note.startswith(("Baselines", "Classes", "Groups", f"By {outcome.model.fair},")):
             output.print(note, markup=False)
     if sizes["test"] and record.out_of_fold:
         listed = ", ".join(f"{name} {value:.4g}" for name, value in record.out_of_fold.items())

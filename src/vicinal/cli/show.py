@@ -98,7 +98,8 @@ def _what(shown: dict[str, Any]) -> str:
     what = f"what is alike by {target}" if shown["task"] == "similarity" else f"{shown['task']} of {target}"
     if "classes" in labels:
         more = ", ..." if labels["classes"] > len(labels["names"]) else ""
-        what += f" ({labels['classes']} classes: {', '.join(map(str, labels['names']))}{more})"
+        several = ", several a row" if labels.get("several") else ""
+        what += f" ({labels['classes']} classes{several}: {', '.join(map(str, labels['names']))}{more})"
     elif labels:
         low, high = (
             f"{end:.0f}" if end == round(end) else f"{end:.4g}" for end in (labels["lowest"], labels["highest"])

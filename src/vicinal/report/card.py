@@ -83,7 +83,7 @@ def _header(record: FitRecord) -> str:
 def _about(record: FitRecord) -> str:
     """What the model does, in a paragraph."""
     inputs = ", ".join(f"{_code(c.name)} ({c.kind})" for c in record.column_list if c.kind)
-    what = "number" if record.task == "regression" else "class"
+    what = "number" if record.task == "regression" else "classes" if record.several else "class"
     head = str(record.settings.get("head", "nona"))
     how = (
         "from the labelled rows that are near it: each prediction is a weighted mean of labels of real rows, which "

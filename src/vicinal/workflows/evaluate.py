@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vicinal.calibration import conformal_quantile, neighbor_spread
-from vicinal.core import check_integer, listed, short
+from vicinal.core import check_integer, short
 from vicinal.data import check_column, find_duplicates, table_name
 from vicinal.data.cells import as_numbers
 from vicinal.data.table import Table, prepare_table, without_weightless
@@ -48,6 +48,7 @@ from vicinal.workflows.measuring import (
     score,
     threshold_notes,
     truth_of,
+    unknown_classes,
 )
 from vicinal.workflows.predict import features_of, load_predictor, of_target, read_rows, separator_of
 from vicinal.workflows.showing import shown_label
@@ -278,9 +279,8 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
     """What a reader should know: rows that were left out, and what could not be calibrated."""
     notes = [f"{len(table.dropped)} rows were left out: {table.dropped[0].reason}."] if table.dropped else []
     notes += [] if table.weights is None else ["Scores, baselines and coverage count rows by their weights."]
-    if table.several:
-        unknown = [one for names in table.target for one in names if one not in set(model.classes_.tolist())]
-        notes += _unknown_classes(unknown, separator_of(model))
+    unknown = unknown_classes(model, table.target)
+    notes += [f"{said}. Between classes of a text it expects {short(separator_of(model))}." for said in unknown]
     what, levels = ("intervals", LEVELS) if getattr(model, "classes_", None) is None else ("sets of classes", (SETS,))
     uncovered = [f"{level:.0%}" for level in levels if not (model.multilabel_ or calibrates(model, level))]
     if uncovered:
@@ -290,15 +290,6 @@ def _notes(model: BankedEstimator, table: Table) -> list[str]:
             "are not shown. Fit on more rows for them."
         )
     return notes
-
-
-def _unknown_classes(names: list[str], separator: str) -> list[str]:
-    if not names:
-        return []
-    return [
-        f"Classes that the model does not know count as missed: {listed(sorted(set(names)), 100)} ({len(names)} "
-        f"times). Between classes of a text it expects {short(separator)}."
-    ]
 
 
 def _class_sets(model: BankedEstimator, fresh: Table) -> dict[str, dict[str, float]]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from vicinal.calibration.relevance import RARE
-from vicinal.core import short_text
+from vicinal.core import counted, listed, short_text
 from vicinal.data import (
     Split,
     Table,
@@ -74,6 +74,7 @@ def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Spl
     others |= {f"{baseline.name} on untuned features": baseline for baseline in tuned}
     notes = [f"k-NN on its embeddings: {_settings_of(knn)}, chosen on the validation rows.", *_weighted(job)]
     notes += [*baseline_notes(tuned, len(split.train) + len(split.validation)), *threshold_notes(model)]
+    notes += [f"{said}." for said in unknown_classes(model, target[split.test])]
     return _measured(model, predicted, others, target[split.test], in_test, notes)
 
 
@@ -123,6 +124,18 @@ def _weighted(job: TableJob) -> list[str]:
     if job.weight is None:
         return []
     return [f"Rows count by {short_text(job.weight)}, in errors, too; k-NN predicts without weights."]
+
+
+def unknown_classes(model: BankedEstimator, target: Array) -> list[str]:
+    """Where rows may have several classes, which of ``target`` the model does not know, and how often, as a clause."""
+    if not isinstance(model, NeighborClassifier) or not model.multilabel_:
+        return []
+    known = set(model.classes_.tolist())
+    names = [name for cell in target for name in cell if name not in known]
+    if not names:
+        return []
+    which, often = listed(sorted(set(names)), 100), counted(len(names), "time")
+    return [f"Classes that the model does not know count as missed: {which} ({often})"]
 
 
 def untuned_baselines(model: BankedEstimator, opened: OpenTable, split: Split) -> list[Baseline]:

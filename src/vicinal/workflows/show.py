@@ -57,6 +57,7 @@ class _Model(_Summary):
     encoder: _Encoders
     features: list[str] | None = None
     classes: list[str] | list[int] | list[float] | list[bool] | None = None
+    multilabel: bool = False
     label_range: tuple[float, float] | tuple[list[float], list[float]] | None = None
     targets: list[str] | None = None
     train_error: list[float] = Field(default_factory=list)
@@ -150,6 +151,7 @@ def _model(folder: Path) -> dict[str, Any]:
     columns = {name: {"kind": kind, "encoder": encoders.get(name, "")} for name, kind in config.kinds.items()}
     notes, classes = config.notes, config.classes
     labels: dict[str, Any] = {} if classes is None else {"classes": len(classes), "names": classes[:_NAMES]}
+    labels |= {"several": True} if config.multilabel else {}
     if config.label_range is not None and config.targets is None:
         labels |= dict(zip(("lowest", "highest"), config.label_range, strict=True))
     return {
