@@ -696,6 +696,8 @@ def of_decisions() -> Iterable[Sentence]:
         for case in ("order, 3:1", "order, 9:1")
     }
     yield Sentence(page, "neighbors' orders cost {end3} % less at 3:1 and {end9} % less at 9:1", ends)
+    minutes = {"minutes": f"{runs['seconds'].sum() / 60:.0f}"}
+    yield Sentence(page, "All runs take {minutes} minutes of one core", minutes)
 
 
 SOURCES = (
