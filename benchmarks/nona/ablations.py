@@ -1,4 +1,4 @@
-"""Ablations of the paper's Appendix B: one choice changed at a time, on houses and on tweets, five splits.
+"""Ablations of the paper's Appendix B: one choice changed at a time, and two grids, on houses and tweets, five splits.
 
 Everything else as in the library's first defaults (batch 32, Adam at 1e-3, no dropout, negative L2, S2 pointwise over
 admissible rows). Test errors of one member; nothing is chosen by them.
@@ -49,10 +49,31 @@ CHANGES = {
     "dropout=0.4": {"dropouts": (0.4,)},
     "CRPS in place of squares": {"nona": 0.0, "crps": 1.0},
 }
+MASKS = {
+    "none": {"mask": None},
+    "S1": {"mask": "s1"},
+    "S1, global": {"mask": "s1", "parameters": "global"},
+    "S2": {"mask": "s2"},
+    "S2, global": {"mask": "s2", "parameters": "global"},
+}
+SIMILARITIES = ("l2", "l1", "squared_l2", "cosine", "scaled_dot")
+BATCHES, WIDTHS = (16, 32, 64, 128), (5, 25, 50, 100)
+DENSE = {"dense": 1.0, "nona": 0.0, "stop": "dense"}
+RECIPES = {
+    "ablation": CHANGES,
+    "similarity by mask": {
+        f"{similarity} | {name}": {"similarity": similarity, **mask}
+        for similarity in SIMILARITIES
+        for name, mask in MASKS.items()
+    },
+    "dense, batch by width": {
+        f"{batch} | {width}": {**DENSE, "batch": batch, "sizes": (200, width)} for batch in BATCHES for width in WIDTHS
+    },
+}
 
 
-def run(name, data, change, recipe, results, splits) -> None:
-    left = [s for s in data.splits(splits) if not results.has(name, s.seed, "ablation", change)]
+def run(name, data, kind, change, recipe, results, splits) -> None:
+    left = [s for s in data.splits(splits) if not results.has(name, s.seed, kind, change)]
     if not left:
         return
     x = torch.from_numpy(data.features)
@@ -64,9 +85,10 @@ def run(name, data, change, recipe, results, splits) -> None:
         own = {key: value[member] for key, value in fitted.parameters.items()}
         fixed = fitted.parameters, fitted.running, recipe, member
         queries, bank = embed_rows(*fixed, x[stream.test]), embed_rows(*fixed, x[stream.train])
-        guess = readouts(recipe, own, queries, bank, stream.labels[stream.train])[0]
+        said = readouts(recipe, own, queries, bank, stream.labels[stream.train])
+        guess = said[0] if recipe.uses_neighbors else said[1]
         facts = {"validation": float(fitted.validation[member]), "epochs": fitted.epochs[member], "seconds": seconds}
-        results.add(name, stream, "ablation", change, guess, **facts)
+        results.add(name, stream, kind, change, guess, **facts)
 
 
 def main() -> None:
@@ -79,10 +101,11 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     results = Results(given.out)
-    for change, settings in CHANGES.items():
-        for name in given.sets:
-            run(name, load(name, given.cache), change, BASE.but(**settings), results, given.splits)
-            print(name, change, flush=True)
+    for kind, changes in RECIPES.items():
+        for change, settings in changes.items():
+            for name in given.sets:
+                run(name, load(name, given.cache), kind, change, BASE.but(**settings), results, given.splits)
+                print(name, kind, change, flush=True)
 
 
 if __name__ == "__main__":

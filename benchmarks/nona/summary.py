@@ -180,6 +180,21 @@ def of_changes(path: Path, recipe: str, base: str) -> str:
     return "\n".join(lines)
 
 
+def of_grid(path: Path, recipe: str, base: str) -> str:
+    """A table of each set: methods ``row | column``, change of the mean error against ``base`` in per cent."""
+    cells = {(one.dataset, one.method): one for one in summarize(read(path, recipe), "mse", reference=base)}
+    rows, columns = (list(dict.fromkeys(method.split(" | ")[side] for _, method in cells)) for side in (0, 1))
+    tables = []
+    for name in dict.fromkeys(name for name, _ in cells):
+        lines = [f"| {name} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+        for row in rows:
+            shown = [cells[name, f"{row} | {column}"] for column in columns]
+            texts = [f"{one.mean:.1f}" if one.method == base else f"{100 * one.change:+.0f} %" for one in shown]
+            lines.append(f"| {row} | {' | '.join(texts)} |")
+        tables.append("\n".join(lines))
+    return "\n\n".join(tables)
+
+
 def of_screening(path: Path) -> str:
     """Changes of the main readout of each screened variant against the dense members, mean over splits."""
     with path.open() as file:
@@ -226,6 +241,8 @@ def main() -> None:
     ablations = given.results / "nona-ablations.csv"
     if ablations.is_file():
         blocks["ablations"] = of_changes(ablations, "ablation", "base")
+        blocks["similarity by mask"] = of_grid(ablations, "similarity by mask", "l2 | S2")
+        blocks["dense"] = of_grid(ablations, "dense, batch by width", "32 | 25")
     screening = given.results / "nona-screening.csv"
     if screening.is_file():
         blocks["screening"] = of_screening(screening)
