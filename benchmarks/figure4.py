@@ -4,9 +4,9 @@
     python benchmarks/nona/sets.py --data ../shared/data --sources fsdd tweets
     python benchmarks/figure4.py --cache runs/nona --out docs/results/images/figure4.png
 
-Both heads learn on the same frozen vectors, with the library's defaults, and never see the rows that are drawn. Maps are
-UMAP's with its defaults and one seed. The number beside a name is no matter of the map: the share of the labels' variance
-that the ten nearest of the other rows explain, by the vectors themselves (ten-fold).
+Both heads learn on the same frozen vectors, with the library's defaults, and never see the rows that are drawn. Maps
+are UMAP's with its defaults and one seed. The number beside a name is no matter of the map: the share of the labels'
+variance that the ten nearest of the other rows explain, by the vectors themselves (ten-fold).
 """
 
 import argparse
@@ -48,7 +48,9 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    figure, axes = plt.subplots(len(given.sets), 3, figsize=(9, 3 * len(given.sets)), squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(
+        len(given.sets), 3, figsize=(9, 3 * len(given.sets)), squeeze=False, layout="constrained"
+    )
     for line, name in zip(axes, given.sets, strict=True):
         rows = load(name, given.cache)
         split = rows.splits(1)[0]

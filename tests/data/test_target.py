@@ -30,6 +30,17 @@ TASKS = {
 }
 
 
+def test_texts_that_look_joined_are_told_of_the_separator():
+    cells = ["sea;sun", "sun", "sun;snow", "sea;snow"] * 5
+    assert read_target(column(cells)).reason.endswith(
+        "75 % of them hold ';': --separator ';' if those are several classes"
+    )
+    assert read_target(column(["Paris, France", "Rome, Italy"] * 10)).reason == "texts"
+    unlike = [f"{a};{b}" for a in "abcdefg" for b in "hijklmn"]
+    with pytest.raises(ValueError, match=r"expected classes that repeat.* --separator ';' if those are"):
+        read_target(column(unlike))
+
+
 @pytest.mark.parametrize("case", TASKS)
 def test_task_is_read_from_the_target_with_a_reason(case):
     cells, task = TASKS[case]

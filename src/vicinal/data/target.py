@@ -24,6 +24,9 @@ OFTEN = 5
 SEPARATOR = "|"
 """Between several classes in a cell."""
 
+_JOINED = 0.1
+"""Share of cells with a sign between parts from which on it is told."""
+
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
 
 
@@ -121,7 +124,24 @@ def infer_task(present: pd.Series, numbers: NDArray[np.float64], *, gaps: bool =
         return "regression", f"numbers, {distinct} different ones"
     if share >= 0.5 and distinct > FEW:
         return "regression", f"{share:.0%} of the cells are numbers"
-    return "classification", "texts"
+    return "classification", f"texts{_joined_hint(present)}"
+
+
+def _joined_hint(present: pd.Series) -> str:
+    """What to say of texts of which many are several joined by a sign, and together hold fewer different ones.
+
+    >>> _joined_hint(pd.Series(["sea;sun", "sun", "sun;snow", "sea;snow"]))
+    "; 75 % of them hold ';': --separator ';' if those are several classes"
+    >>> _joined_hint(pd.Series(["Paris, France", "Rome, Italy"]))
+    ''
+    """
+    cells = [cell for cell in present if isinstance(cell, str)]
+    for sign in (";", "|", ","):
+        share = sum(sign in cell for cell in cells) / max(1, len(cells))
+        parts = {part.strip() for cell in cells for part in cell.split(sign)}
+        if share >= _JOINED and len(parts - {""}) < len(set(cells)):
+            return f"; {100 * share:.0f} % of them hold {sign!r}: --separator {sign!r} if those are several classes"
+    return ""
 
 
 def _whole(present: pd.Series, numbers: NDArray[np.float64], *, gaps: bool) -> bool:
@@ -298,5 +318,6 @@ def _read_classes(name: str, present: pd.Series, numbers: NDArray[np.float64]) -
         raise ValueError(
             f"column {name}: expected classes that repeat, got {len(classes)} different values in {len(labels)} rows, "
             f"such as {short(labels[0])}; for a number to predict, every cell must be a number (--task regression)"
+            f"{_joined_hint(present)}"
         )
     return labels, classes
