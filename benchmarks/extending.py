@@ -40,7 +40,7 @@ from vicinal.workflows import Explorer
 
 OLD, ADDED, TEST = 2400, (100, 400, 1600), 1400
 MENDED = 1200  # of the old rows, some of which get wrong labels
-WEIGHTS = (1, 3, 10, 30)
+WEIGHTS, WEIGHTED = (1, 3, 10, 30), 400
 SHARES, LOOKED, ROUNDS = (0.05, 0.1, 0.2), 80, 4
 
 
@@ -219,11 +219,27 @@ def ways(draw: Draw, base: NeighborRegressor, new: Rows) -> Iterator[dict]:
         "kernel ridge": lambda: by_rival("kernel ridge", both, test),
         "kernel ridge, new rows alone": lambda: by_rival("kernel ridge", new, test),
     }
+    if rows != WEIGHTED:
+        del say["add, weight"]  # attention that weighs its rows takes long
     if rows == max(ADDED):
-        del say["add, weight"]  # attention that weighs its rows takes a minute and a half for these
         say["fit anew"] = lambda: draw.model(both).predict(test.frame)
     for method, each in say.items():
         yield timed(method, rows, test, each)
+
+
+def weighed(draw: Draw, base: NeighborRegressor, seconds: float) -> Iterator[dict]:
+    """The weight that the library chooses (1 unless another is better by more than its doubt), and epochs with it."""
+    del seconds
+    test, new = draw.test, draw.new.take(np.arange(WEIGHTED))
+    auto = {"sample_weight": "auto"}
+    say: dict[str, Callable[[], np.ndarray]] = {
+        "add, weight auto": lambda: copy.deepcopy(base).add(new.frame, new.labels, **auto).predict(test.frame),
+        "3 epochs, weight auto": lambda: (
+            copy.deepcopy(base).partial_fit(new.frame, new.labels, epochs=3, **auto).predict(test.frame)
+        ),
+    }
+    for method, each in say.items():
+        yield timed(method, WEIGHTED, test, each)
 
 
 def timed(method: str, rows: int, asked: Rows, say: Callable[[], np.ndarray]) -> dict:
@@ -350,7 +366,7 @@ def unlike(draw: Draw, base: NeighborRegressor, seconds: float) -> Iterator[dict
         yield line | {"error": float(ranks)}  # of how far off the prediction is, among rows of its own kind
 
 
-PARTS = {"add": added, "forget": forgot, "labels": mended, "unlike": unlike}
+PARTS = {"add": added, "weigh": weighed, "forget": forgot, "labels": mended, "unlike": unlike}
 
 
 # Tables.
@@ -365,9 +381,10 @@ def head(*names: str) -> list[str]:
 
 
 def table_of_adding(lines: pd.DataFrame) -> str:
-    """Mean errors by method, domains and rows that came; seconds with the most rows."""
+    """Mean errors by method, domains and rows that came; seconds with the most rows that it was given."""
     means = lines.pivot_table(index="method", columns=["set", "rows"], values="error", sort=False)
-    seconds = lines[lines["rows"] == max(ADDED)].groupby("method")["seconds"].mean()
+    most = lines.groupby("method")["rows"].transform("max")
+    seconds = lines[lines["rows"] == most].groupby("method")["seconds"].mean()
     sets = list(dict.fromkeys(lines["set"]))
     made = head("", *(f"{name}: {rows:,}" if rows == 0 else f"{rows:,}" for name in sets for rows in (0, *ADDED)), "s")
     for method in dict.fromkeys(lines["method"]):
@@ -428,7 +445,8 @@ def figure(lines: pd.DataFrame, path: Path) -> None:
 
     sets = list(dict.fromkeys(lines["set"]))
     shown, axes = plt.subplots(1, len(sets), figsize=(4.2 * len(sets), 3.3), layout="constrained")
-    colors = {"add": "#1b6ca8", "3 epochs": "#55a868", "fit anew": "#999999", "kernel ridge": "#c44e52"}
+    colors = {"add": "#1b6ca8", "3 epochs": "#55a868", "kernel ridge": "#c44e52"}
+    colors["kernel ridge, new rows alone"] = "#dd8452"
     for name, axis in zip(sets, np.atleast_1d(axes), strict=True):
         for method, color in colors.items():
             part = lines[(lines["set"] == name) & (lines["method"] == method) & (lines["rows"] > 0)]
@@ -453,13 +471,13 @@ def write(done: pd.DataFrame, page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     done = of_all_draws(done)
     for part, (mark, table) in TABLES.items():
-        lines = done[done["part"] == part]
+        lines = done[done["part"].isin([part, "weigh"] if part == "add" else [part])]
         if len(lines) and f"<!-- {mark} -->" in text:
             before, _, rest = text.partition(f"<!-- {mark} -->")
             after = rest.partition(f"<!-- end of {mark} -->")[2]
             text = f"{before}<!-- {mark} -->\n\n{table(lines)}\n\n<!-- end of {mark} -->{after}"
     page.write_text(text, encoding="utf-8")
-    figure(done[done["part"] == "add"], page.parent / "images" / "extending.png")
+    figure(done[done["part"].isin(["add"])], page.parent / "images" / "extending.png")
 
 
 def run(given: argparse.Namespace) -> None:
@@ -474,10 +492,11 @@ def run(given: argparse.Namespace) -> None:
         if len(there) and (there["draw"] != draw.checksum).any():
             raise ValueError(f"{given.out}: expected the draw {draw.checksum} of {name}, seed {seed}, got another")
         started = time.process_time()
-        base = draw.model(draw.old)
+        base = draw.model(draw.old) if wanted != ["labels"] else None
         seconds = time.process_time() - started
         for part in wanted:
-            known = {"part": part, "set": name, "seed": seed, "draw": draw.checksum, "readout": base.readout_}
+            known = {"part": part, "set": name, "seed": seed, "draw": draw.checksum}
+            known |= {} if base is None else {"readout": base.readout_}
             lines = pd.DataFrame([known | line for line in PARTS[part](draw, base, seconds)])
             done = pd.concat([done, lines], ignore_index=True) if len(done) else lines
             done.assign(share=done.get("share", np.nan)).round(6).to_csv(given.out, index=False)

@@ -700,6 +700,33 @@ def of_decisions() -> Iterable[Sentence]:
     yield Sentence(page, "All runs take {minutes} minutes of one core", minutes)
 
 
+def of_extending() -> Iterable[Sentence]:
+    """Rows of another kind that are added, rows that are forgotten, and labels that are mended."""
+    page, runs = "docs/results/extending.md", pd.read_csv(RESULTS / "extending.csv")
+    means = runs[runs["part"].isin(["add", "weigh"])].groupby(["set", "method", "rows"])["error"].mean()
+    reviews, editorials = means["tweets to reviews of goods"], means["films to editorials"]
+    names = {"add": "add", "epochs": "3 epochs", "ridge": "kernel ridge", "anew": "fit anew"}
+    shown = {f"r_{name}": f"{reviews[method, 1600]:.3f}" for name, method in names.items()}
+    shown |= {f"e_{name}": f"{editorials[method, 1600]:.3f}" for name, method in names.items()}
+    words = (
+        "bring 1,600 reviews from {r_add} to {r_epochs} (kernel ridge {r_ridge}, a fit anew {r_anew}) and editorials "
+        "from {e_add} to {e_epochs} ({e_ridge} and {e_anew})"
+    )
+    yield Sentence(page, words, shown)
+    took = runs[(runs["method"] == "3 epochs") & (runs["rows"] == 1600)]["seconds"].mean()
+    yield Sentence(page, "and more, in {seconds} seconds.", {"seconds": f"{took:.0f}"})
+    both = {"plain": "add", "weight": "add, weight auto", "epochs": "3 epochs, weight auto"}
+    words = "With 400 editorials it brings {plain} to {weight}; with the epochs {epochs}."
+    yield Sentence(page, words, {name: f"{editorials[method, 400]:.3f}" for name, method in both.items()})
+    apart = runs[runs["method"] == "forget"]["value"].max()
+    yield Sentence(page, "never had the rows differ by {apart} at most", {"apart": f"{apart:.1f}"})
+    labels = runs[runs["part"] == "labels"].groupby(["share", "method", "rows"])["error"].mean().unstack("method")
+    last = labels.xs(labels.index.get_level_values("rows").max(), level="rows")
+    gains = 100 * (1 - last["relabel, fit anew"] / last["relabel"])
+    words = "on the corrected ones is better** by {least} to {most} % more"
+    yield Sentence(page, words, {"least": f"{gains.min():.0f}", "most": f"{gains.max():.0f}"})
+
+
 SOURCES = (
     of_default,
     of_sets_apart,
@@ -722,6 +749,7 @@ SOURCES = (
     of_pretraining,
     of_several,
     of_decisions,
+    of_extending,
 )
 
 

@@ -104,3 +104,48 @@ def test_vicinal_add_trains_on_and_writes_the_folder(fitted, tmp_path, capsys):
     model, wanted = load_model(tmp_path / "m"), added(fitted, epochs=3)
     np.testing.assert_allclose(model.predict(NEW), wanted.predict(NEW), atol=1e-6)
     assert model.changes_.pending == 0
+
+
+def test_rows_that_contradict_the_bank_count_more_and_others_as_they_are(fitted):
+    frame = OLD[:60] + 0.01
+    _, vectors = fitted.embedded_rows(frame)
+    against = fitted.weights_for(vectors, 5 - Y[:60])
+    assert against.shape == (60,)
+    assert against[0] in (3, 10, 30)
+    assert (against == against[0]).all()
+    assert fitted.weights_for(vectors, Y[:60]).tolist() == [1.0] * 60
+    noise = np.random.default_rng(1).permutation(Y[:60])
+    assert fitted.weights_for(vectors, noise)[0] < 30, "no row sees its own label"
+    in_groups = fitted.weights_for(vectors, 5 - Y[:60], [0] * 60)
+    assert in_groups[0] == against[0], "of a model without groups they say nothing"
+
+
+def test_a_weight_that_is_better_by_chance_is_not_taken(fitted):
+    random = np.random.default_rng(3)  # 10 has the least error for these rows, by less than its doubt
+    more = pd.DataFrame(random.normal(size=(40, 3)), columns=["a", "b", "c"])
+    labels = more["a"] + 0.5 * random.normal(size=40)
+    assert fitted.weights_for(fitted.embedded_rows(more)[1], labels)[0] == 1
+
+
+def test_new_rows_of_a_group_do_not_vote_for_one_another():
+    names = [f"g{i // 2}" for i in range(200)]
+    model = NeighborRegressor(**QUICK, readout="kriging").fit(OLD, Y, groups=names)
+    _, vectors = model.embedded_rows(OLD[:60] + 0.01)
+    apart, one = [f"n{i}" for i in range(60)], ["n"] * 60
+    assert model.weights_for(vectors, 5 - Y[:60], apart)[0] > 1
+    assert model.weights_for(vectors, 5 - Y[:60], one)[0] == 1
+
+
+def test_auto_weighs_added_rows_in_a_model_and_in_a_folder(fitted, tmp_path, capsys):
+    frame, labels = OLD[:60] + 0.01, 5 - Y[:60]
+    weight = fitted.weights_for(fitted.embedded_rows(frame)[1], labels)
+    wanted = copy.deepcopy(fitted).add(frame, labels, sample_weight=weight).predict(NEW)
+    said = copy.deepcopy(fitted).add(frame, labels, sample_weight="auto").predict(NEW)
+    np.testing.assert_array_equal(said, wanted)
+    fitted.save(tmp_path / "m")
+    frame.assign(y=labels).to_csv(tmp_path / "new.csv", index=False)
+    assert run(["add", str(tmp_path / "m"), str(tmp_path / "new.csv"), "--target", "y", "--weight", "auto"]) == 0
+    assert f"counts as {weight[0]:g} of the fit" in capsys.readouterr().err
+    np.testing.assert_allclose(load_model(tmp_path / "m").predict(NEW), wanted, atol=1e-6)
+    with pytest.raises(ValueError, match=r"^sample_weight: expected one of 'auto', got 'most'"):
+        copy.deepcopy(fitted).add(frame, labels, sample_weight="most")

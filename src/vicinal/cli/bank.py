@@ -61,7 +61,11 @@ def add(
     ] = None,
     group: Annotated[str | None, typer.Option(help="Column of groups; default: that of the fit.")] = None,
     weight: Annotated[
-        str | None, typer.Option(help="Column of weights; default: that of the fit, if it is there.", metavar="COL")
+        str | None,
+        typer.Option(
+            help="Column of weights; default: that of the fit, if it is there. auto: what predicts the new rows best.",
+            metavar="COL|auto",
+        ),
     ] = None,
     names: Annotated[
         str | None,
@@ -81,7 +85,8 @@ def add(
 ) -> None:
     """Add labelled rows to a model's bank; nothing is trained, and the next prediction knows them.
 
-    Where they are of another kind than those of the fit, --epochs 3 trains the metric on from where it is.
+    Where they are of another kind than those of the fit, --weight auto chooses how much they count, and --epochs 3
+    trains the metric on from where it is.
     """
     from vicinal.core import counted, local_path
     from vicinal.data import table_source

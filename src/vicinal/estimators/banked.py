@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from vicinal.core import check_integer, short
+from vicinal.core import check_choice, check_integer, short
 from vicinal.core.folders import kind_of
 from vicinal.core.identity import canonical_ids, shown
 from vicinal.estimators.attention import Explanation, attended, explain_rows, nearest_rows
@@ -24,9 +24,17 @@ from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
 from vicinal.estimators.saving import read_model, save_model
 from vicinal.estimators.search import Hit, query_table, search_rows
 from vicinal.estimators.tuning import TunedEstimator
+from vicinal.training import error_of
+from vicinal.training.rows import spread
 
 CELLS = ("number", "category", "text")
 """Kinds of columns of which a bank has the cells themselves, and not what is shown of them."""
+
+WEIGHTS = (1.0, 3.0, 10.0, 30.0)
+"""As how many rows of the fit an added row may count."""
+
+WEIGHED = 400
+"""Added rows that the choice is made on, at most."""
 
 
 class BankedEstimator(TunedEstimator):
@@ -186,7 +194,8 @@ class BankedEstimator(TunedEstimator):
             X: rows.
             y: their labels; a class must be one the model was fitted with, unless classes may be new.
             sample_weight: ``[n]``, >= 0, as in :meth:`NeighborRegressor.fit` and in its units; a row of weight 0 is
-                left out. None: each counts as a row of the fit does on average.
+                left out. None: each counts as a row of the fit does on average. "auto": what predicts them best, for
+                rows of another kind than those of the fit: see :meth:`weights_for`.
             ids: their ids, none of them known to the model; one that was held out has to be forgotten first. None:
                 whole numbers above the highest in use.
             groups: their groups, if and only if the model was fitted with groups.
@@ -233,6 +242,9 @@ class BankedEstimator(TunedEstimator):
         if sample_weight is not None:
             if not hasattr(self, "predict"):
                 raise ValueError("sample_weight: expected none for a model that predicts nothing, got weights")
+            if isinstance(sample_weight, str):
+                check_choice("sample_weight", sample_weight, ("auto",))
+                sample_weight = self.weights_for(vectors, y, groups)
             sample_weight, rows = with_weight(sample_weight, frame, vectors, y, ids, groups)
             frame, vectors, y, ids, groups = rows
         before = getattr(self, "classes_", None)
@@ -245,6 +257,46 @@ class BankedEstimator(TunedEstimator):
                 self.classes_ = before
                 self._tell_index_of_classes()
             raise
+
+    @torch.no_grad()
+    def weights_for(self, vectors: Tensor, y: Any, groups: Any = None) -> Ids:
+        """How much rows should count that are to be added, ``[n]``, all the same, in the units of the fit.
+
+        As 1, 3, 10 or 30 rows of the fit: with which of these the new rows are predicted best from the bank and one
+        another, each without itself and its group, by at most 400 of them. It is 1 unless another is better by more
+        than a standard error of the difference.
+
+        Args:
+            vectors: their embeddings ``[n, d]``, of :meth:`embedded_rows`.
+            y: their labels, of classes that the model knows.
+            groups: their groups, if the model was fitted with groups.
+
+        Raises:
+            ValueError: for a model with an index, or one without neighbors.
+        """
+        self.check_neighbor_head("sample_weight")
+        if self.near_bank() is not None:
+            raise ValueError("sample_weight: expected none for a model with an index, got weights")
+        bank, count = self.bank_, len(vectors)
+        values = torch.from_numpy(np.array(self._known_labels(y, count), dtype=np.float64))
+        labels, at = self._as_predicted(values), spread(count, WEIGHED)
+        keys = torch.arange(len(bank) + count)
+        identity: dict[str, Any] = {"query_ids": keys[len(bank) + at], "bank_ids": keys}
+        if groups is not None and bank.groups is not None:
+            names = [*map(str, bank.groups.tolist()), *map(str, canonical_ids("groups", groups, count).tolist())]
+            codes = torch.from_numpy(np.unique(names, return_inverse=True)[1])
+            identity |= {"query_groups": codes[len(bank) + at], "bank_groups": codes}
+        rows = vectors[at].double(), torch.cat([bank.vectors, vectors]), torch.cat([self.bank_labels(), labels])
+        mass = torch.ones(len(bank)).double() if bank.weights is None else bank.weights
+        kind = {"multilabel": self.multilabel_, "numbers": self.targets_ is not None}
+        errors = []
+        for weight in WEIGHTS:
+            identity["bank_weight"] = torch.cat([mass, torch.full((count,), weight).double()])
+            errors.append(error_of(self.network_.predict(*rows, **identity), labels[at], **kind).double())
+        best = int(torch.stack(errors).mean(dim=1).argmin())
+        gain = errors[0] - errors[best]
+        sure = len(gain) > 1 and float(gain.mean()) > float(gain.std()) / len(gain) ** 0.5
+        return np.full(count, (WEIGHTS[best] if sure else 1.0) * self.weight_unit_)
 
     def _learn_classes(self, y: Any, rows: int) -> None:
         """Take the classes of rows that are to be added."""
@@ -366,9 +418,9 @@ class BankedEstimator(TunedEstimator):
         """Train a few epochs more, from the weights that there are, on all rows of the bank with their labels of now.
 
         For added rows of another kind than those of the fit, whose differences the trained metric passes over: it
-        costs seconds, and gains most of what a fit anew does (see ``docs/results/extending.md``). Rows that were held
-        out stay so; of the added ones a share of ``validation_fraction`` is held out with them, of whole groups. The
-        epoch of least error on these is taken, and the readout is chosen by them as in a fit.
+        costs seconds, and gains over half of what a fit anew does (see ``docs/results/extending.md``). Rows that were
+        held out stay so; of the added ones a share of ``validation_fraction`` is held out with them, of whole groups.
+        The epoch of least error on these is taken, and the readout is chosen by them as in a fit.
 
         Args:
             added: ids of rows of the bank that no training has seen.

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from vicinal.core import ECHO, files, local_path, short_text
+from vicinal.core import ECHO, check_choice, files, local_path, short_text
 from vicinal.core.folders import CHANGES, staged_folder
 from vicinal.core.identity import canonical_ids
 from vicinal.estimators.banked import BankedEstimator, load_model
@@ -113,6 +113,9 @@ class ModelFolder:
         with self._turn():
             if self.model is not embedded_by:  # another model may be there by now
                 frame, vectors = self.model.embedded_rows(X)
+            if isinstance(sample_weight, str):
+                check_choice("sample_weight", sample_weight, ("auto",))
+                sample_weight = self.model.weights_for(vectors, y, groups)
             if sample_weight is not None:
                 columns = frame, vectors, _plain(y), ids, groups
                 sample_weight, (frame, vectors, y, ids, groups) = with_weight(sample_weight, *columns)

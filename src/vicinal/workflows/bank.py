@@ -23,6 +23,9 @@ from vicinal.workflows.predict import as_written, features_of, read_rows, separa
 
 Log = Callable[[str], None]
 
+AUTO = "auto"
+"""In the place of a column of weights: what predicts added rows best."""
+
 VECTOR_FILES = (".parquet", ".npy")
 
 
@@ -59,9 +62,11 @@ def add_table(
         group: column of groups.
         weight: column of numbers that say how much each row counts, in the units of the fit; None: that of the fit, if
             the table has it, else each counts as a row of the fit does on average. Rows of weight 0 are left out.
+            "auto", unless it is a column: what predicts the new rows best, see :meth:`NeighborRegressor.weights_for`.
         names: table of :func:`vicinal.workflows.discover_table` with labels of rows, or one label in a group, which is
             that of the group; they go before ``target``, classes may be new, and rows without a name are left out.
-        epochs: then train so many epochs more on all rows of the bank: see :meth:`NeighborRegressor.train_on`.
+        epochs: then train so many epochs more on all rows of the bank, which has the new ones by then: see
+            :meth:`NeighborRegressor.train_on`.
         root: folder that paths of images and sounds start from; None: that of the file.
         index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
         encoders: by column or kind.
@@ -82,6 +87,8 @@ def add_table(
     model.notes_ = fitted | {role: name for role, name in columns.items() if name is not None}
     frame = read_rows(model, source, root, log)
     weight = fitted.get("weight") if weight is None and fitted.get("weight") in frame.columns else weight
+    chosen = weight == AUTO not in frame.columns
+    weight = None if chosen else weight
     frame, left = without_weightless(frame, weight)
     if left:
         log(left)
@@ -101,15 +108,24 @@ def add_table(
     ids, groups = (_cells(frame, columns[role]) for role in ("id", "group"))
     groups = None if model.bank_.store.group_codes is None else groups
     model.notes_ = fitted  # the names are those of this table; the model's stay
-    weights = None if weight is None else read_weights(frame[weight])
+    weights = AUTO if chosen else None if weight is None else read_weights(frame[weight])
     known: dict[str, Any] = {"ids": ids, "groups": groups, "sample_weight": weights}
     added = opened.add(features, labels, **known, new_classes=names is not None)
+    _finish(opened, added, epochs, log if chosen else None, log)
+    return BankChange(len(frame), len(opened.model.bank_))
+
+
+def _finish(opened: ModelFolder, added: Any, epochs: int | None, log_weight: Log | None, log: Log) -> None:
+    """Train on, if that is asked for, and write the folder anew if it is due."""
+    bank = opened.model.bank_
+    if log_weight is not None:
+        mass = 1.0 if bank.weights is None else float(bank.weights[bank.store.positions(added)[0]])
+        log_weight(f"each of the new rows counts as {mass:g} of the fit")
     if epochs is not None:
         log(f"training on, {counted(epochs, 'epoch')} at most")
         opened.train_on(added, epochs)
     if opened.due:
         opened.compact()
-    return BankChange(len(frame), len(opened.model.bank_))
 
 
 def _named_rows(frame: pd.DataFrame, names: Path | pd.DataFrame, id: str | None, target: str, log: Log) -> pd.DataFrame:
