@@ -399,7 +399,7 @@ def table_of_forgetting(lines: pd.DataFrame) -> str:
     made = head("", *(f"{name}, {what}" for name in sets for what in ("error", "s")))
     for method, part in lines.groupby("method", sort=False):
         row = part.groupby("set")[["error", "seconds"]].mean().loc[sets]
-        both = (f"{one.error:.3f} | {one.seconds:.2f}" for one in row.itertuples())
+        both = (f"{one.error:.3f} | {one.seconds:.3f}" for one in row.itertuples())
         made.append(f"| {method} | {' | '.join(both)} |")
     return "\n".join(made)
 
