@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from vicinal.blockwise.blocks import row_slices
+from vicinal.blockwise.blocks import block_rows, row_slices
 
 Values = Callable[..., tuple[Tensor, ...]]
 """Of scores ``[r, N]``, the slice of the rows, and further tensors: what is kept of a block."""
@@ -226,6 +226,18 @@ def row_values(rows: Rows, size: int, scores: Tensor) -> tuple[Tensor, Tensor]:
     slopes = scores.requires_grad and torch.is_grad_enabled()
     values, counted, _ = _RowValues.apply(scores, rows, size, slopes)  # type: ignore[no-untyped-call]
     return values, counted
+
+
+def values_by_blocks(rows: Rows, scores: Tensor, *, whole: bool = False) -> tuple[Tensor, Tensor]:
+    """:func:`row_values` with blocks of the policy's size; all rows at once if they are few, or are to be ``whole``.
+
+    >>> values_by_blocks(lambda s, part: (s.sum(-1), s[:, 0] > 0), torch.eye(2))
+    (tensor([1., 1.]), tensor([ True, False]))
+    """
+    size = block_rows(len(scores), scores.shape[1], scores.device, uncut=2)
+    if whole or size >= len(scores) or torch.compiler.is_compiling():
+        return rows(scores, slice(0, len(scores)))
+    return row_values(rows, size, scores)
 
 
 def coded(labels: Tensor, bank_labels: Tensor) -> tuple[Tensor, Tensor]:

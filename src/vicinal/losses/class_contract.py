@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vicinal.blockwise.blocks import block_rows
-from vicinal.blockwise.row_blocks import row_values
+from vicinal.blockwise.row_blocks import values_by_blocks
 from vicinal.blockwise.target_entropy import class_entropy
 from vicinal.core import check_choice, entry, register
 from vicinal.core.checks import check_tensor
@@ -116,7 +115,7 @@ def class_loss(
                     return (_of_labels if several else _of_classes)(formula, hyper, *those)
 
             at_once = whole or _needs_gradient(target, *hyper.values())
-            values, active = _by_blocks(rows, scores, whole=at_once)
+            values, active = values_by_blocks(rows, scores, whole=at_once)
             return reduce(values, weight, active, reduction)
 
         signature = inspect.signature(loss, follow_wrapped=False)
@@ -157,14 +156,6 @@ Rows = tuple[Tensor, Tensor]
 
 def _needs_gradient(*values: Any) -> bool:
     return any(isinstance(value, Tensor) and value.requires_grad for value in values)
-
-
-def _by_blocks(rows: Callable[[Tensor, slice], Rows], scores: Tensor, *, whole: bool) -> Rows:
-    """Values of all rows, by blocks unless there are few."""
-    size = block_rows(len(scores), scores.shape[1], scores.device, uncut=2)
-    if whole or size >= len(scores) or torch.compiler.is_compiling():
-        return rows(scores, slice(0, len(scores)))
-    return row_values(rows, size, scores)
 
 
 def _shares(target: Tensor, scores: Tensor) -> Tensor:

@@ -5,13 +5,14 @@ keeps.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from vicinal.blockwise import policy, row_slices, value_and_grad_op
+from vicinal.blockwise.row_blocks import values_by_blocks
 from vicinal.core import check_between, check_choice, check_integer, register
 from vicinal.core.checks import check_number, check_tensor
 from vicinal.losses.class_contract import check_row_numbers
@@ -31,6 +32,17 @@ def _both(scores: Tensor, teacher_scores: Tensor) -> tuple[Tensor, Tensor]:
         )
     dtype = torch.promote_types(scores.dtype, torch.float32)
     return scores.to(dtype), teacher_scores.detach().to(dtype)
+
+
+def _by_rows(student: Tensor, taught: Tensor, value: Callable[[Tensor, Tensor, slice], Tensor]) -> Tensor:
+    """Values ``[b]`` of rows of both, each of its row alone, a block of rows at a time."""
+
+    def rows(block: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+        with torch.autocast(block.device.type, enabled=False):
+            values = value(block, taught[part], part)
+        return values, torch.ones_like(values, dtype=torch.bool)
+
+    return values_by_blocks(rows, student)[0]
 
 
 @register(
@@ -70,13 +82,19 @@ def kl_top(
     tensor(0.1109)
     """
     check_between("temperature", temperature, 0, math.inf), check_reduction(reduction)
-    with torch.autocast(scores.device.type, enabled=False):
-        student, taught = _both(scores, teacher_scores)
-        if k is not None and check_integer("k", k, 1, student.shape[1]) < student.shape[1]:
-            top = _highest(taught, k)
+    student, taught = _both(scores, teacher_scores)
+    some = k if k is not None and check_integer("k", k, 1, student.shape[1]) < student.shape[1] else None
+
+    def divergence(student: Tensor, taught: Tensor, _: slice) -> Tensor:
+        if some is not None:
+            top = _highest(taught, some)
             student, taught = student.gather(1, top), taught.gather(1, top)
-        student, taught = (student / temperature).log_softmax(-1), (taught / temperature).log_softmax(-1)
-        return reduce(temperature**2 * (taught.exp() * (taught - student)).sum(-1), weight, None, reduction)
+        if temperature != 1:
+            student, taught = student / temperature, taught / temperature
+        student, taught = student.log_softmax(-1), taught.log_softmax(-1)
+        return temperature**2 * (taught.exp() * (taught - student)).sum(-1)
+
+    return reduce(_by_rows(student, taught, divergence), weight, None, reduction)
 
 
 def _highest(scores: Tensor, k: int) -> Tensor:
@@ -218,13 +236,15 @@ def ar2(
     for name, value in (("temperature", temperature), ("divisor", divisor)):
         check_between(name, value, 0, math.inf)
     check_reduction(reduction)
-    with torch.autocast(scores.device.type, enabled=False):
-        student, taught = _both(scores, teacher_scores)
+
+    def value(student: Tensor, taught: Tensor, _: slice) -> Tensor:
         logs, ahead = (student / divisor).log_softmax(-1), nn.functional.logsigmoid(taught[:, :1] - taught)
         if floor:
             logs, ahead = (logs.exp() + floor).log(), (ahead.exp() + floor).log()
         agreed = -((taught / temperature).softmax(-1) * logs).sum(-1)
-        return reduce(balance * (ahead * logs).sum(-1) + (1 - balance) * agreed, weight, None, reduction)
+        return balance * (ahead * logs).sum(-1) + (1 - balance) * agreed
+
+    return reduce(_by_rows(*_both(scores, teacher_scores), value), weight, None, reduction)
 
 
 @register(
@@ -378,17 +398,21 @@ def mixed_labels(
     tensor(0.6931)
     """
     check_between("share", share, 0, 1, closed=True), check_reduction(reduction)
-    with torch.autocast(scores.device.type, enabled=False):
-        student, taught = _both(scores, teacher_scores)
-        if target.shape != student.shape[:1] or target.is_floating_point():
-            raise ValueError(f"target: expected classes [{len(student)}], got {target.dtype} {tuple(target.shape)}")
-        if len(target) and not 0 <= int(target.min()) <= int(target.max()) < student.shape[1]:
-            raise ValueError(f"target: expected classes 0 to {student.shape[1] - 1}, got others")
-        known = ~taught.isnan().any(-1, keepdim=True)
-        labels = nn.functional.one_hot(target, student.shape[1]).to(student.dtype)
-        soft = torch.where(known, torch.where(known, taught, 0.0).softmax(-1), labels)
-        values = -(((1 - share) * labels + share * soft) * student.log_softmax(-1)).sum(-1)
-        return reduce(values, weight, None, reduction)
+    student, taught = _both(scores, teacher_scores)
+    if target.shape != student.shape[:1] or target.is_floating_point():
+        raise ValueError(f"target: expected classes [{len(student)}], got {target.dtype} {tuple(target.shape)}")
+    if len(target) and not 0 <= int(target.min()) <= int(target.max()) < student.shape[1]:
+        raise ValueError(f"target: expected classes 0 to {student.shape[1] - 1}, got others")
+
+    def value(student: Tensor, taught: Tensor, part: slice) -> Tensor:
+        column, silent = target[part, None], taught.amax(-1).isnan()
+        soft = taught.softmax(-1)
+        if bool(silent.any()):
+            soft[silent] = nn.functional.one_hot(column[silent, 0], soft.shape[1]).to(soft.dtype)
+        labels = soft.mul_(share).scatter_add_(1, column, torch.full_like(soft[:, :1], 1 - share))
+        return -(labels * student.log_softmax(-1)).sum(-1)
+
+    return reduce(_by_rows(student, taught, value), weight, None, reduction)
 
 
 @register(
