@@ -237,14 +237,14 @@ def ar2(
         check_between(name, value, 0, math.inf)
     check_reduction(reduction)
 
-    def value(student: Tensor, taught: Tensor, _: slice) -> Tensor:
+    def both(student: Tensor, taught: Tensor, _: slice) -> Tensor:
         logs, ahead = (student / divisor).log_softmax(-1), nn.functional.logsigmoid(taught[:, :1] - taught)
         if floor:
             logs, ahead = (logs.exp() + floor).log(), (ahead.exp() + floor).log()
         agreed = -((taught / temperature).softmax(-1) * logs).sum(-1)
         return balance * (ahead * logs).sum(-1) + (1 - balance) * agreed
 
-    return reduce(_by_rows(*_both(scores, teacher_scores), value), weight, None, reduction)
+    return reduce(_by_rows(*_both(scores, teacher_scores), both), weight, None, reduction)
 
 
 @register(
