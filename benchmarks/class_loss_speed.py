@@ -9,7 +9,9 @@ take 37 GiB.
 """
 
 import argparse
+import contextlib
 import csv
+import ctypes
 import math
 import statistics
 from pathlib import Path
@@ -117,7 +119,8 @@ def several():
     )
 
 
-def measured(name, ours, theirs, target):
+def steps(ours, theirs, target):
+    """Scores, and a step of each loss on them."""
     scores = (3 * torch.randn(BATCH, CLASSES)).requires_grad_()
 
     def step(loss):
@@ -127,15 +130,37 @@ def measured(name, ours, theirs, target):
 
         return run
 
-    both = step(ours), step(theirs)
+    return scores, [step(ours), step(theirs)]
+
+
+def times(ours, theirs, target):
+    """Milliseconds of both, and the ratio."""
+    _, both = steps(ours, theirs, target)
     for each in both:
         each()
     rounds = [[timed(each) for each in both] for _ in range(ROUNDS)]
-    scores.grad = None
-    memory = [min(peak(each) for _ in range(5)) / scores.nbytes for each in both]
-    times = [1000 * statistics.median(column) for column in zip(*rounds, strict=True)]
     ratio = statistics.median(one / other for one, other in rounds)
-    return [name, *(f"{value:.1f}" for value in times), f"{ratio:.2f}", *(f"{value:.1f}" for value in memory)]
+    return [*(f"{1000 * statistics.median(column):.1f}" for column in zip(*rounds, strict=True)), f"{ratio:.2f}"]
+
+
+def matrices(ours, theirs, target):
+    """Peak memory of both, in matrices."""
+    scores, both = steps(ours, theirs, target)
+    peaks = []
+    for each in both:
+        each()
+        scores.grad = None
+        peaks.append(min(peak(each) for _ in range(5)) / scores.nbytes)
+        scores.grad = None
+    return [f"{value:.1f}" for value in peaks]
+
+
+def give_back(above):
+    """Let tensors ``above`` so many bytes be given back to the system at once, not be kept in the heap."""
+    mmap_threshold, trim_threshold = -3, -1
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libc.so.6").mallopt(mmap_threshold, above)
+        ctypes.CDLL("libc.so.6").mallopt(trim_threshold, 2 * above)
 
 
 def main():
@@ -147,23 +172,21 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(0)
     y = torch.randint(CLASSES, (BATCH,))
-    for _, ours, theirs in cases():  # until memory is no longer asked of the system
-        for loss in (ours, theirs):
-            loss(torch.randn(BATCH, CLASSES, requires_grad=True), y).backward()
+    targets = (torch.rand(BATCH, CLASSES) < 0.02).float()
+    all_cases = [(*each, y) for each in cases()] + [(*each, targets) for each in several()]
+    give_back(1 << 16)  # else holes of the heap count as memory
+    memory = {case[0]: matrices(*case[1:]) for case in all_cases}
+    give_back(1 << 25)
+    lines = [[case[0], *times(*case[1:]), *memory[case[0]]] for case in all_cases]
+    if options.tree:
+        rows, seconds = torch.randn(*TREE), []
+        tree = peak(lambda: seconds.append(timed(lambda: minimum_spanning_tree(rows)))) / (4 * BATCH * CLASSES)
+        name = f"minimum_spanning_tree of {TREE[0]:,} rows of {TREE[1]}"
+        lines.append([name, f"{1000 * seconds[0]:.0f}", "", "", f"{tree:.1f}", ""])
     with options.out.open("w", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(["name", "ours_ms", "textbook_ms", "ratio", "matrices", "textbook_matrices"])
-        for name, ours, theirs in cases():
-            lines.writerow(measured(name, ours, theirs, y))
-        targets = (torch.rand(BATCH, CLASSES) < 0.02).float()
-        for name, ours, theirs in several():
-            lines.writerow(measured(name, ours, theirs, targets))
-            file.flush()
-        if options.tree:
-            rows, seconds = torch.randn(*TREE), []
-            memory = peak(lambda: seconds.append(timed(lambda: minimum_spanning_tree(rows)))) / (4 * BATCH * CLASSES)
-            name = f"minimum_spanning_tree of {TREE[0]:,} rows of {TREE[1]}"
-            lines.writerow([name, f"{1000 * seconds[0]:.0f}", "", "", f"{memory:.1f}", ""])
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["name", "ours_ms", "textbook_ms", "ratio", "matrices", "textbook_matrices"])
+        table.writerows(lines)
     print(options.out.read_text(encoding="utf-8"))
     if options.page:
         lines = options.out.read_text(encoding="utf-8").splitlines()

@@ -452,6 +452,25 @@ def test_limits_of_ldr():
     torch.testing.assert_close(losses.aldr_kl(flat, y[:1], normalize=False), losses.ldr_kl(flat, y[:1]))
 
 
+def test_ensloss_of_many_margins_is_that_of_all_ranks_at_once():
+    margins, draws = 3 * normal(700, 3, seed=6), normal(2100, seed=7)
+    margins[:9] = 1e4
+    x, valid = margins.clone().requires_grad_(), normal(700, 3, seed=8) < 0.5
+    valid[:, 0] = True
+    for counted in (torch.ones_like(valid), valid):
+        m, n = margins[counted].numpy(), draws[: counted.sum()].numpy()
+        slopes = np.empty(len(m))
+        slopes[m.argsort(kind="stable")] = np.sort(np.maximum(-np.exp(n), -1))
+        want = np.zeros((700, 3))
+        want[counted.numpy()] = slopes / np.maximum(m, 1) - 1e-6
+        hot = torch.ones(700, 3)
+        value = losses.ensloss(x, hot, valid=counted, shape=0.0, draws=torch.from_numpy(n), reduction="none")
+        (got,) = torch.autograd.grad(value.sum(), x)
+        count = counted.sum(1, keepdim=True).numpy()
+        same = margins < 1e4  # equal margins share their slopes in any order
+        np.testing.assert_allclose((got.numpy() * count)[same], want[same], rtol=1e-12)
+
+
 def test_slopes_of_ensloss_are_calibrated():
     margins, target = normal(40, 3, seed=4).requires_grad_(), (normal(40, 3, seed=5) > 0).long()
     loss = losses.ensloss(margins, target, generator=torch.Generator().manual_seed(0))

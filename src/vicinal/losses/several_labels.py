@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vicinal.blockwise.blocks import row_slices
 from vicinal.core import check_between, check_choice
 from vicinal.core.checks import check_number
 from vicinal.losses.class_contract import ClassScores, bounded_exp, class_loss
@@ -94,7 +94,8 @@ def ensloss(
     $\overline{g_k m_k}$, $m_k = (2 t_k - 1)\, s_k$, with constants g as slopes: $g = \max(-B^{-1}_\lambda(n), -1)$ of
     normal draws n by the inverse of Box and Cox, the lowest to the lowest margin, over m where m > 1, less 1e-6.
 
-    All slopes lie from -1 to below 0 and do not fall up to m = 1. The value itself says nothing.
+    All slopes lie from -1 to below 0 and do not fall up to m = 1; equal margins share theirs in any order. The value
+    itself says nothing.
 
     Args:
         rows: ``scores``, ``target``, ``weight``, ``valid`` and ``reduction``; see :class:`ClassLoss`.
@@ -105,29 +106,53 @@ def ensloss(
     >>> ensloss(torch.tensor([[2.0]]), torch.tensor([[1]]), shape=0.0, draws=torch.tensor([-1.0]))
     tensor(-0.3679)
     """
-    margins = _margins(rows)
-    flat = margins.detach().flatten() if rows.valid is None else margins.detach()[rows.valid]
-    if draws is None:
-        draws = torch.randn(len(flat), generator=generator, dtype=flat.dtype, device=flat.device)
-    if draws.numel() != len(flat):
-        raise ValueError(f"draws: expected a number for each of {len(flat)} margins, got {draws.numel()}")
-    if shape is None:
-        shape = float(torch.rand((), generator=generator, device=flat.device)) * 2 - 1
-    n = draws.detach().reshape(-1).to(flat.dtype)
-    power = check_number("shape", shape)
-    slopes = (n.exp() if power == 0 else (1 + power * n).clamp_(min=0).pow_(1 / power)).neg_().clamp_(min=-1)
-    slopes = torch.empty_like(flat).scatter_(0, flat.argsort(stable=True), _sorted(slopes))
-    slopes = slopes.div_(flat.clamp(min=1)).sub_(1e-6)
-    if rows.valid is not None:
-        slopes = torch.zeros_like(margins).masked_scatter(rows.valid, slopes)
-    return rows.mean(slopes.view_as(margins) * margins)
+    with torch.no_grad():
+        flat = _margins(rows)
+        flat = flat.flatten() if rows.valid is None else flat[rows.valid]
+        if draws is not None and draws.numel() != len(flat):
+            raise ValueError(f"draws: expected a number for each of {len(flat)} margins, got {draws.numel()}")
+        if draws is None:
+            n = torch.randn(len(flat), generator=generator, dtype=flat.dtype, device=flat.device)
+        else:
+            n = draws.detach().reshape(-1).to(flat.dtype, copy=True)
+        if shape is None:
+            shape = float(torch.rand((), generator=generator, device=flat.device)) * 2 - 1
+        power = check_number("shape", shape)
+        slopes = n.exp_() if power == 0 else n.mul_(power).add_(1).clamp_(min=0).pow_(1 / power)
+        _become_slopes(flat, slopes.neg_().clamp_(min=-1))
+        del n, slopes
+        if rows.valid is not None:
+            flat = torch.zeros_like(rows.scores).masked_scatter_(rows.valid, flat)
+        slope = flat.view_as(rows.scores).mul_(rows.target.mul(2).sub_(1))
+    return rows.mean(slope * rows.scores)
 
 
-def _sorted(values: Tensor) -> Tensor:
-    """``values [n]`` in rising order; on a CPU by numpy, thirty times as fast, and without their places."""
-    if values.device.type != "cpu" or torch.compiler.is_compiling():
-        return values.sort().values
-    return torch.from_numpy(np.sort(values.numpy()))
+def _by_numpy(values: Tensor) -> bool:
+    """Whether numpy sorts ``values``, many times as fast."""
+    return values.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def _become_slopes(margins: Tensor, slopes: Tensor, pieces: int = 16) -> None:
+    """Put in place of each of ``margins [n]`` the one of ``slopes [n]`` of its rank, over it where it is > 1.
+
+    A piece of their range at a time, as the places of all would take two matrices more. ``slopes`` are sorted in place.
+    """
+    if _by_numpy(slopes):
+        slopes.numpy().sort()
+    else:
+        slopes = slopes.sort().values
+    sample = margins[:: max(1, len(margins) // 4096)].sort().values
+    ends = torch.unique(sample[:: max(1, len(sample) // pieces)])
+    parts = (margins[part] for part in row_slices(len(margins), 1 << 16))
+    piece = torch.cat([torch.bucketize(part, ends, right=True).to(torch.uint8) for part in parts])
+    start = 0
+    for number in range(len(ends) + 1):
+        places = (piece == number).nonzero()[:, 0]
+        values = margins[places]
+        order = torch.from_numpy(values.numpy().argsort()) if _by_numpy(values) else values.argsort()
+        places, values = places[order], values[order].clamp_(min=1)
+        margins[places] = (slopes[start : start + len(places)] / values).sub_(1e-6)
+        start += len(places)
 
 
 def _correlated(labels: Tensor, hyper: dict[str, Any]) -> dict[str, Any]:
@@ -175,19 +200,20 @@ def label_correlation(
     relation = correlation.to(terms.dtype).clone().fill_diagonal_(0)
     counts = torch.ones_like(terms[:1]) if rows.valid is None else rows.valid.to(terms.dtype)
     sure = torch.sigmoid(rows.scores)
-    mass = (counts @ relation.abs() * counts).sum(-1)
-    return rows.mean(terms) + factor * _apart(sure * counts, counts, relation) / torch.where(mass > 0, mass, 1.0)
+    apart, mass = _apart(sure * counts, counts, relation)
+    return rows.mean(terms) + factor * apart / torch.where(mass > 0, mass, 1.0)
 
 
-def _apart(q: Tensor, counts: Tensor, relation: Tensor) -> Tensor:
-    r"""$\sum R^+_{lm} (q_l - q_m)^2 + R^-_{lm} (q_l + q_m - 1)^2$ of each row over the classes that count.
+def _apart(q: Tensor, counts: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
+    r"""$\sum R^+_{lm} (q_l - q_m)^2 + R^-_{lm} (q_l + q_m - 1)^2$ of each row over classes that count; $\sum |R_{lm}|$.
 
     The products of both sums are one, $-2 q^\top R q$; what is left needs sums of the relation alone.
     """
-    low, high = -relation.clamp(max=0), relation.clamp(min=0)
-    lows, highs = (counts @ part + counts @ part.T for part in (low, high))
+    parts = (part for sign in (-1, 1) for part in [(sign * relation).clamp_(min=0)])
+    lows, highs = (counts @ part + counts @ part.T for part in parts)
     alone = (q.square() * highs + ((q - 0.5).square() - q) * lows * counts).sum(-1)
-    return alone - 2 * ((q @ relation) * q).sum(-1) + (lows * counts).sum(-1) / 4
+    apart = alone - 2 * ((q @ relation) * q).sum(-1) + (lows * counts).sum(-1) / 4
+    return apart, ((lows + highs) * counts).sum(-1) / 2
 
 
 def label_phi(labels: Tensor) -> Tensor:
