@@ -372,3 +372,14 @@ def test_explain_says_by_which_columns_a_row_is_near(model, tmp_path, capsys):
     assert "near by" in said
     best = sorted((name for name in near if near[name] > 0), key=lambda name: -near[name])[0]
     assert f"{best} {near[best] / sum(value for value in near.values() if value > 0):.0%}" in said
+
+
+def test_a_step_of_the_search_that_float64_cannot_factor_is_made_shorter():
+    rng = np.random.default_rng(0)
+    zips = rng.integers(0, 10, 80)
+    zips[rng.random(80) < 0.6] = 0
+    frame = pd.DataFrame({"zip": [f"z{i}" for i in zips], "beds": rng.integers(1, 5, 80)})
+    price = rng.normal(size=10)[zips] * 3 + (zips > 0) * frame["beds"]
+    kinds = {"zip": "category", "beds": "number"}
+    model = NeighborRegressor(metric="kernel", columns=kinds).fit(frame, price)
+    assert np.square(model.predict(frame) - price).mean() < 0.1 * price.var()

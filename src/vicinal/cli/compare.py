@@ -51,6 +51,7 @@ def compare(
     metric: o.Metric = "auto",
     readout: o.Readout = "auto",
     max_neighbors: o.MaxNeighbors = None,
+    target_transform: o.TargetTransform = "none",
     loss: o.Loss = None,
     hidden: o.Hidden = "200,25",
     members: o.Members = 8,

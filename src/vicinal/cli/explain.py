@@ -108,10 +108,13 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
         for place, n in enumerate(explanation.neighbors)
     ]
     by = ["near by"] if one.near_by else []
-    adds = "adds" if one.said is None else f"adds to {cell_words(explanation.prediction)}"
+    scale = {"log": " (log)", "rank": " (score)"}.get(explanation.transform, "")
+    adds = f"adds{scale}" if one.said is None else f"adds to {cell_words(explanation.prediction)}"
     if explanation.other_count:
         rest = [f"{explanation.other_count} others", "", f"{explanation.other_weight:.3f}"]
         lines.append([*rest, _part(explanation.other_contribution, one, digits), *[""] * len([*by, *columns])])
+    if sentence := explainer.model.target_transform_.sentence:
+        output.print(sentence, markup=False)
     print_rows("", ["id", "label", "weight", adds, *by, *columns], lines, numbers=False)
 
 
@@ -123,4 +126,5 @@ def _near_by(columns: dict[str, float]) -> str:
 
 
 def _part(value: float, one: "Explained", digits: int) -> str:
-    return f"{value:.3f}" if one.chances else f"{value:,.{digits}f}"
+    scaled = one.chances or one.explanation.transform != "none"
+    return f"{value:.3f}" if scaled else f"{value:,.{digits}f}"

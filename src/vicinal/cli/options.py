@@ -150,6 +150,14 @@ MaxNeighbors: TypeAlias = Annotated[
         rich_help_panel=LEARN,
     ),
 ]
+TargetTransform: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="Scale that numbers are learned on: none, log (positive ones, such as prices: a prediction is a weighted "
+        "geometric mean), rank (normal scores), or auto (none or log, by the rows held out; fits twice).",
+        rich_help_panel=LEARN,
+    ),
+]
 Loss: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -336,6 +344,7 @@ def estimator_parameters(context: typer.Context) -> dict[str, Any]:
         "metric",
         "readout",
         "max_neighbors",
+        "target_transform",
         "members",
         "final_tanh",
         "dropout",

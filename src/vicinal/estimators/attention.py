@@ -12,6 +12,7 @@ from torch import Tensor
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.readout import LARGE, local_weights
+from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.heads import NONA, Ensemble, Kriging, neighbor_range, streamed_quantiles
 from vicinal.heads.admissible import Identity
 from vicinal.heads.members import ensemble_quantiles, ensemble_top_weights
@@ -111,8 +112,8 @@ def kriging_prediction(
 def label_range(
     model: NeighborEstimator, queries: Tensor, query_identity: dict[str, Any], coverage: float
 ) -> tuple[Tensor, Tensor]:
-    """The central range of the labels that each query attends to: ``[b]`` and ``[b]``; with an index, of the first."""
-    near, head, labels = model.near_bank(), model.network_.head, model.bank_.labels
+    """The central range of the labels that each query attends to, on their scale: ``[b]`` and ``[b]``."""
+    near, head, labels = model.near_bank(), model.network_.head, model.bank_labels()
     tail = (1 - coverage) / 2
     ranges = []
     if near is not None:
@@ -245,7 +246,8 @@ class Neighbor:
         id: the row's id.
         weight: its share, from 0 to 1; below 0, or above 1, where a readout of signed weights counts rows against.
         label: its label: a number, a class, or a tuple of its classes where rows may have several.
-        contribution: what it adds to the prediction: weight times label; for a class, weight if it is of that class.
+        contribution: what it adds to the prediction: weight times label, with a ``target_transform`` weight times the
+            label on its scale; for a class, weight if it is of that class.
         row: its columns.
         name: what to call it: its first text, cut to 40 characters, or its id.
     """
@@ -284,13 +286,15 @@ class Explanation:
 
     Attributes:
         prediction: a number, or the predicted class; where rows may have several, the most probable one.
-        total: what the contributions sum to: the number, or the probability of the predicted class.
+        total: what the contributions sum to: the number, with a ``target_transform`` on its scale (its logarithm), or
+            the probability of the predicted class.
         neighbors: the rows of highest weight, signs aside, highest first.
         other_weight: weight of all rows that are not listed; with the listed weights it sums to 1.
         other_contribution: what those rows add; with the listed contributions it sums to ``total``.
         other_count: how many of those have weight; of a large bank, which is read in blocks, or through an index, how
             many rows are not listed, as those with weight are not counted.
         elements: of the row's sets, if they were asked for, that of most effect first.
+        transform: "none", "log" or "rank": the scale of contributions. Labels and ``prediction`` are not on it.
     """
 
     prediction: Any
@@ -300,6 +304,7 @@ class Explanation:
     other_contribution: float
     other_count: int
     elements: tuple[Element, ...] = ()
+    transform: str = "none"
 
     def __str__(self) -> str:
         """One line: ``-2.4: horrible -2.5 (0.31), horrid -2.5 (0.22) ...``; rows without weight are left out."""
@@ -315,6 +320,7 @@ def explain_rows(
     bank: Bank,
     classes: np.ndarray[Any, Any] | None,
     text: str | None = None,
+    transform: TargetTransform = PLAIN,
 ) -> list[Explanation]:
     """Explanations of some queries.
 
@@ -323,14 +329,16 @@ def explain_rows(
         bank: the rows.
         classes: names of the classes that the bank's labels count, or None for numbers.
         text: the column that rows are called by; None: by their ids.
+        transform: of the labels; contributions are on its scale.
     """
     known = top.positions >= 0
     places, where = torch.unique(top.positions[known], return_inverse=True)
     slots = torch.full_like(top.positions, -1).masked_scatter_(known, where)
     rows = bank.store.rows_at(places).to_dict("records")
     ids = bank.store.ids_of_keys(bank.store.keys[places])
-    labels = bank.labels[places].tolist()
+    labels, numbers = bank.labels[places].tolist(), transform.forward(bank.labels[places]).tolist()
     best = top.prediction if classes is None else top.prediction.argmax(dim=-1)
+    said = transform.inverse(best).tolist()
     others = [len(bank)] * len(best) if top.carriers is None else top.carriers.tolist()
     explanations = []
     for i, prediction in enumerate(best.tolist()):
@@ -339,7 +347,7 @@ def explain_rows(
             if slot < 0:
                 continue
             label = labels[slot]
-            share = weight * (label if classes is None else _has(label, prediction))
+            share = weight * (numbers[slot] if classes is None else _has(label, prediction))
             row = rows[slot]
             name = _name(ids[slot], row, text)
             neighbors.append(Neighbor(ids[slot], weight, named_label(label, classes), share, row, name))
@@ -347,12 +355,13 @@ def explain_rows(
         rest = 1.0 - sum(n.weight for n in neighbors)
         explanations.append(
             Explanation(
-                prediction=float(prediction) if classes is None else classes[prediction],
+                prediction=said[i] if classes is None else classes[prediction],
                 total=total,
                 neighbors=tuple(neighbors),
                 other_weight=0.0 if -_ROUNDING < rest < _ROUNDING * _ROUNDING else rest,
                 other_contribution=total - sum(n.contribution for n in neighbors),
                 other_count=others[i] - sum(n.weight != 0 for n in neighbors),
+                transform=transform.name,
             )
         )
     return explanations

@@ -156,7 +156,7 @@ class BankedEstimator(TunedEstimator):
         text = next((name for name, kind in self.kinds_.items() if kind == "text"), None)
         explanations: list[Explanation] = []
         for part in attended(self, queries, query_identity, k):
-            explanations += explain_rows(part, self.bank_, classes, text)
+            explanations += explain_rows(part, self.bank_, classes, text, self.target_transform_)
         return with_elements(self, frame, explanations, query_identity) if elements else explanations
 
     def search(self, queries: Any, k: int = 10, *, ids: Any = None, groups: Any = None) -> list[list[Hit]]:

@@ -61,6 +61,7 @@ from vicinal.estimators.network import (
 )
 from vicinal.estimators.plan import TuningPlan
 from vicinal.estimators.readout import COMPARED, MOST, choose_kriging, choose_out_of_fold, local_weights
+from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.heads import FoldMembers, Kriging
 from vicinal.index import Index, NeighborBank
 from vicinal.similarity import resolve_similarity
@@ -96,6 +97,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     multilabel_: bool = False
     targets_: Sequence[str] | None = None
     plan_: TuningPlan | None = None
+    target_transform_: TargetTransform = PLAIN
     changes_: Changes = Changes()
     weight_unit_: float = 1.0
     _near_head: NearBank | None = None
@@ -113,6 +115,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         simplex: str = "auto",
         readout: str = "auto",
         max_neighbors: int | None = None,
+        target_transform: str = "none",
         loss: Any = None,
         fair: str | None = None,
         fair_weight: float | None = None,
@@ -155,6 +158,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self.simplex = simplex
         self.readout = readout
         self.max_neighbors = max_neighbors
+        self.target_transform = target_transform
         self.loss = loss
         self.fair = fair
         self.fair_weight = fair_weight
@@ -214,6 +218,10 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def _scaled(self, labels: Tensor, train_labels: Tensor) -> Tensor:
         """Labels as training sees them: on [0, 1] by the range of the training rows, or one-hot."""
         raise TypeError(f"estimator: expected NeighborRegressor or NeighborClassifier, got {type(self).__name__}")
+
+    def _label_ends(self) -> tuple[Any, Any] | None:
+        """What training has scaled to 0 and 1, on the scale of the transform; None of classes."""
+        return None
 
     def _start(self, scaled: Tensor, weights: Tensor | None) -> Tensor:
         """Where the bias of a dense head starts, by weights ``[n]`` of mean 1."""
@@ -371,11 +379,11 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         head = network.head if kriging is None else kriging
         indexes = [] if self.index is None else start_indexes(self.index, head, stores[0], self.index_tolerance)
         codes, folds = rows.group_codes(), None if held_out.folds is None else torch.from_numpy(held_out.folds)
-        label_range, classes = getattr(self, "label_range_", None), getattr(self, "classes_", None)
+        label_range, classes = self._label_ends(), getattr(self, "classes_", None)
         criterion = make_criterion(
             settings, label_range, multilabel=multilabel, numbers=numbers, by_row=weights is not None
         )
-        targets = make_targets(criterion, scaled, train_rows, self.loss, label_range)
+        targets = make_targets(criterion, scaled, train_rows, self.loss, label_range, self.target_transform_)
         parts = []
         for at in (train_rows, torch.from_numpy(held_out.validation)):
             known, of_folds = (None if values is None else values[at] for values in (codes, folds))
@@ -437,8 +445,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         return network.head is not attention
 
     @torch.no_grad()
-    def _honest_error(self) -> float:
-        """Mean error of the fitted head on the rows held out, or out of fold: on those that kriging is chosen by."""
+    def _honest(self) -> tuple[Tensor, Bank, Tensor]:
+        """Predictions of the fitted head for rows held out, or out of fold: of which bank, and where they stand."""
         bank, labels, codes = self.bank_, self.bank_labels(), self.bank_.store.group_codes
         if bank.folds is not None:
             at = spread(len(bank), 4 * MOST)
@@ -446,11 +454,15 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             who |= {} if bank.weights is None else {"bank_weight": bank.weights}
             queries, of_queries = bank.vectors[at].double(), bank.folds[at]
             prediction = self.fold_members().out_of_fold(queries, of_queries, bank.vectors, labels, bank.folds, **who)
-            return self._mean_error(prediction, labels[at].to(prediction), bank.weights, at)
+            return prediction, bank, at
         rows, at = self.calibration_, spread(len(self.calibration_), MOST)
         groups = rows.groups[at.numpy()] if codes is not None and rows.groups is not None else None
         identity = bank.identity(ids=rows.ids[at.numpy()], groups=groups)
-        prediction = self.predict_embedded(rows.vectors[at].double(), identity)
+        return self.predict_embedded(rows.vectors[at].double(), identity), rows, at
+
+    def _honest_error(self) -> float:
+        """Mean error of these predictions, as training sees labels: kriging is chosen by it."""
+        prediction, rows, at = self._honest()
         return self._mean_error(prediction, self._as_predicted(rows.labels[at]).to(prediction), rows.weights, at)
 
     def _mean_error(self, prediction: Tensor, truth: Tensor, weights: Tensor | None, at: Tensor) -> float:
@@ -522,21 +534,26 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         inputs, codes = self._prepare(encoder, rows.frame), rows.group_codes()
         known = None if codes is None else codes[train]
         weights = None if rows.weights is None else torch.from_numpy(rows.weights)[train]
-        fit_kernel_network(network, RowSubset(inputs, train), rows.labels[train], known, seed, weights)
+        labels = self.target_transform_.forward(rows.labels[train])
+        fit_kernel_network(network, RowSubset(inputs, train), labels, known, seed, weights)
         self._fill_banks(stores, network, inputs, rows)
         self.metric_, self.folds_ = "kernel", None
         self.history_ = TrainingHistory([self._error_at(held_out.train)], [self._error_at(held_out.validation)])
         return indexes
 
-    def _error_at(self, positions: Ids) -> float:
-        """Mean error, as training sees labels, at rows of the bank; each is predicted from all others."""
+    def _left_out(self, positions: Ids) -> tuple[Tensor, Bank, Tensor]:
+        """Predictions of some of these rows of the bank, each from all others: of which bank, and where they stand."""
         some = positions[spread(len(positions), MOST).numpy()]
-        at = torch.from_numpy(some)
-        bank, labels = self.bank_, self.bank_labels()
+        at, bank = torch.from_numpy(some), self.bank_
         groups = None if bank.groups is None else bank.groups[some]
         queries = bank.vectors[at].double()
-        predicted = self.predict_embedded(queries, bank.identity(bank.ids[some], groups))
-        low, high = getattr(self, "label_range_", (0.0, 1.0)) if self.targets_ is None else (0.0, 1.0)  # else scaled
+        return self.predict_embedded(queries, bank.identity(bank.ids[some], groups)), bank, at
+
+    def _error_at(self, positions: Ids) -> float:
+        """Mean error, as training sees labels, of these predictions."""
+        predicted, bank, at = self._left_out(positions)
+        labels = self.bank_labels()
+        low, high = (self._label_ends() if self.targets_ is None else None) or (0.0, 1.0)  # those of several are scaled
         return self._mean_error(predicted / (high - low), labels[at] / (high - low), bank.weights, at)
 
     def _chosen(self, kriging: Kriging) -> Kriging:
@@ -647,6 +664,10 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def in_label_units(self, prediction: Tensor) -> Tensor:
         """Predictions of the head in the units of the labels; those of classes are probabilities already."""
+        return prediction
+
+    def on_label_scale(self, prediction: Tensor) -> Tensor:
+        """Predictions of the head on the scale of the transform, on which intervals are made."""
         return prediction
 
     def _as_predicted(self, labels: Tensor) -> Tensor:

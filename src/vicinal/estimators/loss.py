@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from vicinal.core import entries, entry, short
+from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.losses import CRPS, ClassLoss, EmbeddingLoss, LossFromPML, ProxyLoss, parse, read_loss
 from vicinal.losses.spec import LossText, check_label_kind
 from vicinal.training import AddedLosses, MeanError, Teacher
@@ -53,8 +54,8 @@ def make_criterion(
 
     Args:
         settings: the estimator's parameters.
-        label_range: lowest and highest training label of a regression; its loss sees labels in their own units. None
-            for classes: the loss sees probabilities and one-hot labels ``[b, K]``.
+        label_range: lowest and highest training label of a regression, on the scale of its transform, on which its loss
+            sees labels. None for classes: the loss sees probabilities and one-hot labels ``[b, K]``.
         multilabel: whether rows have several classes.
         numbers: whether they have several numbers.
         by_row: give the loss of each row, of which the mean is taken by weights.
@@ -96,6 +97,7 @@ def make_targets(
     train: torch.Tensor,
     loss: Any = None,
     label_range: tuple[float, float] | None = None,
+    transform: TargetTransform = PLAIN,
 ) -> torch.Tensor:
     """What training sees in place of labels: their steps ``[n, K]`` for CRPS, whose knots are training labels.
 
@@ -103,7 +105,7 @@ def make_targets(
     """
     if isinstance(loss, Teacher):
         scaled = scaled.clone()
-        scaled[train] = loss.blend(scaled, label_range)[train]
+        scaled[train] = loss.blend(scaled, label_range, transform.forward)[train]
     if not isinstance(criterion, CRPS):
         return scaled.float()
     return criterion.fit(scaled[train].float()).steps(scaled.float())

@@ -1,6 +1,7 @@
 """scikit-learn estimators that predict from neighbors: a number, or a class."""
 
 import copy
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -13,11 +14,14 @@ from torch.nn.functional import one_hot
 
 from vicinal.calibration import ConformalClasses, cross_conformal_sets, f1_thresholds
 from vicinal.core import check_between, check_choice, listed, short
+from vicinal.encoders import TableEncoder
 from vicinal.estimators.attention import INWARD, Explanation, kriging_prediction, label_range
+from vicinal.estimators.bank import Bank
 from vicinal.estimators.banked import BankedEstimator
-from vicinal.estimators.inputs import EmbeddedRows, Ids, as_series, refused_text
+from vicinal.estimators.inputs import EmbeddedRows, Ids, LabelledRows, as_series, refused_text
 from vicinal.estimators.out_of_fold import MOST, cross_intervals, fold_positions, fold_predictions, out_of_fold
 from vicinal.estimators.several import is_multilabel, read_multilabel, several_numbers, target_names
+from vicinal.estimators.target_transform import PLAIN, TargetTransform, check_positive
 from vicinal.heads import Kriging, conformal_margin
 from vicinal.training.rows import spread
 
@@ -74,10 +78,18 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             ``metric="kernel"`` signed kriging.
         max_neighbors: most rows that make a prediction of a kriging readout; None is 30, for ``metric="kernel"`` 256
             (128 of more than 5,000 rows).
+        target_transform: the scale that numbers are learned on: "none"; "log", for positive ones such as prices, where
+            a prediction is a weighted geometric mean; "rank", their normal scores (see
+            :class:`vicinal.estimators.target_transform.TargetTransform`); or "auto": "log" where labels are positive
+            and that has less squared error, in their own units, on the rows held out, or of two kernels on all rows,
+            each predicted from the others. Both are fitted for "auto".
+            Predictions, intervals and the bank are in the units of the labels, contributions of explanations and
+            losses on the scale. Not with an index; of several targets all are transformed alike.
         loss: what is trained and stopped by: None (squared error; log-loss for classes), text such as
             "matching:sigmoid(scale=2,shift=0.7)" (see :func:`vicinal.losses.parse`), "crps" (numbers: the whole
             distribution of neighbor labels, see :class:`vicinal.losses.CRPS`), or a module
-            ``loss(prediction, label)``. It sees labels in their own units; probabilities and one-hot labels of classes.
+            ``loss(prediction, label)``. It sees labels in their own units, or on the scale of ``target_transform``;
+            probabilities and one-hot labels of classes.
             Losses of the embeddings are added to it: "0.5*supcon(temperature=.1)", several with ``+`` between them
             (see :func:`vicinal.losses.read_loss`), or a :class:`vicinal.losses.EmbeddingLoss`. They act in training
             only; what stops it stays the error of predictions.
@@ -147,6 +159,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         label_range_: lowest and highest label of the training rows; training sees labels scaled by it. Of several
             targets both are tensors ``[T]``.
         targets_: names of several targets, or None.
+        target_transform_: the fitted transform; its ``name`` is "none", "log" or "rank".
 
     The paper is NONA (see ``docs/methods.md``); its recipe is ``readout="attention", members=1, final_tanh=True,
     dropout=0.0, batch_size=32, learning_rate=1e-5`` with everything else as here. What the defaults rest on is in
@@ -269,7 +282,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
         The central range of the neighbors' labels, widened or narrowed by one margin that is calibrated on the rows
         held out (conformalized quantiles, arXiv:1905.03222); of a kriging readout the prediction and a calibrated
-        multiple of the deviation that kriging gives it to either side. The range's ends are drawn in by a hundredth of
+        multiple of the deviation that kriging gives it to either side. With a ``target_transform`` all this is done on
+        its scale, and the ends are mapped back. The range's ends are drawn in by a hundredth of
         the way to the prediction: where labels repeat (ratings, digits), ends that are labels would tie and cover too
         much. The guarantee is on average over rows that are exchangeable with the held-out ones, each of which is
         predicted from all rows but itself; that they were also used for early stopping, stand in the bank and choose
@@ -293,12 +307,17 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         _, queries = self._embed(X)
         if self.folds_ is not None:
             identity = self.bank_.identity(**self._prediction_identity(len(queries), ids, groups))
-            return cross_intervals(self, queries, identity, coverage).numpy()
+            low, high = cross_intervals(self, queries, identity, coverage).T
+            return self._in_units(low, high)
         margin = self._margin(coverage)
         low, high, unit = self._range(queries, self._prediction_identity(len(queries), ids, groups), coverage)
         low, high = low - margin * unit, high + margin * unit
         middle = (low + high) / 2
-        return torch.stack([torch.minimum(low, middle), torch.maximum(high, middle)], dim=1).numpy()
+        return self._in_units(torch.minimum(low, middle), torch.maximum(high, middle))
+
+    def _in_units(self, *ends: Tensor) -> np.ndarray[Any, Any]:
+        """Ends ``[n, 2]`` of intervals in the units of the labels."""
+        return torch.stack([self.target_transform_.inverse(end) for end in ends], dim=1).numpy()
 
     def _margin(self, coverage: float) -> float:
         """By how much ranges are widened, from at most 4,096 rows held out; the same until the rows change."""
@@ -311,7 +330,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         margins = self._calibrated[1]
         if coverage not in margins:
             at = spread(len(rows), MOST)
-            labels, groups = rows.labels[at], rows.groups if self.bank_.store.group_codes is not None else None
+            labels = self.target_transform_.forward(rows.labels[at])
+            groups = rows.groups if self.bank_.store.group_codes is not None else None
             known = {"ids": rows.ids[at.numpy()], "groups": None if groups is None else groups[at.numpy()]}
             low, high, unit = self._range(rows.vectors[at].double(), known, coverage)
             misses = torch.maximum(low - labels, labels - high) / unit
@@ -319,11 +339,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         return margins[coverage]
 
     def _range(self, queries: Tensor, query_identity: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Uncalibrated range of each query, and in which unit its margin counts."""
+        """Uncalibrated range of each query, and in which unit its margin counts, on the scale of labels."""
         if isinstance(self.network_.head, Kriging):
             prediction, deviation = kriging_prediction(self, queries, query_identity)
             return prediction, prediction, deviation
-        prediction = self.in_label_units(self._answer(queries, query_identity)[0])
+        prediction = self.on_label_scale(self._answer(queries, query_identity)[0])
         unit = torch.ones_like(prediction)
         if not self.network_.head.uses_bank:
             return prediction, prediction, unit
@@ -332,9 +352,13 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
     def in_label_units(self, prediction: Tensor) -> Tensor:
         """Predictions of the head in the units of the labels."""
+        return self.target_transform_.inverse(self.on_label_scale(prediction))
+
+    def on_label_scale(self, prediction: Tensor) -> Tensor:
+        """Predictions of the head on the scale of ``target_transform``."""
         if self.network_.head.uses_bank and self.targets_ is None:
             return prediction
-        low, high = self.label_range_
+        low, high = self._label_ends()
         if self._place is not None:  # a head without neighbors gives all targets
             prediction = prediction[:, self._place]
         values: Tensor = low + prediction.double() * (high - low)
@@ -368,6 +392,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
                 "calibration_": self.calibration_.of_target(place),
                 "targets_": None,
                 "label_range_": (float(low[place]), float(high[place])),
+                "target_transform_": self.target_transform_.of_target(place),
                 "_place": None if self.network_.head.uses_bank else place,
                 "_of_targets": None,
                 "_calibrated": None,
@@ -398,10 +423,14 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
                 values = several_numbers(y, self.targets_)
         _check_length(values, rows)
         _check_finite(values)
+        if self.target_transform_.name == "log":
+            for name, column in zip(self.targets_ or ["y"], values.reshape(rows, -1).T, strict=True):
+                check_positive(column, name)
         return values
 
     def _fit_labels(self, y: Any, rows: int) -> Ids:
         self.targets_ = target_names(y)
+        self.target_transform_ = TargetTransform(name="log" if self.target_transform == "log" else "none")
         for setting in ("index", "loss") if self.targets_ is not None else ():
             if getattr(self, setting) is not None:
                 raise ValueError(f"{setting}: expected None for several targets, got {short(getattr(self, setting))}")
@@ -421,16 +450,63 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if low == high:
             raise ValueError(f"y: expected labels that differ, got {low:g} in every training row; nothing to learn")
         self.label_range_ = (low, high)
-        return (labels - low) / (high - low)
+        low, high = self._label_ends()
+        scaled: Tensor = (self._as_predicted(labels) - low) / (high - low)
+        return scaled
+
+    def _label_ends(self) -> tuple[Any, Any]:
+        if self.target_transform_.name == "none":
+            return self.label_range_
+        ends = torch.stack([torch.as_tensor(end, dtype=torch.float64) for end in self.label_range_])
+        low, high = self.target_transform_.forward(ends)
+        return (float(low), float(high)) if self.targets_ is None else (low, high)
+
+    def _train(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> None:
+        """Train on the scale of ``target_transform``; for "auto" on each, of which the one that predicts best stays."""
+        from vicinal.estimators.loss import predicts_by_default  # the losses take a while to import
+
+        train, folder = rows.labels[torch.from_numpy(rows.held_out.train)], self.checkpoint_dir
+        names = [self.target_transform]
+        self.target_transform_ = PLAIN
+        self._scaled(rows.labels, train)  # raises where labels do not differ
+        if names == ["auto"]:
+            logarithms = bool((rows.labels > 0).all()) and predicts_by_default(self.loss)
+            names = ["none", "log"] if logarithms else ["none"]
+        tried = []
+        try:
+            for name in names:
+                self.target_transform_ = TargetTransform.fitted(name, train)
+                if folder is not None and len(names) > 1:
+                    self.checkpoint_dir = Path(folder) / name
+                with torch.random.fork_rng():
+                    super()._train(rows, seed, copy.deepcopy(encoder) if len(names) > 1 else encoder)
+                tried.append((self._errors_in_label_units() if len(names) > 1 else (0.0, 0.0), dict(vars(self))))
+            place = all(fitted["metric_"] == "kernel" for _, fitted in tried)
+            self.__dict__ |= min(tried, key=lambda one: one[0][place])[1]
+        finally:
+            self.checkpoint_dir = folder
+
+    @torch.no_grad()
+    def _errors_in_label_units(self) -> tuple[float, float]:
+        """Mean squared error on the rows held out, and of a kernel on all rows, of labels on [0, 1] by their range."""
+        low, high = self.label_range_
+
+        def error(said: Tensor, rows: Bank, at: Tensor) -> float:
+            said, known = ((values - low) / (high - low) for values in (self.in_label_units(said), rows.labels[at]))
+            return self._mean_error(said, known.to(said), rows.weights, at)
+
+        held_out = error(*self._honest())
+        return held_out, error(*self._left_out(np.arange(len(self.bank_)))) if self.metric_ == "kernel" else held_out
 
     def _start(self, scaled: Tensor, weights: Tensor | None) -> Tensor:
         return scaled.mean(dim=0) if weights is None else torch.einsum("n,n...->...", weights, scaled) / len(scaled)
 
     def _as_predicted(self, labels: Tensor) -> Tensor:
-        """Labels as the head takes them: several targets ``[N, T]`` on [0, 1] by the range of the training rows."""
+        """Labels as the head takes them, transformed; several ``[N, T]`` on [0, 1] by the range of training rows."""
+        labels = self.target_transform_.forward(labels)
         if self.targets_ is None:
             return labels
-        low, high = self.label_range_
+        low, high = self._label_ends()
         scaled: Tensor = (labels - low) / (high - low)
         return scaled
 

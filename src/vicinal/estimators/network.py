@@ -10,6 +10,7 @@ from vicinal.core import check_between, check_choice, check_integer, check_numbe
 from vicinal.data.attributes import RATES
 from vicinal.encoders import MemberProjectors, PrincipalProjector, TableEncoder, check_tune
 from vicinal.estimators.plan import read_plan
+from vicinal.estimators.target_transform import TRANSFORMS
 from vicinal.heads import NONA, Dense, Ensemble, Kriging
 from vicinal.masks import SoftStep, TopK
 from vicinal.similarity import resolve_similarity
@@ -180,6 +181,7 @@ def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:
         check_integer("random_state", settings["random_state"], 0, 2**32 - 1)
     check_choice("head", settings["head"], HEADS)
     check_readout(settings, classes=classes)
+    _check_transform(settings, classes=classes)
     if isinstance(settings["mask"], str):
         check_choice("mask", settings["mask"], MASKS)
     if settings["simplex"] != "auto" and isinstance(settings["simplex"], str):
@@ -196,6 +198,16 @@ def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:
     if settings["dropout"] != 0:
         check_between("dropout", settings["dropout"], 0, 1)
     layer_sizes(settings["hidden"])
+
+
+def _check_transform(settings: dict[str, Any], *, classes: bool) -> None:
+    name = check_choice("target_transform", settings["target_transform"], TRANSFORMS)
+    if classes and name != "none":
+        raise ValueError(f"target_transform: expected 'none' for classes, which are no numbers, got {short(name)}")
+    if settings["index"] is not None and name != "none":
+        raise ValueError(
+            f"target_transform: expected 'none' with an index, which finds labels as they are, got {short(name)}"
+        )
 
 
 def _check_fair(settings: dict[str, Any], *, classes: bool) -> None:

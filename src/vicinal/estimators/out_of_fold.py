@@ -66,6 +66,9 @@ def cross_intervals(
         queries: ``[b, M * d]``.
         identity: as heads take it.
         coverage: between 0 and 1.
+
+    Returns:
+        on the scale of the transform.
     """
     positions, folds = fold_positions(model, MOST), _folds(model)
     codes = folds[positions]
@@ -77,7 +80,7 @@ def cross_intervals(
         low, high, unit = _fold_range(
             model, fold, model.bank_.vectors[rows_of_fold].double(), _identity(model, rows_of_fold), coverage
         )
-        misses = range_scores(model.bank_.labels[rows_of_fold].numpy(), low.numpy(), high.numpy())
+        misses = range_scores(model.bank_labels()[rows_of_fold].numpy(), low.numpy(), high.numpy())
         scores[at] = torch.from_numpy(misses) / unit
         ranges.append(_fold_range(model, fold, queries, identity, coverage))
     lows, highs, units = (torch.stack(parts, dim=1).numpy() for parts in zip(*ranges, strict=True))  # [b, F]
@@ -92,7 +95,7 @@ def _fold_range(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The uncalibrated range of each query ``[b]`` by the members of a fold, and in which unit its margin counts."""
     bank, members = model.bank_, model.fold_members()
-    rows, labels, known = members.bank(fold, bank.vectors, bank.labels, _folds(model), dict(identity))
+    rows, labels, known = members.bank(fold, bank.vectors, model.bank_labels(), _folds(model), dict(identity))
     head, parts = members.part(fold), model.query_blocks(members.columns(fold, queries), known)
     blocks = [_block_range(model, head, part, rows, labels, some, coverage) for part, some in parts]
     if not blocks:
@@ -114,7 +117,7 @@ def _block_range(
         local = head.local_weights(queries, bank, **identity)
         prediction = local.mean(labels)
         return prediction, prediction, local.variance.clamp(min=0).sqrt()
-    prediction = model.in_label_units(head(queries, bank, labels, **identity)).double()
+    prediction = model.on_label_scale(head(queries, bank, labels, **identity)).double()
     unit = torch.ones_like(prediction)
     if not head.uses_bank:
         return prediction, prediction, unit

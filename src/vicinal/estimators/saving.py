@@ -41,6 +41,7 @@ from vicinal.estimators.network import (
     similarity_network,
 )
 from vicinal.estimators.plan import TuningPlan
+from vicinal.estimators.target_transform import TargetTransform
 from vicinal.heads import Kriging
 from vicinal.index import FaissIndex
 from vicinal.index.bank_files import ROWS
@@ -73,6 +74,7 @@ class SavedParameters(Saved):
     simplex: _Text
     readout: Literal["attention", "kriging", "signed_kriging", "auto"] = "attention"
     max_neighbors: Annotated[int, Field(ge=1, le=MOST_NEIGHBORS)] | None = None
+    target_transform: Literal["none", "log", "rank", "auto"] = "none"
     loss: _Text | None
     fair: _Text | None = None
     fair_weight: Annotated[float, Field(ge=0)] | None = None
@@ -128,6 +130,7 @@ class SavedConfig(Saved):
     multilabel: bool = False
     targets: Annotated[list[str], Field(min_length=2, max_length=1 << 16)] | None = None
     label_range: tuple[float, float] | tuple[list[float], list[float]] | None
+    transform: TargetTransform = Field(default_factory=TargetTransform)
     train_error: list[float]
     validation_error: list[float]
     best_epoch: NonNegativeInt
@@ -181,6 +184,18 @@ class SavedConfig(Saved):
             raise ValueError(f"parameters of another task than {self.task}")
         if self.folds is not None and self.folds > self.parameters.members:
             raise ValueError(f"{self.folds} folds of {self.parameters.members} members")
+        return self
+
+    @model_validator(mode="after")
+    def _agree_on_transform(self) -> Self:
+        name, ends = self.transform.name, self.label_range[0] if self.label_range else 1.0
+        lows = ends if isinstance(ends, list) else [ends]
+        if self.parameters.target_transform not in ("auto", name) or (name != "none" and self.label_range is None):
+            raise ValueError(f"labels by another transform than {self.parameters.target_transform}")
+        if name == "rank" and len(self.transform.labels) != len(lows):
+            raise ValueError("a transform of other targets")
+        if name == "log" and min(lows) <= 0:
+            raise ValueError("logarithms of labels that have none")
         return self
 
     @model_validator(mode="after")
@@ -322,6 +337,8 @@ def check_bank(bank: Bank, config: SavedConfig, width: int, folder: Path) -> Non
     labels = bank.labels
     if not bool(labels.isfinite().all()):
         raise ValueError(f"bank.safetensors: expected finite labels in {folder}, got NaN or infinity")
+    if config.transform.name == "log" and not bool((labels > 0).all()):
+        raise ValueError(f"bank.safetensors: expected labels above 0 in {folder}, got others")
     if config.classes is not None:
         count, what = (2, "0 or 1 for each class") if each else (len(config.classes), "places of its classes")
         if not bool(((labels >= 0) & (labels < count) & (labels == labels.floor())).all()):
@@ -466,7 +483,7 @@ def _load(
     if config.classes is not None:
         model.classes_, model.multilabel_ = np.array(config.classes), config.multilabel
     if config.label_range is not None:
-        model.targets_ = config.targets
+        model.targets_, model.target_transform_ = config.targets, config.transform
         model.label_range_ = config.label_range
         if config.targets is not None:
             model.label_range_ = tuple(torch.tensor(ends, dtype=torch.float64) for ends in config.label_range)
@@ -562,6 +579,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "classes": None if classes is None else classes.tolist(),
             "multilabel": model.multilabel_,
             "targets": model.targets_,
+            "transform": model.target_transform_.model_dump(),
             "label_range": _ends(getattr(model, "label_range_", None)),
             "train_error": model.history_.train_error,
             "validation_error": model.history_.validation_error,

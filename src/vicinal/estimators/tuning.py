@@ -103,7 +103,9 @@ class TunedEstimator(NeighborEstimator):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", IdentityWarning)  # the first fit has said it
             warnings.simplefilter("ignore", LeakWarning)
-            tuned = self._part(".", seed, tune=plan.tune, plan=plan).fit(x, y, **labelled)
+            scale = frozen.target_transform_.name  # errors compare on one scale
+            parts = {"tune": plan.tune, "plan": plan, "target_transform": scale}
+            tuned = self._part(".", seed, **parts).fit(x, y, **labelled)
         before, after = frozen.honest_error(), tuned.honest_error()
         if after < before:
             _logger.info("tuning: error on the rows held out %.4g, of the frozen encoder %.4g", after, before)
@@ -171,6 +173,7 @@ class TunedEstimator(NeighborEstimator):
             "tune": tune,
             "precision": precision,
             "readout": "attention",
+            "target_transform": "none",
             "plan": None,
             "loss": None,
             "fair": None,

@@ -9,7 +9,7 @@ from pathlib import Path
 from vicinal.core import replace_text
 from vicinal.encoders import reaches_out
 from vicinal.report.records import FitRecord
-from vicinal.report.tables import findings, fit_table, limits
+from vicinal.report.tables import findings, fit_table, limits, mean_of
 from vicinal.report.text import clean, duration, one_line
 from vicinal.report.theme import shown
 
@@ -85,8 +85,9 @@ def _about(record: FitRecord) -> str:
     inputs = ", ".join(f"{_code(c.name)} ({c.kind})" for c in record.column_list if c.kind)
     what = "number" if record.task == "regression" else "classes" if record.several else "class"
     head = str(record.settings.get("head", "nona"))
+    mean = mean_of(record)
     how = (
-        "from the labelled rows that are near it: each prediction is a weighted mean of labels of real rows, which "
+        f"from the labelled rows that are near it: each prediction is a weighted {mean} of labels of real rows, which "
         "can be listed"
         if head.startswith("nona")
         else "by a dense head, which has no neighbors to show"

@@ -311,6 +311,7 @@ class PanelView:
     other: NeighborView | None
     total: str
     total_name: str
+    adds: str
     line: Line | None
     other_is_sum_of: str
 
@@ -377,6 +378,9 @@ def cells(row: Mapping[str, Cell], limit: int) -> list[CellView]:
     return [*views[:_CELLS], CellView(f"and {len(rest)} more columns", "text", "…", full)]
 
 
+_SCALES = {"none": "", "log": "log of ", "rank": "normal score of "}
+
+
 def panel_view(panel: NeighborPanel) -> PanelView:
     """``panel`` as it is shown.
 
@@ -390,14 +394,15 @@ def panel_view(panel: NeighborPanel) -> PanelView:
         title=one_line(panel.title, 60),
         id="" if panel.id in panel.query.values() else one_line(panel.id, 40),
         cells=cells(panel.query, 400),
-        prediction=total if numeric and total else _label(panel.said or panel.prediction),
+        prediction=total if numeric and total and panel.scaled is None else _label(panel.said or panel.prediction),
         target="" if panel.target is None else _label(panel.target),
         error=_error(panel) if numeric else "",
         right=None if numeric or panel.target is None else (panel.said or str(panel.prediction)) == str(panel.target),
         neighbors=lines,
         other=other,
         total=total,
-        total_name="the prediction" if numeric else f"probability of {_label(panel.prediction)}",
+        total_name=f"{_SCALES[panel.scale]}the prediction" if numeric else f"probability of {_label(panel.prediction)}",
+        adds=f"{_SCALES[panel.scale]}label" if numeric else "",
         line=_line(panel, listed) if numeric and listed else None,
         other_is_sum_of=f"all {panel.other_rows:,} other rows" if panel.other_rows else "all other rows",
     )
@@ -440,7 +445,8 @@ def _lines(
     ]
     other = None
     if with_rest:
-        mean = number(rest / panel.other_weight, 3) if numeric and abs(panel.other_weight) > 1e-3 else ""
+        plain = numeric and panel.scaled is None and abs(panel.other_weight) > 1e-3
+        mean = number(rest / panel.other_weight, 3) if plain else ""
         share = round(100 * abs(panel.other_weight) / heaviest, 2)
         other = NeighborView([], mean, percent(panel.other_weight), share, shown[-1])
     return lines, other, fixed(sum(summed), decimals)

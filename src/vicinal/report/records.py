@@ -55,6 +55,9 @@ class NeighborPanel:
         id: how the row is known to its owner, or "".
         said: where rows may have several classes, those that are said; "" elsewhere. ``prediction`` is one of them all,
             whose probability the neighbors add up to.
+        scale: "log" or "rank" where contributions are of labels on another scale, see
+            :class:`vicinal.estimators.target_transform.TargetTransform`.
+        scaled: what they sum to there, the prediction on that scale.
 
     Raises:
         ValueError: if the weights do not sum to 1, or the contributions do not sum to the prediction.
@@ -75,6 +78,8 @@ class NeighborPanel:
     probability: float | None = None
     id: str = ""
     said: str = ""
+    scale: str = "none"
+    scaled: float | None = None
 
     def __post_init__(self) -> None:
         self.neighbors = [Neighbor(*neighbor) for neighbor in self.neighbors]
@@ -102,7 +107,9 @@ class NeighborPanel:
 
     @property
     def total(self) -> float:
-        """What the contributions sum to: the predicted number, or the probability of the predicted class."""
+        """What the contributions sum to: the predicted number, on its scale, or the probability of the class."""
+        if self.scaled is not None:
+            return self.scaled
         if self.probability is not None:
             return float(self.probability)
         if isinstance(self.prediction, str):

@@ -173,17 +173,25 @@ def _against(score: float, other: float, metric: str, name: str) -> str:
     return f"{abs(change):.1f} % {'above' if change > 0 else 'below'} {name} ({number(other)})"
 
 
+def mean_of(record: FitRecord) -> str:
+    """Which mean of labels a prediction is."""
+    scale = str(record.settings.get("target_transform"))
+    return {"log": "geometric mean", "rank": "mean (by normal scores)"}.get(scale, "mean")
+
+
 def limits(record: FitRecord) -> list[str]:
     """What a user of the model must know that its scores do not say."""
     said = []
     if str(record.settings.get("head", "nona")).startswith("nona"):
-        signed = record.settings.get("readout") == "signed_kriging"
+        signed = (
+            record.settings.get("readout") == "signed_kriging" and record.settings.get("target_transform") != "rank"
+        )
         said.append(
-            "A prediction is a weighted mean of labels in the bank, with weights that may be below 0, so it may leave "
-            "their range; rows unlike all of the bank still get a prediction."
+            f"A prediction is a weighted {mean_of(record)} of labels in the bank, with weights that may be below 0, so "
+            "it may leave their range; rows unlike all of the bank still get a prediction."
             if signed
-            else "A prediction is a weighted mean of labels in the bank, so it never leaves their range; rows unlike "
-            "all of the bank still get a prediction."
+            else f"A prediction is a weighted {mean_of(record)} of labels in the bank, so it never leaves their range; "
+            "rows unlike all of the bank still get a prediction."
             if record.task == "regression"
             else "The probability of a class is the weight of the bank rows that have it: one that is not there has "
             "probability 0."

@@ -25,7 +25,10 @@ LEAST_NOISE = 1e-6
 _PENALTY = 2.0
 _START = {"log_amplitude": 1.0, "log_linear": 0.3, "log_pieces": 0.1, "log_noise": 0.3}
 _RANGE = (1e-6, 1e3)
-"""Of all that is learned, so that no step of the search leaves what float64 can factor."""
+"""Of all that is learned, so that few steps of the search leave what float64 can factor."""
+
+_TOO_FAR = 1e10
+"""What is minimized at one that does."""
 
 _AMPLITUDES, _NOISES = (0.03, 0.1, 0.3, 1.0, 3.0), (0.1, 0.3, 1.0, 3.0, 10.0)
 """By what b and the noise are multiplied when they are tried again."""
@@ -194,7 +197,10 @@ def most_likely_kernel(
     def value_and_grad(values: Any) -> tuple[float, Any]:
         report("kernel", min(next(tries), STEPS), STEPS, "steps, of which there may be fewer")
         point = torch.from_numpy(values.copy()).requires_grad_()
-        value = objective(TableKernel.of(point), inputs, pieces, labels, parts, weights)
+        try:
+            value = objective(TableKernel.of(point), inputs, pieces, labels, parts, weights)
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # a step to rows that it cannot tell apart
+            return _TOO_FAR, 0.0 * values
         value.backward()  # type: ignore[no-untyped-call]
         return float(value.detach()), point.grad.numpy()  # type: ignore[union-attr]
 

@@ -57,17 +57,23 @@ class Teacher(nn.Module):
         self.loss, self.weight = loss, check_between("weight", weight, 0, torch.inf)
         self.similarity = resolve_similarity(similarity)
 
-    def blend(self, labels: Tensor, label_range: tuple[float, float] | None = None) -> Tensor:
+    def blend(
+        self,
+        labels: Tensor,
+        label_range: tuple[float, float] | None = None,
+        transform: Callable[[Tensor], Tensor] = lambda predictions: predictions,
+    ) -> Tensor:
         """The labels that are trained on, all rows.
 
         Args:
             labels: as training sees them, ``[n]`` or ``[n, K]``.
             label_range: what training has scaled to 0 and 1, in the units of the predictions.
+            transform: what labels went through before they were scaled.
         """
         if labels.shape != self.predictions.shape:
             raise ValueError(f"predictions: expected {tuple(labels.shape)}, got {tuple(self.predictions.shape)}")
         low, high = label_range or (0.0, 1.0)
-        known = (self.predictions.to(labels) - low) / (high - low)
+        known = (transform(self.predictions.to(labels)) - low) / (high - low)
         share = self.share.to(labels)
         return torch.lerp(labels, known, share if labels.ndim == 1 else share[:, None])
 

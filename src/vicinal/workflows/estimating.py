@@ -94,6 +94,9 @@ def estimate_fit(
             seconds["kernel"] = _kernel(encoder.dim, min(train, MOST_ROWS), rows)
         if kernel != "only":
             seconds["training"] = _training(encoder, inputs, settings, sizes, classes)
+    if settings["target_transform"] == "auto" and not classes:  # each scale is fitted
+        again = [name for name in ("kernel", "training") if name in seconds]
+        seconds |= {name: (seconds[name][0], 2 * seconds[name][1]) for name in again}
     pretrained = any(isinstance(part, PretrainedEncoder) for part in encoder.encoders)
     if settings["tune"] != "none" and pretrained:
         low, high = seconds.get("training", (0.0, 0.0))

@@ -562,7 +562,8 @@ def attend(model: BankedEstimator, table: Table, vectors: Tensor, parts: list[Pa
         expected.append(weights.numpy() @ labels)
         spread.append(np.zeros(len(part)) if numbers.ndim == 2 else neighbor_spread(weights.numpy(), numbers))
         start += len(part)
-    return BankUse(np.concatenate(expected), np.concatenate(spread), served, weight / max(int(new.sum()), 1))
+    said = model.in_label_units(torch.from_numpy(np.concatenate(expected))).numpy()
+    return BankUse(said, np.concatenate(spread), served, weight / max(int(new.sum()), 1))
 
 
 def equal_content(table: Table, kinds: dict[str, str], parts: Sequence[Part]) -> list[Copies]:

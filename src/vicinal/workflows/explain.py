@@ -211,6 +211,7 @@ def explained_record(one: Explained) -> dict[str, Any]:
         **({} if one.label is None else {"label": one.label}),
         **doubt,
         "nearest": one.nearest,
+        **({} if explanation.transform == "none" else {"scale": explanation.transform}),
         "neighbors": [
             {
                 "id": n.id,

@@ -304,7 +304,13 @@ def fit_record(
         out_of_fold=out_of_fold_scores(model),
         duration_s=duration,
         versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
-        notes=[*opened.notes, *(f"{leak.sentence}." for leak in opened.leaks), *_tuning(model), *measured.notes],
+        notes=[
+            *opened.notes,
+            *(f"{leak.sentence}." for leak in opened.leaks),
+            *_tuning(model),
+            *_transform(model),
+            *measured.notes,
+        ],
         verdict=verdict(model, measured, table.target[scored], groups, promise, mass),
         coverage=promise.levels,
         examples=examples(model, opened, scored, measured, promise),
@@ -357,7 +363,9 @@ def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
     )
     skipped = hidden if model.head == "nona" else (*hidden, *neighbor_only)
     skipped = (*skipped, *_OF_NETWORKS) if model.metric_ == "kernel" else skipped
-    settings = model.get_params(deep=False) | {"metric": model.metric_, "readout": model.readout_}
+    skipped = (*skipped, "target_transform") if hasattr(model, "classes_") else skipped
+    fitted = {"metric": model.metric_, "readout": model.readout_, "target_transform": model.target_transform_.name}
+    settings = model.get_params(deep=False) | fitted
     return {name: value for name, value in settings.items() if name not in skipped}
 
 
@@ -368,6 +376,14 @@ def _tuning(model: BankedEstimator) -> list[str]:
     if model.plan_.tune == "none":
         return ["The pretrained encoder stays as published: tuning it gained nothing, or there was no time."]
     return [f"The encoder was tuned. {model.plan_.sentence().capitalize()}; the plan is in plan.json."]
+
+
+def _transform(model: BankedEstimator) -> list[str]:
+    """On which scale labels are learned, if it is not their own or was chosen."""
+    chosen, sentence = model.target_transform == "auto", model.target_transform_.sentence
+    if not sentence:
+        return ["Labels are learned as they are: logarithms gained nothing, or are not of them."] if chosen else []
+    return [f"{sentence[0].upper()}{sentence[1:]}{' (chosen on the rows held out)' if chosen else ''}."]
 
 
 def _curves(model: BankedEstimator, loss: str) -> dict[str, list[float]]:

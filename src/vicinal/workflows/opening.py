@@ -42,6 +42,7 @@ from vicinal.estimators.base import LONE_GROUPS
 from vicinal.estimators.inputs import as_table, left_out
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.estimators.network import check_settings
+from vicinal.estimators.target_transform import check_positive
 
 Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
@@ -181,6 +182,9 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
             f"{short(job.separator)}, which is in none; without it each cell is one class"
         )
     check_settings(settings, classes=table.task == "classification")
+    for name, values in {table.target_name: table.target, **also}.items():
+        if settings["target_transform"] == "log":
+            check_positive(values, short(name))
     columns = infer_kinds(table.frame, job.kinds)
     if all(column.kind is None for column in columns.values()):
         raise ValueError(f"data: expected at least one column to learn from, got none ({left_out(columns)})")

@@ -75,6 +75,8 @@ class Answers:
                     {"id": n.id, "weight": n.weight, "label": n.label, "contribution": n.contribution}
                     for n in explanation.neighbors
                 ]
+                if explanation.transform != "none":
+                    record["scale"] = explanation.transform
                 record["others"] = {"weight": explanation.other_weight, "contribution": explanation.other_contribution}
                 if explanation.elements:
                     neighbors = [n.id for n in explanation.neighbors]

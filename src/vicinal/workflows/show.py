@@ -60,6 +60,7 @@ class _Model(_Summary):
     multilabel: bool = False
     label_range: tuple[float, float] | tuple[list[float], list[float]] | None = None
     targets: list[str] | None = None
+    transform: dict[str, JsonValue] = Field(default_factory=dict)
     train_error: list[float] = Field(default_factory=list)
     best_epoch: int = 0
     folds: int | None = None
@@ -209,6 +210,8 @@ def _settings(config: _Model) -> dict[str, Any]:
     names = [name for name in _OF_ALL if name != "max_neighbors" or (by_kriging and not config.neighbors)]
     names += [] if metric == "kernel" else list(_OF_NETWORKS)
     settings |= {name: parameters.get(name) for name in names}
+    scale = str(config.transform.get("name", "none"))
+    settings |= {"target_transform": scale} if scale != "none" else {}
     settings |= {"folds": config.folds} if config.folds else {}
     settings |= {"epochs": len(config.train_error), "best_epoch": config.best_epoch + 1} if metric == "network" else {}
     return settings

@@ -106,6 +106,8 @@ def _panel(
         other_contribution=explanation.other_contribution,
         other_rows=explanation.other_count,
         probability=None if isinstance(explanation.prediction, float) else explanation.total,
+        scale=explanation.transform,
+        scaled=None if explanation.transform == "none" else explanation.total,
         id=identity,
     )
 

@@ -1,0 +1,119 @@
+"""The scale that the labels of a regressor are learned on: their own, their logarithms, or their normal scores."""
+
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from vicinal.core import short
+from vicinal.core.untrusted import Saved
+
+TRANSFORMS = ("none", "log", "rank", "auto")
+
+KNOTS = 512
+"""Labels between which normal scores are straight lines, at most."""
+
+_SAID = {
+    "log": "labels are learned as logarithms, so a prediction is a weighted geometric mean of its neighbors' labels",
+    "rank": "labels are learned as normal scores of their ranks, and a prediction is the label whose score is the "
+    "weighted mean of its neighbors' scores",
+}
+
+
+class TargetTransform(Saved):
+    r"""A rising function $g$ of labels: a head predicts $\hat y = g^{-1}(\sum_j w_j g(y_j))$.
+
+    - "none": $g(y) = y$, and the prediction is a weighted mean.
+    - "log": $g(y) = \ln y$ of labels above 0, and it is a weighted geometric mean, $\prod_j y_j^{w_j}$.
+    - "rank": $g$ takes the label of mean rank $r$ of $n$ training labels to the normal score $\Phi^{-1}((r - 1/2) / n)$
+      and is a straight line between ``KNOTS`` of them, at most; beyond the lowest and highest label it is constant.
+
+    Attributes:
+        name: "none", "log" or "rank".
+        labels: of "rank" the knots of each target, rising.
+        scores: their normal scores.
+
+    >>> log = TargetTransform(name="log")
+    >>> weights, labels = torch.tensor([0.5, 0.5]), torch.tensor([2.0, 8.0])
+    >>> log.inverse(weights @ log.forward(labels))
+    tensor(4.)
+    >>> rank = TargetTransform.fitted("rank", torch.tensor([1.0, 2.0, 2.0, 50.0]))
+    >>> [round(score, 3) for score in rank.forward(torch.tensor([1.0, 2.0, 50.0, 90.0])).tolist()]
+    [-1.15, 0.0, 1.15, 1.15]
+    """
+
+    name: Literal["none", "log", "rank"] = "none"
+    labels: list[list[float]] = Field(default_factory=list, max_length=1 << 16)
+    scores: list[list[float]] = Field(default_factory=list, max_length=1 << 16)
+
+    @model_validator(mode="after")
+    def _rise(self) -> Self:
+        pairs = list(zip(self.labels, self.scores, strict=False))
+        if len(self.labels) != len(self.scores) or (self.name == "rank") != bool(pairs):
+            raise ValueError("knots of another transform")
+        for labels, scores in pairs:
+            steps = [np.diff(ends) for ends in (labels, scores)]
+            if not 2 <= len(labels) == len(scores) <= KNOTS or min(step.min() for step in steps) <= 0:
+                raise ValueError("knots that do not rise")
+        return self
+
+    @classmethod
+    def fitted(cls, name: str, labels: Tensor) -> Self:
+        """The transform of this name for training labels ``[n]`` or ``[n, T]``, which differ."""
+        if name != "rank":
+            return cls.model_validate({"name": name})
+        from scipy.stats import norm  # slow to import, and needed only when a model is fitted
+
+        knots = []
+        for column in labels.reshape(len(labels), -1).double().numpy().T:
+            values, counts = np.unique(column, return_counts=True)
+            scores = norm.ppf((counts.cumsum() - counts / 2) / len(column))
+            some = np.unique(np.linspace(0, len(values) - 1, min(KNOTS, len(values))).round().astype(int))
+            knots.append((values[some].tolist(), scores[some].tolist()))
+        return cls(name="rank", labels=[one for one, _ in knots], scores=[one for _, one in knots])
+
+    @property
+    def sentence(self) -> str:
+        """What a prediction is, as a clause; "" of "none"."""
+        return _SAID.get(self.name, "")
+
+    def of_target(self, place: int) -> Self:
+        """The transform of one of several targets."""
+        knots = {"labels": self.labels[place : place + 1], "scores": self.scores[place : place + 1]}
+        return self.model_copy(update=knots)
+
+    def forward(self, labels: Tensor) -> Tensor:
+        """Labels ``[n]``, or of several targets ``[n, T]``, on this scale."""
+        if self.name == "log":
+            return labels.log()
+        return labels if self.name == "none" else _through(labels, self.labels, self.scores)
+
+    def inverse(self, values: Tensor) -> Tensor:
+        """Labels of values on this scale; ``[n]`` or ``[n, T]``."""
+        if self.name == "log":
+            return values.exp()
+        return values if self.name == "none" else _through(values, self.scores, self.labels)
+
+
+PLAIN = TargetTransform()
+"""Labels as they are."""
+
+
+def _through(values: Tensor, places: list[list[float]], heights: list[list[float]]) -> Tensor:
+    """Straight lines between the knots of each target, constant beyond them."""
+    columns = values.detach().double().reshape(len(values), -1).numpy().T
+    ends = [np.interp(*known) for known in zip(columns, places, heights, strict=True)]
+    return torch.from_numpy(np.stack(ends, axis=1)).reshape(values.shape).to(values)
+
+
+def check_positive(values: Any, name: str) -> None:
+    """Raise ValueError, which names them, if some of the labels ``[n]`` have no logarithm."""
+    wrong = np.flatnonzero(np.asarray(values) <= 0)
+    if len(wrong):
+        value = np.asarray(values)[wrong[0]]
+        raise ValueError(
+            f"{name}: expected labels above 0, as their logarithms are learned, got {short(float(value))} in row "
+            f"{wrong[0]}; a model with target_transform='rank' or 'none' takes any"
+        )

@@ -1,0 +1,197 @@
+"""Regressors that learn labels on another scale: what they predict, explain and promise is in the user's units."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.stats import norm
+
+from vicinal.cli import run
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.saving import SavedConfig
+from vicinal.estimators.target_transform import KNOTS, TargetTransform
+from vicinal.training import Teacher
+
+NETWORK = {"metric": "network", "members": 2, "hidden": (8, 4), "max_epochs": 2}
+
+
+def prices(count=70, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(count, 2))
+    return x, 1000 * np.exp(2 * x[:, 0] + 0.3 * rng.normal(size=count))
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return prices()
+
+
+@pytest.fixture(scope="module", params=["log", "rank"])
+def model(request, rows):
+    return NeighborRegressor(metric="kernel", target_transform=request.param).fit(*rows)
+
+
+def test_a_model_of_logarithms_is_that_of_labels_whose_logarithm_was_taken(rows):
+    x, y = rows
+    of_logs = NeighborRegressor(metric="kernel").fit(x, np.log(y))
+    model = NeighborRegressor(metric="kernel", target_transform="log").fit(x, y)
+    np.testing.assert_allclose(model.predict(x), np.exp(of_logs.predict(x)))
+    np.testing.assert_allclose(model.predict_interval(x, 0.7), np.exp(of_logs.predict_interval(x, 0.7)))
+
+
+def test_normal_scores_are_those_of_mean_ranks_and_turn_back():
+    labels = torch.tensor([3.0, 1.0, 3.0, 80.0, 7.0], dtype=torch.float64)
+    rank = TargetTransform.fitted("rank", labels)
+    scores = norm.ppf((np.array([2.5, 1, 2.5, 5, 4]) - 0.5) / 5)
+    np.testing.assert_allclose(rank.forward(labels), scores)
+    np.testing.assert_allclose(rank.inverse(rank.forward(labels)), labels)
+    assert rank.inverse(torch.tensor([-99.0, 99.0])).tolist() == [1, 80]
+    many = TargetTransform.fitted("rank", torch.rand(3 * KNOTS, 2, generator=torch.Generator().manual_seed(0)))
+    assert [len(knots) for knots in many.labels] == [KNOTS, KNOTS]
+
+
+def test_contributions_sum_to_the_prediction_on_its_scale_and_weights_to_1(model, rows):
+    x, y = rows
+    one = model.explain(x[:1], 4, ids=[0])[0]
+    transform = model.target_transform_
+    assert sum(n.weight for n in one.neighbors) + one.other_weight == pytest.approx(1)
+    assert sum(n.contribution for n in one.neighbors) + one.other_contribution == pytest.approx(one.total)
+    assert one.prediction == pytest.approx(float(transform.inverse(torch.tensor([one.total]))[0]))
+    assert one.prediction == pytest.approx(model.predict(x[:1], ids=[0])[0])
+    assert one.transform == transform.name
+    for n in one.neighbors:
+        assert n.label == y[n.id]
+        assert n.contribution == pytest.approx(n.weight * float(transform.forward(torch.tensor([y[n.id]]))[0]))
+
+
+def test_intervals_hold_the_prediction_and_logarithms_keep_them_above_0(model, rows):
+    low, high = model.predict_interval(rows[0], 0.8).T
+    said = model.predict(rows[0])
+    assert (low <= said + 1e-9).all()
+    assert (said <= high + 1e-9).all()
+    assert (low > 0).all()
+
+
+def test_folds_dense_heads_and_attention_predict_in_the_users_units(rows):
+    x, y = rows
+    for settings in ({"validation_fraction": 0.0}, {"head": "dense"}, {"readout": "attention"}, {"loss": "crps"}):
+        fitted = NeighborRegressor(target_transform="log", **NETWORK, **settings).fit(x, y)
+        said, (low, high) = fitted.predict(x), fitted.predict_interval(x, 0.7).T
+        assert said.min() > 0.5 * y.min()
+        assert said.max() < 2 * y.max()
+        assert (low < high).all()
+        assert (low > 0).all()
+
+
+def test_a_saved_model_is_the_same_and_one_of_before_has_no_transform(model, rows, tmp_path):
+    model.save(tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(rows[0]), model.predict(rows[0]))
+    np.testing.assert_array_equal(again.predict_interval(rows[0], 0.7), model.predict_interval(rows[0], 0.7))
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    old = config | {"parameters": {k: v for k, v in config["parameters"].items() if k != "target_transform"}}
+    assert (
+        SavedConfig.model_validate_json(json.dumps({k: v for k, v in old.items() if k != "transform"})).transform.name
+        == "none"
+    )
+    for edit in ({"transform": {"name": "rank", "labels": [[2.0, 1.0]], "scores": [[0.0, 1.0]]}}, {"transform": {}}):
+        with pytest.raises(ValueError, match=r"transform|knots"):
+            SavedConfig.model_validate_json(json.dumps(config | edit))
+
+
+def test_added_corrected_and_forgotten_labels_count_on_the_scale(rows):
+    x, y = rows
+    model = NeighborRegressor(metric="kernel", target_transform="log").fit(x, y)
+    model.add(x[:1] + 9, [5e6]).relabel([3], [77.0])
+    assert model.labels_of([3]) == [77]
+    assert model.predict(x[:1] + 9)[0] > 1e5
+    with pytest.raises(
+        ValueError, match=r"^y: expected labels above 0, as their logarithms are learned, got 0.0 in row 1"
+    ):
+        model.add(x[:2], [1.0, 0.0])
+    with pytest.raises(ValueError, match="labels above 0"):
+        model.relabel([3], [-1.0])
+    assert len(model.bank_) == len(x) + 1
+    model.forget([len(x)])
+    assert len(model.bank_) == len(x)
+    refitted = NeighborRegressor(metric="kernel", target_transform="log").partial_fit(x[:60], y[:60])
+    refitted.partial_fit(x[60:], y[60:], ids=range(60, 70), refit=True)
+    assert refitted.target_transform_.name == "log"
+
+
+def test_auto_takes_what_predicts_rows_from_the_others_better_in_their_own_units(rows):
+    x, y = rows
+    settings = {"metric": "kernel", "random_state": 3}
+    parts = [NeighborRegressor(target_transform=name, **settings).fit(x, y) for name in ("none", "log")]
+    errors = [
+        np.square(m.predict(m.bank_.rows.to_numpy(), ids=m.bank_.ids) - m.bank_.labels.numpy()).mean() for m in parts
+    ]
+    chosen = NeighborRegressor(target_transform="auto", **settings).fit(x, y)
+    best = parts[int(np.argmin(errors))]
+    assert chosen.target_transform_.name == best.target_transform_.name
+    np.testing.assert_array_equal(chosen.predict(x), best.predict(x))
+    negative = NeighborRegressor(target_transform="auto", **settings).fit(x, y - 500)
+    assert negative.target_transform_.name == "none"
+
+
+def test_several_targets_are_transformed_alike_each_by_its_labels(rows):
+    x, y = rows
+    both = np.c_[y, 5 + y**0.5]
+    for name in ("log", "rank", "auto"):
+        model = NeighborRegressor(metric="kernel", target_transform=name).fit(x, both)
+        second = model.of_target("y1")
+        np.testing.assert_allclose(model.predict(x)[:, 1], second.predict(x))
+        np.testing.assert_allclose(model.predict_interval(x, 0.7)[:, 1], second.predict_interval(x, 0.7))
+        assert second.explain(x[:1])[0].prediction == pytest.approx(model.predict(x[:1])[0, 1])
+    with pytest.raises(ValueError, match=r"^cost: expected labels above 0"):
+        NeighborRegressor(target_transform="log").fit(x, pd.DataFrame({"price": y, "cost": y - 1e4}))
+
+
+def test_what_does_not_go_with_a_transform_is_said(rows):
+    with pytest.raises(ValueError, match="target_transform: expected one of 'none', 'log', 'rank', 'auto', got 'sqrt'"):
+        NeighborRegressor(target_transform="sqrt").fit(*rows)
+    with pytest.raises(ValueError, match="target_transform: expected 'none' for classes"):
+        NeighborClassifier(target_transform="log").fit(rows[0], rows[1] > 1000)
+    with pytest.raises(ValueError, match="target_transform: expected 'none' with an index"):
+        NeighborRegressor(target_transform="log", index="exact").fit(*rows)
+
+
+def test_a_teacher_is_followed_on_the_scale():
+    teacher = Teacher(torch.tensor([1.0, 100.0]), torch.tensor([1.0, 0.0]))
+    assert teacher.blend(torch.tensor([0.5, 0.5]), (0.0, float(np.log(100.0))), torch.log).tolist() == [0, 0.5]
+
+
+def test_command_line_report_and_card_say_which_mean_a_prediction_is(rows, tmp_path, capsys):
+    x, y = rows
+    table = pd.DataFrame({"id": range(len(y)), "a": x[:, 0], "b": x[:, 1], "price": y})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    command = [
+        "fit",
+        str(tmp_path / "t.csv"),
+        "--target",
+        "price",
+        "--id",
+        "id",
+        "--metric",
+        "kernel",
+        "--no-baselines",
+    ]
+    assert run([*command, "--target-transform", "log", "--out", str(tmp_path / "m"), "--quiet"]) == 0
+    for page in ("README.md", "report.html"):
+        assert "weighted geometric mean" in (tmp_path / "m" / page).read_text()
+    assert "sum = log of the prediction" in (tmp_path / "m" / "report.html").read_text()
+    capsys.readouterr()
+    assert run(["explain", str(tmp_path / "m"), "--id", "3"]) == 0
+    assert "weighted geometric mean" in " ".join(capsys.readouterr().out.split())
+    assert run(["explain", str(tmp_path / "m"), "--id", "3", "--json"]) == 0
+    one = json.loads(capsys.readouterr().out)[0]
+    total = sum(n["contribution"] for n in one["neighbors"]) + one["others"]["contribution"]
+    assert one["scale"] == "log"
+    assert np.exp(total) == pytest.approx(one["prediction"])
+    assert run(["show", str(tmp_path / "m"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["settings"]["target_transform"] == "log"
+    table.assign(price=y - y.min()).to_csv(tmp_path / "zero.csv", index=False)
+    assert run(["fit", str(tmp_path / "zero.csv"), *command[2:], "--target-transform", "log"]) == 2
+    assert "'price': expected labels above 0" in capsys.readouterr().err
