@@ -438,6 +438,49 @@ def test_an_assignment_is_the_best_of_all():
         assert len(set(left[chosen])) == len(set(right[chosen])) == chosen.sum()
 
 
+def test_an_assignment_in_parts_is_that_of_all_at_once(monkeypatch):
+    random = np.random.default_rng(0)
+    pairs = np.unique(random.integers(0, 200, (300, 2)), axis=0)
+    gains = random.random(len(pairs)) + 0.1
+    whole = assigned(pairs[:, 0], pairs[:, 1], gains)
+    monkeypatch.setattr("vicinal.estimators.linking._TOGETHER", 5)
+    assert assigned(pairs[:, 0], pairs[:, 1], gains).tolist() == whole.tolist()
+
+
+def test_large_tables_in_blocks_and_samples_give_the_same_links(monkeypatch):
+    left, right, pairs = shops(60, vectors=True)
+    chances = matcher().fit(left, right, pairs).predict_proba(pairs)
+    for name, value in (("_ROWS", 7), ("_PAIRS", 9)):
+        monkeypatch.setattr(f"vicinal.estimators.match_tables.{name}", value)
+    np.testing.assert_allclose(matcher().fit(left, right, pairs).predict_proba(pairs), chances, atol=1e-9)
+    for name, value in (("_ALL", 10), ("_POSTINGS", (60, 20)), ("_SAMPLED", 30)):
+        monkeypatch.setattr(f"vicinal.estimators.match_tables.{name}", value)
+    links = matcher().fit(left, right, pairs).link()
+    assert (links["left"].str[1:].astype(int) + 1000 == links["right"]).mean() > 0.9
+    assert len(links) > 50
+
+
+@pytest.mark.parametrize("index", ["faiss:Flat", pytest.param("milvus:{}/rows.db", marks=pytest.mark.slow)])
+def test_vectors_are_searched_by_the_index_of_that_name(index, tmp_path):
+    pytest.importorskip(index.partition(":")[0].replace("milvus", "milvus_lite"))
+    left, right, pairs = shops(40, vectors=True)
+    exact = matcher().fit(left, right, pairs).link()
+    model = matcher(index=index.format(tmp_path)).fit(left, right, pairs)
+    pd.testing.assert_frame_equal(model.link(), exact, rtol=1e-4)
+    model.close()
+    pd.testing.assert_frame_equal(
+        model.search(left.head(2), 3), matcher().fit(left, right, pairs).search(left.head(2), 3)
+    )
+    model.close()
+
+
+def test_an_index_that_cannot_be_opened_is_refused_before_rows_are_read():
+    with pytest.raises(ValueError, match=r"^index: expected one of 'exact'"):
+        matcher(index="fais").fit(None, None)
+    with pytest.raises(ValueError, match=r"^uri: expected a file ending in .db"):
+        matcher(index="milvus:rows").fit(None, None)
+
+
 def test_clusters_follow_links_and_their_pairs_are_listed():
     names = connected(np.array([[0, 3], [3, 5], [1, 2]]), 6)
     assert names.tolist() == [0, 1, 1, 0, 2, 0]

@@ -34,7 +34,7 @@ def test_search_is_exact(k):
     parts = [part.of(TEXTS).toarray() for part in terms]
     unit = [part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-9) for part in parts]
     scores = sum(part @ part.T for part in unit) / 2
-    hits = LexicalIndex(TEXTS, terms).search(TEXTS, k)
+    hits = LexicalIndex([part.of(TEXTS) for part in terms]).search([part.of(TEXTS) for part in terms], k)
     for row, (ids, values) in enumerate(zip(hits.ids.tolist(), hits.scores.tolist(), strict=True)):
         expected = np.argsort(-scores[row], kind="stable")
         expected = [i for i in expected if scores[row, i] > 0][:k]
@@ -43,8 +43,33 @@ def test_search_is_exact(k):
 
 
 def test_a_text_is_not_found_where_it_is_excluded():
-    index = LexicalIndex(TEXTS, [Terms(kind).fit(TEXTS) for kind in ("words", "letters")])
-    assert index.search(["red lamp of brass"], 1, exclude=torch.tensor([0])).ids.item() != 0
+    rows = [Terms(kind).fit(TEXTS).of(TEXTS) for kind in ("words", "letters")]
+    hits = LexicalIndex(rows).search(rows, 1, exclude=torch.arange(len(TEXTS)))
+    assert (hits.ids[:, 0] != torch.arange(len(TEXTS))).all()
+    assert hits.ids[0].item() == 1
+
+
+def test_rare_terms_find_rows_and_all_terms_compare_them():
+    random = np.random.default_rng(0)
+    common, rare = ["lamp", "chair", "red", "blue"], [f"{n:04d}" for n in range(300)]
+    texts = [" ".join([*random.choice(common, 3), *random.choice(rare, 2)]) for _ in range(400)]
+    terms = [Terms(kind).fit(texts) for kind in ("words", "letters")]
+    queries, index = [part.of(texts[:50]) for part in terms], LexicalIndex([part.of(texts) for part in terms])
+    exact, few = index.search(queries, 5), index.search(queries, 5, postings=(30, 0))
+    assert (few.ids[:, 0] == torch.arange(50)).all()
+    shared = (few.ids[:, :, None] == exact.ids[:, None]).any(dim=2)
+    assert 0.5 < shared.float().mean() < 1
+    places = (few.ids[:, :, None] == exact.ids[:, None]).nonzero()
+    torch.testing.assert_close(few.scores[places[:, 0], places[:, 1]], exact.scores[places[:, 0], places[:, 2]])
+    assert (index.search(queries, 5, postings=(10**6, 10**6)).ids == exact.ids).all()
+
+
+def test_a_query_of_common_terms_alone_gets_as_many_rows_as_are_wanted():
+    texts = ["red lamp"] * 30 + ["blue chair"] * 30
+    terms = Terms("words").fit(texts)
+    hits = LexicalIndex([terms.of(texts)]).search([terms.of(["lamp of brass"])], 7, postings=(3,))
+    assert (hits.ids < 30).all()
+    assert hits.ids.unique().numel() == 7
 
 
 def test_codes_are_words_with_digits():

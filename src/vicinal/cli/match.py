@@ -41,6 +41,15 @@ Scorer: TypeAlias = Annotated[
 HubCorrection: TypeAlias = Annotated[
     bool, typer.Option(help="Try whether rows that are near to everything should lose score.", rich_help_panel=o.LEARN)
 ]
+Index: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="What searches the vectors, for this run: exact, faiss:IVF1024,Flat, milvus:./rows.db or "
+        "milvus:http://host:19530.",
+        rich_help_panel=o.ALSO,
+        metavar="NAME",
+    ),
+]
 Out: TypeAlias = Annotated[str | None, typer.Option(help="Folder to write.", metavar="FOLDER")]
 Validation: TypeAlias = Annotated[
     float, typer.Option(help="Share of the labelled pairs that choose the threshold.", rich_help_panel=o.LEARN)
@@ -67,6 +76,7 @@ def match(
     encoder: o.Encoder = None,
     validation: Validation = 0.25,
     seed: o.Seed = 0,
+    index: Index = "exact",
     out: Out = None,
     database: o.Database = None,
     as_json: o.AsJson = False,
@@ -97,6 +107,7 @@ def dedupe(
     encoder: o.Encoder = None,
     validation: Validation = 0.25,
     seed: o.Seed = 0,
+    index: Index = "exact",
     out: Out = None,
     database: o.Database = None,
     as_json: o.AsJson = False,
@@ -139,6 +150,7 @@ def _run(context: typer.Context, left: str, right: str | None, *, links: str, de
             "scorer": options["scorer"],
             "hub_correction": options["hub_correction"],
             "encoders": o.parse_encoders(options["encoder"]) or None,
+            "index": options["index"],
             "validation_fraction": options["validation"],
             "random_state": options["seed"],
         },

@@ -25,6 +25,9 @@ U64 = np.ndarray[Any, np.dtype[np.uint64]]
 I64 = np.ndarray[Any, np.dtype[np.int64]]
 
 BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2^64
+_ROWS = 1 << 14
+"""Rows whose n-grams are counted at a time."""
+
 WORD_START, WORD_END = 2, 3  # control characters that stand for the borders of a word
 
 
@@ -167,9 +170,12 @@ class NgramEncoder(ColumnEncoder):
 
     def fit(self, frame: pd.DataFrame) -> Self:
         """Give a new random vector to each bucket that enough of these rows hit; what was prepared before is void."""
-        _, bucket, _ = self._hash(frame)
+        hits = np.zeros(self.buckets, dtype=np.int64)
+        for start in range(0, len(frame), _ROWS):
+            _, bucket, _ = self._hash(frame.iloc[start : start + _ROWS])
+            hits += np.bincount(bucket, minlength=self.buckets)
         enough = self.min_rows if len(frame) >= 20 else 1
-        frequent = np.flatnonzero(np.bincount(bucket, minlength=self.buckets) >= enough)
+        frequent = np.flatnonzero(hits >= enough)
         slots = np.full(self.buckets, -1, dtype=np.int32)
         slots[frequent] = np.arange(len(frequent))
         self.slots.copy_(torch.from_numpy(slots))

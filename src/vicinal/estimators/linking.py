@@ -10,6 +10,9 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 _SURE = 1e-9
 
+_TOGETHER = 4096
+"""Pairs that are assigned at a time, or more where they hang together."""
+
 
 def log_odds(chances: Floats) -> Floats:
     """Log odds of probabilities, at most those of 1e-9."""
@@ -30,9 +33,25 @@ def assigned(left: Ids, right: Ids, gains: Floats) -> Ids:
     """
     if len(gains) == 0:
         return np.zeros(0, dtype=bool)
+    clusters = connected(np.stack([_numbered(left), _numbered(right) + len(left)], axis=1), 2 * len(left))
+    clusters = _numbered(clusters[_numbered(left)])  # what no pair joins is assigned by itself
+    sizes = np.bincount(clusters)
+    order, batches = np.argsort(clusters, kind="stable"), ((np.cumsum(sizes) - sizes) // _TOGETHER)[clusters]
+    taken = np.zeros(len(gains), dtype=bool)
+    for part in np.split(order, np.flatnonzero(np.diff(batches[order])) + 1):
+        taken[part] = _assigned(_numbered(left[part]), _numbered(right[part]), gains[part])
+    return taken
+
+
+def _numbered(values: Ids) -> Ids:
+    numbers: Ids = np.unique(values, return_inverse=True)[1].ravel()
+    return numbers
+
+
+def _assigned(rows: Ids, columns: Ids, gains: Floats) -> Ids:
+    """See :func:`assigned`; its time grows with the square of the rows."""
     from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
-    rows, columns = (np.unique(side, return_inverse=True)[1].ravel() for side in (left, right))
     count, width = int(rows.max()) + 1, int(columns.max()) + 1
     worst = float(gains.max()) + 1  # what it costs to stay alone, in a column of its own
     costs = np.concatenate([worst - gains, np.full(count, worst)])

@@ -1,6 +1,7 @@
 """Two tables side by side: their rows as vectors and words, who is a candidate for whom, and pairs as features."""
 
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -16,7 +17,7 @@ from vicinal.encoders import Kind, TableEncoder, build_table_encoder, infer_kind
 from vicinal.encoders.transformers import MINILM
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.pair_features import ROW, PairFeatures, Rivals, Side
-from vicinal.index import Corrected, Hits, hub_bias
+from vicinal.index import Corrected, Hits, MilvusIndex, hub_bias, open_index
 from vicinal.index.lexical import LexicalIndex, fuse
 from vicinal.similarity.products import l2_normalize
 
@@ -24,11 +25,27 @@ Ids = np.ndarray[Any, Any]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Log = Callable[[str], None]
 
+_KINDS = ("words", "letters")
+"""Of terms that look for candidates."""
+
 _FEWEST = 20
 """Rows that each search gives, at least, before they are fused."""
 
 _PAIRS = 1 << 16
-"""Pairs whose features are computed at a time."""
+"""Pairs that are computed with at a time."""
+
+_ROWS = 1 << 14
+"""Rows that are encoded at a time."""
+
+_ALL, _POSTINGS = 10_000, (15_000, 5_000)
+"""Rows up to which all words and letters of a row look for others, and rows in which those stand that do in more; see
+:class:`LexicalIndex`. At 300,000 rows these found .997 of the copies among 40, and 50,000 in all .999."""
+
+_SAMPLED = 20_000
+"""Left rows that biases of hubs are computed from, at most."""
+
+_UNKNOWN = -2
+"""In the place of a best row that was not looked for yet."""
 
 
 @dataclass
@@ -147,19 +164,24 @@ class MatchedTables:
         tables: left and right, or the only one.
         columns: how shared columns are compared.
         encoder: of rows' texts and of media; None: words and letters only.
+        index: what searches vectors, see :func:`vicinal.index.open_index`.
 
     Attributes:
         temperature: of the hub correction; None: none. Set it by :meth:`correct`.
     """
 
-    def __init__(self, tables: Sequence[MatchTable], columns: MatchColumns, encoder: TableEncoder | None) -> None:
-        self.tables, self.columns, self.encoder = list(tables), columns, encoder
+    def __init__(
+        self, tables: Sequence[MatchTable], columns: MatchColumns, encoder: TableEncoder | None, index: str = "exact"
+    ) -> None:
+        self.tables, self.columns, self.encoder, self.index = list(tables), columns, encoder, index
         self.features = PairFeatures(columns.texts, columns.numbers)
         self.temperature: float | None = None
-        self._searches: dict[Any, Any] = {}
+        self._known: dict[Any, Any] = {}
 
     @classmethod
-    def read(cls, tables: Sequence[MatchTable], encoders: Mapping[str, str], cache_dir: Any, log: Log) -> Self:
+    def read(
+        cls, tables: Sequence[MatchTable], encoders: Mapping[str, str], cache_dir: Any, index: str, log: Log
+    ) -> Self:
         """Tables of the user with encoders named by kind, "none" for no encoder of texts; counted and encoded."""
         columns = MatchColumns.shared(tables[0].frame, tables[-1].frame)
         kinds: dict[str, Kind] = dict(columns.media)
@@ -167,13 +189,16 @@ class MatchedTables:
             kinds[ROW] = "text"
         named = {kind: name for kind, name in encoders.items() if kind in kinds.values()}
         encoder = build_table_encoder(kinds, encoders=named, cache_dir=cache_dir) if kinds else None
-        both = cls(tables, columns, encoder)
-        both.features.fit([both.words(table.frame) for table in both.tables])
+        both = cls(tables, columns, encoder, index)
+        sides = both.features.fit([both.words(table.frame) for table in both.tables])
         if encoder is not None:
             encoder.fit(pd.concat([both.encoder_rows(table.frame) for table in both.tables], ignore_index=True))
             for table in both.tables:
                 log(f"encoding {len(table)} rows")
                 table.vectors = both.vectors_of(table.frame, table.root)
+        for number, side in enumerate(sides):
+            vectors = None if encoder is None else tables[number].vectors
+            both.once(("side", number), lambda side=side, vectors=vectors: replace(side, vectors=vectors))
         return both
 
     @property
@@ -194,14 +219,23 @@ class MatchedTables:
     def correct(self, temperature: float | None) -> None:
         """Take this temperature for the hub correction of vectors; None: no correction."""
         self.temperature = temperature
-        self._searches = {
-            key: value for key, value in self._searches.items() if key[0] not in ("corrected", "candidates")
-        }
+        self._forget("vectors", "candidates", "scored")
 
     def change(self, number: int, table: MatchTable) -> None:
         """Put another table in the place of one: 0 for the left one, -1 for the right one."""
         self.tables[number] = table
-        self._searches = {}
+        self._forget()
+
+    def close(self) -> None:
+        """Let go of what searches the vectors, also outside of this process; it is made anew where it is needed."""
+        self._forget("vectors")
+
+    def _forget(self, *kinds: str) -> None:
+        """Forget what was computed; without kinds all of it."""
+        for key in [key for key in self._known if not kinds or key[0] in kinds]:
+            value = self._known.pop(key)
+            if isinstance(value, Corrected):
+                value.index.drop()
 
     # Rows.
 
@@ -223,18 +257,23 @@ class MatchedTables:
         """Unit vectors ``[n, d]`` in which each part of the encoder has the same length; paths start from ``root``."""
         if self.encoder is None:
             return torch.zeros(len(frame), 0)
-        inputs = self.encoder.cache(self.encoder.prepare(self.encoder_rows(frame), root))
-        with torch.no_grad():
-            vectors = self.encoder(inputs.select(torch.arange(len(frame)))).float()
-        parts = vectors.split([part.dim for part in self.encoder.encoders], dim=1)
-        return l2_normalize(torch.cat([l2_normalize(part) for part in parts], dim=1))
+        blocks = [torch.zeros(0, self.encoder.dim)]
+        for start in range(0, len(frame), _ROWS):
+            rows = self.encoder_rows(frame.iloc[start : start + _ROWS])
+            inputs = self.encoder.cache(self.encoder.prepare(rows, root))
+            with torch.no_grad():
+                vectors = self.encoder(inputs.select(torch.arange(len(rows)))).float()
+            parts = vectors.split([part.dim for part in self.encoder.encoders], dim=1)
+            blocks.append(l2_normalize(torch.cat([l2_normalize(part) for part in parts], dim=1)))
+        return torch.cat(blocks)
 
-    # Searches, each made once until a table changes. A side is 0, the left table, or 1, the right one.
+    # What is computed, each once until a table changes. A side is 0, the left table, or 1, the right one.
 
-    def _once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        if key not in self._searches:
-            self._searches[key] = make()
-        return self._searches[key]
+    def once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """What ``make`` gives, and gave before since a table changed."""
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
 
     def _table(self, side: int) -> MatchTable:
         return self.tables[-side]
@@ -244,90 +283,159 @@ class MatchedTables:
             table = self._table(side)
             return self.features.side(self.words(table.frame), table.vectors if self.encoder is not None else None)
 
-        prepared: Side = self._once(("side", side * (not self.is_single)), make)
+        prepared: Side = self.once(("side", side * (not self.is_single)), make)
         return prepared
 
-    def _rows_themselves(self, side: int) -> Tensor | None:
-        return torch.arange(len(self._table(side))) if self.is_single else None
+    def _by_terms(self, side: int, rows: Tensor | None, k: int, exclude: Tensor | None) -> Hits:
+        """The rows of the other side that share most words and letters with rows of this one (None: with each)."""
+        parts = [self._side(side).terms[ROW, kind] for kind in _KINDS]
+        parts = parts if rows is None else [part[rows.numpy()] for part in parts]
+        postings = None if len(self._table(1 - side)) <= _ALL else _POSTINGS
+        return self._lexical(1 - side).search(parts, k, exclude=exclude, postings=postings)
+
+    def _lexical(self, side: int) -> LexicalIndex:
+        side *= not self.is_single
+
+        def make() -> LexicalIndex:
+            return LexicalIndex([self._side(side).terms[ROW, kind] for kind in _KINDS])
+
+        index: LexicalIndex = self.once(("words", side), make)
+        return index
+
+    def by_words(self, texts: Sequence[str], k: int, exclude: Tensor | None = None) -> Hits:
+        """The right rows that share most words and letters with each text."""
+        queries = [self.features.terms[ROW, kind].of(texts) for kind in _KINDS]
+        return self._lexical(1).search(queries, k, exclude=exclude)
+
+    def by_vectors(
+        self, vectors: Tensor, k: int, side: int = 1, exclude: Tensor | None = None, *, corrected: bool = True
+    ) -> Hits:
+        """The rows of a side that are nearest to each vector; right ones ``corrected`` for hubs, if that was chosen."""
+        side *= not self.is_single
+
+        def make() -> Corrected:
+            rows = self._table(side).vectors
+            is_right = side == 1 or self.is_single
+            bias = self._bias(self.temperature) if is_right else torch.zeros(len(rows))
+            made = Corrected.build(rows, bias, index=self.index, **_collection(self.index))
+            if isinstance(made.index, MilvusIndex):
+                made.index.flush(indexed=True)
+            return made
+
+        index: Corrected = self.once(("vectors", side), make)
+        return (index.search if corrected else index.plain)(vectors, k, exclude=exclude)
+
+    def _bias(self, temperature: float | None) -> Tensor:
+        """What hubs among the right rows lose, by a sample of the left ones."""
+
+        def make() -> Tensor:
+            left, right = self.left.vectors, self.right.vectors
+            if temperature is None or len(right) < 2:
+                return torch.zeros(len(right))
+            at = torch.linspace(0, len(left) - 1, min(len(left), _SAMPLED), dtype=torch.float64).long()
+            same = (at, torch.arange(len(right))) if self.is_single else None
+            return hub_bias(left[at], right, temperature=temperature, ids=same)
+
+        bias: Tensor = self.once(("bias", temperature), make)
+        return bias
+
+    def nearest(self, left: Tensor, temperature: float | None) -> Ids:
+        """The right row ``[n]`` nearest to each of some left ones by vectors, corrected for hubs at a temperature."""
+        index = Corrected.build(self.right.vectors, self._bias(temperature))
+        hits = index.search(self.left.vectors[left], 1, exclude=left if self.is_single else None)
+        return np.asarray(hits.ids[:, 0].numpy())
+
+    # Candidates.
 
     def mutual(self) -> tuple[Ids, Floats]:
         """Pairs ``[n, 2]`` of rows that are each other's best candidate, and their scores."""
-        best = []
-        for side in (0, 1):
-            themselves = self._rows_themselves(side)
-            searches = [self.by_words(self._side(side).texts[ROW], _FEWEST, 1 - side, themselves)]
-            if self.encoder is not None:
-                searches.append(self.by_vectors(self._table(side).vectors, _FEWEST, 1 - side, themselves))
-            best.append(fuse(searches, 1))
+        best = [fuse(self._searches(side, _FEWEST), 1) for side in (0, 1)]
         there, back = (hits.ids[:, 0].numpy() for hits in best)
         left = np.flatnonzero(there >= 0)
         left = left[back[there[left]] == left]
         left = left[left < there[left]] if self.is_single else left
         return np.stack([left, there[left]], axis=1), best[0].scores[left, 0].numpy()
 
-    def by_words(self, texts: Sequence[str], k: int, side: int = 1, exclude: Tensor | None = None) -> Hits:
-        """The rows of a side that share most words and letters with each text."""
-        side *= not self.is_single
+    def _searches(self, side: int, depth: int, rows: Tensor | None = None) -> list[Hits]:
+        """Rows of the other side for rows of this one (None: all), by words and by vectors."""
+        table = self._table(side)
+        themselves = (torch.arange(len(table)) if rows is None else rows) if self.is_single else None
+        words = self._by_terms(side, rows, depth, themselves)
+        if rows is None:
+            self._remember("words", side, words)
+        if self.encoder is None:
+            return [words]
+        vectors = table.vectors if rows is None else table.vectors[rows]
+        near = self.by_vectors(vectors, depth, 1 - side, themselves)
+        if rows is None and (self.temperature is None or side == 1):
+            self._remember("vectors", side, near)
+        return [words, near]
 
-        def make() -> LexicalIndex:
-            terms = [self.features.terms[ROW, kind] for kind in ("words", "letters")]
-            return LexicalIndex(self._side(side).texts[ROW], terms)
-
-        index: LexicalIndex = self._once(("words", side), make)
-        return index.search(texts, k, exclude=exclude)
-
-    def by_vectors(
-        self, vectors: Tensor, k: int, side: int = 1, exclude: Tensor | None = None, *, corrected: bool = True
-    ) -> Hits:
-        """The rows of a side that are nearest to each vector; ``corrected`` for hubs, if that was chosen."""
-        side *= not self.is_single
-        temperature = self.temperature if corrected else None
-
-        def make() -> Corrected:
-            rows = self._table(side).vectors
-            bias = torch.zeros(len(rows))
-            if temperature is not None and len(rows) > 1:
-                same = (torch.arange(len(rows)), torch.arange(len(rows))) if self.is_single else None
-                bias = hub_bias(self._table(1 - side).vectors, rows, temperature=temperature, ids=same)
-            return Corrected.build(rows, bias)
-
-        index: Corrected = self._once(("plain" if temperature is None else "corrected", side), make)
-        return index.search(vectors, k, exclude=exclude)
-
-    def candidates(self, k: int) -> Hits:
-        """The best ``k`` right rows of each left row, by words and by vectors, fused."""
-
-        def make() -> Hits:
-            depth, themselves = max(2 * k, _FEWEST), self._rows_themselves(0)
-            searches = [self.by_words(self._side(0).texts[ROW], depth, exclude=themselves)]
-            if self.encoder is not None:
-                searches.append(self.by_vectors(self.left.vectors, depth, exclude=themselves))
-            return fuse(searches, k)
-
-        hits: Hits = self._once(("candidates", k), make)
+    def candidates(self, k: int, rows: Tensor | None = None) -> Hits:
+        """The best ``k`` right rows of each left row (None: of all), by words and by vectors, fused."""
+        depth = max(2 * k, _FEWEST)
+        if rows is not None:
+            return fuse(self._searches(0, depth, rows), k)
+        hits: Hits = self.once(("candidates", k), lambda: fuse(self._searches(0, depth), k))
         return hits
 
-    def _rivals(self) -> Rivals:
-        def make() -> Rivals:
-            sides = (0, 1)
-            themselves = [self._rows_themselves(side) for side in sides]
-            texts = [self._side(side).texts[ROW] for side in sides]
-            words = [self.by_words(texts[side], 2, 1 - side, themselves[side]) for side in sides]
-            if self.encoder is None:
-                return Rivals((None, (words[0], words[1])))
-            rows = [self._table(side).vectors for side in sides]
-            near = [self.by_vectors(rows[side], 2, 1 - side, themselves[side], corrected=False) for side in sides]
-            return Rivals(((near[0], near[1]), (words[0], words[1])))
+    # Pairs.
 
-        rivals: Rivals = self._once(("rivals",), make)
-        return rivals
+    def _two(self, kind: str, side: int) -> Hits:
+        """The two best rows of the other side of each row, as far as they were looked for; by "words" or "vectors"."""
+
+        def make() -> Hits:
+            rows = len(self._table(side))
+            return Hits(torch.full((rows, 2), _UNKNOWN), torch.full((rows, 2), -torch.inf))
+
+        two: Hits = self.once(("two", kind, side * (not self.is_single)), make)
+        return two
+
+    def _remember(self, kind: str, side: int, hits: Hits) -> None:
+        """Keep the two best rows of all rows of a side."""
+        for target, part in zip(self._two(kind, side), hits, strict=True):
+            target.copy_(part[:, :2])
+
+    def _rivals(self, at: Ids) -> Rivals:
+        """The best rows for the rows of pairs; what is missing is looked for."""
+        for side in (0, 1):
+            rows = torch.from_numpy(np.unique(at[:, side]))
+            for kind in ("words", "vectors"):
+                two = self._two(kind, side)
+                missing = rows[two.ids[rows, 0] == _UNKNOWN]
+                if len(missing) == 0 or (kind == "vectors" and self.encoder is None):
+                    continue
+                themselves = missing if self.is_single else None
+                if kind == "words":
+                    hits = self._by_terms(side, missing, 2, themselves)
+                else:
+                    vectors = self._table(side).vectors[missing]
+                    hits = self.by_vectors(vectors, 2, 1 - side, themselves, corrected=False)
+                two.ids[missing], two.scores[missing] = hits.ids, hits.scores
+        words, vectors = ((self._two(kind, 0), self._two(kind, 1)) for kind in ("words", "vectors"))
+        return Rivals((None if self.encoder is None else vectors, words))
 
     def pair_features(self, at: Ids) -> Floats:
         """Features ``[n, F]`` of pairs of positions ``[n, 2]``."""
-        parts = [at[start : start + _PAIRS] for start in range(0, max(1, len(at)), _PAIRS)]
-        return np.concatenate([self.features.of(self._side(0), self._side(1), part, self._rivals()) for part in parts])
+        return np.concatenate([np.zeros((0, len(self.features.names))), *self.feature_blocks(at)])
+
+    def feature_blocks(self, at: Ids) -> Iterator[Floats]:
+        """Features of a block of pairs at a time."""
+        rivals = self._rivals(at)
+        for start in range(0, len(at), _PAIRS):
+            yield self.features.of(self._side(0), self._side(1), at[start : start + _PAIRS], rivals)
 
 
 def installed_encoders(named: Mapping[str, str] | None) -> dict[str, str]:
     """Encoders by kind: those that are named, and of texts the pretrained one if it is installed, else "none"."""
     return {"text": MINILM.encoder if MINILM.installed else "none", **(named or {})}
+
+
+def check_index(name: str) -> None:
+    """Raise ValueError for an index that cannot be opened or cannot hold vectors with a bias."""
+    open_index(name, dim=2, similarity="dot", **_collection(name)).drop()
+
+
+def _collection(name: str) -> dict[str, str]:
+    """A new collection: a file may hold those of several runs."""
+    return {"collection": f"vicinal_{uuid.uuid4().hex[:12]}"} if name.partition(":")[0] == "milvus" else {}

@@ -17,7 +17,7 @@ from vicinal.core.folders import staged_folder
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.linking import assigned, connected, log_odds, pairs_within
 from vicinal.estimators.match_files import read_matcher, write_matcher
-from vicinal.estimators.match_tables import Floats, Ids, Log, MatchedTables, MatchTable, installed_encoders
+from vicinal.estimators.match_tables import Floats, Ids, Log, MatchedTables, MatchTable, check_index, installed_encoders
 from vicinal.estimators.pair_features import MISSING, text_of
 from vicinal.estimators.pair_scorers import SCORERS, PairScorer
 from vicinal.index.lexical import fuse
@@ -48,7 +48,7 @@ AGREE, DIFFER = 0.75, 0.35
 NEAR, FAR = 0.95, 0.8
 """The same for numbers."""
 
-_LOCAL = ("root", "cache_dir")
+_LOCAL = ("index", "root", "cache_dir")
 """Parameters that say where a run is made; they are not saved."""
 
 _WRONG = 0.02
@@ -123,6 +123,9 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             it learns from, else boosting.
         hub_correction: try whether candidates are better if rows that are near to everything lose some score.
         validation_fraction: of the labelled pairs, held out for the threshold, whole left rows at a time.
+        index: what searches vectors: "exact"; for millions of rows "faiss:IVF1024,Flat", "milvus:FILE.db" or the
+            address of a server, see :func:`vicinal.index.open_index`. It holds the vectors as long as the matcher
+            lives, and is not saved.
         root: folder that paths of images and sounds start from; two for tables of different folders.
         cache_dir: folder to keep vectors in between runs.
         random_state: seed.
@@ -153,6 +156,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         scorer: str = "auto",
         hub_correction: bool = True,
         validation_fraction: float = 0.25,
+        index: str = "exact",
         root: str | Path | tuple[str | Path | None, str | Path | None] | None = None,
         cache_dir: str | Path | None = None,
         random_state: int = 0,
@@ -161,7 +165,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.n_candidates, self.links, self.precision = n_candidates, links, precision
         self.encoders, self.scorer = encoders, scorer
         self.hub_correction, self.validation_fraction = hub_correction, validation_fraction
-        self.root, self.cache_dir, self.random_state = root, cache_dir, random_state
+        self.index, self.root, self.cache_dir, self.random_state = index, root, cache_dir, random_state
 
     # Fitting.
 
@@ -214,7 +218,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             self.notes_.append(
                 "candidates come from words and letters alone: no encoder of texts is installed or named"
             )
-        self.tables_ = MatchedTables.read(tables, encoders, self.cache_dir, progress)
+        self.tables_ = MatchedTables.read(tables, encoders, self.cache_dir, self.index, progress)
         self.scorer_: PairScorer | None = None
         self.threshold_: float | None = None
         self.doubt_: tuple[float, float] = (0.0, 1.0)
@@ -234,6 +238,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         check_between("validation_fraction", self.validation_fraction, 0, 1)
         if self.precision is not None:
             check_between("precision", self.precision, 0, 1)
+        check_index(self.index)
 
     def _learn(self, labelled: pd.DataFrame, chosen: pd.DataFrame | None, log: Log) -> None:
         """The hub correction, the scorer and the threshold, from labelled pairs."""
@@ -268,7 +273,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     def _with_others(self, labelled: pd.DataFrame) -> pd.DataFrame:
         """Labelled pairs with other candidates of their rows, taken for none."""
         at = torch.from_numpy(labelled["left"].unique())
-        ids = self.tables_.candidates(self.n_candidates).ids[at]
+        ids = self.tables_.candidates(self.n_candidates, at).ids
         rows, columns = (ids >= 0).nonzero(as_tuple=True)
         pairs = np.stack([at[rows].numpy(), ids[rows, columns].numpy()], axis=1)
         pairs = np.sort(pairs, axis=1) if self.tables_.is_single else pairs
@@ -283,16 +288,9 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """Of the hub correction of vectors: that of most matches in the first place, if it is more than without."""
         matches = matches.drop_duplicates("left")
         left, right = (matches[side].to_numpy() for side in ("left", "right"))
-        themselves = torch.tensor(left) if self.tables_.is_single else None
         shares: dict[float | None, float] = {}
         for temperature in (None, *TEMPERATURES):
-            self.tables_.correct(temperature)
-            first = (
-                self.tables_.by_vectors(self.tables_.left.vectors[torch.tensor(left)], 1, exclude=themselves)
-                .ids[:, 0]
-                .numpy()
-            )
-            shares[temperature] = float((first == right).mean())
+            shares[temperature] = float((self.tables_.nearest(torch.tensor(left), temperature) == right).mean())
         best = max(shares, key=lambda temperature: (round(shares[temperature], 4), temperature is None))
         self.tables_.correct(best)
         said = {t: f"{100 * share:.1f} %" for t, share in shares.items()}
@@ -336,9 +334,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.doubt_ = min(low, self.threshold_), max(high, self.threshold_)
 
     def _chances(self, at: Ids) -> Floats:
-        if len(at) == 0:
-            return np.zeros(0)
-        return self._learned().chances(self.tables_.pair_features(at))
+        scorer = self._learned()
+        return np.concatenate([np.zeros(0), *map(scorer.chances, self.tables_.feature_blocks(at))])
 
     def _learned(self) -> PairScorer:
         if self.scorer_ is None:
@@ -355,16 +352,30 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         Returns:
             A table of columns ``left``, ``right`` (ids) and ``score``; of one table against itself each pair once.
         """
-        hits = self.tables_.candidates(self.n_candidates if k is None else check_integer("k", k))
+        at, scores = self._candidates(self.n_candidates if k is None else check_integer("k", k))
+        return self._named(at, score=scores)
+
+    def _candidates(self, k: int) -> tuple[Ids, Floats]:
+        """Candidates as positions ``[n, 2]``, and their scores."""
+        hits = self.tables_.candidates(k)
         rows, columns = (hits.ids >= 0).nonzero(as_tuple=True)
-        at, scores = (
-            np.stack([rows.numpy(), hits.ids[rows, columns].numpy()], axis=1),
-            hits.scores[rows, columns].numpy(),
-        )
+        at, scores = torch.stack([rows, hits.ids[rows, columns]], dim=1).numpy(), hits.scores[rows, columns].numpy()
         if self.tables_.is_single:
             at, first = np.unique(np.sort(at, axis=1), axis=0, return_index=True)
             scores = scores[first]
-        return self._named(at, score=scores)
+        return at, scores
+
+    def _scored(self) -> tuple[Ids, Floats, Floats]:
+        """Candidates as positions ``[n, 2]``, their scores and their probabilities, the surest first."""
+
+        def make() -> tuple[Ids, Floats, Floats]:
+            at, scores = self._candidates(self.n_candidates)
+            chances = self._chances(at)
+            order = np.argsort(-chances, kind="stable")
+            return at[order], scores[order], chances[order]
+
+        scored: tuple[Ids, Floats, Floats] = self.tables_.once(("scored", self.n_candidates), make)
+        return scored
 
     def _named(self, at: Ids, **columns: Any) -> pd.DataFrame:
         ids = self.tables_.left.ids[at[:, 0]], self.tables_.right.ids[at[:, 1]]
@@ -376,14 +387,15 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         Of one table against itself, of either row.
         """
         at = _positions(pairs[pairs["match"] == 1])
-        ids = self.tables_.candidates(max(depths)).ids.numpy()
-        ranks = []
-        for left, right in at:
-            places = np.flatnonzero(ids[left] == right)
-            if self.tables_.is_single:
-                places = np.concatenate([places, np.flatnonzero(ids[right] == left)])
-            ranks.append(int(places.min(initial=max(depths))))
-        return candidate_recall(np.array(ranks, dtype=np.int64), depths)
+        rows, place = np.unique(at if self.tables_.is_single else at[:, 0], return_inverse=True)
+        ids = self.tables_.candidates(max(depths), torch.from_numpy(rows)).ids.numpy()
+        ways = [(place, at[:, 1])]
+        if self.tables_.is_single:
+            sides = place.reshape(-1, 2)
+            ways = [(sides[:, 0], at[:, 1]), (sides[:, 1], at[:, 0])]
+        hits = [ids[rows] == others[:, None] for rows, others in ways]  # [n, k] each
+        ranks = [np.where(hit.any(axis=1), hit.argmax(axis=1), max(depths)) for hit in hits]
+        return candidate_recall(np.min(ranks, axis=0), depths)
 
     def predict_proba(self, pairs: Any) -> Floats:
         """Probabilities ``[n, 2]`` that pairs do not match, and that they do.
@@ -406,9 +418,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def scored_candidates(self) -> pd.DataFrame:
         """All candidates with their ``probability``, the surest first."""
-        table = self.candidates()
-        table = table.assign(probability=self.predict_proba(table)[:, 1])
-        return table.sort_values("probability", ascending=False, kind="stable", ignore_index=True)
+        at, scores, chances = self._scored()
+        return self._named(at, score=scores, probability=chances)
 
     def link(self, links: str | None = None) -> pd.DataFrame:
         """The pairs that match: candidates from the threshold on, as ``links`` allows, the surest first.
@@ -428,15 +439,15 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             at, scores = self.tables_.mutual()
             table = self._named(at, score=scores)
             return table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
-        table, least = self.scored_candidates(), self.threshold_ or 0.0
-        table = table[table["probability"] >= least].reset_index(drop=True)
-        if self.tables_.is_single or kind == "many":
-            return table
-        if kind == "one-to-many":
-            return table.drop_duplicates("right").reset_index(drop=True)
-        at = self._pair_positions(table)
-        gains = log_odds(table["probability"].to_numpy()) - log_odds(np.array([least])) + 1e-3
-        return table[assigned(at[:, 0], at[:, 1], gains)].reset_index(drop=True)
+        least = self.threshold_ or 0.0
+        at, scores, chances = (part[self._scored()[2] >= least] for part in self._scored())
+        taken: Ids = np.arange(len(at))
+        if kind == "one-to-many" and not self.tables_.is_single:
+            taken = np.sort(np.unique(at[:, 1], return_index=True)[1])
+        elif kind == "one-to-one" and not self.tables_.is_single:
+            gains = log_odds(chances) - log_odds(np.array([least])) + 1e-3
+            taken = np.flatnonzero(assigned(at[:, 0], at[:, 1], gains))
+        return self._named(at[taken], score=scores[taken], probability=chances[taken])
 
     def review(self, labelled: Any = None) -> pd.DataFrame:
         """Candidates in the band of doubt, the most doubtful first: nearest to the threshold in log odds.
@@ -444,14 +455,15 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         Args:
             labelled: pairs that need no look, as they are labelled: a table of ``left`` and ``right``.
         """
-        table = self.scored_candidates()
+        at, scores, chances = self._scored()
+        inside = (chances >= self.doubt_[0]) & (chances < self.doubt_[1])
         if labelled is not None and len(labelled):
-            at = self._pair_positions(table), self._pair_positions(labelled)
-            places, known = (pair[:, 0] * len(self.tables_.right) + pair[:, 1] for pair in at)
-            table = table[~np.isin(places, known)]
-        inside = table[(table["probability"] >= self.doubt_[0]) & (table["probability"] < self.doubt_[1])]
-        far = np.abs(log_odds(inside["probability"].to_numpy()) - log_odds(np.array([self.threshold_ or 0.5])))
-        return inside.iloc[np.argsort(far, kind="stable")].reset_index(drop=True)
+            sides = at, self._pair_positions(labelled)
+            places, known = (pair[:, 0] * len(self.tables_.right) + pair[:, 1] for pair in sides)
+            inside &= ~np.isin(places, known)
+        far = np.abs(log_odds(chances) - log_odds(np.array([self.threshold_ or 0.5])))
+        nearest = np.flatnonzero(inside)[np.argsort(far[inside], kind="stable")]
+        return self._named(at[nearest], score=scores[nearest], probability=chances[nearest])
 
     def clusters(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Rows of one table that are the same thing, by the links between them, and what speaks against it.
@@ -620,6 +632,10 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
                 self.known_ = self.known_[keep]
             self.tables_.change(number, left_over)
         return self
+
+    def close(self) -> None:
+        """Let go of the index of the vectors, and remove what it holds in a database; a later search makes it anew."""
+        self.tables_.close()
 
     # Files.
 

@@ -76,11 +76,14 @@ class PairFeatures:
         pairs += [(column, kind) for column in self.texts for kind in _COLUMN_TERMS]
         self.terms = {pair: Terms(pair[1]) for pair in pairs}
 
-    def fit(self, tables: Sequence[pd.DataFrame]) -> "PairFeatures":
-        """Count the terms of all rows."""
-        for (column, _), terms in self.terms.items():
-            terms.fit([text for table in tables for text in self.column(table, column)])
-        return self
+    def fit(self, tables: Sequence[pd.DataFrame]) -> list[Side]:
+        """Count the terms of all rows; gives what is needed of the tables, without vectors."""
+        texts = [self._texts(table) for table in tables]
+        parts = {key: terms.fit_of([each[key[0]] for each in texts]) for key, terms in self.terms.items()}
+        return [
+            Side(texts[i], self._numbers(table), None, {key: part[i] for key, part in parts.items()})
+            for i, table in enumerate(tables)
+        ]
 
     def column(self, table: pd.DataFrame, column: str) -> list[str]:
         """A column as texts; :data:`ROW`: all of a row, the shared columns first."""
@@ -92,9 +95,15 @@ class PairFeatures:
 
     def side(self, table: pd.DataFrame, vectors: Tensor | None) -> Side:
         """What is needed of one table."""
-        texts = {column: self.column(table, column) for column in (ROW, *self.texts)}
-        numbers = {name: pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64) for name in self.numbers}
-        return Side(texts, numbers, vectors, {key: terms.of(texts[key[0]]) for key, terms in self.terms.items()})
+        texts = self._texts(table)
+        terms = {key: terms.of(texts[key[0]]) for key, terms in self.terms.items()}
+        return Side(texts, self._numbers(table), vectors, terms)
+
+    def _texts(self, table: pd.DataFrame) -> dict[str, list[str]]:
+        return {column: self.column(table, column) for column in (ROW, *self.texts)}
+
+    def _numbers(self, table: pd.DataFrame) -> dict[str, Floats]:
+        return {name: pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64) for name in self.numbers}
 
     @property
     def columns(self) -> list[str]:

@@ -222,7 +222,7 @@ class Corrected:
         if dynamic:
             if queries is None:
                 raise ValueError("queries: expected a sample of queries, whose best rows are the hubs, got None")
-            self._hubs = self._plain(queries, 1).ids[:, 0]
+            self._hubs = self.plain(queries, 1).ids[:, 0]
 
     @classmethod
     def build(
@@ -271,8 +271,8 @@ class Corrected:
             hits = self._rescored(queries, check_integer("k", k), exclude)
         if not self.dynamic:
             return hits
-        plain = self._plain(queries, k, exclude)
-        hub = torch.isin(self._plain(queries, 1).ids, self._hubs.to(hits.ids.device))
+        plain = self.plain(queries, k, exclude=exclude)
+        hub = torch.isin(self.plain(queries, 1).ids, self._hubs.to(hits.ids.device))
         return Hits(torch.where(hub, hits.ids, plain.ids), torch.where(hub, hits.scores, plain.scores))
 
     def _widened(self, queries: Tensor, value: float) -> Tensor:
@@ -282,7 +282,8 @@ class Corrected:
             rows = l2_normalize(rows) if self.widened == "cosine" else rows / rows.shape[1]
         return torch.cat([rows, rows.new_full((len(rows), 1), value)], dim=1)
 
-    def _plain(self, queries: Tensor, k: int, exclude: Tensor | None = None) -> Hits:
+    def plain(self, queries: Tensor, k: int, *, exclude: Tensor | None = None) -> Hits:
+        """The ``k`` rows of highest score, without the bias."""
         rows = queries if self.widened is None else self._widened(queries, 0.0)
         return self.index.search(rows, k, exclude=exclude)
 

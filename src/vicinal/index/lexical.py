@@ -21,6 +21,9 @@ BUCKETS = 1 << 18
 _BLOCK = 1 << 10
 """Rows whose products with all others are held at a time."""
 
+_TIMES, _MORE = 2, 20
+"""So many times the rows that are wanted, and so many more, are compared by all terms after a search by the rarest."""
+
 _GRAMS = 4
 """Letters of an n-gram, at the most; those of three are taken, too."""
 
@@ -68,13 +71,21 @@ class Terms:
 
     def fit(self, texts: Sequence[str]) -> "Terms":
         """Count in how many of ``texts`` each term stands."""
-        counts = np.bincount(self.hashing.transform(texts).indices, minlength=BUCKETS)
-        self.weights = (np.log((1 + len(texts)) / (1 + counts)) + 1).astype(np.float32)
+        self.fit_of([texts])
         return self
+
+    def fit_of(self, tables: Sequence[Sequence[str]]) -> list[Sparse]:
+        """:meth:`fit` to the texts of several tables, and :meth:`of` each: their terms are looked for once."""
+        hashed = [self.hashing.transform(texts) for texts in tables]
+        counts, total = sum(np.bincount(part.indices, minlength=BUCKETS) for part in hashed), sum(map(len, tables))
+        self.weights = (np.log((1 + total) / (1 + counts)) + 1).astype(np.float32)
+        return [self._weighed(part) for part in hashed]
 
     def of(self, texts: Sequence[str]) -> Sparse:
         """Roots of the weights of each text's terms, sparse ``[n, BUCKETS]``: products sum weights of shared terms."""
-        matrix = self.hashing.transform(texts)
+        return self._weighed(self.hashing.transform(texts))
+
+    def _weighed(self, matrix: Sparse) -> Sparse:
         matrix.data = np.sqrt(self.weights[matrix.indices])
         return matrix
 
@@ -114,54 +125,93 @@ class Shared(NamedTuple):
 
 
 class LexicalIndex:
-    """Texts by what they share in words and letters: the mean of the two cosines of :class:`Terms`, exact.
+    """Texts by what they share in words and letters: the mean of the cosines of several :class:`Terms`.
 
     Args:
-        texts: the rows.
-        terms: fitted "words" and "letters".
+        rows: what :meth:`Terms.of` gives of the texts, one matrix ``[n, BUCKETS]`` for each kind of terms.
 
     >>> texts = ["red shoes", "blue shoes", "a hat"]
-    >>> index = LexicalIndex(texts, [Terms(kind).fit(texts) for kind in ("words", "letters")])
-    >>> index.search(["shoes of red color"], 1).ids.tolist()
+    >>> words, letters = (Terms(kind).fit(texts) for kind in ("words", "letters"))
+    >>> index = LexicalIndex([words.of(texts), letters.of(texts)])
+    >>> query = ["shoes of red color"]
+    >>> index.search([words.of(query), letters.of(query)], 1).ids.tolist()
     [[0]]
     """
 
-    def __init__(self, texts: Sequence[str], terms: Sequence[Terms]) -> None:
-        self.terms, self.count = list(terms), len(texts)
-        self._columns = self._matrix(texts).T.tocsr()
+    def __init__(self, rows: Sequence[Sparse]) -> None:
+        self._rows = _beside(rows)
+        self._columns = self._rows.T.tocsr()
 
-    def _matrix(self, texts: Sequence[str]) -> Sparse:
-        from sklearn.preprocessing import normalize  # slow to import
-
-        parts = [normalize(terms.of(texts), copy=False) for terms in self.terms]
-        return scipy.sparse.hstack(parts, format="csr") / np.float32(np.sqrt(len(parts)))
-
-    def search(self, texts: Sequence[str], k: int, *, exclude: Tensor | None = None) -> Hits:
-        """The ``k`` rows that share most with each text, best first; fewer where fewer share anything.
+    def search(
+        self, queries: Sequence[Sparse], k: int, *, exclude: Tensor | None = None, postings: Sequence[int] | None = None
+    ) -> Hits:
+        """The ``k`` rows that share most with each query, best first; fewer where fewer share anything.
 
         Args:
-            texts: b of them.
+            queries: matrices ``[b, BUCKETS]`` like those of the rows.
             k: >= 1.
-            exclude: positions ``[b]`` of rows that a text may not get, such as its own; -1 for none.
+            exclude: positions ``[b]`` of rows that a query may not get, such as its own; -1 for none.
+            postings: by kind: of each query the rarest terms look for rows, those that stand in so many rows in all;
+                the best of what they find is then compared by all terms. So the time for a query does not grow with
+                the rows, and one that shares common terms alone may be missed. None: all terms, which is exact.
         """
         check_integer("k", k)
-        hidden = np.full(len(texts), -1) if exclude is None else exclude.numpy()
-        ids, scores = np.full((len(texts), k), -1), np.full((len(texts), k), -np.inf, dtype=np.float32)
-        queries = self._matrix(texts)
-        for start in range(0, len(texts), _BLOCK):
-            block = (queries[start : start + _BLOCK] @ self._columns).tocsr()
-            for row, (columns, values) in enumerate(_rows(block), start):
-                allowed = columns != hidden[row]
-                columns, values = columns[allowed], values[allowed]
-                best = np.argpartition(-values, k - 1)[:k] if len(values) > k else np.arange(len(values))
-                ids[row, : len(best)], scores[row, : len(best)] = columns[best], values[best]
+        count = queries[0].shape[0]
+        hidden = np.full(count, -1) if exclude is None else exclude.numpy()
+        ids, scores = np.full((count, k), -1), np.full((count, k), -np.inf, dtype=np.float32)
+        whole = np.zeros(self._rows.shape[1], dtype=np.float32)  # one query at a time
+        for start in range(0, count, _BLOCK):
+            block = _beside([part[start : start + _BLOCK] for part in queries])
+            rarest = block if postings is None else self._rarest(block, postings, k)
+            depth = k if rarest.nnz == block.nnz else _TIMES * k + _MORE
+            for row, (columns, values) in enumerate(_rows(rarest @ self._columns), start):
+                columns, values = _best(columns, values, depth, hidden[row])
+                if depth > k:
+                    terms = slice(*block.indptr[row - start : row - start + 2])
+                    whole[block.indices[terms]] = block.data[terms]
+                    columns, values = _best(columns, self._rows[columns] @ whole, k)
+                    whole[block.indices[terms]] = 0
+                ids[row, : len(columns)], scores[row, : len(columns)] = columns, values
         hits = ordered(torch.from_numpy(ids), torch.from_numpy(scores))
         return Hits(hits.ids, hits.scores)
+
+    def _rarest(self, queries: Sparse, postings: Sequence[int], k: int) -> Sparse:
+        """Queries with their rarest terms of each kind alone, that stand in so many rows, or in at least k."""
+        kind, counts = queries.indices // BUCKETS, np.diff(queries.indptr)
+        owner = np.repeat(np.arange(len(counts)), counts)
+        group = owner * len(postings) + kind
+        lengths = np.diff(self._columns.indptr)[queries.indices]
+        order = np.lexsort((lengths, group))
+        lengths, group, kind = lengths[order], group[order], kind[order]
+        upto = np.cumsum(lengths, dtype=np.int64)  # from the first term of all on
+        first = np.diff(group, prepend=-1) > 0
+        upto -= np.maximum.accumulate(np.where(first, upto - lengths, 0))
+        chosen = np.sort(order[(upto <= np.array(postings)[kind]) | (upto - lengths < k)])
+        ends = np.concatenate([[0], np.bincount(owner[chosen], minlength=len(counts)).cumsum()])
+        return scipy.sparse.csr_matrix((queries.data[chosen], queries.indices[chosen], ends), shape=queries.shape)
+
+
+def _beside(parts: Sequence[Sparse]) -> Sparse:
+    """Matrices side by side, so scaled that products of rows are means of cosines."""
+    from sklearn.preprocessing import normalize  # slow to import
+
+    return scipy.sparse.hstack([normalize(part) for part in parts], format="csr") / np.float32(np.sqrt(len(parts)))
 
 
 def _rows(matrix: Sparse) -> Iterator[tuple[Any, Any]]:
     for start, stop in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True):
         yield matrix.indices[start:stop], matrix.data[start:stop]
+
+
+def _best(columns: Any, values: Any, k: int, hidden: int = -1) -> tuple[Any, Any]:
+    """The ``k`` columns of highest values, in any order, without one."""
+    if hidden >= 0:
+        allowed = columns != hidden
+        columns, values = columns[allowed], values[allowed]
+    if len(values) <= k:
+        return columns, values
+    best = np.argpartition(-values, k - 1)[:k]
+    return columns[best], values[best]
 
 
 def fuse(searches: Sequence[Hits], k: int, *, offset: float = 60.0) -> Hits:

@@ -98,6 +98,7 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
         review = links.head(0) if matcher.scorer_ is None else matcher.review(pd.concat(known))
         clusters = matcher.clusters() if matcher.tables_.is_single else None
         record = _record(job, matcher, links, review, clusters)
+        matcher.close()
         if out is not None:
             with staged_folder(out, "matcher") as stage:
                 matcher.write(stage)
