@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -198,7 +199,7 @@ class MatchedTables:
                 table.vectors = both.vectors_of(table.frame, table.root)
         for number, side in enumerate(sides):
             vectors = None if encoder is None else tables[number].vectors
-            both.once(("side", number), lambda side=side, vectors=vectors: replace(side, vectors=vectors))
+            both.once(("side", number), partial(replace, side, vectors=vectors))
         return both
 
     @property
@@ -317,10 +318,10 @@ class MatchedTables:
             rows = self._table(side).vectors
             is_right = side == 1 or self.is_single
             bias = self._bias(self.temperature) if is_right else torch.zeros(len(rows))
-            made = Corrected.build(rows, bias, index=self.index, **_collection(self.index))
-            if isinstance(made.index, MilvusIndex):
-                made.index.flush(indexed=True)
-            return made
+            built = Corrected.build(rows, bias, index=self.index, **_collection(self.index))
+            if isinstance(built.index, MilvusIndex):
+                built.index.flush(indexed=True)
+            return built
 
         index: Corrected = self.once(("vectors", side), make)
         return (index.search if corrected else index.plain)(vectors, k, exclude=exclude)
@@ -412,8 +413,8 @@ class MatchedTables:
                     vectors = self._table(side).vectors[missing]
                     hits = self.by_vectors(vectors, 2, 1 - side, themselves, corrected=False)
                 two.ids[missing], two.scores[missing] = hits.ids, hits.scores
-        words, vectors = ((self._two(kind, 0), self._two(kind, 1)) for kind in ("words", "vectors"))
-        return Rivals((None if self.encoder is None else vectors, words))
+        words, near = ((self._two(kind, 0), self._two(kind, 1)) for kind in ("words", "vectors"))
+        return Rivals((None if self.encoder is None else near, words))
 
     def pair_features(self, at: Ids) -> Floats:
         """Features ``[n, F]`` of pairs of positions ``[n, 2]``."""
@@ -436,6 +437,6 @@ def check_index(name: str) -> None:
     open_index(name, dim=2, similarity="dot", **_collection(name)).drop()
 
 
-def _collection(name: str) -> dict[str, str]:
+def _collection(name: str) -> dict[str, Any]:
     """A new collection: a file may hold those of several runs."""
     return {"collection": f"vicinal_{uuid.uuid4().hex[:12]}"} if name.partition(":")[0] == "milvus" else {}
