@@ -74,15 +74,24 @@ def test_intervals_hold_the_prediction_and_logarithms_keep_them_above_0(model, r
     assert (low > 0).all()
 
 
-def test_folds_dense_heads_and_attention_predict_in_the_users_units(rows):
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"validation_fraction": 0.0},
+        {"head": "dense"},
+        pytest.param({"readout": "attention"}, marks=pytest.mark.slow),
+        pytest.param({"loss": "crps"}, marks=pytest.mark.slow),
+        pytest.param({"target_transform": "auto"}, marks=pytest.mark.slow),
+    ],
+)
+def test_folds_dense_heads_and_attention_predict_in_the_users_units(rows, settings):
     x, y = rows
-    for settings in ({"validation_fraction": 0.0}, {"head": "dense"}, {"readout": "attention"}, {"loss": "crps"}):
-        fitted = NeighborRegressor(target_transform="log", **NETWORK, **settings).fit(x, y)
-        said, (low, high) = fitted.predict(x), fitted.predict_interval(x, 0.7).T
-        assert said.min() > 0.5 * y.min()
-        assert said.max() < 2 * y.max()
-        assert (low < high).all()
-        assert (low > 0).all()
+    fitted = NeighborRegressor(**{"target_transform": "log"} | NETWORK | settings).fit(x, y)
+    said, (low, high) = fitted.predict(x), fitted.predict_interval(x, 0.7).T
+    assert said.min() > 0.5 * y.min()
+    assert said.max() < 2 * y.max()
+    assert (low < high).all()
+    assert (low > 0).all()
 
 
 def test_a_saved_model_is_the_same_and_one_of_before_has_no_transform(model, rows, tmp_path):

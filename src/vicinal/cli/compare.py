@@ -51,7 +51,7 @@ def compare(
     metric: o.Metric = "auto",
     readout: o.Readout = "auto",
     max_neighbors: o.MaxNeighbors = None,
-    target_transform: o.TargetTransform = "none",
+    target_transform: o.TargetTransform = "auto",
     loss: o.Loss = None,
     hidden: o.Hidden = "200,25",
     members: o.Members = 8,

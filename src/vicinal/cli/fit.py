@@ -54,7 +54,7 @@ def fit(
     metric: o.Metric = "auto",
     readout: o.Readout = "auto",
     max_neighbors: o.MaxNeighbors = None,
-    target_transform: o.TargetTransform = "none",
+    target_transform: o.TargetTransform = "auto",
     loss: o.Loss = None,
     fair: o.Fair = None,
     fair_weight: o.FairWeight = None,

@@ -154,7 +154,8 @@ TargetTransform: TypeAlias = Annotated[
     str,
     typer.Option(
         help="Scale that numbers are learned on: none, log (positive ones, such as prices: a prediction is a weighted "
-        "geometric mean), rank (normal scores), or auto (none or log, by the rows held out; fits twice).",
+        "geometric mean), rank (normal scores), or auto (log where a kernel predicts the rows of a plain table better "
+        "by it).",
         rich_help_panel=LEARN,
     ),
 ]

@@ -1,7 +1,6 @@
 """scikit-learn estimators that predict from neighbors: a number, or a class."""
 
 import copy
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -16,9 +15,9 @@ from vicinal.calibration import ConformalClasses, cross_conformal_sets, f1_thres
 from vicinal.core import check_between, check_choice, listed, short
 from vicinal.encoders import TableEncoder
 from vicinal.estimators.attention import INWARD, Explanation, kriging_prediction, label_range
-from vicinal.estimators.bank import Bank
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import EmbeddedRows, Ids, LabelledRows, as_series, refused_text
+from vicinal.estimators.kernel_metric import may_be_kernel
 from vicinal.estimators.out_of_fold import MOST, cross_intervals, fold_positions, fold_predictions, out_of_fold
 from vicinal.estimators.several import is_multilabel, read_multilabel, several_numbers, target_names
 from vicinal.estimators.target_transform import PLAIN, TargetTransform, check_positive
@@ -81,10 +80,10 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         target_transform: the scale that numbers are learned on: "none"; "log", for positive ones such as prices, where
             a prediction is a weighted geometric mean; "rank", their normal scores (see
             :class:`vicinal.estimators.target_transform.TargetTransform`); or "auto": "log" where labels are positive
-            and that has less squared error, in their own units, on the rows held out, or of two kernels on all rows,
-            each predicted from the others. Both are fitted for "auto".
-            Predictions, intervals and the bank are in the units of the labels, contributions of explanations and
-            losses on the scale. Not with an index; of several targets all are transformed alike.
+            and a kernel has less squared error with it, in their own units, on all rows, each predicted from the
+            others; where no kernel may be fitted, "none". Predictions, intervals and the bank are in the units of the
+            labels, contributions of explanations and losses on the scale. With an index it is "none"; several targets
+            are all transformed alike.
         loss: what is trained and stopped by: None (squared error; log-loss for classes), text such as
             "matching:sigmoid(scale=2,shift=0.7)" (see :func:`vicinal.losses.parse`), "crps" (numbers: the whole
             distribution of neighbor labels, see :class:`vicinal.losses.CRPS`), or a module
@@ -462,41 +461,38 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         return (float(low), float(high)) if self.targets_ is None else (low, high)
 
     def _train(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> None:
-        """Train on the scale of ``target_transform``; for "auto" on each, of which the one that predicts best stays."""
-        from vicinal.estimators.loss import predicts_by_default  # the losses take a while to import
-
-        train, folder = rows.labels[torch.from_numpy(rows.held_out.train)], self.checkpoint_dir
-        names = [self.target_transform]
+        """Train on the scale of ``target_transform``."""
+        train = rows.labels[torch.from_numpy(rows.held_out.train)]
         self.target_transform_ = PLAIN
         self._scaled(rows.labels, train)  # raises where labels do not differ
-        if names == ["auto"]:
-            logarithms = bool((rows.labels > 0).all()) and predicts_by_default(self.loss)
-            names = ["none", "log"] if logarithms else ["none"]
-        tried = []
-        try:
-            for name in names:
-                self.target_transform_ = TargetTransform.fitted(name, train)
-                if folder is not None and len(names) > 1:
-                    self.checkpoint_dir = Path(folder) / name
-                with torch.random.fork_rng():
-                    super()._train(rows, seed, copy.deepcopy(encoder) if len(names) > 1 else encoder)
-                tried.append((self._errors_in_label_units() if len(names) > 1 else (0.0, 0.0), dict(vars(self))))
-            place = all(fitted["metric_"] == "kernel" for _, fitted in tried)
-            self.__dict__ |= min(tried, key=lambda one: one[0][place])[1]
-        finally:
-            self.checkpoint_dir = folder
+        name = self._better_transform(rows, seed, encoder) if self.target_transform == "auto" else self.target_transform
+        self.target_transform_ = TargetTransform.fitted(name, train)
+        super()._train(rows, seed, encoder)
+
+    def _better_transform(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> str:
+        """What a kernel predicts all rows better by, each from the others: "none" or "log"; "none" where there is none.
+
+        The rows held out are too few to tell, and a network has seen the others.
+        """
+        part = copy.deepcopy(encoder).fit(rows.frame.iloc[rows.held_out.train])
+        plain = self.metric == "auto" and may_be_kernel(self.get_params(deep=False), self.kinds_, part.dim)
+        if self.index is not None or not (plain or self.metric == "kernel") or not bool((rows.labels > 0).all()):
+            return "none"
+        errors = {}
+        for name in ("none", "log"):
+            self.target_transform_ = TargetTransform(name=name)
+            with torch.random.fork_rng():
+                self._train_kernel(rows, seed, copy.deepcopy(part))
+            errors[name] = self._error_in_label_units()
+        return min(errors, key=lambda name: errors[name])
 
     @torch.no_grad()
-    def _errors_in_label_units(self) -> tuple[float, float]:
-        """Mean squared error on the rows held out, and of a kernel on all rows, of labels on [0, 1] by their range."""
+    def _error_in_label_units(self) -> float:
+        """Mean squared error of labels on [0, 1], of all rows, each predicted from the others."""
         low, high = self.label_range_
-
-        def error(said: Tensor, rows: Bank, at: Tensor) -> float:
-            said, known = ((values - low) / (high - low) for values in (self.in_label_units(said), rows.labels[at]))
-            return self._mean_error(said, known.to(said), rows.weights, at)
-
-        held_out = error(*self._honest())
-        return held_out, error(*self._left_out(np.arange(len(self.bank_)))) if self.metric_ == "kernel" else held_out
+        said, rows, at = self._left_out(np.arange(len(self.bank_)))
+        said, known = ((values - low) / (high - low) for values in (self.in_label_units(said), rows.labels[at]))
+        return self._mean_error(said, known.to(said), rows.weights, at)
 
     def _start(self, scaled: Tensor, weights: Tensor | None) -> Tensor:
         return scaled.mean(dim=0) if weights is None else torch.einsum("n,n...->...", weights, scaled) / len(scaled)

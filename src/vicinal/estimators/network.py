@@ -202,9 +202,9 @@ def check_settings(settings: dict[str, Any], *, classes: bool = False) -> None:
 
 def _check_transform(settings: dict[str, Any], *, classes: bool) -> None:
     name = check_choice("target_transform", settings["target_transform"], TRANSFORMS)
-    if classes and name != "none":
+    if classes and name not in ("none", "auto"):
         raise ValueError(f"target_transform: expected 'none' for classes, which are no numbers, got {short(name)}")
-    if settings["index"] is not None and name != "none":
+    if settings["index"] is not None and name not in ("none", "auto"):
         raise ValueError(
             f"target_transform: expected 'none' with an index, which finds labels as they are, got {short(name)}"
         )

@@ -94,9 +94,8 @@ def estimate_fit(
             seconds["kernel"] = _kernel(encoder.dim, min(train, MOST_ROWS), rows)
         if kernel != "only":
             seconds["training"] = _training(encoder, inputs, settings, sizes, classes)
-    if settings["target_transform"] == "auto" and not classes:  # each scale is fitted
-        again = [name for name in ("kernel", "training") if name in seconds]
-        seconds |= {name: (seconds[name][0], 2 * seconds[name][1]) for name in again}
+    if settings["target_transform"] == "auto" and "kernel" in seconds:  # that of labels and of logarithms, before
+        seconds["kernel"] = seconds["kernel"][0], 3 * seconds["kernel"][1]
     pretrained = any(isinstance(part, PretrainedEncoder) for part in encoder.encoders)
     if settings["tune"] != "none" and pretrained:
         low, high = seconds.get("training", (0.0, 0.0))

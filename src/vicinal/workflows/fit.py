@@ -379,11 +379,10 @@ def _tuning(model: BankedEstimator) -> list[str]:
 
 
 def _transform(model: BankedEstimator) -> list[str]:
-    """On which scale labels are learned, if it is not their own or was chosen."""
+    """On which scale labels are learned, if it is not their own."""
     chosen, sentence = model.target_transform == "auto", model.target_transform_.sentence
-    if not sentence:
-        return ["Labels are learned as they are: logarithms gained nothing, or are not of them."] if chosen else []
-    return [f"{sentence[0].upper()}{sentence[1:]}{' (chosen on the rows held out)' if chosen else ''}."]
+    why = " (a kernel predicts rows better from the others so)" if chosen else ""
+    return [f"{sentence[0].upper()}{sentence[1:]}{why}."] if sentence else []
 
 
 def _curves(model: BankedEstimator, loss: str) -> dict[str, list[float]]:
