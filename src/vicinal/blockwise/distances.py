@@ -27,17 +27,18 @@ class Close(NamedTuple):
 
 def paired_distances(queries: Tensor, bank: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """Squared distances ``[p]`` of the named pairs, from differences, a block of pairs at a time."""
+    queries, bank = queries.flatten(0, -2), bank.flatten(0, -2)
     blocks = [(queries[rows[part]] - bank[columns[part]]).square().sum(dim=-1) for part in _pair_slices(rows, queries)]
     return torch.cat(blocks)
 
 
 def _pair_slices(pairs: Tensor, vectors: Tensor) -> list[slice]:
     """Slices of ``pairs [p]``, as many as have their vectors computed with at a time."""
-    return row_slices(len(pairs), max(1, policy().pair_entries // max(1, vectors.shape[1])))
+    return row_slices(len(pairs), max(1, policy().pair_entries // max(1, vectors.shape[-1])))
 
 
 def _centered(queries: Tensor, bank: Tensor) -> tuple[Tensor, Tensor]:
-    center = bank.mean(dim=0)
+    center = bank.mean(dim=-2, keepdim=True)
     q = queries - center
     return q, q if bank is queries else bank - center
 
@@ -48,17 +49,34 @@ def _norms(rows: Tensor) -> Tensor:
 
 def _close(distances: Tensor, of_queries: Tensor, of_bank: Tensor, *, rooted: bool) -> tuple[Tensor, Tensor]:
     """Rows and columns of distances whose square is at most the share ``CLOSE`` of the squared norms."""
-    of_queries, of_bank = CLOSE * of_queries[:, None], CLOSE * of_bank
-    columns, on_cpu = distances.shape[1], distances.device.type == "cpu"
+    of_queries, of_bank = CLOSE * of_queries[..., None], CLOSE * of_bank[..., None, :]
+    several, on_cpu = distances.ndim == 3, distances.device.type == "cpu"
+    entries = distances[0].numel()
     positions = []
-    for part in row_slices(len(distances), max(1, policy().scan_entries // columns) if on_cpu else len(distances)):
+    for part in row_slices(len(distances), max(1, policy().scan_entries // entries) if on_cpu else len(distances)):
         block = distances[part]  # [r, N]
-        near = (block.square() if rooted else block) <= of_queries[part] + of_bank
+        near = (block.square() if rooted else block) <= of_queries[part] + (of_bank[part] if several else of_bank)
         # numpy takes a fifth of the time to find a few among many
         flat = torch.from_numpy(np.flatnonzero(near.numpy())) if on_cpu else near.flatten().nonzero()[:, 0]
-        positions.append(flat + part.start * columns)
-    pairs = torch.cat(positions)
-    return pairs // columns, pairs % columns
+        positions.append(flat + part.start * entries)
+    return _pairs(torch.cat(positions), distances)
+
+
+def _pairs(places: Tensor, distances: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows and columns, those of all banks one after the other, of places in flat ``distances``."""
+    columns = distances.shape[-1]
+    rows, of_bank = places // columns, places % columns
+    return rows, of_bank if distances.ndim == 2 else of_bank + rows // distances.shape[1] * columns
+
+
+def _places(rows: Tensor, columns: Tensor, distances: Tensor) -> Tensor:
+    """The inverse of :func:`_pairs`."""
+    return rows * distances.shape[-1] + columns % distances.shape[-1]
+
+
+def _add_product(start: Tensor, weight: Tensor, rows: Tensor) -> Tensor:
+    """``start - weight @ rows``."""
+    return (torch.addmm if start.ndim == 2 else torch.baddbmm)(start, weight, rows, alpha=-1)
 
 
 def _measure(queries: Tensor, bank: Tensor, *, rooted: bool) -> tuple[Tensor, Close]:
@@ -66,11 +84,11 @@ def _measure(queries: Tensor, bank: Tensor, *, rooted: bool) -> tuple[Tensor, Cl
     with torch.autocast(queries.device.type, enabled=False):
         q, x = _centered(queries, bank)
         of_queries, of_bank = _norms(q), _norms(x)
-        squared = of_queries[:, None] + of_bank  # [b, N]
-        squared.addmm_(q, x.T, alpha=-2)
+        squared = of_queries[..., None] + of_bank[..., None, :]  # [b, N]
+        (squared.addmm_ if squared.ndim == 2 else squared.baddbmm_)(q, x.mT, alpha=-2)
         rows, columns = _close(squared, of_queries, of_bank, rooted=False)
         exact = paired_distances(queries, bank, rows, columns)
-        squared[rows, columns] = exact
+        squared.view(-1)[_places(rows, columns, squared)] = exact
         if rooted:
             return squared.sqrt_(), Close(rows, columns, exact.sqrt_())
         return squared, Close(rows, columns, exact)
@@ -85,27 +103,30 @@ def _backward(
         weight = 2 * slope if roots is None else slope / roots  # by which a pair's difference is multiplied, [b, N]
         apart = close.distances.nonzero()[:, 0]  # coincident rows, mostly a row and itself, do not pull
         rows, columns = close.rows[apart], close.columns[apart]
-        near = weight[rows, columns][:, None]
-        weight[close.rows, close.columns] = 0.0
-        of_queries = torch.addmm(weight.sum(1)[:, None] * q, weight, x, alpha=-1) if needed[0] else None
-        of_bank = torch.addmm(weight.sum(0)[:, None] * x, weight.T, q, alpha=-1) if needed[1] else None
+        flat = weight.view(-1)
+        near = flat[_places(rows, columns, weight)][:, None]
+        flat[_places(close.rows, close.columns, weight)] = 0.0
+        of_queries = _add_product(weight.sum(-1)[..., None] * q, weight, x) if needed[0] else None
+        of_bank = _add_product(weight.sum(-2)[..., None] * x, weight.mT, q) if needed[1] else None
+        first, second = queries.flatten(0, -2), bank.flatten(0, -2)
         for part in _pair_slices(rows, queries):
-            difference = near[part] * (queries[rows[part]] - bank[columns[part]])
+            difference = near[part] * (first[rows[part]] - second[columns[part]])
             if of_queries is not None:
-                of_queries.index_put_((rows[part],), difference, accumulate=True)
+                of_queries.flatten(0, -2).index_put_((rows[part],), difference, accumulate=True)
             if of_bank is not None:
-                of_bank.index_put_((columns[part],), -difference, accumulate=True)
+                of_bank.flatten(0, -2).index_put_((columns[part],), -difference, accumulate=True)
     return [of_queries, of_bank]
 
 
 def _formula(queries: Tensor, bank: Tensor, *, rooted: bool) -> Tensor:
     """As :func:`_measure`, by steps that can be differentiated twice."""
-    center = bank.detach().mean(dim=0)
+    center = bank.detach().mean(dim=-2, keepdim=True)
     q, x = queries - center, bank - center
-    norms = q.square().sum(dim=-1)[:, None] + x.square().sum(dim=-1)  # [b, N]
-    squared = norms - 2 * (q @ x.T)  # [b, N]
-    rows, columns = (squared.detach() <= CLOSE * norms.detach()).nonzero(as_tuple=True)
-    squared = squared.index_put((rows, columns), paired_distances(queries, bank, rows, columns))
+    norms = q.square().sum(dim=-1)[..., None] + x.square().sum(dim=-1)[..., None, :]  # [b, N]
+    squared = norms - 2 * (q @ x.mT)  # [b, N]
+    places = (squared.detach() <= CLOSE * norms.detach()).flatten().nonzero()[:, 0]
+    exact = paired_distances(queries, bank, *_pairs(places, squared))
+    squared = squared.flatten().index_put((places,), exact).view_as(squared)
     apart = squared > 0
     return torch.where(apart, torch.where(apart, squared, 1.0).sqrt(), 0.0) if rooted else squared
 
@@ -186,8 +207,8 @@ def distances(queries: Tensor, bank: Tensor, *, rooted: bool = True) -> Tensor:
     >>> distances(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
     tensor([[5., 0.]])
     """
-    if bank.shape[0] == 0 or queries.shape[0] == 0:
-        return queries.new_zeros(queries.shape[0], bank.shape[0])
+    if bank.shape[-2] == 0 or queries.shape[-2] == 0:
+        return queries.new_zeros(*queries.shape[:-1], bank.shape[-2])
     if torch.compiler.is_compiling():
         values: Tensor = _DISTANCES_OP(queries, bank, rooted)
     else:
@@ -205,11 +226,11 @@ def squared_distances(queries: Tensor, bank: Tensor) -> Tensor:
     The gradient is of the same two kinds, and can be differentiated again, though not in a compiled graph.
 
     Args:
-        queries: ``[b, d]``.
-        bank: ``[N, d]``.
+        queries: ``[b, d]``, or ``[M, b, d]`` of several banks that stand apart.
+        bank: ``[N, d]``, or ``[M, N, d]``.
 
     Returns:
-        ``[b, N]``, >= 0.
+        ``[b, N]`` or ``[M, b, N]``, >= 0.
 
     >>> squared_distances(torch.tensor([[3000.0, 3000.0]]), torch.tensor([[3000.0, 3000.0], [3001.0, 3000.5]]))
     tensor([[0.0000, 1.2500]])

@@ -44,6 +44,11 @@ class Resolution(NamedTuple):
         """The same in numbers of another ``eps``."""
         return Resolution(self.fixed, self.rooted, self.share, eps)
 
+    def rows(self, part: slice) -> "Resolution":
+        """That of some queries."""
+        fixed, rooted = (one[part] if isinstance(one, Tensor) else one for one in (self.fixed, self.rooted))
+        return Resolution(fixed, rooted, self.share, self.eps)
+
     def of(self, *scores: Tensor) -> Tensor:
         """For the largest in size of these ``scores [b, 1]`` of each query, ``[b, 1]``; infinite ones count as 0."""
         size = torch.zeros_like(scores[0])

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.blockwise.attention import Attended
+from vicinal.blockwise.blocks import policy
+from vicinal.blockwise.distances import distances
 from vicinal.blockwise.nearest import lowest_rows
 from vicinal.blockwise.quantiles import attended_quantiles
 from vicinal.blockwise.resolution import Resolution
@@ -18,8 +20,13 @@ from vicinal.heads.intervals import check_levels
 from vicinal.heads.nona import NONA
 from vicinal.heads.streaming import evaluate_weights, make_attention
 from vicinal.index.pairs import pair_score
-from vicinal.masks import SoftStep
-from vicinal.masks.softstep import StepParameters
+from vicinal.masks import SoftStep, softmax
+from vicinal.masks.softstep import parameters_from_logits
+from vicinal.similarity.base import resolution_of
+from vicinal.similarity.distances import NegativeL2, NegativeSquaredL2
+
+_FEWEST = 32
+"""Queries that are predicted at a time, at least."""
 
 _FIRST = 64
 """Rows of each member that the highest of the mean are looked for among at first."""
@@ -62,6 +69,16 @@ class Ensemble(nn.Module):
     def can_stream(self) -> bool:
         """Whether all members stream large banks, so that memory does not grow with the bank."""
         return all(getattr(head, "can_stream", False) for head in self.heads)
+
+    def queries_at_once(self, rows: int) -> int:
+        """How many queries are best predicted at a time from a bank of so many rows.
+
+        A sparse map of members that are alike takes less time where their scores are at hand, in blocks that are small.
+        """
+        head, most = self.heads[0], policy().batch_queries
+        at_hand = (policy().streamed_entries - 1) // max(1, rows)
+        sparse = isinstance(head, NONA) and head.simplex is not softmax and bool(alike_members(list(self.heads)))
+        return min(most, at_hand) if sparse and at_hand >= _FEWEST else most
 
     def columns(self, embeddings: Tensor, name: str) -> tuple[Tensor, ...]:
         """``[b, d]`` of each member."""
@@ -158,26 +175,39 @@ def stacked_weights(
         bank_weight: ``[N]`` or None.
     """
     count, rows = len(members), (len(queries[0]), len(bank[0]))
-    scored = [head.scores(part, bank_part) for head, part, bank_part in zip(members, queries, bank, strict=True)]
-    resolutions = [resolution for _, resolution in scored]
-
-    def joined(parts: list[Tensor | float]) -> Tensor | float:
-        tensors = [torch.as_tensor(part, dtype=scored[0][0].dtype).expand(rows[0], 1) for part in parts]
-        return torch.cat(tensors) if any(isinstance(part, Tensor) for part in parts) else parts[0]
-
-    fixed, rooted = joined([one.fixed for one in resolutions]), joined([one.rooted for one in resolutions])
-    masks = zip((head.mask for head in members), queries, strict=True)
-    steps = [mask.step_parameters(part) for mask, part in masks if isinstance(mask, SoftStep)]
-    numbers = [torch.cat([value.expand(rows[0], 1) for value in values]) for values in zip(*steps, strict=True)]
+    scores, resolution = _stacked_scores(members, queries, bank)
+    masks = [(head.mask, part) for head, part in zip(members, queries, strict=True) if isinstance(head.mask, SoftStep)]
+    logits = [mask.step_logits(part).expand(rows[0], 3) for mask, part in masks]
     weights = members[0].weights_of_scores(
-        torch.cat([scores for scores, _ in scored]),  # [M * b, N]
-        Resolution(fixed, rooted, resolutions[0].share, resolutions[0].eps),
+        scores,
+        resolution,
         allowed,
-        StepParameters(*numbers) if steps else None,
+        parameters_from_logits(torch.cat(logits), masks[0][0].eps) if masks else None,
         torch.cat(queries),
         bank_weight,
     )
     return weights.reshape(count, *rows)
+
+
+def _stacked_scores(members: list[NONA], queries: list[Tensor], bank: list[Tensor]) -> tuple[Tensor, Resolution]:
+    """Scores ``[M * b, N]`` of members that are alike, and their resolution."""
+    similarity, dtype = members[0].similarity, queries[0].dtype
+    if type(similarity) in (NegativeL2, NegativeSquaredL2) and dtype == bank[0].dtype and dtype.itemsize >= 4:
+        if not torch.compiler.is_compiling():
+            with torch.autocast(queries[0].device.type, enabled=False):
+                both = torch.stack(queries), torch.stack(bank)
+                scores = -distances(*both, rooted=type(similarity) is NegativeL2)
+            return scores.flatten(0, 1), resolution_of(similarity, torch.cat(queries).detach(), scores.new_zeros(()))
+    scored = [head.scores(part, rows) for head, part, rows in zip(members, queries, bank, strict=True)]
+    resolutions = [resolution for _, resolution in scored]
+
+    def joined(parts: list[Tensor | float]) -> Tensor | float:
+        tensors = [torch.as_tensor(part, dtype=scored[0][0].dtype).expand(len(queries[0]), 1) for part in parts]
+        return torch.cat(tensors) if any(isinstance(part, Tensor) for part in parts) else parts[0]
+
+    fixed, rooted = joined([one.fixed for one in resolutions]), joined([one.rooted for one in resolutions])
+    resolution = Resolution(fixed, rooted, resolutions[0].share, resolutions[0].eps)
+    return torch.cat([scores for scores, _ in scored]), resolution
 
 
 @torch.no_grad()

@@ -6,9 +6,10 @@ from torch import Tensor, nn
 from vicinal.blockwise.attention import settled
 from vicinal.blockwise.blocks import policy
 from vicinal.blockwise.resolution import Resolution, lengths
+from vicinal.blockwise.step_weights import s2_weights
 from vicinal.core import check_integer, check_labels, check_matrices, register
 from vicinal.heads.admissible import admissible, check_bank_weight, check_some, warn_of_own_bank
-from vicinal.heads.streaming import can_stream, streamed_prediction, streamed_top_weights
+from vicinal.heads.streaming import can_stream, simplex_name, streamed_prediction, streamed_top_weights
 from vicinal.masks import SoftStep, TopK
 from vicinal.masks.simplex import SimplexMap, of_repeated, resolve_simplex
 from vicinal.masks.softstep import StepParameters
@@ -146,6 +147,31 @@ class NONA(nn.Module):
             queries: ``[b, d]``, for masks of other packages.
             bank_weight: ``[N]`` or None.
         """
+        simplex = simplex_name(self.simplex)
+        if simplex is None or numbers is None or bank_weight is not None or not self._has_short_way():
+            return self._weights_of_scores(scores, resolution, allowed, numbers, queries, bank_weight)
+
+        def formula(some: Tensor, b0: Tensor, odds: Tensor) -> Tensor:
+            learned = numbers._replace(b0=b0, odds=odds)
+            return self._weights_of_scores(some, resolution, allowed, learned, queries, None)
+
+        by_query = (value.expand(len(scores), 1) for value in (numbers.b0, numbers.odds))
+        return s2_weights(formula, simplex, scores, resolution, allowed, *by_query)
+
+    def _has_short_way(self) -> bool:
+        """Whether the step is one whose weights, and their gradient, are written by hand."""
+        short = isinstance(self.mask, SoftStep) and self.mask.form[:2] == ("s2", "admissible")
+        return short and not torch.compiler.is_compiling()
+
+    def _weights_of_scores(
+        self,
+        scores: Tensor,
+        resolution: Resolution,
+        allowed: Tensor | None,
+        numbers: StepParameters | None,
+        queries: Tensor,
+        bank_weight: Tensor | None,
+    ) -> Tensor:
         masked = settled(scores, resolution, allowed) if self.can_stream else scores
         weight = None if allowed is None else allowed.to(scores.dtype)
         if isinstance(self.mask, SoftStep) and numbers is not None:

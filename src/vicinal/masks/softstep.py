@@ -143,15 +143,18 @@ class SoftStep(nn.Module):
 
         The odds t / (1 - t) reach 1 / eps, which does not fit into float16.
         """
+        return parameters_from_logits(self.step_logits(queries), self.eps)
+
+    def step_logits(self, queries: Tensor) -> Tensor:
+        """What the numbers of each query are the sigmoids of: ``[b, 3]`` if pointwise, ``[1, 3]`` if global."""
         if queries.shape[-1] != self.dim:
             raise ValueError(f"queries: expected {(len(queries), self.dim)}, got {tuple(queries.shape)}")
         if self.parameters_from == "global":
-            wide = torch.promote_types(self.logits.dtype, torch.float32)
-            return parameters_from_logits(self.logits[None].to(wide), self.eps)
+            return self.logits[None].to(torch.promote_types(self.logits.dtype, torch.float32))
         weight, bias = self.projection.weight, self.projection.bias
         dtype = torch.promote_types(torch.promote_types(queries.dtype, weight.dtype), torch.float32)
         with torch.autocast(queries.device.type, enabled=False):
-            return parameters_from_logits(queries.to(dtype) @ weight.to(dtype).T + bias.to(dtype), self.eps)
+            return queries.to(dtype) @ weight.to(dtype).T + bias.to(dtype)
 
     def forward(
         self, scores: Tensor, queries: Tensor, weight: Tensor | None = None, resolution: Resolution | None = None

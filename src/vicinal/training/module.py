@@ -267,7 +267,7 @@ class NeighborModule(LightningModule):
         known = {id(weight) for group in groups for weight in group["params"]}  # type: ignore[attr-defined]
         fresh = [p for p in self.parameters() if p.requires_grad and id(p) not in known]
         optimizer = torch.optim.AdamW(
-            [{"params": fresh, "lr": settings.learning_rate}, *groups], weight_decay=settings.weight_decay
+            [{"params": fresh, "lr": settings.learning_rate}, *groups], weight_decay=settings.weight_decay, fused=True
         )
         if settings.schedule == "constant":
             return optimizer

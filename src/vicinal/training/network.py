@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from vicinal.blockwise import policy, query_rows, row_slices
 from vicinal.encoders.base import to_device
-from vicinal.heads import Kriging
+from vicinal.heads import Ensemble, Kriging
 from vicinal.training.rows import RowInputs
 
 
@@ -70,6 +70,8 @@ class NeighborNetwork(nn.Module):
         streamed &= bank_weight is None or isinstance(self.head, Kriging)
         sizes = policy()
         step = sizes.batch_queries if streamed else query_rows(sizes.memory_entries, len(bank))
+        if streamed and isinstance(self.head, Ensemble):
+            step = self.head.queries_at_once(len(bank))
         blocks = []
         weighed = {} if bank_weight is None else {"bank_weight": bank_weight}
         for part in row_slices(len(queries), step):
