@@ -172,7 +172,10 @@ class MemberProjectors(nn.Module):
         if hidden.device.type != "cpu":
             return nn.functional.dropout(hidden, self.dropout)
         words = torch.empty(-(-hidden.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None)  # 4 draws a word
-        draws, dropped = words.view(torch.int16)[: hidden.numel()].view(hidden.shape), min(round(self.dropout * 65536), 65535)
+        draws, dropped = (
+            words.view(torch.int16)[: hidden.numel()].view(hidden.shape),
+            min(round(self.dropout * 65536), 65535),
+        )
         return hidden * (draws >= dropped - 32768).to(hidden.dtype).mul_(65536 / (65536 - dropped))
 
     def extra_repr(self) -> str:

@@ -192,12 +192,11 @@ def stacked_weights(
 def _stacked_scores(members: list[NONA], queries: list[Tensor], bank: list[Tensor]) -> tuple[Tensor, Resolution]:
     """Scores ``[M * b, N]`` of members that are alike, and their resolution."""
     similarity, dtype = members[0].similarity, queries[0].dtype
-    if type(similarity) in (NegativeL2, NegativeSquaredL2) and dtype == bank[0].dtype and dtype.itemsize >= 4:
-        if not torch.compiler.is_compiling():
-            with torch.autocast(queries[0].device.type, enabled=False):
-                both = torch.stack(queries), torch.stack(bank)
-                scores = -distances(*both, rooted=type(similarity) is NegativeL2)
-            return scores.flatten(0, 1), resolution_of(similarity, torch.cat(queries).detach(), scores.new_zeros(()))
+    euclidean = type(similarity) in (NegativeL2, NegativeSquaredL2) and not torch.compiler.is_compiling()
+    if euclidean and dtype == bank[0].dtype and dtype.itemsize >= 4:
+        with torch.autocast(queries[0].device.type, enabled=False):
+            scores = -distances(torch.stack(queries), torch.stack(bank), rooted=type(similarity) is NegativeL2)
+        return scores.flatten(0, 1), resolution_of(similarity, torch.cat(queries).detach(), scores.new_zeros(()))
     scored = [head.scores(part, rows) for head, part, rows in zip(members, queries, bank, strict=True)]
     resolutions = [resolution for _, resolution in scored]
 

@@ -152,7 +152,7 @@ class NONA(nn.Module):
             return self._weights_of_scores(scores, resolution, allowed, numbers, queries, bank_weight)
 
         def formula(some: Tensor, b0: Tensor, odds: Tensor) -> Tensor:
-            learned = numbers._replace(b0=b0, odds=odds)
+            learned = StepParameters(numbers.a0, b0, numbers.t, odds)
             return self._weights_of_scores(some, resolution, allowed, learned, queries, None)
 
         by_query = (value.expand(len(scores), 1) for value in (numbers.b0, numbers.odds))

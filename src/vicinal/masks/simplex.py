@@ -67,9 +67,9 @@ def sparsemax(scores: Tensor) -> Tensor:
     verified="numpy in float64",
 )
 def entmax15(scores: Tensor) -> Tensor:
-    r"""$p_j = (s_j / 2 - \tau)_+^2$, between softmax and sparsemax: smooth, with some weights exactly 0.
+    r"""1.5-entmax, between softmax and sparsemax: smooth, with some weights exactly 0.
 
-    The threshold is found by Newton's method, which takes a third of the time of sorting.
+    $p_j = (s_j / 2 - \tau)_+^2$; Newton's method finds $\tau$ in a small part of the time that sorting takes.
 
     >>> entmax15(torch.tensor([[1.0, 1.0, -9.0]]))
     tensor([[0.5000, 0.5000, 0.0000]])
