@@ -422,7 +422,7 @@ def _decisions(
     return left_out.reshape(len(labels), -1), [part.reshape(len(part), -1) for part in decided]
 
 
-class _Calibrated(CalibratedClassifierCV):
+class _Calibrated(CalibratedClassifierCV):  # type: ignore[misc]  # scikit-learn has no types
     """Probabilities from decisions ``[n, C]`` that are known: the machine behind them is fitted once for all ways."""
 
     def __init__(self, method: str = "sigmoid") -> None:
@@ -449,7 +449,8 @@ class _AsGiven(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
 
     def predict(self, X: Floats) -> Floats:
         """The class of the highest decision."""
-        return self.classes_[(X[:, 0] > 0).astype(int) if X.shape[1] == 1 else X.argmax(1)]
+        best: Floats = self.classes_[(X[:, 0] > 0).astype(int) if X.shape[1] == 1 else X.argmax(1)]
+        return best
 
 
 def _predicted(rows: _Rows, model: Any, inside: Places, features: Features, others: Sequence[Features]) -> Floats:
