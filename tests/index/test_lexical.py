@@ -6,7 +6,12 @@ import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from vicinal.index import Hits
-from vicinal.index.lexical import LexicalIndex, Terms, codes, fuse
+from vicinal.index.lexical import LexicalIndex, Terms, beside, codes, fuse
+
+
+def rows_of(texts, terms):
+    return beside([part.unit(part.counts(texts)) for part in terms])
+
 
 TEXTS = ["red lamp of brass", "blue lamp", "a red, red hat", "chair R-12 of oak", "", "oak chair r12", "étude nº 5"]
 
@@ -31,10 +36,15 @@ def test_shared_weight_is_that_of_the_terms_of_both():
 @pytest.mark.parametrize("k", [1, 3, 20])
 def test_search_is_exact(k):
     terms = [Terms(kind).fit(TEXTS) for kind in ("words", "letters")]
-    parts = [part.of(TEXTS).toarray() for part in terms]
+    counts = [part.counts(TEXTS).toarray() for part in terms]
+    assert any(count.max() > 1 for count in counts)
+    parts = [
+        np.where(count > 0, part.weights * (1 + np.log(np.maximum(count, 1))), 0)
+        for part, count in zip(terms, counts, strict=True)
+    ]
     unit = [part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-9) for part in parts]
     scores = sum(part @ part.T for part in unit) / 2
-    hits = LexicalIndex([part.of(TEXTS) for part in terms]).search([part.of(TEXTS) for part in terms], k)
+    hits = LexicalIndex(rows_of(TEXTS, terms)).search(rows_of(TEXTS, terms), k)
     for row, (ids, values) in enumerate(zip(hits.ids.tolist(), hits.scores.tolist(), strict=True)):
         expected = np.argsort(-scores[row], kind="stable")
         expected = [i for i in expected if scores[row, i] > 0][:k]
@@ -43,7 +53,7 @@ def test_search_is_exact(k):
 
 
 def test_a_text_is_not_found_where_it_is_excluded():
-    rows = [Terms(kind).fit(TEXTS).of(TEXTS) for kind in ("words", "letters")]
+    rows = rows_of(TEXTS, [Terms(kind).fit(TEXTS) for kind in ("words", "letters")])
     hits = LexicalIndex(rows).search(rows, 1, exclude=torch.arange(len(TEXTS)))
     assert (hits.ids[:, 0] != torch.arange(len(TEXTS))).all()
     assert hits.ids[0].item() == 1
@@ -54,7 +64,7 @@ def test_rare_terms_find_rows_and_all_terms_compare_them():
     common, rare = ["lamp", "chair", "red", "blue"], [f"{n:04d}" for n in range(300)]
     texts = [" ".join([*random.choice(common, 3), *random.choice(rare, 2)]) for _ in range(400)]
     terms = [Terms(kind).fit(texts) for kind in ("words", "letters")]
-    queries, index = [part.of(texts[:50]) for part in terms], LexicalIndex([part.of(texts) for part in terms])
+    queries, index = rows_of(texts[:50], terms), LexicalIndex(rows_of(texts, terms))
     exact, few = index.search(queries, 5), index.search(queries, 5, postings=(30, 0))
     assert (few.ids[:, 0] == torch.arange(50)).all()
     shared = (few.ids[:, :, None] == exact.ids[:, None]).any(dim=2)
@@ -67,7 +77,7 @@ def test_rare_terms_find_rows_and_all_terms_compare_them():
 def test_a_query_of_common_terms_alone_gets_as_many_rows_as_are_wanted():
     texts = ["red lamp"] * 30 + ["blue chair"] * 30
     terms = Terms("words").fit(texts)
-    hits = LexicalIndex([terms.of(texts)]).search([terms.of(["lamp of brass"])], 7, postings=(3,))
+    hits = LexicalIndex(rows_of(texts, [terms])).search(rows_of(["lamp of brass"], [terms]), 7, postings=(3,))
     assert (hits.ids < 30).all()
     assert hits.ids.unique().numel() == 7
 

@@ -26,9 +26,6 @@ Ids = np.ndarray[Any, Any]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Log = Callable[[str], None]
 
-_KINDS = ("words", "letters")
-"""Of terms that look for candidates."""
-
 _FEWEST = 20
 """Rows that each search gives, at least, before they are fused."""
 
@@ -289,24 +286,19 @@ class MatchedTables:
 
     def _by_terms(self, side: int, rows: Tensor | None, k: int, exclude: Tensor | None) -> Hits:
         """The rows of the other side that share most words and letters with rows of this one (None: with each)."""
-        parts = [self._side(side).terms[ROW, kind] for kind in _KINDS]
-        parts = parts if rows is None else [part[rows.numpy()] for part in parts]
+        lexical = self._side(side).lexical
+        queries = lexical if rows is None else lexical[rows.numpy()]
         postings = None if len(self._table(1 - side)) <= _ALL else _POSTINGS
-        return self._lexical(1 - side).search(parts, k, exclude=exclude, postings=postings)
+        return self._lexical(1 - side).search(queries, k, exclude=exclude, postings=postings)
 
     def _lexical(self, side: int) -> LexicalIndex:
         side *= not self.is_single
-
-        def make() -> LexicalIndex:
-            return LexicalIndex([self._side(side).terms[ROW, kind] for kind in _KINDS])
-
-        index: LexicalIndex = self.once(("words", side), make)
+        index: LexicalIndex = self.once(("words", side), lambda: LexicalIndex(self._side(side).lexical))
         return index
 
     def by_words(self, texts: Sequence[str], k: int, exclude: Tensor | None = None) -> Hits:
         """The right rows that share most words and letters with each text."""
-        queries = [self.features.terms[ROW, kind].of(texts) for kind in _KINDS]
-        return self._lexical(1).search(queries, k, exclude=exclude)
+        return self._lexical(1).search(self.features.lexical(texts), k, exclude=exclude)
 
     def by_vectors(
         self, vectors: Tensor, k: int, side: int = 1, exclude: Tensor | None = None, *, corrected: bool = True

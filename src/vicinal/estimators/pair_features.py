@@ -1,6 +1,6 @@
 """Two rows as one: how alike they are column by column, and how much more than any other row is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vicinal.index.base import Hits
-from vicinal.index.lexical import Shared, Sparse, Terms
+from vicinal.index.lexical import Shared, Sparse, Terms, beside
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Ids = np.ndarray[Any, Any]
@@ -20,6 +20,8 @@ MISSING = -1.0
 
 _ROW_TERMS = ("words", "letters", "codes")
 _COLUMN_TERMS = ("words", "letters")
+_LEXICAL = ("words", "letters")
+"""Terms of whole rows that candidates are looked for by."""
 
 
 def text_of(cell: Any) -> str:
@@ -44,16 +46,21 @@ class Side:
         numbers: of each shared column of numbers, ``[n]``, NaN where empty.
         vectors: unit rows ``[n, d]``, or None.
         terms: sparse matrices by column and kind of terms.
+        lexical: rows as :class:`vicinal.index.lexical.LexicalIndex` compares them.
     """
 
     texts: dict[str, list[str]]
     numbers: dict[str, Floats]
     vectors: Tensor | None
     terms: dict[tuple[str, str], Sparse]
+    lexical: Sparse
 
     def __len__(self) -> int:
         return len(self.texts[ROW])
 
+
+Key = tuple[str, str]
+"""A column and a kind of terms."""
 
 ROW = "\0row"
 """Stands for all columns together; no column of a table is called so."""
@@ -79,11 +86,10 @@ class PairFeatures:
     def fit(self, tables: Sequence[pd.DataFrame]) -> list[Side]:
         """Count the terms of all rows; gives what is needed of the tables, without vectors."""
         texts = [self._texts(table) for table in tables]
-        parts = {key: terms.fit_of([each[key[0]] for each in texts]) for key, terms in self.terms.items()}
-        return [
-            Side(texts[i], self._numbers(table), None, {key: part[i] for key, part in parts.items()})
-            for i, table in enumerate(tables)
-        ]
+        counts = [self._counts(each) for each in texts]
+        for key, terms in self.terms.items():
+            terms.fit_counts([each[key] for each in counts])
+        return [self._side(*each, None) for each in zip(tables, texts, counts, strict=True)]
 
     def column(self, table: pd.DataFrame, column: str) -> list[str]:
         """A column as texts; :data:`ROW`: all of a row, the shared columns first."""
@@ -96,14 +102,26 @@ class PairFeatures:
     def side(self, table: pd.DataFrame, vectors: Tensor | None) -> Side:
         """What is needed of one table."""
         texts = self._texts(table)
-        terms = {key: terms.of(texts[key[0]]) for key, terms in self.terms.items()}
-        return Side(texts, self._numbers(table), vectors, terms)
+        return self._side(table, texts, self._counts(texts), vectors)
+
+    def _side(
+        self, table: pd.DataFrame, texts: dict[str, list[str]], counts: Mapping[Key, Sparse], vectors: Tensor | None
+    ) -> Side:
+        numbers = {name: pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64) for name in self.numbers}
+        terms = {key: terms.of_counts(counts[key]) for key, terms in self.terms.items()}
+        lexical = beside([self.terms[ROW, kind].unit(counts[ROW, kind]) for kind in _LEXICAL])
+        return Side(texts, numbers, vectors, terms, lexical)
+
+    def lexical(self, texts: Sequence[str]) -> Sparse:
+        """Whole rows, as texts, as :class:`vicinal.index.lexical.LexicalIndex` compares them."""
+        parts = (self.terms[ROW, kind] for kind in _LEXICAL)
+        return beside([terms.unit(terms.counts(texts)) for terms in parts])
+
+    def _counts(self, texts: Mapping[str, list[str]]) -> dict[Key, Sparse]:
+        return {key: terms.counts(texts[key[0]]) for key, terms in self.terms.items()}
 
     def _texts(self, table: pd.DataFrame) -> dict[str, list[str]]:
         return {column: self.column(table, column) for column in (ROW, *self.texts)}
-
-    def _numbers(self, table: pd.DataFrame) -> dict[str, Floats]:
-        return {name: pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64) for name in self.numbers}
 
     @property
     def columns(self) -> list[str]:
@@ -132,13 +150,10 @@ class PairFeatures:
         """Features ``[n, F]`` of pairs of positions ``[n, 2]``."""
         at, to = pairs[:, 0], pairs[:, 1]
         columns: list[Floats] = []
-        words: Floats = np.zeros(len(pairs))
         for (column, kind), terms in self.terms.items():
             shared = terms.shared(left.terms[column, kind][at], right.terms[column, kind][to])
             empty = np.minimum(shared.left, shared.right) == 0
             columns += [np.where(empty, MISSING, value) for value in _shares(shared)]
-            if column == ROW and kind != "codes":
-                words = words + shared.cosine / 2
             if column != ROW and kind == _COLUMN_TERMS[-1]:
                 ours, theirs = (np.array(side.texts[column], dtype=object) for side in (left, right))
                 columns.append(np.where(empty, MISSING, (ours[at] == theirs[to]).astype(float)))
@@ -147,6 +162,7 @@ class PairFeatures:
         cosine = np.full(len(pairs), MISSING)
         if left.vectors is not None and right.vectors is not None:
             cosine = (left.vectors[torch.tensor(at)] * right.vectors[torch.tensor(to)]).sum(dim=1).double().numpy()
+        words = np.asarray(left.lexical[at].multiply(right.lexical[to]).sum(axis=1), dtype=np.float64).ravel()
         columns += [cosine, *rivals.ahead(pairs, cosine, words)]
         return np.stack(columns, axis=1)
 

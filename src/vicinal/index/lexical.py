@@ -64,30 +64,40 @@ class Terms:
         from sklearn.feature_extraction.text import HashingVectorizer  # slow to import
 
         self.kind = check_choice("kind", kind, _ANALYZERS)
-        self.hashing = HashingVectorizer(
-            n_features=BUCKETS, alternate_sign=False, binary=True, norm=None, **_ANALYZERS[kind]
-        )
+        self.hashing = HashingVectorizer(n_features=BUCKETS, alternate_sign=False, norm=None, **_ANALYZERS[kind])
         self.weights = np.ones(BUCKETS, dtype=np.float32) if weights is None else weights
+
+    def counts(self, texts: Sequence[str]) -> Sparse:
+        """How often each term stands in each text, sparse ``[n, BUCKETS]``."""
+        return self.hashing.transform(texts).astype(np.float32)
 
     def fit(self, texts: Sequence[str]) -> "Terms":
         """Count in how many of ``texts`` each term stands."""
-        self.fit_of([texts])
-        return self
+        return self.fit_counts([self.counts(texts)])
 
-    def fit_of(self, tables: Sequence[Sequence[str]]) -> list[Sparse]:
-        """:meth:`fit` to the texts of several tables, and :meth:`of` each: their terms are looked for once."""
-        hashed = [self.hashing.transform(texts) for texts in tables]
-        counts, total = sum(np.bincount(part.indices, minlength=BUCKETS) for part in hashed), sum(map(len, tables))
-        self.weights = (np.log((1 + total) / (1 + counts)) + 1).astype(np.float32)
-        return [self._weighed(part) for part in hashed]
+    def fit_counts(self, tables: Sequence[Sparse]) -> "Terms":
+        """:meth:`fit` to texts of several tables, of which these are the :meth:`counts`."""
+        rows = sum(part.shape[0] for part in tables)
+        counts = sum(np.bincount(part.indices, minlength=BUCKETS) for part in tables)
+        self.weights = (np.log((1 + rows) / (1 + counts)) + 1).astype(np.float32)
+        return self
 
     def of(self, texts: Sequence[str]) -> Sparse:
         """Roots of the weights of each text's terms, sparse ``[n, BUCKETS]``: products sum weights of shared terms."""
-        return self._weighed(self.hashing.transform(texts))
+        return self.of_counts(self.counts(texts))
 
-    def _weighed(self, matrix: Sparse) -> Sparse:
-        matrix.data = np.sqrt(self.weights[matrix.indices])
-        return matrix
+    def of_counts(self, counts: Sparse) -> Sparse:
+        """What :meth:`of` gives of texts, from their :meth:`counts`."""
+        return scipy.sparse.csr_matrix(
+            (np.sqrt(self.weights[counts.indices]), counts.indices, counts.indptr), counts.shape
+        )
+
+    def unit(self, counts: Sparse) -> Sparse:
+        """Rows of length 1 in which a term that stands c times has w (1 + log c), sparse ``[n, BUCKETS]``."""
+        from sklearn.preprocessing import normalize  # slow to import
+
+        values = self.weights[counts.indices] * (1 + np.log(counts.data))
+        return normalize(scipy.sparse.csr_matrix((values, counts.indices, counts.indptr), counts.shape), copy=False)
 
     def shared(self, left: Sparse, right: Sparse) -> "Shared":
         """What each row of one matrix shares with the same row of the other; see :class:`Shared`."""
@@ -124,31 +134,36 @@ class Shared(NamedTuple):
         return self.both / np.maximum(self.right, 1e-12)
 
 
+def beside(parts: Sequence[Sparse]) -> Sparse:
+    """Unit rows of several kinds of terms side by side: their products are means of cosines."""
+    return scipy.sparse.hstack(list(parts), format="csr") / np.float32(np.sqrt(len(parts)))
+
+
 class LexicalIndex:
-    """Texts by what they share in words and letters: the mean of the cosines of several :class:`Terms`.
+    """Texts by what they share in words and letters: the mean of the cosines of several kinds of :class:`Terms`.
 
     Args:
-        rows: what :meth:`Terms.of` gives of the texts, one matrix ``[n, BUCKETS]`` for each kind of terms.
+        rows: what :func:`beside` gives of the :meth:`Terms.unit` of each kind.
 
     >>> texts = ["red shoes", "blue shoes", "a hat"]
-    >>> words, letters = (Terms(kind).fit(texts) for kind in ("words", "letters"))
-    >>> index = LexicalIndex([words.of(texts), letters.of(texts)])
-    >>> query = ["shoes of red color"]
-    >>> index.search([words.of(query), letters.of(query)], 1).ids.tolist()
+    >>> terms = [Terms(kind).fit(texts) for kind in ("words", "letters")]
+    >>> def rows_of(some):
+    ...     return beside([each.unit(each.counts(some)) for each in terms])
+    >>> LexicalIndex(rows_of(texts)).search(rows_of(["shoes of red color"]), 1).ids.tolist()
     [[0]]
     """
 
-    def __init__(self, rows: Sequence[Sparse]) -> None:
-        self._rows = _beside(rows)
-        self._columns = self._rows.T.tocsr()
+    def __init__(self, rows: Sparse) -> None:
+        self._rows = rows
+        self._columns = rows.T.tocsr()
 
     def search(
-        self, queries: Sequence[Sparse], k: int, *, exclude: Tensor | None = None, postings: Sequence[int] | None = None
+        self, queries: Sparse, k: int, *, exclude: Tensor | None = None, postings: Sequence[int] | None = None
     ) -> Hits:
         """The ``k`` rows that share most with each query, best first; fewer where fewer share anything.
 
         Args:
-            queries: matrices ``[b, BUCKETS]`` like those of the rows.
+            queries: rows like those of the index, ``[b, ...]``.
             k: >= 1.
             exclude: positions ``[b]`` of rows that a query may not get, such as its own; -1 for none.
             postings: by kind: of each query the rarest terms look for rows, those that stand in so many rows in all;
@@ -156,12 +171,12 @@ class LexicalIndex:
                 the rows, and one that shares common terms alone may be missed. None: all terms, which is exact.
         """
         check_integer("k", k)
-        count = queries[0].shape[0]
+        count = queries.shape[0]
         hidden = np.full(count, -1) if exclude is None else exclude.numpy()
         ids, scores = np.full((count, k), -1), np.full((count, k), -np.inf, dtype=np.float32)
         whole = np.zeros(self._rows.shape[1], dtype=np.float32)  # one query at a time
         for start in range(0, count, _BLOCK):
-            block = _beside([part[start : start + _BLOCK] for part in queries])
+            block = queries[start : start + _BLOCK]
             rarest = block if postings is None else self._rarest(block, postings, k)
             depth = k if rarest.nnz == block.nnz else _TIMES * k + _MORE
             for row, (columns, values) in enumerate(_rows(rarest @ self._columns), start):
@@ -189,13 +204,6 @@ class LexicalIndex:
         chosen = np.sort(order[(upto <= np.array(postings)[kind]) | (upto - lengths < k)])
         ends = np.concatenate([[0], np.bincount(owner[chosen], minlength=len(counts)).cumsum()])
         return scipy.sparse.csr_matrix((queries.data[chosen], queries.indices[chosen], ends), shape=queries.shape)
-
-
-def _beside(parts: Sequence[Sparse]) -> Sparse:
-    """Matrices side by side, so scaled that products of rows are means of cosines."""
-    from sklearn.preprocessing import normalize  # slow to import
-
-    return scipy.sparse.hstack([normalize(part) for part in parts], format="csr") / np.float32(np.sqrt(len(parts)))
 
 
 def _rows(matrix: Sparse) -> Iterator[tuple[Any, Any]]:

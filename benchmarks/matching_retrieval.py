@@ -1,0 +1,142 @@
+"""Questions to the abstracts that answer them, Cranfield and CISI: a fitted matcher's search beside BM25.
+
+What ``RowMatcher.search`` and ``vicinal search`` answer from two tables without labelled pairs: vectors of a frozen
+encoder (MiniLM), words and letters, and both fused by their ranks. BM25 is that of ``rank_bm25`` (Okapi, k1 1.5, b .75,
+words in lower case) and of ``bm25s`` with its English stop words and Snowball stems; neither is a dependency: install
+them beside the project. Nothing is learned or tuned on the judgements. docs/results/matching-rows.md has the figures.
+
+    python benchmarks/matching_retrieval.py --data DATA/retrieval --cache runs/matching-rows
+"""
+
+import argparse
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from matching_rows import row_of
+
+from vicinal.estimators import RowMatcher
+from vicinal.metrics import ndcg
+
+OUT = Path(__file__).parent / "results" / "matching-retrieval.csv"
+SETS = ("cranfield", "cisi")
+DEPTH, DRAWS = 10, 1000
+
+
+def read(data: Path, name: str) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]:
+    """Queries that were judged, documents, and grades ``[queries, documents]``."""
+    docs, queries, judged = (pd.read_parquet(data / f"{name}_{part}.parquet") for part in ("docs", "queries", "qrels"))
+    if "query_position" in judged:
+        queries["query_id"], judged["query_id"] = queries["position"].astype(str), judged["query_position"].astype(str)
+    judged = judged[judged["grade"] > 0]
+    queries = queries[queries["query_id"].isin(judged["query_id"])].reset_index(drop=True)
+    grades = np.zeros((len(queries), len(docs)))
+    at = (
+        pd.Index(queries["query_id"]).get_indexer(judged["query_id"]),
+        pd.Index(docs["doc_id"]).get_indexer(judged["doc_id"]),
+    )
+    grades[at] = judged["grade"]
+    return queries[["query_id", "text"]], docs[["doc_id", "title", "text"]], grades
+
+
+def whole(docs: pd.DataFrame) -> list[str]:
+    """Title and text of each document; of Cranfield the text begins with the title."""
+    return [
+        text if text.startswith(title) else f"{title} {text}"
+        for title, text in docs[["title", "text"]].fillna("").itertuples(index=False)
+    ]
+
+
+def by_matcher(queries: pd.DataFrame, docs: list[str], cache: Path, encoder: str | None) -> np.ndarray:
+    """Scores of a matcher that was given no pairs."""
+    encoders = None if encoder is None else {"text": encoder}
+    table = pd.DataFrame({"id": range(len(docs)), "text": [text or "-" for text in docs]})
+    model = RowMatcher("query_id", encoders=encoders, cache_dir=cache).fit(queries, table)
+    hits = model.search(queries["text"].tolist(), 100)
+    scores = np.full((len(queries), len(docs)), -1.0)
+    scores[hits["query"], hits["right"].astype(int)] = hits["score"]
+    return scores
+
+
+def by_vectors(queries: pd.DataFrame, docs: list[str], cache: Path) -> np.ndarray:
+    """Cosines of the frozen encoder's vectors."""
+    table = pd.DataFrame({"id": range(len(docs)), "text": [text or "-" for text in docs]})
+    model = RowMatcher("query_id", cache_dir=cache).fit(queries, table)
+    return (model.tables_.left.vectors @ model.tables_.right.vectors.T).numpy()
+
+
+def words(text: str) -> list[str]:
+    """Words in lower case."""
+    return re.findall(r"\w+", text.lower())
+
+
+def okapi(queries: pd.DataFrame, docs: list[str], cache: Path) -> np.ndarray:
+    """Scores of rank_bm25."""
+    from rank_bm25 import BM25Okapi
+
+    model = BM25Okapi([words(text) for text in docs])
+    return np.stack([model.get_scores(words(text)) for text in queries["text"]])
+
+
+def stemmed(queries: pd.DataFrame, docs: list[str], cache: Path) -> np.ndarray:
+    """Scores of bm25s with stop words and stems."""
+    import bm25s
+    import Stemmer
+
+    stemmer = Stemmer.Stemmer("english")
+    model = bm25s.BM25()
+    model.index(bm25s.tokenize(docs, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False)
+    asked = bm25s.tokenize(queries["text"].tolist(), stopwords="en", stemmer=stemmer, show_progress=False)
+    ids, scores = model.retrieve(asked, k=100, show_progress=False)
+    table = np.full((len(queries), len(docs)), -1.0)
+    np.put_along_axis(table, ids.astype(np.int64), scores, axis=1)
+    return table
+
+
+METHODS: dict[str, Callable[[pd.DataFrame, list[str], Path], np.ndarray]] = {
+    "vicinal search: vectors and words": lambda queries, docs, cache: by_matcher(queries, docs, cache, None),
+    "words and letters alone": lambda queries, docs, cache: by_matcher(queries, docs, cache, "none"),
+    "vectors of MiniLM alone": by_vectors,
+    "BM25": okapi,
+    "BM25, stop words and stems": stemmed,
+}
+
+
+def run(data: Path, cache: Path) -> None:
+    """All figures, with bootstrap intervals over the queries."""
+    lines = []
+    for name in SETS:
+        queries, docs, grades = read(data, name)
+        texts, random = whole(docs), np.random.default_rng(0)
+        draws = random.integers(0, len(queries), (DRAWS, len(queries)))
+        for method, scores in METHODS.items():
+            values = ndcg(torch.from_numpy(scores(queries, texts, cache)), torch.from_numpy(grades), k=DEPTH).numpy()
+            low, high = np.quantile(values[draws].mean(axis=1), [0.025, 0.975])
+            lines.append((name, method, len(queries), len(docs), values.mean(), low, high))
+            print(*lines[-1], flush=True)
+    columns = ["set", "method", "queries", "documents", "ndcg@10", "low", "high"]
+    pd.DataFrame(lines, columns=columns).round(4).to_csv(OUT, index=False)
+
+
+def markdown() -> str:
+    """The table of the page."""
+    table = pd.read_csv(OUT).set_index(["set", "method"])
+    rows = [row_of("nDCG@10", *SETS), row_of(*["---"] * (1 + len(SETS)))]
+    for method in METHODS:
+        cells = (table.loc[(name, method)] for name in SETS)
+        rows.append(row_of(method, *(f"{c['ndcg@10']:.3f} ({c['low']:.3f} to {c['high']:.3f})" for c in cells)))
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--cache", type=Path, default=Path("runs/matching-rows"))
+    parser.add_argument("--tables", action="store_true")
+    arguments = parser.parse_args()
+    if not arguments.tables:
+        run(arguments.data, arguments.cache)
+    print(markdown())
