@@ -210,6 +210,26 @@ def by_matcher(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.Da
         lines.put(name, method, seed, values)
 
 
+def by_learned(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.DataFrame, cache: Path) -> None:
+    """Recall of candidates on matches of the test pairs: by vectors as they are, and by a map learned from others."""
+    parts = dict(iter(pairs.groupby("split")))
+    test = pairs[(pairs["split"] == "test") & (pairs["match"] == 1)]
+    for learn in (False, True):
+        method = f"candidates, {'learned' if learn else 'frozen'}"
+        for seed in range(SEEDS if learn else 1):
+            if lines.has(name, method, seed):
+                continue
+            begun = time.process_time()
+            model = RowMatcher(scorer="boosting", learn_candidates=learn, random_state=seed, cache_dir=cache)
+            model.fit(*tables, parts["train"], validation=parts["valid"])
+            values = {"seconds": time.process_time() - begun, "learned": float(model.tables_.weight is not None)}
+            at = pd.DataFrame(positions(model, test), columns=["left", "right"]).assign(match=1)
+            values |= {f"recall at {k}": share for k, share in model.candidate_recall(at).items()}
+            chances = model.predict_proba(parts["test"])[:, 1]
+            values["f1"] = scored(chances, parts["test"]["match"].to_numpy(), float(model.threshold_ or 0))["f1"]
+            lines.put(name, method, seed, values)
+
+
 def run(data: Path, cache: Path, names: list[str]) -> None:
     """All figures that are not there yet, those of the matcher first."""
     lines, sets = Lines(), {name: read(data, name) for name in names}
@@ -222,6 +242,7 @@ def run(data: Path, cache: Path, names: list[str]) -> None:
         by_matcher(lines, name, [left, right], pairs, cache)
     for name, (left, right, pairs) in sets.items():
         parts = dict(iter(pairs.groupby("split")))
+        by_learned(lines, name, [left, right], pairs, cache)
         tfidf(lines, name, [left, right], pairs)
         model = RowMatcher(scorer="boosting", hub_correction=False, cache_dir=cache)
         model.fit(left, right, parts["train"], validation=parts["valid"])

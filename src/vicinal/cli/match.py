@@ -41,6 +41,13 @@ Scorer: TypeAlias = Annotated[
 HubCorrection: TypeAlias = Annotated[
     bool, typer.Option(help="Try whether rows that are near to everything should lose score.", rich_help_panel=o.LEARN)
 ]
+LearnCandidates: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        help="Try whether vectors give better candidates after a linear map learned from pairs that match.",
+        rich_help_panel=o.LEARN,
+    ),
+]
 Index: TypeAlias = Annotated[
     str,
     typer.Option(
@@ -73,6 +80,7 @@ def match(
     candidates: Candidates = 10,
     scorer: Scorer = "auto",
     hub_correction: HubCorrection = True,
+    learn_candidates: LearnCandidates = False,
     encoder: o.Encoder = None,
     validation: Validation = 0.25,
     seed: o.Seed = 0,
@@ -104,6 +112,7 @@ def dedupe(
     candidates: Candidates = 10,
     scorer: Scorer = "auto",
     hub_correction: HubCorrection = True,
+    learn_candidates: LearnCandidates = False,
     encoder: o.Encoder = None,
     validation: Validation = 0.25,
     seed: o.Seed = 0,
@@ -149,6 +158,7 @@ def _run(context: typer.Context, left: str, right: str | None, *, links: str, de
             "n_candidates": options["candidates"],
             "scorer": options["scorer"],
             "hub_correction": options["hub_correction"],
+            "learn_candidates": options["learn_candidates"],
             "encoders": o.parse_encoders(options["encoder"]) or None,
             "index": options["index"],
             "validation_fraction": options["validation"],

@@ -49,6 +49,7 @@ class SavedMatcherParameters(Saved):
     precision: Annotated[float, Field(gt=0, lt=1)] | None
     encoders: dict[str, _Text] | None
     scorer: Literal["auto", "boosting", "neighbors"]
+    learn_candidates: bool = False
     hub_correction: bool
     validation_fraction: Annotated[float, Field(gt=0, lt=1)]
     random_state: Annotated[int, Field(ge=0)]
@@ -70,6 +71,7 @@ class SavedMatcher(Saved):
     rows: list[PositiveInt] = Field(min_length=1, max_length=2)
     labelled: Annotated[int, Field(ge=0)]
     temperature: Annotated[float, Field(gt=0)] | None
+    turned: bool = False
     scorer: Literal["boosting", "neighbors"] | None
     threshold: _Share | None
     doubt: tuple[_Share, _Share]
@@ -118,6 +120,7 @@ def write_matcher(
         "rows": [len(table) for table in tables.tables],
         "labelled": len(labelled),
         "temperature": tables.temperature,
+        "turned": tables.weight is not None,
         **config,
         "scores": {name: value for name, value in config["scores"].items() if np.isfinite(value)},
     }
@@ -125,6 +128,8 @@ def write_matcher(
     (stage / CONFIG).write_text(saved.model_dump_json(indent=1) + "\n", encoding="utf-8")
     state = {f"{name}.vectors": table.vectors.contiguous() for name, table in zip(SIDES, tables.tables, strict=False)}
     state |= {f"terms.{i}": torch.from_numpy(terms.weights) for i, terms in enumerate(tables.features.terms.values())}
+    if tables.weight is not None:
+        state["turn"] = tables.weight.contiguous()
     if known is not None:
         state["known"] = torch.from_numpy(np.ascontiguousarray(known))
     if encoder is not None:
@@ -182,7 +187,7 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
             raise ValueError(f"{TENSORS}: expected weights of terms above 0, got others")
     for name, rows in zip(names, config.rows, strict=True):
         tables.tables.append(_table(folder, name, rows, state[f"{name}.vectors"], columns))
-    tables.temperature = config.temperature
+    tables.temperature, tables.weight = config.temperature, state.get("turn")
     labelled = _labelled(folder / PAIRS, config)
     scorer: PairScorer | None = None
     if config.scorer is not None:
@@ -216,6 +221,8 @@ def _template(config: SavedMatcher, tables: MatchedTables, count: int) -> dict[s
             f"{name}.vectors": torch.zeros(rows, config.width) for name, rows in zip(SIDES, config.rows, strict=False)
         }
         shapes |= {f"terms.{number}": torch.zeros(BUCKETS) for number in range(len(tables.features.terms))}
+        if config.turned:
+            shapes["turn"] = torch.zeros(config.width, config.width)
         if config.scorer is not None:
             shapes["known"] = torch.zeros(config.labelled, count, dtype=torch.float64)
     if tables.encoder is not None:

@@ -18,6 +18,7 @@ from vicinal.estimators.inputs import as_table
 from vicinal.estimators.linking import assigned, connected, log_odds, pairs_within
 from vicinal.estimators.match_files import read_matcher, write_matcher
 from vicinal.estimators.match_tables import Floats, Ids, Log, MatchedTables, MatchTable, check_index, installed_encoders
+from vicinal.estimators.match_training import choose_map
 from vicinal.estimators.pair_features import MISSING, text_of
 from vicinal.estimators.pair_scorers import SCORERS, PairScorer
 from vicinal.index.lexical import fuse
@@ -121,6 +122,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             words and letters only. None: the pretrained ones that are installed.
         scorer: "boosting", "neighbors", or "auto": up to 10,000 pairs the one of less log loss on a fourth of those
             it learns from, else boosting.
+        learn_candidates: try whether candidates are better by a linear map of the vectors, learned from the pairs that
+            match with hard negatives; the scorer reads the vectors as they are.
         hub_correction: try whether candidates are better if rows that are near to everything lose some score.
         validation_fraction: of the labelled pairs, held out for the threshold, whole left rows at a time.
         index: what searches vectors: "exact"; for millions of rows "faiss:IVF1024,Flat", "milvus:FILE.db" or the
@@ -154,6 +157,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         precision: float | None = None,
         encoders: Mapping[str, str] | None = None,
         scorer: str = "auto",
+        learn_candidates: bool = False,
         hub_correction: bool = True,
         validation_fraction: float = 0.25,
         index: str = "exact",
@@ -163,7 +167,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     ) -> None:
         self.id_left, self.id_right = id_left, id_right
         self.n_candidates, self.links, self.precision = n_candidates, links, precision
-        self.encoders, self.scorer = encoders, scorer
+        self.encoders, self.scorer, self.learn_candidates = encoders, scorer, learn_candidates
         self.hub_correction, self.validation_fraction = hub_correction, validation_fraction
         self.index, self.root, self.cache_dir, self.random_state = index, root, cache_dir, random_state
 
@@ -256,6 +260,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
                     f"pairs: expected some that match and some that do not to {part}, got {right} and "
                     f"{len(rows) - right}; label more pairs"
                 )
+        if self.learn_candidates and self.tables_.encoder is not None:
+            self._learn_candidates(labelled[labelled["match"] == 1], log)
         if self.hub_correction and self.tables_.encoder is not None:
             self._choose_temperature(labelled[labelled["match"] == 1])
         log(f"learning from {len(labelled)} pairs")
@@ -283,6 +289,23 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             f"only matches were labelled, so {len(both) - len(labelled)} other candidates of their rows count as none"
         )
         return both
+
+    def _learn_candidates(self, matches: pd.DataFrame, log: Log) -> None:
+        inner, at = _held_in(matches, _INNER, np.random.default_rng(self.random_state)), _positions(matches)
+        if inner.all() or not inner.any():
+            return
+        plain, best = choose_map(self.tables_, at[inner], at[~inner], self.n_candidates, self.random_state, log)
+        where = (
+            f"of {int((~inner).sum())} matches are among the first candidates, averaged over 1 to {self.n_candidates}"
+        )
+        if self.tables_.weight is None:
+            self.notes_.append(
+                f"candidates by the vectors as they are: {100 * plain:.1f} % {where}, and turned no more"
+            )
+        else:
+            self.notes_.append(
+                f"candidates by turned vectors: {100 * best:.1f} % {where}, {100 * plain:.1f} % as they are"
+            )
 
     def _choose_temperature(self, matches: pd.DataFrame) -> None:
         """Of the hub correction of vectors: that of most matches in the first place, if it is more than without."""
