@@ -771,6 +771,37 @@ def of_extending() -> Iterable[Sentence]:
     yield Sentence(page, words, {"least": f"{gains.min():.0f}", "most": f"{gains.max():.0f}"})
 
 
+def of_matching() -> Iterable[Sentence]:
+    """Questions with abstracts, and large tables."""
+    page = "docs/results/matching-rows.md"
+    asked = pd.read_csv(RESULTS / "matching-retrieval.csv").set_index(["set", "method"])
+    for method in asked.loc["cranfield"].index:
+        figures = {}
+        for name in ("cranfield", "cisi"):
+            row = asked.loc[(name, method)]
+            figures |= {f"{name}_{what}": f"{row[what]:.3f}" for what in ("ndcg@10", "low", "high")}
+        cells = (f"{{{name}_mean}} ({{{name}_low}} to {{{name}_high}})" for name in ("cranfield", "cisi"))
+        figures |= {f"{name}_mean": figures.pop(f"{name}_ndcg@10") for name in ("cranfield", "cisi")}
+        yield Sentence(page, f"| {method} | {' | '.join(cells)} |", figures)
+    for name in ("cranfield", "cisi"):
+        stemmed, vectors = (asked.loc[(name, m)] for m in ("BM25, stop words and stems", "vectors of MiniLM alone"))
+        figures = {
+            f"{short}{i}": f"{row[what]:.3f}" for short, row in (("s", stemmed), ("v", vectors)) for i, what in BEHIND
+        }
+        yield Sentence(page, BEYOND[name], figures)
+    large = pd.read_csv(RESULTS / "matching-scale.csv")
+    row = large[(large["rows"] == 100_000) & (large["index"] == "exact")].iloc[0]
+    words = "Two tables of 100,000 rows take {minutes} minutes of one core in all"
+    yield Sentence(page, words, {"minutes": f"{row['seconds'] / 60:.1f}"})
+
+
+BEHIND = ((0, "behind_low"), (1, "behind_high"))
+BEYOND = {
+    "cranfield": "ahead of stemmed BM25 by {s0} to {s1} and of the vectors alone by {v0} to {v1}",
+    "cisi": "not ({s0} to {s1} and {v0} to {v1})",
+}
+
+
 SOURCES = (
     of_default,
     of_sets_apart,
@@ -795,6 +826,7 @@ SOURCES = (
     of_several,
     of_decisions,
     of_extending,
+    of_matching,
 )
 
 

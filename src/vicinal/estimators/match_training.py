@@ -45,9 +45,9 @@ def choose_map(tables: MatchedTables, train: Ids, rest: Ids, depth: int, seed: i
     for _ in range(EPOCHS):
         tables.turn(weight.detach().clone())
         negatives = _negatives(tables, train)
-        for rows in torch.randperm(len(train), generator=generator).split(BATCH):
+        for rows in torch.split(torch.randperm(len(train), generator=generator), BATCH):
             optimizer.zero_grad()
-            _loss(tables, weight, torch.from_numpy(train)[rows], negatives[rows]).backward()
+            torch.autograd.backward(_loss(tables, weight, torch.from_numpy(train)[rows], negatives[rows]))
             optimizer.step()
         tables.turn(weight.detach().clone())
         share = _recall(tables, rest, depth)
