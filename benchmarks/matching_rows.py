@@ -277,6 +277,13 @@ def markdown() -> str:
         for method, with_hubs in (("matcher", "with"), ("matcher, no hub correction", "without")):
             share = (f"{mean.loc[(name, method), f'recall at {k}']:.4f}" for name in there)
             rows.append(row_of(f"{k}, {with_hubs} hub correction", *share))
+    rows += ["", row_of("test matches among the first k candidates", *there), head[1]]
+    for k in (1, 2, 5, 10):
+        for what in ("frozen", "learned"):
+            share = (f"{mean.loc[(name, f'candidates, {what}'), f'recall at {k}']:.4f}" for name in there)
+            rows.append(row_of(f"{k}, {what}", *share))
+    taken = (f"{3 * mean.loc[(name, 'candidates, learned'), 'learned']:.0f} of 3" for name in there)
+    rows.append(row_of("the map was taken", *taken))
     rows += ["", row_of("20 splits", "below 95 %", "broken", "refused", "precision", "recall"), row_of(*["---"] * 6)]
     promise = table[table["method"] == "promise"].groupby(["set", "what"])["value"]
     for name in [each for each in SETS if each in table.loc[table["method"] == "promise", "set"].tolist()]:

@@ -1,5 +1,7 @@
 """Candidates by vectors that were turned: a linear map of frozen vectors, learned from rows that match."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 import torch
@@ -18,7 +20,15 @@ HARD = 16
 """Nearest rows that do not match, which each row is compared with beside those of its batch; refreshed in each pass."""
 
 
-def choose_map(tables: MatchedTables, train: Ids, rest: Ids, depth: int, seed: int, log: Log) -> tuple[float, float]:
+def choose_map(
+    tables: MatchedTables,
+    train: Ids,
+    rest: Ids,
+    depth: int,
+    temperatures: Sequence[float | None],
+    seed: int,
+    log: Log,
+) -> tuple[float, float]:
     """Give the tables the map of most matches among the candidates of other rows, if it is more than without.
 
     The map $W$ starts as the identity; its loss is the cross entropy of a match among the matches of the other rows of
@@ -30,6 +40,7 @@ def choose_map(tables: MatchedTables, train: Ids, rest: Ids, depth: int, seed: i
         train: positions ``[n, 2]`` of matches to learn from.
         rest: of matches of other left rows, which choose how long.
         depth: candidates of a row.
+        temperatures: of the hub correction: a map is taken if it is better at the best of them for either.
         seed: of the order of the matches.
         log: gets a line.
 
@@ -40,7 +51,7 @@ def choose_map(tables: MatchedTables, train: Ids, rest: Ids, depth: int, seed: i
     generator = torch.Generator().manual_seed(seed)
     weight = torch.eye(tables.left.vectors.shape[1]).requires_grad_()
     optimizer = torch.optim.Adam([weight], lr=RATE)
-    plain = best = _recall(tables, rest, depth)
+    best = _recall(tables, rest, depth)
     chosen: Tensor | None = None
     for _ in range(EPOCHS):
         tables.turn(weight.detach().clone())
@@ -53,8 +64,22 @@ def choose_map(tables: MatchedTables, train: Ids, rest: Ids, depth: int, seed: i
         share = _recall(tables, rest, depth)
         if share > best:
             best, chosen = share, weight.detach().clone()
-    tables.turn(chosen)
-    return plain, best
+    shares = [_corrected_recall(tables, each, rest, depth, temperatures) for each in (None, chosen)]
+    tables.turn(chosen if shares[1] > shares[0] else None)
+    return shares[0], shares[1]
+
+
+def _corrected_recall(
+    tables: MatchedTables, weight: Tensor | None, rest: Ids, depth: int, temperatures: Sequence[float | None]
+) -> float:
+    """:func:`_recall` with a map at the best temperature of the hub correction."""
+    tables.turn(weight)
+    shares = []
+    for temperature in temperatures:
+        tables.correct(temperature)
+        shares.append(_recall(tables, rest, depth))
+    tables.correct(None)
+    return max(shares)
 
 
 def _negatives(tables: MatchedTables, train: Ids) -> Tensor:

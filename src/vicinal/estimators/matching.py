@@ -260,10 +260,11 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
                     f"pairs: expected some that match and some that do not to {part}, got {right} and "
                     f"{len(rows) - right}; label more pairs"
                 )
+        matches = labelled[labelled["match"] == 1]
         if self.learn_candidates and self.tables_.encoder is not None:
-            self._learn_candidates(labelled[labelled["match"] == 1], log)
+            matches = self._learn_candidates(matches, log)
         if self.hub_correction and self.tables_.encoder is not None:
-            self._choose_temperature(labelled[labelled["match"] == 1])
+            self._choose_temperature(matches)
         log(f"learning from {len(labelled)} pairs")
         features, matches = self.tables_.pair_features(_positions(labelled)), labelled["match"].to_numpy()
         self._choose_scorer(features, matches, _held_in(labelled, _INNER, random), log)
@@ -290,11 +291,14 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         )
         return both
 
-    def _learn_candidates(self, matches: pd.DataFrame, log: Log) -> None:
+    def _learn_candidates(self, matches: pd.DataFrame, log: Log) -> pd.DataFrame:
+        """Turn the vectors, if that helps; gives the matches that nothing was learned from."""
         inner, at = _held_in(matches, _INNER, np.random.default_rng(self.random_state)), _positions(matches)
         if inner.all() or not inner.any():
-            return
-        plain, best = choose_map(self.tables_, at[inner], at[~inner], self.n_candidates, self.random_state, log)
+            return matches
+        temperatures = (None, *TEMPERATURES) if self.hub_correction else (None,)
+        parts = at[inner], at[~inner]
+        plain, best = choose_map(self.tables_, *parts, self.n_candidates, temperatures, self.random_state, log)
         where = (
             f"of {int((~inner).sum())} matches are among the first candidates, averaged over 1 to {self.n_candidates}"
         )
@@ -302,10 +306,9 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             self.notes_.append(
                 f"candidates by the vectors as they are: {100 * plain:.1f} % {where}, and turned no more"
             )
-        else:
-            self.notes_.append(
-                f"candidates by turned vectors: {100 * best:.1f} % {where}, {100 * plain:.1f} % as they are"
-            )
+            return matches
+        self.notes_.append(f"candidates by turned vectors: {100 * best:.1f} % {where}, {100 * plain:.1f} % as they are")
+        return matches[~inner]
 
     def _choose_temperature(self, matches: pd.DataFrame) -> None:
         """Of the hub correction of vectors: that of most matches in the first place, if it is more than without."""
