@@ -260,11 +260,11 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
                     f"pairs: expected some that match and some that do not to {part}, got {right} and "
                     f"{len(rows) - right}; label more pairs"
                 )
-        matches = labelled[labelled["match"] == 1]
+        same = labelled[labelled["match"] == 1]
         if self.learn_candidates and self.tables_.encoder is not None:
-            matches = self._learn_candidates(matches, log)
+            same = self._learn_candidates(same, log)
         if self.hub_correction and self.tables_.encoder is not None:
-            self._choose_temperature(matches)
+            self._choose_temperature(same)
         log(f"learning from {len(labelled)} pairs")
         features, matches = self.tables_.pair_features(_positions(labelled)), labelled["match"].to_numpy()
         self._choose_scorer(features, matches, _held_in(labelled, _INNER, random), log)
