@@ -185,16 +185,22 @@ def test_the_error_is_the_mean_log_loss_of_each_class_by_itself():
     torch.testing.assert_close(error_of(chances, labels, multilabel=True), expected)
 
 
-def test_a_threshold_has_the_highest_f1_of_all():
+def test_a_threshold_has_the_highest_f1_of_its_class_and_of_all_drawn_together_by_rows():
     rng = np.random.default_rng(0)
     chances, labels = rng.random((60, 3)).round(1), (rng.random((60, 3)) < [0.5, 0.3, 0.05]).astype(float)
-    assert labels[:, 2].sum() < 10  # rare: the threshold of all labels together
+    labels[:, 2] = 0
 
     def f1(said, truth):
         return 2 * (said * truth).sum() / max(said.sum() + truth.sum(), 1)
 
-    for place, threshold in enumerate(f1_thresholds(chances, labels)):
-        some = (chances, labels) if place == 2 else (chances[:, place], labels[:, place])
-        best = max(f1(some[0] >= t, some[1]) for t in np.linspace(-0.05, 1.05, 23))
-        assert f1(some[0] >= threshold, some[1]) == pytest.approx(best)
+    def best(some, truth):
+        falling = np.arange(1.05, -0.1, -0.1)
+        return falling[int(np.argmax([f1(some >= t, truth) for t in falling]))]
+
+    each = [best(chances[:, k], labels[:, k]) for k in range(2)]
+    together, rows = best(chances, labels), labels.sum(0)
+    expected = [(rows[k] * t + 30 * together) / (rows[k] + 30) for k, t in enumerate([*each, together])]
+    np.testing.assert_allclose(f1_thresholds(chances, labels), expected)
+    twice = f1_thresholds(np.repeat(chances, 2, axis=0), np.repeat(labels, 2, axis=0))
+    np.testing.assert_allclose(f1_thresholds(chances, labels, np.full(60, 2.0)), twice)
     assert f1_thresholds(chances, np.zeros((60, 3))).tolist() == [0.5] * 3

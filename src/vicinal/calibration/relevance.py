@@ -16,8 +16,8 @@ _STEP, _DOUBT = 1.1, 2.0
 """Factor from one count of accepted pairs to the next that is tested; times more wrong pairs than the scores expect, at
 which the first test most likely passes."""
 
-RARE = 10
-"""Fewer rows of a class than this choose no threshold of its own."""
+TOGETHER = 30
+"""Rows of a class that weigh as much in its threshold as all classes together do."""
 
 _FEWEST = 20
 """Accepted pairs of which a share of wrong ones says something."""
@@ -233,11 +233,12 @@ def best_f1(scores: ArrayLike, related: ArrayLike) -> float:
 
 
 def f1_thresholds(probabilities: Floats, labels: Floats, weights: Floats | None = None) -> Floats:
-    r"""The probability from which on a class is predicted, ``[K]``: that of the highest F1 on some labelled rows.
+    r"""The probability from which on a class is predicted, ``[K]``: by the highest F1 on some labelled rows.
 
-    $F_1 = 2 |P \cap T| / (|P| + |T|)$ of the rows P that are predicted to have the class and the rows T that have it;
-    thresholds lie halfway to the next lower probability, and of equal ones the highest is taken. Classes of fewer than
-    ``RARE`` rows take the threshold that is best for all labels together; 0.5 if there are none.
+    $(n_k t_k + c t) / (n_k + c)$ with $c$ = ``TOGETHER``, the threshold $t_k$ that is best for class k, which
+    $n_k$ rows have, and the one $t$ that is best for all labels together; 0.5 if there are none. Few rows choose by
+    chance. Best is the highest $F_1 = 2 |P \cap T| / (|P| + |T|)$ of labels P that are predicted and labels T that
+    are there; a threshold lies halfway to the next lower probability, and of equal ones the highest is taken.
 
     Args:
         probabilities: ``[n, K]``.
@@ -256,14 +257,12 @@ def f1_thresholds(probabilities: Floats, labels: Floats, weights: Floats | None 
     mass = np.ones(len(labels)) if weights is None else weights
     every = probabilities.reshape(-1), labels.reshape(-1), mass.repeat(labels.shape[1])
     together = _f1_threshold(*every) if labels.any() else 0.5
-    return np.array(
-        [
-            _f1_threshold(probabilities[:, place], labels[:, place], mass)
-            if labels[:, place].sum() >= RARE
-            else together
-            for place in range(labels.shape[1])
-        ]
-    )
+    rows = mass @ labels
+    each = [
+        _f1_threshold(chances, of_class, mass) if there else together
+        for chances, of_class, there in zip(probabilities.T, labels.T, rows > 0, strict=True)
+    ]
+    return np.asarray((rows * each + TOGETHER * together) / (rows + TOGETHER))
 
 
 def _f1_threshold(chances: Floats, labels: Floats, mass: Floats) -> float:

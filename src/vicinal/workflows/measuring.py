@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from vicinal.calibration.relevance import RARE
 from vicinal.core import counted, listed, short_text
 from vicinal.data import (
     Split,
@@ -113,10 +112,11 @@ def threshold_notes(model: BankedEstimator) -> list[str]:
     """Where rows may have several classes, how thresholds were chosen."""
     if not isinstance(model, NeighborClassifier) or not model.multilabel_:
         return []
-    labels = (model.calibration_ if model.folds_ is None else model.bank_).labels
-    rare, rows = int((labels.sum(0) < RARE).sum()), model.calibrating_rows()
-    few = f" {rare} of {len(model.classes_)} classes have fewer than {RARE} of them, and share one." if rare else ""
-    return [f"Thresholds of F1 are those of the highest F1 on {rows:,} rows held out.{few}"]
+    rows = model.calibrating_rows()
+    return [
+        f"Thresholds of F1 are those of the highest F1 on {rows:,} rows held out, each class's drawn to that of all "
+        "classes together the more, the fewer rows have it."
+    ]
 
 
 def _weighted(job: TableJob) -> list[str]:
