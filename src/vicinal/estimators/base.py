@@ -72,7 +72,10 @@ SCORES = 1 << 22
 """Scores or weights held at a time while many queries are looked up, explained or calibrated."""
 
 
-_FITTED = ("network_", "bank_", "calibration_", "folds_", "history_", "metric_")
+_TOLD = 256
+"""Rows trained on whose error the history of a kernel tells, at most."""
+
+FITTED = ("network_", "bank_", "calibration_", "folds_", "history_", "metric_")
 """What a fit leaves behind."""
 
 LONE_GROUPS = (
@@ -102,6 +105,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     weight_unit_: float = 1.0
     _near_head: NearBank | None = None
     _near_saved: SavedNear | None = None
+    _known_errors: dict[torch.nn.Module, float] | None = None  # of the heads of a fit, while it lasts
 
     def __init__(
         self,
@@ -324,14 +328,14 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _train(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> None:
         """Fit the metric that is asked for, or both, and keep what predicts the rows held out best."""
-        self.changes_ = Changes()
+        self.changes_, self._known_errors = Changes(), {}
         encoder.fit(rows.frame.iloc[rows.held_out.train])
         settings, regression = self.get_params(deep=False), not hasattr(self, "classes_")
         tried = self.metric == "auto" and regression and may_be_kernel(settings, self.kinds_, encoder.dim)
         if tried:
             with torch.random.fork_rng():
                 indexes = self._train_kernel(rows, seed, copy.deepcopy(encoder))
-            kernel, error = {name: getattr(self, name) for name in _FITTED}, self._honest_error()
+            kernel, error = {name: getattr(self, name) for name in FITTED}, self._honest_error()
             others = self._train_network(rows, seed, encoder)
             if (1 - PATIENCE) * error <= self._honest_error():
                 self.__dict__ |= kernel
@@ -341,6 +345,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         else:
             indexes = (self._train_kernel if self.metric == "kernel" else self._train_network)(rows, seed, encoder)
         self._take_indexes(indexes)
+        self._known_errors = None
 
     def _take_indexes(self, indexes: list[Index]) -> None:
         """Fill the indexes of a head that was trained, and predict by them."""
@@ -462,8 +467,14 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _honest_error(self) -> float:
         """Mean error of these predictions, as training sees labels: kriging is chosen by it."""
+        known, head = self._known_errors, self.network_.head
+        if known is not None and head in known:
+            return known[head]
         prediction, rows, at = self._honest()
-        return self._mean_error(prediction, self._as_predicted(rows.labels[at]).to(prediction), rows.weights, at)
+        error = self._mean_error(prediction, self._as_predicted(rows.labels[at]).to(prediction), rows.weights, at)
+        if known is not None:
+            known[head] = error
+        return error
 
     def _mean_error(self, prediction: Tensor, truth: Tensor, weights: Tensor | None, at: Tensor) -> float:
         """Mean of the errors of rows at positions ``at [b]``, by ``weights [n]`` of all rows if there are any."""
@@ -538,7 +549,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         fit_kernel_network(network, RowSubset(inputs, train), labels, known, seed, weights)
         self._fill_banks(stores, network, inputs, rows)
         self.metric_, self.folds_ = "kernel", None
-        self.history_ = TrainingHistory([self._error_at(held_out.train)], [self._error_at(held_out.validation)])
+        unit = self._label_unit() ** 2
+        some = held_out.train[spread(len(held_out.train), _TOLD).numpy()]
+        self.history_ = TrainingHistory([self._error_at(some)], [self._honest_error() / unit])
         return indexes
 
     def _left_out(self, positions: Ids) -> tuple[Tensor, Bank, Tensor]:
@@ -552,9 +565,13 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def _error_at(self, positions: Ids) -> float:
         """Mean error, as training sees labels, of these predictions."""
         predicted, bank, at = self._left_out(positions)
-        labels = self.bank_labels()
-        low, high = (self._label_ends() if self.targets_ is None else None) or (0.0, 1.0)  # those of several are scaled
-        return self._mean_error(predicted / (high - low), labels[at] / (high - low), bank.weights, at)
+        labels, unit = self.bank_labels(), self._label_unit()
+        return self._mean_error(predicted / unit, labels[at] / unit, bank.weights, at)
+
+    def _label_unit(self) -> float:
+        """What labels of the bank are divided by where training sees them; those of several targets are scaled."""
+        low, high = (self._label_ends() if self.targets_ is None else None) or (0.0, 1.0)
+        return float(high - low)
 
     def _chosen(self, kriging: Kriging) -> Kriging:
         """The kriging head with the scale and noise that predict the rows held out, or out of fold, best."""

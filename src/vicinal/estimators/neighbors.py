@@ -1,6 +1,7 @@
 """scikit-learn estimators that predict from neighbors: a number, or a class."""
 
 import copy
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -16,12 +17,14 @@ from vicinal.core import check_between, check_choice, listed, short
 from vicinal.encoders import TableEncoder
 from vicinal.estimators.attention import INWARD, Explanation, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.base import FITTED
 from vicinal.estimators.inputs import EmbeddedRows, Ids, LabelledRows, as_series, refused_text
 from vicinal.estimators.kernel_metric import may_be_kernel
 from vicinal.estimators.out_of_fold import MOST, cross_intervals, fold_positions, fold_predictions, out_of_fold
 from vicinal.estimators.several import is_multilabel, read_multilabel, several_numbers, target_names
 from vicinal.estimators.target_transform import PLAIN, TargetTransform, check_positive
 from vicinal.heads import Kriging, conformal_margin
+from vicinal.index import Index
 from vicinal.training.rows import spread
 
 
@@ -175,7 +178,10 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
     label_range_: tuple[Any, Any]
     _of_targets: tuple[Any, dict[str, "NeighborRegressor"]] | None = None  # of a state of the rows
     _place: int | None = None  # among several targets, of the model of one of them
-    _calibrated: tuple[Any, dict[float, float]] | None = None  # margins by coverage, of a state of the rows
+    _calibrated: tuple[Any, dict[float, float], list[Tensor]] | None = None
+    """Of a state of the rows: margins by coverage, and by how much each row held out was missed."""
+
+    _kernel: dict[str, Any] | None = None  # what a fit has left behind that is the next one, too
 
     def fit(
         self,
@@ -297,22 +303,38 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         Raises:
             ValueError: if too few rows were held out for that coverage.
         """
-        check_between("coverage", coverage, 0, 1)
+        return self.predict_intervals(X, (coverage,), ids=ids, groups=groups)[coverage]
+
+    def predict_intervals(
+        self, X: Any, coverages: Sequence[float], *, ids: Any = None, groups: Any = None
+    ) -> dict[float, np.ndarray[Any, Any]]:
+        """The same for several coverages at once, by coverage; a kriging readout solves for its weights once for all.
+
+        See :meth:`predict_interval` for the arguments and what is raised.
+        """
+        for coverage in coverages:
+            check_between("coverage", coverage, 0, 1)
+        known: dict[str, Any] = {"ids": ids, "groups": groups}
         if self.targets_ is not None:
             rows = EmbeddedRows(*self._embed(X))
-            known: dict[str, Any] = {"ids": ids, "groups": groups}
-            each = [self.of_target(name).predict_interval(rows, coverage, **known) for name in self.targets_]
-            return np.stack(each, axis=1)
+            each = [self.of_target(name).predict_intervals(rows, coverages, **known) for name in self.targets_]
+            return {level: np.stack([one[level] for one in each], axis=1) for level in coverages}
         _, queries = self._embed(X)
         if self.folds_ is not None:
             identity = self.bank_.identity(**self._prediction_identity(len(queries), ids, groups))
-            low, high = cross_intervals(self, queries, identity, coverage).T
-            return self._in_units(low, high)
-        margin = self._margin(coverage)
-        low, high, unit = self._range(queries, self._prediction_identity(len(queries), ids, groups), coverage)
-        low, high = low - margin * unit, high + margin * unit
-        middle = (low + high) / 2
-        return self._in_units(torch.minimum(low, middle), torch.maximum(high, middle))
+            ends = {level: cross_intervals(self, queries, identity, level).T for level in coverages}
+            return {level: self._in_units(low, high) for level, (low, high) in ends.items()}
+        identity, intervals, spans = self._prediction_identity(len(queries), ids, groups), {}, {}
+        for level in coverages:
+            margin = self._margin(level)
+            one = 0.0 if isinstance(self.network_.head, Kriging) else level  # whose range is that of all levels
+            if one not in spans:
+                spans[one] = self._range(queries, identity, level)
+            low, high, unit = spans[one]
+            low, high = low - margin * unit, high + margin * unit
+            middle = (low + high) / 2
+            intervals[level] = self._in_units(torch.minimum(low, middle), torch.maximum(high, middle))
+        return intervals
 
     def _in_units(self, *ends: Tensor) -> np.ndarray[Any, Any]:
         """Ends ``[n, 2]`` of intervals in the units of the labels."""
@@ -325,16 +347,18 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             raise ValueError("coverage: expected rows held out for calibration, got none; they were all forgotten")
         state = self.bank_.state, rows.state, self.network_.head
         if self._calibrated is None or self._calibrated[0] != state:
-            self._calibrated = state, {}
-        margins = self._calibrated[1]
+            self._calibrated = state, {}, []
+        _, margins, misses = self._calibrated
         if coverage not in margins:
             at = spread(len(rows), MOST)
             labels = self.target_transform_.forward(rows.labels[at])
             groups = rows.groups if self.bank_.store.group_codes is not None else None
             known = {"ids": rows.ids[at.numpy()], "groups": None if groups is None else groups[at.numpy()]}
-            low, high, unit = self._range(rows.vectors[at].double(), known, coverage)
-            misses = torch.maximum(low - labels, labels - high) / unit
-            margins[coverage] = conformal_margin(misses, coverage, None if rows.weights is None else rows.weights[at])
+            if not (misses and isinstance(self.network_.head, Kriging)):  # whose range is that of all coverages
+                low, high, unit = self._range(rows.vectors[at].double(), known, coverage)
+                misses[:] = [torch.maximum(low - labels, labels - high) / unit]
+            weights = None if rows.weights is None else rows.weights[at]
+            margins[coverage] = conformal_margin(misses[0], coverage, weights)
         return margins[coverage]
 
     def _range(self, queries: Tensor, query_identity: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -478,13 +502,24 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         plain = self.metric == "auto" and may_be_kernel(self.get_params(deep=False), self.kinds_, part.dim)
         if self.index is not None or not (plain or self.metric == "kernel") or not bool((rows.labels > 0).all()):
             return "none"
-        errors = {}
+        errors, fitted = {}, {}
         for name in ("none", "log"):
             self.target_transform_ = TargetTransform(name=name)
             with torch.random.fork_rng():
                 self._train_kernel(rows, seed, copy.deepcopy(part))
             errors[name] = self._error_in_label_units()
-        return min(errors, key=lambda name: errors[name])
+            fitted[name] = {one: getattr(self, one) for one in FITTED}
+        best = min(errors, key=lambda name: errors[name])
+        self._kernel = fitted[best]
+        return best
+
+    def _train_kernel(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> list[Index]:
+        """The kernel that has been fitted for the choice of the scale, or one that is fitted now."""
+        known, self._kernel = self._kernel, None
+        if known is None:
+            return super()._train_kernel(rows, seed, encoder)
+        self.__dict__ |= known
+        return []
 
     @torch.no_grad()
     def _error_in_label_units(self) -> float:

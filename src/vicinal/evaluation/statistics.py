@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scikit_posthocs
 import scipy.stats
 from numpy.typing import ArrayLike, NDArray
 
@@ -46,6 +45,8 @@ def friedman(scores: ArrayLike) -> Outcome:
 
 def nemenyi(scores: ArrayLike) -> NDArray[np.float64]:
     """p-values ``[k, k]`` of Nemenyi's test on every pair of methods, to follow Friedman's; 1 on the diagonal."""
+    import scikit_posthocs  # it brings matplotlib, and only comparisons need it
+
     return np.asarray(scikit_posthocs.posthoc_nemenyi_friedman(_blocks(scores)), dtype=np.float64)
 
 

@@ -62,7 +62,7 @@ def covering(model: BankedEstimator, opened: OpenTable, split: Split) -> Coverin
     part = opened.table.select(split.test[places])
     frame, ids, groups = part.frame[list(opened.kinds)], part.ids, part.groups
     if isinstance(model, NeighborRegressor):
-        bounds = {level: model.predict_interval(frame, level, ids=ids, groups=groups) for level in levels}
+        bounds = model.predict_intervals(frame, levels, ids=ids, groups=groups)
         truth, last = part.target.astype(float), bounds.get(0.9)
         inside = None if last is None else (truth >= last[:, 0]) & (truth <= last[:, 1])
         return Covering(places, coverage_curve(truth, bounds, weights=part.weights), last, inside)
