@@ -23,6 +23,9 @@ from vicinal.blockwise.scores import BlockScores
 from vicinal.blockwise.topk import Nearest, topk
 from vicinal.core import check_matrices
 
+_FEW = 4
+"""Queries up to which their product with a block is taken row by row of the bank."""
+
 _GROUP = 16
 """Columns of which the lowest is found first: few groups hold a candidate."""
 
@@ -182,9 +185,13 @@ class _Tile:
         norm = float(block.norms.amax())
         if not (norm < _HUGE**2 and self.at < _HUGE and float(self.length.amax()) < _HUGE):
             return None
-        rows = block.rows.float()
+        rows, few = block.rows.float(), len(self.queries) <= _FEW and block.rows.device.type == "cpu"
         values = self.buffers.empty("values", len(self.queries), len(rows), rows)  # [r, B]
-        torch.addmm(block.norms, self.doubled, rows.T, out=values)
+        if few:  # of one vector the product takes more than twice the time of two
+            products = rows @ self.doubled.expand(max(2, len(values)), -1).contiguous().T
+            torch.add(block.norms, products[:, : len(values)].T, out=values)
+        else:
+            torch.addmm(block.norms, self.doubled, rows.T, out=values)
         return self._select(values, self.offset, self._slack(norm, self.length), block, entries)
 
     def _double(self, block: _Block, entries: ExcludedEntries | None) -> tuple[_Candidates, Tensor] | None:
