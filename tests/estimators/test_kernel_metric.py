@@ -12,7 +12,7 @@ import references.table_kernel as reference
 from references.tables import QUICK, table
 from vicinal.cli import run
 from vicinal.encoders.kernel_projector import KernelProjector
-from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, kernel_metric, load_model
 from vicinal.estimators.kernel_metric import nearness_by_column, take_kernel
 from vicinal.heads import Kriging
 from vicinal.training.likelihood import TableKernel
@@ -38,6 +38,30 @@ def rows():
 def model(request, rows):
     frame, price = rows
     return NeighborRegressor(metric="kernel", readout=request.param, max_neighbors=16).fit(frame, price)
+
+
+def test_intervals_of_several_coverages_are_those_of_each(model):
+    fresh = houses(30, seed=9)[0]
+    together = model.predict_intervals(fresh, (0.5, 0.9))
+    for coverage, ends in together.items():
+        model._calibrated = None  # calibrated again, for this coverage alone
+        np.testing.assert_array_equal(ends, model.predict_interval(fresh, coverage))
+    with pytest.raises(ValueError, match=r"^coverage: expected a number between 0 and 1, got 1"):
+        model.predict_intervals(fresh, (0.5, 1.0))
+
+
+def test_a_kernel_that_the_scale_was_chosen_by_is_not_learned_again(rows, monkeypatch):
+    frame, price = rows
+    fits = []
+    learned = kernel_metric.fit_kernel
+    monkeypatch.setattr(kernel_metric, "fit_kernel", lambda *a, **k: fits.append(1) or learned(*a, **k))
+    chosen = NeighborRegressor(metric="kernel", target_transform="auto", max_neighbors=16, random_state=0)
+    chosen.fit(frame[:120], np.exp(price[:120] / 20))
+    assert len(fits) == 2
+    name = chosen.target_transform_.name
+    again = NeighborRegressor(metric="kernel", target_transform=name, max_neighbors=16, random_state=0)
+    again.fit(frame[:120], np.exp(price[:120] / 20))
+    np.testing.assert_array_equal(chosen.predict(frame[120:130]), again.predict(frame[120:130]))
 
 
 def gaussian_process(model, x, y, fresh):
