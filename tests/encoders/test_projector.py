@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from vicinal.encoders import Projector
+from vicinal.encoders import MemberProjectors, Projector
 
 
 def test_is_batch_norm_linear_tanh_twice():
@@ -52,3 +52,14 @@ def test_bad_arguments_are_refused():
         Projector(0)
     with pytest.raises(ValueError, match=r"^sizes: expected a whole number of at least 1"):
         Projector(3, (4, 0))
+
+
+def test_members_drop_the_share_that_is_asked_for_and_keep_the_mean():
+    torch.manual_seed(0)
+    projectors = MemberProjectors(64, (8,), dropout=0.25, members=4)
+    dropped = projectors._drop(torch.ones(4, 501, 63))
+    assert float((dropped == 0).float().mean()) == pytest.approx(0.25, abs=0.005)
+    assert dropped[dropped > 0].unique().tolist() == pytest.approx([4 / 3])
+    alike = (dropped[..., 1:] == dropped[..., :-1]).float().mean()
+    assert float(alike) == pytest.approx(0.25**2 + 0.75**2, abs=0.01)
+    assert (projectors.eval()._drop(torch.ones(2, 3)) == 1).all()

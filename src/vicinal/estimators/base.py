@@ -72,7 +72,7 @@ SCORES = 1 << 22
 """Scores or weights held at a time while many queries are looked up, explained or calibrated."""
 
 
-_TOLD = 256
+_CURVE = 256
 """Rows trained on whose error the history of a kernel tells, at most."""
 
 FITTED = ("network_", "bank_", "calibration_", "folds_", "history_", "metric_")
@@ -550,7 +550,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self._fill_banks(stores, network, inputs, rows)
         self.metric_, self.folds_ = "kernel", None
         unit = self._label_unit() ** 2
-        some = held_out.train[spread(len(held_out.train), _TOLD).numpy()]
+        some = held_out.train[spread(len(held_out.train), _CURVE).numpy()]
         self.history_ = TrainingHistory([self._error_at(some)], [self._honest_error() / unit])
         return indexes
 

@@ -357,8 +357,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             if not (misses and isinstance(self.network_.head, Kriging)):  # whose range is that of all coverages
                 low, high, unit = self._range(rows.vectors[at].double(), known, coverage)
                 misses[:] = [torch.maximum(low - labels, labels - high) / unit]
-            weights = None if rows.weights is None else rows.weights[at]
-            margins[coverage] = conformal_margin(misses[0], coverage, weights)
+            mass = None if rows.weights is None else rows.weights[at]
+            margins[coverage] = conformal_margin(misses[0], coverage, mass)
         return margins[coverage]
 
     def _range(self, queries: Tensor, query_identity: dict[str, Any], coverage: float) -> tuple[Tensor, Tensor, Tensor]:
