@@ -51,10 +51,9 @@ def choose_map(
     generator = torch.Generator().manual_seed(seed)
     weight = torch.eye(tables.left.vectors.shape[1]).requires_grad_()
     optimizer = torch.optim.Adam([weight], lr=RATE)
-    best = _recall(tables, rest, depth)
-    chosen: Tensor | None = None
+    index, tables.index = tables.index, "exact"  # many maps, each looked at for a few rows
+    best, chosen = _recall(tables, rest, depth), None
     for _ in range(EPOCHS):
-        tables.turn(weight.detach().clone())
         negatives = _negatives(tables, train)
         for rows in torch.split(torch.randperm(len(train), generator=generator), BATCH):
             optimizer.zero_grad()
@@ -65,6 +64,7 @@ def choose_map(
         if share > best:
             best, chosen = share, weight.detach().clone()
     shares = [_corrected_recall(tables, each, rest, depth, temperatures) for each in (None, chosen)]
+    tables.index = index
     tables.turn(chosen if shares[1] > shares[0] else None)
     return shares[0], shares[1]
 
