@@ -81,7 +81,9 @@ def test_margins_are_calibrated_once_for_a_state_of_the_rows(readout, monkeypatc
     np.testing.assert_array_equal(model.predict_interval(x[200:220]), first)
     assert len(calls) == 3
     model.predict_interval(x[200:220], 0.8)
-    assert len(calls) == 5
+    assert len(calls) == (
+        5 if readout == "attention" else 4
+    )  # by kriging rows held out are missed by as much as before
     for change in (lambda: model.add(x[220:], y[220:]), lambda: model.forget(range(40))):
         change()
         anew = copy.copy(model)

@@ -12,7 +12,16 @@ import torch
 
 from vicinal.encoders import Kind, PretrainedEncoder, TableEncoder, TableInputs, build_table_encoder
 from vicinal.estimators.network import make_network
-from vicinal.training.likelihood import MOST_LEFT_OUT, MOST_ROWS, STEPS, TableKernel, leave_one_out_error, objective
+from vicinal.training.likelihood import (
+    FIRST_ROWS,
+    LAST_STEPS,
+    MOST_LEFT_OUT,
+    MOST_ROWS,
+    STEPS,
+    TableKernel,
+    leave_one_out_error,
+    objective,
+)
 
 Range = tuple[float, float]
 
@@ -95,7 +104,7 @@ def estimate_fit(
         if kernel != "only":
             seconds["training"] = _training(encoder, inputs, settings, sizes, classes)
     if settings["target_transform"] == "auto" and "kernel" in seconds:  # that of labels and of logarithms, before
-        seconds["kernel"] = seconds["kernel"][0], 3 * seconds["kernel"][1]
+        seconds["kernel"] = seconds["kernel"][0], 2 * seconds["kernel"][1]
     pretrained = any(isinstance(part, PretrainedEncoder) for part in encoder.encoders)
     if settings["tune"] != "none" and pretrained:
         low, high = seconds.get("training", (0.0, 0.0))
@@ -137,9 +146,10 @@ def _kernel(columns: int, rows: int, fitted: int) -> Range:
     start = TableKernel.start(columns)
     step = min(_timed(value_and_grad) for _ in range(2))
     left_out = _timed(lambda: leave_one_out_error(start, x, x.repeat(1, 4), labels, parts))
-    more, most = rows / few, min(rows, MOST_LEFT_OUT) / few
-    low = STEPS / 2 * step * more**2 + 25 * left_out * most**2
-    high = 1.5 * STEPS * step * more**2.4 + 25 * left_out * most**2.7
+    first, last, most = (min(rows, count) / few for count in (FIRST_ROWS, rows, MOST_LEFT_OUT))
+    after = LAST_STEPS if rows > FIRST_ROWS else 0
+    low = step * (STEPS / 2 * first**2 + after / 2 * last**2) + 25 * left_out * most**2
+    high = 1.5 * step * (STEPS * first**2.4 + after * last**2.4) + 25 * left_out * most**2.7
     return low, high + fitted * 4e-3
 
 
