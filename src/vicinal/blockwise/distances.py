@@ -103,6 +103,7 @@ def _backward(
         weight = 2 * slope if roots is None else slope / roots  # by which a pair's difference is multiplied, [b, N]
         apart = close.distances.nonzero()[:, 0]  # coincident rows, mostly a row and itself, do not pull
         rows, columns = close.rows[apart], close.columns[apart]
+        weight = weight.contiguous()
         flat = weight.view(-1)
         near = flat[_places(rows, columns, weight)][:, None]
         flat[_places(close.rows, close.columns, weight)] = 0.0

@@ -114,8 +114,9 @@ class _Weights(torch.autograd.Function):
         of_scores.add_(of_gap)
         upper, lower = _sides(scores, barred)
         of_high = of_width - of_gap.sum(dim=-1, keepdim=True)
-        of_scores.scatter_add_(-1, upper.argmax(dim=-1, keepdim=True), of_high)
-        of_scores.scatter_add_(-1, lower.argmin(dim=-1, keepdim=True), -of_width)
+        for side, end, of_end in ((upper, high, of_high), (lower, low, -of_width)):
+            there = (side == end).to(of_scores.dtype)  # equal ones share what is pulled
+            of_scores.addcmul_(there, of_end / there.sum(dim=-1, keepdim=True))
         return None, None, None, None, of_scores, of_b, of_odds
 
 
@@ -136,7 +137,7 @@ def s2_weights(
         scores: ``[b, N]``, finite.
         resolution: of the scores.
         allowed: ``[b, N]``, which rows are admissible, at least one of each query; None: all.
-        b: of the step ``[b, 1]``; where equal scores are the highest or the lowest, the first takes their gradient.
+        b: of the step ``[b, 1]``.
         odds: t / (1 - t) ``[b, 1]``.
     """
     if torch.is_grad_enabled() and any(one.requires_grad for one in (scores, b, odds)):
