@@ -15,9 +15,10 @@ import torch
 from attention import readouts
 from members import Recipe, embed_rows
 from results import Results
-from sets import SETS, load
+from sets import SETS, RegressionSet, load
 from trainer import Stream, fit
 
+from vicinal.data import Split
 from vicinal.evaluation import knn_grid
 
 PAPER = Recipe(rates=(1e-5,), epochs=2000)
@@ -27,8 +28,11 @@ TOGETHER = 5
 
 def run_set(name: str, cache: Path, results: Results, numbers: range) -> None:
     data = load(name, cache)
+    run(name, data, data.splits(max(numbers) + 1), results, numbers)
+
+
+def run(name: str, data: RegressionSet, splits: list[Split], results: Results, numbers: range) -> None:
     x = torch.from_numpy(data.features)
-    splits = data.splits(max(numbers) + 1)
     for head, recipe in HEADS.items():
         left = [splits[n] for n in numbers if not results.has(name, n, "paper", f"{head}+knn")]
         for first in range(0, len(left), TOGETHER):

@@ -107,6 +107,16 @@ def test_audio_equals_the_model_by_hand(audio_folder, make_sound):
     assert encoder.prepare(pd.DataFrame({"c": [make_sound(0, 0.001)]})).sizes().tolist() == [400]
 
 
+def test_an_efficientnet_is_as_wide_as_its_last_layer(tmp_path, make_image):
+    config = transformers.EfficientNetConfig(width_coefficient=0.25, depth_coefficient=0.2, hidden_dim=320)
+    save(transformers.EfficientNetModel(config), tmp_path)
+    settings = {"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 32}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    encoder = ImageTransformer("p", f"folder:{tmp_path}")
+    found = embed(encoder, encoder.prepare(pd.DataFrame({"p": [make_image()]})))
+    assert found.shape == (1, encoder.dim) == (1, 320)
+
+
 @pytest.mark.parametrize("kind", ["text", "image", "audio"])
 def test_tune_and_saving(kind, request, make_image, make_sound):
     folder = request.getfixturevalue(f"{kind}_folder")

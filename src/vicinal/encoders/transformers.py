@@ -289,7 +289,9 @@ def find_width(net: nn.Module) -> int:
     for name in ("hidden_size", "d_model", "n_embd", "dim"):
         if isinstance(getattr(settings, name, None), int):
             return int(getattr(settings, name))
-    return int(settings.hidden_sizes[-1])
+    if hasattr(settings, "hidden_sizes"):
+        return int(settings.hidden_sizes[-1])
+    return int(settings.hidden_dim)  # EfficientNet's last layer; in other models the width inside a layer
 
 
 def stack_path(net: nn.Module) -> str:

@@ -1,0 +1,253 @@
+"""The eight data sets of the NONA paper's Table 1 are read from folders of their public shape, and are run."""
+
+import shlex
+import sqlite3
+import sys
+import wave
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+from references.models import save, tiny_bert
+from vicinal.cli import run
+from vicinal.data import prepare_table
+
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "nona"
+MODULES = ("attention", "members", "paper", "paper_sets", "results", "sets", "table1", "trainer")
+ROWS = 24
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    if not FOLDER.is_dir():
+        pytest.skip("the benchmarks are not beside the tests")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    yield lambda name: __import__(name)
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+def image(path, number, size=(40, 30)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = np.random.default_rng(number).integers(0, 256, size=(*size, 3), dtype=np.uint8)
+    values[: 1 + number] //= 4
+    Image.fromarray(values).save(path)
+
+
+def sound(path, number):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tone = np.sin(np.arange(1600) * (0.05 + 0.01 * number)) * 12_000
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(16_000)
+        file.writeframes(tone.astype("<i2").tobytes())
+
+
+def make_rsna(folder):
+    table = pd.DataFrame({"id": range(1377, 1377 + ROWS), "boneage": range(10, 10 + ROWS), "male": True})
+    table.to_csv(folder / "boneage-training-dataset.csv", index=False)
+    for number, name in enumerate(table["id"]):
+        image(folder / "boneage-training-dataset" / "boneage-training-dataset" / f"{name}.png", number)
+
+
+def make_brifiseg(folder):
+    arrays = {}
+    for part, count in (("train", 14), ("val", 4), ("test", 6)):
+        masks = np.zeros((count, 16, 16), dtype=np.uint8)
+        for number, mask in enumerate(masks):
+            mask[: number + 1] = 1
+        arrays |= {f"{part}_images": masks * 200, f"{part}_label": masks}
+    np.savez(folder / "brifiseg_256.npz", **arrays)
+
+
+def make_adresso(folder):
+    train = folder / "diagnosis" / "train"
+    (train / "text" / "ad").mkdir(parents=True)
+    (train / "text" / "cn").mkdir()
+    names = [f"adrso{number:03d}" for number in range(ROWS)]
+    scores = pd.DataFrame({"adressfname": names, "mmse": range(6, 6 + ROWS), "dx": ["ad", "cn"] * (ROWS // 2)})
+    scores.to_csv(train / "adresso-train-mmse-scores.csv", index=False)
+    for name, dx in zip(names, scores["dx"], strict=True):
+        (train / "text" / dx / f"{name}.txt").write_text(f"the boy {name} takes a cookie\n")
+
+
+def make_coughvid(folder):
+    names = [f"00{number:02d}-abcd" for number in range(ROWS + 3)]
+    table = pd.DataFrame({"uuid": names, "cough_detected": 0.95, "age": np.arange(ROWS + 3) + 20.0})
+    table.loc[ROWS, "age"], table.loc[ROWS + 1, "cough_detected"] = np.nan, 0.4  # and the last one has no sound
+    table.to_csv(folder / "metadata_compiled.csv", index=False)
+    for number, name in enumerate(names[: ROWS + 2]):
+        sound(folder / f"{name}.wav", number)
+
+
+def make_nosemic(folder):
+    for number in range(ROWS):
+        sound(folder / "audio" / f"p{number // 4}_rest_{number}_{12 + number / 2}.wav", number)
+
+
+def make_udacity(folder):
+    rows = []
+    for number in range(ROWS):
+        image(folder / "center" / f"{1000 + number}.jpg", number)
+        for camera in ("left", "center", "right"):
+            rows.append((camera + "_camera", f"{camera}/{1000 + number}.jpg", 0.01 * number))
+    pd.DataFrame(rows, columns=["frame_id", "filename", "angle"]).to_csv(folder / "interpolated.csv", index=False)
+
+
+def make_pitchfork(folder):
+    with sqlite3.connect(folder / "database.sqlite") as base:
+        base.execute("create table reviews (reviewid integer, title text, score real)")
+        base.execute("create table content (reviewid integer, content text)")
+        for number in range(ROWS):
+            base.execute("insert into reviews values (?, 'x', ?)", (number, number % 10 + 0.1 * (number // 10)))
+            base.execute("insert into content values (?, ?)", (number, f"A record of {'red ' * number} noise."))
+        base.execute("insert into reviews values (99, 'x', 5.0)")
+        base.execute("insert into content values (99, '')")
+
+
+def make_austin(folder):
+    table = pd.DataFrame({"zpid": range(ROWS), "latestPrice": 1e5 * 1.1 ** np.arange(ROWS), "homeImage": "x.jpg"})
+    table["description"] = [f"A home with {number} rooms" for number in range(ROWS)]
+    table.to_csv(folder / "austinHousingData.csv", index=False)
+
+
+MAKERS = {name.removeprefix("make_"): maker for name, maker in list(globals().items()) if name.startswith("make_")}
+
+
+@pytest.mark.parametrize("name", sorted(MAKERS))
+def test_a_set_is_read_from_its_public_layout(bench, name, tmp_path):
+    data, work = tmp_path / "data", tmp_path / "work"
+    data.mkdir()
+    MAKERS[name](data)
+    sets = bench("paper_sets")
+    assert set(sets.LOADERS) == set(MAKERS)
+    got = sets.load_paper_set(name, data, work)
+    assert len(got.frame) == ROWS
+    assert got.frame["id"].is_unique
+    assert np.all(np.diff(got.frame.sort_values("id")[got.target]) != 0)  # each thing has its own label
+    if got.kind != "text":
+        assert all((got.root / path).is_file() for path in got.frame[got.column])
+    if got.kind == "image":
+        with Image.open(got.root / got.frame[got.column][0]) as first:
+            assert first.size == (224, 224)
+            assert len({channel.tobytes() for channel in first.split()}) == 1
+    table = prepare_table(got.frame, got.target, id="id", root=got.root)  # what `vicinal fit` makes of it
+    assert (len(table), table.task) == (ROWS, "regression")
+
+
+@pytest.mark.parametrize("name", sorted(MAKERS))
+def test_what_is_missing_is_said_in_a_sentence(bench, name, tmp_path):
+    sets = bench("paper_sets")
+    with pytest.raises(ValueError, match=rf"^{name}: expected .* in .*, got none; ") as told:
+        sets.load_paper_set(name, tmp_path, tmp_path / "work")
+    assert "\n" not in str(told.value)
+    with pytest.raises(ValueError, match=f"^{name}: expected a folder, got"):
+        sets.load_paper_set(name, tmp_path / "nowhere", tmp_path)
+
+
+def test_an_unknown_set_names_them_all(bench, tmp_path):
+    with pytest.raises(ValueError, match=r"^set: expected one of rsna, brifiseg, .* got 'mnist'"):
+        bench("paper_sets").load_paper_set("mnist", tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["rsna", "nosemic"])
+def test_splits_keep_the_shares_of_the_bins_and_are_the_papers(bench, name, tmp_path):
+    MAKERS[name](tmp_path)
+    got = bench("paper_sets").load_paper_set(name, tmp_path, tmp_path / "work")
+    splits = got.splits(3)
+    assert [split.seed for split in splits] == [0, 1, 2]
+    for split in splits:
+        together = np.concatenate([split.train, split.validation, split.test])
+        assert sorted(together) == list(range(ROWS))
+        assert len(split.test) == int(np.ceil(0.2 * ROWS))
+    assert got.bins().max() == 7  # of 24 rows bins of three
+
+
+def test_adresso_is_tested_on_the_rows_of_the_challenge(bench, tmp_path):
+    make_adresso(tmp_path)
+    test = tmp_path / "diagnosis" / "test-dist"
+    (test / "text").mkdir(parents=True)
+    names = [f"adrsdt{number}" for number in range(7)]
+    pd.DataFrame({"ID": names, "MMSE": range(20, 27)}).to_csv(test / "adresso-test-mmse-scores.csv", index=False)
+    for name in names:
+        (test / "text" / f"{name}.txt").write_text("there is water on the floor")
+    got = bench("paper_sets").load_paper_set("adresso", tmp_path, tmp_path)
+    assert len(got.frame) == ROWS + 7
+    for split in got.splits(2):
+        assert set(got.frame["id"][split.test]) == set(names)
+        assert sorted(np.concatenate([split.train, split.validation])) == list(range(ROWS))
+
+
+def test_the_simulators_log_is_read_too_with_a_header_or_without(bench, tmp_path):
+    for number in range(ROWS):
+        image(tmp_path / "IMG" / f"center_{number}.jpg", number)
+    lines = [f"C:\\x\\IMG\\center_{n}.jpg, left.jpg, right.jpg,{n / 100},0,0,9" for n in range(ROWS)]
+    for header in ([], ["center,left,right,steering,throttle,brake,speed"]):
+        (tmp_path / "driving_log.csv").write_text("\n".join(header + lines))
+        got = bench("paper_sets").load_paper_set("udacity", tmp_path, tmp_path / "work")
+        np.testing.assert_allclose(got.frame["angle"], np.arange(ROWS) / 100)
+
+
+def test_the_command_that_is_printed_is_one_of_vicinal(bench, tmp_path, capsys, monkeypatch):
+    make_nosemic(tmp_path)
+    sets = bench("paper_sets")
+    monkeypatch.setattr(sys, "argv", ["x", "nosemic", "--data", str(tmp_path), "--out", str(tmp_path / "out")])
+    sets.main()
+    commands = [line.strip() for line in capsys.readouterr().out.splitlines() if "vicinal fit" in line]
+    assert [command.split("--encoder ")[1].split()[0] for command in commands] == [
+        "audio=hub:facebook/hubert-base-ls960",
+        "audio=hub:openai/whisper-tiny",
+    ]
+    arguments = shlex.split(commands[0])[1:]
+    arguments[arguments.index("--encoder") + 1] = "audio=cnn-mel"
+    arguments[arguments.index("--tune") + 1] = "none"
+    assert run([*arguments, "--dry-run"]) == 0
+
+
+def tiny_extractor(kind, folder):
+    """A random model of the architecture that the authors' code has for images and sounds; BERT for texts."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    if kind == "text":
+        return tiny_bert(folder)
+    if kind == "image":
+        config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 12], depths=[1, 1], layer_type="basic")
+        save(transformers.ResNetModel(config), folder)
+        transformers.ConvNextImageProcessor(size={"shortest_edge": 32}).save_pretrained(folder)
+        return folder
+    config = transformers.WhisperConfig(
+        d_model=16, encoder_layers=1, encoder_attention_heads=2, encoder_ffn_dim=16, decoder_layers=1,
+        decoder_attention_heads=2, decoder_ffn_dim=16, vocab_size=12, num_mel_bins=8, max_source_positions=50,
+        pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
+    )  # fmt: skip
+    save(transformers.WhisperModel(config), folder)
+    transformers.WhisperFeatureExtractor(feature_size=8, chunk_length=1).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(("name", "kind"), [("rsna", "image"), ("pitchfork", "text"), ("nosemic", "audio")])
+def test_a_row_of_the_table_is_run_and_resumed(bench, name, kind, tmp_path, monkeypatch):
+    data, model, out = tmp_path / "data", tmp_path / "model", tmp_path / "out.csv"
+    data.mkdir()
+    model.mkdir()
+    MAKERS[name](data)
+    encoder = f"folder:{tiny_extractor(kind, model)}"
+    table1 = bench("table1")
+    paper = sys.modules["paper"]
+    monkeypatch.setattr(paper, "HEADS", {head: recipe.but(epochs=2) for head, recipe in paper.HEADS.items()})
+    arguments = [name, "--data", data, "--cache", tmp_path / "cache", "--out", out, "--splits", 2]
+    monkeypatch.setattr(sys, "argv", ["table1.py", *map(str, arguments), "--encoders", encoder])
+    table1.main()
+    rows = pd.read_csv(out)
+    assert sorted(rows["method"]) == sorted(["dense", "dense+knn", "nona", "nona+knn"] * 2)
+    assert set(rows["set"]) == {f"{name}, model"}
+    assert np.isfinite(rows["mse"]).all()
+    before = out.read_text()
+    monkeypatch.setattr(table1, "embed", None)  # nothing is run again
+    table1.main()
+    assert out.read_text() == before
