@@ -63,7 +63,7 @@ class Answers:
                     line[f"element_{rank}_{name}"] = value
             lines.append(line)
         explained = pd.DataFrame(lines)
-        whole = {name: "Int64" for name in explained if str(name).endswith("_position")}  # some rows have fewer elements
+        whole = {name: "Int64" for name in explained if str(name).endswith("_position")}  # also where some have none
         return pd.concat([table, explained.astype(whole)], axis=1)
 
     def records(self) -> list[dict[str, Any]]:

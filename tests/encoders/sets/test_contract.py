@@ -211,7 +211,7 @@ def test_a_million_elements_in_chunks_are_the_whole(entry):
 
 @pytest.mark.slow
 def test_the_memory_of_chunks_does_not_grow_with_the_set():
-    """A set of 1e6 elements, drawn as they are read, takes no more than one of 1e5; its slots alone would take 64 MB."""
+    """A set of 1e6 elements, drawn as they are read, takes no more than one of 1e5; whole, it would take 8 MB."""
     program = """
 import resource, torch
 from vicinal.encoders.sets import UMBC
