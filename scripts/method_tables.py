@@ -73,7 +73,10 @@ def papers_table(lines: Iterable[Line]) -> str:
     begun = [parts for parts in papers.values() if any(part.is_here for part in parts)]
     unfinished = [parts for parts in papers.values() if any(part.reference == NOT_YET for part in parts)]
     both = sum(parts in unfinished for parts in begun)
-    counts = f"{len(begun)} papers are here, {both} of them in part; {len(unfinished) - both} are not here yet."
+    counts = f"{len(begun)} papers are here"
+    if unfinished:
+        counts += f", {both} of them in part; {len(unfinished) - both} are not here yet"
+    counts += "."
     return "\n".join([counts, "", *rows])
 
 

@@ -25,7 +25,6 @@ COUNTS = (
     *("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
     *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen"),
 )
-COUNTS += ("thirteen", "fourteen", "fifteen", "sixteen", "seventeen")
 FIGURE = rf"(?:[-+]?\d[\d,]*(?:\.\d+)?|\b(?:{'|'.join(COUNTS)})\b)"
 
 
