@@ -298,7 +298,12 @@ def table(options: argparse.Namespace) -> None:
     beyond = rows["settings"] == "mean absolute error"
     for name, some in (("error", rows[~beyond]), ("beyond", rows[beyond])):
         by_task = dict(list(some.groupby("task")))
-        show(name, pd.concat([column(task, by_task[task]) for task in order if task in by_task], axis=1))
+        show(
+            name,
+            pd.concat(
+                [column(task, by_task[task], compare=name == "error") for task in order if task in by_task], axis=1
+            ),
+        )
     for name, how, places in (("seconds", "median", 1), ("accuracy", "mean", 3)):
         told = rows[~beyond].pivot_table(index="method", columns="task", values=name, aggfunc=how)
         show(name, told.map(lambda one, places=places: f"{one:.{places}f}" if one == one else ""))
@@ -312,7 +317,7 @@ def show(name: str, frame: pd.DataFrame) -> None:
         print(f"| {method} | {' | '.join(line)} |")
 
 
-def column(task: Any, part: pd.DataFrame) -> "pd.Series[Any]":
+def column(task: Any, part: pd.DataFrame, *, compare: bool) -> "pd.Series[Any]":
     """Means and deviations over the splits of those methods that have them all, the least error bold.
 
     A star is at what is worse by a paired t test (p < 0.05), where there are three splits.
@@ -325,6 +330,8 @@ def column(task: Any, part: pd.DataFrame) -> "pd.Series[Any]":
     def cell(one: "pd.Series[Any]") -> str:
         places = 0 if one.mean() >= 10 else 3 if one.mean() >= 0.01 else 4
         told = f"{one.mean():.{places}f}" + (f" ± {one.std():.{places}f}" if len(one) > 1 else "")
+        if not compare:
+            return told
         if one.name == best.name:
             return f"**{told}**"
         return f"{told} \\*" if len(one) > 2 and ttest_rel(one, best).pvalue < 0.05 else told
