@@ -46,7 +46,9 @@ from vicinal.estimators.inputs import (
 from vicinal.estimators.journal import Changes
 from vicinal.estimators.kernel_metric import (
     PATIENCE,
+    WHOLE,
     check_kernel_kinds,
+    fit_class_network,
     fit_kernel_network,
     kernel_neighbors,
     make_kernel_network,
@@ -75,7 +77,7 @@ SCORES = 1 << 22
 _CURVE = 256
 """Rows trained on whose error the history of a kernel tells, at most."""
 
-FITTED = ("network_", "bank_", "calibration_", "folds_", "history_", "metric_")
+FITTED = ("network_", "bank_", "calibration_", "folds_", "history_", "metric_", "target_transform_")
 """What a fit leaves behind."""
 
 LONE_GROUPS = (
@@ -330,12 +332,13 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         """Fit the metric that is asked for, or both, and keep what predicts the rows held out best."""
         self.changes_, self._known_errors = Changes(), {}
         encoder.fit(rows.frame.iloc[rows.held_out.train])
-        settings, regression = self.get_params(deep=False), not hasattr(self, "classes_")
-        tried = self.metric == "auto" and regression and may_be_kernel(settings, self.kinds_, encoder.dim)
-        if tried:
+        settings, frozen = self.get_params(deep=False), encoder.frozen if hasattr(self, "classes_") else None
+        tried = self.metric == "auto" and not self.multilabel_
+        if tried and may_be_kernel(settings, self.kinds_, encoder.dim, frozen=frozen):
             with torch.random.fork_rng():
                 indexes = self._train_kernel(rows, seed, copy.deepcopy(encoder))
             kernel, error = {name: getattr(self, name) for name in FITTED}, self._honest_error()
+            self._start_scale()
             others = self._train_network(rows, seed, encoder)
             if (1 - PATIENCE) * error <= self._honest_error():
                 self.__dict__ |= kernel
@@ -533,26 +536,38 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _train_kernel(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> list[Index]:
         """The same for ``metric="kernel"``, whose likelihood is of the rows that are not held out."""
-        check_kernel_kinds(self.kinds_)
+        classes = self._class_count()
+        check_kernel_kinds(self.kinds_, None if classes is None else encoder)
         held_out, train = rows.held_out, torch.from_numpy(rows.held_out.train)
-        self._scaled(rows.labels, rows.labels[train])
+        scaled = self._scaled(rows.labels, rows.labels[train])
         k = self.max_neighbors or kernel_neighbors(len(rows.frame))
         settings = self.get_params(deep=False) | {"metric": "kernel", "max_neighbors": k}
-        network = make_kernel_network(settings, encoder)
+        whole = WHOLE if classes is not None and self.max_neighbors is None and self.index is None else 0
+        network = make_kernel_network(settings, encoder, classes=classes is not None, whole_up_to=whole)
         width = embedding_width(network)
         stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
         indexes = [] if self.index is None else start_indexes(self.index, network.head, stores[0], self.index_tolerance)
         inputs, codes = self._prepare(encoder, rows.frame), rows.group_codes()
         known = None if codes is None else codes[train]
         weights = None if rows.weights is None else torch.from_numpy(rows.weights)[train]
-        labels = self.target_transform_.forward(rows.labels[train])
-        fit_kernel_network(network, RowSubset(inputs, train), labels, known, seed, weights)
+        if classes is None:
+            labels = self.target_transform_.forward(rows.labels[train])
+            fit_kernel_network(network, RowSubset(inputs, train), labels, known, seed, weights)
+        else:
+            fit_class_network(network, RowSubset(inputs, train), scaled[train], known, seed, weights)
         self._fill_banks(stores, network, inputs, rows)
         self.metric_, self.folds_ = "kernel", None
+        self._calibrate_scores()
         unit = self._label_unit() ** 2
         some = held_out.train[spread(len(held_out.train), _CURVE).numpy()]
         self.history_ = TrainingHistory([self._error_at(some)], [self._honest_error() / unit])
         return indexes
+
+    def _start_scale(self) -> None:
+        """Forget the scale that a kernel found for its scores."""
+
+    def _calibrate_scores(self) -> None:
+        """Find the scale of scores of classes, from rows of the bank that are each predicted from the others."""
 
     def _left_out(self, positions: Ids) -> tuple[Tensor, Bank, Tensor]:
         """Predictions of some of these rows of the bank, each from all others: of which bank, and where they stand."""

@@ -1,7 +1,7 @@
 """scikit-learn estimators that predict from neighbors: a number, or a class."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +25,7 @@ from vicinal.estimators.several import is_multilabel, read_multilabel, several_n
 from vicinal.estimators.target_transform import PLAIN, TargetTransform, check_positive
 from vicinal.heads import Kriging, conformal_margin
 from vicinal.index import Index
+from vicinal.training.class_kernel import calibrate_scores
 from vicinal.training.rows import spread
 
 
@@ -723,9 +724,28 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         named: np.ndarray[Any, Any] = np.asarray(self.classes_)[chances.argmax(axis=1)]
         return named
 
+    def predict_embedded(self, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
+        """Probabilities of classes ``[b, K]``; those of several classes a row are each by itself."""
+        return self.target_transform_.inverse(super().predict_embedded(queries, identity))
+
+    def _answer(self, queries: Tensor, query_identity: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+        prediction, error = super()._answer(queries, query_identity)
+        return (self.target_transform_.inverse(prediction) if self.near_bank() is not None else prediction), error
+
+    def _start_scale(self) -> None:
+        self.target_transform_ = PLAIN
+
+    def _calibrate_scores(self) -> None:
+        self.target_transform_ = PLAIN
+        scores, bank, at = self._left_out(np.arange(len(self.bank_)))
+        mass = None if bank.weights is None else bank.weights[at]
+        fitted = calibrate_scores(scores, self.bank_labels()[at], mass)
+        known = {"name": "softmax", "slope": fitted.slope, "biases": fitted.biases.tolist()}
+        self.target_transform_ = TargetTransform.model_validate(known)
+
     def _fit_labels(self, y: Any, rows: int) -> Ids:
         y = as_series("y", y)
-        self.multilabel_ = is_multilabel(y)
+        self.multilabel_, self.target_transform_ = is_multilabel(y), PLAIN
         if self.multilabel_:
             return self._fit_several(y, rows)
         values = column_or_1d(y, warn=True)
@@ -746,6 +766,8 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         _check_length(y, rows)
         if self.readout not in ("auto", "attention"):
             raise ValueError(f"readout: expected 'attention' for several classes a row, got {short(self.readout)}")
+        if self.metric == "kernel":
+            raise ValueError("metric: expected 'network' for several classes a row, got 'kernel'")
         self.classes_, labels = read_multilabel(y, self._expected_classes)
         if len(self.classes_) < 2:
             raise ValueError(f"y: expected at least two classes in the lists of all rows, got {len(self.classes_)}")

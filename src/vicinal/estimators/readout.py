@@ -40,6 +40,8 @@ def local_weights(head: Kriging, bank: Bank, queries: Tensor, identity: Mapping[
 
     Of equally near rows those of lower keys go first, so that it changes nothing where rows stand in the bank.
     """
+    if not head.convex and len(bank) <= head.whole_up_to:
+        return bank.whole(head).weights_of(queries, Identity(**identity))
     positions = head.nearest(queries, bank.vectors, Identity(**identity), bank.prepared(), bank.store.keys)
     return head.weights_of(queries, bank.vectors, positions, identity.get("bank_weight"))
 

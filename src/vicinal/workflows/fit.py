@@ -128,7 +128,8 @@ def plan_opened(job: TableJob, opened: OpenTable, split: Split) -> FitPlan:
     sizes = {"train": len(split.train) + (len(split.validation) if folds else 0)}
     sizes |= {"validation": 0 if folds else len(split.validation), "test": len(split.test)}
     settings = model.get_params(deep=False)
-    tried = model.metric == "auto" and may_be_kernel(settings, opened.kinds, 0) and opened.table.task == "regression"
+    frozen = None if opened.table.task == "regression" else set(opened.kinds.values()) <= {"number", "category", "vector"}
+    tried = model.metric == "auto" and may_be_kernel(settings, opened.kinds, 0, frozen=frozen)
     kernel = "only" if model.metric == "kernel" else "tried" if tried else "none"
     steps = {"kernel": kernel, "steps": -(-sizes["train"] // model.batch_size)}
     steps |= {name: settings[name] for name in ("max_epochs", "patience", "members", "batch_size")}
