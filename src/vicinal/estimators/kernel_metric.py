@@ -169,7 +169,9 @@ def fit_class_network(
     parts = [*([plain] if plain else []), *wide]
     units = [torch.ones_like(standard)] + [standard] * bool((standard != 1).any())
     known: dict[str, Any] = {"seed": seed, "weights": weights}
-    kernels = [fit_class_kernel([(columns / unit)[:, part] for part in parts], labels, groups, **known) for unit in units]
+    kernels = [
+        fit_class_kernel([(columns / unit)[:, part] for part in parts], labels, groups, **known) for unit in units
+    ]
     kernel, unit = min(zip(kernels, units, strict=True), key=lambda pair: pair[0].loss)
     for entries, log_length in zip(parts, kernel.log_lengths, strict=True):
         projector.log_lengths[entries] = log_length + unit[entries].log()

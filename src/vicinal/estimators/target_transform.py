@@ -19,8 +19,8 @@ _SAID = {
     "log": "labels are learned as logarithms, so a prediction is a weighted geometric mean of its neighbors' labels",
     "rank": "labels are learned as normal scores of their ranks, and a prediction is the label whose score is the "
     "weighted mean of its neighbors' scores",
-    "softmax": "the score of a class is the weight of the rows that have it, and chances rise with scores: see slope and "
-    "biases (softmax)",
+    "softmax": "the score of a class is the sum of the weights of its rows, some of them below 0; probabilities are "
+    "the softmax of the scores times {slope:.3g}, plus a number for each class",
 }
 
 
@@ -32,9 +32,9 @@ class TargetTransform(Saved):
     - "rank": $g$ takes the label of mean rank $r$ of $n$ training labels to the normal score $\Phi^{-1}((r - 1/2) / n)$
       and is a straight line between ``KNOTS`` of them, at most; beyond the lowest and highest label it is constant.
 
-    - "softmax", for classes by a kernel: $g(y) = y$ of one-hot labels, and scores $s = \sum_j w_j y_j$, whose weights may
-      be below 0, become probabilities $p_k \propto e^{a s_k + b_k}$ with a slope and biases that are calibrated on rows
-      which had no part in their scores. A class that was added later has the bias 0.
+    - "softmax", of classes by a kernel: $g(y) = y$ for one-hot labels, and scores $s = \sum_j w_j y_j$, whose weights
+      may be below 0, become probabilities $p_k \propto e^{a s_k + b_k}$ with slope and biases that were calibrated on
+      rows which had no part in their scores. A class that was added later has the bias 0.
 
     Attributes:
         name: "none", "log", "rank" or "softmax".
@@ -89,7 +89,7 @@ class TargetTransform(Saved):
     @property
     def sentence(self) -> str:
         """What a prediction is, as a clause; "" of "none"."""
-        return _SAID.get(self.name, "")
+        return _SAID.get(self.name, "").format(slope=self.slope)
 
     def of_target(self, place: int) -> Self:
         """The transform of one of several targets."""

@@ -31,7 +31,9 @@ _BIAS_PENALTY = 0.5
 
 
 class ClassKernel(NamedTuple):
-    r"""$\kappa(r) = (1 + \sqrt 3 r) e^{-\sqrt 3 r}$ with $r^2 = \sum_g \|x_g - x'_g\|^2 / \ell_g^2$ over parts of columns.
+    r"""$\kappa(r) = (1 + \sqrt 3 r) e^{-\sqrt 3 r}$ with $r^2 = \sum_g \|x_g - x'_g\|^2 / \ell_g^2$.
+
+    The parts g are sets of columns.
 
     Attributes:
         log_lengths: of $\ell$ ``[G]``, one a part.
@@ -59,7 +61,7 @@ class Calibration(NamedTuple):
 
 
 def calibrate_scores(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Calibration:
-    r"""Slope and biases of least log-loss, $-\frac1n \sum_i \sum_k t_{ik} \ln p_{ik}$ with $p_{ik} \propto e^{a s_{ik} + b_k}$.
+    r"""Slope a and biases b of least $-\frac1n \sum_{ik} t_{ik} \ln p_{ik}$ with $p_{ik} \propto e^{a s_{ik} + b_k}$.
 
     The targets $t_{ik} = (n y_{ik} + 1) / (n + K)$ are those of Platt: where scores separate all classes, the slope
     stays finite. $b^\top b / 2n$ is added, so that a class which no row has gets a bias, too.
@@ -170,8 +172,13 @@ def fit_class_kernel(
     return ClassKernel(known, torch.tensor(math.log(noise), dtype=torch.float64), least)
 
 
-def _search(loss: Callable[[Sequence[float], float], float], starts: Sequence[list[float]]) -> tuple[float, list[float]]:
-    """The least loss with its lengths and, last, the noise: from the best start by coordinates to where no step of one makes the loss less."""
+def _search(
+    loss: Callable[[Sequence[float], float], float], starts: Sequence[list[float]]
+) -> tuple[float, list[float]]:
+    """The least loss, and where it is: lengths and, last, the noise.
+
+    From the best start it goes on by coordinates, to where no step of one of them makes the loss less.
+    """
     tries = itertools.count(1)
 
     def value(point: list[float]) -> float:
