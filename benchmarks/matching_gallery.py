@@ -37,13 +37,17 @@ SEE = {
         "where scores are high."
     ),
     "E.1": (
-        "Equal close to the observed score; only the matching loss punishes a wrong step into the sensitive region."
+        "Equal close to the observed score. With observed weights a wrong step into the sensitive region costs no "
+        "more; with predicted ones it does, but the loss is not convex: far out on the flat side it falls again."
     ),
     "E.2": (
         "The cross-entropy is flat along scores of equal probabilities, and not 0 at the target; the "
         "matching loss has one minimum."
     ),
-    "F.1": "Two weights cannot fit three scores: each link lets the error go where it is least sensitive.",
+    "F.1": (
+        "No two weights fit all three scores (the lines): the best ones (star) lie near the lines of the scores "
+        "where the link is steep."
+    ),
     "H.1": "Steep near 0, flat away from it: the sign and near ties matter, extremes do not.",
     "H.2": "Flat near 0, steep at both ends of the domain: extremes on either side matter.",
     "H.3": "Steep at the right: dwell time, top of a ranking.",
@@ -52,6 +56,11 @@ SEE = {
     "H.6": (
         "Under a softmax a class is sensitive where it competes; the scaling moves that up, down, or to both ends."
     ),
+    "H.7": (
+        "Four classes of one score (table 1): as scalings, curves are sensitive where they are steep or large; tanh is "
+        "of low norms only where gamma is large."
+    ),
+    "12": "Errors of one point: up and down differ, and a region is felt from outside it (the slope is the limit).",
     "I.1": ("All points lie on the line: the minimizer of the mean loss is the inverse link of the mean link value."),
 }
 
@@ -144,14 +153,65 @@ def fit(loss: torch.nn.Module, features: Tensor, target: Tensor) -> Tensor:
 
 
 def underspecified():
+    """The loss over two weights of three observations that no weights fit: lines where each is fitted exactly."""
     features = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], dtype=torch.float64)
     target = torch.tensor([-2.0, 0.5, 2.0], dtype=torch.float64)
-    tried = {"identity (squares)": links.Identity()} | REGIONS
-    figure, found = axes(1, ["error at each of three observed scores, two weights"], 7.0, 3.2)
-    for k, (name, link) in enumerate(tried.items()):
-        error = (fit(losses.MatchingLoss(link), features, target) - target).abs()
-        found[0].bar(torch.arange(3) + (k - 2) * 0.16, error, width=0.15, color=COLORS[k], label=name)
-    found[0].set_xticks(range(3), [f"s = {float(s):g}" for s in target])
+    tried = {"identity (squares)": links.Identity()} | {
+        name: REGIONS[name] for name in ("sigmoid (low norms)", "sinh (high norms)", "exp (high scores)")
+    }
+    figure, found = axes(len(tried), list(tried), 2.9, 3.0)
+    grid = torch.linspace(-3, 4, 141, dtype=torch.float64)
+    plane = torch.stack(torch.meshgrid(grid, grid, indexing="xy"), dim=-1)  # [141, 141, 2]
+    for axis, link in zip(found, tried.values(), strict=True):
+        loss = losses.MatchingLoss(link)
+        scores = plane @ features.T  # [141, 141, 3]
+        values = losses.MatchingLoss(link, reduction="none")(scores, target.expand_as(scores)).mean(-1)
+        axis.contourf(grid, grid, values.clamp(1e-2, 30).log10(), levels=14, cmap="YlGnBu_r", alpha=0.8)
+        for color, at, s in zip(COLORS[1:4], features, target.tolist(), strict=True):
+            across = {"x": s} if at[1] == 0 else {"y": s} if at[0] == 0 else None
+            label = f"s = {s:g} fitted"
+            if across is None:
+                axis.plot(grid, s - grid, color=color, label=label)
+            else:
+                (axis.axvline if "x" in across else axis.axhline)(s, color=color, label=label)
+        weights = torch.linalg.lstsq(features, fit(loss, features, target)[:, None]).solution[:, 0]
+        axis.plot(*weights, "w*", mec="k", ms=11)
+        axis.set(xlim=(-3, 4), ylim=(-3, 4))
+        axis.set_xlabel("weight 1", fontsize=8)
+    found[0].set_ylabel("weight 2", fontsize=8)
+    found[0].legend(fontsize=6, loc="lower left")
+    return figure
+
+
+def level_slopes():
+    """What an error in one of four equal classes costs, over their score."""
+    scalings = {
+        "high scores": {"exp": links.Exp(0.5), "sigmoid(z - 1)": links.Sigmoid(shift=1.0), "step": links.Step()},
+        "low scores": {"-exp(-z)": links.AntiExp(0.5), "sinh(z - 2)": links.Sinh(0.5, 2.0)},
+        "high norms": {"sinh": links.Sinh(0.7), "identity": links.Identity()},
+        "none, or a large gamma": {"constant": links.Constant(), "tanh": links.Tanh(), "tanh, gamma 30": links.Tanh()},
+    }
+    figure, found = axes(4, list(scalings), 2.6)
+    for axis, drawn in zip(found, scalings.values(), strict=True):
+        for color, (name, scaling) in zip(COLORS, drawn.items(), strict=False):
+            rows = SCORES[:, None].expand(-1, 4)
+            felt = links.class_slope(scaling, rows, 30.0 if "30" in name else 1.0)[:, 0]
+            axis.plot(SCORES, felt / felt.mean(), color=color, label=name)
+        axis.set_ylim(-0.1, 4)
+        axis.set_xlabel("score of all four classes", fontsize=8)
+        axis.legend(fontsize=7, frameon=False)
+    found[0].set_ylabel("sensitivity over its mean", fontsize=8)
+    return figure
+
+
+def wide_slopes():
+    figure, found = axes(4, list(REGIONS), 2.6)
+    for axis, link in zip(found, REGIONS.values(), strict=True):
+        axis.plot(SCORES, link.slope(SCORES), color=COLORS[5], ls=":", label="slope")
+        for color, step in zip(COLORS, (1.0, -1.0), strict=False):
+            axis.plot(SCORES, links.wide_slope(link, SCORES, step), color=color, label=f"error of {step:+g}")
+        axis.set_ylim(-0.1, 6)
+        axis.set_xlabel("observed score", fontsize=8)
     found[0].legend(fontsize=7, frameon=False)
     return figure
 
@@ -236,11 +296,15 @@ def gallery():
     gated = {"constant": links.Constant(), "exp": links.Exp(), "sinh": links.Sinh(), "cosh, gamma 0.7": links.Cosh()}
     weighed = {
         "matching, exp": each(links.Exp()),
-        "re-weighted squares": losses.ReweightedSquaredLoss(links.Exp(), reduction="none"),
+        "squares, observed weights": losses.ReweightedSquaredLoss(links.Exp(), reduction="none"),
+        "squares, predicted weights": losses.ReweightedSquaredLoss(links.Exp(), weigh_by="predicted", reduction="none"),
     }
     entropy = {
         "composite softmax matching": rows(links.Sinh()),
         "composite softmax cross-entropy": losses.CompositeSoftmaxCrossEntropy(links.Sinh(), reduction="none"),
+        "the same, bias of class 1: 2": losses.CompositeSoftmaxCrossEntropy(
+            links.Sinh(), class_bias=[2.0, 0.0], reduction="none"
+        ),
     }
     planes = {
         "softmax": rows(links.Constant()),
@@ -267,6 +331,8 @@ def gallery():
         ("H.4", "Low scores", draw_links(below)),
         ("H.5", "Made to measure", draw_links(built)),
         ("H.6", "Slope by class (B.5)", class_slopes()),
+        ("H.7", "Regions of several classes", level_slopes()),
+        ("12", "Large errors", wide_slopes()),
         ("I.1", "Properness", proper()),
     ]
 

@@ -3,6 +3,8 @@
 Every method of a task and split is one row of the CSV: squared error in units of the variance of the training labels,
 or log loss and accuracy, and processor seconds without those of frozen encoders; a row that is there is not run again.
 
+A method that ends in ", dense" has a linear layer in place of the head of neighbors.
+
     python benchmarks/sets_encoders.py run --data ../shared/data --out benchmarks/results/sets.csv --tasks musk houses
     python benchmarks/sets_encoders.py table --out benchmarks/results/sets.csv
 """
@@ -32,6 +34,19 @@ FIELDS = ("task", "split", "method", "error", "accuracy", "seconds", "settings")
 SIZES = (10, 30, 100)
 """Digits of the sets that sums are extrapolated to; trained on sets of 1 to 10."""
 
+DENSE = ("moments", "deep_sets", "attsets", "set_transformer", "mean of vectors")
+"""What is also run with a linear layer in place of the head of neighbors."""
+
+TEXTS = "minilm"
+"""What encodes texts and words: as published."""
+
+EVERY, RESAMPLED = 12, 8
+"""Every twelfth of Omniglot's characters is one of those told apart, and points of a stroke as an element."""
+
+
+Table = tuple[pd.DataFrame, str, str | None]
+"""A table, the kind of its column, and its encoder."""
+
 
 @dataclass(frozen=True)
 class Task:
@@ -43,7 +58,7 @@ class Task:
     elements: str
     root: Path | None = None
     classes: bool = False
-    also: dict[str, tuple[pd.DataFrame, str]] | None = None
+    also: dict[str, Table] | None = None
 
 
 def musk(data: Path) -> Task:
@@ -59,7 +74,7 @@ def houses(data: Path) -> Task:
     front = [f"frontal256/{number:03d}.jpg" for number in table["id"]]
     rooms = [[f"rooms128/{n:03d}_{room}.jpg" for room in ("bedroom", "bathroom", "kitchen")] for n in table["id"]]
     frame = pd.DataFrame({"x": [[one, *others] for one, others in zip(front, rooms, strict=True)]})
-    also = {"frontal photo": (pd.DataFrame({"x": front}), "image")}
+    also: dict[str, Table] = {"frontal photo": (pd.DataFrame({"x": front}), "image", "efficientnet-lite0")}
     labels, groups = np.log(table["price"].to_numpy(float)), pd.factorize(table["dup_group"])[0]
     return Task(frame, labels, groups, "efficientnet-lite0", data / "houses", also=also)
 
@@ -68,7 +83,7 @@ def digits(data: Path) -> Task:
     """Sums of 1 to 10 digits; :data:`SIZES` digits are predicted too."""
     del data
     random = np.random.default_rng(0)
-    sets = [random.integers(0, 10, random.integers(1, 11)).tolist() for _ in range(1500)]
+    sets = [random.integers(0, 10, random.integers(1, 11)).tolist() for _ in range(600)]
     return Task(pd.DataFrame({"x": sets}), np.array([float(sum(one)) for one in sets]), None, "numbers")
 
 
@@ -79,21 +94,87 @@ def tags(data: Path) -> Task:
     lists = table.groupby("item_id")["tag"].apply(list)
     counts = readers["item_id"].value_counts()
     both = lists.index.intersection(counts.index)
-    drawn = np.sort(np.random.default_rng(0).choice(np.asarray(both), 2000, replace=False))
+    drawn = np.sort(np.random.default_rng(0).choice(np.asarray(both), 1000, replace=False))
     return Task(pd.DataFrame({"x": lists[drawn].tolist()}), np.log(counts[drawn].to_numpy(float)), None, "ngrams")
 
 
+def drawings(data: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Points ``[n, 64, 3]`` of pens, x, y and number of the stroke, of 21 characters of 20 drawings each, and these."""
+    file = np.load(data / "sets" / "omniglot_points.npz")
+    some = np.isin(file["label"], np.unique(file["label"])[::EVERY])
+    return file["points"][some].astype(float), file["label"][some].astype(int)
+
+
+def points(data: Path) -> Task:
+    """Characters as sets of 64 points of the pen; beside them the points as a vector, in the order of drawing."""
+    pens, labels = drawings(data)
+    ordered = pd.DataFrame({"x": list(pens[:, :, :2].reshape(len(pens), -1))})
+    frame = pd.DataFrame({"x": [one[:, :2].tolist() for one in pens]})
+    also: dict[str, Table] = {"points in order": (ordered, "vector", None)}
+    return Task(frame, labels, None, "vectors", classes=True, also=also)
+
+
+def strokes(data: Path) -> Task:
+    """Characters as sets of strokes, each as the coordinates of :data:`RESAMPLED` points of it."""
+    pens, labels = drawings(data)
+
+    def resampled(pen: np.ndarray[Any, Any], stroke: float) -> list[float]:
+        mine = pen[pen[:, 2] == stroke, :2]
+        places = np.linspace(0, len(mine) - 1, RESAMPLED)
+        return np.concatenate([np.interp(places, np.arange(len(mine)), axis) for axis in mine.T]).tolist()
+
+    sets = [[resampled(pen, stroke) for stroke in np.unique(pen[:, 2])] for pen in pens]
+    return Task(pd.DataFrame({"x": sets}), labels, None, "vectors", classes=True)
+
+
+def long_texts(texts: pd.Series, labels: np.ndarray[Any, Any], also: dict[str, pd.DataFrame]) -> Task:
+    """Texts as sets of chunks; beside them the texts, cut, and other sets."""
+    frame = pd.DataFrame({"x": texts.tolist()})
+    others = {name: (each, "set", f"moments:{TEXTS}") for name, each in also.items()}
+    return Task(split_texts(frame, ["x"]), labels, None, TEXTS, also={"cut": (frame, "text", TEXTS)} | others)
+
+
+def priced(data: Path) -> pd.DataFrame:
+    """Books with a synopsis each."""
+    return pd.read_parquet(data / "text" / "book_prices.parquet").drop_duplicates("synopsis")
+
+
 def books(data: Path) -> Task:
-    """Synopses of more than 180 words as sets of chunks, and the logarithm of the price; beside them the texts, cut."""
-    table = pd.read_parquet(data / "text" / "book_prices.parquet")
-    table = table[table["synopsis"].str.split().str.len() > CHUNK_WORDS].drop_duplicates("synopsis")
-    table = table.sample(300, random_state=0).sort_index()
-    frame = table[["synopsis"]].rename(columns={"synopsis": "x"}).reset_index(drop=True)
-    also = {"cut": (frame, "text")}
-    return Task(split_texts(frame, ["x"]), np.log(table["price"].to_numpy(float)), None, "minilm", also=also)
+    """Synopses of more than 180 words as sets of chunks, and the logarithm of the price."""
+    table = priced(data)
+    table = table[table["synopsis"].str.split().str.len() > CHUNK_WORDS].sample(300, random_state=0).sort_index()
+    return long_texts(table["synopsis"], np.log(table["price"].to_numpy(float)), {})
 
 
-TASKS = {"musk": musk, "houses": houses, "digits": digits, "tags": tags, "books": books}
+def editorials(data: Path) -> Task:
+    """Editorials of more than 180 words as sets of chunks or of sentences, and the mean rating of their sentences."""
+    table = pd.read_parquet(data / "text" / "vader_sentiment.parquet")
+    table = table[table["domain"] == "nyt"].groupby("group").agg({"text": list, "rating": "mean"})
+    table = table[table["text"].str.join(" ").str.split().str.len() > CHUNK_WORDS]
+    sentences = pd.DataFrame({"x": table["text"].tolist()})
+    return long_texts(table["text"].str.join(" "), table["rating"].to_numpy(), {"sentences": sentences})
+
+
+def words(data: Path) -> Task:
+    """Different words of a title and a synopsis, at most 60, and the logarithm of the price; beside them the texts."""
+    table = priced(data).dropna(subset=["title", "synopsis"]).sample(400, random_state=0).sort_index()
+    texts = table["title"] + ". " + table["synopsis"]
+    sets = [list(dict.fromkeys(one))[:60] for one in texts.str.lower().str.findall(r"[a-z]{3,}")]
+    also: dict[str, Table] = {"text as a whole": (pd.DataFrame({"x": texts.tolist()}), "text", TEXTS)}
+    return Task(pd.DataFrame({"x": sets}), np.log(table["price"].to_numpy(float)), None, TEXTS, also=also)
+
+
+TASKS = {
+    "musk": musk,
+    "houses": houses,
+    "digits": digits,
+    "tags": tags,
+    "points": points,
+    "strokes": strokes,
+    "words": words,
+    "books": books,
+    "editorials": editorials,
+}
 
 
 def pooled(task: Task, train: np.ndarray[Any, Any], cache: EmbeddingCache, *, only_mean: bool) -> pd.DataFrame:
@@ -106,19 +187,17 @@ def pooled(task: Task, train: np.ndarray[Any, Any], cache: EmbeddingCache, *, on
     return pd.DataFrame({"x": list(features)})
 
 
-def fit(task: Task, frame: pd.DataFrame, split: Split, cache: Path, kind: str, encoder: str | None) -> Any:
-    """The default model; the validation rows stop it and choose its readout."""
+def fit(task: Task, table: Table, split: Split, cache: Path, head: str) -> Any:
+    """The default model, or another head of it; the validation rows stop it and choose its readout."""
+    frame, kind, encoder = table
     rows = np.concatenate([split.train, split.validation])
     make = NeighborClassifier if task.classes else NeighborRegressor
     encoders = None if encoder is None else {"x": encoder}
-    model = make(columns={"x": kind}, encoders=encoders, root=task.root, cache_dir=cache, random_state=split.seed)
+    settings = {"columns": {"x": kind}, "encoders": encoders, "root": task.root, "cache_dir": cache}
+    model = make(head=head, random_state=split.seed, **settings)
     groups = None if task.groups is None else task.groups[rows]
     held = np.arange(len(split.train), len(rows))
     return model.fit(frame.iloc[rows], task.labels[rows], groups=groups, validation=held)
-
-
-Table = tuple[pd.DataFrame, str, str | None]
-"""A table, the kind of its column, and its encoder."""
 
 
 def methods(task: Task, train: np.ndarray[Any, Any], cache: Path) -> dict[str, Callable[[], Table]]:
@@ -131,8 +210,8 @@ def methods(task: Task, train: np.ndarray[Any, Any], cache: Path) -> dict[str, C
     if task.elements != "ngrams":
         named["mean of vectors"] = lambda: (pooled(task, train, store, only_mean=True), "vector", None)
         named["moments of vectors"] = lambda: (pooled(task, train, store, only_mean=False), "vector", None)
-    for name, (frame, kind) in (task.also or {}).items():
-        named[name] = partial(lambda *table: table, frame, kind, task.elements)
+    for name, table in (task.also or {}).items():
+        named[name] = partial(lambda *one: one, *table)
     return named
 
 
@@ -147,18 +226,20 @@ def run(options: argparse.Namespace) -> None:
         task = TASKS[name](options.data)
         for split in make_splits(len(task.labels), number=options.splits, groups=task.groups):
             tables = methods(task, split.train, options.cache)
-            for method in options.methods or [*tables, "tuned"]:
+            every = [*tables, *(f"{one}, dense" for one in DENSE if one in tables), "tuned"]
+            for method in options.methods or every:
                 if (name, str(split.seed), method) not in known:
-                    lines = baselines if method == "tuned" else partial(measured, method=method, table=tables[method]())
+                    plain = method.removesuffix(", dense")
+                    lines = baselines if method == "tuned" else partial(measured, method=method, table=tables[plain]())
                     for line in lines(task, split, options.cache):
                         write(options.out, (name, split.seed, *line))
 
 
 def measured(task: Task, split: Split, cache: Path, method: str, table: Table) -> list[tuple[Any, ...]]:
     """Method, error, accuracy, seconds, settings; for digits also errors beyond the sizes trained on."""
-    frame, kind, encoder = table
+    frame, kind, _ = table
     begun = time.process_time()
-    model = fit(task, frame, split, cache, kind, encoder)
+    model = fit(task, table, split, cache, "dense" if method.endswith(", dense") else "nona")
     spent = time.process_time() - begun
     groups = None if task.groups is None else task.groups[split.test]
     said = (model.predict_proba if task.classes else model.predict)(frame.iloc[split.test], groups=groups)

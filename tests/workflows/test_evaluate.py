@@ -115,6 +115,23 @@ def test_rows_with_missing_cells_and_images_are_known_again(tmp_path: Path) -> N
         assert audit_table(tmp_path / "m", tmp_path / "other.parquet").rows["new"] == 80
 
 
+def test_prices_learned_as_logarithms_are_suspected_by_their_ratio(tmp_path: Path) -> None:
+    frame = table().assign(y=lambda f: np.exp(10 + f.y))
+    cheap = int(np.argsort(frame.y.to_numpy())[30])
+    frame.loc[cheap, "y"] /= 50
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    settings = QUICK | {"target_transform": "log"}
+    fit_table(TableJob(tmp_path / "rows.csv", "y", id="key", parameters=settings, baselines=False), tmp_path / "model")
+    first = audit_table(tmp_path / "model", tmp_path / "rows.csv").suspects[0]
+    assert first.row == 1000 + cheap
+    assert first.label == pytest.approx(frame.y[cheap])
+    assert 5 < first.expected / first.label < 500
+    frame.loc[cheap, "y"] = 0.0  # has no logarithm: in its own units then
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    found = audit_table(tmp_path / "model", tmp_path / "rows.csv")
+    assert all(np.isfinite(one.score) for one in found.suspects)
+
+
 def test_classes_get_sets_and_suspects(tmp_path: Path) -> None:
     frame = table(240).assign(y=lambda f: np.where(f.a > f.b, "up", "down"))
     wrong = [3, 70, 200]

@@ -247,3 +247,45 @@ def test_a_row_is_doubted_by_what_all_others_say_of_it(tmp_path):
     miss = np.array([one["label"] - one["said"] for one in doubted])
     assert [one["score"] for one in doubted] == pytest.approx(np.abs(miss) / np.sqrt((miss**2).mean()))
     assert (np.diff(np.abs(miss)) <= 0).all()
+
+
+@pytest.fixture
+def priced(tmp_path):
+    """A model of logarithms, one of whose prices is a tenth of what it should be."""
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame({"size": rng.uniform(20, 200, 90)})
+    price = 900 * x["size"] ** 1.4 * np.exp(0.1 * rng.normal(size=90))
+    cheap = int(np.argsort(price.to_numpy())[20])
+    price[cheap] /= 10
+    NeighborRegressor(metric="kernel", target_transform="log").fit(x, price).save(tmp_path / "homes")
+    return Explorer(tmp_path / "homes", k=90), cheap
+
+
+def test_numbers_learned_as_logarithms_are_shown_as_they_are_and_doubted_by_their_ratio(priced):
+    explorer, cheap = priced
+    doubted = explorer.suspects(90)
+    assert doubted[0]["id"] == cheap
+    label, said = (np.array([one[name] for one in doubted]) for name in ("label", "said"))
+    miss = np.log(label / said)
+    assert [one["score"] for one in doubted] == pytest.approx(np.abs(miss) / np.sqrt((miss**2).mean()), rel=1e-4)
+    shown = explorer.map()
+    assert shown["error"][cheap] == pytest.approx(abs(label[0] - said[0]), rel=1e-6)
+    assert "weighted geometric mean" in shown["scale"]
+    row = explorer.row(str(cheap))
+    assert row["prediction"] == pytest.approx(said[0], rel=1e-4)
+    mean = np.exp(sum(one["weight"] * np.log(one["label"]) for one in row["behind"]))
+    assert row["prediction"] == pytest.approx(mean, rel=1e-4)
+
+
+def test_another_label_is_a_deviation_of_the_logarithms_away(priced):
+    explorer, cheap = priced
+    labels = explorer.model.bank_.labels.log()
+    other = explorer.nearest_other(str(cheap))["other"]
+    assert abs(np.log(other["label"]) - float(labels[cheap])) >= float(labels.numpy().std())
+    assert abs(other["label"] - explorer.row(str(cheap))["label"]) < float(explorer.model.bank_.labels.std())
+
+
+def test_plain_numbers_have_no_other_scale(tmp_path):
+    x = pd.DataFrame({"x": np.linspace(-1, 1, 40)})
+    NeighborRegressor(metric="kernel").fit(x, x["x"] ** 2).save(tmp_path / "m")
+    assert Explorer(tmp_path / "m").map()["scale"] == ""

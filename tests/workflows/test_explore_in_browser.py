@@ -9,7 +9,7 @@ import pytest
 import soundfile
 from PIL import Image
 
-from vicinal.estimators import NeighborClassifier, load_model
+from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.workflows import ExplorePage, Explorer
 
 PLANTED = "<script>document.title = 'taken over'</script>"
@@ -207,3 +207,27 @@ def test_a_person_finds_mends_and_takes_back_by_keyboard(browser, served, tmp_pa
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
     assert tab.title() != "taken over"
     assert not errors
+
+
+def test_prices_learned_as_logarithms_are_read_as_prices(browser, tmp_path):
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame({"size": rng.uniform(20, 200, 60)})
+    price = (900 * x["size"] ** 1.4 * np.exp(0.3 * rng.normal(size=60))).round()
+    model = NeighborRegressor(metric="kernel", target_transform="log").fit(x, price)
+    model.notes_ = {"target": "price"}
+    model.save(tmp_path / "homes")
+    page = ExplorePage(Explorer(tmp_path / "homes"))
+    thread = threading.Thread(target=page.serve, daemon=True)
+    thread.start()
+    try:
+        tab = browser.new_page()
+        tab.goto(page.address)
+        tab.fill("#query", "7")
+        tab.press("#query", "Enter")
+        tab.wait_for_selector("#detail h2:has-text('Row 7')")
+        assert tab.inner_text("#detail .is-truth") == f"{price[7]:.0f}"
+        assert float(tab.inner_text("#detail .is-prediction")) == pytest.approx(price[7], rel=0.9)
+        assert "so a prediction is a weighted geometric mean" in tab.inner_text("#detail")
+    finally:
+        page.close()
+        thread.join()

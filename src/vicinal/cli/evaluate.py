@@ -131,7 +131,8 @@ def _print_audit(record: "AuditRecord") -> None:
 
 
 def _cell(value: object) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    large = isinstance(value, float) and 1e4 <= abs(value) < 1e7  # a price as prices are written
+    text = f"{value:,.0f}" if large else f"{value:.4g}" if isinstance(value, float) else str(value)
     return text if len(text) <= _LETTERS else text[: _LETTERS - 3] + "..."
 
 

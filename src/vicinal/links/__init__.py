@@ -24,7 +24,7 @@ from vicinal.links.numerics import Positive
 from vicinal.links.one_sided import AntiExp, Exp, Log, NegLog1m, Power
 from vicinal.links.parse import parse
 from vicinal.links.piecewise import Interpolated, Joined, Piecewise, Staircase
-from vicinal.links.sensitivity import blust, bust, class_slope, design, slope
+from vicinal.links.sensitivity import blust, bust, class_region, class_slope, design, slope, wide_slope
 from vicinal.links.shaped import Shaped
 
 __all__ = [
@@ -72,10 +72,12 @@ __all__ = [
     "Tanh",
     "blust",
     "bust",
+    "class_region",
     "class_slope",
     "design",
     "from_callable",
     "learnable",
     "parse",
     "slope",
+    "wide_slope",
 ]

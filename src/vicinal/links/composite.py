@@ -1,6 +1,7 @@
 """Composite links: a scaling of the scores inside a sigmoid, or inside a softmax over several classes."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -73,6 +74,20 @@ class CompositeSigmoid(Curve):
         return f"gamma={self.gamma:g}"
 
 
+def check_class_bias(class_bias: Sequence[float] | Tensor, scaling: Curve) -> Tensor:
+    """``class_bias [K]`` in float64.
+
+    Raises:
+        ValueError: unless it is a row of finite numbers, and the scaling is monotone.
+    """
+    biases = torch.as_tensor(class_bias, dtype=torch.float64).detach().clone()
+    if biases.ndim != 1 or not len(biases) or not bool(biases.isfinite().all()):
+        raise ValueError(f"class_bias: expected finite numbers [K], one a class, got shape {list(biases.shape)}")
+    if not scaling.is_monotone:
+        raise ValueError(f"class_bias: expected a monotone scaling beside it, got {scaling!r}, which falls somewhere")
+    return biases
+
+
 class _Side(NamedTuple):
     """A block of scores under the softmax: the link q p ``[n, K]``, ln of the mass ``[n, 1]``."""
 
@@ -81,12 +96,14 @@ class _Side(NamedTuple):
 
 
 class CompositeSoftmax(nn.Module):
-    r"""$H=\gamma\ln(\beta+\sum_k e^{Q(z_k)/\gamma})$ with the link $h_k=q(z_k)\,p_k$, $p=\mathrm{softmax}(Q/\gamma)$.
+    r"""$H=\gamma\ln(\beta+\sum_k e^{Q(z_k)/\gamma+b_k})$ with the link $h_k=q(z_k)\,p_k$, p the shares of that sum.
 
     Args:
         scaling: q, the same curve for all classes.
         gamma: > 0, the temperature.
         bias: beta >= 0, the mass of one more class "none of these" whose score is fixed. 0: there is none.
+        class_bias: b ``[K]``, such as the logarithms of how frequent the classes are; None: 0 for all. It takes a
+            monotone scaling, with which H is convex for any b.
 
     Scores are ``[..., K]``; a boolean ``valid [..., K]`` leaves classes out (False), whose scores may be anything.
 
@@ -95,13 +112,22 @@ class CompositeSoftmax(nn.Module):
     tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
     """
 
-    def __init__(self, scaling: Curve, gamma: float = 1.0, bias: float = 0.0) -> None:
+    class_bias: Tensor | None
+
+    def __init__(
+        self,
+        scaling: Curve,
+        gamma: float = 1.0,
+        bias: float = 0.0,
+        class_bias: Sequence[float] | Tensor | None = None,
+    ) -> None:
         super().__init__()
         if not isinstance(scaling, Curve):
             raise TypeError(f"scaling: expected a curve of vicinal.links, got {type(scaling).__name__}")
         self.scaling = scaling
         self.gamma = check_between("gamma", gamma, 0, math.inf)
         self.bias = check_between("bias", bias, 0, math.inf, closed=True)
+        self.register_buffer("class_bias", None if class_bias is None else check_class_bias(class_bias, scaling))
 
     @property
     def domain(self) -> tuple[float, float]:
@@ -113,15 +139,28 @@ class CompositeSoftmax(nn.Module):
         """As the scaling's."""
         return self.scaling.closed
 
+    def logits(self, z: Tensor) -> Tensor:
+        """Q / gamma + b, ``[..., K]``: logarithms of the masses of the classes."""
+        return self._biased(self.scaling.primitive(z) / self.gamma)
+
+    def _biased(self, logits: Tensor) -> Tensor:
+        if self.class_bias is None:
+            return logits
+        if logits.shape[-1] != len(self.class_bias):
+            raise ValueError(
+                f"class_bias: expected one number for each of {logits.shape[-1]} classes, got {len(self.class_bias)}"
+            )
+        return logits + self.class_bias.to(logits)
+
     def tunable(self) -> list[Tensor]:
         """The tensors of the scaling that require grad."""
         return self.scaling.tunable()
 
     def _logits(self, z: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
         if valid is None:
-            return self.scaling.primitive(z) / self.gamma, z
+            return self.logits(z), z
         z = torch.where(valid, z, score_inside(self.domain))
-        logits = self.scaling.primitive(z) / self.gamma
+        logits = self.logits(z)
         return torch.where(valid, logits, -torch.inf), z
 
     def probabilities(self, z: Tensor, valid: Tensor | None = None) -> Tensor:
@@ -196,7 +235,7 @@ class CompositeSoftmax(nn.Module):
 
     def _side(self, z: Tensor) -> _Side:
         q, primitive = self.scaling.both(z)
-        logits = primitive / self.gamma if self.gamma != 1 else primitive
+        logits = self._biased(primitive / self.gamma if self.gamma != 1 else primitive)
         p = logits.softmax(-1)
         log_mass = logits.amax(-1, keepdim=True) - p.amax(-1, keepdim=True).log_()  # [n, 1]
         if self.bias:
@@ -219,5 +258,6 @@ class CompositeSoftmax(nn.Module):
         return values
 
     def extra_repr(self) -> str:
-        """Temperature and bias, for ``repr``."""
-        return f"gamma={self.gamma:g}" + (f", bias={self.bias:g}" if self.bias else "")
+        """Temperature and biases, for ``repr``."""
+        several = "" if self.class_bias is None else f", class_bias={self.class_bias.tolist()}"
+        return f"gamma={self.gamma:g}" + (f", bias={self.bias:g}" if self.bias else "") + several

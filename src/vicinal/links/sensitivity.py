@@ -7,11 +7,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from vicinal.core import check_between, check_choice, check_number
+from vicinal.core import check_between, check_choice, check_integer, check_number
 from vicinal.links.curve import Curve
 from vicinal.links.high_norms import Sinh
 from vicinal.links.low_norms import Arcsinh, HuberGrad, Identity
 from vicinal.links.one_sided import AntiExp, Exp
+
+Scores = float | tuple[float, float] | Tensor
+"""One score, an interval of scores that are equally likely, or observed scores."""
+
+ClassRegion = Literal["high-scores", "low-scores", "high-norms", "low-norms", "uniform"]
 
 
 def slope(link: Curve, score: Tensor) -> Tensor:
@@ -24,18 +29,36 @@ def slope(link: Curve, score: Tensor) -> Tensor:
     return link.slope(score)
 
 
-def _span(link: Curve, low: float, high: float) -> Tensor:
-    low, high = check_number("low", low), check_number("high", high)
-    if not low < high:
+def _mean_link(link: Curve, name: str, scores: Scores) -> Tensor:
+    """The mean of the link over one score, an interval of scores that are equally likely, or observed scores."""
+    if isinstance(scores, Tensor):
+        if scores.numel() == 0 or not scores.is_floating_point():
+            raise ValueError(
+                f"{name}: expected at least one observed score, floating, got {list(scores.shape)} of {scores.dtype}"
+            )
+        values: Tensor = link(scores.double())
+        return values.mean()
+    if not isinstance(scores, tuple):
+        value: Tensor = link(torch.tensor(check_number(name, scores), dtype=torch.float64))
+        return value
+    start, end = torch.tensor([check_number(name, score) for score in scores], dtype=torch.float64)
+    if not start < end:
+        raise ValueError(f"{name}: expected an interval that begins below its end, got {scores}")
+    mean: Tensor = link(start) + link.divergence(end, start) / (end - start)  # (H(end) - H(start)) / (end - start)
+    return mean
+
+
+def _span(link: Curve, low: Scores, high: Scores) -> Tensor:
+    first, second = _mean_link(link, "low", low), _mean_link(link, "high", high)
+    if isinstance(low, float | int) and isinstance(high, float | int) and not low < high:
         raise ValueError(f"high: expected a score above low ({low:g}), got {high:g}")
-    ends: Tensor = link(torch.tensor([low, high], dtype=torch.float64))
-    span = ends[1] - ends[0]
+    span = second - first
     if not bool(span > 0):
-        raise ValueError(f"link: expected one that rises between {low:g} and {high:g}, got {link!r}")
+        raise ValueError(f"link: expected one that rises between low and high, got {link!r}")
     return span
 
 
-def bust(link: Curve, score: Tensor, step: float, low: float, high: float) -> Tensor:
+def bust(link: Curve, score: Tensor, step: float, low: Scores, high: Scores) -> Tensor:
     r"""$\frac{h(w+d)-h(w)}{h(S_M)-h(S_m)}$ (definition 1): the share of the link's rise that a step at a score takes.
 
     The rise is that from the lowest score $S_m$ to the highest $S_M$; steps that together lead from the one to the
@@ -43,29 +66,36 @@ def bust(link: Curve, score: Tensor, step: float, low: float, high: float) -> Te
     a share $\pi$ of the observations is $S_M$ and the others $S_m$, has $h(w) = \pi h(S_M) + (1-\pi)\,h(S_m)$. So the
     share of the rise is by how much $\pi$ has to grow to move the fit from w to w + d.
 
+    The same holds for other distributions of the observations, with the mean of h over each in place of $h(S_M)$ and
+    $h(S_m)$: where all scores of an interval are equally likely that is $\frac{H(b)-H(a)}{b-a}$, of observed scores
+    their mean. (The paper's other distributions were not at hand; this is derived from its definition.)
+
     Args:
         link: a monotone link.
         score: w, any shape.
         step: d > 0.
-        low: S_m, the lowest observed score.
-        high: S_M, the highest observed score.
+        low: S_m, the lowest observed score; or (a, b), or observed scores of any shape.
+        high: S_M, the highest observed score; likewise.
 
     Returns:
         Of the shape and dtype of ``score``; between 0 and 1 where w and w + d lie between the two.
 
     Raises:
-        ValueError: for a step that is not above 0, or a link that does not rise between ``low`` and ``high``.
+        ValueError: for a step that is not above 0, an interval or a tensor without scores, or a link whose mean does
+            not rise between ``low`` and ``high``.
 
     >>> from vicinal.links import Identity
     >>> bust(Identity(), torch.tensor([0.0]), 0.5, -1.0, 1.0)
     tensor([0.2500])
+    >>> bust(Identity(), torch.tensor([0.0]), 0.5, (-1.0, 0.0), (0.0, 1.0))  # means of -1/2 and 1/2
+    tensor([0.5000])
     """
     check_between("step", step, 0, float("inf"))
     wide = score.double()  # the difference of two values of the link has few digits of a narrower one
     return ((link(wide + step) - link(wide)) / _span(link, low, high).to(wide)).to(score.dtype)
 
 
-def blust(link: Curve, score: Tensor, low: float, high: float) -> Tensor:
+def blust(link: Curve, score: Tensor, low: Scores, high: Scores) -> Tensor:
     r"""$\frac{h'(w)}{h(S_M)-h(S_m)}$: the limit of :func:`bust` over its step, as the step gets small.
 
     Arguments are those of :func:`bust`.
@@ -75,6 +105,31 @@ def blust(link: Curve, score: Tensor, low: float, high: float) -> Tensor:
     tensor([0.5000])
     """
     return link.slope(score) / _span(link, low, high).to(score)
+
+
+def wide_slope(link: Curve, score: Tensor, step: float) -> Tensor:
+    r"""$\frac{2}{d^2}\bigl(H(w+d)-H(w)-d\,h(w)\bigr)$: what :func:`slope` is for errors that are not small.
+
+    It is the matching loss of a prediction w + d where w is observed, in units of half a square; as d gets small it is
+    h'(w), and of the identity it is 1 everywhere. Errors up and down differ: it is the mean of the slope over the way
+    from w to w + d, weighed by how much of the way is left. (Our reading of the paper's sensitivity of large regions.)
+
+    Args:
+        link: a monotone link.
+        score: w, any shape.
+        step: d, not 0; below 0 for errors downward.
+
+    Returns:
+        Of the shape and dtype of ``score``.
+
+    >>> from vicinal.links import Exp
+    >>> wide_slope(Exp(), torch.zeros(1), 1.0), wide_slope(Exp(), torch.zeros(1), -1.0)
+    (tensor([1.4366]), tensor([0.7358]))
+    """
+    if check_number("step", step) == 0:
+        raise ValueError("step: expected a number other than 0, got 0; slope(link, score) is the limit")
+    wide = score.double()
+    return (2 * link.divergence(wide + step, wide) / step**2).to(score.dtype)
 
 
 def class_slope(scaling: Curve, scores: Tensor, gamma: float = 1.0, valid: Tensor | None = None) -> Tensor:
@@ -101,6 +156,47 @@ def class_slope(scaling: Curve, scores: Tensor, gamma: float = 1.0, valid: Tenso
         logits = torch.where(valid, logits, -torch.inf)
     p = logits.softmax(-1)
     return p * (scaling.slope(scores) + (1 - p) * scaling(scores) ** 2 / gamma)
+
+
+def class_region(
+    scaling: Curve, low: float = -3.0, high: float = 3.0, *, classes: int = 4, gamma: float = 1.0
+) -> ClassRegion:
+    r"""Where a composite softmax of a scaling is sensitive: at which scores of classes that are close to one another.
+
+    Several classes of one score z share the mass, and an error in one of them is felt by
+    $q'(z)+(1-\tfrac1K)\,q(z)^2/\gamma$ (times 1/K, see :func:`class_slope`). Its means over the lowest, the middle and
+    the highest third of the scores decide: the highest more than twice the lowest, "high-scores"; less than half of it,
+    "low-scores"; else both ends more than 1.5 times the middle, "high-norms"; the middle more than 1.5 times both,
+    "low-norms"; else "uniform". As a scaling the size of a link counts beside its slope, so its region may be another
+    than that for one score: tanh and sigmoid are not of low norms here. With a large gamma only the slope is left, as
+    in the decomposed loss, which is the surer way to low norms.
+
+    Args:
+        scaling: the curve q.
+        low: the lowest score, cut to the domain of the scaling.
+        high: the highest score, likewise.
+        classes: K, at least 2.
+        gamma: the temperature of the softmax, > 0.
+
+    >>> from vicinal.links import Arcsinh, Sinh
+    >>> class_region(Sinh()), class_region(Sinh(shift=-2.0)), class_region(Sinh(shift=2.0)), class_region(Arcsinh())
+    ('high-norms', 'high-scores', 'low-scores', 'high-norms')
+    """
+    check_integer("classes", classes, 2)
+    first, last = (check_number(name, end) for name, end in (("low", low), ("high", high)))
+    first, last = max(first, scaling.domain[0]), min(last, scaling.domain[1])
+    if not first < last:
+        raise ValueError(f"high: expected scores above low inside {scaling.domain}, got {low:g} and {high:g}")
+    places = torch.linspace(first, last, 302, dtype=torch.float64)[1:-1]
+    felt = class_slope(scaling, places[:, None].expand(-1, classes), gamma)[:, 0]
+    left, middle, right = felt.reshape(3, -1).mean(1).tolist()
+    if right > 2 * left:
+        return "high-scores"
+    if left > 2 * right:
+        return "low-scores"
+    if min(left, right) > 1.5 * middle:
+        return "high-norms"
+    return "low-norms" if middle > 1.5 * max(left, right) else "uniform"
 
 
 def design(

@@ -199,8 +199,11 @@ class Shaped(Curve):
         return ", ".join(shown)
 
 
-def enlist(name: str, *, family: str) -> Callable[[type[Any]], type[Any]]:
-    """Register a curve class under ``name`` with its family and the facts that its attributes declare."""
+def enlist(name: str, *, family: str, classes: str) -> Callable[[type[Any]], type[Any]]:
+    """Register a curve class under ``name`` with its family and the facts that its attributes declare.
+
+    ``classes`` is its region as the scaling of several classes, by :func:`vicinal.links.class_region`.
+    """
 
     def add(curve: type[Any]) -> type[Any]:
         facts = [
@@ -215,8 +218,15 @@ def enlist(name: str, *, family: str) -> Callable[[type[Any]], type[Any]]:
         ]
         kind = "curve" if curve.scaling_only else "link"
         paper = "Selective Matching Losses, table H.1"
-        return register(kind, name, *facts, curve.region, family=family, paper=paper, verified="mpmath, 40 digits")(
-            curve
-        )
+        return register(
+            kind,
+            name,
+            *facts,
+            curve.region,
+            f"classes-{classes}",
+            family=family,
+            paper=paper,
+            verified="mpmath, 40 digits",
+        )(curve)
 
     return add

@@ -153,7 +153,7 @@ from vicinal.losses.teachers import (
     teacher_ensemble,
 )
 from vicinal.losses.triplets import angular, ngame, proto_triplet, triplet
-from vicinal.losses.validity import REFUSED, check_link, check_scaling, scaling_of_transform
+from vicinal.losses.validity import REFUSED, check_link, check_scaling, scaling_of_transform, transform_margin
 from vicinal.losses.weights import RationaleInvariance, cauchy_schwarz, group_orthogonality
 
 __all__ = [
@@ -314,6 +314,7 @@ __all__ = [
     "tcm",
     "teacher_ensemble",
     "temperature_penalty",
+    "transform_margin",
     "tree_length",
     "triplet",
     "truncated_gce",

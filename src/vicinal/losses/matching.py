@@ -1,6 +1,6 @@
 """Matching losses: convex losses of scores whose sensitivity along the score axis is that of a link."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import torch
@@ -147,6 +147,7 @@ class CompositeSoftmaxMatchingLoss(nn.Module):
         scaling: the curve q, monotone or with condition (G.2).
         gamma: > 0, temperature.
         bias: mass of a class "none of these", >= 0.
+        class_bias: a number a class, ``[K]``, added to $Q/\gamma$; for monotone scalings.
         reduction: see :class:`MatchingLoss`; over rows.
         domain: scores that the loss will see; the condition is checked on it.
 
@@ -167,12 +168,13 @@ class CompositeSoftmaxMatchingLoss(nn.Module):
         gamma: float = 1.0,
         *,
         bias: float = 0.0,
+        class_bias: Sequence[float] | Tensor | None = None,
         reduction: str = "mean",
         domain: Domain | None = None,
     ) -> None:
         super().__init__()
         self.verdict: Verdict = check_scaling(scaling, gamma, domain=domain, classes=True)
-        self.link = CompositeSoftmax(scaling, gamma, bias)
+        self.link = CompositeSoftmax(scaling, gamma, bias, class_bias)
         self.domain = domain
         self.reduction = check_reduction(reduction)
 

@@ -1,11 +1,12 @@
 """Relatives that are not selective matching losses, to compare with: weighted squares, composite cross-entropies."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, register
+from vicinal.core import check_between, check_choice, register
 from vicinal.links import CompositeSoftmax, Curve
 from vicinal.links.numerics import score_inside
 from vicinal.losses.contract import check_domain, check_reduction, check_scores_like, check_valid, reduce, spread_weight
@@ -28,7 +29,9 @@ class ReweightedSquaredLoss(nn.Module):
     infinite, so is the loss of any prediction but the target.
 
     Args:
-        link: the slope at the target is the weight.
+        link: its slope is the weight.
+        weigh_by: "observed": the slope at the target; "predicted": at the prediction, $\tfrac12h'(\hat s)(\hat s-s)^2$,
+            whose gradient has a part in h'': it is not convex, and a prediction can flee to where the link is flat.
         reduction: see :class:`vicinal.losses.MatchingLoss`.
 
     >>> from vicinal.links import Identity
@@ -36,21 +39,24 @@ class ReweightedSquaredLoss(nn.Module):
     tensor(2.)
     """
 
-    def __init__(self, link: Curve, *, reduction: str = "mean") -> None:
+    def __init__(self, link: Curve, *, weigh_by: str = "observed", reduction: str = "mean") -> None:
         super().__init__()
         self.link = check_link(link)
+        self.weigh_by = check_choice("weigh_by", weigh_by, ("observed", "predicted"))
         self.reduction = check_reduction(reduction)
 
     def forward(self, prediction: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of scores of one shape; weight of that shape or one for each row."""
         target = check_scores_like(prediction, target)
-        check_domain("target", target, self.link.domain, self.link.closed)
+        name, place = ("target", target) if self.weigh_by == "observed" else ("prediction", prediction)
+        check_domain(name, place, self.link.domain, self.link.closed)
         if weight is not None:  # a pair that does not count may have an infinite loss
             inside = score_inside(self.link.domain)
             counts = spread_weight(weight, target.shape) != 0
             prediction, target = torch.where(counts, prediction, inside), torch.where(counts, target, inside)
         gap = prediction - target
-        values = self.link.slope_times(target, gap) * gap / 2  # 0 for a gap of 0 also where the slope is infinite
+        place = target if self.weigh_by == "observed" else prediction
+        values = self.link.slope_times(place, gap) * gap / 2  # 0 for a gap of 0 also where the slope is infinite
         return reduce(values, weight, None, self.reduction)
 
 
@@ -106,6 +112,7 @@ class CompositeSoftmaxCrossEntropy(nn.Module):
     Args:
         scaling: q, the derivative of Q.
         gamma: > 0, temperature.
+        class_bias: a number a class, ``[K]``, added to $Q/\gamma$ of predictions and targets alike.
         reduction: see :class:`vicinal.losses.MatchingLoss`; over rows.
 
     >>> from vicinal.links import Constant
@@ -113,10 +120,17 @@ class CompositeSoftmaxCrossEntropy(nn.Module):
     tensor(0.6931)
     """
 
-    def __init__(self, scaling: Curve, gamma: float = 1.0, *, reduction: str = "mean") -> None:
+    def __init__(
+        self,
+        scaling: Curve,
+        gamma: float = 1.0,
+        *,
+        class_bias: Sequence[float] | Tensor | None = None,
+        reduction: str = "mean",
+    ) -> None:
         super().__init__()
         check_scaling(scaling, gamma, classes=True)
-        self.link = CompositeSoftmax(scaling, gamma)
+        self.link = CompositeSoftmax(scaling, gamma, class_bias=class_bias)
         self.reduction = check_reduction(reduction)
 
     def forward(
@@ -126,7 +140,7 @@ class CompositeSoftmaxCrossEntropy(nn.Module):
         target = check_scores_like(prediction, target, classes=True)
         check_valid(valid, prediction)
         filled = prediction if valid is None else torch.where(valid, prediction, 0.0)
-        logits = self.link.scaling.primitive(filled) / self.link.gamma
+        logits = self.link.logits(filled)
         if valid is not None:
             logits = torch.where(valid, logits, torch.finfo(logits.dtype).min / 4)
         values = -(self.link.probabilities(target, valid) * logits.log_softmax(-1)).sum(-1)

@@ -225,6 +225,41 @@ REFUSED: Mapping[str, _Refused] = {
 KNOWN: Mapping[str, Callable[[], Curve]] = {"exp": Constant, "exp_exp": Exp, "exp_cosh": Sinh, "exp_sinh": Cosh}
 
 
+def transform_margin(
+    transform: Callable[[Tensor], Tensor], scores: Tensor, gamma: float = 1.0, *, classes: bool = True
+) -> Tensor:
+    r"""$\frac{f''}{f}-\bigl(1-\frac{1-p}{\gamma}\bigr)\bigl(\frac{f'}{f}\bigr)^2$: condition (G.2) for f = e^Q.
+
+    With q = f'/f it is $q'+(1-p)\,q^2/\gamma$; the loss is convex in a score where it is at least 0. For gamma 1: with
+    one score for two classes, p = f / (1 + f), that says ln(1 + f) is convex; with several, where a class has at most
+    half of the mass (p = 1/2 is the worst), that the square root of f is. A transform whose logarithm is convex meets
+    it for every p. (This is derived from (G.2); the paper's corollary was not at hand.)
+
+    Args:
+        transform: a positive elementwise function of torch, twice differentiable.
+        scores: of any shape, floating.
+        gamma: > 0.
+        classes: True for p = 1/2, False for $p=f^{1/\gamma}/(1+f^{1/\gamma})$.
+
+    Returns:
+        Of the shape of ``scores``.
+
+    >>> transform_margin(torch.exp, torch.zeros(1)), transform_margin(torch.nn.functional.softplus, torch.ones(1))
+    (tensor([0.5000]), tensor([-0.0052]))
+    """
+    check_between("gamma", gamma, 0, math.inf)
+    with torch.enable_grad():
+        at = scores.detach().clone().requires_grad_()
+        value = transform(at)
+        (first,) = torch.autograd.grad(value.sum(), at, create_graph=True)
+        second = torch.zeros_like(first)
+        if first.requires_grad:
+            (second,) = torch.autograd.grad(first.sum(), at)
+    value, first = value.detach(), first.detach()
+    rest = 0.5 if classes else torch.sigmoid(-value.log() / gamma)
+    return second / value - (1 - rest / gamma) * (first / value) ** 2
+
+
 def scaling_of_transform(
     transform: str | Callable[[Tensor], Tensor],
     gamma: float = 1.0,

@@ -21,6 +21,7 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import SCORES
 from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.saving import shown_cell
+from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.evaluation import (
     Baseline,
     class_suspicion,
@@ -364,15 +365,18 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
     """All rows, the most suspicious first.
 
     The trained encoder has seen the labels of the bank and has moved mislabelled rows toward their wrong labels, so the
-    score is that of a ridge regression on the untrained features, which leaves each row out.
+    score is that of a ridge regression on the untrained features, which leaves each row out, of numbers on the scale
+    that the model has learned them on.
     """
     classes = getattr(model, "classes_", None)
     if isinstance(model, NeighborClassifier) and model.multilabel_:
         return _suspects_of_several(model, table, features, seen, parts)
     if classes is None:
-        expected = left_out_predictions(features, table.target, groups=table.groups)
-        scores = suspicion(table.target, expected, float(np.std(table.target - expected)) or 1.0)
-        said = seen.expected.tolist()
+        scale = _label_scale(model, table.target)
+        truth = scale.forward(torch.tensor(table.target)).numpy()
+        guess = left_out_predictions(features, truth, groups=table.groups)
+        scores = suspicion(truth, guess, float(np.std(truth - guess)) or 1.0)
+        expected, said = scale.inverse(torch.from_numpy(guess)).numpy(), seen.expected.tolist()
     else:
         places = {name: place for place, name in enumerate(classes.tolist())}
         codes = np.array([places.get(label, 0) for label in table.target.tolist()])
@@ -385,6 +389,12 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
         Suspect(ids[i], parts[i], labels[i], expected[i], said[i], float(scores[i]), _shown(cells.iloc[i]))
         for i in order
     ]
+
+
+def _label_scale(model: BankedEstimator, labels: Any) -> TargetTransform:
+    """That of the model, or labels as they are if some have no logarithm."""
+    scale = model.target_transform_
+    return PLAIN if scale.name == "log" and (labels <= 0).any() else scale
 
 
 def _suspects_of_several(

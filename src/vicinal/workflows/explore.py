@@ -111,6 +111,7 @@ class Explorer:
             "doubt": _sparse(doubt["at"], doubt["score"], len(bank)),
             "error": _sparse(doubt["at"], doubt["error"], len(bank)),
             "doubted": len(doubt["at"]),
+            "scale": self.model.target_transform_.sentence,
             "id": self.model.notes_.get("id"),
             "table": None if self.table is None else {"name": self.table.name, "total": self.table.total},
             "queries": [
@@ -123,8 +124,9 @@ class Explorer:
     def suspects(self, n: int = 50) -> list[dict[str, Any]]:
         """The rows whose labels fit least what the model says of them without themselves, most doubtful first.
 
-        The score of a number is the distance to its prediction over the deviation of all such distances; of a class
-        see :func:`vicinal.evaluation.class_suspicion`. Where members are folds each row is predicted by those that
+        The score of a number is the distance to its prediction over the deviation of all such distances, on the scale
+        that numbers are learned on (of logarithms, the ratio counts); of a class see
+        :func:`vicinal.evaluation.class_suspicion`. Where members are folds each row is predicted by those that
         never saw it; else by all of the model from all rows but itself, and the encoder has seen its label.
         """
         doubt, bank = self._doubts(fresh=True), self.model.bank_
@@ -211,14 +213,21 @@ class Explorer:
         return {"hits": [self._hit(hit) for hit in hits], **self._explained(rows, None, None, without)}
 
     def nearest_other(self, name: str) -> dict[str, Any]:
-        """The nearest row of another class, or of a number that is a deviation of all labels away."""
+        """The nearest row of another class, or of a number that is a deviation of all labels away.
+
+        The deviation is that on the scale that numbers are learned on.
+        """
         vectors, known = vectors_of(self.model, [name])
         label = self.model.labels_of(known)[0]
-        apart = 0.0 if hasattr(self.model, "classes_") else float(self.model.bank_.labels.std())
-        for hit in search_rows(self.model, vectors, _FARTHEST, known)[0]:
-            if (hit.label != label) if not apart else (abs(hit.label - label) >= apart):
-                return {"other": self._hit(hit)}
-        return {"other": None}
+        hits = search_rows(self.model, vectors, _FARTHEST, known)[0]
+        if hasattr(self.model, "classes_"):
+            other = (hit for hit in hits if hit.label != label)
+        else:
+            scaled = self._scaled(np.array([label, *(hit.label for hit in hits)]))
+            far = np.abs(scaled[1:] - scaled[0]) >= self._scaled(self.model.bank_.labels.numpy()).std()
+            other = (hit for hit, is_far in zip(hits, far.tolist(), strict=True) if is_far)
+        nearest = next(other, None)
+        return {"other": None if nearest is None else self._hit(nearest)}
 
     def compare(self, a: str, b: str) -> dict[str, Any]:
         """Two rows column by column, and by how much the first were nearer to the second with its cell of each column.
@@ -404,6 +413,10 @@ class Explorer:
         classes = getattr(self.model, "classes_", None)
         return list(said.tolist()) if classes is None else [str(classes[place]) for place in said.argmax(1)]
 
+    def _scaled(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Numbers on the scale that the model has learned them on."""
+        return self.model.target_transform_.forward(torch.tensor(values, dtype=torch.float64)).numpy()
+
     def _doubts(self, *, fresh: bool = False) -> dict[str, np.ndarray[Any, Any]]:
         """Positions ``at``, predictions ``said``, ``error`` and ``score`` by the labels as they are now.
 
@@ -420,13 +433,9 @@ class Explorer:
         if not len(at):
             return {"at": at, "said": at, "error": labels, "score": labels}
         if classes is None:
-            error = np.abs(labels - said)
-            return {
-                "at": at,
-                "said": said,
-                "error": error,
-                "score": suspicion(labels, said, float(np.sqrt((error**2).mean())) or 1.0),
-            }
+            truth, guess = self._scaled(labels), self._scaled(said)
+            score = suspicion(truth, guess, float(np.sqrt(((truth - guess) ** 2).mean())) or 1.0)
+            return {"at": at, "said": said, "error": np.abs(labels - said), "score": score}
         places = labels.astype(np.int64)
         error, named = 1 - said[np.arange(len(at)), places], np.asarray(self._named(said), dtype=object)
         return {"at": at, "said": named, "error": error, "score": class_suspicion(places, said)}

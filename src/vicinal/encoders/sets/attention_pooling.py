@@ -37,9 +37,10 @@ class FeatureAttention(nn.Module):
         logits = self.gate(elements)
         if self.tanh:
             logits = logits.tanh()
-        if valid is not None:
-            logits = logits.masked_fill(~valid[..., None], -torch.inf)
-        pooled: Tensor = (logits.softmax(dim=1) * elements.repeat(1, 1, self.outputs)).sum(dim=1)
+        if valid is not None and not bool(valid.all()):
+            logits = logits + torch.where(valid, 0.0, -torch.inf).to(logits.dtype)[..., None]
+        values = elements if self.outputs == 1 else elements.repeat(1, 1, self.outputs)
+        pooled: Tensor = (logits.softmax(dim=1) * values).sum(dim=1)
         return pooled
 
 

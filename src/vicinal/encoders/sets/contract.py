@@ -166,7 +166,8 @@ def check_sets(elements: Tensor, valid: Tensor | None, width: int) -> tuple[Tens
             raise TypeError(f"valid: expected booleans, got {valid.dtype}")
         if valid.shape != elements.shape[:2]:
             raise ValueError(f"valid: expected {tuple(elements.shape[:2])} as the elements, got {tuple(valid.shape)}")
-        elements = torch.where(valid[..., None], elements, 0.0)
+        if not bool(valid.all()):
+            elements = torch.where(valid[..., None], elements, 0.0)
     known = elements.detach()  # a sum is finite or not at once; it may overflow, too
     if not bool(known.sum().isfinite()) and not bool(known.isfinite().all()):
         raise ValueError("elements: expected finite numbers where valid, got nan or inf")
@@ -175,6 +176,8 @@ def check_sets(elements: Tensor, valid: Tensor | None, width: int) -> tuple[Tens
 
 def masked_sum(values: Tensor, valid: Tensor) -> Tensor:
     """Sum over the elements of each set, ``[b, n, k]`` to ``[b, k]``, where padding is finite; one pass over them."""
+    if bool(valid.all()):
+        return values.sum(dim=1)  # several times faster, its gradient too
     return (valid[:, None].to(values.dtype) @ values)[:, 0]
 
 

@@ -114,4 +114,6 @@ def masked_max(values: Tensor, valid: Tensor) -> Tensor:
     """Largest value of each set, ``[b, n, k]`` to ``[b, k]``; -inf of a set without elements."""
     if values.shape[1] == 0:
         return values.new_full((len(values), values.shape[2]), -torch.inf)
-    return torch.where(valid[..., None], values, -torch.inf).amax(dim=1)
+    if not bool(valid.all()):
+        values = values + torch.where(valid, 0.0, -torch.inf).to(values.dtype)[..., None]  # faster than to choose
+    return values.amax(dim=1)

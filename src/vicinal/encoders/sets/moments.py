@@ -1,13 +1,40 @@
 """Sets by the mean and the deviation of their elements, with nothing to learn but what an empty set is."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from vicinal.core import register
-from vicinal.encoders.sets.contract import AdditiveSetEncoder, Sums, masked_sum
+from vicinal.encoders.sets.contract import AdditiveSetEncoder, Sums
 
 EPSILON = 1e-6
 """What is added to a variance, so that the gradient of its root is finite where all elements are alike."""
+
+
+class _PowerSums(torch.autograd.Function):
+    r"""Sums of elements ``[b, n, d]`` that are 0 where not valid, and of their squares, float64 ``[b, d]`` each.
+
+    Squares are summed about the mean m of these elements, $\sum_i x_i^2 = \sum_i (x_i - m)^2 + n m^2$, so that the
+    elements may stay in their own precision; the gradient $g_1 + 2 g_2 x_i$ is one pass.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, elements: Tensor, valid: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(elements)
+        wide = elements.to(torch.promote_types(elements.dtype, torch.float32))
+        first = wide.sum(dim=1).double()
+        mean = first / count.clamp(min=1)
+        apart = wide - mean.to(wide.dtype)[:, None]
+        if not bool(valid.all()):
+            apart *= valid[..., None]
+        return first, apart.square_().sum(dim=1).double() + first * mean
+
+    @staticmethod
+    def backward(ctx: Any, one: Tensor, two: Tensor) -> tuple[Tensor, None, None]:
+        (elements,) = ctx.saved_tensors
+        first, second = (each.to(elements.dtype)[:, None] for each in (one, 2 * two))
+        return torch.addcmul(first, second, elements), None, None
 
 
 @register(
@@ -37,9 +64,9 @@ class Moments(AdditiveSetEncoder):
 
     def sums(self, elements: Tensor, valid: Tensor) -> Sums:
         """Sums of the elements and of their squares, and their number; in double precision, or differences are lost."""
-        values = elements.double()
-        count = valid.sum(dim=1, keepdim=True).to(values.dtype)
-        return masked_sum(values, valid), masked_sum(values.square(), valid), count
+        count = valid.sum(dim=1, keepdim=True).double()
+        first, second = _PowerSums.apply(elements, valid, count)  # type: ignore[no-untyped-call]
+        return first, second, count
 
     def read_out(self, sums: Sums) -> Tensor:
         """See :class:`Moments`."""

@@ -29,7 +29,8 @@ async function attempt(act) {
   try { await act(); } catch (wrong) { say(wrong.message, true); }
 }
 function say(text, bad = false) { $("status").textContent = text; $("status").className = bad ? "bad" : "good"; }
-function number(value) { return typeof value === "number" ? String(Number(value.toPrecision(4))) : String(value ?? ""); }
+// Four digits, and those before the point of a large number: a label of 62795 is not shown as 62800.
+function number(value) { return typeof value !== "number" ? String(value ?? "") : String(Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(4))); }
 function player(view, who) {
   const play = button("▶ " + view.text, async () => {
     const { source } = await ask("sound", { column: view.column, ...who }), sound = make("audio", "", "media");
@@ -175,6 +176,7 @@ function prediction(one) {
 function behind(one, again) {
   const box = make("div");
   box.append(make("h3", "Rows behind it"));
+  if (bank.scale) box.append(make("p", bank.scale[0].toUpperCase() + bank.scale.slice(1) + ".", "muted"));
   for (const row of one.behind)
     box.append(entry(row, [`${number(row.label)}`, `${(100 * row.weight).toFixed(1)} %`], [button("Leave out " + row.id, () => keepFocus(() => { without.add(String(row.id)); return again(); }))]));
   if (one.others.rows) box.append(make("p", `${one.others.rows} other rows: ${(100 * one.others.weight).toFixed(1)} %`, "muted"));
