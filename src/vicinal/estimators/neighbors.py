@@ -58,12 +58,12 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
     Args:
         head: "nona" (neighbors) or "dense" (a linear layer; no explanations).
         metric: what makes rows near. "auto": for a number to predict from at most 64 numbers and categories, "kernel",
-            or "network" if its error on the rows held out is more than 5 % less; "network" for all else, and where a
-            loss, folds or attention are asked for. "network": an encoder and projector, trained for the
-            prediction. "kernel", for a
-            number to predict from numbers, categories and fixed vectors, with a kriging readout: a kernel with a length
-            for each column, a linear and a piecewise-linear part, learned by its likelihood (see ``docs/methods.md``);
-            settings of networks and of their training are passed over.
+            or "network" if its error on the rows held out is more than 5 % less; for one class a row likewise wherever
+            no encoder is trained; "network" for all else, and where a loss, folds or attention are asked for.
+            "network": an encoder and projector, trained for the prediction. "kernel", with a kriging readout: of
+            numbers, categories and fixed vectors a kernel with a length for each column, a linear and a
+            piecewise-linear part, learned by its likelihood; for classes one whose lengths are those of least
+            log-loss (see ``docs/methods.md``). Settings of networks and of their training are passed over.
         similarity: "l2", "l1", "cosine", "dot", "scaled_dot" or "squared_l2".
         mask: "s2" or "s1" (SoftStep), "topk" (keeps ``n_neighbors``), or None.
         mask_parameters: "pointwise" or "global", see :class:`vicinal.masks.SoftStep`.
@@ -80,7 +80,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             rule most of them out, and where ``loss`` has another error in mind or ``similarity`` is no distance; of
             ``metric="kernel"`` signed kriging.
         max_neighbors: most rows that make a prediction of a kriging readout; None is 30, for ``metric="kernel"`` 256
-            (128 of more than 5,000 rows).
+            (128 of more than 5,000 rows), of classes all rows where there are at most 2,048.
         target_transform: the scale that numbers are learned on: "none"; "log", for positive ones such as prices, where
             a prediction is a weighted geometric mean; "rank", their normal scores (see
             :class:`vicinal.estimators.target_transform.TargetTransform`); or "auto": "log" where labels are positive
@@ -546,8 +546,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"):  # type: ignore[misc]  # scikit-learn has no types
     """Predicts a class, or several, from the classes of neighbors, with an encoder trained for just that.
 
-    The probability of a class is the weight of the neighbors that have it. Parameters, explanations and bank are
-    those of :class:`NeighborRegressor`; training minimizes the log-loss of the probabilities.
+    By a network, the probability of a class is the weight of the neighbors that have it, and training minimizes the
+    log-loss of the probabilities. By a kernel (see ``metric``), that weight is a score, to which rows may add less than
+    nothing, and probabilities are proportional to ``exp(a s_k + b_k)`` of the scores, calibrated on rows that had no
+    part in theirs: contributions of explanations sum to the score, and ``probability`` is what is made of it.
+    Parameters, explanations and bank are those of :class:`NeighborRegressor`.
 
     Where rows may have several classes, or none, each class has a probability by itself, and the log-loss is the mean
     of that of all classes; :meth:`predict` says a class from its own threshold on, and an explanation is that of the
@@ -556,6 +559,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
     Attributes:
         classes_: the classes, sorted; those that :meth:`add` brought stand behind them.
         multilabel_: whether rows may have several.
+        target_transform_: the scale of contributions: its ``name`` is "softmax" where a kernel gives scores.
 
     >>> x = np.repeat([[0.0], [5.0]], 20, axis=0) + np.arange(40)[:, None] / 40
     >>> model = NeighborClassifier(max_epochs=20, learning_rate=1e-2).fit(x, ["a"] * 20 + ["b"] * 20)

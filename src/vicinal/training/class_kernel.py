@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vicinal.blockwise.distances import squared_distances
 from vicinal.core.progress import report
-from vicinal.training.likelihood import LEAST_NOISE, factored, unrelated_parts
+from vicinal.training.likelihood import LEAST_NOISE, left_out_errors, unrelated_parts
 
 MOST_ROWS = 1000
 """Rows that are left out one by one; of more, a random subset."""
@@ -105,19 +105,6 @@ def calibrate_scores(scores: Tensor, labels: Tensor, weights: Tensor | None = No
     return Calibration(slope, biases, -float(mass @ (chances * labels).sum(dim=1)))
 
 
-def left_out_scores(matrix: Tensor, labels: Tensor) -> Tensor:
-    r"""What signed kriging over all other rows says of each: $Y_i - (P Y)_i / P_{ii}$ (Dubrule, 1983).
-
-    Args:
-        matrix: kernel and noise of all pairs ``[n, n]``, float64.
-        labels: one-hot ``[n, K]``.
-    """
-    inverse = factored(matrix, labels[:, :1])[2]
-    sums = inverse.sum(dim=1)
-    projected = inverse - sums[:, None] * sums / sums.sum()
-    return labels - (projected @ labels) / projected.diagonal()[:, None]
-
-
 def fit_class_kernel(
     parts: Sequence[Tensor],
     labels: Tensor,
@@ -161,7 +148,7 @@ def fit_class_kernel(
             distance = torch.as_tensor(radius).mul(3).sqrt_()
             matrix = (1 + distance) * (-distance).exp()
             matrix.diagonal().add_((noise + LEAST_NOISE) / (1.0 if mass is None else mass[rows]))
-            scores.append(left_out_scores(matrix, labels[rows]))
+            scores.append(labels[rows] - left_out_errors(matrix, labels[rows]))
         rows = torch.cat(turns)
         return calibrate_scores(torch.cat(scores), labels[rows], None if mass is None else mass[rows]).loss
 

@@ -13,7 +13,7 @@ import torch
 from vicinal.encoders import Kind, PretrainedEncoder, TableEncoder, TableInputs, build_table_encoder
 from vicinal.estimators.network import make_network
 from vicinal.training.class_kernel import MOST_ROWS as CLASS_ROWS
-from vicinal.training.class_kernel import calibrate_scores, left_out_scores
+from vicinal.training.class_kernel import calibrate_scores
 from vicinal.training.likelihood import (
     FIRST_ROWS,
     LAST_STEPS,
@@ -22,6 +22,7 @@ from vicinal.training.likelihood import (
     STEPS,
     TableKernel,
     leave_one_out_error,
+    left_out_errors,
     objective,
 )
 
@@ -144,7 +145,7 @@ def _class_kernel(columns: int, rows: int, fitted: int, classes: int) -> Range:
         torch.eye(few, dtype=torch.float64),
         torch.eye(classes, dtype=torch.float64)[torch.arange(few) % classes],
     )
-    step = min(_timed(lambda: calibrate_scores(left_out_scores(matrix, labels), labels)) for _ in range(2))
+    step = min(_timed(lambda: calibrate_scores(left_out_errors(matrix, labels), labels)) for _ in range(2))
     scale = min(rows, CLASS_ROWS) / few
     return 20 * step * scale, 60 * step * scale**2.5 + fitted * (1e-3 + columns * 1e-5)
 
