@@ -223,3 +223,36 @@ def test_edited_settings_are_refused(model, tmp_path, change, sentence):
     sums.write_text(sums.read_text().replace(before, hashlib.sha256(place.read_bytes()).hexdigest()))
     with pytest.raises(ValueError, match=sentence):
         load_model(tmp_path / "m")
+
+
+def test_other_uses_of_the_whole_bank(model, monkeypatch):
+    x, y = wine()
+    queries = torch.from_numpy(model.embed(x[130:133]))
+    dense = model.bank_weights(queries, model.bank_.identity(None, None))
+    direct = model.network_.head.weights(queries, model.bank_.vectors.double())
+    torch.testing.assert_close(dense, direct.detach())
+    vectors = model.embedded_rows(x[130:140])[1]
+    fast = model.weights_for(vectors, y[130:140])
+    monkeypatch.setattr("vicinal.heads.Kriging.by_one_inverse", lambda head, rows: False)
+    np.testing.assert_array_equal(model.weights_for(vectors, y[130:140]), fast)
+
+
+def test_a_network_is_taken_if_it_is_surely_better(monkeypatch):
+    x, y = wine()
+
+    def fitted(gains):
+        each = iter([torch.ones(len(gains), dtype=torch.float64), 1 - torch.tensor(gains, dtype=torch.float64)])
+        known = {}
+
+        def errors(model):
+            if model.network_.head not in known:
+                known[model.network_.head] = next(each)
+            return known[model.network_.head], torch.ones(len(gains), dtype=torch.float64)
+
+        monkeypatch.setattr(NeighborClassifier, "_honest_errors", errors)
+        return NeighborClassifier(max_epochs=1, members=2, hidden=(8, 4)).fit(x[:60], y[:60]).metric_
+
+    assert fitted([0.2] * 20) == "network"
+    assert fitted([0.04] * 20) == "kernel"  # less than 5 %
+    assert fitted([0.9] + [-0.1] + [0.0] * 7) == "kernel"  # one row in nine makes all of it
+    assert fitted([-0.2] * 20) == "kernel"

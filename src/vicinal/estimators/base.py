@@ -107,7 +107,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     weight_unit_: float = 1.0
     _near_head: NearBank | None = None
     _near_saved: SavedNear | None = None
-    _known_errors: dict[torch.nn.Module, float] | None = None  # of the heads of a fit, while it lasts
+    _known_errors: dict[torch.nn.Module, tuple[Tensor, Tensor]] | None = None  # of the heads of a fit, while it lasts
 
     def __init__(
         self,
@@ -338,9 +338,10 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             with torch.random.fork_rng():
                 indexes = self._train_kernel(rows, seed, copy.deepcopy(encoder))
             kernel, error = {name: getattr(self, name) for name in FITTED}, self._honest_error()
+            each = self._honest_errors()[0]
             self._start_scale()
             others = self._train_network(rows, seed, encoder)
-            if (1 - PATIENCE) * error <= self._honest_error():
+            if (1 - PATIENCE) * error <= self._honest_error() or (frozen is not None and not self._surely_below(each)):
                 self.__dict__ |= kernel
             else:
                 indexes, others = others, indexes
@@ -470,22 +471,37 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _honest_error(self) -> float:
         """Mean error of these predictions, as training sees labels: kriging is chosen by it."""
+        return _weighted_mean(*self._honest_errors())
+
+    def _honest_errors(self) -> tuple[Tensor, Tensor]:
+        """Those errors ``[b]``, and the weights ``[b]`` of their rows."""
         known, head = self._known_errors, self.network_.head
         if known is not None and head in known:
             return known[head]
         prediction, rows, at = self._honest()
-        error = self._mean_error(prediction, self._as_predicted(rows.labels[at]).to(prediction), rows.weights, at)
+        errors = self._errors(prediction, self._as_predicted(rows.labels[at]).to(prediction)).double()
+        both = errors, torch.ones_like(errors) if rows.weights is None else rows.weights[at].to(errors)
         if known is not None:
-            known[head] = error
-        return error
+            known[head] = both
+        return both
+
+    def _surely_below(self, others: Tensor) -> bool:
+        """Whether errors on the rows held out are below ``others [b]`` by more than the standard error of that."""
+        errors, mass = self._honest_errors()
+        gains, share = others - errors, mass / mass.sum()
+        gain = (gains * share).sum()
+        spread_of_rows = ((gains - gain) * share).square().sum() * len(gains) / max(1, len(gains) - 1)
+        return bool(gain > spread_of_rows.sqrt())
+
+    def _errors(self, prediction: Tensor, truth: Tensor) -> Tensor:
+        """Of each row ``[b]``, as training sees labels."""
+        prediction = self._as_trained(prediction)
+        return error_of(prediction, truth, multilabel=self.multilabel_, numbers=self.targets_ is not None)
 
     def _mean_error(self, prediction: Tensor, truth: Tensor, weights: Tensor | None, at: Tensor) -> float:
         """Mean of the errors of rows at positions ``at [b]``, by ``weights [n]`` of all rows if there are any."""
-        errors = error_of(prediction, truth, multilabel=self.multilabel_, numbers=self.targets_ is not None)
-        if weights is None:
-            return float(errors.mean())
-        mass = weights[at].to(errors)
-        return float((errors * mass).sum() / mass.sum())
+        errors = self._errors(prediction, truth)
+        return _weighted_mean(errors, torch.ones_like(errors) if weights is None else weights[at].to(errors))
 
     def fold_members(self) -> FoldMembers:
         """The members of the fitted head by the folds that they leave out.
@@ -695,7 +711,11 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         return self._as_predicted(self.bank_.labels)
 
     def in_label_units(self, prediction: Tensor) -> Tensor:
-        """Predictions of the head in the units of the labels; those of classes are probabilities already."""
+        """Predictions of the head in the units of the labels; for classes probabilities."""
+        return prediction
+
+    def _as_trained(self, prediction: Tensor) -> Tensor:
+        """Predictions of the head as errors are measured while a model is fitted: numbers on their scale."""
         return prediction
 
     def on_label_scale(self, prediction: Tensor) -> Tensor:
@@ -733,8 +753,11 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def bank_weights(self, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
         """Weights ``[b, N]`` of the bank's rows for embedded queries ``[b, d]``."""
+        head = self.network_.head
+        if isinstance(head, Kriging) and head.by_one_inverse(len(self.bank_)):
+            return local_weights(head, self.bank_, queries, identity).weights
         with torch.no_grad():
-            weights: Tensor = self.network_.head.weights(queries, self.bank_.vectors, **identity)  # type: ignore[operator]
+            weights: Tensor = head.weights(queries, self.bank_.vectors, **identity)  # type: ignore[operator]
         return weights
 
     def query_blocks(
@@ -746,6 +769,11 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             part = slice(start, start + step)
             part_identity = {n: v if v is None or n.startswith("bank") else v[part] for n, v in identity.items()}
             yield queries[part], part_identity
+
+
+def _weighted_mean(errors: Tensor, mass: Tensor) -> float:
+    """Of errors ``[b]`` by weights ``[b]``."""
+    return float((errors * mass).sum() / mass.sum())
 
 
 def _check_finite(what: str, values: Tensor) -> None:

@@ -1,7 +1,7 @@
 """scikit-learn estimators that predict from neighbors: a number, or a class."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -59,11 +59,12 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         head: "nona" (neighbors) or "dense" (a linear layer; no explanations).
         metric: what makes rows near. "auto": for a number to predict from at most 64 numbers and categories, "kernel",
             or "network" if its error on the rows held out is more than 5 % less; for one class a row likewise wherever
-            no encoder is trained; "network" for all else, and where a loss, folds or attention are asked for.
-            "network": an encoder and projector, trained for the prediction. "kernel", with a kriging readout: of
-            numbers, categories and fixed vectors a kernel with a length for each column, a linear and a
-            piecewise-linear part, learned by its likelihood; for classes one whose lengths are those of least
-            log-loss (see ``docs/methods.md``). Settings of networks and of their training are passed over.
+            no encoder is trained, and if it is less by more than a standard error; "network" for all else, and where a
+            loss, folds or attention are asked for. "network": an encoder and projector, trained for the prediction.
+            "kernel", with a kriging readout: of numbers, categories and fixed vectors a kernel with a length for each
+            column, a linear and a piecewise-linear part, learned by its likelihood; for classes one whose lengths are
+            those of least log-loss (see ``docs/methods.md``). Settings of networks and of their training are passed
+            over.
         similarity: "l2", "l1", "cosine", "dot", "scaled_dot" or "squared_l2".
         mask: "s2" or "s1" (SoftStep), "topk" (keeps ``n_neighbors``), or None.
         mask_parameters: "pointwise" or "global", see :class:`vicinal.masks.SoftStep`.
@@ -649,6 +650,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         """
         _, queries = self._embed(X)
         shares, error = self._answer(queries, self._prediction_identity(len(queries), ids, groups))
+        shares = self.in_label_units(shares)
         probabilities = shares.double().clamp(0, 1).numpy() if self.multilabel_ else _shares(shares)
         return (probabilities, error.numpy()) if return_error else probabilities
 
@@ -679,7 +681,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         labels = truth.long().numpy()
         if self.folds_ is None:
             fitted = ConformalClasses(method, coverage=coverage, seed=0).fit(_shares(known), labels, weights)
-            return fitted.predict(_shares(self._answer(queries, query_identity)[0]))
+            return fitted.predict(_shares(self.in_label_units(self._answer(queries, query_identity)[0])))
         folds = self.bank_.folds
         codes = np.zeros(0, dtype=np.int64) if folds is None else folds[fold_positions(self, MOST)].numpy()
         shares = fold_predictions(self, queries, self.bank_.identity(**query_identity))
@@ -696,7 +698,8 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         own_groups = rows.groups if self.bank_.store.group_codes is not None else None
         known = {"ids": rows.ids[at.numpy()], "groups": None if own_groups is None else own_groups[at.numpy()]}
         weights = None if rows.weights is None else rows.weights[at].numpy()
-        return self._answer(rows.vectors[at].double(), known)[0], rows.labels[at], weights
+        said = self.in_label_units(self._answer(rows.vectors[at].double(), known)[0])
+        return said, rows.labels[at], weights
 
     @property
     def thresholds_(self) -> Ids:
@@ -728,13 +731,12 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         named: np.ndarray[Any, Any] = np.asarray(self.classes_)[chances.argmax(axis=1)]
         return named
 
-    def predict_embedded(self, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
-        """Probabilities of classes ``[b, K]``; those of several classes a row are each by itself."""
-        return self.target_transform_.inverse(super().predict_embedded(queries, identity))
+    def in_label_units(self, prediction: Tensor) -> Tensor:
+        """Probabilities ``[b, K]``, of scores if a kernel gives such."""
+        return self.target_transform_.inverse(prediction)
 
-    def _answer(self, queries: Tensor, query_identity: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-        prediction, error = super()._answer(queries, query_identity)
-        return (self.target_transform_.inverse(prediction) if self.near_bank() is not None else prediction), error
+    def _as_trained(self, prediction: Tensor) -> Tensor:
+        return self.in_label_units(prediction)
 
     def _start_scale(self) -> None:
         self.target_transform_ = PLAIN

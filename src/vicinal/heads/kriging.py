@@ -185,6 +185,10 @@ class Kriging(nn.Module):
         """How many rows of a bank of so many are looked at."""
         return rows if rows <= self.whole_up_to else min(self.k, rows)
 
+    def by_one_inverse(self, rows: int) -> bool:
+        """Whether all queries of a bank of so many rows have weights by one inverse: of all rows, of either sign."""
+        return not self.convex and rows <= self.whole_up_to
+
     def noise(self) -> Tensor:
         """What is added to the kernel of a row with itself."""
         return self.log_noise.double().exp() + _LEAST
