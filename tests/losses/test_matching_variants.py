@@ -88,6 +88,16 @@ def test_the_cross_entropy_takes_the_biases_on_both_sides(name):
     assert torch.autograd.gradcheck(lambda z: loss(z, TARGETS), SCORES.clone().requires_grad_())
 
 
+@pytest.mark.parametrize("name", LINKS)
+@pytest.mark.parametrize("bias", [-1.3, 0.0, 0.8])
+def test_one_score_of_two_classes_takes_a_bias_too(name, bias):
+    loss = losses.CompositeSigmoidCrossEntropy(LINKS[name], 0.8, class_bias=bias, reduction="none")
+    odds = [1 / (1 + np.exp(-PRIMITIVES[name](z.numpy()) / 0.8 - bias)) for z in (SCORES, TARGETS)]
+    want = -odds[1] * np.log(odds[0]) - (1 - odds[1]) * np.log1p(-odds[0])
+    torch.testing.assert_close(loss(SCORES, TARGETS), torch.from_numpy(want))
+    assert torch.autograd.gradcheck(lambda z: loss(z, TARGETS), SCORES.clone().requires_grad_())
+
+
 def test_equal_biases_change_nothing_and_a_bias_of_the_logarithm_of_counts_is_a_prior():
     plain = losses.CompositeSoftmaxMatchingLoss(links.Exp())(SCORES, TARGETS)
     biased = losses.CompositeSoftmaxMatchingLoss(links.Exp(), class_bias=[3.0] * 4)(SCORES, TARGETS)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from vicinal.core import check_between, check_choice, register
+from vicinal.core import check_between, check_choice, check_number, register
 from vicinal.links import CompositeSoftmax, Curve
 from vicinal.links.numerics import score_inside
 from vicinal.losses.contract import check_domain, check_reduction, check_scores_like, check_valid, reduce, spread_weight
@@ -69,11 +69,12 @@ class ReweightedSquaredLoss(nn.Module):
     verified="numpy in float64",
 )
 class CompositeSigmoidCrossEntropy(nn.Module):
-    r"""Cross-entropy of $\sigma(Q(\hat s)/\gamma)$ against $\sigma(Q(s)/\gamma)$ (E.3); not convex in general.
+    r"""Cross-entropy of $\sigma(Q(\hat s)/\gamma+b)$ against $\sigma(Q(s)/\gamma+b)$ (E.3); not convex in general.
 
     Args:
         scaling: q, the derivative of Q.
         gamma: > 0, temperature.
+        class_bias: b, the log-odds of the class where Q is 0.
         reduction: see :class:`vicinal.losses.MatchingLoss`.
 
     >>> from vicinal.links import Constant
@@ -81,17 +82,18 @@ class CompositeSigmoidCrossEntropy(nn.Module):
     tensor(0.6931)
     """
 
-    def __init__(self, scaling: Curve, gamma: float = 1.0, *, reduction: str = "mean") -> None:
+    def __init__(self, scaling: Curve, gamma: float = 1.0, *, class_bias: float = 0.0, reduction: str = "mean") -> None:
         super().__init__()
         check_scaling(scaling, gamma)
         self.scaling, self.gamma = scaling, check_between("gamma", gamma, 0, math.inf)
+        self.class_bias = check_number("class_bias", class_bias)
         self.reduction = check_reduction(reduction)
 
     def forward(self, prediction: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
         """The loss of scores of one shape; weight of that shape or one for each row."""
         target = check_scores_like(prediction, target)
-        logits = self.scaling.primitive(prediction) / self.gamma
-        probability = torch.sigmoid(self.scaling.primitive(target) / self.gamma)
+        logits = self.scaling.primitive(prediction) / self.gamma + self.class_bias
+        probability = torch.sigmoid(self.scaling.primitive(target) / self.gamma + self.class_bias)
         values = nn.functional.binary_cross_entropy_with_logits(logits, probability, reduction="none")
         return reduce(values, weight, None, self.reduction)
 

@@ -62,7 +62,9 @@ class Answers:
                 for name, value in _element(one).items():
                     line[f"element_{rank}_{name}"] = value
             lines.append(line)
-        return pd.concat([table, pd.DataFrame(lines)], axis=1)
+        explained = pd.DataFrame(lines)
+        whole = {name: "Int64" for name in explained if str(name).endswith("_position")}  # also where some have none
+        return pd.concat([table, explained.astype(whole)], axis=1)
 
     def records(self) -> list[dict[str, Any]]:
         """One dictionary a row; neighbors in a list."""

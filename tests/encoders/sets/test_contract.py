@@ -2,6 +2,8 @@
 
 import copy
 import math
+import subprocess
+import sys
 from functools import cache
 
 import pytest
@@ -205,6 +207,24 @@ def test_a_million_elements_in_chunks_are_the_whole(entry):
         whole = encoder.double()(elements.double())
         chunks = encoder.float().encode_chunks((part, None) for part in elements.split(10_000, dim=1))
     assert ((whole - chunks).abs() / whole.abs().max()).max() < 1e-5
+
+
+@pytest.mark.slow
+def test_the_memory_of_chunks_does_not_grow_with_the_set():
+    """A set of 1e6 elements, drawn as they are read, takes no more than one of 1e5; whole, it would take 8 MB."""
+    program = """
+import resource, torch
+from vicinal.encoders.sets import UMBC
+encoder = UMBC(2, 3, hidden=16).eval()
+peaks = []
+for count in (10, 100):
+    with torch.no_grad():
+        encoder.encode_chunks((torch.rand(1, 10_000, 2), None) for _ in range(count))
+    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(peaks[1] - peaks[0])
+"""
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(told.stdout) < 4096  # KiB
 
 
 def test_drawn_elements_are_of_the_set_and_each_once():
