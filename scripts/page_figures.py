@@ -511,7 +511,7 @@ def of_factors() -> Iterable[Sentence]:
     shown |= {"gap": f"{theirs.min():.3f}", "least": f"{ours.min():.3f}", "mean": f"{ours.mean():.3f}"}
     words = "better on {wins} of {all} alphabets, where spectral clustering by its gap falls to {gap}"
     yield Sentence(page, words + ", and worse on the others; its lowest is {least}", shown)
-    yield Sentence(page, "an accuracy of {mean} in the place of", shown)
+    yield Sentence(page, "an accuracy of {mean} in place of", shown)
 
 
 def of_clicks() -> Iterable[Sentence]:

@@ -2,7 +2,8 @@
 
 For a page: runs its Python blocks in order, and those of its ``vicinal`` commands that use files of the page, in an
 empty folder; what each prints replaces the text block that follows it. A text block that ends (or begins) in ``...``
-keeps its number of lines; one with ``...`` elsewhere was shortened by hand and is left alone. A block behind
+keeps its number of lines; one with ``...`` elsewhere that the command does not print was shortened by hand and is left
+alone. A block behind
 ``<!-- needs: PACKAGE -->`` is run where that package is installed.
 Run it after a change of defaults:  python scripts/page_outputs.py docs/guide.md
 
@@ -55,7 +56,8 @@ def shown(new: str, old: str) -> str:
         return "\n".join(["...", *lines[1 - len(before) :]]) + "\n"
     if before and before[-1] == "...":
         return "\n".join([*lines[: len(before) - 1], "..."]) + "\n"
-    return old if "..." in old else "\n".join(lines) + "\n"
+    by_hand = "..." in old and "..." not in new
+    return old if by_hand else "\n".join(lines) + "\n"
 
 
 def renewed(page: str, folder: Path) -> str:

@@ -48,7 +48,7 @@ def query_table(model: NeighborEstimator, queries: Any, column: str | None = Non
         column: that texts are looked for in; None: the first column of texts that the model reads.
 
     Returns:
-        the rows, and the columns that are empty for want of any.
+        the rows, and the columns that were left empty.
 
     Raises:
         ValueError: if a text is empty, the model reads no texts, the rows have none of its columns, or lack a column

@@ -97,7 +97,7 @@ class ApproximateNONA:
     - S1: it is 0 once the last row fetched is below the point of rejection;
     - SoftStep in general needs the lowest score of the whole bank, which is only known to lie between two numbers (from
       the balls, and from far rows that are kept). Weights are taken between those of either end, and the bound
-      includes what this may be wrong by.
+      includes the error of that.
 
     Where ``tolerance`` is not met by 4,096 rows or a quarter of the bank, the whole bank is read instead: the
     prediction is then that of the head, with bound 0. So is every one for ``extent="all"`` with ids or groups.
@@ -167,7 +167,7 @@ class ApproximateNONA:
 
     @torch.no_grad()
     def predict(self, queries: Tensor, *, ids: Any = None, groups: Any = None, top: int = 0) -> Approximation:
-        """Predictions, with what they may be wrong by.
+        """Predictions, with bounds of their errors.
 
         Args:
             queries: ``[b, d]``, finite.

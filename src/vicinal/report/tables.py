@@ -204,8 +204,8 @@ def limits(record: FitRecord) -> list[str]:
             else "Probabilities are weighted shares of labels in the bank: a class that is not there has probability 0."
         )
         said.append(
-            "Weights and contributions are the head's exact arithmetic. They do not say why the encoder holds two rows "
-            "for alike."
+            "Weights and contributions are the head's exact arithmetic. They do not say why the encoder takes two "
+            "rows to be alike."
         )
         said.append(
             "forget removes a row from every prediction at once, but the trained encoder has still seen it; to undo "

@@ -55,7 +55,7 @@ def save_mlflow(folder: Path, out: Path, **options: Any) -> None:
 
 
 def log_mlflow(folder: Path, name: str = "model", **options: Any) -> Any:
-    """The same, as a model of the active run; gives what ``mlflow.pyfunc.log_model`` gives, with its address."""
+    """Log the model in ``folder`` in the active run of MLflow; gives what ``mlflow.pyfunc.log_model`` gives."""
     pyfunc, described = _described(folder)
     return pyfunc.log_model(name=name, **(described | options))
 
