@@ -92,8 +92,8 @@ class WholeBank:
         multiplier = (vector @ self.sums - 1) / self.total
         if allowed is not None:
             multiplier = multiplier - self._without(weights, ~allowed)
-        own = line.square().sum(dim=1)  # the linear part of the kernel of a query with itself
-        variance = 1 + own + self.head.noise() - (weights * vector).sum(dim=1) - multiplier
+        linear = line.square().sum(dim=1)  # the linear part of the kernel of a query with itself
+        variance = 1 + linear + self.head.noise() - (weights * vector).sum(dim=1) - multiplier
         return WholeWeights(weights, torch.arange(len(self.rows)).expand_as(weights), variance)
 
     def _without(self, weights: Tensor, hidden: Tensor) -> Tensor:

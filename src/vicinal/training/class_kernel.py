@@ -84,17 +84,17 @@ def calibrate_scores(scores: Tensor, labels: Tensor, weights: Tensor | None = No
     scores, labels = scores.double(), labels.double()
     mass = torch.full((n,), 1 / n, dtype=torch.float64) if weights is None else weights.double() / weights.sum()
     targets = (n * labels + 1) / (n + classes)
-    wanted, slopes = mass @ targets, (mass @ (targets * scores)).sum()
+    frequencies, slopes = mass @ targets, (mass @ (targets * scores)).sum()
 
     def value_and_grad(values: object) -> tuple[float, object]:
         point = torch.as_tensor(values, dtype=torch.float64)
         slope, biases = point[0].exp(), point[1:]
         odds = torch.addcmul(biases, slope, scores)
         chances = odds.softmax(dim=1)
-        value = mass @ odds.logsumexp(dim=1) - slope * slopes - wanted @ biases
+        value = mass @ odds.logsumexp(dim=1) - slope * slopes - frequencies @ biases
         value = value + _BIAS_PENALTY * biases.square().sum() / n
         of_slope = slope * (mass @ (chances * scores).sum(dim=1) - slopes)
-        of_biases = mass @ chances - wanted + 2 * _BIAS_PENALTY * biases / n
+        of_biases = mass @ chances - frequencies + 2 * _BIAS_PENALTY * biases / n
         return float(value), torch.cat([of_slope[None], of_biases]).numpy()
 
     start = torch.cat([torch.tensor([math.log(4.0)]), torch.zeros(classes)]).double()
