@@ -292,22 +292,44 @@ def write(path: Path, line: tuple[Any, ...]) -> None:
 
 
 def table(options: argparse.Namespace) -> None:
-    """Mean, deviation, difference to the best over the splits that both have, and its paired test."""
+    """Errors by method and task, and median seconds; of digits also the errors beyond the sizes trained on."""
+    rows = pd.read_csv(options.out).dropna(subset=["error"])
+    order = [name for name in TASKS if name in set(rows["task"])]
+    beyond = rows["settings"] == "mean absolute error"
+    for name, some in (("error", rows[~beyond]), ("beyond", rows[beyond])):
+        by_task = dict(list(some.groupby("task")))
+        show(name, pd.concat([column(task, by_task[task]) for task in order if task in by_task], axis=1))
+    for name, how, places in (("seconds", "median", 1), ("accuracy", "mean", 3)):
+        told = rows[~beyond].pivot_table(index="method", columns="task", values=name, aggfunc=how)
+        show(name, told.map(lambda one, places=places: f"{one:.{places}f}" if one == one else ""))
+
+
+def show(name: str, frame: pd.DataFrame) -> None:
+    """A table in Markdown."""
+    frame = frame.fillna("").sort_index()
+    print(f"\n{name}\n\n| method | {' | '.join(frame.columns)} |\n|{' --- |' * (1 + len(frame.columns))}")
+    for method, line in frame.iterrows():
+        print(f"| {method} | {' | '.join(line)} |")
+
+
+def column(task: Any, part: pd.DataFrame) -> "pd.Series[Any]":
+    """Means and deviations over the splits of those methods that have them all, the least error bold.
+
+    A star is at what is worse by a paired t test (p < 0.05), where there are three splits.
+    """
     from scipy.stats import ttest_rel
 
-    rows = pd.read_csv(options.out).dropna(subset=["error"])
-    for task, part in rows.groupby("task", sort=False):
-        errors_by = part.pivot_table(index="split", columns="method", values="error").dropna(axis=1)
-        order = errors_by.mean().sort_values().index
-        print(f"\n{task}: {len(errors_by)} splits\n\n| method | error | accuracy | p against the best | seconds |")
-        print("| --- | --- | --- | --- | --- |")
-        for method in order:
-            one, best = errors_by[method], errors_by[order[0]]
-            p = "" if method == order[0] or len(one) < 3 else f"{ttest_rel(one, best).pvalue:.3f}"
-            mine = part[part["method"] == method]
-            accuracy = "" if mine["accuracy"].isna().all() else f"{mine['accuracy'].mean():.3f}"
-            seconds = "" if mine["seconds"].isna().all() else f"{mine['seconds'].mean():.0f}"
-            print(f"| {method} | {one.mean():.3f} ± {one.std():.3f} | {accuracy} | {p} | {seconds} |")
+    errors_by = part.pivot_table(index="split", columns="method", values="error", sort=False).dropna(axis=1)
+    best = errors_by[errors_by.mean().idxmin()]
+
+    def cell(one: "pd.Series[Any]") -> str:
+        places = 0 if one.mean() >= 10 else 3 if one.mean() >= 0.01 else 4
+        told = f"{one.mean():.{places}f}" + (f" ± {one.std():.{places}f}" if len(one) > 1 else "")
+        if one.name == best.name:
+            return f"**{told}**"
+        return f"{told} \\*" if len(one) > 2 and ttest_rel(one, best).pvalue < 0.05 else told
+
+    return errors_by.apply(cell).rename(f"{task} ({len(errors_by)})")
 
 
 def main() -> None:
