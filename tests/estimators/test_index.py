@@ -104,8 +104,8 @@ def test_classes_by_an_index(rows, name):
     frame, _ = rows
     towns = frame["town"].fillna("none").to_numpy()
     frame = frame.drop(columns="town")
-    plain = NeighborClassifier(**QUICK).fit(frame, towns)
-    model = NeighborClassifier(index=name, index_tolerance=1e-6, **QUICK).fit(frame, towns)
+    plain = NeighborClassifier(metric="network", **QUICK).fit(frame, towns)
+    model = NeighborClassifier(index=name, index_tolerance=1e-6, metric="network", **QUICK).fit(frame, towns)
     found, error = model.predict_proba(frame.iloc[:20], return_error=True)
     wanted = plain.predict_proba(frame.iloc[:20])
     assert (np.abs(found - wanted).max(axis=1) <= error + 1e-6).all()

@@ -322,13 +322,14 @@ def test_what_cannot_be_is_said_before_training(rows, settings, sentence):
         NeighborRegressor(**{"metric": "kernel", "readout": "kriging", **settings}).fit(frame, price)
 
 
-def test_texts_and_classes_are_refused(rows):
+def test_texts_and_several_classes_are_refused(rows):
     frame, price = rows
     words = frame.assign(note=[f"word number {i} of some text" for i in range(len(frame))])
     with pytest.raises(ValueError, match=r"^metric: expected 'network' for note, a column of kind text.*leave"):
         NeighborRegressor(metric="kernel", readout="kriging", columns={"note": "text"}).fit(words, price)
-    with pytest.raises(ValueError, match=r"^metric: expected 'network' for classes, got 'kernel'"):
-        NeighborClassifier(metric="kernel", readout="kriging").fit(frame, price > 30)
+    several = [["dear"] * int(one) for one in price > 30]
+    with pytest.raises(ValueError, match=r"^metric: expected 'network' for several classes a row, got 'kernel'"):
+        NeighborClassifier(metric="kernel").fit(frame, several)
 
 
 def test_the_command_takes_it(rows, tmp_path, capsys):

@@ -72,7 +72,7 @@ def test_losses_of_class_scores_train_classes(curve, head, loss):
 
 def test_the_default_error_is_the_first_of_the_comp_sum_family(curve):
     x, y = curve
-    plain = NeighborClassifier(**BRIEF).fit(x, y > 10)
+    plain = NeighborClassifier(metric="network", **BRIEF).fit(x, y > 10)
     for loss in ("comp_sum", ClassLoss("comp_sum")):
         same = NeighborClassifier(loss=loss, readout="attention", **BRIEF).fit(x, y > 10)
         assert same.history_.train_error[0] == pytest.approx(plain.history_.train_error[0], rel=1e-3)

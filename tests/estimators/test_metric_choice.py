@@ -77,10 +77,11 @@ def test_what_a_kernel_has_not_is_of_a_network(settings):
     assert NeighborRegressor(**{**SETTINGS, "max_epochs": 1, **settings}).fit(frame, y).metric_ == "network"
 
 
-def test_texts_classes_and_wide_tables_are_of_a_network():
+def test_texts_several_classes_and_wide_tables_are_of_a_network():
     brief = {**SETTINGS, "max_epochs": 1}
     assert NeighborRegressor(columns={"note": "text"}, **brief).fit(*table(60)).metric_ == "network"
     frame, y = rows(60)
-    assert NeighborClassifier(**brief).fit(frame, y > 0).metric_ == "network"
+    several = [["high", "some"] if one else ["some"] for one in y > 0]
+    assert NeighborClassifier(**brief).fit(frame, several).metric_ == "network"
     wide = np.random.default_rng(0).normal(size=(60, 65))
     assert NeighborRegressor(**brief).fit(wide, wide[:, 0]).metric_ == "network"

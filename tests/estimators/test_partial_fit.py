@@ -39,7 +39,7 @@ def test_a_refit_is_a_fit_on_all_rows_of_the_bank(tmp_path):
 
 def test_classes_of_later_calls_are_named_in_the_first():
     few = CLASSES != "top"
-    model = NeighborClassifier(**QUICK).partial_fit(X[few], CLASSES[few], ["top", "low", "high"])
+    model = NeighborClassifier(**QUICK, metric="network").partial_fit(X[few], CLASSES[few], ["top", "low", "high"])
     assert model.classes_.tolist() == ["high", "low", "top"]
     assert model.predict_proba(X).shape == (80, 3)
     assert (model.predict_proba(X)[:, 2] == 0).all()

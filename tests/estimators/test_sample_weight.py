@@ -110,7 +110,7 @@ def test_networks_of_all_readouts_take_weights(settings):
 @pytest.mark.parametrize("fraction", [0.15, 0])
 def test_classes_take_weights_in_probabilities_sets_and_explanations(fraction):
     labels = np.where(Y > 0, "up", "down")
-    settings = {"max_epochs": 2, "members": 3, "validation_fraction": fraction}
+    settings = {"metric": "network", "max_epochs": 2, "members": 3, "validation_fraction": fraction}
     heavy = NeighborClassifier(**settings).fit(X, labels, sample_weight=np.where(Y > 0, 9.0, 1.0))
     light = NeighborClassifier(**settings).fit(X, labels, sample_weight=np.where(Y > 0, 1.0, 9.0))
     assert (heavy.predict_proba(NEW)[:, 1] > light.predict_proba(NEW)[:, 1]).all()

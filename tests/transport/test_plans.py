@@ -118,11 +118,19 @@ def test_gradients_of_sliced_distances_also_where_they_are_0():
 @pytest.mark.parametrize("strength", [1.0, 0.1])
 @pytest.mark.parametrize("k", [2, 3, 5, 6, 99])
 def test_sparse_plans_are_those_of_the_public_code(k, strength):
-    """Which refuses k above the number of rows; with all of them it is transport with a quadratic penalty."""
+    """Which refuses k above the number of rows; with all of them it is transport with a quadratic penalty.
+
+    With k = 1 the dual has kinks, at one of which the search stops: rows tie there, and its last digits say which one
+    each column takes.
+    """
     data = load("sparsity_constrained_ot")
     plan, row_error = sparse_transport(-data["M"], k, data["a"], data["b"], strength=strength)
     want = data[f"semidual_k{k}_reg{strength}_plan"] if k < 6 else data[f"l2_semidual_reg{strength}_plan"]
-    torch.testing.assert_close(plan, want, **EXACT)
+    if k > 1:
+        torch.testing.assert_close(plan, want, **EXACT)
+    else:
+        gains = data[f"semidual_k1_reg{strength}_alpha"][:, None] - data["M"]
+        torch.testing.assert_close((gains * (plan > 0)).sum(0), gains.amax(0), rtol=0, atol=5e-3)
     torch.testing.assert_close(plan.sum(0), data["b"], rtol=1e-12, atol=1e-12)
     assert ((plan > 0).sum(0) <= k).all()
     assert (plan >= 0).all()

@@ -137,7 +137,8 @@ def test_classes_get_sets_and_suspects(tmp_path: Path) -> None:
     wrong = [3, 70, 200]
     frame.loc[wrong, "y"] = np.where(frame.a[wrong] > frame.b[wrong], "down", "up")
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    fit_table(TableJob(tmp_path / "rows.csv", "y", id="key", parameters=QUICK, baselines=False), tmp_path / "model")
+    settings = QUICK | {"metric": "network"}
+    fit_table(TableJob(tmp_path / "rows.csv", "y", id="key", parameters=settings, baselines=False), tmp_path / "model")
     found = audit_table(tmp_path / "model", tmp_path / "rows.csv")
     assert set(found.class_sets) == {"lac", "aps", "raps"}
     assert {suspect.row - 1000 for suspect in found.suspects[:12]} & set(wrong)

@@ -108,7 +108,7 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
         for place, n in enumerate(explanation.neighbors)
     ]
     by = ["near by"] if one.near_by else []
-    scale = {"log": " (log)", "rank": " (score)"}.get(explanation.transform, "")
+    scale = {"log": " (log)", "rank": " (score)", "softmax": " (score)"}.get(explanation.transform, "")
     adds = f"adds{scale}" if one.said is None else f"adds to {cell_words(explanation.prediction)}"
     if explanation.other_count:
         rest = [f"{explanation.other_count} others", "", f"{explanation.other_weight:.3f}"]

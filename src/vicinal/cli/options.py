@@ -130,8 +130,9 @@ Simplex: TypeAlias = Annotated[
 Metric: TypeAlias = Annotated[
     str,
     typer.Option(
-        help="What makes rows near: network (trained), kernel (tables of numbers and categories: a length for each "
-        "column, with a kriging readout), or auto (for such tables what predicts the rows held out best).",
+        help="What makes rows near: network (trained), kernel (of numbers and categories a length for each column; for "
+        "classes also of what pretrained encoders see), or auto (where both can be, what predicts the rows held out "
+        "best).",
         rich_help_panel=LEARN,
     ),
 ]
@@ -146,7 +147,8 @@ Readout: TypeAlias = Annotated[
 MaxNeighbors: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        help="Most rows that make a kriging prediction; default 30, with --metric kernel 256 (128 of over 5,000 rows).",
+        help="Most rows that make a kriging prediction; default 30, with --metric kernel 256 (128 of over 5,000 rows; "
+        "of classes all of up to 2,048).",
         rich_help_panel=LEARN,
     ),
 ]

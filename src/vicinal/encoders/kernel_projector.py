@@ -28,6 +28,7 @@ class KernelProjector(nn.Module):
     Args:
         in_dim: p, the width of its input.
         numbers: places of the columns of numbers in it.
+        line: whether the kernel has its two terms of inner products; else only $\sqrt 3\, x / \ell$ is left.
 
     Attributes:
         linear: how many of the last entries enter by their inner product.
@@ -40,14 +41,15 @@ class KernelProjector(nn.Module):
     edges: Tensor
     center: Tensor
 
-    def __init__(self, in_dim: int, numbers: Sequence[int] = ()) -> None:
+    def __init__(self, in_dim: int, numbers: Sequence[int] = (), *, line: bool = True) -> None:
         super().__init__()
         self.in_dim = check_integer("in_dim", in_dim)
-        self.linear = self.in_dim + BINS * len(numbers)
+        self.numbers = list(numbers) if line else []
+        width = self.in_dim + BINS * len(self.numbers)
+        self.linear = width if line else 0
         self.dim = self.in_dim + self.linear
-        self.numbers = list(numbers)
-        self.register_buffer("edges", torch.zeros(len(numbers), BINS + 1, dtype=torch.float64))
-        self.register_buffer("center", torch.zeros(self.linear, dtype=torch.float64))
+        self.register_buffer("edges", torch.zeros(len(self.numbers), BINS + 1, dtype=torch.float64))
+        self.register_buffer("center", torch.zeros(width, dtype=torch.float64))
         self.log_lengths = nn.Parameter(torch.full((in_dim,), math.log(in_dim) / 2, dtype=torch.float64))
         self.log_linear = nn.Parameter(torch.tensor(0.0, dtype=torch.float64))
         self.log_pieces = nn.Parameter(torch.tensor(0.0, dtype=torch.float64))
@@ -81,6 +83,8 @@ class KernelProjector(nn.Module):
             raise ValueError(f"features: expected [b, {self.in_dim}], got {tuple(features.shape)}")
         inputs, pieces = self.terms(features)
         near = math.sqrt(3) * inputs * (-self.log_lengths).exp()
+        if not self.linear:
+            return near
         line = inputs * (self.log_linear / 2).exp() / math.sqrt(self.in_dim)
         return torch.cat([near, line, pieces * (self.log_pieces / 2).exp()], dim=1)
 

@@ -286,15 +286,17 @@ class Explanation:
 
     Attributes:
         prediction: a number, or the predicted class; where rows may have several, the most probable one.
-        total: what the contributions sum to: the number, with a ``target_transform`` on its scale (its logarithm), or
-            the probability of the predicted class.
+        total: what the contributions sum to: the number, with a ``target_transform`` on its scale (its logarithm); of
+            classes their probability, by a kernel the score that it is made of.
         neighbors: the rows of highest weight, signs aside, highest first.
         other_weight: weight of all rows that are not listed; with the listed weights it sums to 1.
         other_contribution: what those rows add; with the listed contributions it sums to ``total``.
         other_count: how many of those have weight; of a large bank, which is read in blocks, or through an index, how
             many rows are not listed, as those with weight are not counted.
         elements: of the row's sets, if they were asked for, that of most effect first.
-        transform: "none", "log" or "rank": the scale of contributions. Labels and ``prediction`` are not on it.
+        transform: "none", "log", "rank" or "softmax": the scale of contributions. Labels and ``prediction`` are not
+            on it.
+        probability: of the predicted class; None for numbers.
     """
 
     prediction: Any
@@ -305,6 +307,7 @@ class Explanation:
     other_count: int
     elements: tuple[Element, ...] = ()
     transform: str = "none"
+    probability: float | None = None
 
     def __str__(self) -> str:
         """One line: ``-2.4: horrible -2.5 (0.31), horrid -2.5 (0.22) ...``; rows without weight are left out."""
@@ -337,8 +340,8 @@ def explain_rows(
     rows = bank.store.rows_at(places).to_dict("records")
     ids = bank.store.ids_of_keys(bank.store.keys[places])
     labels, numbers = bank.labels[places].tolist(), transform.forward(bank.labels[places]).tolist()
-    best = top.prediction if classes is None else top.prediction.argmax(dim=-1)
-    said = transform.inverse(best).tolist()
+    said = transform.inverse(top.prediction)
+    best = top.prediction if classes is None else said.argmax(dim=-1)
     others = [len(bank)] * len(best) if top.carriers is None else top.carriers.tolist()
     explanations = []
     for i, prediction in enumerate(best.tolist()):
@@ -355,13 +358,14 @@ def explain_rows(
         rest = 1.0 - sum(n.weight for n in neighbors)
         explanations.append(
             Explanation(
-                prediction=said[i] if classes is None else classes[prediction],
+                prediction=float(said[i]) if classes is None else classes[prediction],
                 total=total,
                 neighbors=tuple(neighbors),
                 other_weight=0.0 if -_ROUNDING < rest < _ROUNDING * _ROUNDING else rest,
                 other_contribution=total - sum(n.contribution for n in neighbors),
                 other_count=others[i] - sum(n.weight != 0 for n in neighbors),
                 transform=transform.name,
+                probability=None if classes is None else float(said[i, prediction]),
             )
         )
     return explanations

@@ -15,7 +15,9 @@ from vicinal.blockwise.nearest import NearestRows
 from vicinal.blockwise.topk import Nearest
 from vicinal.core import nearest, short
 from vicinal.estimators.inputs import Ids, LabelledRows
+from vicinal.heads import Kriging
 from vicinal.heads.admissible import Identity
+from vicinal.heads.whole_bank import WholeBank
 from vicinal.index import NeighborBank
 from vicinal.training import NeighborNetwork, RowSubset
 from vicinal.training.rows import RowInputs
@@ -46,6 +48,7 @@ class Bank:
     """
 
     _prepared: NearestRows | None = None
+    _whole: tuple[object, WholeBank] | None = None
     _target: int | None = None
 
     def __init__(
@@ -147,6 +150,12 @@ class Bank:
         if self._prepared is None:
             self._prepared = NearestRows(self.vectors)
         return self._prepared
+
+    def whole(self, head: Kriging) -> WholeBank:
+        """What predicts by all of the rows as they are now."""
+        if self._whole is None or self._whole[0] is not self.state or self._whole[1].head is not head:
+            self._whole = self.state, WholeBank(head, self.vectors, self.weights)
+        return self._whole[1]
 
     def nearest(self, queries: Tensor, k: int, identity: Mapping[str, Tensor | None]) -> Nearest:
         """The ``k`` nearest rows by Euclidean distance: see :meth:`vicinal.blockwise.nearest.NearestRows.search`.

@@ -21,6 +21,7 @@ from vicinal.estimators.elements import with_elements
 from vicinal.estimators.inputs import FEWEST_ROWS, HeldOut, Ids, LabelledRows, hold_out, with_weight
 from vicinal.estimators.journal import Change, added_rows
 from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
+from vicinal.estimators.readout import predicted_over
 from vicinal.estimators.saving import read_model, save_model
 from vicinal.estimators.search import Hit, query_table, search_rows
 from vicinal.estimators.tuning import TunedEstimator
@@ -292,7 +293,8 @@ class BankedEstimator(TunedEstimator):
         errors = []
         for weight in WEIGHTS:
             identity["bank_weight"] = torch.cat([mass, torch.full((count,), weight).double()])
-            errors.append(error_of(self.network_.predict(*rows, **identity), labels[at], **kind).double())
+            said = self._as_trained(predicted_over(self.network_, *rows, identity))
+            errors.append(error_of(said, labels[at], **kind).double())
         best = int(torch.stack(errors).mean(dim=1).argmin())
         gain = errors[0] - errors[best]
         sure = len(gain) > 1 and float(gain.mean()) > float(gain.std()) / len(gain) ** 0.5

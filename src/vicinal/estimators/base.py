@@ -46,7 +46,9 @@ from vicinal.estimators.inputs import (
 from vicinal.estimators.journal import Changes
 from vicinal.estimators.kernel_metric import (
     PATIENCE,
+    WHOLE,
     check_kernel_kinds,
+    fit_class_network,
     fit_kernel_network,
     kernel_neighbors,
     make_kernel_network,
@@ -75,7 +77,7 @@ SCORES = 1 << 22
 _CURVE = 256
 """Rows trained on whose error the history of a kernel tells, at most."""
 
-FITTED = ("network_", "bank_", "calibration_", "folds_", "history_", "metric_")
+FITTED = ("network_", "bank_", "calibration_", "folds_", "history_", "metric_", "target_transform_")
 """What a fit leaves behind."""
 
 LONE_GROUPS = (
@@ -105,7 +107,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     weight_unit_: float = 1.0
     _near_head: NearBank | None = None
     _near_saved: SavedNear | None = None
-    _known_errors: dict[torch.nn.Module, float] | None = None  # of the heads of a fit, while it lasts
+    _known_errors: dict[torch.nn.Module, tuple[Tensor, Tensor]] | None = None  # of the heads of a fit, while it lasts
 
     def __init__(
         self,
@@ -330,14 +332,16 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         """Fit the metric that is asked for, or both, and keep what predicts the rows held out best."""
         self.changes_, self._known_errors = Changes(), {}
         encoder.fit(rows.frame.iloc[rows.held_out.train])
-        settings, regression = self.get_params(deep=False), not hasattr(self, "classes_")
-        tried = self.metric == "auto" and regression and may_be_kernel(settings, self.kinds_, encoder.dim)
-        if tried:
+        settings, frozen = self.get_params(deep=False), encoder.frozen if hasattr(self, "classes_") else None
+        tried = self.metric == "auto" and not self.multilabel_
+        if tried and may_be_kernel(settings, self.kinds_, encoder.dim, frozen=frozen):
             with torch.random.fork_rng():
                 indexes = self._train_kernel(rows, seed, copy.deepcopy(encoder))
             kernel, error = {name: getattr(self, name) for name in FITTED}, self._honest_error()
+            each = self._honest_errors()[0]
+            self._start_scale()
             others = self._train_network(rows, seed, encoder)
-            if (1 - PATIENCE) * error <= self._honest_error():
+            if (1 - PATIENCE) * error <= self._honest_error() or (frozen is not None and not self._surely_below(each)):
                 self.__dict__ |= kernel
             else:
                 indexes, others = others, indexes
@@ -467,22 +471,37 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _honest_error(self) -> float:
         """Mean error of these predictions, as training sees labels: kriging is chosen by it."""
+        return _weighted_mean(*self._honest_errors())
+
+    def _honest_errors(self) -> tuple[Tensor, Tensor]:
+        """Those errors ``[b]``, and the weights ``[b]`` of their rows."""
         known, head = self._known_errors, self.network_.head
         if known is not None and head in known:
             return known[head]
         prediction, rows, at = self._honest()
-        error = self._mean_error(prediction, self._as_predicted(rows.labels[at]).to(prediction), rows.weights, at)
+        errors = self._errors(prediction, self._as_predicted(rows.labels[at]).to(prediction)).double()
+        both = errors, torch.ones_like(errors) if rows.weights is None else rows.weights[at].to(errors)
         if known is not None:
-            known[head] = error
-        return error
+            known[head] = both
+        return both
+
+    def _surely_below(self, others: Tensor) -> bool:
+        """Whether errors on the rows held out are below ``others [b]`` by more than the standard error of that."""
+        errors, mass = self._honest_errors()
+        gains, share = others - errors, mass / mass.sum()
+        gain = (gains * share).sum()
+        spread_of_rows = ((gains - gain) * share).square().sum() * len(gains) / max(1, len(gains) - 1)
+        return bool(gain > spread_of_rows.sqrt())
+
+    def _errors(self, prediction: Tensor, truth: Tensor) -> Tensor:
+        """Of each row ``[b]``, as training sees labels."""
+        prediction = self._as_trained(prediction)
+        return error_of(prediction, truth, multilabel=self.multilabel_, numbers=self.targets_ is not None)
 
     def _mean_error(self, prediction: Tensor, truth: Tensor, weights: Tensor | None, at: Tensor) -> float:
         """Mean of the errors of rows at positions ``at [b]``, by ``weights [n]`` of all rows if there are any."""
-        errors = error_of(prediction, truth, multilabel=self.multilabel_, numbers=self.targets_ is not None)
-        if weights is None:
-            return float(errors.mean())
-        mass = weights[at].to(errors)
-        return float((errors * mass).sum() / mass.sum())
+        errors = self._errors(prediction, truth)
+        return _weighted_mean(errors, torch.ones_like(errors) if weights is None else weights[at].to(errors))
 
     def fold_members(self) -> FoldMembers:
         """The members of the fitted head by the folds that they leave out.
@@ -533,26 +552,38 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _train_kernel(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> list[Index]:
         """The same for ``metric="kernel"``, whose likelihood is of the rows that are not held out."""
-        check_kernel_kinds(self.kinds_)
+        classes = self._class_count()
+        check_kernel_kinds(self.kinds_, None if classes is None else encoder)
         held_out, train = rows.held_out, torch.from_numpy(rows.held_out.train)
-        self._scaled(rows.labels, rows.labels[train])
+        scaled = self._scaled(rows.labels, rows.labels[train])
         k = self.max_neighbors or kernel_neighbors(len(rows.frame))
         settings = self.get_params(deep=False) | {"metric": "kernel", "max_neighbors": k}
-        network = make_kernel_network(settings, encoder)
+        whole = WHOLE if classes is not None and self.max_neighbors is None and self.index is None else 0
+        network = make_kernel_network(settings, encoder, classes=classes is not None, whole_up_to=whole)
         width = embedding_width(network)
         stores = NeighborBank(width, storage=storage_of(self.index)), NeighborBank(width)
         indexes = [] if self.index is None else start_indexes(self.index, network.head, stores[0], self.index_tolerance)
         inputs, codes = self._prepare(encoder, rows.frame), rows.group_codes()
         known = None if codes is None else codes[train]
         weights = None if rows.weights is None else torch.from_numpy(rows.weights)[train]
-        labels = self.target_transform_.forward(rows.labels[train])
-        fit_kernel_network(network, RowSubset(inputs, train), labels, known, seed, weights)
+        if classes is None:
+            labels = self.target_transform_.forward(rows.labels[train])
+            fit_kernel_network(network, RowSubset(inputs, train), labels, known, seed, weights)
+        else:
+            fit_class_network(network, RowSubset(inputs, train), scaled[train], known, seed, weights)
         self._fill_banks(stores, network, inputs, rows)
         self.metric_, self.folds_ = "kernel", None
+        self._calibrate_scores()
         unit = self._label_unit() ** 2
         some = held_out.train[spread(len(held_out.train), _CURVE).numpy()]
         self.history_ = TrainingHistory([self._error_at(some)], [self._honest_error() / unit])
         return indexes
+
+    def _start_scale(self) -> None:
+        """Forget the scale that a kernel found for its scores."""
+
+    def _calibrate_scores(self) -> None:
+        """Find the scale of scores of classes, from rows of the bank that are each predicted from the others."""
 
     def _left_out(self, positions: Ids) -> tuple[Tensor, Bank, Tensor]:
         """Predictions of some of these rows of the bank, each from all others: of which bank, and where they stand."""
@@ -680,7 +711,11 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         return self._as_predicted(self.bank_.labels)
 
     def in_label_units(self, prediction: Tensor) -> Tensor:
-        """Predictions of the head in the units of the labels; those of classes are probabilities already."""
+        """Predictions of the head in the units of the labels; for classes probabilities."""
+        return prediction
+
+    def _as_trained(self, prediction: Tensor) -> Tensor:
+        """Predictions of the head as errors are measured while a model is fitted: numbers on their scale."""
         return prediction
 
     def on_label_scale(self, prediction: Tensor) -> Tensor:
@@ -718,8 +753,11 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def bank_weights(self, queries: Tensor, identity: Mapping[str, Tensor | None]) -> Tensor:
         """Weights ``[b, N]`` of the bank's rows for embedded queries ``[b, d]``."""
+        head = self.network_.head
+        if isinstance(head, Kriging) and head.by_one_inverse(len(self.bank_)):
+            return local_weights(head, self.bank_, queries, identity).weights
         with torch.no_grad():
-            weights: Tensor = self.network_.head.weights(queries, self.bank_.vectors, **identity)  # type: ignore[operator]
+            weights: Tensor = head.weights(queries, self.bank_.vectors, **identity)  # type: ignore[operator]
         return weights
 
     def query_blocks(
@@ -731,6 +769,11 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             part = slice(start, start + step)
             part_identity = {n: v if v is None or n.startswith("bank") else v[part] for n, v in identity.items()}
             yield queries[part], part_identity
+
+
+def _weighted_mean(errors: Tensor, mass: Tensor) -> float:
+    """Of errors ``[b]`` by weights ``[b]``."""
+    return float((errors * mass).sum() / mass.sum())
 
 
 def _check_finite(what: str, values: Tensor) -> None:

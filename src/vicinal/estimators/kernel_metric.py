@@ -1,4 +1,4 @@
-"""The metric of plain tables that no network has: a kernel with a length for each column, by its likelihood."""
+"""The metric that no network has: a kernel, of plain tables by its likelihood, of classes by their log-loss."""
 
 import math
 from collections.abc import Mapping
@@ -11,10 +11,11 @@ from vicinal.core import short_text
 from vicinal.encoders import Kind, TableEncoder
 from vicinal.encoders.category import CategoryEncoder
 from vicinal.encoders.kernel_projector import BINS, KernelProjector
-from vicinal.encoders.numeric import NumberEncoder
+from vicinal.encoders.numeric import NumberEncoder, VectorEncoder
 from vicinal.estimators.network import make_kriging
 from vicinal.heads import Kriging
 from vicinal.training import NeighborNetwork
+from vicinal.training.class_kernel import fit_class_kernel
 from vicinal.training.likelihood import LEAST_NOISE, TableKernel, fit_kernel
 from vicinal.training.rows import RowInputs
 
@@ -28,6 +29,10 @@ PATIENCE = 0.05
 """Share by which the error of a network must be lower for it to be chosen: few rows are held out, and one must do."""
 
 
+WHOLE = 2048
+"""Rows up to which all of them predict a class by a kernel: one inverse of 32 MiB then serves every prediction."""
+
+
 def kernel_neighbors(rows: int) -> int:
     """Rows that a kernel is read out by where ``max_neighbors`` is None: 256, of more than 5,000 rows 128, for speed.
 
@@ -37,22 +42,43 @@ def kernel_neighbors(rows: int) -> int:
     return 256 if rows <= 5_000 else 128
 
 
-def may_be_kernel(settings: Mapping[str, Any], kinds: Mapping[str, Kind], width: int) -> bool:
-    """Whether ``metric="auto"`` tries a kernel: for plain tables, where nothing is asked that it has not.
+def may_be_kernel(
+    settings: Mapping[str, Any], kinds: Mapping[str, Kind], width: int, *, frozen: bool | None = None
+) -> bool:
+    """Whether ``metric="auto"`` tries a kernel, where nothing is asked that it has not.
+
+    For numbers it does on plain tables; for one class a row wherever no encoder is trained.
 
     Args:
         settings: the estimator's parameters.
         kinds: of the columns.
         width: numbers of an encoded row.
+        frozen: for classes, whether no encoder is trained; None: for numbers.
     """
     plain = width <= _WIDEST and all(kind in ("number", "category") for kind in kinds.values())
+    if frozen is not None:
+        plain = frozen and settings["readout"] == "auto"
     fits = settings["head"] == "nona" and settings["loss"] is None and settings["similarity"] in ("l2", "squared_l2")
     fits &= settings["fair"] is None
     return plain and fits and settings["validation_fraction"] != 0 and settings["readout"] != "attention"
 
 
-def check_kernel_kinds(kinds: Mapping[str, Kind]) -> None:
-    """Raise ValueError for a column that is no number, category or fixed vector."""
+def check_kernel_kinds(kinds: Mapping[str, Kind], encoder: TableEncoder | None = None) -> None:
+    """Raise ValueError for a column that is no number, category or fixed vector; of classes, for a trained encoder.
+
+    Args:
+        kinds: of the columns.
+        encoder: of classes, that of the table; None: for numbers.
+    """
+    for part in () if encoder is None else encoder.encoders:
+        if not part.frozen:
+            raise ValueError(
+                f"metric: expected 'network' for {short_text(part.columns[0])}, whose encoder {part.name} is trained, "
+                "got 'kernel', which trains none; name a pretrained encoder, leave the column out, or say "
+                "metric='network'"
+            )
+    if encoder is not None:
+        return
     for column, kind in kinds.items():
         if kind not in ("number", "category", "vector"):
             raise ValueError(
@@ -61,16 +87,25 @@ def check_kernel_kinds(kinds: Mapping[str, Kind]) -> None:
             )
 
 
-def make_kernel_network(settings: dict[str, Any], encoder: TableEncoder) -> NeighborNetwork:
-    """Encoder, the projector of a kernel that is not learned yet, and a kriging head over it."""
+def make_kernel_network(
+    settings: dict[str, Any], encoder: TableEncoder, *, classes: bool = False, whole_up_to: int = 0
+) -> NeighborNetwork:
+    """Encoder, the projector of a kernel that is not learned yet, and a kriging head over it.
+
+    Args:
+        settings: the estimator's parameters.
+        encoder: fitted.
+        classes: the kernel of :mod:`vicinal.training.class_kernel`, else that of :mod:`vicinal.training.likelihood`.
+        whole_up_to: see :class:`vicinal.heads.Kriging`.
+    """
     numbers: list[int] = []
     place = 0
     for part in encoder.encoders:
         if part.kind == "number":
             numbers += range(place, place + len(part.columns))  # flags of missing numbers follow
         place += part.dim
-    projector = KernelProjector(place, numbers)
-    head = make_kriging(settings, projector.linear)
+    projector = KernelProjector(place, numbers, line=not classes)
+    head = make_kriging(settings, projector.linear, whole_up_to)
     if head is None:
         raise ValueError("readout: expected 'signed_kriging' or 'kriging' for metric='kernel', got 'attention'")
     return NeighborNetwork(encoder, projector, head)
@@ -94,12 +129,62 @@ def fit_kernel_network(
         seed: of the rows that the likelihood is of.
         weights: ``[n]`` or None, see :func:`vicinal.training.likelihood.fit_kernel`.
     """
-    projector, head = network.projector, network.head
-    if not isinstance(projector, KernelProjector) or not isinstance(head, Kriging):
-        raise TypeError(f"network: expected one of make_kernel_network, got {type(projector).__name__}")
+    projector, head = kernel_parts(network)
     features = encoded(network.encoder, inputs)
     pieces = projector.fit(features).terms(features)
     take_kernel(projector, head, fit_kernel(*pieces, labels, groups, seed=seed, weights=weights))
+
+
+@torch.no_grad()
+def fit_class_network(
+    network: NeighborNetwork,
+    inputs: RowInputs,
+    labels: Tensor,
+    groups: Tensor | None,
+    seed: int,
+    weights: Tensor | None = None,
+) -> None:
+    """The same for one-hot ``labels [n, K]``: a length for all numbers and categories, and one for each other column.
+
+    Entries of fixed vectors count as they are, or standardized as their encoder gives them, whichever has less loss: of
+    embeddings those that differ more say more. See :func:`vicinal.training.class_kernel.fit_class_kernel`.
+    """
+    projector, head = kernel_parts(network)
+    encoder = network.encoder
+    if not isinstance(encoder, TableEncoder):
+        raise TypeError(f"network: expected the encoder of a table, got {type(encoder).__name__}")
+    features = encoded(encoder, inputs)
+    columns = projector.fit(features).terms(features)[0]
+    plain, wide, place = list[int](), list[list[int]](), 0
+    standard = torch.ones(columns.shape[1], dtype=torch.float64)
+    for part in encoder.encoders:
+        entries = list(range(place, place := place + part.dim))
+        if isinstance(part, VectorEncoder):
+            factor = torch.tensor(part.factor, dtype=torch.float64)
+            standard[entries] = torch.where(factor > 0, factor, 1.0)  # entries that never differ are all 0
+        if part.kind in ("number", "category"):
+            plain += entries
+        else:
+            wide.append(entries)
+    parts = [*([plain] if plain else []), *wide]
+    units = [torch.ones_like(standard)] + [standard] * bool((standard != 1).any())
+    known: dict[str, Any] = {"seed": seed, "weights": weights}
+    kernels = [
+        fit_class_kernel([(columns / unit)[:, part] for part in parts], labels, groups, **known) for unit in units
+    ]
+    kernel, unit = min(zip(kernels, units, strict=True), key=lambda pair: pair[0].loss)
+    for entries, log_length in zip(parts, kernel.log_lengths, strict=True):
+        projector.log_lengths[entries] = log_length + unit[entries].log()
+    head.log_scale.fill_(math.log(3) / 2)
+    head.log_noise.copy_(kernel.log_noise)
+
+
+def kernel_parts(network: NeighborNetwork) -> tuple[KernelProjector, Kriging]:
+    """Projector and head of a network that :func:`make_kernel_network` made."""
+    projector, head = network.projector, network.head
+    if not isinstance(projector, KernelProjector) or not isinstance(head, Kriging):
+        raise TypeError(f"network: expected one of make_kernel_network, got {type(projector).__name__}")
+    return projector, head
 
 
 def nearness_by_column(network: NeighborNetwork, query: Tensor, rows: Tensor, bank: Tensor) -> dict[str, Tensor]:
@@ -127,7 +212,10 @@ def nearness_by_column(network: NeighborNetwork, query: Tensor, rows: Tensor, ba
             names += [column for column, slots in zip(part.columns, part.slots, strict=True) for _ in slots]
         elif isinstance(part, NumberEncoder):
             names += [*part.columns, *part.flagged]
-    names = [*names, *names, *(names[place] for place in projector.numbers for _ in range(BINS))]
+        else:
+            names += part.columns * part.dim
+    if projector.linear:
+        names = [*names, *names, *(names[place] for place in projector.numbers for _ in range(BINS))]
     mean, spread = bank.double().mean(dim=0), bank.double().var(dim=0, correction=0)
     nearer = (query.double() - mean).square() + spread - (query.double() - rows.double()).square()  # [k, d]
     columns = list(dict.fromkeys(names))

@@ -25,6 +25,7 @@ from vicinal.estimators.several import is_multilabel, read_multilabel, several_n
 from vicinal.estimators.target_transform import PLAIN, TargetTransform, check_positive
 from vicinal.heads import Kriging, conformal_margin
 from vicinal.index import Index
+from vicinal.training.class_kernel import calibrate_scores
 from vicinal.training.rows import spread
 
 
@@ -57,12 +58,13 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
     Args:
         head: "nona" (neighbors) or "dense" (a linear layer; no explanations).
         metric: what makes rows near. "auto": for a number to predict from at most 64 numbers and categories, "kernel",
-            or "network" if its error on the rows held out is more than 5 % less; "network" for all else, and where a
-            loss, folds or attention are asked for. "network": an encoder and projector, trained for the
-            prediction. "kernel", for a
-            number to predict from numbers, categories and fixed vectors, with a kriging readout: a kernel with a length
-            for each column, a linear and a piecewise-linear part, learned by its likelihood (see ``docs/methods.md``);
-            settings of networks and of their training are passed over.
+            or "network" if its error on the rows held out is more than 5 % less; for one class a row likewise wherever
+            no encoder is trained, and if it is less by more than a standard error; "network" for all else, and where a
+            loss, folds or attention are asked for. "network": an encoder and projector, trained for the prediction.
+            "kernel", with a kriging readout: of numbers, categories and fixed vectors a kernel with a length for each
+            column, a linear and a piecewise-linear part, learned by its likelihood; for classes one whose lengths are
+            those of least log-loss (see ``docs/methods.md``). Settings of networks and of their training are passed
+            over.
         similarity: "l2", "l1", "cosine", "dot", "scaled_dot" or "squared_l2".
         mask: "s2" or "s1" (SoftStep), "topk" (keeps ``n_neighbors``), or None.
         mask_parameters: "pointwise" or "global", see :class:`vicinal.masks.SoftStep`.
@@ -79,7 +81,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             rule most of them out, and where ``loss`` has another error in mind or ``similarity`` is no distance; of
             ``metric="kernel"`` signed kriging.
         max_neighbors: most rows that make a prediction of a kriging readout; None is 30, for ``metric="kernel"`` 256
-            (128 of more than 5,000 rows).
+            (128 of more than 5,000 rows), of classes all rows where there are at most 2,048.
         target_transform: the scale that numbers are learned on: "none"; "log", for positive ones such as prices, where
             a prediction is a weighted geometric mean; "rank", their normal scores (see
             :class:`vicinal.estimators.target_transform.TargetTransform`); or "auto": "log" where labels are positive
@@ -545,8 +547,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"):  # type: ignore[misc]  # scikit-learn has no types
     """Predicts a class, or several, from the classes of neighbors, with an encoder trained for just that.
 
-    The probability of a class is the weight of the neighbors that have it. Parameters, explanations and bank are
-    those of :class:`NeighborRegressor`; training minimizes the log-loss of the probabilities.
+    By a network, the probability of a class is the weight of the neighbors that have it, and training minimizes the
+    log-loss of the probabilities. By a kernel (see ``metric``), that weight is a score, to which rows may add less than
+    nothing, and probabilities are proportional to ``exp(a s_k + b_k)`` of the scores, calibrated on rows that had no
+    part in theirs: contributions of explanations sum to the score, and ``probability`` is what is made of it.
+    Parameters, explanations and bank are those of :class:`NeighborRegressor`.
 
     Where rows may have several classes, or none, each class has a probability by itself, and the log-loss is the mean
     of that of all classes; :meth:`predict` says a class from its own threshold on, and an explanation is that of the
@@ -555,6 +560,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
     Attributes:
         classes_: the classes, sorted; those that :meth:`add` brought stand behind them.
         multilabel_: whether rows may have several.
+        target_transform_: the scale of contributions: its ``name`` is "softmax" where a kernel gives scores.
 
     >>> x = np.repeat([[0.0], [5.0]], 20, axis=0) + np.arange(40)[:, None] / 40
     >>> model = NeighborClassifier(max_epochs=20, learning_rate=1e-2).fit(x, ["a"] * 20 + ["b"] * 20)
@@ -644,6 +650,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         """
         _, queries = self._embed(X)
         shares, error = self._answer(queries, self._prediction_identity(len(queries), ids, groups))
+        shares = self.in_label_units(shares)
         probabilities = shares.double().clamp(0, 1).numpy() if self.multilabel_ else _shares(shares)
         return (probabilities, error.numpy()) if return_error else probabilities
 
@@ -674,7 +681,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         labels = truth.long().numpy()
         if self.folds_ is None:
             fitted = ConformalClasses(method, coverage=coverage, seed=0).fit(_shares(known), labels, weights)
-            return fitted.predict(_shares(self._answer(queries, query_identity)[0]))
+            return fitted.predict(_shares(self.in_label_units(self._answer(queries, query_identity)[0])))
         folds = self.bank_.folds
         codes = np.zeros(0, dtype=np.int64) if folds is None else folds[fold_positions(self, MOST)].numpy()
         shares = fold_predictions(self, queries, self.bank_.identity(**query_identity))
@@ -691,7 +698,8 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         own_groups = rows.groups if self.bank_.store.group_codes is not None else None
         known = {"ids": rows.ids[at.numpy()], "groups": None if own_groups is None else own_groups[at.numpy()]}
         weights = None if rows.weights is None else rows.weights[at].numpy()
-        return self._answer(rows.vectors[at].double(), known)[0], rows.labels[at], weights
+        said = self.in_label_units(self._answer(rows.vectors[at].double(), known)[0])
+        return said, rows.labels[at], weights
 
     @property
     def thresholds_(self) -> Ids:
@@ -723,9 +731,27 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         named: np.ndarray[Any, Any] = np.asarray(self.classes_)[chances.argmax(axis=1)]
         return named
 
+    def in_label_units(self, prediction: Tensor) -> Tensor:
+        """Probabilities ``[b, K]``, of scores if a kernel gives such."""
+        return self.target_transform_.inverse(prediction)
+
+    def _as_trained(self, prediction: Tensor) -> Tensor:
+        return self.in_label_units(prediction)
+
+    def _start_scale(self) -> None:
+        self.target_transform_ = PLAIN
+
+    def _calibrate_scores(self) -> None:
+        self.target_transform_ = PLAIN
+        scores, bank, at = self._left_out(np.arange(len(self.bank_)))
+        mass = None if bank.weights is None else bank.weights[at]
+        fitted = calibrate_scores(scores, self.bank_labels()[at], mass)
+        known = {"name": "softmax", "slope": fitted.slope, "biases": fitted.biases.tolist()}
+        self.target_transform_ = TargetTransform.model_validate(known)
+
     def _fit_labels(self, y: Any, rows: int) -> Ids:
         y = as_series("y", y)
-        self.multilabel_ = is_multilabel(y)
+        self.multilabel_, self.target_transform_ = is_multilabel(y), PLAIN
         if self.multilabel_:
             return self._fit_several(y, rows)
         values = column_or_1d(y, warn=True)
@@ -746,6 +772,8 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         _check_length(y, rows)
         if self.readout not in ("auto", "attention"):
             raise ValueError(f"readout: expected 'attention' for several classes a row, got {short(self.readout)}")
+        if self.metric == "kernel":
+            raise ValueError("metric: expected 'network' for several classes a row, got 'kernel'")
         self.classes_, labels = read_multilabel(y, self._expected_classes)
         if len(self.classes_) < 2:
             raise ValueError(f"y: expected at least two classes in the lists of all rows, got {len(self.classes_)}")

@@ -76,7 +76,7 @@ def check_readout(settings: dict[str, Any], *, classes: bool = False) -> None:
     """
     readout = check_choice("readout", settings["readout"], READOUTS)
     if check_choice("metric", settings["metric"], METRICS) == "kernel":
-        _check_kernel(settings, classes=classes)
+        _check_kernel(settings)
     if settings["max_neighbors"] is not None:
         check_integer("max_neighbors", settings["max_neighbors"], high=MOST_NEIGHBORS)
     if readout == "attention":
@@ -86,19 +86,17 @@ def check_readout(settings: dict[str, Any], *, classes: bool = False) -> None:
                 f"{settings['max_neighbors']}; say readout='kriging'"
             )
         return
-    if classes and readout == "signed_kriging":
+    if classes and readout == "signed_kriging" and settings["metric"] != "kernel":
         raise ValueError(
             "readout: expected 'attention' or 'kriging' for classes, got 'signed_kriging', whose weights below 0 are "
-            "no probabilities"
+            "no probabilities; metric='kernel' makes some of them"
         )
     if settings["head"] != "nona" and readout != "auto":
         raise ValueError(f"readout: expected 'attention' for head={short(settings['head'])}, got {short(readout)}")
 
 
-def _check_kernel(settings: dict[str, Any], *, classes: bool) -> None:
+def _check_kernel(settings: dict[str, Any]) -> None:
     """Raise ValueError for settings that do not go with ``metric="kernel"``."""
-    if classes:
-        raise ValueError("metric: expected 'network' for classes, got 'kernel', whose likelihood is of numbers")
     if settings["readout"] == "attention":
         raise ValueError(
             "readout: expected 'signed_kriging' or 'kriging' for metric='kernel', got 'attention', "
@@ -109,16 +107,17 @@ def _check_kernel(settings: dict[str, Any], *, classes: bool) -> None:
         raise ValueError(f"head: expected 'nona' for metric='kernel', got {short(settings['head'])}")
     if settings["loss"] is not None:
         loss = short(settings["loss"])
-        raise ValueError(f"loss: expected None for metric='kernel', which is learned by its likelihood, got {loss}")
+        raise ValueError(f"loss: expected None for metric='kernel', which has its own, got {loss}")
 
 
-def make_kriging(settings: dict[str, Any], linear: int = 0) -> Kriging | None:
+def make_kriging(settings: dict[str, Any], linear: int = 0, whole_up_to: int = 0) -> Kriging | None:
     """The kriging head that ``readout`` names or may choose, without its scale and noise; None for "attention"."""
     if settings["readout"] == "attention" or settings["head"] != "nona":
         return None
     signed = settings["readout"] == "signed_kriging"
     signed = signed or (settings["readout"], settings["metric"]) == ("auto", "kernel")
-    return Kriging(settings["max_neighbors"] or NEIGHBORS, convex=not signed, linear=linear)
+    k = settings["max_neighbors"] or NEIGHBORS
+    return Kriging(k, convex=not signed, linear=linear, whole_up_to=whole_up_to)
 
 
 def _one_head(settings: dict[str, Any], dim: int, start: torch.Tensor, *, multilabel: bool, numbers: bool) -> nn.Module:

@@ -147,7 +147,13 @@ class NeighborPairs:
         from vicinal.estimators.neighbors import NeighborClassifier
 
         self.model = NeighborClassifier(
-            members=2, hidden=(64, 16), max_epochs=40, batch_size=256, learning_rate=3e-3, random_state=seed
+            metric="network",
+            members=2,
+            hidden=(64, 16),
+            max_epochs=40,
+            batch_size=256,
+            learning_rate=3e-3,
+            random_state=seed,
         ).fit(features, matches)
         return self
 

@@ -9,7 +9,8 @@ from vicinal.estimators.bank import Bank
 from vicinal.heads import FoldMembers, Kriging, KrigingWeights
 from vicinal.heads.admissible import Identity
 from vicinal.heads.kriging import neighborhoods
-from vicinal.training import error_of
+from vicinal.heads.whole_bank import WholeBank
+from vicinal.training import NeighborNetwork, error_of
 from vicinal.training.rows import spread
 
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -40,8 +41,22 @@ def local_weights(head: Kriging, bank: Bank, queries: Tensor, identity: Mapping[
 
     Of equally near rows those of lower keys go first, so that it changes nothing where rows stand in the bank.
     """
+    if head.by_one_inverse(len(bank)):
+        return bank.whole(head).weights_of(queries, Identity(**identity))
     positions = head.nearest(queries, bank.vectors, Identity(**identity), bank.prepared(), bank.store.keys)
     return head.weights_of(queries, bank.vectors, positions, identity.get("bank_weight"))
+
+
+@torch.no_grad()
+def predicted_over(
+    network: NeighborNetwork, queries: Tensor, bank: Tensor, labels: Tensor, identity: Mapping[str, Tensor | None]
+) -> Tensor:
+    """Predictions ``[b]`` or ``[b, K]`` of a network over rows ``bank [N, d]`` that no bank holds."""
+    head = network.head
+    if isinstance(head, Kriging) and head.by_one_inverse(len(bank)):
+        whole = WholeBank(head, bank, identity.get("bank_weight"))
+        return whole.weights_of(queries, Identity(**identity)).mean(labels)
+    return network.predict(queries, bank, labels, **identity)
 
 
 @torch.no_grad()

@@ -31,7 +31,7 @@ from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
 from vicinal.estimators.indexing import SavedNear
 from vicinal.estimators.journal import Changes, read_changes, write_changes
-from vicinal.estimators.kernel_metric import check_kernel_kinds, make_kernel_network
+from vicinal.estimators.kernel_metric import WHOLE, check_kernel_kinds, make_kernel_network
 from vicinal.estimators.network import (
     MOST_NEIGHBORS,
     check_readout,
@@ -137,6 +137,7 @@ class SavedConfig(Saved):
     folds: Annotated[int, Field(ge=2, le=1024)] | None = None
     kriging: bool | None = None
     neighbors: Annotated[int, Field(ge=1, le=MOST_NEIGHBORS)] | None = None
+    whole_up_to: Annotated[int, Field(ge=0, le=WHOLE)] = 0
     rank: Size | None = None
     start: float | None = None
     learned: bool | None = None
@@ -170,8 +171,8 @@ class SavedConfig(Saved):
             raise ValueError(f"a metric other than {self.parameters.metric}")
         if self.neighbors is not None and self.parameters.max_neighbors not in (None, self.neighbors):
             raise ValueError(f"{self.neighbors} neighbors where max_neighbors is {self.parameters.max_neighbors}")
-        if self.fitted_metric == "kernel" and self.task == "classification":
-            raise ValueError("a kernel of classes")
+        if self.fitted_metric == "kernel" and (self.multilabel or self.task == "similarity"):
+            raise ValueError("a kernel of several classes a row, or of likeness")
         lists = isinstance(self.label_range, tuple) and isinstance(self.label_range[0], list)
         lengths = {len(ends) for ends in self.label_range or () if isinstance(ends, list)}
         if lists != (self.targets is not None) or (self.targets is not None and lengths != {len(self.targets)}):
@@ -189,8 +190,12 @@ class SavedConfig(Saved):
     @model_validator(mode="after")
     def _agree_on_transform(self) -> Self:
         name, ends = self.transform.name, self.label_range[0] if self.label_range else 1.0
+        by_scores = self.task == "classification" and self.fitted_metric == "kernel"
+        if by_scores != (name == "softmax") or len(self.transform.biases) > len(self.classes or ()):
+            raise ValueError("probabilities of scores without a kernel of classes, or scores without probabilities")
         lows = ends if isinstance(ends, list) else [ends]
-        if self.parameters.target_transform not in ("auto", name) or (name != "none" and self.label_range is None):
+        fits = by_scores or self.parameters.target_transform in ("auto", name)
+        if not fits or (name not in ("none", "softmax") and self.label_range is None):
             raise ValueError(f"labels by another transform than {self.parameters.target_transform}")
         if name == "rank" and len(self.transform.labels) != len(lows):
             raise ValueError("a transform of other targets")
@@ -482,8 +487,9 @@ def _load(
         model.feature_names_in_ = np.array(config.features, dtype=object)
     if config.classes is not None:
         model.classes_, model.multilabel_ = np.array(config.classes), config.multilabel
+    model.target_transform_ = config.transform
     if config.label_range is not None:
-        model.targets_, model.target_transform_ = config.targets, config.transform
+        model.targets_ = config.targets
         model.label_range_ = config.label_range
         if config.targets is not None:
             model.label_range_ = tuple(torch.tensor(ends, dtype=torch.float64) for ends in config.label_range)
@@ -532,9 +538,10 @@ def _empty_network(path: Path, config: SavedConfig, encoder: TableEncoder) -> Ne
         with torch.device("meta"):
             return similarity_network(encoder, max(1, min(width, settings["dim"])))
     if config.fitted_metric == "kernel":
-        check_kernel_kinds(config.kinds)
+        by_scores = config.classes is not None
+        check_kernel_kinds(config.kinds, encoder if by_scores else None)
         with torch.device("meta"):
-            return make_kernel_network(settings, encoder)
+            return make_kernel_network(settings, encoder, classes=by_scores, whole_up_to=config.whole_up_to)
     gain = tensor_header(path).get("projector.gain")
     if gain is None or gain[0][:1] != (config.parameters.members,):  # before that many members are made
         raise ValueError(f"{path.name}: expected the weights of {config.parameters.members} members, got others")
@@ -587,6 +594,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "folds": model.folds_,
             "kriging": isinstance(model.network_.head, Kriging),
             "neighbors": model.network_.head.k if isinstance(model.network_.head, Kriging) else None,
+            "whole_up_to": getattr(model.network_.head, "whole_up_to", 0),
             "rank": getattr(model.network_.projector, "rank", None),
             "start": getattr(model, "start_", None),
             "learned": getattr(model, "learned_", None),

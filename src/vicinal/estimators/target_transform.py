@@ -1,6 +1,6 @@
-"""The scale that the labels of a regressor are learned on: their own, their logarithms, or their normal scores."""
+"""The scale that labels are learned on: their own, logarithms, normal scores; of classes by a kernel scores."""
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ _SAID = {
     "log": "labels are learned as logarithms, so a prediction is a weighted geometric mean of its neighbors' labels",
     "rank": "labels are learned as normal scores of their ranks, and a prediction is the label whose score is the "
     "weighted mean of its neighbors' scores",
+    "softmax": "the score of a class is the sum of the weights of its rows, some of them below 0; probabilities are "
+    "the softmax of the scores times {slope:.3g}, plus a number for each class",
 }
 
 
@@ -30,10 +32,16 @@ class TargetTransform(Saved):
     - "rank": $g$ takes the label of mean rank $r$ of $n$ training labels to the normal score $\Phi^{-1}((r - 1/2) / n)$
       and is a straight line between ``KNOTS`` of them, at most; beyond the lowest and highest label it is constant.
 
+    - "softmax", of classes by a kernel: $g(y) = y$ for one-hot labels, and scores $s = \sum_j w_j y_j$, whose weights
+      may be below 0, become probabilities $p_k \propto e^{a s_k + b_k}$ with slope and biases that were calibrated on
+      rows which had no part in their scores. A class that was added later has the bias 0.
+
     Attributes:
-        name: "none", "log" or "rank".
+        name: "none", "log", "rank" or "softmax".
         labels: of "rank" the knots of each target, rising.
         scores: their normal scores.
+        slope: a of "softmax", > 0.
+        biases: b of "softmax", of each class.
 
     >>> log = TargetTransform(name="log")
     >>> weights, labels = torch.tensor([0.5, 0.5]), torch.tensor([2.0, 8.0])
@@ -44,15 +52,19 @@ class TargetTransform(Saved):
     [-1.15, 0.0, 1.15, 1.15]
     """
 
-    name: Literal["none", "log", "rank"] = "none"
+    name: Literal["none", "log", "rank", "softmax"] = "none"
     labels: list[list[float]] = Field(default_factory=list, max_length=1 << 16)
     scores: list[list[float]] = Field(default_factory=list, max_length=1 << 16)
+    slope: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    biases: list[float] = Field(default_factory=list, max_length=1 << 20)
 
     @model_validator(mode="after")
     def _rise(self) -> Self:
         pairs = list(zip(self.labels, self.scores, strict=False))
         if len(self.labels) != len(self.scores) or (self.name == "rank") != bool(pairs):
             raise ValueError("knots of another transform")
+        if (self.name == "softmax") != bool(self.biases):
+            raise ValueError("biases of another transform")
         for labels, scores in pairs:
             steps = [np.diff(ends) for ends in (labels, scores)]
             if not 2 <= len(labels) == len(scores) <= KNOTS or min(step.min() for step in steps) <= 0:
@@ -77,7 +89,7 @@ class TargetTransform(Saved):
     @property
     def sentence(self) -> str:
         """What a prediction is, as a clause; "" of "none"."""
-        return _SAID.get(self.name, "")
+        return _SAID.get(self.name, "").format(slope=self.slope)
 
     def of_target(self, place: int) -> Self:
         """The transform of one of several targets."""
@@ -88,13 +100,17 @@ class TargetTransform(Saved):
         """Labels ``[n]``, or of several targets ``[n, T]``, on this scale."""
         if self.name == "log":
             return labels.log()
-        return labels if self.name == "none" else _through(labels, self.labels, self.scores)
+        return _through(labels, self.labels, self.scores) if self.name == "rank" else labels
 
     def inverse(self, values: Tensor) -> Tensor:
-        """Labels of values on this scale; ``[n]`` or ``[n, T]``."""
+        """Labels of values on this scale ``[n]`` or ``[n, T]``; probabilities of scores ``[n, K]``."""
         if self.name == "log":
             return values.exp()
-        return values if self.name == "none" else _through(values, self.scores, self.labels)
+        if self.name == "softmax":
+            biases = torch.zeros(values.shape[1], dtype=torch.float64)
+            biases[: len(self.biases)] = torch.tensor(self.biases, dtype=torch.float64)
+            return torch.addcmul(biases, torch.tensor(self.slope, dtype=torch.float64), values.double()).softmax(dim=1)
+        return _through(values, self.scores, self.labels) if self.name == "rank" else values
 
 
 PLAIN = TargetTransform()

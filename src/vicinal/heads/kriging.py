@@ -138,6 +138,8 @@ class Kriging(nn.Module):
             prediction at a row is its label; towards infinity all k weights are 1/k.
         convex: weights are not negative.
         linear: how many of the last entries of the embeddings enter the kernel by their inner product.
+        whole_up_to: of a bank of at most so many rows all are looked at, and not k. Where weights may be negative, one
+            inverse then serves all queries: :class:`vicinal.heads.whole_bank.WholeBank`.
 
     References:
         The signed form in fixed metrics: nearest-neighbor Gaussian processes and MuyGPs (arXiv:2104.14581). Weights
@@ -153,10 +155,18 @@ class Kriging(nn.Module):
     can_stream = True
 
     def __init__(
-        self, k: int = 32, *, scale: float = 1.0, noise: float = 0.3, convex: bool = True, linear: int = 0
+        self,
+        k: int = 32,
+        *,
+        scale: float = 1.0,
+        noise: float = 0.3,
+        convex: bool = True,
+        linear: int = 0,
+        whole_up_to: int = 0,
     ) -> None:
         super().__init__()
         self.k, self.convex = check_integer("k", k), bool(convex)
+        self.whole_up_to = check_integer("whole_up_to", whole_up_to, 0)
         self.linear = check_integer("linear", linear, 0)
         scale = check_between("scale", scale, 0, math.inf)
         noise = check_between("noise", noise, 0, math.inf, closed=True)
@@ -167,8 +177,21 @@ class Kriging(nn.Module):
     def extra_repr(self) -> str:
         """The settings, as they are now."""
         scale, noise = self.log_scale.exp().item(), self.log_noise.exp().item()
-        linear = f", linear={self.linear}" if self.linear else ""
-        return f"k={self.k}, scale={scale:.4g}, noise={noise:.4g}, convex={self.convex}{linear}"
+        names = ("linear", "whole_up_to")
+        rest = "".join(f", {name}={getattr(self, name)}" for name in names if getattr(self, name))
+        return f"k={self.k}, scale={scale:.4g}, noise={noise:.4g}, convex={self.convex}{rest}"
+
+    def looked_at(self, rows: int) -> int:
+        """How many rows of a bank of so many are looked at."""
+        return rows if rows <= self.whole_up_to else min(self.k, rows)
+
+    def by_one_inverse(self, rows: int) -> bool:
+        """Whether all queries of a bank of so many rows have weights by one inverse: of all rows, of either sign."""
+        return not self.convex and rows <= self.whole_up_to
+
+    def noise(self) -> Tensor:
+        """What is added to the kernel of a row with itself."""
+        return self.log_noise.double().exp() + _LEAST
 
     def covariance(self, squared: Tensor) -> Tensor:
         """The kernel of squared distances, of any shape."""
@@ -202,13 +225,13 @@ class Kriging(nn.Module):
         if len(bank) == 0:
             raise ValueError("bank: expected at least one row, got an empty bank")
         if len(queries) == 0:
-            return torch.zeros(0, min(self.k, len(bank)), dtype=torch.int64, device=bank.device)
-        known = NearestRows(bank.detach()) if prepared is None else prepared
+            return torch.zeros(0, self.looked_at(len(bank)), dtype=torch.int64, device=bank.device)
+        known, k = NearestRows(bank.detach()) if prepared is None else prepared, self.looked_at(len(bank))
         queries, bank = queries.detach(), bank.detach()
-        best = known.search(queries, bank, self.k + (ranks is not None), Exclusion(keys))
+        best = known.search(queries, bank, k + (ranks is not None), Exclusion(keys))
         check_some_row(best.values[:, 0])
         if ranks is not None:
-            best = _by_rank(best, self.k, queries, bank, keys, known, ranks)
+            best = _by_rank(best, k, queries, bank, keys, known, ranks)
         return best.positions.masked_fill(best.values == torch.inf, -1)
 
     def solve(
@@ -228,7 +251,7 @@ class Kriging(nn.Module):
             products: ``[b, k, k]``, the linear part of the kernel between the rows, its origin at the query; None: 0.
             weight: ``[b, k]``, > 0, how many equal rows each of the rows counts as: its noise is divided by it.
         """
-        noise = self.log_noise.double().exp() + _LEAST
+        noise = self.noise()
         vector = self.covariance(near.double())
         matrix = self.covariance(between.double())
         matrix = matrix if products is None else matrix + products.double()

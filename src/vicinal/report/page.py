@@ -401,11 +401,19 @@ def panel_view(panel: NeighborPanel) -> PanelView:
         neighbors=lines,
         other=other,
         total=total,
-        total_name=f"{_SCALES[panel.scale]}the prediction" if numeric else f"probability of {_label(panel.prediction)}",
+        total_name=f"{_SCALES[panel.scale]}the prediction" if numeric else _total_of_class(panel),
         adds=f"{_SCALES[panel.scale]}label" if numeric else "",
         line=_line(panel, listed) if numeric and listed else None,
         other_is_sum_of=f"all {panel.other_rows:,} other rows" if panel.other_rows else "all other rows",
     )
+
+
+def _total_of_class(panel: NeighborPanel) -> str:
+    """What the contributions to a class sum to."""
+    name = _label(panel.prediction)
+    if panel.scale != "softmax" or panel.probability is None:
+        return f"probability of {name}"
+    return f"score of {name}, which makes its probability {percent(panel.probability)}"
 
 
 def _label(label: Label) -> str:

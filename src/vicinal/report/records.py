@@ -51,11 +51,12 @@ class NeighborPanel:
         other_weight: weight of all rows that are not listed; with the listed weights it makes 1.
         other_contribution: what those rows add; None: what is missing from the sum.
         other_rows: how many those rows are, if known.
-        probability: classification only: probability of the predicted class, which the contributions sum to.
+        probability: classification only: probability of the predicted class, which the contributions sum to where
+            there is no other scale.
         id: how the row is known to its owner, or "".
         said: where rows may have several classes, those that are said; "" elsewhere. ``prediction`` is one of them all,
             whose probability the neighbors add up to.
-        scale: "log" or "rank" where contributions are of labels on another scale, see
+        scale: "log", "rank" or "softmax" where contributions are of labels on another scale, see
             :class:`vicinal.estimators.target_transform.TargetTransform`.
         scaled: what they sum to there, the prediction on that scale.
 

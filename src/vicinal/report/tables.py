@@ -184,7 +184,9 @@ def limits(record: FitRecord) -> list[str]:
     said = []
     if str(record.settings.get("head", "nona")).startswith("nona"):
         signed = (
-            record.settings.get("readout") == "signed_kriging" and record.settings.get("target_transform") != "rank"
+            record.task == "regression"
+            and record.settings.get("readout") == "signed_kriging"
+            and record.settings.get("target_transform") != "rank"
         )
         said.append(
             f"A prediction is a weighted {mean_of(record)} of labels in the bank, with weights that may be below 0, so "
@@ -196,6 +198,9 @@ def limits(record: FitRecord) -> list[str]:
             else "The probability of a class is the weight of the bank rows that have it: one that is not there has "
             "probability 0."
             if record.several
+            else "The score of a class is the sum of the weights of its rows in the bank, some of them below 0; "
+            "its probability rises with it, and rows unlike all of the bank still get a class."
+            if record.settings.get("target_transform") == "softmax"
             else "Probabilities are weighted shares of labels in the bank: a class that is not there has probability 0."
         )
         said.append(

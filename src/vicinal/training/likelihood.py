@@ -277,6 +277,22 @@ def most_likely_kernel(
     return TableKernel.of(torch.from_numpy(result.x))
 
 
+def left_out_errors(matrix: Tensor, labels: Tensor) -> Tensor:
+    r"""Each label less what ordinary kriging says of it from all others ``[n, T]``.
+
+    At row i it is $(P y)_i / P_{ii}$ with $P = K^{-1} - K^{-1} 1 1^\top K^{-1} / (1^\top K^{-1} 1)$ (Dubrule, 1983), so
+    that no row is left out in fact.
+
+    Args:
+        matrix: kernel and noise of all pairs ``[n, n]``, float64; two rows at least.
+        labels: ``[n, T]``.
+    """
+    inverse = factored(matrix, labels[:, :1])[2]
+    sums = inverse.sum(dim=1)
+    projected = inverse - sums[:, None] * sums / sums.sum()
+    return (projected @ labels) / projected.diagonal()[:, None]
+
+
 def leave_one_out_error(
     kernel: TableKernel,
     inputs: Tensor,
@@ -285,20 +301,16 @@ def leave_one_out_error(
     parts: Sequence[Tensor],
     weights: Tensor | None = None,
 ) -> float:
-    r"""Mean squared error of labels that are each predicted from all others of its part, by ordinary kriging.
+    """Mean squared error of labels that are each predicted from all others of its part, see :func:`left_out_errors`.
 
-    At row i it is $(P y)_i / P_{ii}$ with $P = K^{-1} - K^{-1} 1 1^\top K^{-1} / (1^\top K^{-1} 1)$ (Dubrule, 1983), so
-    that no row is left out in fact; with weights the mean is weighted. Arguments are those of :func:`objective`; a part
-    needs two rows.
+    With weights the mean is weighted. Arguments are those of :func:`objective`; a part needs two rows.
     """
     total, count = 0.0, 0.0
     for rows in parts:
         if len(rows) > 1:
             mass = torch.ones(len(rows), dtype=torch.float64) if weights is None else weights[rows]
-            inverse = factored(kernel.with_noise(inputs[rows], pieces[rows], mass), mass[:, None])[2]
-            sums = inverse.sum(dim=1)
-            projected = inverse - sums[:, None] * sums / sums.sum()
-            errors = (projected @ labels[rows].reshape(len(rows), -1)) / projected.diagonal()[:, None]  # [n, T]
+            matrix = kernel.with_noise(inputs[rows], pieces[rows], mass)
+            errors = left_out_errors(matrix, labels[rows].reshape(len(rows), -1))
             total += float((errors.square().mean(dim=1) * mass).sum())
             count += float(mass.sum())
     return total / count if count else math.inf

@@ -373,7 +373,7 @@ class Explorer:
             one: Explanation = model.explain(rows, self.k, ids=ids, groups=groups)[0]
         return {
             "prediction": one.prediction,
-            "chance": one.total if hasattr(model, "classes_") else None,
+            "chance": one.probability,
             "behind": [
                 {"id": n.id, "label": n.label, "weight": n.weight, "adds": n.contribution, "cells": self._cells(n.id)}
                 for n in one.neighbors

@@ -5,7 +5,7 @@ import json
 import logging
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -128,11 +128,10 @@ def plan_opened(job: TableJob, opened: OpenTable, split: Split) -> FitPlan:
     sizes = {"train": len(split.train) + (len(split.validation) if folds else 0)}
     sizes |= {"validation": 0 if folds else len(split.validation), "test": len(split.test)}
     settings = model.get_params(deep=False)
-    tried = model.metric == "auto" and may_be_kernel(settings, opened.kinds, 0) and opened.table.task == "regression"
-    kernel = "only" if model.metric == "kernel" else "tried" if tried else "none"
+    encoders = planned_encoders(frame, opened.kinds, model.encoders)
+    kernel = "only" if model.metric == "kernel" else "tried" if _tries_kernel(model, opened, encoders) else "none"
     steps = {"kernel": kernel, "steps": -(-sizes["train"] // model.batch_size)}
     steps |= {name: settings[name] for name in ("max_epochs", "patience", "members", "batch_size")}
-    encoders = planned_encoders(frame, opened.kinds, model.encoders)
     classes = len(opened.table.classes or [])
     of_table = opened.table.root, frame, opened.kinds, encoders
     estimate = estimate_fit(*of_table, settings, sizes, kernel=kernel, classes=classes, baselines=job.baselines)
@@ -381,6 +380,7 @@ def _tuning(model: BankedEstimator) -> list[str]:
 def _transform(model: BankedEstimator) -> list[str]:
     """On which scale labels are learned, if it is not their own."""
     chosen, sentence = model.target_transform == "auto", model.target_transform_.sentence
+    chosen &= not hasattr(model, "classes_")
     why = " (a kernel predicts rows better from the others so)" if chosen else ""
     return [f"{sentence[0].upper()}{sentence[1:]}{why}."] if sentence else []
 
@@ -404,6 +404,18 @@ def _notes(job: TableJob, record: FitRecord, chunked: Sequence[str]) -> dict[str
     notes |= {"separator": job.separator or SEPARATOR} if record.several else {}
     notes |= {"sets": {name: list(columns) for name, columns in job.sets.items()}} if job.sets else {}
     return notes | ({"chunked": list(chunked)} if chunked else {})
+
+
+def _tries_kernel(model: BankedEstimator, opened: OpenTable, encoders: Mapping[str, str]) -> bool:
+    """Whether a kernel may be fitted beside a network; of texts and files that hangs on encoders yet to be chosen."""
+    plain = {"number", "category", "vector"}
+    pretrained = (
+        kind in plain or not {"ngrams", "cnn"} & {*encoders[name].split(" or ")} for name, kind in opened.kinds.items()
+    )
+    frozen = None if opened.table.task == "regression" else "set" not in opened.kinds.values() and all(pretrained)
+    settings = model.get_params(deep=False)
+    known = model.metric == "auto" and not opened.table.several
+    return known and may_be_kernel(settings, opened.kinds, 0, frozen=frozen)
 
 
 def write_fit(

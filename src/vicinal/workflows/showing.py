@@ -105,7 +105,7 @@ def _panel(
         other_weight=explanation.other_weight,
         other_contribution=explanation.other_contribution,
         other_rows=explanation.other_count,
-        probability=None if isinstance(explanation.prediction, float) else explanation.total,
+        probability=explanation.probability,
         scale=explanation.transform,
         scaled=None if explanation.transform == "none" else explanation.total,
         id=identity,
