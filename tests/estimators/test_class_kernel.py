@@ -11,6 +11,7 @@ from sklearn.datasets import load_iris, load_wine
 
 from vicinal.estimators import NeighborClassifier, load_model
 from vicinal.evaluation import classification_scores
+from vicinal.workflows import TableJob, fit_table
 
 KERNEL = {"metric": "kernel", "random_state": 0}
 
@@ -256,3 +257,18 @@ def test_a_network_is_taken_if_it_is_surely_better(monkeypatch):
     assert fitted([0.04] * 20) == "kernel"  # less than 5 %
     assert fitted([0.9] + [-0.1] + [0.0] * 7) == "kernel"  # one row in nine makes all of it
     assert fitted([-0.2] * 20) == "kernel"
+
+
+def test_the_report_says_scores_and_weights_below_zero(tmp_path):
+    x, y = wine()
+    table = pd.DataFrame(x, columns=[f"c{i}" for i in range(13)]).assign(wine=y, id=[f"w{i}" for i in range(len(x))])
+    job = TableJob(table, "wine", id="id", parameters=KERNEL, baselines=False)
+    model = fit_table(job, tmp_path / "m").model
+    page = (tmp_path / "m" / "report.html").read_text()
+    assert "The score of a class is the sum of the weights of the rows that have it" in page
+    assert "which makes its probability" in page
+    assert model.target_transform_.sentence[1:] in page
+    assert "The probability of a class is the weight" not in page
+    card = (tmp_path / "m" / "README.md").read_text()
+    assert "some of them below 0" in card
+    assert "| target_transform | softmax |" in card

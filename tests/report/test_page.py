@@ -240,6 +240,16 @@ def test_no_line_of_other_rows_where_there_are_none():
     assert view.total == view.neighbors[0].contribution == "1.00"
 
 
+def test_rows_that_count_against_are_told_apart():
+    neighbors = [({"a": 1.0}, "x", 1.25, 1.25), ({"a": 2.0}, "x", -0.25, -0.25)]
+    panel = NeighborPanel("t", {"a": 0.0}, "x", "y", neighbors, 0.0, None, None, 0.9, scale="softmax", scaled=1.0)
+    page = page_html(small(task="classification", scores={"model": {"accuracy": 1.0}}, panels=[panel]))
+    check_harmless(page)
+    assert page.count('class="against"') == 1
+    assert "\N{MINUS SIGN}25 %" in page
+    assert "score of x, which makes its probability 90 %" in page
+
+
 def test_contributions_cancel_to_zero():
     panel = NeighborPanel("t", {"a": "q"}, 0.0, 0.0, [({"a": "x"}, -1.0, 0.5, -0.5), ({"a": "y"}, 1.0, 0.5, 0.5)])
     view = panel_view(panel)

@@ -81,11 +81,13 @@ def compact(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share from 0 to 1 as per cent.
+    """A share as per cent; of a weight that counts against, below 0.
 
-    >>> percent(0.314), percent(0.0312), percent(0.0002), percent(0)
-    ('31 %', '3.1 %', '<0.1 %', '0 %')
+    >>> percent(0.314), percent(0.0312), percent(0.0002), percent(0), percent(-0.0312)
+    ('31 %', '3.1 %', '<0.1 %', '0 %', '-3.1 %')
     """
+    if share <= -0.001:
+        return f"-{percent(-share)}"
     if share <= 0:
         return "0 %"
     if share < 0.001:

@@ -362,7 +362,8 @@ def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
     )
     skipped = hidden if model.head == "nona" else (*hidden, *neighbor_only)
     skipped = (*skipped, *_OF_NETWORKS) if model.metric_ == "kernel" else skipped
-    skipped = (*skipped, "target_transform") if hasattr(model, "classes_") else skipped
+    plain = hasattr(model, "classes_") and model.target_transform_.name == "none"
+    skipped = (*skipped, "target_transform") if plain else skipped
     fitted = {"metric": model.metric_, "readout": model.readout_, "target_transform": model.target_transform_.name}
     settings = model.get_params(deep=False) | fitted
     return {name: value for name, value in settings.items() if name not in skipped}
