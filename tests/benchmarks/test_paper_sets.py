@@ -26,7 +26,10 @@ def bench(monkeypatch):
     if not FOLDER.is_dir():
         pytest.skip("the benchmarks are not beside the tests")
     monkeypatch.syspath_prepend(str(FOLDER))
+    threads = torch.get_num_threads()
     yield lambda name: __import__(name)
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(False)  # a run takes tiny numbers for 0; other tests in this process do not
     for name in MODULES:
         sys.modules.pop(name, None)
 
