@@ -139,7 +139,7 @@ def of_sets_apart() -> Iterable[Sentence]:
 
 def of_experts() -> Iterable[Sentence]:
     """The default of today against what an expert tries first, on frozen vectors and on plain tables."""
-    found = pd.read_csv(RESULTS / "readouts.csv")
+    found = pd.read_csv(RESULTS / "experts.csv")
     error = found.pivot_table(index=["set", "split"], columns="method", values="error")
     experts = [name for name in error if name.startswith("tuned ")]
     means = error[["auto", *experts]].dropna().groupby("set").mean()
@@ -150,7 +150,7 @@ def of_experts() -> Iterable[Sentence]:
     yield Sentence("README.md", "blood cells {blood} % behind support vectors", wins)
     page = "docs/results/nona.md"
     yield Sentence(
-        page, "on {wins} of {sets} sets, but on most by 1 or 2 %: the median is {median} % (p = {p} over sets)", wins
+        page, "on {wins} of {sets} sets, but on most by a few per cent: the median is {median} % (p = {p} over sets)", wins
     )
     yield Sentence(page, "it is {blood} % worse on blood cells", wins)
     tables = pd.read_csv(RESULTS / "tables.csv").groupby(["set", "method"])["mse"].mean().unstack()
