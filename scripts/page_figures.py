@@ -150,7 +150,9 @@ def of_experts() -> Iterable[Sentence]:
     yield Sentence("README.md", "blood cells {blood} % behind support vectors", wins)
     page = "docs/results/nona.md"
     yield Sentence(
-        page, "on {wins} of {sets} sets, but on most by a few per cent: the median is {median} % (p = {p} over sets)", wins
+        page,
+        "on {wins} of {sets} sets, but on most by a few per cent: the median is {median} % (p = {p} over sets)",
+        wins,
     )
     yield Sentence(page, "it is {blood} % worse on blood cells", wins)
     tables = pd.read_csv(RESULTS / "tables.csv").groupby(["set", "method"])["mse"].mean().unstack()
