@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the process that only deals the tests out does without it
     import torch
 
 settings.register_profile("thorough", deadline=None, derandomize=True)
-settings.register_profile("quick", settings.get_profile("thorough"), max_examples=25)
+settings.register_profile("quick", settings.get_profile("thorough"), max_examples=20)
 
 
 BRIEF_PICTURES = "VICINAL_TEST_BRIEF_PICTURES"
@@ -22,7 +22,7 @@ BRIEF_PICTURES = "VICINAL_TEST_BRIEF_PICTURES"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Properties are tried with 25 examples by ``make test``, with 100 by ``make test-all``."""
+    """Properties are tried with 20 examples by ``make test``, with 100 by ``make test-all``."""
     quick = bool(config.getoption("markexpr"))
     settings.load_profile("quick" if quick else "thorough")
     os.environ.pop(BRIEF_PICTURES, None)

@@ -11,7 +11,7 @@ from vicinal.blockwise import distances as euclidean
 from vicinal.blockwise.distances import distances, squared_distances
 from vicinal.similarity import NegativeL2, NegativeSquaredL2
 
-pytestmark = pytest.mark.sweep(2)
+pytestmark = pytest.mark.sweep(3)
 
 traced = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
 rooted = pytest.mark.parametrize("rooted", [True, False])

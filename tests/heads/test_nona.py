@@ -14,7 +14,7 @@ from vicinal.core import entries
 from vicinal.heads import NONA
 from vicinal.masks import SoftStep, TopK
 
-pytestmark = pytest.mark.sweep(2)
+pytestmark = pytest.mark.sweep(3)
 
 DIM = 3
 SIMILARITIES = [entry.name for entry in entries("similarity")]

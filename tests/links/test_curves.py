@@ -8,7 +8,7 @@ import torch
 from references import curves
 from vicinal.core import entries
 
-pytestmark = pytest.mark.sweep(2)
+pytestmark = pytest.mark.sweep(3)
 
 each = pytest.mark.parametrize("case", curves.ALL, ids=lambda c: c.name)
 each_link = pytest.mark.parametrize("case", curves.LINKS, ids=lambda c: c.name)

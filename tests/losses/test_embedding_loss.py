@@ -13,7 +13,7 @@ from vicinal.core import entry as entry_of
 from vicinal.losses import CrossBatchBank, EmbeddingLoss, ProxyLoss, explain_batch, supcon
 from vicinal.relation import from_pairs, label_distance, other_rows, same_class, shared_labels
 
-pytestmark = pytest.mark.sweep(2)
+pytestmark = pytest.mark.sweep(3)
 
 ENTRIES = [entry for entry in entries("pair_loss") if not {"proxies", "proxy-rows"} & entry.facts]
 each = pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)

@@ -13,7 +13,7 @@ from vicinal import links, losses
 from vicinal.core import entries
 from vicinal.links import CompositeSoftmax
 
-pytestmark = pytest.mark.sweep(2)
+pytestmark = pytest.mark.sweep(3)
 
 GOLDEN = Path(__file__).parents[1] / "golden/sets"
 each_link = pytest.mark.parametrize("case", curves.LINKS, ids=lambda c: c.name)

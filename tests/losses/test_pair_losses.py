@@ -14,7 +14,7 @@ from vicinal.blockwise import block_policy
 from vicinal.core import entries
 from vicinal.losses import triplets
 
-pytestmark = pytest.mark.sweep(2)
+pytestmark = pytest.mark.sweep(3)
 
 ENTRIES = entries("pair_loss")
 REDUCTIONS = ("mean", "sum", "none", "mean_nonzero")

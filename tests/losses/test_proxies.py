@@ -16,7 +16,7 @@ from vicinal.losses.kernels import CLASS_KERNELS
 from vicinal.losses.streaming import as_inner_product
 from vicinal.similarity import Cosine, NegativeSquaredL2, resolve_similarity
 
-pytestmark = pytest.mark.sweep(3)
+pytestmark = pytest.mark.sweep(4)
 
 WITH_PROXIES = [entry for entry in entries("pair_loss") if {"proxies", "proxy-rows"} & entry.facts]
 named = pytest.mark.parametrize("entry", WITH_PROXIES, ids=lambda entry: entry.name)

@@ -9,7 +9,7 @@ from vicinal.losses import EmbeddingLoss, triplets
 from vicinal.losses.contract import RowTerms
 from vicinal.losses.kernels import row_terms_op
 
-pytestmark = pytest.mark.sweep(2)
+pytestmark = pytest.mark.sweep(3)
 
 NAMES = ("triplet", "adore", "rank_n_contrast", "soft_topk")
 traced = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
