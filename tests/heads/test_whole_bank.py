@@ -17,8 +17,8 @@ def rows(seed, n, d=3):
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
 
 
-def signed(n, linear=0, noise=0.2):
-    return Kriging(n, scale=1.3, noise=noise, convex=False, linear=linear)
+def signed(n, noise=0.2):
+    return Kriging(n, scale=1.3, noise=noise, convex=False)
 
 
 def compare(head, queries, bank, weight=None, **identity):
@@ -35,11 +35,10 @@ def compare(head, queries, bank, weight=None, **identity):
 @given(
     seed=st.integers(0, 10_000),
     n=st.integers(2, 12),
-    linear=st.integers(0, 2),
     hidden=st.sampled_from(["none", "ids", "groups", "both"]),
     weighted=st.booleans(),
 )
-def test_weights_are_those_of_each_query_by_itself(seed, n, linear, hidden, weighted):
+def test_weights_are_those_of_each_query_by_itself(seed, n, hidden, weighted):
     bank = rows(seed, n)
     queries = torch.cat([bank[:2], rows(seed + 1, 2)])
     identity = {}
@@ -48,7 +47,7 @@ def test_weights_are_those_of_each_query_by_itself(seed, n, linear, hidden, weig
     if hidden in ("groups", "both") and n > 2:
         identity |= {"query_groups": torch.tensor([1, 0, 1, 7]), "bank_groups": torch.arange(n) % 3}
     weight = rows(seed + 2, n, 1)[:, 0].exp() if weighted else None
-    whole = compare(signed(n, linear), queries, bank, weight, **identity)
+    whole = compare(signed(n), queries, bank, weight, **identity)
     torch.testing.assert_close(whole.weights.sum(dim=1), torch.ones(4, dtype=DOUBLE))
     allowed = Identity(**identity).allowed(4, n)
     assert allowed is None or bool((whole.weights[~allowed] == 0).all())
@@ -76,6 +75,9 @@ def test_what_cannot_be_is_refused():
     bank = rows(0, 3)
     with pytest.raises(ValueError, match="head: expected convex=False"):
         WholeBank(Kriging(3), bank)
+    with pytest.raises(ValueError, match="and linear=0, got False and 1"):
+        WholeBank(Kriging(3, convex=False, linear=1), bank)
+    assert not Kriging(3, convex=False, linear=1, whole_up_to=9).by_one_inverse(3)
     with pytest.raises(ValueError, match="bank: expected at least one row"):
         WholeBank(signed(3), bank[:0])
     with pytest.raises(ValueError, match="bank_weight: expected shape"):

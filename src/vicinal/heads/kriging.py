@@ -138,8 +138,8 @@ class Kriging(nn.Module):
             prediction at a row is its label; towards infinity all k weights are 1/k.
         convex: weights are not negative.
         linear: how many of the last entries of the embeddings enter the kernel by their inner product.
-        whole_up_to: of a bank of at most so many rows all are looked at, and not k. Where weights may be negative, one
-            inverse then serves all queries: :class:`vicinal.heads.whole_bank.WholeBank`.
+        whole_up_to: of a bank of at most so many rows all are looked at, and not k. Where weights may be negative and
+            nothing is linear, one inverse then serves all queries: :class:`vicinal.heads.whole_bank.WholeBank`.
 
     References:
         The signed form in fixed metrics: nearest-neighbor Gaussian processes and MuyGPs (arXiv:2104.14581). Weights
@@ -187,7 +187,7 @@ class Kriging(nn.Module):
 
     def by_one_inverse(self, rows: int) -> bool:
         """Whether all queries of a bank of so many rows have weights by one inverse: of all rows, of either sign."""
-        return not self.convex and rows <= self.whole_up_to
+        return not self.convex and not self.linear and rows <= self.whole_up_to
 
     def noise(self) -> Tensor:
         """What is added to the kernel of a row with itself."""

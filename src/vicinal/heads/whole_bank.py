@@ -34,12 +34,12 @@ class WholeBank:
     exactly as if the system had been solved without them. The variance is $1 + \lambda - w^\top c - \mu$.
 
     Args:
-        head: with ``convex=False``; how many rows it looks at is passed over.
+        head: with ``convex=False`` and ``linear=0``; how many rows it looks at is passed over.
         bank: ``[N, d]``.
         bank_weight: ``[N]`` or None, see there.
 
     Raises:
-        ValueError: for a head whose weights are not negative, whose rows depend on the query, or an empty bank.
+        ValueError: for a head with ``convex`` or ``linear``, or an empty bank.
 
     References:
         Leaving one row out of kriging by its inverse: Dubrule (1983), doi:10.1007/BF01033232.
@@ -53,24 +53,18 @@ class WholeBank:
     @torch.no_grad()
     def __init__(self, head: Kriging, bank: Tensor, bank_weight: Tensor | None = None) -> None:
         check_bank_weight(bank_weight, len(bank))
-        if head.convex:
-            raise ValueError("head: expected convex=False, as which rows have weight depends on the query, got True")
+        if head.convex or head.linear:
+            raise ValueError(f"head: expected convex=False and linear=0, got {head.convex} and {head.linear}")
         if len(bank) == 0:
             raise ValueError("bank: expected at least one row, got an empty bank")
         self.head, self.rows = head, bank.double()
-        near, line = self._parts(self.rows)
-        matrix = head.covariance(squared_distances(near, near)).add_(line @ line.T)
+        matrix = head.covariance(squared_distances(self.rows, self.rows))
         noise = head.noise() if bank_weight is None else head.noise() / bank_weight.double()
         matrix.diagonal().add_(noise)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(matrix))
         self.sums = inverse.sum(dim=1)
         self.total = self.sums.sum()
         self.projected = inverse.addr_(self.sums, self.sums, alpha=-1 / float(self.total))
-
-    def _parts(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Entries that enter by distances, and those that enter by inner products."""
-        split = rows.shape[1] - self.head.linear
-        return rows[:, :split], rows[:, split:]
 
     @torch.no_grad()
     def weights_of(self, queries: Tensor, identity: Identity) -> WholeWeights:
@@ -86,14 +80,12 @@ class WholeBank:
         check_matrices(queries, self.rows)
         allowed = identity.allowed(len(queries), len(self.rows))
         check_some(allowed, len(self.rows))
-        (near, line), (of_bank, bank_line) = self._parts(queries.double()), self._parts(self.rows)
-        vector = self.head.covariance(squared_distances(near, of_bank)).addmm_(line, bank_line.T)  # [b, N]
+        vector = self.head.covariance(squared_distances(queries.double(), self.rows))  # [b, N]
         weights = torch.addmm(self.sums / self.total, vector, self.projected)
         multiplier = (vector @ self.sums - 1) / self.total
         if allowed is not None:
             multiplier = multiplier - self._without(weights, ~allowed)
-        linear = line.square().sum(dim=1)  # the linear part of the kernel of a query with itself
-        variance = 1 + linear + self.head.noise() - (weights * vector).sum(dim=1) - multiplier
+        variance = 1 + self.head.noise() - (weights * vector).sum(dim=1) - multiplier
         return WholeWeights(weights, torch.arange(len(self.rows)).expand_as(weights), variance)
 
     def _without(self, weights: Tensor, hidden: Tensor) -> Tensor:

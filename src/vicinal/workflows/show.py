@@ -66,6 +66,7 @@ class _Model(_Summary):
     folds: int | None = None
     kriging: bool | None = None
     neighbors: int | None = None
+    whole_up_to: int = 0
     metric: str | None = None
     notes: _Notes = Field(default_factory=_Notes)
 
@@ -203,10 +204,12 @@ def _settings(config: _Model) -> dict[str, Any]:
     if config.task == "similarity":
         return {name: parameters.get(name) for name in _OF_LIKENESS}
     by_kriging = parameters.get("readout") != "attention" if config.kriging is None else config.kriging
-    readout = "attention" if not by_kriging else str(parameters.get("readout")).replace("auto", "kriging")
+    chosen = "signed_kriging" if metric == "kernel" else "kriging"
+    readout = "attention" if not by_kriging else str(parameters.get("readout")).replace("auto", chosen)
     readout = readout if parameters.get("head") != "dense" else "none, the head is dense"
     settings: dict[str, Any] = {"metric": metric, "readout": readout}
-    settings |= {"neighbors": config.neighbors} if config.neighbors else {}
+    nearest = f"all of up to {config.whole_up_to:,} rows, else the {config.neighbors} nearest"
+    settings |= {"neighbors": nearest if config.whole_up_to else config.neighbors} if config.neighbors else {}
     names = [name for name in _OF_ALL if name != "max_neighbors" or (by_kriging and not config.neighbors)]
     names += [] if metric == "kernel" else list(_OF_NETWORKS)
     settings |= {name: parameters.get(name) for name in names}
