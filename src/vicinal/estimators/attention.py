@@ -244,12 +244,13 @@ class Neighbor:
 
     Attributes:
         id: the row's id.
-        weight: its share, from 0 to 1; below 0, or above 1, where a readout of signed weights counts rows against.
+        weight: its share of the prediction, from 0 to 1; a readout with signed weights may give less than 0 or more
+            than 1.
         label: its label: a number, a class, or a tuple of its classes where rows may have several.
-        contribution: what it adds to the prediction: weight times label, with a ``target_transform`` weight times the
-            label on its scale; for a class, weight if it is of that class.
+        contribution: what it adds to the prediction: weight times label (on the scale of ``target_transform``, if there
+            is one); for a class, the weight if the row is of that class, else 0.
         row: its columns.
-        name: what to call it: its first text, cut to 40 characters, or its id.
+        name: a short name to show: its first text, cut to 40 characters, or its id.
     """
 
     id: Any
@@ -267,10 +268,10 @@ class Element:
     Attributes:
         column: the column of sets.
         position: its place in the cell, from 1.
-        value: what it is.
-        effect: by how much less ``Explanation.total`` is without it.
-        weights: by how much less each listed neighbor weighs without it; one that is then not among the 64 of most
-            weight counts as weighing nothing.
+        value: the element itself.
+        effect: how much ``Explanation.total`` drops without it.
+        weights: how much weight each listed neighbor loses without it; a neighbor that is then no longer among the 64
+            heaviest counts as having none.
     """
 
     column: str
@@ -286,16 +287,16 @@ class Explanation:
 
     Attributes:
         prediction: a number, or the predicted class; where rows may have several, the most probable one.
-        total: what the contributions sum to: the number, with a ``target_transform`` on its scale (its logarithm); of
-            classes their probability, by a kernel the score that it is made of.
-        neighbors: the rows of highest weight, signs aside, highest first.
-        other_weight: weight of all rows that are not listed; with the listed weights it sums to 1.
-        other_contribution: what those rows add; with the listed contributions it sums to ``total``.
-        other_count: how many of those have weight; of a large bank, which is read in blocks, or through an index, how
-            many rows are not listed, as those with weight are not counted.
-        elements: of the row's sets, if they were asked for, that of most effect first.
-        transform: "none", "log", "rank" or "softmax": the scale of contributions. Labels and ``prediction`` are not
-            on it.
+        total: what the contributions sum to: the number, on the scale of ``target_transform`` (its logarithm, say); for
+            classes their probability, or with a kernel the score behind it.
+        neighbors: the rows with the largest weights (in absolute value), largest first.
+        other_weight: weight of all rows that are not listed; together with the listed weights it sums to 1.
+        other_contribution: what those rows add; together with the listed contributions it sums to ``total``.
+        other_count: how many of those rows have weight. For a large bank, read in blocks, or an index, it is the number
+            of rows not listed, with or without weight.
+        elements: the elements of the row's sets, if asked for, largest effect first.
+        transform: "none", "log", "rank" or "softmax": the scale of the contributions. Labels and ``prediction`` stay in
+            their own units.
         probability: of the predicted class; None for numbers.
     """
 

@@ -29,22 +29,23 @@ _SHOWN = 10_000
 class Bank:
     """Rows that can be attended to, in the words of the estimators, over a :class:`vicinal.index.NeighborBank`.
 
-    Adding and removing changes it. Removing moves the last rows into the holes, so positions change, ids do not.
+    Adding and removing rows changes it in place. Removing moves the last rows into the gaps, so positions change; ids
+    do not.
 
     Args:
-        ids: ``[N]``, each once; compared as :mod:`vicinal.core.identity` says, as are all ids and groups.
+        ids: ``[N]``, unique. All ids and groups are compared as :mod:`vicinal.core.identity` describes.
         vectors: embeddings ``[N, d]``; kept in float32.
         labels: ``[N]``: numbers, or positions of classes; kept in float64.
         rows: the table's columns of these rows, for explanations.
         groups: ``[N]`` or None.
 
-    What a search for the nearest rows needs of all rows is computed by the first one, 4 bytes a row, and follows
-    :meth:`add` and :meth:`remove`.
+    The first search computes what it needs to know about every row (4 bytes a row); :meth:`add` and :meth:`remove` keep
+    it up to date.
 
     Attributes:
         store: what holds the rows.
-        state: a new object whenever rows are added or removed, so that what was computed of the rows can tell whether
-            they are still the same; a copy, also by pickle, keeps the tie between both.
+        state: a new object whenever rows are added or removed, so that anything computed from the rows can tell whether
+            they are still the same. A copy, also by pickle, keeps this tie.
     """
 
     _prepared: NearestRows | None = None
@@ -112,13 +113,13 @@ class Bank:
         return self.store.weights
 
     def of_target(self, place: int) -> Self:
-        """The same rows with one of their several numbers as label ``[N]``; as long as no row is changed."""
+        """The same rows with one of their several targets as label ``[N]``; valid until a row changes."""
         bank = copy.copy(self)
         bank.__dict__ |= {"_target": place}
         return bank
 
     def keys_of(self, ids: Ids | None) -> Tensor | None:
-        """Numbers that stand for ``ids`` inside this bank: positions, and -1 for None and ids that it has not."""
+        """Numbers that stand for ``ids`` inside this bank: their positions, and -1 for None and for unknown ids."""
         if ids is None:
             return None
         if np.asarray(ids).dtype != object:
@@ -129,7 +130,7 @@ class Bank:
         return keys
 
     def codes_of(self, groups: Ids | None) -> Tensor | None:
-        """Numbers that stand for ``groups`` inside this bank, and others or -1 for groups that it has not."""
+        """Numbers that stand for ``groups`` inside this bank; unknown groups get other numbers, or -1."""
         if groups is None or self.store.group_codes is None:
             return None
         return self.store.codes_of_groups(groups)
@@ -146,13 +147,13 @@ class Bank:
         return known if self.weights is None else known | {"bank_weight": self.weights}
 
     def prepared(self) -> NearestRows:
-        """What finds the nearest of the rows as they are now."""
+        """The search structure for the rows as they are now."""
         if self._prepared is None:
             self._prepared = NearestRows(self.vectors)
         return self._prepared
 
     def whole(self, head: Kriging) -> WholeBank:
-        """What predicts by all of the rows as they are now."""
+        """The predictor that uses all rows as they are now."""
         if self._whole is None or self._whole[0] is not self.state or self._whole[1].head is not head:
             self._whole = self.state, WholeBank(head, self.vectors, self.weights)
         return self._whole[1]
@@ -200,10 +201,10 @@ class Bank:
         """Put rows in, all or none.
 
         Returns:
-            their keys ``[n]``, which stand for them in an index.
+            the keys ``[n]`` by which an index knows them.
 
         Raises:
-            ValueError: if an id is in the bank already, or only one of the two has groups.
+            ValueError: if an id is already in the bank, or if only the bank or only the new rows have groups.
         """
         before = len(self)
         if len(ids) and before:
@@ -215,10 +216,10 @@ class Bank:
         return self.store.keys[before:].clone()
 
     def remove(self, ids: Ids) -> Tensor:
-        """Take out the rows of these ids, each there once; ids that the bank has not are passed over.
+        """Take out the rows with these ids (no id twice); ids that are not in the bank are ignored.
 
         Returns:
-            the keys ``[n]`` that stood for them.
+            the keys ``[n]`` by which an index knew them.
         """
         there = ids[self.has(ids)]
         places = self.store.positions(there)
@@ -230,7 +231,7 @@ class Bank:
         return keys
 
     def relabel(self, ids: Ids, labels: Tensor) -> None:
-        """Give the rows of these ids, each there once, other labels ``[n]`` or ``[n, K]``."""
+        """Give the rows with these ids (no id twice) new labels ``[n]`` or ``[n, K]``."""
         self.store.update(ids, labels=labels.double())
         self.state = object()
 

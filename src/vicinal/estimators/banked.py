@@ -548,21 +548,21 @@ def load_model(
 ) -> BankedEstimator:
     """The estimator saved in ``folder``, which may come from anybody: see "Threats and promises" in the documentation.
 
-    The bank is mapped from its files, not read: a large one costs memory only where it is used, and loads at once. Its
-    files may be replaced while the model is in use, but not changed in place.
+    The bank is memory-mapped, not read: a large one loads at once and costs memory only for the rows in use. Its files
+    may be replaced while the model is in use, but must not be changed in place.
 
     Args:
         folder: as :func:`save_model` wrote it.
-        index: the index to use, as :func:`vicinal.index.open_index` takes it. None: the saved one, unless it is at a
-            path or an address: that has to be given again.
-        encoders: names of encoders by column or kind. Those that the model was fitted with; only those out of a folder
-            or from the hub have to be given again, and a folder may have moved.
-        verify: read and check a large bank whole, too; that of up to 64 MiB always is, and of a larger one each row is
-            checked to be finite when it is first used.
+        index: the index to use, as :func:`vicinal.index.open_index` takes it. None: the saved one, unless it lives at a
+            path or an address, which you have to give again.
+        encoders: names of encoders by column or kind, the same as in the fit. Only encoders from a folder or from the
+            hub have to be given again; a folder may have moved.
+        verify: read and check the whole of a large bank, too. A bank of up to 64 MiB is always checked; in a larger one
+            each row is checked to be finite when it is first used.
 
     Raises:
-        ValueError: if the folder is not a model, was torn or edited, or is of a newer version, and says which file; or
-            if it names a path or an address that was not given again.
+        ValueError: if the folder is not a model, was damaged or edited, or is of a newer version (the message names the
+            file); or if it names a path or an address that was not given again.
     """
     if kind_of(Path(folder)) == "matcher":
         raise ValueError(

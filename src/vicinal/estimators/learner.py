@@ -47,53 +47,56 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
     r"""Learns vectors of rows, such that near ones are alike, from any table and a column that says what is alike.
 
     The encoders' vectors of a row go through a linear map to unit length (see
-    :class:`vicinal.encoders.PrincipalProjector`). It starts at principal components, whitened or not, whichever is
-    better on rows held out, and is trained, with the encoders that are not frozen, by a loss of pairs or of learned
-    vectors of classes. What is judged, and stopped by, is retrieval among rows of *classes never seen*: a model for new
-    products, speakers and authors is not to be judged by those it was trained on. If training does not better the
-    start, the start stays.
+    :class:`vicinal.encoders.PrincipalProjector`). It starts at principal components, whitened or not, whichever does
+    better on held-out rows, and is trained, with the encoders that are not frozen, by a loss on pairs or on learned
+    class vectors (proxies). Training is judged, and stopped, by retrieval among rows of *classes never seen*: a model
+    for new products, speakers or authors should not be judged by those it was trained on. If training does not improve
+    on the start, the start is kept.
 
     Args:
-        loss: as ``vicinal losses`` lists them, several with ``+`` between them: "multi_similarity(miner=hard)",
+        loss: any that ``vicinal losses`` lists, several with ``+`` between them: "multi_similarity(miner=hard)",
             "proxy_anchor + 0.5*triplet". None: "supcon(temperature=0.1)", for numbers "rank_n_contrast".
-        labels: what y holds. "classes" (also groups: rows of one are alike); "several" classes a row, as lists, alike
-            if they share one; "numbers", alike if they are near; "auto": lists are several classes, numbers with
+        labels: what y holds. "classes" (or groups: rows of the same one are alike); "several" classes a row, as lists,
+            alike if they share one; "numbers", alike if they are near; "auto": lists are several classes, numbers with
             fractions are numbers, all else classes.
         sampler: which rows meet in a batch: "classes" (``per_class`` rows of each class), "random", "strata" (of
             numbers), "groups" (no two rows of a group, of ``groups``); "auto": "classes", "random" for several labels,
             "strata" for numbers.
-        per_class: rows of a class in a batch, at least.
-        memory: rows of the last batches that each batch is compared with, too (cross-batch memory); 0: none.
-        dim: numbers of the learned vector, at most.
-        unseen: hold out whole classes; False: rows of all.
+        per_class: at least so many rows of a class in a batch.
+        memory: how many rows of recent batches each batch is also compared with (cross-batch memory); 0: none.
+        dim: width of the learned vector, at most.
+        unseen: hold out whole classes; False: hold out rows of every class.
         columns: see :class:`vicinal.estimators.NeighborRegressor`, as are ``root``, ``cache_dir``, ``checkpoint_dir``,
             ``precision``, ``accelerator``, ``logger`` and ``progress``.
         encoders: encoder by column or by kind, see there. Images, sounds and texts that are not named get the
-            pretrained one if it is installed.
+            pretrained encoder if it is installed.
         tune: what of pretrained encoders is trained: "none", "last-N", "lora" or "all".
         max_epochs: passes over the training rows, at most.
         batch_size: rows of a batch, about.
         learning_rate: of Adam, for the map and encoders from scratch.
         encoder_learning_rate: of Adam, for pretrained encoders that are tuned.
         weight_decay: decoupled, >= 0.
-        patience: epochs without a better value on the rows held out before training stops.
-        validation_fraction: share of the classes (``unseen``) or rows that are held out of training.
-        root: folder of paths.
+        patience: epochs without improvement on the held-out rows before training stops.
+        validation_fraction: share of the classes (with ``unseen``) or of the rows that is held out of training.
+        root: folder that paths start from.
         cache_dir: folder for vectors of frozen encoders.
-        checkpoint_dir: folder to go on from if a fit is killed.
-        precision: of training.
-        accelerator: of training.
-        logger: of training.
-        progress: show a bar.
+        checkpoint_dir: folder of checkpoints, from which a killed fit resumes.
+        precision: of training, as Lightning names it.
+        accelerator: of training, as Lightning names it.
+        logger: None, "csv", "tensorboard", "wandb" or "mlflow".
+        progress: show a progress bar.
         random_state: seed.
 
     Attributes:
         bank_: all rows of the fit with their learned vectors; :meth:`search` looks there.
-        classes_: names of the classes; of several, their names in a row with "|" between them; not for numbers.
+        classes_: names of the classes; where rows have several, each combination, its names joined by "|"; not for
+            numbers.
         labels_: what y holds.
-        start_: power of the deviations at which training started, see :class:`vicinal.encoders.PrincipalProjector`.
-        learned_: whether training bettered the start on the rows held out.
-        history_: losses, and errors on the rows held out (1 less MAP@R; of numbers 1 less R2 of the ten nearest).
+        start_: the power of the standard deviations that training started from, see
+            :class:`vicinal.encoders.PrincipalProjector`.
+        learned_: whether training improved on the start, measured on the held-out rows.
+        history_: losses, and errors on the held-out rows (1 - MAP@R; for numbers 1 - R2 of the mean of the ten
+            nearest).
 
     >>> rng = np.random.default_rng(0)
     >>> y = np.repeat(np.arange(12), 10)
@@ -189,8 +192,8 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         Args:
             X: rows, as :meth:`vicinal.estimators.NeighborRegressor.fit` takes them.
             y: ``[n]``: see ``labels``.
-            ids: ``[n]``, each once; None: 0 to n - 1.
-            groups: ``[n]``; rows of one group (takes of one session) are no pair for one another, whatever y says.
+            ids: ``[n]``, unique; None: 0 to n - 1.
+            groups: ``[n]``; two rows of the same group (takes of one session) never form a pair, whatever y says.
             validation: positions of the rows to hold out; None: by ``unseen`` and ``validation_fraction``.
 
         Raises:
@@ -221,24 +224,24 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         return next(iter(self.evaluate(X, y).values())).value
 
     def as_known(self, y: Any, rows: int) -> Tensor:
-        """Labels as losses take them; classes that are new become known."""
+        """Labels as losses take them; new classes become known."""
         return self._targets(torch.from_numpy(self._known_labels(y, rows)))
 
     def explain(self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None) -> list[list[Hit]]:  # type: ignore[override]
         """The ``k`` nearest bank rows of each row, and what each of its columns adds to their scores.
 
-        The score is a cosine, and the map to the vectors is linear, so the score is the sum of what the columns add:
-        of a column near 0 the row is no more alike for what it says there than an average row would be. Columns of
-        numbers count as one, as do those of categories.
+        The score is a cosine, and the map to the vectors is linear, so the score is the sum of what the columns add. A
+        column near 0 makes the row no more alike than an average row would be. All numeric columns count as one, and so
+        do all categories.
 
         Args:
             X: rows.
-            k: hits of each.
-            ids: ids of the rows; a row is not near the bank row of its own id.
-            groups: groups of the rows, nor near its group.
+            k: hits per row.
+            ids: ids of the rows; a row never finds the bank row with its own id.
+            groups: groups of the rows; a row never finds bank rows of its own group either.
 
         Returns:
-            hits with ``shares``: by column, or columns with commas between them; they sum to the score.
+            hits with ``shares``: keyed by column, or by several columns joined by commas; they sum to the score.
         """
         check_is_fitted(self, "bank_")
         frame = as_frame(self, as_table("X", X), reset=False)
@@ -323,7 +326,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         return np.unique(names, return_inverse=True)[1].astype(np.float64)
 
     def forget(self, ids: Any) -> Self:
-        """Remove rows, and names of classes that no row has any more. See :meth:`NeighborRegressor.forget`."""
+        """Remove rows, and the names of classes that no row has any more. See :meth:`NeighborRegressor.forget`."""
         super().forget(ids)
         if self.labels_ != "numbers":
             self._forget_classes()

@@ -87,7 +87,8 @@ class PairExplanation:
         right: id of the right row.
         probability: that they match.
         cells: the columns that both tables have.
-        resembles: labelled pairs that the scorer takes for most alike: left id, right id, whether they match, likeness.
+        resembles: the labelled pairs that look most alike to the scorer: left id, right id, whether they match,
+            likeness.
     """
 
     left: Any
@@ -108,35 +109,36 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     """Links the rows of two tables that are the same thing, and says how sure it is and why.
 
     Candidates come from vectors of a frozen encoder and from shared words and letters, fused by their ranks. A pair is
-    described by how alike its columns are and by how far it is ahead of all other pairs of its rows, and a scorer
-    learns from labelled pairs which descriptions are matches. Pairs held out choose the threshold.
+    described by how alike its columns are and by how far it is ahead of the other pairs of its rows; a scorer learns
+    from labelled pairs which descriptions are matches. Held-out pairs set the threshold.
 
     Args:
         id_left: column of ids of the left table.
         id_right: column of ids of the right table.
         n_candidates: rows of the right table that each left row is compared with.
         links: "one-to-one", "one-to-many" (a left row may have several right ones), or "many".
-        precision: share of links that must be right, promised with 95 % confidence for pairs like the labelled ones
-            (see :func:`vicinal.calibration.precision_threshold`); None: the threshold of best F1.
+        precision: share of links that must be right, with 95 % confidence for pairs like the labelled ones (see
+            :func:`vicinal.calibration.precision_threshold`); None: the threshold with the best F1.
         encoders: name of the encoder of the rows' texts, and of shared images and sounds, by kind; {"text": "none"}:
             words and letters only. None: the pretrained ones that are installed.
-        scorer: "boosting", "neighbors", or "auto": up to 10,000 pairs the one of less log loss on a fourth of those
-            it learns from, else boosting.
-        learn_candidates: try whether candidates are better by a linear map of the vectors, learned from the pairs that
-            match with hard negatives; the scorer reads the vectors as they are.
-        hub_correction: try whether candidates are better if rows that are near to everything lose some score.
-        validation_fraction: of the labelled pairs, held out for the threshold, whole left rows at a time.
+        scorer: "boosting", "neighbors", or "auto": with up to 10,000 pairs, whichever has the lower log loss on a
+            quarter of the pairs it learns from; with more, boosting.
+        learn_candidates: try a linear map of the vectors, learned from matching pairs and hard negatives, and use it to
+            find candidates if that helps; the scorer still reads the vectors as they are.
+        hub_correction: try lowering the scores of rows that are near everything (hubs), and do so if candidates get
+            better.
+        validation_fraction: share of the labelled pairs held out to set the threshold, whole left rows at a time.
         index: what searches vectors: "exact"; for millions of rows "faiss:IVF1024,Flat", "milvus:FILE.db" or the
-            address of a server, see :func:`vicinal.index.open_index`. It holds the vectors as long as the matcher
-            lives, and is not saved.
-        root: folder that paths of images and sounds start from; two for tables of different folders.
-        cache_dir: folder to keep vectors in between runs.
+            address of a server, see :func:`vicinal.index.open_index`. It holds the vectors for the life of the matcher,
+            and is not saved.
+        root: folder that paths of images and sounds start from; a pair of folders if the two tables differ.
+        cache_dir: folder that keeps vectors between runs.
         random_state: seed.
 
     Attributes:
-        threshold_: probability from which on two rows are linked; None without labelled pairs.
-        doubt_: the band of probabilities in which links should be looked at by a person.
-        scores_: of the pairs held out: precision, recall, f1, and the recall of candidates by their number.
+        threshold_: the probability at which two rows are linked; None without labelled pairs.
+        doubt_: the band of probabilities in which a person should look at the links.
+        scores_: on the held-out pairs: precision, recall, f1, and the recall of candidates by their number.
         notes_: what was chosen and why, in sentences.
 
     >>> left = pd.DataFrame({"id": range(30), "name": [f"red lamp {i}" for i in range(30)]})
@@ -189,15 +191,15 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             left: a table with the column ``id_left``.
             right: a table with the column ``id_right``; None: copies are looked for in ``left`` itself.
             pairs: a table of columns ``left`` and ``right`` (ids) and ``match`` (0 or 1; without it all are matches,
-                and other candidates of the same rows are taken for none). None: nothing is learned; candidates are
-                found, and :meth:`link` gives rows that are each other's best.
-            answers: labels of a review, as a table of ``left``, ``right`` and ``match``; where they speak of a pair of
-                ``pairs``, too, they are right. If all of ``pairs`` match, other candidates are still taken for none.
+                and other candidates of the same rows count as non-matches). None: nothing is learned; :meth:`link` then
+                links rows that are each other's best candidate.
+            answers: labels from a review, as a table of ``left``, ``right`` and ``match``; they overrule ``pairs``. If
+                all of ``pairs`` match, other candidates still count as non-matches.
             validation: labelled pairs to choose the threshold by, as a table like ``pairs``; None: a part of them.
             log: gets one line of progress at a time.
 
         Raises:
-            ValueError: for tables, ids or pairs that cannot be used, and where ``precision`` cannot be promised.
+            ValueError: for tables, ids or pairs that cannot be used, and if ``precision`` cannot be guaranteed.
         """
         self._check_parameters()
         progress = log or (lambda line: None)
@@ -376,7 +378,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """The ``k`` right rows (None: ``n_candidates``) that each left row is most likely to match, best first.
 
         Returns:
-            A table of columns ``left``, ``right`` (ids) and ``score``; of one table against itself each pair once.
+            A table with columns ``left``, ``right`` (ids) and ``score``; for one table against itself, each pair once.
         """
         at, scores = self._candidates(self.n_candidates if k is None else check_integer("k", k))
         return self._named(at, score=scores)
@@ -410,7 +412,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     def candidate_recall(self, pairs: pd.DataFrame, depths: Sequence[int] = DEPTHS) -> dict[int, float]:
         """Share of the matches among ``pairs`` (positions) that are candidates of their left row, by their number.
 
-        Of one table against itself, of either row.
+        For one table against itself, candidates of either row count.
         """
         at = _positions(pairs[pairs["match"] == 1])
         rows, place = np.unique(at if self.tables_.is_single else at[:, 0], return_inverse=True)
@@ -450,12 +452,12 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     def link(self, links: str | None = None) -> pd.DataFrame:
         """The pairs that match: candidates from the threshold on, as ``links`` allows, the surest first.
 
-        Of "one-to-one", the links of highest total log odds above the threshold (an assignment); of "one-to-many" each
-        right row gets its most probable left row; of one table against itself all. Without labelled pairs, rows that
-        are each other's best candidate.
+        "one-to-one" takes the links with the highest total log odds above the threshold (an assignment); with
+        "one-to-many" each right row gets its most probable left row; within one table all pairs above the threshold are
+        taken. Without labelled pairs, rows that are each other's best candidate are linked.
 
         Args:
-            links: another than that of the matcher.
+            links: in place of the matcher's own.
 
         Returns:
             A table of columns ``left``, ``right``, ``score`` and ``probability`` (which needs labelled pairs).
@@ -479,7 +481,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """Candidates in the band of doubt, the most doubtful first: nearest to the threshold in log odds.
 
         Args:
-            labelled: pairs that need no look, as they are labelled: a table of ``left`` and ``right``.
+            labelled: pairs to leave out, as they are labelled already: a table of ``left`` and ``right``.
         """
         at, scores, chances = self._scored()
         inside = (chances >= self.doubt_[0]) & (chances < self.doubt_[1])
@@ -495,8 +497,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """Rows of one table that are the same thing, by the links between them, and what speaks against it.
 
         Returns:
-            A table of ``id`` and ``cluster`` (numbers from 0, larger clusters first; a row that is alone has one of
-            its own), and one of contradictions: pairs ``left`` and ``right`` of one ``cluster`` and ``why``: they were
+            A table of ``id`` and ``cluster`` (numbered from 0, larger clusters first; a row without links has its own),
+            and a table of contradictions: pairs ``left`` and ``right`` of one ``cluster`` and ``why``: they were
             labelled 0, or their probability is below the band of doubt.
         """
         if not self.tables_.is_single:
@@ -520,8 +522,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             k: rows for each query.
 
         Returns:
-            A table: ``query`` (its number from 0), ``right`` (id), ``score``, and the columns of the right table; one
-            that is called as one of these three has "right" before its name.
+            A table: ``query`` (its number from 0), ``right`` (id), ``score``, and the columns of the right table; a
+            column with one of these three names gets "right" in front.
 
         Raises:
             ValueError: for an empty text.
@@ -548,7 +550,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             A table as :meth:`search` gives.
 
         Raises:
-            ValueError: for an id that the left table has not.
+            ValueError: for an id that is not in the left table.
         """
         left = self.tables_.left
         at = left.positions(list(ids), "ids")
@@ -574,7 +576,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
         Args:
             pairs: a table of columns ``left`` and ``right``.
-            k: labelled pairs of each.
+            k: labelled pairs to show for each.
         """
         at = self._pair_positions(pairs)
         if len(at) == 0:
@@ -637,7 +639,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     def forget(self, left: Sequence[Any] = (), right: Sequence[Any] = ()) -> Self:
         """Take rows out of either table by id, with the labelled pairs that explanations show of them.
 
-        What the scorer has learned from those pairs stays; fit again for one that never saw them.
+        What the scorer learned from those pairs stays; fit again for a scorer that never saw them.
         """
         if self.tables_.is_single:
             left, right = [*left, *right], ()
@@ -689,10 +691,11 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
         Args:
             folder: as :meth:`save` wrote it.
-            encoders: names by kind; those out of a folder or from the hub have to be given again.
+            encoders: names by kind; encoders from a folder or from the hub have to be given again.
 
         Raises:
-            ValueError: if the folder is no matcher, was torn or edited, or names a place that was not given again.
+            ValueError: if the folder is not a matcher, was damaged or edited, or names a place that was not given
+                again.
         """
         saved = read_matcher(Path(folder), encoders or {})
         matcher = cls(**saved.config.parameters.model_dump())

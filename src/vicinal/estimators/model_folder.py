@@ -30,19 +30,19 @@ _FEW = 1000
 class ModelFolder:
     """The model in a folder, and its journal: how rows are added, relabelled and forgotten so that it lasts.
 
-    A change is done in memory, written to the journal ``changes.jsonl`` and synced; when a method returns, it survives
-    a kill and a power cut, and every :func:`load_model` and every other ModelFolder that is refreshed knows it. Writers
-    of all processes take turns. The folder's other files are written by :meth:`forget`, :meth:`compact` and
-    :meth:`train_on` only, so a few rows cost the same whatever the size of the bank.
+    A change is made in memory, written to the journal ``changes.jsonl`` and synced. Once a method returns, the change
+    survives a kill and a power cut, and every :func:`load_model` and every refreshed ModelFolder sees it. Writers in
+    different processes take turns. Only :meth:`forget`, :meth:`compact` and :meth:`train_on` write the folder's other
+    files, so adding a few rows costs the same whatever the size of the bank.
 
     ``model`` is the model as of the last call; it may be another object after a call. ``model.changes_.history`` has
     the relabels and forgets so far. One thread at a time may use a ModelFolder.
 
     Args:
         folder: of the model.
-        index: see :func:`load_model`, as are ``encoders``.
-        encoders: by column or kind.
-        who: whom the journal names; None: the user.
+        index: see :func:`load_model`.
+        encoders: names by column or kind, see :func:`load_model`.
+        who: the name that the journal records; None: the user's.
 
     >>> import tempfile
     >>> from vicinal.estimators import NeighborRegressor
@@ -75,7 +75,7 @@ class ModelFolder:
         self._open()
 
     def refresh(self) -> bool:
-        """Take over what others have changed since; whether there was something. It costs two looks at the disk."""
+        """Take over what others have changed since; returns whether there was anything. It costs two file stats."""
         seen = self._look()
         if seen == self._seen:
             return False
@@ -151,7 +151,7 @@ class ModelFolder:
     def forget(self, ids: Any, *, who: str | None = None) -> None:
         """Remove rows: see :meth:`NeighborRegressor.forget`. The folder is written anew, without its report and card.
 
-        No file of it holds cells or labels of these rows afterwards, nor labels that they had before.
+        Afterwards no file in it holds cells or labels of these rows, not even labels they had earlier.
 
         Raises:
             ValueError: for an id that no row has, or if no row would be left; nothing is changed then.
@@ -187,7 +187,7 @@ class ModelFolder:
     def replaced(self) -> Iterator[Path]:
         """An empty folder for another model, which takes the place of this one when the block ends without an error.
 
-        ``model`` is the model that is there until then, and writers wait.
+        Until then ``model`` is the old model, and writers wait.
         """
         with self._turn():
             with staged_folder(self.path) as stage:
@@ -196,7 +196,7 @@ class ModelFolder:
 
     @property
     def due(self) -> bool:
-        """Whether so many rows are in the journal that the folder should be written anew."""
+        """Whether the journal holds so many rows that the folder should be written anew."""
         return self.model.changes_.pending > max(_FEW, len(self.model.bank_) // 8)
 
     @contextlib.contextmanager

@@ -28,21 +28,21 @@ _Positive = Annotated[float, Field(gt=0, le=1e6)]
 class TuningPlan(Saved):
     """What of pretrained encoders is trained, on how many rows, and how: with a seed, all that a model depends on.
 
-    Learning rates rise over the first tenth of the steps and then fall to 0; the epoch of least validation error is
-    taken.
+    Learning rates rise over the first tenth of the steps and then fall to 0; the epoch with the lowest validation error
+    is kept.
 
     Attributes:
         version: of the file.
         tune: "none", "all", "last-N" or "lora".
         epochs: passes over the rows.
-        rows: labelled rows that are trained on; all stand in the bank.
+        rows: labelled rows that are trained on; the bank holds all rows.
         batch_size: rows of a step.
-        learning_rate: of all that is new.
+        learning_rate: of everything that starts from random weights.
         encoder_learning_rate: of the highest layer.
-        layer_decay: from each layer to the one below, in (0, 1].
+        layer_decay: factor on the learning rate from each layer to the one below, in (0, 1].
         weight_decay: decoupled.
         precision: of the steps.
-        seconds: how long it was expected to take.
+        seconds: expected duration.
 
     >>> TuningPlan(tune="last-2", epochs=6, rows=2000, seconds=90.0).sentence()
     'plan: tune last-2 for 6 epochs of 2000 rows in float32, about 1.5 minutes'
@@ -61,7 +61,7 @@ class TuningPlan(Saved):
     seconds: Annotated[float, Field(ge=0)] = 0.0
 
     def training(self) -> dict[str, Any]:
-        """The settings of :class:`vicinal.training.TrainingSettings` that it fixes."""
+        """The fields of :class:`vicinal.training.TrainingSettings` that the plan sets."""
         names = ("batch_size", "learning_rate", "encoder_learning_rate", "layer_decay", "weight_decay", "precision")
         fixed = {name: getattr(self, name) for name in names}
         return fixed | {"max_epochs": self.epochs, "patience": self.epochs, "schedule": "linear"}

@@ -365,12 +365,13 @@ _LOCAL = ("root", "cache_dir", "checkpoint_dir", "progress", "logger", "minutes"
 def save_model(model: NeighborEstimator, folder: str | Path, notes: dict[str, Any] | None = None) -> None:
     """Write a fitted estimator as a folder; see :func:`write_model`.
 
-    An earlier model there is replaced at the end, and with it its card and report, which may show forgotten rows.
+    An earlier model there is replaced only at the end, together with its card and report, which may show forgotten
+    rows.
 
     Args:
         model: fitted.
         folder: new, empty, or of an earlier model.
-        notes: see :func:`write_model`; None: those that the model was loaded with.
+        notes: see :func:`write_model`; None: the notes that the model was loaded with.
     """
     with staged_folder(Path(folder)) as stage:
         write_model(model, stage, getattr(model, "notes_", {}) if notes is None else notes)

@@ -26,10 +26,10 @@ class Hit:
 
     Attributes:
         id: the row's id.
-        score: how alike it is to the query by the model's similarity: higher is nearer, of l2 the negated distance.
+        score: how alike it is to the query by the model's similarity; higher is nearer (for l2, the negated distance).
         label: its number or class.
         row: its columns.
-        shares: what columns of the query add to the score, where that was asked for.
+        shares: what columns of the query add to the score, if asked for.
     """
 
     id: Any

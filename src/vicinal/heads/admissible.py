@@ -47,7 +47,7 @@ class Identity(NamedTuple):
         """The pairs (of queries, of bank) that there are, checked.
 
         Raises:
-            TypeError: if one is no tensor of integers.
+            TypeError: if one of them is not an integer tensor.
             ValueError: if only one side is given or a shape is wrong.
         """
         _check_pair("ids", self.query_ids, self.bank_ids, (queries, rows))
@@ -63,20 +63,20 @@ def admissible(
     query_groups: Tensor | None = None,
     bank_groups: Tensor | None = None,
 ) -> Tensor | None:
-    """Where a query may attend to a bank row: neither its own id nor its own group.
+    """Where a query may attend to a bank row: not to its own id, and not to its own group.
 
     Args:
         shape: (b, N).
-        query_ids: integers ``[b]``; a query attends to no bank row of its id.
+        query_ids: integers ``[b]``; a query never attends to a bank row with its own id.
         bank_ids: integers ``[N]``.
-        query_groups: integers ``[b]``; nor to a bank row of its group (same patient, same house).
+        query_groups: integers ``[b]``; nor to a bank row of its own group (same patient, same house).
         bank_groups: integers ``[N]``.
 
     Returns:
         boolean ``[b, N]``, or None if neither ids nor groups are given: then every row is admissible.
 
     Raises:
-        TypeError: if one is no tensor of integers.
+        TypeError: if one of them is not an integer tensor.
         ValueError: if only one side is given or a shape is wrong.
 
     >>> ids = torch.tensor([4, 7])

@@ -1,18 +1,18 @@
 r"""The NONA head over the rows that an index finds, with a bound on what the rows that it left out would change.
 
-Of the rows that were not fetched it is known that groups of them, ``counts`` many, score at most ``beyond``; of the
-lowest score over all rows, which the unit scores of SoftStep need, only that it lies between two numbers. Both S1 and
-S2 rise with the unit score, which falls as the lowest score rises: so every masked score $\ell_j$ lies between
+What is known of the rows that were not fetched: groups of them, of ``counts`` rows each, score at most ``beyond``. The
+unit scores of SoftStep need the lowest score over all rows, which is only known to lie between two numbers. Both S1 and
+S2 rise with the unit score, which falls as the lowest score rises, so every masked score $\ell_j$ lies between
 $\ell_j^-$ and $\ell_j^+$, computed at either end. From these follow lower bounds $p_j^-$ of the true weights:
 
 - softmax: $p_j^- = e^{\ell_j^-} / (\sum_k e^{\ell_k^+} + \sum_g n_g e^{\ell_g^+})$;
-- sparsemax, 1.5-entmax: with the threshold $\tau^+$ of all $\ell^+$, those beyond taken $n_g$ times,
-  $p_j^- = (\ell_j^- - \tau^+)_+$ and $(\ell_j^-/2 - \tau^+)_+^2$, since thresholds rise with every score.
+- sparsemax, 1.5-entmax: with the threshold $\tau^+$ of all $\ell^+$ (each group counted $n_g$ times), $p_j^- =
+  (\ell_j^- - \tau^+)_+$ and $(\ell_j^-/2 - \tau^+)_+^2$, since thresholds rise with every score.
 
-The weights that are used, $\hat p$, are those of scores between the two, over the fetched rows alone, so $\hat p_j \ge
+The weights that are used, $\hat p$, come from scores between the two, over the fetched rows alone, so $\hat p_j \ge
 p_j^-$, and half the sum of $|\hat p_j - p_j|$ over the whole bank is at most $\sum_j (\hat p_j - p_j^-) = 1 - \sum_j
-p_j^-$. Where the lowest score is known, $\hat p$ are the true weights over their sum, and the bound is one of the
-weight that was left out.
+p_j^-$. Where the lowest score is known, $\hat p$ are the true weights divided by their sum, and the bound is a bound on
+the weight that was left out.
 """
 
 import math
@@ -46,13 +46,13 @@ class Approximation(NamedTuple):
 
     Attributes:
         prediction: ``[b]``, or ``[b, K]`` for classes; float64.
-        left_out: ``[b]``, at most this share of the weight is on other rows than was reckoned with, from 0 to 1: half
-            the sum of the absolute differences of the weights from those of the whole bank.
-        error: ``[b]``, so far at most is the prediction from that over the whole bank: ``left_out`` times the range of
-            the bank's labels (for classes, the chance of each).
-        fetched: ``[b]`` int64, rows that were fetched and weighed; all of the bank where that was needed.
-        weights: ``[b, top]``, the highest weights, falling; 0 where there are fewer rows.
-        positions: ``[b, top]`` int64, where these rows stand in the bank; -1 where the weight is 0.
+        left_out: ``[b]``, from 0 to 1: a bound on how much weight is misplaced, that is, on half the sum of the
+            absolute differences between these weights and those over the whole bank.
+        error: ``[b]``, a bound on how far the prediction is from that over the whole bank: ``left_out`` times the range
+            of the bank's labels (for classes, a bound for each probability).
+        fetched: ``[b]`` int64, how many rows were fetched and weighed; the whole bank where that was needed.
+        weights: ``[b, top]``, the highest weights, descending; 0 where there are fewer rows.
+        positions: ``[b, top]`` int64, the positions of these rows in the bank; -1 where the weight is 0.
     """
 
     prediction: Tensor
@@ -87,36 +87,38 @@ class BoundedWeights(NamedTuple):
 class ApproximateNONA:
     r"""Exact attention on the k rows that an index finds, k doubled until the rest provably matters little enough.
 
-    A row that was not fetched scores at most as the last one that was, and at most what its ball of rows (see
-    :mod:`vicinal.heads.ball_cover`) allows. By this the weight outside is bounded, for
+    A row that was not fetched scores at most as high as the last one that was, and at most as its ball of rows (see
+    :mod:`vicinal.heads.ball_cover`) allows. This bounds the weight outside, for
 
-    - softmax: by $\sum_g n_g e^{s_g - \max_j s_j}$ over that plus the fetched mass, where $n_g$ rows score at most
-      $s_g$: all N at most as the last row fetched, or ball by ball;
+    - softmax: by the mass $\sum_g n_g e^{s_g - \max_j s_j}$, divided by itself plus the fetched mass, where $n_g$ rows
+      score at most $s_g$ (all rows by the last one fetched, or ball by ball);
     - top-k: it is 0 once k + 1 rows were fetched and the last of them scores less than the k-th;
     - sparsemax and 1.5-entmax: it is 0 once the last row fetched is below the threshold;
     - S1: it is 0 once the last row fetched is below the point of rejection;
     - SoftStep in general needs the lowest score of the whole bank, which is only known to lie between two numbers (from
-      the balls, and from far rows that are kept). Weights are taken between those of either end, and the bound
-      includes the error of that.
+      the balls, and from far rows that are kept). Weights are taken between those of the two ends, and the bound
+      includes that error.
 
     Where ``tolerance`` is not met by 4,096 rows or a quarter of the bank, the whole bank is read instead: the
-    prediction is then that of the head, with bound 0. So is every one for ``extent="all"`` with ids or groups.
+    prediction is then that of the head, with bound 0. The same holds for every prediction with ``extent="all"`` and ids
+    or groups.
 
-    **The bound is proved for an exact index** (:class:`vicinal.index.ExactIndex`), for a bank whose changes are told by
-    :meth:`added` and :meth:`removed`, up to the rounding of float64. For an approximate index (FAISS, Milvus) it
-    supposes that the index returned the best rows; a row that it missed may weigh more. Measure its recall.
+    **The bound is proved for an exact index** (:class:`vicinal.index.ExactIndex`), for a bank whose changes are
+    reported by :meth:`added` and :meth:`removed`, up to rounding in float64. For an approximate index (FAISS, Milvus)
+    it assumes that the index returned the best rows; a row that it missed may weigh more. Measure the recall of such an
+    index.
 
     Args:
         head: similarity l1, l2, squared_l2, cosine, dot or scaled_dot; a mask and a simplex map of this library.
         index: holds the rows of the bank under their keys.
-        bank: with labels: numbers ``[N]``, or places of classes, or 0 and 1 of each of them ``[N, K]``.
+        bank: with labels: numbers ``[N]``, or class indices ``[N]``, or 0 and 1 for each class ``[N, K]``.
         classes: number of classes K, if labels are classes; predictions are then their shares.
-        tolerance: the most ``left_out`` that is accepted, from 0 to 1.
+        tolerance: the largest ``left_out`` that is accepted, from 0 to 1.
         first: rows that are fetched at first, for each query.
-        cells: balls of a bank that was seen before, as :attr:`cells` holds them; None: found in a pass over the bank.
+        cells: balls of a bank from an earlier head, as :attr:`cells` holds them; None: found in a pass over the bank.
 
     Attributes:
-        proven: whether ``left_out`` holds against the whole bank, as the index misses nothing.
+        proven: whether ``left_out`` is proved, which takes an index that misses nothing.
 
     Raises:
         ValueError: for another similarity, mask or simplex map, or a bank without labels.
@@ -156,24 +158,25 @@ class ApproximateNONA:
         self.proven = bool(index.exact)
 
     def added(self, keys: Tensor) -> None:
-        """Take notice of rows that were added to the bank and to the index."""
+        """Update for rows that were added to the bank and to the index."""
         self.cells.add(keys, self.bank.vectors_at(self.bank.positions_of_keys(keys)))
 
     def removed(self, keys: Tensor) -> None:
-        """Take notice of rows that were removed from the bank and from the index."""
+        """Update for rows that were removed from the bank and from the index."""
         self.cells.remove(keys)
         if self.cells.stale:
             self.cells = BallCover.of(self.bank, self.head.similarity)
 
     @torch.no_grad()
     def predict(self, queries: Tensor, *, ids: Any = None, groups: Any = None, top: int = 0) -> Approximation:
-        """Predictions, with bounds of their errors.
+        """Predictions, with bounds on their errors.
 
         Args:
             queries: ``[b, d]``, finite.
-            ids: ``[b]``, ids of the queries as the bank has them: a query sees no row of its id. None: all rows.
-            groups: ``[b]``, likewise: nor a row of its group.
-            top: how many of the highest weights to give, too.
+            ids: ``[b]``, ids of the queries, as in the bank: a query never sees the row with its own id. None: all
+                rows.
+            groups: ``[b]``, likewise: nor a row of its own group.
+            top: how many of the highest weights to return as well.
 
         Raises:
             ValueError: if a query has no admissible row.

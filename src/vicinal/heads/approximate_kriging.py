@@ -17,13 +17,13 @@ from vicinal.index import Index, NeighborBank
 class ApproximateKriging:
     """The weights of :class:`Kriging` for the k rows that an index finds.
 
-    The rows are those of the whole bank if the index is exact, up to rows that are equally near in float32. Of an
+    With an exact index these are the k nearest rows of the bank, up to rows that are equally near in float32. With an
     approximate index (FAISS, Milvus) they are what it returned: measure its recall.
 
     Args:
-        head: says how many rows are looked at, and what they weigh.
+        head: sets how many rows are used, and their weights.
         index: holds the rows of the bank under their keys; of similarity l2.
-        bank: with labels: numbers ``[N]``, or places of classes, or 0 and 1 of each of them ``[N, K]``.
+        bank: with labels: numbers ``[N]``, or class indices ``[N]``, or 0 and 1 for each class ``[N, K]``.
         classes: number of classes K, if labels are classes; predictions are then their shares.
 
     Raises:
@@ -44,10 +44,10 @@ class ApproximateKriging:
         self.head, self.index, self.bank, self.classes = head, index, bank, classes
 
     def added(self, keys: Tensor) -> None:
-        """Rows were added to the bank and to the index; nothing else is kept of them."""
+        """Does nothing: the bank and the index, to which the rows were added, hold all that is needed."""
 
     def removed(self, keys: Tensor) -> None:
-        """Rows were removed from the bank and from the index."""
+        """Does nothing, as :meth:`added`."""
 
     @torch.no_grad()
     def local_weights(self, queries: Tensor, *, ids: Any = None, groups: Any = None) -> KrigingWeights:
@@ -55,8 +55,9 @@ class ApproximateKriging:
 
         Args:
             queries: ``[b, d]``, finite.
-            ids: ``[b]``, ids of the queries as the bank has them: a query sees no row of its id. None: all rows.
-            groups: ``[b]``, likewise: nor a row of its group.
+            ids: ``[b]``, ids of the queries, as in the bank: a query never sees the row with its own id. None: all
+                rows.
+            groups: ``[b]``, likewise: nor a row of its own group.
 
         Raises:
             ValueError: if a query has no admissible row.
@@ -80,16 +81,16 @@ class ApproximateKriging:
         return KrigingWeights(local.weights, positions, local.variance)
 
     def predict(self, queries: Tensor, *, ids: Any = None, groups: Any = None, top: int = 0) -> Approximation:
-        """Predictions of queries ``[b, d]``, and their ``top`` largest weights, signs aside.
+        """Predictions of queries ``[b, d]``, and their ``top`` largest absolute weights.
 
         Args:
             queries: see :meth:`local_weights`, as are ``ids`` and ``groups``.
             ids: see there.
             groups: see there.
-            top: how many of the largest weights to give, too.
+            top: how many of the largest weights to return as well.
 
         Returns:
-            with ``left_out`` and ``error`` 0: no other row has weight, unless the index missed one.
+            an approximation with ``left_out`` and ``error`` 0: no other row has weight, unless the index missed one.
         """
         check_integer("top", top, 0)
         local = self.local_weights(queries, ids=ids, groups=groups)

@@ -25,7 +25,7 @@ LARGEST = 2.0**62
 class NearestClassMean(nn.Module):
     r"""Probability of class k: $\mathrm{softmax}_k\, s(z_i, c_k) / \tau$, with $c_k$ the mean of the rows of k.
 
-    The sums behind the means are whole numbers (multiples of $2^{-32}$), so that they do not depend on the order of
+    The sums behind the means are fixed-point numbers (multiples of $2^{-32}$), so they do not depend on the order of
     rows, and forgetting a row leaves exactly what would be there without it. A class without rows has probability 0.
     Mensink et al. 2013, *Distance-Based Image Classification*; on the sphere as in arXiv:2305.09062.
 
@@ -33,7 +33,7 @@ class NearestClassMean(nn.Module):
         classes: C >= 1, the classes that exist; :meth:`grow` adds more.
         dim: d, width of the embeddings.
         similarity: a registered name or a module ``sim(queries, bank) -> scores``.
-        spherical: rows are scaled to length 1 before they are added: means of directions.
+        spherical: scale rows to length 1 before adding them, which gives means of directions.
         temperature: tau > 0.
 
     Attributes:
@@ -75,7 +75,7 @@ class NearestClassMean(nn.Module):
         return len(self.counts)
 
     def grow(self, classes: int) -> None:
-        """Make room for more classes: from now on there are ``classes`` of them, the new ones without rows."""
+        """Raise the number of classes to ``classes``; the new ones have no rows yet."""
         more = check_integer("classes", classes, self.classes) - self.classes
         self.sums = torch.cat([self.sums, self.sums.new_zeros(more, self.sums.shape[1])])
         self.counts = torch.cat([self.counts, self.counts.new_zeros(more)])
@@ -87,10 +87,10 @@ class NearestClassMean(nn.Module):
 
     @torch.no_grad()
     def forget(self, embeddings: Tensor, labels: Tensor) -> None:
-        """Take out rows that were added: with the same embeddings, bit for bit, nothing of them is left.
+        """Take out rows that were added before: given the same embeddings, bit for bit, they leave no trace.
 
         Raises:
-            ValueError: if a class would have fewer than no rows; nothing is changed then.
+            ValueError: if a class has fewer rows than are taken out; nothing is changed then.
         """
         self._change(embeddings, labels, -1)
 
@@ -152,7 +152,7 @@ class NearestClassMean(nn.Module):
 class Basis:
     """Unit vectors ``[C, d]``, the largest |cosine| between two of them, and whether that met its threshold.
 
-    Where it did not, they are the best that searches with larger thresholds found.
+    If it did not, the vectors are the best that searches with larger thresholds found.
     """
 
     vectors: Tensor
@@ -193,8 +193,8 @@ def equiangular_basis(
         dim: d, at least 2.
         threshold: t in [0, 1); default 0 where C <= d, else 1.6 times the Welch bound plus 0.02.
         steps: at most so many steps of a search; :attr:`Basis.converged` says whether the threshold was met.
-        rows: vectors whose cosines with all are held at once.
-        seed: of the start.
+        rows: how many vectors' cosines with all others are held at once.
+        seed: for the random start.
 
     Raises:
         ValueError: if no vectors can meet the threshold (Welch's bound).
@@ -283,11 +283,12 @@ class EquiangularHead(nn.Module):
         classes: at least 2.
         dim: width of the embeddings.
         temperature: above 0.
-        threshold, seed: see :func:`equiangular_basis`.
+        threshold: see :func:`equiangular_basis`.
+        seed: see :func:`equiangular_basis`.
 
     Raises:
-        ValueError: for a threshold that is not met. For the default one it is a warning, and the vectors are as far
-            apart as was found.
+        ValueError: for a threshold that is not met. For the default threshold there is only a warning, and the vectors
+            are the best that were found.
 
     >>> head = EquiangularHead(4, 8)
     >>> head(torch.randn(2, 8)).shape, sum(p.numel() for p in head.parameters())
@@ -324,18 +325,18 @@ class EquiangularHead(nn.Module):
 def frechet_scores(probabilities: Tensor, distances: Tensor) -> Tensor:
     r"""Scores $-\sum_k p_{ik}\, d_{km}^2$ of every class m as the Frechet mean of a row's class distribution.
 
-    The largest one is Loki's prediction. Classes that were never observed can win when ``distances`` knows them.
-    Roberts et al., *Geometry-Aware Adaptation for Pretrained Models*, NeurIPS 2023 (arXiv:2307.12226).
+    The largest one is Loki's prediction. Classes that were never observed can win if ``distances`` has columns for
+    them. Roberts et al., *Geometry-Aware Adaptation for Pretrained Models*, NeurIPS 2023 (arXiv:2307.12226).
 
     Args:
         probabilities: ``[b, K]`` over observed classes, >= 0, not all 0 (rows are scaled to sum to 1).
-        distances: ``[K, M]`` from each observed class to every class, >= 0; if square, with a diagonal of 0.
+        distances: ``[K, M]`` from each observed class to every class, >= 0; with a zero diagonal if it is square.
 
     Returns:
         ``[b, M]``, <= 0; higher is better.
 
     Raises:
-        ValueError: on negative or NaN entries, rows of zeros, or shapes that do not go together.
+        ValueError: on negative or NaN entries, rows of zeros, or shapes that do not fit together.
 
     >>> path = (torch.arange(3.0)[:, None] - torch.arange(3.0)).abs()  # classes in a row
     >>> frechet_scores(torch.tensor([[0.5, 0.0, 0.5]]), path).argmax(1)  # the class in the middle
@@ -357,7 +358,7 @@ def frechet_scores(probabilities: Tensor, distances: Tensor) -> Tensor:
 
 
 def class_distances(vectors: Tensor, *, kind: str = "euclidean") -> Tensor:
-    r"""Distances ``[M, M]`` of classes from vectors ``[M, d]`` of them: Euclidean, or the chord $\sqrt{2 - 2\cos}$.
+    r"""Distances ``[M, M]`` between classes, from their vectors ``[M, d]``: Euclidean, or the chord $\sqrt{2 - 2\cos}$.
 
     >>> class_distances(torch.tensor([[0.0], [3.0]]))
     tensor([[0., 3.],
@@ -376,8 +377,8 @@ def frechet_choice(
     Args:
         probabilities: ``[b, K]``.
         distances: ``[K, M]``; M = K, since the gradient of a choice goes to the same class's probability.
-        gradient: "straight-through" hands the incoming gradient g on; "polytope" hands on the projected step
-            $z - \mathrm{proj}_\Delta(z - \eta g)$ from the choice z on the simplex.
+        gradient: "straight-through" passes the incoming gradient g on; "polytope" passes on the projected step $z -
+            \mathrm{proj}_\Delta(z - \eta g)$ from the choice z on the simplex.
         step: eta of "polytope", above 0.
     """
     check_choice("gradient", gradient, ("straight-through", "polytope"))

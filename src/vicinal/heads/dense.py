@@ -12,15 +12,15 @@ Activation = Literal["none", "softmax", "sigmoid"]
 
 @register("head", "dense", "learned", verified="numpy in float64")
 class Dense(nn.Module):
-    r"""$\hat y_i = W q_i + c$; the bank is not looked at.
+    r"""$\hat y_i = W q_i + c$; the bank is ignored.
 
     Args:
         dim: width of the queries.
         outputs: number of targets or classes; None for one target without a dimension of its own.
         activation: "none", or, for probabilities of classes, "softmax" over the outputs, or "sigmoid" of each of them
             where a row may have several classes (both need ``outputs``).
-        bias: starting value of c, a number or one an output. None: torch's random start. For regression the mean of the
-            labels is the fair choice: from a random start a small learning rate needs many epochs just to get there.
+        bias: starting value of c, one number or one per output. None: torch's random start. For regression the mean of
+            the labels is a good choice: from a random start a small learning rate needs many epochs just to get there.
 
     Raises:
         ValueError: if softmax or sigmoid is asked for without ``outputs``, or ``bias`` has another number of them.

@@ -15,13 +15,14 @@ from vicinal.heads.members import Ensemble, alike_members, stacked_weights
 class FoldMembers:
     r"""The members of a head by the fold of rows that they leave out: member m leaves out fold $m \bmod F$.
 
-    A member that leaves out a fold has neither it among its training rows nor, here, in its bank, so what it says of
-    the rows of that fold is out of fold: as honest as of new rows. A kriging head reads all members' embeddings side by
-    side; out of fold it reads those of one fold's members, its scale shorter by $\sqrt F$, as their distances are.
+    A member has the fold that it leaves out neither among its training rows nor, here, in its bank, so its predictions
+    for the rows of that fold are out of fold: as honest as for new rows. A kriging head reads all members' embeddings
+    side by side; out of fold it reads those of one fold's members, with a scale shorter by $\sqrt F$, as their
+    distances are.
 
     Args:
         head: an :class:`Ensemble`, or a :class:`Kriging` over embeddings of ``members`` members.
-        members: how many there are, M.
+        members: their number, M.
         folds: F, from 2 to M.
 
     >>> from vicinal.heads import NONA
@@ -60,7 +61,7 @@ class FoldMembers:
     def bank(
         self, fold: int, bank: Tensor, labels: Tensor, bank_folds: Tensor, identity: dict[str, Tensor | None]
     ) -> tuple[Tensor, Tensor, dict[str, Tensor | None]]:
-        """The rows that the members of ``fold`` predict from, their labels, and who is who among them."""
+        """The rows that the members of ``fold`` predict from, with their labels and identity."""
         others = bank_folds != fold
         known = {n: v[others] if v is not None and n.startswith("bank") else v for n, v in identity.items()}
         return self.columns(fold, bank[others]), labels[others], known
@@ -100,7 +101,7 @@ class FoldMembers:
         """Predictions of rows ``[b]`` or ``[b, T]``, each by the members that leave out its fold ``query_folds [b]``.
 
         Raises:
-            ValueError: for a row of no fold.
+            ValueError: for a row without a fold.
         """
         if len(queries) and not bool(((query_folds >= 0) & (query_folds < self.folds)).all()):
             raise ValueError(f"query_folds: expected folds from 0 to {self.folds - 1}, got others")
@@ -121,7 +122,7 @@ class FoldMembers:
         folds: Tensor,
         **identity: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """Of a batch that is its own bank: predictions of each member, and which of them it learns from.
+        """For a batch that is its own bank: each member's predictions, and which of them it learns from.
 
         Member m sees no row of the fold that it leaves out, neither as a neighbor nor as a row to predict.
 
@@ -133,7 +134,7 @@ class FoldMembers:
 
         Returns:
             ``[b, M]`` or ``[b, T, M]``, and ``[b, M]``, false where the row is of the member's fold or has no neighbor;
-            the prediction there means nothing.
+            ignore the prediction there.
         """
         if not isinstance(self.head, Ensemble):
             raise TypeError(f"head: expected an Ensemble, got {type(self.head).__name__}")

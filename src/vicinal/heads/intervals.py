@@ -55,16 +55,16 @@ def streamed_quantiles(
 ) -> Tensor:
     r"""For each query and level, the smallest label $v$ with $\sum_{j: y_j \le v} p_{ij} \ge$ level.
 
-    As :func:`vicinal.heads.weighted_quantile` of the head's weights, with memory that does not grow with the bank but
-    for 16 bytes a row: one pass more than a prediction finds the run of labels in which each quantile lies, another
-    the weights in that run.
+    The same as :func:`vicinal.heads.weighted_quantile` of the head's weights, with memory that grows with the bank by
+    16 bytes a row only. It takes two passes more than a prediction: one finds the run of labels in which each quantile
+    lies, the other the weights in that run.
 
     Args:
         queries: ``[b, d]``.
         bank: ``[N, d]``.
         labels: ``[N]``, floating.
         levels: L numbers from 0 to 1.
-        similarity: see :func:`vicinal.heads.streamed_prediction`, as is all that follows.
+        similarity: see :func:`vicinal.heads.streamed_prediction`, also for all that follows.
         mask: see there.
         simplex: see there.
         chunk_size: see there.

@@ -21,12 +21,12 @@ _LEAST = 1e-6
 
 
 class KrigingWeights(NamedTuple):
-    """The rows that make the predictions of some queries.
+    """The rows that some predictions are made of, and their weights.
 
     Attributes:
         weights: ``[b, k]``, of the nearest rows, nearest first; they sum to 1.
-        positions: of those rows in the bank ``[b, k]``; -1 where a query has fewer admissible rows (weight 0).
-        variance: ``[b]``, of the prediction in units of the kernel, whose variance is 1, noise included.
+        positions: ``[b, k]``, their positions in the bank; -1 where a query has fewer admissible rows (weight 0).
+        variance: ``[b]``, of the prediction, noise included, in units in which the kernel has variance 1.
     """
 
     weights: Tensor
@@ -39,7 +39,7 @@ class KrigingWeights(NamedTuple):
         return torch.einsum("bk,bk...->b...", self.weights, near)
 
     def largest(self, k: int) -> tuple[Tensor, Tensor]:
-        """The ``k`` largest weights ``[b, k]``, signs aside, largest first, and positions, -1 where the weight is 0."""
+        """The ``k`` weights ``[b, k]`` of largest absolute value, and their positions, -1 where the weight is 0."""
         order = self.weights.abs().argsort(dim=1, descending=True, stable=True)[:, :k]
         best = self.weights.gather(1, order)
         return best, self.positions.gather(1, order).masked_fill(best == 0, -1)
@@ -111,39 +111,40 @@ class Kriging(nn.Module):
         w = \arg\min_w \tfrac12 w^\top (C + \lambda I) w - w^\top c
         \quad\text{with}\quad \sum_j w_j = 1,\ w \ge 0
 
-    where $C_{jl} = \kappa(\|x_j - x_l\|)$ and $c_j = \kappa(\|q - x_j\|)$ with the Matern kernel
-    $\kappa(d) = (1 + \sqrt 3 d/\ell) e^{-\sqrt 3 d/\ell}$. Attention weighs each row by its own
-    nearness; here near copies share one weight, and a row behind another gets none, so that few rows make the whole
-    prediction. The cost of a prediction is one search and one k by k problem, whatever the size of the bank; rows that
-    are added or forgotten count at once.
+    where $C_{jl} = \kappa(\|x_j - x_l\|)$ and $c_j = \kappa(\|q - x_j\|)$ with the Matern kernel $\kappa(d) = (1 +
+    \sqrt 3 d/\ell) e^{-\sqrt 3 d/\ell}$. Attention weighs each row by its own nearness; here near copies share one
+    weight, and a row hidden behind another gets none, so that few rows make the whole prediction. A prediction costs
+    one search and one k by k problem, whatever the size of the bank, and rows that are added or forgotten take effect
+    at once.
 
     Weights are not negative by default, so the prediction lies in the convex hull of the labels, one-hot labels give
     probabilities, and no clipping is needed. The signed form (``convex=False``) is ordinary kriging: it reaches beyond
     the labels of the neighbors.
 
-    The gradient goes to queries, bank and labels, and to the scale and the noise, with the k rows held, and those of
-    weight 0; weights are continuous in both.
+    The gradient flows to queries, bank and labels, and to the scale and the noise. Which rows are the k nearest, and
+    which have weight 0, counts as fixed.
 
     With ``linear`` the kernel is $\kappa(\|u - u'\|) + v^\top v'$ for embeddings $[u, v]$ whose last ``linear`` entries
-    are v: a trend between the rows beside their nearness. As weights sum to 1 its origin does not matter; it is put
+    are v: a trend between the rows beside their nearness. Since weights sum to 1, its origin does not matter; it is put
     at the query. The k rows are the nearest by Euclidean distance of $[u, v]$.
 
-    A bank row of weight w (``bank_weight``) has noise $\lambda / w$. That is exactly what w equal rows of noise
-    $\lambda$ come to, as long as all are among the k nearest, where each copy would take a place.
+    A bank row of weight w (``bank_weight``) has noise $\lambda / w$, exactly as w equal rows of noise $\lambda$ would
+    have together if all of them were among the k nearest (where each copy would take a place).
 
     Args:
-        k: rows that are looked at, >= 1; at most that many have weight.
+        k: how many nearest rows are used, >= 1; at most that many have weight.
         scale: length, in units of the embeddings, at which the kernel has fallen to about a half; > 0, learned.
         noise: lambda >= 0 (1e-6 is added), learned: near 0 the rows around the query have all the weight, and a
             prediction at a row is its label; towards infinity all k weights are 1/k.
-        convex: weights are not negative.
+        convex: allow no negative weights.
         linear: how many of the last entries of the embeddings enter the kernel by their inner product.
-        whole_up_to: of a bank of at most so many rows all are looked at, and not k. Where weights may be negative and
-            nothing is linear, one inverse then serves all queries: :class:`vicinal.heads.whole_bank.WholeBank`.
+        whole_up_to: in a bank of at most this many rows, use all of them instead of k. Where weights may be negative
+            and ``linear`` is 0, one inverse then serves all queries: :class:`vicinal.heads.whole_bank.WholeBank`.
 
     References:
-        The signed form in fixed metrics: nearest-neighbor Gaussian processes and MuyGPs (arXiv:2104.14581). Weights
-        that are not negative, without noise and sum: non-negative kernel regression, NNK (arXiv:1910.09383).
+        The signed form in fixed metrics: nearest-neighbor Gaussian processes and MuyGPs (arXiv:2104.14581).
+        Non-negative weights, but without the noise and the sum of 1: non-negative kernel regression, NNK
+        (arXiv:1910.09383).
 
     >>> bank, labels = torch.tensor([[0.0], [0.0], [1.0]]), torch.tensor([0.0, 0.0, 1.0])
     >>> head = Kriging(k=3, noise=1e-6)
@@ -182,11 +183,11 @@ class Kriging(nn.Module):
         return f"k={self.k}, scale={scale:.4g}, noise={noise:.4g}, convex={self.convex}{rest}"
 
     def looked_at(self, rows: int) -> int:
-        """How many rows of a bank of so many are looked at."""
+        """How many rows are used of a bank of ``rows`` rows."""
         return rows if rows <= self.whole_up_to else min(self.k, rows)
 
     def by_one_inverse(self, rows: int) -> bool:
-        """Whether all queries of a bank of so many rows have weights by one inverse: of all rows, of either sign."""
+        """Whether one inverse serves all queries: all ``rows`` of the bank are used, and weights may be negative."""
         return not self.convex and not self.linear and rows <= self.whole_up_to
 
     def noise(self) -> Tensor:
@@ -213,13 +214,13 @@ class Kriging(nn.Module):
         Args:
             queries: ``[b, d]``.
             bank: ``[N, d]``.
-            identity: who is who.
-            prepared: what was computed of this bank before; None: it is computed.
-            ranks: integers ``[N]``, of which the lower goes first among equally near rows, so that the order in which
-                rows stand changes nothing; None: those that stand first.
+            identity: ids and groups of queries and bank.
+            prepared: the search structure of this bank, if there is one; None: it is computed.
+            ranks: integers ``[N]``; among equally near rows the lower rank goes first, so that the order of the bank
+                does not matter; None: the earlier position goes first.
 
         Raises:
-            ValueError: if a query has none.
+            ValueError: if a query has no admissible row.
         """
         keys = identity.keys(len(queries), len(bank))
         if len(bank) == 0:
@@ -247,9 +248,9 @@ class Kriging(nn.Module):
         Args:
             near: squared distances of queries to rows ``[b, k]``.
             between: squared distances of the rows to each other ``[b, k, k]``.
-            known: ``[b, k]``, which of the rows there are, at least one for each query; None: all.
+            known: boolean ``[b, k]``, which of the rows exist, at least one for each query; None: all.
             products: ``[b, k, k]``, the linear part of the kernel between the rows, its origin at the query; None: 0.
-            weight: ``[b, k]``, > 0, how many equal rows each of the rows counts as: its noise is divided by it.
+            weight: ``[b, k]``, > 0, how many equal rows each row counts as: its noise is divided by it.
         """
         noise = self.noise()
         vector = self.covariance(near.double())
@@ -266,7 +267,7 @@ class Kriging(nn.Module):
     ) -> KrigingWeights:
         """Weights of queries ``[b, d]`` over the bank rows at ``positions [b, k]``, such as an index has found.
 
-        A position is -1 where a query has fewer rows; each has one at least. See :meth:`local_weights`.
+        A position is -1 where a query has fewer rows; each query needs at least one. See :meth:`local_weights`.
         """
         with torch.autocast(queries.device.type, enabled=False):
             near = neighborhoods(queries, bank, positions, self.linear, bank_weight)
@@ -290,9 +291,9 @@ class Kriging(nn.Module):
         Args:
             queries: ``[b, d]``.
             bank: ``[N, d]``.
-            query_ids: integers ``[b]``, with ``bank_ids`` or not at all: a query attends to no row of its own id.
+            query_ids: integers ``[b]``, together with ``bank_ids``: a query never attends to a row with its own id.
             bank_ids: integers ``[N]``.
-            query_groups: integers ``[b]``, with ``bank_groups`` or not at all: nor to one of its own group.
+            query_groups: integers ``[b]``, together with ``bank_groups``: nor to a row of its own group.
             bank_groups: integers ``[N]``.
             bank_weight: ``[N]``, > 0, how many equal rows each bank row counts as; None: one.
 
@@ -327,7 +328,7 @@ class Kriging(nn.Module):
         return prediction.to(torch.promote_types(torch.promote_types(queries.dtype, bank.dtype), labels.dtype))
 
     def weights(self, queries: Tensor, bank: Tensor, **identity: Tensor | None) -> Tensor:
-        """Weight of each bank row ``[b, N]``, 0 for all but k: see :meth:`local_weights`, which holds only those."""
+        """Weight of each bank row ``[b, N]``, 0 for all but k: see :meth:`local_weights`, which gives only those."""
         weights, positions, _ = self.local_weights(queries, bank, **identity)
         known = positions >= 0
         dense = weights.new_zeros(len(queries), bank.shape[0])
@@ -336,7 +337,7 @@ class Kriging(nn.Module):
 
     @torch.no_grad()
     def top_weights(self, queries: Tensor, bank: Tensor, k: int, **identity: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The ``k`` bank rows of largest weight, signs aside: weights ``[b, k]`` and positions, -1 where it is 0."""
+        """The ``k`` bank rows of largest absolute weight: weights ``[b, k]`` and positions, -1 where that is 0."""
         return self.local_weights(queries, bank, **identity).largest(check_integer("k", k))
 
 

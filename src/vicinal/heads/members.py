@@ -1,6 +1,6 @@
 """Several heads side by side: each reads its own part of the embeddings, and their mean is the prediction.
 
-Over a large bank, the highest weights of the mean and its quantiles are had without a matrix of weights.
+Over a large bank, the highest weights of the mean and its quantiles are found without a matrix of weights.
 """
 
 from collections.abc import Sequence
@@ -35,15 +35,15 @@ _FIRST = 64
 class Ensemble(nn.Module):
     r"""$\hat y_i = \frac{1}{M} \sum_m \hat y_i^m$, with head m on columns $md$ to $(m + 1)d$ of the embeddings.
 
-    For neighbor heads this is one set of weights, $p_{ij} = \frac{1}{M} \sum_m p_{ij}^m$, that sum to 1: an
-    explanation reads as that of one head. Train each member by its own error (:meth:`each`), not by the error of the
-    mean: members that only fit together do not average their mistakes away.
+    For neighbor heads this is one set of weights, $p_{ij} = \frac{1}{M} \sum_m p_{ij}^m$, which sum to 1, so an
+    explanation reads like that of a single head. Train each member on its own error (:meth:`each`), not on the error of
+    the mean: members that only fit together do not average their mistakes away.
 
     Args:
         heads: at least one, all of the same kind (:class:`NONA` or :class:`Dense`), for embeddings of width d.
 
     Raises:
-        ValueError: if there is none, or some use the bank and others do not.
+        ValueError: if there are no heads, or if some use the bank and others do not.
 
     >>> from vicinal.heads import NONA
     >>> head = Ensemble([NONA(), NONA("squared_l2")])
@@ -71,9 +71,9 @@ class Ensemble(nn.Module):
         return all(getattr(head, "can_stream", False) for head in self.heads)
 
     def queries_at_once(self, rows: int) -> int:
-        """How many queries are best predicted at a time from a bank of so many rows.
+        """How many queries to predict at a time from a bank of ``rows`` rows.
 
-        A sparse map of members that are alike takes less time where their scores are at hand, in blocks that are small.
+        For members with the same sparse map, small blocks are faster, since their scores then stay in memory.
         """
         head, most = self.heads[0], policy().batch_queries
         at_hand = (policy().streamed_entries - 1) // max(1, rows)

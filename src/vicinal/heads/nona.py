@@ -34,18 +34,18 @@ class NONA(nn.Module):
             ``sim(queries, bank) -> scores``.
         mask: a module ``mask(scores, queries, weight) -> log_mask``, as :class:`vicinal.masks.SoftStep`, or None.
         simplex: a registered name ("softmax", "sparsemax", "entmax15") or a callable ``map(scores) -> weights``.
-        chunk_size: bank rows of a block, to stream every prediction in such blocks (see
-            :func:`vicinal.heads.streamed_prediction`). None: predictions of 262,144 scores or more are streamed
-            in blocks that stay in cache, smaller ones are not, nor those of a mask or simplex map of your own.
+        chunk_size: bank rows per block, to stream every prediction in such blocks (see
+            :func:`vicinal.heads.streamed_prediction`). None: predictions of 262,144 scores or more are streamed in
+            blocks that stay in cache; smaller ones are not, nor are those with your own mask or simplex map.
 
-    A query attends neither to a bank row of its own id nor to one of its own group. Given a batch as its own bank
-    without either, a head warns once (:class:`vicinal.core.identity.IdentityWarning`). The prediction lies in the
-    convex hull of the labels, so it needs no clipping.
+    A query never attends to a bank row with its own id or of its own group. If a batch is its own bank and neither ids
+    nor groups are given, the head warns once (:class:`vicinal.core.identity.IdentityWarning`). The prediction lies in
+    the convex hull of the labels, so it needs no clipping.
 
-    A bank row of weight w (``bank_weight``) counts as w equal rows that stand in its place, and has what these have
-    together (see :func:`vicinal.masks.simplex.of_repeated`): for softmax $p_j \propto w_j e^{s_j} S(n_j)$. That is
-    exact for all three maps, without a mask or with SoftStep, whose unit scores do not depend on how often a row is
-    there; TopK keeps k rows whatever they weigh. Predictions with weights are not streamed, they hold ``[b, N]``.
+    A bank row of weight w (``bank_weight``) stands for w equal rows, and gets the weight that these would have together
+    (see :func:`vicinal.masks.simplex.of_repeated`): for softmax $p_j \propto w_j e^{s_j} S(n_j)$. That is exact for all
+    three maps, without a mask or with SoftStep, whose unit scores do not depend on how often a row occurs; TopK keeps k
+    rows whatever they weigh. Predictions with such weights are not streamed; they hold ``[b, N]``.
 
     >>> head = NONA()
     >>> bank, labels = torch.tensor([[0.0], [1.0], [9.0]]), torch.tensor([0.0, 1.0, 5.0])
@@ -106,9 +106,9 @@ class NONA(nn.Module):
         Args:
             queries: ``[b, d]``.
             bank: ``[N, d]``.
-            query_ids: integers ``[b]``, with ``bank_ids`` or not at all.
+            query_ids: integers ``[b]``, together with ``bank_ids``.
             bank_ids: integers ``[N]``.
-            query_groups: integers ``[b]``, with ``bank_groups`` or not at all.
+            query_groups: integers ``[b]``, together with ``bank_groups``.
             bank_groups: integers ``[N]``.
             bank_weight: ``[N]``, > 0, how many equal rows each bank row counts as; None: one.
 
@@ -137,13 +137,13 @@ class NONA(nn.Module):
         queries: Tensor,
         bank_weight: Tensor | None = None,
     ) -> Tensor:
-        """Weights ``[b, N]`` of scores that are known.
+        """Weights ``[b, N]`` from scores that are already computed.
 
         Args:
-            scores: ``[b, N]``, as :meth:`scores` gives them, as is ``resolution``.
-            resolution: see there.
+            scores: ``[b, N]``, as :meth:`scores` returns them.
+            resolution: likewise.
             allowed: ``[b, N]``, which rows are admissible; None: all.
-            numbers: of each query's SoftStep, if the mask is one.
+            numbers: the parameters of each query's SoftStep, if the mask is one.
             queries: ``[b, d]``, for masks of other packages.
             bank_weight: ``[N]`` or None.
         """
@@ -184,7 +184,7 @@ class NONA(nn.Module):
         return self.simplex(masked) if bank_weight is None else of_repeated(self.simplex, masked, bank_weight)
 
     def scores(self, queries: Tensor, bank: Tensor) -> tuple[Tensor, Resolution]:
-        """Scores ``[b, N]``, less some number for each query where that changes no weight, and their resolution."""
+        """Scores ``[b, N]``, shifted by a constant per query where that changes no weight, and their resolution."""
         scores: Tensor = (
             relative_scores(self.similarity, queries, bank) if self.can_stream else self.similarity(queries, bank)
         )

@@ -13,17 +13,18 @@ from vicinal.masks import hard_topk, perturbed_topk
 class MemberSelection(nn.Module):
     r"""The mean of the k members that a network chooses for each row, $\frac 1 k \sum_m z_m(x)\, f_m(x)$.
 
-    z are the k highest of the scores c(x): in training under noise, so that c learns from the error of the prediction
+    z marks the k highest of the scores c(x): in training under noise, so that c learns from the error of the prediction
     (:func:`vicinal.masks.perturbed_topk`), in evaluation exactly k members. Train it on rows that the members were not
-    trained on, as on those all of them look good. Reconstructed from memory of the paper.
+    trained on: on their own training rows they all look good. Written from memory of the paper; details may differ.
 
     Args:
-        width: d, of what is known of a row, as its embedding; 0: one choice for all rows, which prunes an ensemble.
-        members: M, how many there are.
+        width: d, the width of a row's features, such as its embedding; 0: one choice for all rows, which prunes an
+            ensemble.
+        members: M, the number of members.
         k: from 1 to M; None: half of them, rounded up.
         hidden: widths of the network's hidden layers.
-        sigma: of the noise, > 0.
-        samples: draws of it, even.
+        sigma: standard deviation of the noise, > 0.
+        samples: number of noise draws, even.
 
     Paper: Differentiable Model Selection for Ensemble Learning, arXiv:2211.00251.
 

@@ -1,6 +1,6 @@
 """The NONA head over a bank of any size: a block at a time, forward and backward, equal to the dense head.
 
-What is here finds out what is asked for, and checks it; :mod:`vicinal.blockwise.attention` computes it.
+This module reads and checks the arguments; :mod:`vicinal.blockwise.attention` does the computing.
 """
 
 from dataclasses import replace
@@ -148,14 +148,14 @@ def streamed_prediction(
     """What :class:`vicinal.heads.NONA` predicts, with memory that does not grow with the bank.
 
     One pass over the bank finds the range of each row of scores, a second adds up masked weights and labels; without a
-    mask one pass does both. Sparse simplex maps take passes toward their threshold until the rows that may have weight
-    are few: a few passes in most banks, ten at worst. The gradient scores each block again.
+    mask one pass does both. Sparse simplex maps close in on their threshold, pass by pass, until few rows can still
+    have weight: a few passes for most banks, ten at worst. The backward pass scores each block again.
 
     Args:
         queries: ``[b, d]``.
         bank: ``[N, d]``.
         labels: ``[N]`` or ``[N, T]``, floating.
-        similarity: a module ``sim(queries, bank) -> scores`` of which any block of columns can be computed alone.
+        similarity: a module ``sim(queries, bank) -> scores`` that can compute any block of columns alone.
         mask: :class:`vicinal.masks.SoftStep`, :class:`vicinal.masks.TopK` or None.
         simplex: softmax, sparsemax or entmax15 of :mod:`vicinal.masks`.
         chunk_size: bank rows of a block; None: as many as stay in cache.
@@ -201,13 +201,13 @@ def streamed_top_weights(
     """The ``k`` highest weights of each query and their bank rows, with memory that does not grow with the bank.
 
     All masks and simplex maps of this package keep the order of the scores, so the highest weights are those of the
-    nearest rows; which of several rows of equal weight are given is not fixed.
+    nearest rows; among rows of equal weight, which are given is not fixed.
 
     Args:
         queries: ``[b, d]``.
         bank: ``[N, d]``.
         k: >= 1; all bank rows if there are fewer.
-        similarity: see :func:`vicinal.heads.streamed_prediction`, as is all that follows.
+        similarity: see :func:`vicinal.heads.streamed_prediction`, also for all that follows.
         mask: see there.
         simplex: see there.
         chunk_size: see there.

@@ -17,7 +17,7 @@ class CompositeSigmoid(Curve):
     r"""$H=\gamma\ln(1+e^{Q/\gamma})$, $h=q\,\sigma(Q/\gamma)$ for a scaling q with primitive Q.
 
     Args:
-        scaling: q; a monotone one always gives a link, others may (:func:`vicinal.losses.check_scaling` says).
+        scaling: q; a monotone one always gives a link, others may (:func:`vicinal.losses.check_scaling` tells).
         gamma: > 0, the temperature.
 
     >>> from vicinal.links import Constant, Sigmoid
@@ -101,9 +101,9 @@ class CompositeSoftmax(nn.Module):
     Args:
         scaling: q, the same curve for all classes.
         gamma: > 0, the temperature.
-        bias: beta >= 0, the mass of one more class "none of these" whose score is fixed. 0: there is none.
-        class_bias: b ``[K]``, such as the logarithms of how frequent the classes are; None: 0 for all. It takes a
-            monotone scaling, with which H is convex for any b.
+        bias: beta >= 0, the mass of an extra class "none of these" with a fixed score. 0: no such class.
+        class_bias: b ``[K]``, such as the log frequencies of the classes; None: 0 for all. It needs a monotone scaling,
+            with which H is convex for any b.
 
     Scores are ``[..., K]``; a boolean ``valid [..., K]`` leaves classes out (False), whose scores may be anything.
 
@@ -182,7 +182,7 @@ class CompositeSoftmax(nn.Module):
         return (p * self.scaling(inside)).to(z.dtype)
 
     def rise(self, a: Tensor, b: Tensor, valid: Tensor | None = None) -> Tensor:
-        """The link at ``a`` less the link at ``b``, ``[..., K]``."""
+        """The link at ``a`` minus the link at ``b``, ``[..., K]``."""
         rise: Tensor = self(a, valid) - self(b, valid)
         return rise
 
@@ -210,8 +210,8 @@ class CompositeSoftmax(nn.Module):
     def divergence(self, prediction: Tensor, target: Tensor, valid: Tensor | None = None) -> Tensor:
         r"""$\gamma\,\mathrm{KL}(p_s\|p_{\hat s})+\sum_k p_{s,k}D_Q(\hat s_k,s_k)$, ``[...]``; no term cancels another.
 
-        It equals H(prediction) - H(target) - (prediction - target) . h(target). A scaling that is not monotone may
-        give a second sum below 0, since such an H is not convex in all scores together.
+        It equals H(prediction) - H(target) - (prediction - target) . h(target). If the scaling is not monotone, the
+        second sum may be negative, since H is then not convex in all scores jointly.
         """
         a, b = widen(prediction), widen(target)
         if valid is not None:

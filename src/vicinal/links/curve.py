@@ -19,16 +19,17 @@ Region = Literal["high-norms", "low-norms", "high-scores", "low-scores", "unifor
 class Curve(nn.Module):
     r"""A function $h(z)$ of one score, applied to each element, with its primitive $H$ and slope $h'$.
 
-    A curve that never falls is a *link* and gives a convex matching loss. Curves add (``a + b``), take a positive
-    factor (``0.2 * a``), are turned round by :meth:`flip` and limited by :meth:`cap`; each result is again a curve.
+    A curve that never falls is a *link* and gives a convex matching loss. Curves can be added (``a + b``), multiplied
+    by a positive factor (``0.2 * a``), mirrored by :meth:`flip` and limited by :meth:`cap`; the result is a curve
+    again.
 
     Attributes:
         is_monotone: True where the curve never falls on its domain.
         is_bounded: True where its values lie in a fixed interval.
         is_invertible: True where it rises strictly and has an inverse.
         is_odd: True where h(c + d) = -h(c - d) around a score c, the :attr:`center`.
-        region: where it is steepest, thus where a matching loss of it is most sensitive.
-        note: a sentence about how it came to be (:func:`vicinal.links.design` fills it), or "".
+        region: where it is steepest, so where its matching loss is most sensitive.
+        note: a sentence about how it was made (:func:`vicinal.links.design` fills it), or "".
     """
 
     is_monotone: bool = True
@@ -65,7 +66,7 @@ class Curve(nn.Module):
 
     @property
     def ranges_are_bounds(self) -> bool:
-        """Whether :meth:`value_range` and :meth:`slope_range` hold for all scores of a cell, not only for some."""
+        """Whether :meth:`value_range` and :meth:`slope_range` hold for all scores of a cell, not just for samples."""
         return False
 
     def value_range(self, low: Tensor, high: Tensor) -> Range:
@@ -136,7 +137,7 @@ class Curve(nn.Module):
         return list(tensors.values())
 
     def flip(self) -> "Flip":
-        """The curve -h(-z): what was sensitive at high scores becomes so at low ones."""
+        """The curve -h(-z): one that is sensitive at high scores becomes sensitive at low ones."""
         return Flip(self)
 
     def cap(self, low: Real | None = None, high: Real | None = None, *, tails: Tails = "linear") -> "Cap":
@@ -339,7 +340,7 @@ class Multiple(Curve):
 class Flip(Curve):
     """The mirror image -h(-z) of a curve: rises where it rose, seen from the other side.
 
-    A score of 0 is given to the curve as 0, not as -0, at which slopes have another sign.
+    A score of 0 reaches the curve as 0, not as -0, where slopes have the other sign.
 
     Args:
         curve: what is mirrored.
@@ -365,7 +366,7 @@ class Flip(Curve):
 
     @property
     def closed(self) -> tuple[bool, bool]:
-        """As the curve's, the other way round."""
+        """As the curve's, with the ends swapped."""
         low, high = self.curve.closed
         return high, low
 
@@ -386,7 +387,7 @@ class Flip(Curve):
         return self.curve.ranges_are_bounds
 
     def value_range(self, low: Tensor, high: Tensor) -> Range:
-        """The curve's over the mirrored cell, turned round."""
+        """The curve's over the mirrored cell, with signs changed."""
         least, most = self.curve.value_range(0.0 - high, 0.0 - low)
         return -most, -least
 
@@ -472,7 +473,7 @@ class Cap(Curve):
 
     @property
     def domain(self) -> tuple[float, float]:
-        """The curve's domain, without end on each side that has a tail."""
+        """The curve's domain, infinite on each side that has a tail."""
         low, high = self.curve.domain
         return -math.inf if number(self.low) > -math.inf else low, math.inf if number(self.high) < math.inf else high
 

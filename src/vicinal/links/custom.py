@@ -180,7 +180,7 @@ def from_callable(
 
     The gradient of its matching loss is h(prediction) - h(target) exactly; only the reported value has the error of
     Gauss-Legendre quadrature, which is estimated on [-8, 8] (or the part of the domain nearest to it) and kept as
-    ``accuracy``. That it never falls is checked at 2000 scores there and at some farther away.
+    ``accuracy``. It is checked never to fall at 2000 scores there and at some farther away.
 
     Args:
         function: elementwise, differentiable by autograd, never falling.

@@ -20,8 +20,8 @@ class MonotoneNet(Curve):
     It rises by construction, however it is trained, and its primitive is exact (a sum of softplus).
 
     Args:
-        units: how many steps it may shape, >= 1.
-        span: the scores among which the steps start evenly placed.
+        units: number of steps K, >= 1.
+        span: the interval of scores over which the steps start, evenly spaced.
 
     >>> link = MonotoneNet(4)
     >>> bool((link(torch.linspace(-9, 9, 50)).diff() > 0).all())

@@ -185,7 +185,7 @@ class Arcsinh(Shaped):
 class SignedLog1p(Shaped):
     r"""$f(x)=\operatorname{sign}(x)\ln(1+|x|)$, steepest at 0.
 
-    The paper's table H.1 files it under high norms; its slope $1/(1+|x|)$ peaks at 0, so it stands here.
+    The paper's table H.1 lists it under high norms; its slope $1/(1+|x|)$ peaks at 0, so it is here.
     """
 
     is_odd = True

@@ -1,4 +1,4 @@
-"""Numbers below the curves: settings that may be learned, forms that do not cancel, divergences of close pairs."""
+"""Numerics of the curves: settings that may be learned, forms that do not cancel, divergences of close pairs."""
 
 import math
 from collections.abc import Callable

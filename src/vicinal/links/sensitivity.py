@@ -61,14 +61,14 @@ def _span(link: Curve, low: Scores, high: Scores) -> Tensor:
 def bust(link: Curve, score: Tensor, step: float, low: Scores, high: Scores) -> Tensor:
     r"""$\frac{h(w+d)-h(w)}{h(S_M)-h(S_m)}$ (definition 1): the share of the link's rise that a step at a score takes.
 
-    The rise is that from the lowest score $S_m$ to the highest $S_M$; steps that together lead from the one to the
-    other have shares that sum to 1. What it is good for (theorem 1): a model that has one score w for all, fitted where
-    a share $\pi$ of the observations is $S_M$ and the others $S_m$, has $h(w) = \pi h(S_M) + (1-\pi)\,h(S_m)$. So the
-    share of the rise is by how much $\pi$ has to grow to move the fit from w to w + d.
+    The rise is that from the lowest score $S_m$ to the highest $S_M$; the shares of steps that lead from one to the
+    other sum to 1. Why it matters (theorem 1): a model with a single score w, fitted to observations of which a share
+    $\pi$ is $S_M$ and the rest $S_m$, has $h(w) = \pi h(S_M) + (1-\pi)\,h(S_m)$. So the share of the rise is how much
+    $\pi$ has to grow to move the fit from w to w + d.
 
     The same holds for other distributions of the observations, with the mean of h over each in place of $h(S_M)$ and
-    $h(S_m)$: where all scores of an interval are equally likely that is $\frac{H(b)-H(a)}{b-a}$, of observed scores
-    their mean. (The paper's other distributions were not at hand; this is derived from its definition.)
+    $h(S_m)$: for scores uniform on an interval that is $\frac{H(b)-H(a)}{b-a}$, for observed scores their mean of h.
+    (Derived from the definition, without having seen the paper's treatment of other distributions.)
 
     Args:
         link: a monotone link.
@@ -110,9 +110,9 @@ def blust(link: Curve, score: Tensor, low: Scores, high: Scores) -> Tensor:
 def wide_slope(link: Curve, score: Tensor, step: float) -> Tensor:
     r"""$\frac{2}{d^2}\bigl(H(w+d)-H(w)-d\,h(w)\bigr)$: what :func:`slope` is for errors that are not small.
 
-    It is the matching loss of a prediction w + d where w is observed, in units of half a square; as d gets small it is
-    h'(w), and of the identity it is 1 everywhere. Errors up and down differ: it is the mean of the slope over the way
-    from w to w + d, weighed by how much of the way is left. (Our reading of the paper's sensitivity of large regions.)
+    It is the matching loss of a prediction w + d where w is observed, divided by half the squared error; for small d it
+    tends to h'(w), and for the identity it is 1 everywhere. Errors up and down differ: it is the mean slope between w
+    and w + d, weighted by the distance left to w + d. (Our reading of the paper's sensitivity of large regions.)
 
     Args:
         link: a monotone link.
@@ -163,13 +163,13 @@ def class_region(
 ) -> ClassRegion:
     r"""Where a composite softmax of a scaling is sensitive: at which scores of classes that are close to one another.
 
-    Several classes of one score z share the mass, and an error in one of them is felt by
+    K classes with the same score z share the mass equally, and an error in one of them is felt with
     $q'(z)+(1-\tfrac1K)\,q(z)^2/\gamma$ (times 1/K, see :func:`class_slope`). Its means over the lowest, the middle and
     the highest third of the scores decide: the highest more than twice the lowest, "high-scores"; less than half of it,
     "low-scores"; else both ends more than 1.5 times the middle, "high-norms"; the middle more than 1.5 times both,
-    "low-norms"; else "uniform". As a scaling the size of a link counts beside its slope, so its region may be another
-    than that for one score: tanh and sigmoid are not of low norms here. With a large gamma only the slope is left, as
-    in the decomposed loss, which is the surer way to low norms.
+    "low-norms"; else "uniform". For a scaling, its size matters as well as its slope, so the region can differ from
+    that of the link for one score: tanh and sigmoid are not "low-norms" here. With a large gamma only the slope
+    matters, as in the decomposed loss, which is the surer way to low norms.
 
     Args:
         scaling: the curve q.
@@ -207,7 +207,7 @@ def design(
     ratio: float = 5.0,
     cap: float | None = None,
 ) -> Curve:
-    """A link that is ``ratio`` times as steep where it matters; ``note`` of what is returned says what was chosen.
+    """A link that is ``ratio`` times as steep where it matters; its ``note`` says what was chosen.
 
     Args:
         sensitive: an interval (lo, hi): steep inside it, exactly; "high" or "low": steeper by ``ratio`` with every
@@ -215,9 +215,10 @@ def design(
             "high_norm": the opposite.
         around: the score that the region is placed by, where the slope is 1 (not used for an interval).
         width: > 0, the distance over which the slope changes by ``ratio``.
-        ratio: > 1, slope inside over slope outside. A matching loss feels the square root of it in the error.
-        cap: distance from ``around`` (for an interval, from its middle) beyond which the link goes on straight, so
-            that far outliers pull no more than linearly; None for no cap.
+        ratio: > 1, slope inside over slope outside. In a matching loss, errors inside then weigh like errors outside
+            that are sqrt(ratio) times as large.
+        cap: distance from ``around`` (for an interval, from its middle) beyond which the link goes on straight, so that
+            the pull of far outliers grows only linearly; None for no cap.
 
     Raises:
         ValueError: for a ratio not above 1, an empty interval or an unknown region.

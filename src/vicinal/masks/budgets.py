@@ -20,11 +20,11 @@ def mutual_choice(activations: Tensor, budget: int) -> Tensor:
 
     Args:
         activations: ``[b, F]``, >= 0; zeros are never chosen.
-        budget: b times the mean number of a row, >= 0.
+        budget: number of activations to keep in all, b times the mean per row; >= 0.
 
     Returns:
-        boolean ``[b, F]``; of equal activations the first, by row and then by column. Multiply by it: the gradient is
-        that of the chosen ones.
+        boolean ``[b, F]``; among equal activations the first, by row and then by column. Multiply activations by it,
+        and the gradient reaches the chosen ones only.
 
     >>> mutual_choice(torch.tensor([[3.0, 2.0], [1.0, 0.0]]), 2).tolist()
     [[True, True], [False, False]]
@@ -43,7 +43,7 @@ def feature_choice(activations: Tensor, budgets: Tensor) -> Tensor:
         budgets: whole numbers ``[F]``, 0 to b, such as :func:`zipf_budgets`.
 
     Returns:
-        boolean ``[b, F]``; of equal activations the first rows.
+        boolean ``[b, F]``; among equal activations those of the first rows.
 
     >>> feature_choice(torch.tensor([[3.0, 2.0], [1.0, 0.5]]), torch.tensor([1, 2])).tolist()
     [[True, True], [False, True]]
@@ -65,8 +65,8 @@ def zipf_budgets(density: Tensor, total: int, *, rows: int, power: float = 1.0, 
     Args:
         density: ``[F]``, how often each feature was active; the most active has rank 0.
         total: the sum of the budgets, at most F times ``rows``.
-        rows: of a batch; no budget is larger.
-        power: a >= 0; 0 gives all features alike.
+        rows: size of the batch; no budget is larger.
+        power: a >= 0; 0 gives all features the same.
         shift: $\beta > 0$.
 
     Returns:
@@ -95,15 +95,15 @@ def zipf_budgets(density: Tensor, total: int, *, rows: int, power: float = 1.0, 
 class MutualChoice(nn.Module):
     """:func:`mutual_choice` in training; afterwards a threshold, so that rows no longer depend on one another.
 
-    The threshold is a moving average of the smallest activation that was chosen. Reconstructed: *Mutual Choice and
-    Feature Choice*, arXiv:2411.02124, from memory.
+    The threshold is a moving average of the smallest activation that was chosen. Written from memory of *Mutual Choice
+    and Feature Choice*, arXiv:2411.02124; details may differ.
 
     Args:
         k: mean number of features of a row, >= 1.
         rate: of the moving average, in (0, 1].
 
     Attributes:
-        threshold: in checkpoints; NaN before the first batch.
+        threshold: a buffer, so checkpoints keep it; NaN before the first batch.
 
     >>> choose = MutualChoice(1)
     >>> choose(torch.tensor([[3.0, 2.0], [1.0, 0.0]]))

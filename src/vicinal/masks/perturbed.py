@@ -44,15 +44,15 @@ def perturbed_topk(
 
     $\mathrm{top}_k$ has 1 for the k highest and 0 elsewhere, g is standard normal. The mean is over draws and their
     opposites, and the Jacobian is estimated from the same draws as $\mathbb{E}[\mathrm{top}_k(s + \sigma g)\, g^\top] /
-    \sigma$. For $\sigma \to 0$ it is the hard choice, which has no gradient. Unlike :func:`soft_topk` it is noisy, and
-    any choice by a linear program could stand in its place.
+    \sigma$. For $\sigma \to 0$ it is the hard choice, which has no gradient. Unlike :func:`soft_topk` it is noisy. The
+    same trick works for any choice that a linear program makes.
 
     Args:
         scores: s, ``[b, n]``, finite.
         k: from 1 to n.
         sigma: > 0, in units of the scores.
-        samples: draws, even and >= 2; memory grows with them.
-        generator: draws.
+        samples: number of draws, even and >= 2; memory grows with it.
+        generator: of the draws.
 
     Returns:
         ``[b, n]`` in [0, 1], rows sum to k.

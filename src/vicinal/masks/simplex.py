@@ -69,7 +69,7 @@ def sparsemax(scores: Tensor) -> Tensor:
 def entmax15(scores: Tensor) -> Tensor:
     r"""1.5-entmax, between softmax and sparsemax: smooth, with some weights exactly 0.
 
-    $p_j = (s_j / 2 - \tau)_+^2$; Newton's method finds $\tau$ in a small part of the time that sorting takes.
+    $p_j = (s_j / 2 - \tau)_+^2$; Newton's method finds $\tau$ much faster than sorting does.
 
     >>> entmax15(torch.tensor([[1.0, 1.0, -9.0]]))
     tensor([[0.5000, 0.5000, 0.0000]])
@@ -95,15 +95,16 @@ class _Entmax15(torch.autograd.Function):
 def k_sparsemax(scores: Tensor, k: int) -> Tensor:
     r"""$\arg\min \|p - s\|^2$ over $p \in \Delta$ with at most k weights that are not 0, for rows of any shape.
 
-    The k highest scores are mapped by sparsemax and the others get 0. Equal scores are taken by index, the highest
-    first; with ``k >= N`` it is sparsemax. As a simplex map of a head: ``NONA(simplex=partial(k_sparsemax, k=5))``.
+    The k highest scores are mapped by sparsemax and the others get 0. Of equal scores the one with the highest index is
+    kept first; with ``k >= N`` this is sparsemax. As a simplex map of a head: ``NONA(simplex=partial(k_sparsemax,
+    k=5))``.
 
     Args:
-        scores: ``[..., N]``; -inf gets weight 0, and a row of nothing else weights 0.
+        scores: ``[..., N]``; -inf gets weight 0, and a row of -inf only has weights 0.
         k: at least 1.
 
     Returns:
-        Weights as the scores, in float32 at least.
+        Weights, of the shape of the scores, in float32 at least.
 
     Paper: arXiv:2209.15466, proposition 1.
 
@@ -136,7 +137,7 @@ def of_repeated(simplex: SimplexMap, scores: Tensor, counts: Tensor) -> Tensor:
 
     Args:
         simplex: :func:`softmax`, :func:`sparsemax` or :func:`entmax15`.
-        scores: ``[b, N]``; -inf gets weight 0, and a row of nothing else weights 0.
+        scores: ``[b, N]``; -inf gets weight 0, and a row of -inf only has weights 0.
         counts: ``[N]``, > 0.
 
     Raises:
@@ -198,7 +199,7 @@ def resolve_simplex(simplex: str | SimplexMap) -> SimplexMap:
 
     Raises:
         ValueError: for an unknown name.
-        TypeError: for what can not be called.
+        TypeError: for something that is neither a name nor callable.
     """
     if isinstance(simplex, str):
         return entry("simplex", simplex).factory

@@ -98,7 +98,7 @@ def soft_topk_shift(scores: Tensor, counted: Tensor, count: Tensor, alpha: float
 def soft_topk_logs(scores: Tensor, counted: Tensor, count: Tensor, alpha: float) -> Tensor:
     """:func:`log_soft_topk` of checked input: finite scores ``[b, N]``, ``counted [b, N]``, ``count [b, 1]``.
 
-    Where as many columns are sought as count, all are chosen; where none is, none is.
+    If as many columns are to be chosen as count, all of them are; if none, none is.
     """
     if scores.numel() == 0:
         return scores
@@ -109,13 +109,13 @@ def soft_topk_logs(scores: Tensor, counted: Tensor, count: Tensor, alpha: float)
 def log_soft_topk(scores: Tensor, k: int | Tensor, *, alpha: float = 2.0, weight: Tensor | None = None) -> Tensor:
     r"""$\log \sigma(\alpha (s_{ij} + t_i))$ with the shift $t_i$ for which the row's values sum to k.
 
-    A smooth choice of the k highest scores: for $\alpha \to \infty$ it is 0 for them and $-\infty$ for the rest. The
-    shift is found by Newton's steps and has its exact gradient, so the gradient of a row sums to 0. It is no registered
-    mask, as those keep the nearest row whole, and no simplex map, as its rows sum to k.
+    A smooth choice of the k highest scores: for $\alpha \to \infty$ it is 0 for them and $-\infty$ for the rest.
+    Newton's method finds the shift, and its gradient is exact, so the gradient of a row sums to 0. It is not registered
+    as a mask, since masks keep the nearest row whole, nor as a simplex map, since its rows sum to k.
 
     Args:
         scores: ``[b, N]``, higher = more alike; -inf leaves a column out.
-        k: how many to choose, 0 < k < N, or one for each row ``[b]``; a row with no more columns than its k gets all.
+        k: how many to choose, 0 < k < N, or one number per row ``[b]``; a row with at most k columns gets all.
         alpha: > 0, sharpness in units of 1 / score.
         weight: ``[b, N]``; 0 leaves a column out. None: all count.
 
@@ -150,8 +150,8 @@ def soft_topk(scores: Tensor, k: int | Tensor, *, alpha: float = 2.0, weight: Te
     r"""$\sigma(\alpha (s_{ij} + t_i))$, a smooth choice of k columns: values in [0, 1] that sum to k in each row.
 
     From "Dual-Encoders for Extreme Multi-Label Classification" (arXiv:2310.10636); see :func:`log_soft_topk` for the
-    arguments. Divided by k its rows are weights that sum to 1, so ``lambda scores: soft_topk(scores, k) / k`` can
-    stand where a simplex map is wanted.
+    arguments. Divided by k its rows are weights that sum to 1, so ``lambda scores: soft_topk(scores, k) / k`` can serve
+    as a simplex map.
 
     >>> soft_topk(torch.tensor([[3.0, 1.0, 2.0]]), 1, alpha=10.0).round(decimals=3)
     tensor([[0.9930, 0.0000, 0.0070]])

@@ -44,8 +44,9 @@ def log_s1(unit: Tensor, numbers: StepParameters, top: Tensor, eps: float, floor
 
     Args:
         unit: ``[b, N]`` in [0, 1].
-        numbers: of the step, ``[b, 1]`` or ``[1, 1]``.
-        top: ``[b, 1]``, the highest unit score of each row that may be attended to; it always keeps some mass.
+        numbers: a0, b0 and t of the step, ``[b, 1]`` or ``[1, 1]`` each.
+        top: ``[b, 1]``, the highest unit score of each row among columns that may be attended to; that column always
+            keeps some mass.
         eps: > 0.
         floor: u and v are kept at least this large, as the paper's code does with its eps; the step then has a
             plateau of height 1/2 where both are smaller, which for t near 0 is all of (a, b). 0 is the exact formula.
@@ -75,7 +76,7 @@ def log_s2(unit: Tensor, numbers: StepParameters) -> Tensor:
 
     Args:
         unit: ``[b, N]`` in [0, 1].
-        numbers: of the step, ``[b, 1]`` or ``[1, 1]``.
+        numbers: a0, b0 and t of the step, ``[b, 1]`` or ``[1, 1]`` each.
 
     Returns:
         ``[b, N]``, <= 0, -inf at 0.
@@ -103,16 +104,16 @@ class SoftStep(nn.Module):
     Args:
         dim: width of the queries.
         family: "s2" (smooth, rejects only the farthest row fully) or "s1" (hard rejection below a).
-        parameters: "pointwise": sigmoid of ``projection(query)``, other numbers for each query; "global": sigmoid of
-            the three ``logits``.
+        parameters: "pointwise": sigmoid of ``projection(query)``, so each query has its own numbers; "global": sigmoid
+            of the three ``logits``.
         extent: what the minimum and maximum of a row are taken over: "admissible" bank rows, the same in training and
-            prediction, or "all". "all" is the paper's public code to the letter: while training, self is among
+            prediction, or "all". "all" follows the paper's public code to the letter: in training a row itself is among
             the rows, and S1 floors u and v at eps (see :func:`log_s1`).
         eps: keeps the three numbers inside (eps, 1 - eps); > 0 and < 0.5.
 
-    The parameters are ``projection.weight [3, dim]`` and ``projection.bias [3]``, or ``logits [3]``, in the order
-    (a0, b0, t) for both families; S2 makes no use of a0. Gradients are finite everywhere: ties, flat rows, one
-    admissible row, logits of any size.
+    The parameters are ``projection.weight [3, dim]`` and ``projection.bias [3]``, or ``logits [3]``, in the order (a0,
+    b0, t) for both families; S2 does not use a0. Gradients are always finite: with ties, flat rows, a single admissible
+    row, logits of any size.
 
     >>> mask = SoftStep(2, family="s2", parameters="global")
     >>> mask(torch.tensor([[-3.0, -1.0, 0.0]]), torch.zeros(1, 2)).exp().detach()
@@ -141,12 +142,12 @@ class SoftStep(nn.Module):
     def step_parameters(self, queries: Tensor) -> StepParameters:
         """The numbers of each query: ``[b, 1]`` each if pointwise, ``[1, 1]`` if global; at least float32.
 
-        The odds t / (1 - t) reach 1 / eps, which does not fit into float16.
+        The odds t / (1 - t) can reach 1 / eps, which does not fit into float16.
         """
         return parameters_from_logits(self.step_logits(queries), self.eps)
 
     def step_logits(self, queries: Tensor) -> Tensor:
-        """What the numbers of each query are the sigmoids of: ``[b, 3]`` if pointwise, ``[1, 3]`` if global."""
+        """The logits whose sigmoids are the numbers of each query: ``[b, 3]`` if pointwise, ``[1, 3]`` if global."""
         if queries.shape[-1] != self.dim:
             raise ValueError(f"queries: expected {(len(queries), self.dim)}, got {tuple(queries.shape)}")
         if self.parameters_from == "global":
@@ -165,7 +166,7 @@ class SoftStep(nn.Module):
             scores: ``[b, N]``.
             queries: ``[b, dim]``.
             weight: ``[b, N]``; a bank row of weight 0 may not be attended to. None: all may.
-            resolution: by how much scores must differ to be told apart; None: by eight last digits.
+            resolution: the difference from which on scores count as different; None: eight units in the last place.
 
         Returns:
             ``[b, N]``, <= 0, may be -inf; at least one admissible row of each query keeps a finite value.
@@ -178,7 +179,7 @@ class SoftStep(nn.Module):
     def of_numbers(
         self, scores: Tensor, numbers: StepParameters, weight: Tensor | None, resolution: Resolution | None
     ) -> Tensor:
-        """The log mask ``[b, N]`` of a step of these ``numbers``, whoever has learned them: see :meth:`forward`."""
+        """The log mask ``[b, N]`` of a step with these ``numbers``, wherever they come from: see :meth:`forward`."""
         if scores.shape[1] == 0:
             return torch.zeros_like(scores)
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
@@ -191,7 +192,7 @@ class SoftStep(nn.Module):
         return log_s1(unit, numbers, top.amax(dim=-1, keepdim=True), self.eps, self.form.floor)
 
     def curve(self, unit: Tensor, queries: Tensor) -> Tensor:
-        """The mask that each query has learned, drawn over unit scores.
+        """The mask of each query as a curve over unit scores.
 
         Args:
             unit: ``[m]`` in [0, 1].

@@ -32,16 +32,16 @@ def row_range(scores: Tensor, counted: Tensor | None = None) -> RowRange:
 def unit_scores(scores: Tensor, span: RowRange, resolution: Resolution | None = None, *, inset: bool = False) -> Tensor:
     r"""$n_{ij} = 1 - (\max_j s_{ij} - s_{ij}) / (\max_j s_{ij} - \min_j s_{ij})$, kept in [0, 1].
 
-    A row that is flat to within its resolution is 1 throughout, so that a step mask cannot hide the whole row, and one
-    that is nearly so is nearly 1 (see :func:`vicinal.blockwise.softstep.unit_width`). Gradients flow through the range
-    too.
+    A row that is flat to within its resolution is 1 throughout, so that a step mask cannot hide the whole row, and a
+    row that is nearly flat is nearly 1 (see :func:`vicinal.blockwise.softstep.unit_width`). Gradients flow through the
+    range too.
 
     Args:
         scores: ``[b, N]``.
         span: the range of each row.
-        resolution: of the scores; None: eight last digits of the largest.
-        inset: scores that cannot be told from the lowest have unit score 0 as it has. For masks that are steep there,
-            which would else reject one of equal rows and keep the others, as rounding has it.
+        resolution: of the scores; None: eight units in the last place of the largest.
+        inset: give scores within the resolution of the lowest the unit score 0 too. For masks that are steep there:
+            otherwise rounding would decide which of several equal rows they reject.
 
     >>> unit_scores(torch.tensor([[-2.0, -1.0, 0.0]]), RowRange(torch.tensor([[-2.0]]), torch.tensor([[0.0]])))
     tensor([[0.0000, 0.5000, 1.0000]])
