@@ -17,17 +17,20 @@ settings.register_profile("thorough", deadline=None, derandomize=True)
 settings.register_profile("quick", settings.get_profile("thorough"), max_examples=20)
 
 
-BRIEF_PICTURES = "VICINAL_TEST_BRIEF_PICTURES"
-"""Set by ``make test``, where only the tests of the report draw its pictures: they are two thirds of a small fit."""
+BRIEF = "VICINAL_TEST_BRIEF"
+"""Set by ``make test``, where the fits of most tests are brief: see ``brief_fits``."""
+
+BRIEF_FOLDERS = ("tests", "cli", "workflows", "estimators", "faults", "serve", "benchmarks")
+"""Whose tests look at neither the pictures of a report nor at the settings that baselines are tuned among."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Properties are tried with 20 examples by ``make test``, with 100 by ``make test-all``."""
     quick = bool(config.getoption("markexpr"))
     settings.load_profile("quick" if quick else "thorough")
-    os.environ.pop(BRIEF_PICTURES, None)
+    os.environ.pop(BRIEF, None)
     if quick:
-        os.environ[BRIEF_PICTURES] = "1"
+        os.environ[BRIEF] = "1"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -57,15 +60,16 @@ def generator() -> "torch.Generator":
 
 
 @pytest.fixture(scope="module", autouse=True)
-def brief_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No pictures in the reports of fits, but for the tests of the report; ``make test-all`` draws all."""
-    folder = request.path.parent.name
-    if BRIEF_PICTURES not in os.environ or folder not in ("cli", "workflows", "estimators"):
+def brief_fits(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No pictures and few settings of baselines, most of a small fit's time; ``make test-all`` has all of them."""
+    if BRIEF not in os.environ or request.path.parent.name not in BRIEF_FOLDERS:
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
         for page in ("page", "compare", "audit"):
             patch.setattr(f"vicinal.report.{page}.picture", undrawn)
+        patch.setattr("vicinal.evaluation.tuned.SCALES", {"rbf": (0.3,), "laplacian": (0.1,)})
+        patch.setattr("vicinal.evaluation.tuned.STAGES", {(8, 5): (5, 10)})
         yield
 
 

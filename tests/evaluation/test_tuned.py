@@ -89,6 +89,31 @@ def test_many_rows_try_all_settings_on_few_and_the_best_on_all(monkeypatch):
     assert quick.validation <= 1.1 * whole.validation
 
 
+@pytest.mark.parametrize(("rows", "fits"), [(200, 5), (230, 10), (400, 10)])
+def test_trees_that_so_few_rows_cannot_tell_apart_are_grown_once(rows, fits, monkeypatch):
+    """Of 160 rows at most 8 leaves have 20 each, of 184 rows 9: from there on 8 and 31 leaves may give other trees."""
+    grown = []
+
+    class Counted(HistGradientBoostingRegressor):
+        def fit(self, *args, **settings):
+            grown.append(self)
+            return super().fit(*args, **settings)
+
+    monkeypatch.setattr("vicinal.evaluation.tuned.HistGradientBoostingRegressor", Counted)
+    x, y = wave(rows)
+    found = []
+    for allowed in ([8], [31], [8, 31]):
+        grown.clear()
+        monkeypatch.setattr("vicinal.evaluation.tuned.STAGES", {(leaves, 20): (9,) for leaves in allowed})
+        found += tuned_baselines(x, y, None, methods=["boosting"])
+    small, large, chosen = found
+    assert len(grown) == fits
+    assert (small.prediction == large.prediction).all() == (rows < 400)
+    assert chosen.validation == min(small.validation, large.validation)
+    if fits == 5:  # as it was when both were grown: of equal errors the first
+        assert chosen.settings == small.settings
+
+
 @pytest.mark.parametrize("name", CLASSES)
 def test_classes_get_probabilities_and_a_class_without_rows_gets_none(name):
     x, y = wave(150)

@@ -18,6 +18,7 @@ import torch
 
 import vicinal.cli
 import vicinal.estimators
+import vicinal.evaluation.tuned
 import vicinal.report.theme
 import vicinal.training.fit
 import vicinal.workflows.compare
@@ -30,8 +31,10 @@ narwhals.stable.v2.from_native(pandas.DataFrame({"size": [1.0]})).get_column("si
 for _page in vicinal.report.theme.environment().list_templates(["html"]):
     vicinal.report.theme.environment().get_template(_page)
 
-if "VICINAL_TEST_BRIEF_PICTURES" in os.environ and "pytest" not in sys.modules:  # see tests/conftest.py
+if "VICINAL_TEST_BRIEF" in os.environ and "pytest" not in sys.modules:  # see tests/conftest.py
     vicinal.report.theme.to_svg = lambda figure, prefix: "<svg></svg>"
+    vicinal.evaluation.tuned.SCALES = {"rbf": (0.3,), "laplacian": (0.1,)}
+    vicinal.evaluation.tuned.STAGES = {(8, 5): (5, 10)}
 
 if "pytest" not in sys.modules:
     gc.collect()

@@ -64,6 +64,17 @@ FEW = 400
 WORK = 4e9
 """Absolute differences beyond which Manhattan distances are left out: rows times rows times width."""
 
+SCALES: Mapping[str, Sequence[float]] = {"rbf": (0.1, 0.3, 1.0, 3.0), "laplacian": (0.03, 0.1, 0.3, 1.0)}
+"""Kernels that are tried, and their gamma in units of one over the median of the distances."""
+
+STAGES: Mapping[tuple[int, int], Sequence[int]] = {
+    (3, 5): (50, 100, 200, 300),
+    (8, 5): (25, 50, 100, 200),
+    (8, 20): (25, 50, 100, 200),
+    (31, 20): (25, 50, 100),
+}
+"""Iterations of boosting that are tried, by the most leaves of a tree and the least rows of a leaf."""
+
 NUMBERS = ("ridge", "kernel ridge", "support vectors", "boosting", "k-NN")
 CLASSES = ("logistic regression", "support vectors", "boosting", "k-NN")
 SEVERAL = ("logistic regression", "k-NN")
@@ -78,18 +89,11 @@ _HUGE = 1e100
 
 _BLOCK, _SQUARE = 2048, 256
 _NEIGHBORS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)
-_SCALES = {"rbf": (0.1, 0.3, 1.0, 3.0), "laplacian": (0.03, 0.1, 0.3, 1.0)}
-_STAGES = {
-    (3, 5): (50, 100, 200, 300),
-    (8, 5): (25, 50, 100, 200),
-    (8, 20): (25, 50, 100, 200),
-    (31, 20): (25, 50, 100),
-}
 _ALONE = 20_000
 """Rows up to which one thread works."""
 
 _TREES = 600
-"""Iterations of boosting by the most leaves of a tree and the least rows of a leaf; most trees of all classes."""
+"""Most trees of boosting, of all classes."""
 
 
 def tuned_baselines(
@@ -487,7 +491,7 @@ def _kernel_settings(rows: _Rows, **others: Sequence[Any]) -> list[Setting]:
     settings: list[Setting] = []
     for kernel, power in (("rbf", 2), ("laplacian", 1))[: 2 if rows.manhattan else 1]:
         median = float(np.median(rows.within(power)[:: max(1, len(rows.some) // 500)])) or 1.0
-        for scale, *values in product(_SCALES[kernel], *others.values()):
+        for scale, *values in product(SCALES[kernel], *others.values()):
             settings.append({"kernel": kernel, "gamma": scale / median, **dict(zip(others, values, strict=True))})
     return settings
 
@@ -588,9 +592,16 @@ def _support_settings(rows: _Rows) -> list[Setting]:
 
 def _boosting_settings(rows: _Rows) -> list[Setting]:
     trees = 1 if rows.classes is None or len(rows.classes) == 2 else len(rows.classes)
+    most = max(len(inside) for inside, _ in rows.folds)
     settings: list[Setting] = []
-    for (leaves, least), stages in _STAGES.items():
+    tried: dict[tuple[int, int], set[int]] = {}
+    for (leaves, least), stages in STAGES.items():
         some = [stage for stage in stages if stage * trees <= _TREES] or stages[:1]
+        # Leaves of 20 rows are at most 8 of 179 rows, may there be 8 or 31: those are the same trees, tried once.
+        known = tried.setdefault((min(leaves, most // least), least), set())
+        if known.issuperset(some):
+            continue
+        known.update(some)
         settings += _grid(max_leaf_nodes=[leaves], min_samples_leaf=[least], max_iter=some)
     return settings
 
