@@ -19,18 +19,18 @@ def anchor_codes(scores: Tensor, anchors: IdsLike, *, ridge: float = 1e-6, rcond
     r"""Codes ``[a, N]`` of rows: a query's scores with the anchors ``[b, a]`` times them are its scores (ANNCUR).
 
     $E = U R$ with $R$ the scores of some anchor queries with all rows and $U$ the inverse of $A = R_{:, anchors}$:
-    exact where the matrix of all scores has the rank of A. A nearly singular A lets a pseudoinverse explode, so by
+    exact if the matrix of all scores has the rank of A. With a nearly singular A a pseudoinverse explodes, so by
     default $U = (A^T A + \lambda \sigma^2 I)^{-1} A^T$, $\sigma$ the largest singular value of A.
 
     Args:
         scores: R ``[r, N]``, of the anchor queries with all rows.
-        anchors: positions of the anchor rows, ``[a]``, each once.
+        anchors: positions of the anchor rows, ``[a]``, no duplicates.
         ridge: lambda >= 0.
-        rcond: with ``ridge`` 0: singular values below so much of the largest count as 0; None: 1e-10 in float64, 1e-4
-            in float32.
+        rcond: with ``ridge`` 0: singular values below this fraction of the largest count as 0; None: 1e-10 in float64,
+            1e-4 in float32.
 
     Raises:
-        ValueError: for anchors that are no positions, no scores, or scores that are all 0.
+        ValueError: for anchors that are not positions, no scores, or scores that are all 0.
 
     Paper: arXiv:2210.12579.
 
@@ -76,17 +76,18 @@ def anchor_search(
 ) -> Hits:
     """The ``k`` rows that an expensive ``score`` puts highest, by at most ``calls`` calls of it a query.
 
-    It scores the anchors; their scores and the codes tell which rows may be best; those are scored. All rows that were
-    scored are ranked, so no score is an approximation.
+    It scores the anchors; from their scores and the codes it predicts which rows may be best, and scores those. Only
+    rows that were scored are ranked, so no returned score is an approximation.
 
     Args:
-        score: of a query and positions of rows ``[n]``: ``[n]``.
+        score: ``score(query, positions [n])`` gives the scores ``[n]`` of those rows.
         queries: whatever ``score`` takes.
         codes: ``[a, N]`` of :func:`anchor_codes`.
         anchors: as there.
         k: rows of a query.
-        calls: at least one for each anchor.
-        first: what ranks the rows in the place of the codes, ``[b, N]``, as scores of vectors; no anchor is scored.
+        calls: calls of ``score`` for each query, at least one per anchor.
+        first: cheap scores ``[b, N]``, such as those of vectors, that rank the rows in place of the codes; the anchors
+            are then not scored.
 
     Paper: arXiv:2210.12579.
 

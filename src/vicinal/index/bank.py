@@ -51,20 +51,20 @@ _SETTINGS = "told"
 class NeighborBank(BankRows):
     """Labelled rows by id, which neighbors are searched among and predictions are made from.
 
-    Adding never copies the rows that are there; removing moves the last rows into the holes, so *positions* change
-    while ids do not. Either costs a pass over the sorted ids (16 bytes a row) and what is about the rows themselves.
-    A loaded bank is mapped from its files, copy-on-write: what is not read is not in memory, and changes are made in
-    memory until the bank is saved.
+    Adding never copies the rows that are there; removing moves the last rows into the gaps, so *positions* change while
+    ids do not. Either costs a pass over the sorted ids (16 bytes a row) plus work on the rows in question. A loaded
+    bank is mapped from its files, copy-on-write: only what is read is in memory, and changes stay in memory until the
+    bank is saved.
 
-    Ids are whole numbers of at least 0, or strings if the first ids given are; so are groups. Inside, and in an
-    :class:`vicinal.index.Index`, a row goes by its *key*: its id, or for strings a number that is never given again.
+    Ids are whole numbers of at least 0, or strings if the first ids given are; so are groups. Internally, and in an
+    :class:`vicinal.index.Index`, a row is known by its *key*: its id, or for strings a number that is never reused.
 
     Args:
         dim: width of the vectors.
-        storage: what searches scan: "float32", the vectors; "float16" or "int8" (a scale a row), codes of 2 or 1
-            bytes a number, held beside the vectors, which are then only read to score the candidates anew: mapped from
-            a file, most of them are never read.
-        exact: keep the vectors in float32. Without, only codes are kept, and scores and :attr:`vectors` are those of
+        storage: what searches scan: "float32", the vectors; "float16" or "int8" (with a scale per row), codes of 2 or 1
+            bytes per number, kept next to the vectors. The vectors are then read only to rescore the candidates; mapped
+            from a file, most are never read.
+        exact: keep the vectors in float32. If False, only codes are kept, and scores and :attr:`vectors` are those of
             the decoded rows.
 
     >>> import torch
@@ -91,13 +91,13 @@ class NeighborBank(BankRows):
         Args:
             ids: ``[n]``, none of them in the bank.
             vectors: ``[n, d]``, finite; kept in float32.
-            labels: ``[n]`` or ``[n, T]``, floating, without NaN; for all rows of the bank or for none, as all that
-                follow.
+            labels: ``[n]`` or ``[n, T]``, floating, without NaN; for all rows of the bank or for none, like the
+                arguments below.
             groups: ``[n]``.
-            rows: a table of n rows, kept beside the vectors and given back by :attr:`rows`.
-            folds: ``[n]``, the fold that each was held out with in training, from 0, or -1 for none; None: none, and
-                -1 for rows that follow others which have some.
-            weights: ``[n]``, > 0, how many equal rows each counts as; None: one, as for rows of a bank that has none.
+            rows: a table of n rows, kept with the vectors and returned by :attr:`rows`.
+            folds: ``[n]``, the fold that each row was held out with in training, from 0, or -1 for none; None: no
+                folds, or -1 if the bank has folds already.
+            weights: ``[n]``, > 0, how many equal rows each counts as; None: one.
 
         Raises:
             TypeError: for vectors or labels that are not floating.
@@ -181,7 +181,7 @@ class NeighborBank(BankRows):
     def reserve(self, rows: int) -> None:
         """Make room for ``rows`` rows in all, in one stretch of memory, so that :attr:`vectors` need no copy.
 
-        Rows that lie elsewhere, as those of a mapped file, are moved there. Room that is not used costs no memory.
+        Rows that lie elsewhere, such as those of a mapped file, are moved there. Unused room costs no memory.
         """
         self._columns.reserve(rows)
 
@@ -224,15 +224,15 @@ class NeighborBank(BankRows):
     def load(cls, folder: str | Path, *, verify: bool = False) -> Self:
         """The bank saved in ``folder``, mapped: opening it reads the settings and the names, not the rows.
 
-        Always checked are the checksums of the settings and of all small files, and that the file of the rows is whole
-        and has the header that was written; the table of rows is checked when it is first read.
+        The checksums of the settings and of all small files are always checked, and that the file of the rows is
+        complete and has the header that was written. The table of rows is checked when it is first read.
 
         Args:
             folder: as :meth:`save` wrote it. It may be replaced while the bank is in use, but not changed in place.
             verify: also read all rows and check their checksum, at the speed of the disk.
 
         Raises:
-            ValueError: naming the file that is missing, torn, edited or of a newer version.
+            ValueError: naming the file that is missing, damaged, edited or of a newer version.
         """
         contents, table = read_whole(Path(folder), lambda place: read_bank(place, verify=verify))
         settings = contents.settings
@@ -252,7 +252,7 @@ class NeighborBank(BankRows):
         """Become the bank that ``state`` was taken of, without its table of rows.
 
         Raises:
-            ValueError: if it is of a bank of another width or storage, or of no bank.
+            ValueError: if it is not the state of a bank, or of one with another width or storage.
         """
         try:
             saved = json.loads(bytes(state[_SETTINGS].tolist()))
@@ -276,8 +276,8 @@ class NeighborBank(BankRows):
 
         Args:
             contents: settings, columns and names that fit together.
-            source: what errors call it; values are checked when they are first used.
-            table: gives the table of rows when it is first needed; None: there is none.
+            source: its name in errors; values are checked when they are first used.
+            table: returns the table of rows when it is first needed; None: there is none.
 
         Raises:
             ValueError: for ids or keys that are given twice.

@@ -36,18 +36,18 @@ class Hits(NamedTuple):
 class Index(ABC):
     """Rows by id, and a search for those of highest score. Subclasses write the methods that begin with ``_``.
 
-    Ids are whole numbers of at least 0, each once. Scores are those of a similarity of this library (higher = more
-    alike: ``l2`` gives the negated distance, not its square). Of equal scores the lower id comes first. An exact index
-    also gives the lowest ids where more rows of equal score stand at the last place than fit; an approximate one
-    orders only what it found. An index is not changed by two threads at once.
+    Ids are unique whole numbers >= 0. Scores are those of a similarity of this library (higher = more alike: ``l2``
+    gives the negated distance, not its square). Among equal scores the lower id comes first. If more rows tie for the
+    last place than fit, an exact index returns those with the lowest ids; an approximate one orders only what it found.
+    Do not change an index from two threads at once.
 
     Args:
         dim: width of the vectors.
         similarity: name of a registered similarity, or the module.
 
     Attributes:
-        exact: a search misses no row, and scores are those of the vectors that were added.
-        persistent: what :meth:`add` and :meth:`remove` did outlives the process as soon as they return.
+        exact: whether a search misses no row and scores are those of the vectors that were added.
+        persistent: whether the effect of :meth:`add` and :meth:`remove` outlives the process once they return.
     """
 
     exact: ClassVar[bool] = False
@@ -70,11 +70,11 @@ class Index(ABC):
         """Put rows in; all of them or, after an error, none.
 
         Args:
-            ids: ``[n]``, whole numbers of at least 0 that the index has not yet.
+            ids: ``[n]``, whole numbers >= 0 that are not in the index yet.
             vectors: ``[n, d]``, finite; kept in float32.
 
         Raises:
-            TypeError: if ids are not whole numbers or vectors no floating matrix.
+            TypeError: if ids are not whole numbers or vectors are not a floating matrix.
             ValueError: for an id that is given twice or in the index already, a wrong shape, NaN or infinity.
         """
         numbers = check_distinct(whole_ids("ids", ids))
@@ -108,15 +108,15 @@ class Index(ABC):
 
         Args:
             queries: ``[b, d]``, finite.
-            k: >= 1; with fewer rows than k, the rest is id -1 and score ``-inf``.
-            exclude: ids ``[b]`` or ``[b, m]`` that a query may not get, such as its own; -1 for none. The index is
-                asked for m more rows and these are dropped, so k others are found wherever there are k.
+            k: >= 1; with fewer rows than k, the rest has id -1 and score ``-inf``.
+            exclude: ids ``[b]`` or ``[b, m]`` that a query must not get, such as its own; -1 for none. The index is
+                asked for m more rows and these are dropped, so k others are found if there are that many.
 
         Returns:
             ids ``[b, k]`` and scores ``[b, k]`` on the device of the queries, best first.
 
         Raises:
-            TypeError: if queries are no floating matrix.
+            TypeError: if queries are not a floating matrix.
             ValueError: for a wrong width, NaN or infinity.
         """
         checked = check_vectors("queries", queries, self.dim)
@@ -158,7 +158,7 @@ class Index(ABC):
         """The index saved in ``folder``.
 
         Raises:
-            ValueError: naming the file that is missing, torn, edited or of a newer version.
+            ValueError: naming the file that is missing, damaged, edited or of a newer version.
         """
 
     def close(self) -> None:  # noqa: B027

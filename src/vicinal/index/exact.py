@@ -25,15 +25,15 @@ _SAMPLE = 1024
 class ExactIndex(Index):
     """Search through all rows in blocks, by any similarity; nothing is missed.
 
-    Rows may be stored, and scanned, in fewer bytes: scores are then bounded, and all rows that may be among the best
-    are scored anew from their vectors, so the hits are the same.
+    Rows may be stored and scanned in fewer bytes: the scan then bounds the scores, and all rows that may be among the
+    best are rescored from their vectors, so the hits are the same.
 
     Args:
         dim: width of the vectors.
         similarity: see :class:`Index`.
         storage: see :class:`vicinal.index.NeighborBank`.
-        bank: search the rows of this bank, by their keys, instead of keeping any. The bank is then changed by its own
-            methods; :meth:`add` and :meth:`remove` only check that it was.
+        bank: search the rows of this bank, by their keys, instead of keeping any. Change the bank by its own methods;
+            :meth:`add` and :meth:`remove` then only check that this was done.
 
     >>> index = ExactIndex(1)
     >>> index.add([10, 20, 30], torch.tensor([[1.0], [2.0], [4.0]]))

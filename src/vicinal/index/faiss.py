@@ -43,22 +43,22 @@ class SavedFaiss(Saved):
 class FaissIndex(Index):
     """Search by a FAISS index of any factory string: ``Flat``, ``IVF1024,Flat``, ``HNSW32``, ``IVF1024,PQ32``, ...
 
-    An index that has to be trained is trained on the rows of the first :meth:`add`, or before by :meth:`train`; it
-    needs at least as many as it has cells (and centroids of its codes), and is better with 40 times as many. Rows are
-    removed where FAISS can; graphs (HNSW, NSG) cannot, so there the rows stay in memory and in the saved file but are
-    not found any more: make a new index now and then.
+    An index that needs training is trained on the rows of the first :meth:`add`, or earlier by :meth:`train`; it needs
+    at least as many rows as it has cells (and centroids of its codes), and is better with 40 times as many. Graphs
+    (HNSW, NSG) cannot remove rows: these are no longer found, but stay in memory and in the saved file, so make a new
+    index now and then.
 
-    Distances are searched about the mean of the first rows, as FAISS would lose the digits of data far from 0.
+    Vectors are centered at the mean of the first rows for distances, since FAISS loses digits on data far from 0.
 
     Args:
         dim: width of the vectors.
         similarity: l2, squared_l2, dot, scaled_dot or cosine.
         factory: see https://github.com/facebookresearch/faiss/wiki/The-index-factory.
-        search: parameters of the search as FAISS words them, ``"nprobe=32"`` or ``"efSearch=128"``. None: 1 cell in
-            8 but at least 16, and efSearch 64.
+        search: parameters of the search as FAISS words them, ``"nprobe=32"`` or ``"efSearch=128"``. None: an eighth of
+            the cells, at least 16, and efSearch 64.
         seed: of the training.
-        bank: score what FAISS finds anew from the vectors of this bank, which must hold the same rows under the same
-            keys; without, scores are as FAISS computes them from what it stored.
+        bank: rescore what FAISS finds from the vectors of this bank, which must hold the same rows under the same keys;
+            without it, scores are those that FAISS computes from what it stored.
 
     Raises:
         ValueError: if FAISS is not installed or cannot read the factory string, or cannot serve the similarity.
@@ -114,7 +114,7 @@ class FaissIndex(Index):
         """Train the cells and codes on ``vectors [n, d]``; nothing to do for an index without.
 
         Raises:
-            ValueError: if these are fewer rows than the index has cells or centroids.
+            ValueError: if there are fewer rows than the index has cells or centroids.
         """
         rows = check_vectors("vectors", vectors, self.dim)
         if self._center is None:
@@ -189,10 +189,10 @@ class FaissIndex(Index):
         return index
 
     def restore(self, folder: Path) -> int:
-        """Take what :meth:`save` wrote in the place of all rows; gives how many there are.
+        """Replace all rows by what :meth:`save` wrote; returns how many there are.
 
         Raises:
-            ValueError: if the files are no index of this width and metric, or do not fit together.
+            ValueError: if the files are not an index of this width and metric, or do not fit together.
         """
         self._index = self._read(folder / _DATA)
         self._tune()

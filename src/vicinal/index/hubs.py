@@ -36,22 +36,22 @@ def hub_bias(
     r"""What to add to the scores of each bank row so that hubs lose: $b_j = -\tau \log \frac1n \sum_k e^{s_{kj}/\tau}$.
 
     Ranking by $s_{ij} + b_j$ is ranking by the inverted softmax $e^{s_{ij}/\tau} / \sum_k e^{s_{kj}/\tau}$. At a high
-    temperature b is the negated mean score of a row, at a low one its negated highest. Scores are computed a block at
-    a time and never held whole. Choose the temperature on queries whose answers are known.
+    temperature b is the negated mean score of a row, at a low one its negated highest score. Scores are computed block
+    by block and never held whole. Choose the temperature on queries whose answers are known.
 
     Args:
-        queries: ``[n, d]``, a sample of what will be asked (no labels are needed).
+        queries: ``[n, d]``, a sample of the queries to come (no labels are needed).
         bank: ``[N, d]``, the rows that answer.
         similarity: name of a registered similarity, or the module.
         temperature: tau > 0, in units of the score; 1 / beta of the paper.
-        ids: whole numbers of the queries ``[n]`` and of the bank ``[N]``: pairs of one id do not count, as when a
-            bank asks itself.
+        ids: whole numbers of the queries ``[n]`` and of the bank ``[N]``: pairs with the same id do not count, as when
+            the bank's own rows are the queries.
 
     Returns:
         ``[N]``, in the dtype that scores are computed in.
 
     Raises:
-        ValueError: for no queries, or a bank row that only itself asks.
+        ValueError: without queries, or for a bank row whose only query is itself.
 
     Paper: arXiv:2310.11612.
 
@@ -109,8 +109,8 @@ def csls_bias(
 ) -> Tensor:
     r"""Half the negated mean score of each bank row with its k nearest queries, $b_j = -\frac12 r_j$: CSLS.
 
-    $2 (s_{ij} + b_j) - r_i = 2 s_{ij} - r_i - r_j$ is cross-domain similarity local scaling, of which a query's own
-    mean $r_i$ does not change the order.
+    $2 (s_{ij} + b_j) - r_i = 2 s_{ij} - r_i - r_j$ is cross-domain similarity local scaling, where a query's own mean
+    $r_i$ does not change the order.
 
     Args:
         queries: ``[n, d]``.
@@ -182,19 +182,19 @@ def _tiles(scores: BlockScores, ids: Ids | None) -> Iterator[tuple[Block, Iterat
 class Corrected:
     """An index that answers by score and bias together: see :func:`hub_bias`.
 
-    Over an index that is there, more rows are fetched until no other can be better, and ordered anew: of an exact
-    index nothing is missed. :meth:`build` makes an index of inner products that holds the bias as one more
-    coordinate, which costs no more than a search without it.
+    Over an existing index, it fetches more rows until no other can be better, and reorders them: with an exact index
+    nothing is missed. :meth:`build` makes an index of inner products with the bias as an extra coordinate; a search
+    then costs no more than one without bias.
 
     Args:
-        index: whose rows are searched.
+        index: the index to search.
         bias: ``[N]``.
         ids: of the rows that the biases are of, ``[N]``; None: 0 to N - 1.
-        dynamic: correct only queries whose best row without bias is that of one of ``queries``, too; others are
-            answered as they were.
+        dynamic: correct only queries whose best row without bias is also the best row of one of ``queries``; others are
+            answered without bias.
         queries: ``[n, d]``, with ``dynamic``.
-        widened: "cosine", "dot" or "scaled_dot" where the index is one of inner products whose rows have their bias as
-            one more coordinate (:meth:`build` makes such).
+        widened: "cosine", "dot" or "scaled_dot" if the index is one of inner products whose rows have their bias as an
+            extra coordinate (as :meth:`build` makes).
 
     >>> from vicinal.index import ExactIndex
     >>> index = ExactIndex(1, "dot")

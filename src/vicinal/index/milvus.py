@@ -92,21 +92,21 @@ class SavedMilvus(Saved):
 class MilvusIndex(Index):
     """Search by a collection of Milvus, which is there as soon as it is opened and stays when the program ends.
 
-    With a file (milvus-lite) nothing has to be started, and one process at a time uses it. With the address of a
-    server or a cluster the same code reaches past one machine, and several processes share it.
+    With a file (milvus-lite) nothing has to be started, but only one process at a time can use it. With the address of
+    a server or a cluster, several processes and machines can share it.
 
-    When :meth:`add` or :meth:`remove` returns, the change is on disk: a process that is killed, also in the middle of
-    a later ``add``, loses nothing of it. Of the ``add`` that was cut short, some rows may be there; :meth:`has` tells
-    which. (A milvus-lite file has handed its rows to the operating system by then, not yet to the disk, so a power
-    cut may lose the last ones; :meth:`flush` waits for the disk.)
+    When :meth:`add` or :meth:`remove` returns, the change is stored: killing the process, even in the middle of a later
+    ``add``, loses none of it. Of the interrupted ``add``, some rows may be there; :meth:`has` tells which. (A
+    milvus-lite file has then handed its rows to the operating system, but perhaps not yet to the disk, so a power cut
+    may lose the last ones; :meth:`flush` waits for the disk.)
 
     Args:
         dim: width of the vectors.
         similarity: l2, squared_l2, dot, scaled_dot or cosine; the collection's metric is L2, IP or COSINE.
         uri: a file ending in .db, or the address of a server.
-        collection: its name; made if it is not there, checked for width, metric and fields if it is.
-        index_type: HNSW; FLAT, which misses nothing but compares all rows; IVF_FLAT, or another that the server knows;
-            only used when the collection is made. An index is built in the background after :meth:`flush`, which
+        collection: its name; created if it does not exist, else checked for width, metric and fields.
+        index_type: HNSW; FLAT, which misses nothing but compares all rows; IVF_FLAT, or another that the server knows.
+            Used only when the collection is created. The index is built in the background after :meth:`flush`, which
             :meth:`add` calls for a file now and then; until then new rows are compared one by one, which is slow.
         build: parameters of that index as Milvus words them; None: M 16 and efConstruction 200, or nlist 128.
         search: parameters of the search; None: ef of twice the hits but at least 64, or nprobe 16.
@@ -114,8 +114,8 @@ class MilvusIndex(Index):
         bank: as for :class:`vicinal.index.FaissIndex`.
 
     Raises:
-        ValueError: if pymilvus is not installed, the address is none, the collection is another, or it cannot serve
-            the similarity.
+        ValueError: if pymilvus is not installed, the address is invalid, the collection does not fit, or it cannot
+            serve the similarity.
     """
 
     persistent: ClassVar[bool] = True
@@ -215,7 +215,7 @@ class MilvusIndex(Index):
     def flush(self, *, indexed: bool = False) -> None:
         """Wait until all rows are on disk, and if ``indexed`` until the index is built over them.
 
-        While a file is indexed, no other index that uses its collection can search.
+        While a file is being indexed, no other index on its collection can search.
         """
         self._client.flush(self.collection)
         self._unflushed = 0
@@ -240,13 +240,13 @@ class MilvusIndex(Index):
 
         Args:
             folder: as :meth:`save` wrote it.
-            uri: where the database is. It has to be given: the folder may come from somebody else, and must not decide
+            uri: where the database is. You have to give it: the folder may come from somebody else, and must not decide
                 which file is opened or where rows are sent.
             token: of the server.
             bank: as for a new index.
 
         Raises:
-            ValueError: if the folder is not whole, ``uri`` is not given, or there is no such database.
+            ValueError: if the folder is not complete, ``uri`` is not given, or there is no such database.
         """
         config = read_whole(Path(folder), lambda place: opened(place, "milvus", settings=SavedMilvus))
         settings = SavedMilvus.model_validate(config.settings)

@@ -28,7 +28,7 @@ def open_index(name: str, *, dim: int, similarity: str | nn.Module = "l2", **set
         settings: further arguments of the class.
 
     Raises:
-        ValueError: for an unknown kind or setting, one that cannot serve the similarity, or a package that is missing.
+        ValueError: for an unknown kind or setting, a kind that cannot serve the similarity, or a missing package.
 
     >>> open_index("exact:int8", dim=4, similarity="cosine")
     ExactIndex(0 rows, dim=4, similarity='cosine')
@@ -62,7 +62,7 @@ def load_index(folder: str | Path, **settings: Any) -> Index:
         settings: further arguments of ``load`` of its class.
 
     Raises:
-        ValueError: naming the file that is missing, torn, edited or of a newer version.
+        ValueError: naming the file that is missing, damaged, edited or of a newer version.
     """
     return read_whole(Path(folder), lambda place: _load_index(place, settings))
 

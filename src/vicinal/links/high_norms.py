@@ -224,7 +224,7 @@ class Tan(Shaped):
 
 @enlist("cosh", family="high norms", classes="high-norms")
 class Cosh(Shaped):
-    r"""$f(x)=\cosh x$, $F=\sinh x$: a scaling that weighs both ends; valid for gamma up to about $1/\sqrt2$."""
+    r"""$f(x)=\cosh x$, $F=\sinh x$: a scaling that weighs both ends; valid for gamma up to 1."""
 
     is_monotone = False
     is_invertible = False

@@ -51,11 +51,11 @@ class ClassScores:
         return self.hidden(values, 0.0).sum(-1) / self.count
 
     def cross_entropy(self, logits: Tensor) -> Tensor:
-        r"""$-\\log p_y$ of a softmax over the classes that count, ``[r]``."""
+        r"""$-\log p_y$ of a softmax over the classes that count, ``[r]``."""
         return class_entropy(self.hidden(logits, -torch.inf), self.target)
 
     def gaps(self, margin: float, scores: Tensor | None = None) -> Tensor:
-        r"""$s_k - s_y + c\\,[k \\ne y]$, ``[r, K]``; 0 for the target itself, -inf where a class does not count."""
+        r"""$s_k - s_y + c\,[k \ne y]$, ``[r, K]``; 0 for the target itself, -inf where a class does not count."""
         scores = self.scores if scores is None else scores
         gap = scores - (self.of_target(scores) - margin)[:, None]
         return self.hidden(gap.scatter_(1, self.target[:, None], 0.0), -torch.inf)
@@ -74,19 +74,21 @@ def class_loss(
     whole: bool = False,
     of_batch: Callable[[Tensor, Settings], Settings] | None = None,
 ) -> Callable[[Formula], Formula]:
-    """Make and register a loss of class scores of its formula, ``(rows, **settings) -> [r]``.
+    """Make and register a loss of class scores from its formula, ``(rows, **settings) -> [r]``.
 
-    Unless it declares "several-labels", a formula knows one class a row, and several labels, or shares of them, are a
-    weighted mean over rows of one class each. Each value is of its row alone, and a formula sees some rows at a time.
+    Unless it declares "several-labels", a formula handles one class a row; several labels, or shares of them, become a
+    weighted mean over rows of one class each. Each value depends on its row alone, and a formula sees a block of rows
+    at a time.
 
     Args:
         name: how users name it.
         facts: what it declares.
-        family: which losses it is like.
+        family: the group of similar losses that it is listed with.
         paper: where it comes from.
-        verified: against what.
-        whole: a formula that sees all rows at once, as it ranks them or makes no matrix of its own.
-        of_batch: settings of a batch, from those given and the labels that count ``[b, K]``; of several labels alone.
+        verified: what it was checked against.
+        whole: give the formula all rows at once, because it ranks them or makes no matrix of its own.
+        of_batch: makes the settings for a batch from those given and the labels that count ``[b, K]``; for several
+            labels only.
     """
 
     def make(formula: Formula) -> Formula:

@@ -38,9 +38,9 @@ def comp_sum(rows: ClassScores, *, tau: float = 1.0, rho: float = 1.0) -> Tensor
     $\Phi^\tau(u) = \frac{(1 + u)^{1 - \tau} - 1}{1 - \tau}$, $u = \sum_{k \ne y} e^{(s_k - s_y)/\rho}$; for $\tau = 1$
     $\log(1 + u)$. With $\rho = 1$, $1 + u = 1/p_y$.
 
-    0 is the sum of exponentials (beyond $e^{60}$ a straight line), 1 cross-entropy, $1 + q$ the generalized
-    cross-entropy $(1 - p_y^q)/q$, 2 is $1 - p_y$. The gradient is that of cross-entropy times $p_y^{\tau - 1}$: above 1
-    rows that look mislabelled count less.
+    $\tau = 0$ is the sum of exponentials (beyond $e^{60}$ a straight line), 1 cross-entropy, $1 + q$ the generalized
+    cross-entropy $(1 - p_y^q)/q$, 2 is $1 - p_y$. With $\rho = 1$ the gradient is that of cross-entropy times
+    $p_y^{\tau - 1}$: for $\tau > 1$, rows that look mislabelled count less.
 
     Args:
         rows: ``scores``, ``target``, ``weight``, ``valid`` and ``reduction``; see :class:`ClassLoss`.
@@ -67,13 +67,13 @@ def smooth_adversarial(
 ) -> Tensor:
     r"""The comp-sum loss, and how far the gaps of the scores move with the inputs.
 
-    $\Phi^\tau + \nu\, \|\Delta(x') - \Delta(x)\|_2$ with $\Delta_k = s_y - s_k$ and inputs $x'$ that were moved.
+    $\Phi^\tau + \nu\, \|\Delta(x') - \Delta(x)\|_2$ with $\Delta_k = s_y - s_k$ and perturbed inputs $x'$.
 
-    Reconstructed from memory of the paper. :func:`worst_inputs` finds x'.
+    Written from memory of the paper; details may differ. :func:`worst_inputs` finds x'.
 
     Args:
         rows: ``scores``, ``target``, ``weight``, ``valid`` and ``reduction``; see :class:`ClassLoss`.
-        perturbed: ``[b, K]``, the scores of the moved inputs.
+        perturbed: ``[b, K]``, the scores of the perturbed inputs.
         tau: as in :func:`comp_sum`.
         rho: likewise.
         nu: >= 0, in the order of 1 to 10.
@@ -102,7 +102,8 @@ def worst_inputs(
 ) -> Tensor:
     r"""Inputs within ``radius`` of the given ones, in each number, that move the gaps of the scores most.
 
-    Steps of $2.5\,\gamma / n$ along the sign of the gradient, back into the box after each, from a random start.
+    Takes n steps of $2.5\,\gamma / n$ along the sign of the gradient, projected back into the box each time, from a
+    random start.
 
     Args:
         network: from inputs to scores ``[b, K]``.
@@ -147,12 +148,12 @@ def z_loss(rows: ClassScores, *, sharpness: float = 1.0, location: float = 0.0) 
 
     $\frac1a \log(1 + e^{a (b - z_y)})$, $z = (s - \mu)/\sigma$ with mean and deviation over the classes of the row.
 
-    A row whose scores are all equal has z = 0, and deviation 1 in its gradient.
+    A row whose scores are all equal has z = 0, and its gradient is taken with $\sigma = 1$.
 
     Args:
         rows: ``scores``, ``target``, ``weight``, ``valid`` and ``reduction``; see :class:`ClassLoss`.
         sharpness: a > 0; for large ones it is $[b - z_y]_+$.
-        location: b, the z that is wanted; z is at most $\sqrt{K - 1}$.
+        location: b, the z to reach; z is at most $\sqrt{K - 1}$.
 
     >>> z_loss(torch.tensor([[2.0, 0.0]]), torch.tensor([0]))
     tensor(0.3133)
@@ -187,14 +188,14 @@ def ldr_kl(rows: ClassScores, *, temperature: float = 1.0, margin: float = 2.0, 
 
     $\lambda \log \frac1K \sum_k e^{(s_k - s_y + c\,[k \ne y])/\lambda}$.
 
-    At 0 it is the hinge of Crammer and Singer, the largest gap; at infinity the mean gap; at 1 with margin 0
-    cross-entropy less log K.
+    With $\lambda = 0$ it is the hinge of Crammer and Singer, the largest gap; at infinity the mean gap; at 1 with
+    margin 0 cross-entropy minus log K.
 
     Args:
         rows: ``scores``, ``target``, ``weight``, ``valid`` and ``reduction``; see :class:`ClassLoss`.
         temperature: $\lambda \ge 0$, infinity too.
         margin: c >= 0.
-        normalize: first softplus of the scores over its mean in the row, as the paper's program does.
+        normalize: first replace the scores by their softplus divided by its mean in the row, as the paper's code does.
 
     >>> ldr_kl(torch.zeros(1, 4), torch.tensor([0]), temperature=0.0, margin=1.0)
     tensor(1.)
@@ -220,11 +221,12 @@ def ldr_k(rows: ClassScores, *, k: int = 2, margin: float = 1.0) -> Tensor:
 
     $\frac1k \sum$ of the k largest $s_j - s_y + c\,[j \ne y]$, the target's 0 among them.
 
-    Reconstructed from memory of the paper. With k = 1 it is the hinge of Crammer and Singer, with all classes the mean.
+    Written from memory of the paper; details may differ. With k = 1 it is the hinge of Crammer and Singer, with k = K
+    the mean.
 
     Args:
         rows: ``scores``, ``target``, ``weight``, ``valid`` and ``reduction``; see :class:`ClassLoss`.
-        k: at least 1; more than there are classes is all of them.
+        k: at least 1; more than K counts as K.
         margin: c >= 0.
 
     >>> ldr_k(torch.tensor([[0.0, 1.0, -3.0]]), torch.tensor([0]), k=2)
@@ -252,12 +254,12 @@ def aldr_kl(
     $\mathrm{LDR}_{\lambda_i} - \frac{\alpha \log K}{2 \lambda_0} (\lambda_i - \lambda_0)^2$ with
     $\lambda_i = \lambda_0 - \frac{\lambda_0}{\alpha \log K} KL(p_i \| \tfrac1K)$.
 
-    $p = \mathrm{softmax}(s/\lambda)$ at the temperatures of before, plus 1e-5. Temperatures pass no gradient and lie
+    $p = \mathrm{softmax}(s/\lambda)$ at the previous temperatures, plus 1e-5. Temperatures pass no gradient and lie
     between $\lambda_0 (1 - 1/\alpha)$ and $\lambda_0$. :class:`ALDRKL` remembers them by row.
 
     Args:
         rows: ``scores``, ``target``, ``weight``, ``valid`` and ``reduction``; see :class:`ClassLoss`.
-        temperatures: ``[b]``, those of before; None: ``temperature`` for all.
+        temperatures: ``[b]``, the previous ones; None: ``temperature`` for all.
         temperature: $\lambda_0 > 0$.
         margin: c >= 0.
         alpha: > 1; a large one fixes the temperatures at $\lambda_0$.
@@ -290,14 +292,14 @@ class ALDRKL(nn.Module):
     """:func:`aldr_kl` of rows that come again, each with the temperature of its last time.
 
     Args:
-        rows: how many there are, numbered from 0.
+        rows: number of training rows; ids run from 0.
         temperature: as in :func:`aldr_kl`, and the start of all.
         margin: likewise.
         alpha: likewise.
         normalize: likewise.
 
     Attributes:
-        temperatures: ``[rows]``, in checkpoints.
+        temperatures: ``[rows]``, a buffer that checkpoints keep.
 
     >>> loss = ALDRKL(3)
     >>> value = loss(torch.tensor([[5.0, 0.0]]), torch.tensor([0]), torch.tensor([1]))
@@ -315,7 +317,7 @@ class ALDRKL(nn.Module):
         self.register_buffer("temperatures", torch.full((check_integer("rows", rows),), float(temperature)))
 
     def forward(self, scores: Tensor, target: Tensor, ids: Tensor, *, reduction: str = "mean") -> Tensor:
-        """The loss of ``scores [b, K]`` with classes ``[b]`` of the rows ``ids [b]``, whose temperatures it renews.
+        """The loss of ``scores [b, K]`` with classes ``[b]`` of the rows ``ids [b]``, whose temperatures it updates.
 
         Raises:
             ValueError: for an id that is out of range, or twice in a batch.

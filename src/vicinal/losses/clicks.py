@@ -28,18 +28,19 @@ def exposed_relevance(
 
     $\sum_{ij} \bigl[\tfrac{y}{\theta} \ell(1, p) + w (1 - \tfrac{y}{\theta}) \ell(0, p)\bigr] / \sum [y + w (1 - y)]$
     with $p = \sigma(s)$, $\theta$ not below ``clip``, and $\ell(1, p) = (1 - p)^2$, $\ell(0, p) = p^2$, or logarithms.
-    With clip 0 and clicks of chance $\theta$ times relevance its expectation is the loss of the relevance itself. Terms
-    of clicks may be negative. By default set $\theta$ to the root of the item's clicks over the largest number of them.
+    With clip 0, and if the chance of a click is $\theta$ times the relevance, its expectation is the loss on the
+    relevance itself. Terms of clicks may be negative. A good default for $\theta$ is the square root of the item's
+    clicks divided by the most clicks of any item.
 
     Args:
         scores: ``[b, N]``, logits of relevance.
         relation: y ``[b, N]``, 1 where there was a click, else 0.
         weight: ``[b, N]``; 0 leaves a pair out.
         propensity: theta in (0, 1], ``[N]`` or ``[b, N]``, the chance of being seen.
-        clip: in [0, 1]; 1 is the loss that takes clicks for relevance.
+        clip: in [0, 1]; 1 treats clicks as relevance.
         unclicked: w > 0.
         form: "squared" or "log".
-        nonnegative: no pair has less than 0.
+        nonnegative: raise the terms of pairs that are below 0 to 0.
         reduction: "mean", "sum", or "none", a sum for each row.
 
     Raises:
@@ -92,17 +93,17 @@ def coupled_pooling(
 
     $-\sum_{y_i = 1} w_i \ln g^r_i - \sum_{y_i = 1} v_i \ln g^q_i$ with the softmax $g^r, g^q$ of both scores over the
     list and $w_i = g^q_\rho / g^q_i$, $v_i = g^r_\rho / g^r_i$ between 1/c and c, without gradient; $\rho$ is the
-    related column that the scorer which is trained puts first.
+    related column that the scorer being trained ranks first.
 
-    Reconstructed from memory of the paper: *Hard Negatives or False Negatives: Correcting Pooling Bias in Training
-    Neural Ranking Models*, arXiv:2209.05072. Related things that were likely to be judged count less.
-    Equal ``selection`` makes the first part listwise cross-entropy; to exchange the scorers changes nothing.
+    Written from memory of the paper (details may differ): *Hard Negatives or False Negatives: Correcting Pooling Bias
+    in Training Neural Ranking Models*, arXiv:2209.05072. Related things that were likely to be judged count less. With
+    equal ``selection`` the first part is listwise cross-entropy; swapping the scorers changes nothing.
 
     Args:
         relevance: r, ``[b, N]``.
         selection: q, ``[b, N]``.
         relation: ``[b, N]``; above 0 is related.
-        valid: boolean ``[b, N]``, which columns there are; None: all.
+        valid: boolean ``[b, N]``, which columns exist; None: all.
         cap: c >= 1.
         reduction: "mean" over rows with a related column, "sum" or "none".
 
@@ -159,8 +160,8 @@ def warp(
         relation: ``[b, N]``; above 0 is related.
         weight: ``[b, N]``; 0 leaves a pair out. Give drawn columns that are related weight 0.
         margin: m > 0.
-        columns: how many there are to draw from; None: as many as count in the row, which makes R their number.
-        by_rank: False: without the logarithm.
+        columns: number of columns to draw from; None: as many as count in the row, so that R is a plain count.
+        by_rank: False: leave out the factor of the logarithm.
         reduction: "mean" over related columns, "sum", "none", a sum for each row, or "mean_nonzero".
 
     Rows without an unrelated column are left out, and a warning says how many.

@@ -1,7 +1,7 @@
 """What every loss is made of: pairs or scores that are checked, terms weighed and summed for each row, and reductions.
 
 ``@pair_loss`` makes ``f(scores, relation, weight=None, *, reduction="mean", **hyper)`` out of a function that only
-says which terms a block of rows has; the files of the families hold the mathematics.
+returns the terms of a block of rows; the mathematics is in the files of the families.
 """
 
 import functools
@@ -210,7 +210,7 @@ class Pairs:
         raw_scores: ``[b, N]``, scores in float32 or wider.
         relation: ``[b, N]``, or a function that makes the rows of a slice of it.
         weight: likewise, or None: all count.
-        clean: all scores are finite, so those of pairs that do not count need not be hidden: times 0 they are 0.
+        clean: all scores are finite, so those of pairs that do not count need no masking: times 0 they are 0.
         masks: relation and weight are known to be 0 or 1 throughout.
 
     Attributes:
@@ -278,7 +278,7 @@ class Pairs:
         return self._once("negative", lambda: self.weight - self.positive)
 
     def log_sum_exp(self, logits: Tensor, weight: Tensor) -> Tensor:
-        """:func:`log_sum_exp`, quicker where weights are known to be 0 or 1."""
+        """:func:`log_sum_exp`, faster where weights are known to be 0 or 1."""
         return log_sum_exp(logits, weight, masks=self.masks)
 
     def log_sum_exp_all(self, logits: Tensor) -> Tensor:
@@ -286,14 +286,14 @@ class Pairs:
         return log_sum_exp(logits, None if self.full else self.weight, masks=self.masks)
 
     def related_terms(self, make: Callable[[Tensor, Spread, Spread], Tensor]) -> RowTerms:
-        """Terms of related pairs alone, which are few.
+        """Terms of related pairs only, which are few.
 
         Args:
-            make: of scores ``[...]`` and two functions that spread values of rows ``[b]`` and of columns ``[N]`` alike,
-                the terms ``[...]``.
+            make: ``make(scores, of_rows, of_columns)`` gives the terms ``[...]`` of scores ``[...]``; the two functions
+                spread values of rows ``[b]`` and of columns ``[N]`` to the same shape.
 
-        Relations that are not known to be 0 or 1 may have no 0, and a compiled graph has fixed shapes: both go through
-        all pairs.
+        If relations are not known to be 0 or 1, or the graph is compiled and so has fixed shapes, it goes through all
+        pairs.
         """
         positive = self.positive
         if not self.masks or torch.compiler.is_compiling():
@@ -308,7 +308,7 @@ class Pairs:
         return RowTerms(empty.index_add(0, row, terms), number, nonzero)
 
     def terms(self, terms: Tensor, weight: Tensor) -> RowTerms:
-        """:func:`pair_terms`, without a count of what is not 0 where nobody asks for it."""
+        """:func:`pair_terms`, which counts the terms that are not 0 only if asked to."""
         return pair_terms(terms, weight, count=self.counting)
 
 
@@ -347,8 +347,8 @@ class PairLoss:
 
     Attributes:
         formula: ``(pairs, **hyper) -> RowTerms``, or a tuple of them.
-        batch_stats: of a loss whose rows depend on one another, ``(pairs, **hyper) -> tensors [1, ...] or [b, ...]``:
-            what a block of rows adds to ``pairs.stats``, where the tensors of all blocks are joined; else None.
+        batch_stats: for a loss whose rows depend on one another, ``(pairs, **hyper) -> tensors [1, ...] or [b, ...]``:
+            what a block of rows contributes to ``pairs.stats``, where the tensors of all blocks are joined; else None.
         facts: what it declares.
         has_one_mean: whether the formula gives one :class:`RowTerms`, so that its mean has one denominator.
     """
@@ -410,14 +410,14 @@ class PairLoss:
 def pair_loss(
     name: str, *facts: str, family: str, paper: str, verified: str, batch_stats: BatchStats | None = None
 ) -> Callable[[Formula], PairLoss]:
-    """Make and register a pair loss of its formula, ``(pairs, **hyper) -> RowTerms`` or a tuple of them.
+    """Make and register a pair loss from its formula, ``(pairs, **hyper) -> RowTerms`` or a tuple of them.
 
     Args:
         name: how users name it.
         facts: what it declares.
-        family: which losses it is like, as ``vicinal losses`` shows it.
+        family: the group of similar losses that ``vicinal losses`` lists it with.
         paper: where it comes from.
-        verified: against what.
+        verified: what it was checked against.
         batch_stats: see :class:`PairLoss`.
     """
 

@@ -35,9 +35,9 @@ from vicinal.ranks.pairs import check_label_chances
 def contrastive(pairs: Pairs, *, pos_margin: float = 1.0, neg_margin: float = 0.0) -> tuple[RowTerms, RowTerms]:
     r"""Related pairs above one score, unrelated pairs below another.
 
-    $[m_+ - s_{ij}]_+$ for related pairs plus $[s_{ij} - m_-]_+$ for unrelated ones, each with a mean of its own.
+    $[m_+ - s_{ij}]_+$ for related pairs plus $[s_{ij} - m_-]_+$ for unrelated ones, averaged separately.
 
-    The defaults are those of cosine scores. For negative distances use ``pos_margin=0, neg_margin=-1``.
+    The defaults are meant for cosine scores. For negative distances use ``pos_margin=0, neg_margin=-1``.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
@@ -61,13 +61,14 @@ def margin(pairs: Pairs, *, margin: float = 0.2, boundary: float | Tensor = 0.3)
 
     $[\beta + m - s_{ij}]_+$ for related pairs plus $[s_{ij} - \beta + m]_+$ for unrelated ones, in all triplets.
 
-    A pair counts once for each triplet of its row: related pairs as often as the row has unrelated ones, and the
-    other way round. The boundary may be learned: give a parameter.
+    A pair counts once for each triplet of its row: a related pair as often as the row has unrelated ones, and vice
+    versa. The boundary may be learned: give a parameter.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         margin: >= 0, on both sides of the boundary.
-        boundary: the score between related and unrelated; 0.3 of cosine is a distance of 1.2 between directions.
+        boundary: the score between related and unrelated; a cosine of 0.3 is a distance of about 1.2 between unit
+            vectors.
 
     >>> margin(torch.tensor([[0.4, 0.2]]), torch.tensor([[1.0, 0.0]]))
     tensor(0.1000)
@@ -104,8 +105,8 @@ def intra_pair_variance(pairs: Pairs, *, pos_eps: float = 0.01, neg_eps: float =
 
     $[(1-\epsilon_+)\mu_+ - s_{ij}]_+^2$ for related and $[s_{ij} - (1+\epsilon_-)\mu_-]_+^2$ for unrelated pairs.
 
-    Related pairs below the mean $\mu_+$ of all related pairs cost, as do unrelated ones above theirs. It narrows the
-    two distributions and does not part them: use it beside another loss. Made for means above 0.
+    Related pairs below the mean $\mu_+$ of all related pairs cost, as do unrelated pairs above theirs. It narrows the
+    two distributions but does not separate them: add it to another loss. Made for means above 0.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
@@ -151,7 +152,7 @@ def ranked_list(
         imbalance: share of the unrelated side, 0 to 1.
         pos_temperature: >= 0.
         neg_temperature: >= 0.
-        smoothing: >= 0, added to the sums of weights that are divided by.
+        smoothing: >= 0, added to the sums of weights in the denominators.
 
     >>> ranked_list(torch.tensor([[0.5, 0.4]]), torch.tensor([[1.0, 0.0]]))
     tensor(0.1500)
@@ -192,16 +193,16 @@ def tcm(
     r"""Threshold-consistent margins: hard related pairs above one score, hard unrelated ones below another.
 
     $\lambda_+ (m_+ - s_{ij})$ for related pairs with $s_{ij} \le m_+$ plus $\lambda_- (s_{ij} - m_-)$ for unrelated
-    ones with $s_{ij} \ge m_-$, each with a mean of its own.
+    ones with $s_{ij} \ge m_-$, averaged separately.
 
-    The means are over the pairs that violate their margin only, also where the violation is 0. It is made to be added
-    to another loss, so that one threshold fits all classes; :func:`vicinal.metrics.opis` measures whether it does.
-    The defaults are those of cosine scores.
+    The means are over the pairs at or beyond their margin only, including those exactly at it. Add it to another loss,
+    so that one threshold fits all classes; :func:`vicinal.metrics.opis` measures whether it does. The defaults are
+    those of cosine scores.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         pos_margin: $m_+$.
-        neg_margin: $m_-$; a warning says so if it is above $m_+$.
+        neg_margin: $m_-$; there is a warning if it is above $m_+$.
         pos_factor: $\lambda_+ \ge 0$; 0 switches the related pairs off.
         neg_factor: $\lambda_- \ge 0$.
 
@@ -236,15 +237,15 @@ def nlsh(pairs: Pairs, *, radius: float = 0.5, factor: float = 2.0) -> tuple[Row
 
     $[D_{ip} - R]_+$ for related and $[cR - D_{in}]_+$ for unrelated pairs, with $D = -s$, the distance.
 
-    The paper's loss of a triplet, $\max(R, D_{ip}) - \min(cR, D_{in})$, is the sum of the two plus the constant
-    $R(1 - c)$, its least value; without it 0 is the least. Made for negative distances, such as those of hash outputs.
-    Where all related pairs are within R and all unrelated ones beyond cR, :func:`vicinal.miners.bucket_pairs` and the
-    nearest neighbors find the related pairs.
+    The paper's loss of a triplet, $\max(R, D_{ip}) - \min(cR, D_{in})$, is the sum of the two plus the constant $R(1 -
+    c)$, its minimum; here the minimum is 0. Made for negative distances, such as those of hash outputs. Where all
+    related pairs are within R and all unrelated ones beyond cR, :func:`vicinal.miners.bucket_pairs` and the nearest
+    neighbors find the related pairs.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         radius: R > 0, in units of the distance.
-        factor: c >= 1; between R and cR neither side is pulled.
+        factor: c >= 1; distances between R and cR cost nothing.
 
     >>> import torch
     >>> nlsh(torch.tensor([[-0.75, -0.75]]), torch.tensor([[1.0, 0.0]]))
@@ -276,17 +277,17 @@ def pair_cross_entropy(
 
     $-r_{ij} \log \sigma(z_{ij}) - (1 - r_{ij}) \log \sigma(-z_{ij})$ with $z = s / \tau + b$, a mean over all pairs.
 
-    Labels may be wrong (NBPO, arXiv:2007.07204): with ``missed`` $\rho$, the chance that a related pair is not labelled
-    so, and ``spurious`` $\rho'$, that an unrelated one is, $\sigma(z)$ becomes
-    $(1 - \rho) \sigma(z) + \rho' \sigma(-z)$, and $\sigma(-z)$ the rest. Then a sure pair that is not labelled is
-    pushed down no more; see :func:`vicinal.samplers.draw_unlabelled`. The chances may be learned with the scores, as
-    the sigmoid of a number for each column or row, or of products of few factors: they get a gradient.
+    Labels may be wrong (NBPO, arXiv:2007.07204): let ``missed`` $\rho$ be the chance that a related pair is not
+    labelled as related, and ``spurious`` $\rho'$ the chance that an unrelated one is. Then $\sigma(z)$ becomes $(1 -
+    \rho) \sigma(z) + \rho' \sigma(-z)$, and $\sigma(-z)$ becomes 1 minus that, so a pair that is surely related is no
+    longer pushed down for lack of a label; see :func:`vicinal.samplers.draw_unlabelled`. The chances get a gradient, so
+    they may be learned with the scores, as sigmoids of a number for each column or row, or of a low-rank product.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: divides the scores, > 0.
         bias: b, the logit of a pair of score 0; below 0 where few pairs are related.
-        missed: in [0, 1), or a tensor ``[N]``, ``[b, 1]`` or ``[b, N]`` of such.
+        missed: in [0, 1), a number or a tensor ``[N]``, ``[b, 1]`` or ``[b, N]``.
         spurious: likewise; the sum of both is below 1.
 
     >>> pair_cross_entropy(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))

@@ -17,7 +17,7 @@ class CrossBatchBank(nn.Module):
         label_shape: shape of the label of one row: ``()`` for a class or a number, ``(C,)`` for several labels.
         label_dtype: dtype of the labels.
 
-    Memory is fixed: ``size * (dim + 1)`` numbers and the labels. What leaves first is what came first.
+    Memory is fixed: ``size * (dim + 1)`` numbers and the labels. The oldest rows leave first.
 
     >>> bank = CrossBatchBank(3, 2)
     >>> bank.add(torch.eye(2), torch.tensor([0, 1]))

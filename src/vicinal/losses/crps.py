@@ -21,13 +21,13 @@ from vicinal.losses.contract import check_reduction, reduce
 class CRPS(nn.Module):
     r"""$\int (F(t) - 1[y \le t])^2\,dt = \sum_j p_j |y_j - y| - \tfrac12 \sum_{jk} p_j p_k |y_j - y_k|$ of weights p.
 
-    F is the weight on labels of at most t. With all weight on one label this is the absolute error; a spread is
-    rewarded exactly where labels are uncertain, so intervals of neighbor labels come out narrower. A head gives F when
-    :meth:`steps` of the bank's labels stand in for the labels: it is linear in them. The integral is a sum over the
-    gaps between knots, exact if these are all labels.
+    F(t) is the weight on labels of at most t. With all weight on one label this is the absolute error; spread is
+    rewarded exactly where labels are uncertain, so intervals of neighbor labels come out narrower. A head is linear in
+    the labels, so it returns F if it is given :meth:`steps` of the bank's labels instead. The integral is a sum over
+    the gaps between knots, exact if every label is a knot.
 
     Args:
-        knots: at most so many labels between which F is compared; of more, quantiles are taken.
+        knots: how many labels, at most, F is compared between; if there are more, their quantiles are used.
         reduction: "mean", "sum", "none" or "mean_nonzero"; over rows.
 
     Raises:
@@ -53,7 +53,7 @@ class CRPS(nn.Module):
         self.register_buffer("widths", torch.zeros(0))
 
     def fit(self, labels: Tensor) -> Self:
-        """Take the knots from labels ``[n]``, which may not all be equal; gives this loss."""
+        """Take the knots from labels ``[n]``, not all of them equal; returns this loss."""
         rising = labels.detach().flatten().double().sort().values
         knots = torch.unique_consecutive(rising)
         if len(knots) > self.knots:
@@ -67,7 +67,7 @@ class CRPS(nn.Module):
         return self
 
     def steps(self, labels: Tensor) -> Tensor:
-        r"""``[n, K]``: whether each label is at most each of the places between knots, $1[y \le t]$."""
+        r"""``[n, K]``: whether each label is at most each place between knots, $1[y \le t]$."""
         if not len(self.middles):
             raise ValueError("crps: expected knots, got none; call fit(labels) first")
         return (labels[:, None] <= self.middles.to(labels.device)).to(labels.dtype)

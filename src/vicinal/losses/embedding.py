@@ -115,12 +115,12 @@ class EmbeddingLoss(nn.Module):
         relation: ``(labels [b, ...], bank_labels [N, ...]) -> [b, N]``; None: by what the labels are.
         miner: ``(scores, relation, weight) -> weight``, which pairs count.
         bank: a :class:`CrossBatchBank`; its rows are further columns, and each batch in training is added to it.
-        normalize: scale embeddings to length 1 first, as distance-based losses want it.
+        normalize: scale embeddings to length 1 first, as distance-based losses expect.
         reduction: "mean", "sum", "none" or "mean_nonzero".
-        gather: train with the batches of all processes as one, in the order of their ranks: value and gradient are
-            those of one process with the whole batch.
-        rows: compute so many rows at a time, so that no matrix of all scores is kept; value and gradient are the same,
-            but a gradient can then be taken only once. None: by size, in blocks of about 2^18 scores on a CPU (all
+        gather: treat the batches of all processes as one, in the order of their ranks: value and gradient are those of
+            one process with the whole batch.
+        rows: compute this many rows at a time, so that no matrix of all scores is kept; value and gradient are the
+            same, but the gradient can be taken only once. None: by size, in blocks of about 2^18 scores on a CPU (all
             rows of a batch of 512) and of 2^24 on an accelerator, where the loss and the miner allow it. Give a number
             as large as the batch for one block.
         hyper: settings of the loss.
@@ -175,13 +175,13 @@ class EmbeddingLoss(nn.Module):
         Args:
             embeddings: ``[b, d]``.
             labels: ``[b]`` or ``[b, C]``.
-            bank: other columns ``[N, d]`` than the batch itself.
+            bank: columns ``[N, d]`` in place of the batch itself.
             bank_labels: ``[N]`` or ``[N, C]``.
-            ids: whole numbers ``[b]``: rows of one id are the same thing and no pair. None: each row of the batch is
-                a thing of its own.
+            ids: whole numbers ``[b]``: rows with the same id are the same thing and form no pair. None: each row of the
+                batch is a thing of its own.
             bank_ids: whole numbers ``[N]``, with ``ids``.
-            groups: whole numbers ``[b]``: rows of one group (a patient, a house) are no pair either. Only for columns
-                that are the batch itself.
+            groups: whole numbers ``[b]``: rows of the same group (a patient, a house) form no pair either. Only if the
+                columns are the batch itself.
             column_log_probability: ``[b]``, or ``[N]`` of the bank: how probable each column was to be drawn, for
                 losses that correct for it ("supcon", "nt_xent", "summed_softmax").
 
@@ -369,12 +369,12 @@ class BatchReport:
     Attributes:
         loss: the value of the loss.
         pairs: all pairs that could count, without the rows' own selves.
-        related: of those, how many are related.
-        mined: how many of them a miner left.
+        related: how many of those pairs are related.
+        mined: how many of the pairs a miner left.
         pulled: pairs whose score the loss wants higher.
         pushed: pairs whose score the loss wants lower.
         lonely: rows without a related column, which many losses leave out.
-        strongest: (row, column, score, relation, slope of the loss), the largest slopes first.
+        strongest: (row, column, score, relation, gradient of the loss), largest gradients first.
     """
 
     loss: float

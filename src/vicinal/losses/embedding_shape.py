@@ -23,8 +23,9 @@ def _wide(embeddings: Tensor) -> Tensor:
 def tree_length(embeddings: Tensor) -> Tensor:
     r"""The length of the shortest tree that joins all rows, $E(Z) = \sum_{(i, j)} \|z_i - z_j\|$ over its edges.
 
-    The tree passes no gradient, its edges do. Edges are found by :func:`minimum_spanning_tree` of
-    ``vicinal.blockwise``, without a matrix of all distances. Of equal rows the gradient is 0.
+    The gradient flows through the lengths of the edges, not through the choice of the tree. Edges are found by
+    :func:`minimum_spanning_tree` of ``vicinal.blockwise``, without a matrix of all distances. Equal rows have gradient
+    0.
 
     Args:
         embeddings: ``[n, d]``, finite.
@@ -57,8 +58,9 @@ def t_regs(embeddings: Tensor, *, factor: float = 1.0, sphere: float = 1.0) -> T
 
     $-\gamma\, E(Z)/n + \lambda\, \overline{(\|z\| - 1)^2}$ with the length E of :func:`tree_length`.
 
-    Reconstructed: the two factors are from memory of the paper, and want tuning for the batch. Use it on both views
-    beside a loss that keeps them together. Unlike a covariance it also sees rows that fill a space of few dimensions.
+    A reconstruction: the two factors are from memory of the paper and need tuning for the batch. Use it on both views,
+    together with a loss that keeps the views close. Unlike a covariance it also notices rows that fill a space of few
+    dimensions.
 
     Args:
         embeddings: ``[n, d]``, n >= 2; fewer have loss 0, with a warning.
@@ -136,8 +138,8 @@ def mcr2(embeddings: Tensor, membership: Tensor, *, eps: float = 0.5, gamma: flo
     $-R(Z) + \gamma \sum_j \frac{m_j}{2n} \log\det(I + \frac{d}{m_j \epsilon} Z^\top \mathrm{diag}(w_j) Z)$, R as in
     :func:`coding_rate`, and $m_j$ the sum of the memberships $w_j$ of class j, plus 1e-8.
 
-    At least $\gamma = 1$ and hard classes make it 0 or less. Classes may be soft, or found: :func:`doubly_stochastic`
-    gives each row a class of its own, spread over the rows like it (arXiv:2301.01805).
+    For $\gamma \le 1$ it is at most 0. Classes may be soft, or be found on the way: :func:`doubly_stochastic` gives
+    each row a class of its own, spread over the rows that are like it (arXiv:2301.01805).
 
     Args:
         embeddings: Z, ``[n, d]``, rows of length 1.
@@ -182,12 +184,13 @@ def doubly_stochastic(features: Tensor, *, temperature: float = 0.1, steps: int 
     r"""Soft memberships of rows in the classes of one another, for :func:`mcr2`: rows and columns sum to 1.
 
     Sinkhorn's scaling of $e^{\cos(c_i, c_j)/\eta}$, *Unsupervised Manifold Linearizing and Clustering*,
-    arXiv:2301.01805. Reconstructed from memory of the paper. Each row is a class, so :func:`mcr2` of it has n volumes.
+    arXiv:2301.01805; written from memory of the paper, details may differ. Each row is a class, so :func:`mcr2`
+    computes n determinants.
 
     Args:
-        features: ``[n, h]``, of a head for clusters.
+        features: ``[n, h]``, the output of a clustering head.
         temperature: $\eta > 0$.
-        steps: of Sinkhorn's iterations.
+        steps: number of Sinkhorn iterations.
 
     >>> doubly_stochastic(torch.eye(2), temperature=1.0)
     tensor([[0.7311, 0.2689],
@@ -216,8 +219,8 @@ def neural_collapse(
     $\frac{\lambda_1}{C} \sum_k \frac{1}{n_k} \sum_{i \in k} \|z_i - m_k\|^2 - \lambda_2\, \overline{\arccos c_k}$ with
     $c_k = \max_{j \ne k} \cos(m_k - \bar m, m_j - \bar m)$.
 
-    Every class counts alike, however many rows it has, so that rare classes keep an angle of their own. A simplex of
-    centers reaches the least second part, $-\arccos(-1/(C - 1))$.
+    Every class counts the same, however many rows it has, so that rare classes keep an angle of their own. Centers at
+    the corners of a simplex reach the minimum of the second part, $-\arccos(-1/(C - 1))$.
 
     Args:
         embeddings: z, ``[b, d]``.
@@ -255,8 +258,8 @@ def frechet_covariance(features: Tensor, distances: Tensor) -> Tensor:
     r"""How much features vary with responses that only have distances, to be raised (a reconstruction of FCCov).
 
     $\frac{1}{n^2} \sum_{ij} \|v_{ij}\|^2$, $v_{ij} = \frac1n \sum_k (x_k - \bar x) \, 1[\delta_{ik} \le \delta_{ij}]$,
-    by sorted sums: a rising function of the distances changes nothing. It grows with the square of the features: take
-    off a multiple of $\|\operatorname{Cov}(x) - I\|^2$.
+    computed by sorted sums. Only the order of the distances matters. It grows with the square of the features, so
+    subtract a multiple of $\|\operatorname{Cov}(x) - I\|^2$.
 
     Args:
         features: x ``[n, p]``, n >= 2; the gradient flows into them.

@@ -23,13 +23,13 @@ from vicinal.similarity import ms_ssim
 class PseudoHuberLoss(nn.Module):
     r"""Squared error near 0 and a distance far away, smooth throughout: $\sqrt{\|\hat y - y\|^2 + c^2} - c$.
 
-    The slope is below 1 wherever the target is: outliers pull no harder than others. As a link, whose matching loss
-    asks where a score lies and not how far it is off, it is :class:`vicinal.links.PseudoHuberGrad`.
+    The slope is always below 1, so outliers pull no harder than others. Its gradient as a link, whose matching loss
+    depends on where a score lies and not only on the error, is :class:`vicinal.links.PseudoHuberGrad`.
 
     Args:
-        c: > 0, where it turns; None: the paper's $0.00054 \sqrt d$ for the width d of the rows (1 for single numbers),
-            which suits data of deviation 1 / 2 and is close to the plain distance.
-        per_element: of each number; else of the distance between rows ``[..., d]``.
+        c: > 0, where it turns from a square to a distance; None: the paper's $0.00054 \sqrt d$ for rows of width d (1
+            for single numbers), which suits data of standard deviation 1/2 and is close to the plain distance.
+        per_element: take it of each number; else of the distance between rows ``[..., d]``.
         reduction: "mean", "sum", "none" or "mean_nonzero".
 
     >>> PseudoHuberLoss(4.0)(torch.tensor([3.0]), torch.tensor([0.0]))
@@ -67,8 +67,8 @@ def guess_errors(guesses: Tensor, target: Tensor, *, at: Steps = "mean") -> Tens
         at: the mean over the T steps, or the "last" alone.
 
     Returns:
-        ``[A, K]``. Its least over k, then its mean over a, is minADE ("mean") or minFDE ("last"); its mean over a, then
-        its least, is the joint one.
+        ``[A, K]``. Its minimum over k, averaged over a, is minADE ("mean") or minFDE ("last"); its mean over a,
+        minimized over k, is the joint version.
 
     >>> guess_errors(torch.tensor([[[[3.0, 4.0]], [[0.0, 1.0]]]]), torch.zeros(1, 1, 2))
     tensor([[5., 1.]])
@@ -98,13 +98,13 @@ def best_of_k(
 
     $\overline{\min_k e_{ak}} + \lambda \min_k \overline{e_{ak}}$ with means over things a and :func:`guess_errors` e.
 
-    The gradient reaches the best guesses only, the first of equal ones: a model that is trained by it keeps several
-    answers apart where a mean would blur them, the second part those that fit one another.
+    The gradient reaches the best guesses only (the first of equal ones). So a model keeps several answers apart where a
+    mean would blur them, and the second part favors answers that fit one another.
 
     Args:
-        guesses: ``[A, K, T, D]``: of A things, such as the rows of a group, at T steps, in D numbers.
+        guesses: ``[A, K, T, D]``: K guesses for A things, such as the rows of a group, at T steps, of D numbers.
         target: ``[A, T, D]``.
-        valid: boolean ``[A]``, which things are there; None: all.
+        valid: boolean ``[A]``, which things exist; None: all.
         joint: $\lambda \ge 0$.
         at: as in :func:`guess_errors`.
 
@@ -140,7 +140,7 @@ def ms_ssim_loss(images: Tensor, others: Tensor, *, data_range: float = 1.0, red
     Args:
         images: ``[n, C, H, W]``, sides of at least 161.
         others: likewise.
-        data_range: > 0, the highest less the lowest value that there may be.
+        data_range: > 0, the highest minus the lowest possible value.
         reduction: over images.
 
     >>> ms_ssim_loss(torch.ones(1, 1, 161, 161), torch.ones(1, 1, 161, 161))

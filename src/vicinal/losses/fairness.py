@@ -59,14 +59,14 @@ def distance_covariance(predictions: Tensor, attributes: Tensor, *, unbiased: bo
     $\frac{1}{n^2} \sum_{kl} U^x_{kl} U^y_{kl}$ with the distances $\|x_k - x_l\|$ of either side centered by rows and
     columns, and $\frac{1}{n (n - 3)} \sum$ with other divisors for the unbiased form, which may be below 0.
 
-    Several attributes as columns of one matrix give CCdCov, which sees their intersections; the part that only these
-    have is the difference from the sum over the attributes. One-hot columns of a category over $\sqrt 2$ are 1 apart;
-    put numbers on [0, 1].
+    Several attributes as columns of one matrix give CCdCov, which also sees their intersections; what the intersections
+    alone add is the difference from the sum over single attributes. Divide the one-hot columns of a category by $\sqrt
+    2$, so that categories are 1 apart, and scale numbers to [0, 1].
 
     Args:
         predictions: x, ``[n]`` or ``[n, d]``.
         attributes: y, ``[n]`` or ``[n, s]``.
-        unbiased: centered with n - 2 and n - 1, at least 4 rows.
+        unbiased: center with n - 2 and n - 1; needs at least 4 rows.
 
     >>> distance_covariance(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 4.0]))
     tensor(1.)
@@ -96,15 +96,16 @@ def joint_distance_covariance(
     $\frac{1}{n^2} \sum_{kl} \prod_r (U^r_{kl} + c) - c^q$ over the q parts, U as in :func:`distance_covariance`; with
     the divisor n (n - 3) and $c^q\, n/(n - 3)$ for the unbiased form.
 
-    It also sees how the attributes depend on one another, which training cannot change. Of two parts it is their
+    It also counts how the attributes depend on one another, which training cannot change. For two parts it is their
     distance covariance, whatever c.
 
     Args:
         predictions: ``[n]`` or ``[n, d]``.
         attributes: each ``[n]`` or ``[n, s]``, at least one.
         offset: c >= 0.
-        unbiased: see above, at least 4 rows.
-        scale_free: each part over the root of its distance covariance with itself; a constant part is left as it is.
+        unbiased: see above; needs at least 4 rows.
+        scale_free: divide each part by the root of its distance covariance with itself; a constant part is left as it
+            is.
 
     >>> joint_distance_covariance(torch.tensor([0.0, 1.0]), [torch.tensor([0.0, 4.0])], offset=3.0)
     tensor(1.)
@@ -212,7 +213,7 @@ def equal_rates(
     $\|v\|_p$ ("norm") or $\log \overline{e^{v_k}}$ ("softmax") of $v_k = |g_k / g - 1|$, with :func:`group_rates` g of
     the groups and overall.
 
-    The projections of the paper, which look for the nearest predictions of equal rates, are not here.
+    The paper's projections, which look for the nearest predictions with equal rates, are not implemented.
 
     Args:
         predictions: probabilities ``[n]``.

@@ -237,18 +237,18 @@ def dynamic_soft_margin(
 ) -> RowTerms:
     r"""Triplets weighted by the share of gaps that are smaller, in place of a margin.
 
-    $F(v) v$ for the gap $v = s_{in} - s_{ip}$ of each triplet, F the share of gaps that are smaller, by histogram.
+    $F(v)\, v$ for the gap $v = s_{in} - s_{ip}$ of each triplet, F the share of smaller gaps, from a histogram.
 
-    The hardest triplets count most, and there is no margin to choose. F is a weight and passes no gradient: through
-    it the loss would be lowest where all classes share two opposite places.
+    The hardest triplets count most, and there is no margin to choose. F is a weight and passes no gradient: with one,
+    the loss would be lowest where all classes share two opposite points.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         span: > 0; gaps are clamped to [-span, span].
         bins: >= 2, of the histogram.
         history: ``[bins + 1]``, a histogram of earlier batches; None: of this batch alone.
-        momentum: share of this batch beside the history, between 0 and 1.
-        detach: False lets the gradient flow through F too, as pytorch-metric-learning does; harmless only beside a
+        momentum: share of this batch in the histogram, the rest being the history; between 0 and 1.
+        detach: False lets the gradient flow through F too, as pytorch-metric-learning does; harmless only with a
             history, of which a batch is a small part.
 
     >>> dynamic_soft_margin(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
@@ -360,7 +360,8 @@ def fast_ap(pairs: Pairs, *, bins: int = 10, low: float = -1.0, high: float = 1.
 
     1 - average precision of a row, from a histogram: $1 - \frac{1}{\sum h^+} \sum_l h^+_l H^+_l / H_l$.
 
-    H are sums from the most similar bin on. Equal bins of cosine are equal bins of squared distance of directions.
+    H are cumulative sums from the most similar bin on. Equal bins of the cosine are equal bins of the squared distance
+    between unit vectors.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.

@@ -25,15 +25,15 @@ def icnn(
     $1 - \lambda_i^a\, \omega_i^b\, \gamma_i^c$ over the k nearest columns of each row, with distances
     $D = s_{best} - s$.
 
-    $\lambda = \bar D_O / (\bar D_O + \bar D_S)$ compares the mean distances of the other classes and of the same one,
-    $\omega = 1 - 4 \mathrm{Var}(D) / D_{max}^2$ is 1 for neighbors at equal distances, with the largest distance of the
-    row as its unit, and $\gamma$ is the share of the same class, a step function of the scores that passes no
-    gradient. This is our reading: the paper's factors are known (a ratio of distances, a variance, a share, each with a
-    power), its normalization is not.
+    $\lambda = \bar D_O / (\bar D_O + \bar D_S)$ compares the mean distances to neighbors of other classes and of the
+    same class; $\omega = 1 - 4 \mathrm{Var}(D) / D_{max}^2$, with the largest distance of the row as its unit, is 1 for
+    neighbors at equal distances; $\gamma$ is the share of neighbors of the same class, a step function of the scores
+    that passes no gradient. This is our reading: the paper's factors are known (a ratio of distances, a variance, a
+    share, each with a power), its normalization is not.
 
-    A row whose nearest columns are all of its class has $\lambda = 1$, and a row without such a column
-    $\lambda = 0$; of distances that are all 0 it is 1/2 and $\omega = 1$. Columns tied with the k-th are neighbors
-    too, and a row with fewer columns has them all.
+    A row whose nearest columns are all of its class has $\lambda = 1$, a row with none of its class $\lambda = 0$; if
+    all distances are 0, $\lambda = 1/2$ and $\omega = 1$. Columns tied with the k-th are neighbors too, and a row with
+    fewer than k columns uses them all.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
@@ -41,8 +41,8 @@ def icnn(
         ratio_power: a >= 0.
         spread_power: b >= 0.
         share_power: c >= 0.
-        best: the score of two equal things: 0 of negative distances, 1 of cosines. None: that of the similarity of
-            the criterion; of bare scores 1 if one of them is above 0, else 0.
+        best: the score of two equal things: 0 for negative distances, 1 for cosines. None: that of the criterion's
+            similarity; for bare scores 1 if any of them is above 0, else 0.
 
     >>> icnn(torch.tensor([[-1.0, -3.0, -9.0]]), torch.tensor([[1.0, 0.0, 0.0]]), k=2)
     tensor(0.6435)

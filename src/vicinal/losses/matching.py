@@ -20,14 +20,14 @@ GOLDEN = "mpmath, 40 digits"
 class MatchingLoss(nn.Module):
     r"""$H(\hat s)-H(s)-(\hat s-s)\,h(s)$ for each score, where H is the primitive of the link h.
 
-    It is convex in the prediction, 0 only where the prediction has the target's link value, and its gradient is
-    h(prediction) - h(target) exactly. A small error d costs h'(target) d^2 / 2: choose a link that is steep where
+    It is convex in the prediction, 0 only where the link has the same value at prediction and target, and its gradient
+    is exactly h(prediction) - h(target). A small error d costs h'(target) d^2 / 2: choose a link that is steep where
     being right matters.
 
     Args:
         link: a monotone curve of :mod:`vicinal.links`.
         reduction: "mean", "sum", "none" or "mean_nonzero".
-        domain: scores that the loss will see, if fewer than the link's own domain.
+        domain: the range of scores that the loss will see, if narrower than the link's own domain.
 
     Raises:
         TypeError: if ``link`` is not a curve.
@@ -147,13 +147,13 @@ class CompositeSoftmaxMatchingLoss(nn.Module):
         scaling: the curve q, monotone or with condition (G.2).
         gamma: > 0, temperature.
         bias: mass of a class "none of these", >= 0.
-        class_bias: a number a class, ``[K]``, added to $Q/\gamma$; for monotone scalings.
+        class_bias: one number per class, ``[K]``, added to $Q/\gamma$; for monotone scalings.
         reduction: see :class:`MatchingLoss`; over rows.
         domain: scores that the loss will see; the condition is checked on it.
 
     Attributes:
-        verdict: whether it is convex in all scores "jointly" (always so for a monotone scaling) or in "each", as far
-            as :class:`Verdict` says.
+        verdict: a :class:`Verdict`: whether the loss is convex in all scores "jointly" (always so for a monotone
+            scaling) or in "each" score only.
 
     >>> import torch
     >>> from vicinal.links import Sinh
@@ -231,7 +231,7 @@ class SoftmaxMatchingLoss(CompositeSoftmaxMatchingLoss):
     r"""Matching loss of the plain softmax $h_k=p_k\propto e^{a(z_k-c)/\gamma}$: KL divergence of class probabilities.
 
     $H=\frac{\gamma}{a}\ln(\beta+\sum_k e^{a(z_k-c)/\gamma})$. With one class, bias 1 and gamma 1 it is the matching
-    loss of ``Sigmoid(scale, shift)``. Without a bias a shift of all classes changes nothing.
+    loss of ``Sigmoid(scale, shift)``. Without a bias, shifting the scores of all classes changes nothing.
 
     Args:
         scale: a > 0.

@@ -26,12 +26,13 @@ class ReweightedSquaredLoss(nn.Module):
     r"""$\tfrac12h'(s)(\hat s-s)^2$ (E.1): as sensitive as the matching loss close to the target, symmetric far from it.
 
     It does not care whether a wrong prediction lands in the sensitive region. Where the slope at the target is
-    infinite, so is the loss of any prediction but the target.
+    infinite, so is the loss of every prediction other than the target.
 
     Args:
         link: its slope is the weight.
         weigh_by: "observed": the slope at the target; "predicted": at the prediction, $\tfrac12h'(\hat s)(\hat s-s)^2$,
-            whose gradient has a part in h'': it is not convex, and a prediction can flee to where the link is flat.
+            whose gradient also has a term in h'': it is not convex, and a prediction can escape to where the link is
+            flat.
         reduction: see :class:`vicinal.losses.MatchingLoss`.
 
     >>> from vicinal.links import Identity
@@ -109,12 +110,12 @@ class CompositeSigmoidCrossEntropy(nn.Module):
 class CompositeSoftmaxCrossEntropy(nn.Module):
     r"""Cross-entropy of $\mathrm{softmax}(Q(\hat s)/\gamma)$ against $\mathrm{softmax}(Q(s)/\gamma)$ (E.5).
 
-    It matches probabilities only: scores of one distribution are all alike to it. Not convex in general.
+    It matches probabilities only, and cannot tell apart scores with the same probabilities. Not convex in general.
 
     Args:
         scaling: q, the derivative of Q.
         gamma: > 0, temperature.
-        class_bias: a number a class, ``[K]``, added to $Q/\gamma$ of predictions and targets alike.
+        class_bias: one number per class, ``[K]``, added to $Q/\gamma$ of both predictions and targets.
         reduction: see :class:`vicinal.losses.MatchingLoss`; over rows.
 
     >>> from vicinal.links import Constant
@@ -161,7 +162,7 @@ class ProximalMatchingLoss(nn.Module):
     r"""$1-e^{-|\hat s-s|^2/\sigma^2}$ over the last dimension: bounded, and for small sigma it seeks the mode.
 
     Args:
-        sigma: > 0; halve it in stages, starting from a model trained with squares or absolute errors.
+        sigma: > 0; halve it in stages, starting from a model trained on squared or absolute errors.
         reduction: over rows.
 
     >>> ProximalMatchingLoss(2.0)(torch.zeros(1, 4), torch.ones(1, 4))

@@ -125,10 +125,10 @@ class DistillationMatchingLoss(CompositeSoftmaxMatchingLoss):
     same; above it the loss is that of a softmax. Called with the student's scores and the teacher's.
 
     Args:
-        floor: the score below which the teacher is not listened to.
+        floor: the score below which the teacher is ignored.
         softness: half the width of the change; the SmeLU's c, in units of score.
         gamma: > 0, temperature.
-        scaling: another curve instead, such as Exp() for a stress on the top classes.
+        scaling: another curve instead, such as Exp() to stress the top classes.
         reduction: over rows.
 
     >>> loss = DistillationMatchingLoss(floor=0.0)
@@ -155,9 +155,9 @@ class DwellTimeMatchingLoss(MatchingLoss):
     The slope doubles with every ``doubling`` up the axis until ``cap``, and the link is straight beyond it.
 
     Args:
-        doubling: > 0, how much more of the target makes an error twice as costly.
-        cap: the score from which on all errors cost alike.
-        low: the score below which all errors cost alike; None: no such end.
+        doubling: > 0, how far up the axis an error becomes twice as costly.
+        cap: the score above which all errors cost the same.
+        low: the score below which all errors cost the same; None: no such limit.
         reduction: see :class:`MatchingLoss`.
 
     >>> loss = DwellTimeMatchingLoss(doubling=1.0, cap=3.0)
@@ -180,7 +180,7 @@ class PreferenceMatchingLoss(nn.Module):
     answer l; the target is how much better w is (a difference of rewards, or of ratings).
 
     Args:
-        beta: > 0, the strength of the pull towards the reference model.
+        beta: > 0, the strength of the pull toward the reference model.
         link: odd around 0; default Sinh capped at 3: large differences count more, up to a point.
         reduction: see :class:`MatchingLoss`.
 

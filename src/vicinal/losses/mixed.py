@@ -18,8 +18,8 @@ from vicinal.relation import other_rows
 class MixedLoss(nn.Module):
     r"""A criterion plus the same loss of the batch against mixed rows, $\ell + w\, \tilde\ell$ (Metrix).
 
-    The mixed rows are columns whose relation is mixed in the same shares, so every loss with soft relations takes
-    them. Embeddings are mixed if nothing else is given. To mix inputs, or features of a layer:
+    The mixed rows are columns whose relation is mixed in the same shares, so any loss with soft relations accepts them.
+    By default embeddings are mixed. To mix inputs, or features of a layer:
 
     .. code-block:: python
 
@@ -34,9 +34,9 @@ class MixedLoss(nn.Module):
         factor: w >= 0.
         kind: which rows are mixed: "positive-negative", "anchor-negative" or "positive-positive".
         per_row: mixed rows for each row of the batch.
-        nearest: mix only the so many unrelated rows of highest score, the hard ones; None: any.
+        nearest: mix only this many unrelated rows, those of highest score (the hard ones); None: any.
         alpha: of the Beta distribution of the shares, > 0.
-        generator: of the CPU, for the draws; with ``gather`` all processes need one of the same seed.
+        generator: on the CPU, for the draws; with ``gather`` all processes need the same seed.
 
     >>> criterion = MixedLoss(EmbeddingLoss("metrix"), generator=torch.Generator().manual_seed(0))
     >>> criterion(torch.eye(4)[[0, 0, 1, 2]], torch.tensor([0, 0, 1, 1])).shape
@@ -70,7 +70,7 @@ class MixedLoss(nn.Module):
         self.nearest = nearest if nearest is None else check_integer("nearest", nearest)
 
     def draw(self, labels: Tensor, *, ids: Tensor | None = None, scores: Tensor | None = None) -> Mixture:
-        """LabelledEmbeddings to mix.
+        """Which rows to mix, and in what shares.
 
         Args:
             labels: ``[b]`` or ``[b, C]``.
@@ -162,7 +162,7 @@ class PairTemperature(nn.Module):
     Args:
         dim: width of the embeddings.
         rank: rows of A and B.
-        low: lo > 0, the least temperature; the paper's 1e-5 lets single pairs rule the loss.
+        low: lo > 0, the lowest temperature; the paper's 1e-5 lets single pairs dominate the loss.
         high: hi > lo.
         start: the temperature of all pairs before training, between ``low`` and ``high``.
 

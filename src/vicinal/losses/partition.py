@@ -22,15 +22,15 @@ class MovingPartition(nn.Module):
     $-\overline{f(x)} + \log u$ with $u \leftarrow (1 - \gamma)\, u + \gamma\, \overline{e^{f(\tilde x)}/q(\tilde x)}$,
     where $\tilde x \sim q$ is noise.
 
-    The gradient is that of $-\overline{f(x)} + \overline{e^{f(\tilde x)}/q(\tilde x)}/u$, without one through u: the
-    average over steps takes away most of the bias that a logarithm of few draws has. A softmax over very many columns
-    has the same form: f is the scores, q how columns are drawn.
+    The gradient is that of $-\overline{f(x)} + \overline{e^{f(\tilde x)}/q(\tilde x)}/u$ with u fixed: the average over
+    steps removes most of the bias that the logarithm of a few draws has. A softmax over very many columns has the same
+    form, with f the scores and q the distribution that columns are drawn from.
 
     Args:
         rate: $\gamma$ in (0, 1]; 1 forgets the steps before.
 
     Attributes:
-        log_partition: log u, in checkpoints; NaN before the first step.
+        log_partition: log u, a buffer that checkpoints keep; NaN before the first step.
 
     >>> loss = MovingPartition()
     >>> loss(torch.zeros(2), torch.zeros(3), torch.full((3,), -1.0))
@@ -45,7 +45,7 @@ class MovingPartition(nn.Module):
         self.register_buffer("log_partition", torch.tensor(math.nan, dtype=torch.float64))
 
     def forward(self, scores: Tensor, noise_scores: Tensor, noise_log_density: Tensor) -> Tensor:
-        """The loss, which renews u in training.
+        """The loss; in training it also updates u.
 
         Args:
             scores: f(x) of the rows, ``[b]``.

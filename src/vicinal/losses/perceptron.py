@@ -17,7 +17,7 @@ def step_weights(margins: Tensor) -> Tensor:
         margins: $m_i = y_i \langle a_i, w \rangle$, ``[n]``.
 
     Returns:
-        ``[n]``, sums to 1, however far all rows are on the right side.
+        ``[n]``, sums to 1, even if all rows are far on the right side.
 
     >>> step_weights(torch.tensor([0.0, 0.0]))
     tensor([0.5000, 0.5000])
@@ -31,8 +31,8 @@ class Separator:
 
     Attributes:
         weights: ``[d]``; only their direction matters.
-        converged: whether all rows lie on their side.
-        steps: how many were taken.
+        converged: whether all rows are on the right side.
+        steps: number of steps taken.
     """
 
     weights: Tensor
@@ -43,17 +43,17 @@ class Separator:
 def separate(rows: Tensor, labels: Tensor, *, rate: float = math.inf, steps: int = 10_000) -> Separator:
     r"""Weights whose sign tells two classes apart: $w \leftarrow w + \gamma \sum_i \omega_i y_i a_i$.
 
-    $\omega$ are :func:`step_weights`, so that a step is never longer than $\gamma \max \|a\|$ and never fades; in the
-    limit of large $\gamma$ (w counted in units of it) the batch perceptron, $\omega$ equal for all rows that are not on
-    their side. On rows of length at most R that a unit vector parts by a margin it takes at most $(R/\text{margin})^2$
-    steps. Tyurin, *From Logistic Regression to the Perceptron Algorithm*, arXiv:2412.08424. Reconstructed: the step
-    is derived, from memory of the paper.
+    $\omega$ are :func:`step_weights`, so a step is never longer than $\gamma \max \|a\|$ and never fades. In the limit
+    of large $\gamma$ (with w in units of it) this is the batch perceptron, with equal $\omega$ for all rows on the
+    wrong side. On rows of length at most R that a unit vector separates with a margin it takes at most
+    $(R/\text{margin})^2$ steps. Tyurin, *From Logistic Regression to the Perceptron Algorithm*, arXiv:2412.08424. The
+    step is derived from memory of the paper; details may differ.
 
     Args:
         rows: ``[n, d]``, floating; add a column of ones for an offset.
         labels: 1 and -1, ``[n]``.
         rate: $\gamma > 0$, infinity for the perceptron.
-        steps: at most so many; rows that no plane parts use them all up.
+        steps: most steps to take; rows that no plane separates use them all.
 
     Raises:
         ValueError: for other labels, no rows, or rows that are not finite.

@@ -1,6 +1,6 @@
 """Losses and miners of vicinal for pytorch-metric-learning, and its own in vicinal.
 
-It is not imported before a miner is made that needs it. Its pairs are tuples of row numbers, ``(anchor, positive,
+It is imported only when a miner that needs it is made. Its pairs are tuples of row numbers, ``(anchor, positive,
 anchor, negative)`` or ``(anchor, positive, negative)``; here they are weights and relations ``[b, N]``.
 """
 
@@ -75,8 +75,8 @@ def class_codes(relation: Tensor) -> tuple[Tensor, Tensor]:
 class LossForPML(nn.Module):
     """A criterion of vicinal where pytorch-metric-learning expects a loss, such as its trainers.
 
-    Its ``CrossBatchMemory`` takes losses of its own list only, by the name of their class; for a memory give the
-    columns as ``ref_emb`` and ``ref_labels``, or use :class:`CrossBatchBank` with the criterion itself.
+    Its ``CrossBatchMemory`` accepts only losses on its own list, by class name; for a memory pass the columns as
+    ``ref_emb`` and ``ref_labels``, or use :class:`CrossBatchBank` with the criterion itself.
 
     Args:
         criterion: an :class:`EmbeddingLoss` (without a bank) or a :class:`ProxyLoss`.
@@ -109,8 +109,8 @@ class LossForPML(nn.Module):
         Args:
             embeddings: ``[b, d]``.
             labels: classes ``[b]``.
-            indices_tuple: of a miner; only these pairs count (triplets count as their pairs). None: all.
-            ref_emb: other columns ``[N, d]``, or None for the batch itself.
+            indices_tuple: what a miner returned; only these pairs count (triplets count as their pairs). None: all.
+            ref_emb: columns ``[N, d]``, or None for the batch itself.
             ref_labels: ``[N]``.
         """
         if isinstance(self.criterion, ProxyLoss):
@@ -158,8 +158,8 @@ class LossFromPML(nn.Module):
     """A loss of pytorch-metric-learning, and a miner if one is given, as a criterion of vicinal.
 
     It is called as :class:`EmbeddingLoss` is and can be given to estimators as ``loss=``. The value is that of
-    ``loss(embeddings, labels, miner(embeddings, labels))``; its reducer and distance are its own. Pairs of one id or
-    one group are taken out, for which the pairs have to be listed.
+    ``loss(embeddings, labels, miner(embeddings, labels))``; its reducer and distance are its own. Pairs with the same
+    id or group are taken out, which means listing all pairs.
 
     Args:
         loss: called with (embeddings, labels, indices_tuple, ref_emb, ref_labels).
@@ -234,14 +234,14 @@ def miner_from_pml(miner: nn.Module) -> Callable[..., Tensor]:
     """A miner of pytorch-metric-learning as ``g(scores, relation, weight=None) -> weight``.
 
     Its distance is replaced by the scores that it is called with, so bounds in its settings are in units of the scores:
-    similarities, higher = more alike. What it names in triplets counts as pairs. Miners that read the embeddings
-    themselves (angular, distance-weighted) cannot be used so; vicinal has both.
+    similarities, higher = more alike. Triplets that it returns count as their pairs. Miners that read the embeddings
+    themselves (angular, distance-weighted) cannot be used this way; vicinal has both.
 
     Args:
         miner: a module with ``mine`` and ``distance``; it is copied.
 
     Raises:
-        TypeError: if it is no such module.
+        TypeError: if ``miner`` is not such a module.
     """
     if not (isinstance(miner, nn.Module) and hasattr(miner, "distance") and hasattr(miner, "mine")):
         raise TypeError(f"miner: expected a miner of pytorch-metric-learning with a distance, got {miner!r}")

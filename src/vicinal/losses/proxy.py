@@ -272,7 +272,7 @@ def proxy_anchor(pairs: Pairs, *, margin: float = 0.1, alpha: float = 32.0) -> t
 
     $\log(1+\sum_p e^{-\alpha(s_{cp}-m)})$ and $\log(1+\sum_n e^{\alpha(s_{cn}+m)})$ for each proxy c as a row.
 
-    The first has a mean over the proxies with related columns in the batch, the second over all proxies.
+    The first is averaged over the proxies with related columns in the batch, the second over all proxies.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
@@ -421,9 +421,9 @@ def unpg(
     Cross-entropy of $\gamma [g(s_{iy}), s_{ic}, S]$, where S are the scores of the unrelated pairs of the batch that
     lie within the fences $q_1 - r(q_3 - q_1)$ to $q_3 + r(q_3 - q_1)$, and $g(s) = \cos(\arccos s + \theta) - m$.
 
-    Negatives of classes and of pairs so take part in one denominator. The pairs beyond the fences are too easy to
-    count or likely mislabelled; see the miner :func:`vicinal.miners.iqr_filter`. All rows share one sum over the pairs,
-    so no matrix is widened. Without pairs it is :func:`cosface`, :func:`arcface` or, without a margin,
+    So negatives of classes and of pairs share one denominator. Pairs beyond the fences are too easy to count, or
+    probably mislabelled; see the miner :func:`vicinal.miners.iqr_filter`. All rows share one sum over the pairs, so no
+    matrix gets wider. Without pairs it is :func:`cosface`, :func:`arcface` or, without a margin,
     :func:`normalized_softmax`.
 
     Args:

@@ -32,8 +32,9 @@ class ProxyLoss(nn.Module):
         reduction: "mean", "sum", "none" or "mean_nonzero".
         gather: train with the batches of all processes as one, in the order of their ranks: value and gradient are
             those of one process with the whole batch. Data-parallel training averages the gradients of the processes,
-            which comes to the same without it for a mean over rows and parts of equal size; it takes ``gather`` where
-            a proxy looks at the whole batch ("proxy_anchor", "unpg"), parts differ in size, or the loss is a sum.
+            which gives the same without ``gather`` for a mean over rows and batches of equal size. You need ``gather``
+            where a proxy looks at the whole batch ("proxy_anchor", "unpg"), batches differ in size, or the loss is a
+            sum.
         hyper: settings of the loss.
 
     Attributes:

@@ -68,7 +68,8 @@ def pnp(
 ) -> RowTerms:
     r"""A penalty for the number of unrelated columns ranked above each related one.
 
-    Mean over related columns p of a function of $R_p = \sum_n \sigma((s_{in} - s_{ip})/\tau)$, the unrelated ahead.
+    Mean over related columns p of a function of $R_p = \sum_n \sigma((s_{in} - s_{ip})/\tau)$, a soft count of the
+    unrelated columns ahead.
 
     Functions: "O" $R$; "Ds" $\log(1+R)$; "Dq" $1 - (1+R)^{-\alpha}$; "Iu" $(1+R)\log(1+R)$; "Ib"
     $(bR - \log(1+bR))/b^2$.
@@ -174,9 +175,9 @@ def soft_topk(pairs: Pairs, *, k: int | None = None, alpha: float = 2.0) -> RowT
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
-        k: how many columns are chosen; None: as many as the row has related ones. A row with no more columns than
-            that has them all, and loss 0.
-        alpha: > 0, sharpness of the choice; 2 to 10 for scores of some units.
+        k: how many columns are chosen; None: as many as the row has related ones. A row with at most that many columns
+            gets them all, and loss 0.
+        alpha: > 0, sharpness of the choice; 2 to 10 for scores that spread over a few units.
 
     >>> soft_topk(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
     tensor(0.6931)
@@ -234,13 +235,13 @@ def adore(pairs: Pairs, *, cut: int | None = None, temperature: float = 1.0) -> 
     The mean over related p and unrelated n of a row of $|1/r_p - 1/r_n| \log(1 + e^{(s_{in} - s_{ip})/\tau})$.
 
     The ranks r are those of the scores in the row, 1 = highest, the mean rank for ties, and pass no gradient; beyond
-    ``cut`` 1/r counts as 0. The columns may be other things for each row, such as what an index finds for it now: see
-    :func:`vicinal.samplers.with_relevant`. The static negatives of the same paper (STAR), which
-    :func:`vicinal.samplers.draw_negatives` draws, are trained with ``triplet(margin=0, smooth=True)`` beside the batch.
+    ``cut`` 1/r counts as 0. Each row may have columns of its own, such as what an index finds for it now: see
+    :func:`vicinal.samplers.with_relevant`. For the static negatives of the same paper (STAR), which
+    :func:`vicinal.samplers.draw_negatives` draws, use ``triplet(margin=0, smooth=True)`` as well as the batch.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
-        cut: rank from which on order is worth nothing, >= 1; None: no such rank.
+        cut: the last rank that counts, >= 1; None: all ranks count.
         temperature: divides the scores, > 0.
 
     >>> adore(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]]))

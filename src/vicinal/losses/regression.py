@@ -29,8 +29,8 @@ def rank_n_contrast(pairs: Pairs, *, temperature: float = 2.0) -> RowTerms:
 
     $-\log(e^{s_{ij}/\tau} / \sum_{k: d_{ik} \ge d_{ij}} e^{s_{ik}/\tau})$ for each column j, d the label distance.
 
-    Each column is contrasted with those whose labels are at least as far: the order of the scores comes to follow
-    that of the labels. It sorts each row by label distance instead of comparing all triples.
+    So the order of the scores comes to follow that of the label distances. The code sorts each row by label distance
+    instead of comparing all triples.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
@@ -146,8 +146,8 @@ def label_contrast(pairs: Pairs, *, temperature: float = 0.1, bandwidth: float =
 
     $-\sum_j p_{ij} \log\mathrm{softmax}_j(s_{i\cdot}/\tau)$ with targets $p_{ij} \propto e^{-d_{ij}^2 / 2h^2}$.
 
-    Contrast for regression: columns are the more related the nearer their labels. It is :func:`supcon` with a
-    Gaussian kernel of the label distance as relation.
+    Contrast for regression: the nearer the labels, the more related the columns. It is :func:`supcon` with a Gaussian
+    kernel of the label distance as relation.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
@@ -173,14 +173,14 @@ def log_ratio(pairs: Pairs, *, best: float | None = None, eps: float = 1e-6) -> 
 
     $(\log\frac{D_{ij}}{D_{ik}} - \log\frac{d_{ij}}{d_{ik}})^2$ over pairs j, k of columns: ratios of distances.
 
-    $D = s_{best} - s$ is the distance in score, d that of the labels; both get ``eps`` added. With
-    $u_j = \log D_{ij} - \log d_{ij}$ the sum over all pairs is one of squares about the mean of u. For this loss
-    "mean_nonzero" is "mean": which of the pairs are exactly 0 is not looked at.
+    $D = s_{best} - s$ is the distance in score, d that of the labels; both get ``eps`` added. With $u_j = \log D_{ij} -
+    \log d_{ij}$ the sum over all pairs is one of squares about the mean of u. For this loss "mean_nonzero" is the same
+    as "mean": it does not check which pairs are exactly 0.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
-        best: the score of two equal things: 0 of negative distances, 1 of cosines. None: that of the similarity of
-            the criterion; of bare scores 1 if one of them is above 0, else 0.
+        best: the score of two equal things: 0 for negative distances, 1 for cosines. None: that of the criterion's
+            similarity; for bare scores 1 if any of them is above 0, else 0.
         eps: > 0.
 
     >>> log_ratio(torch.tensor([[-1.0, -2.0]]), torch.tensor([[-3.0, -3.0]]))

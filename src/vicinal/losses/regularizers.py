@@ -24,7 +24,7 @@ def _wide(embeddings: Tensor) -> Tensor:
 def zero_mean(embeddings: Tensor, *, factor: float = 1.0) -> Tensor:
     r"""Rows whose coordinates have mean 0, $\lambda\, \mathrm{mean}_i |\sum_k z_{ik}|$.
 
-    Beside the similarity "snr": for such rows it is the squared distance over the squared length.
+    Goes with the similarity "snr", which for such rows is the squared distance over the squared length.
 
     Args:
         embeddings: ``[b, d]``.
@@ -55,8 +55,8 @@ def energy_confusion(
     r"""Rows of different classes near one another, $\lambda\, \mathrm{mean}_{A \ne B}\, EC(A, B)$ (ECAML).
 
     $EC(A, B) = \frac{1}{|A||B|} \sum_{a \in A, b \in B} \|z_a - z_b\|^2 = \|\mu_A - \mu_B\|^2 + \mathrm{tr}\,\Sigma_A +
-    \mathrm{tr}\,\Sigma_B$, the expected squared distance. It pulls classes together and alone would make all rows one:
-    add it to a loss that parts them, with a small factor (0.01 to 1). It needs no matrix of pairs.
+    \mathrm{tr}\,\Sigma_B$, the expected squared distance. It pulls classes together, and on its own would collapse all
+    rows into one: add it to a loss that separates them, with a small factor (0.01 to 1). It needs no matrix of pairs.
 
     Args:
         embeddings: ``[b, d]``.
@@ -138,16 +138,16 @@ def temperature_penalty(temperature: Tensor, dim: int, *, factor: float = 0.1) -
 def flops(embeddings: Tensor, idf: Tensor | None = None, *, groups: int = 1, least: int = 0) -> Tensor:
     r"""Few rows that use a coordinate, so that an inverted index of sparse embeddings is short.
 
-    $\sum_t (\frac1N \sum_n |v_{nt}|/\mathrm{idf}_t)^2$: by how many rows of a batch a coordinate is scored.
+    $\sum_t (\frac1N \sum_n |v_{nt}|/\mathrm{idf}_t)^2$: how much the rows of a batch use each coordinate.
 
     Rare words, of high idf, cost less where the idf is part of the embeddings.
 
     Args:
         embeddings: v, ``[N, V]``, such as $\log(1 + [x]_+)$ of logits, times the idf if that is given.
         idf: ``[V]``, > 0; None: 1.
-        groups: rows come as passages of queries in turn, so many a query; the mean is over queries for each place, and
-            places are summed.
-        least: rows of at most so many coordinates that are not 0 count as 0.
+        groups: number of passages of each query, if rows are the passages of one query after another; the mean is then
+            over queries for each of these places, and the places are summed.
+        least: rows with at most this many nonzero coordinates count as 0.
 
     >>> flops(torch.tensor([[2.0, 0.0], [0.0, 1.0]]))
     tensor(1.2500)
@@ -188,8 +188,8 @@ def vicreg(
 ) -> Tensor:
     r"""VICReg: $\lambda \overline{(z - z')^2} + \mu[v(Z) + v(Z')] + \nu[c(Z) + c(Z')]$.
 
-    $v$ is half the mean over dimensions of $[1 - \sqrt{\mathrm{Var} + \epsilon}]_+$, which keeps each dimension
-    spread, and c the sum of the squared covariances of different dimensions over d, which keeps them apart.
+    $v$ is half the mean over dimensions of $[1 - \sqrt{\mathrm{Var} + \epsilon}]_+$, which keeps each dimension spread
+    out, and c the sum of the squared covariances of different dimensions over d, which decorrelates them.
 
     Args:
         embeddings: ``[b, d]``, b >= 2.
@@ -197,7 +197,7 @@ def vicreg(
         invariance: $\lambda \ge 0$.
         variance: $\mu \ge 0$.
         covariance: $\nu \ge 0$.
-        eps: > 0, keeps the slope of the root finite.
+        eps: > 0, keeps the gradient of the root finite.
 
     Returns:
         A number.
@@ -259,8 +259,8 @@ def block_contrast(embeddings: Tensor, assignment: Tensor, neighbors: Tensor, *,
     r"""PamC: $-\overline{\log \sum_j a_{ij} e^{\tau c_{ij}}} + \overline{\log \sum_{k'} e^{\tau C_{kk'}}}$.
 
     $c_{ij}$ are cosines of rows, $C_{kk'}$ cosines of the sums of rows over blocks, both 0 on the diagonal; a row is in
-    the block of its largest assignment. This is no pair loss ``f(scores, relation)``: the second term needs the sums of
-    embeddings, which make the negatives cost k^2 instead of n^2, and the first only the scores along edges. Add it to
+    the block of its largest assignment. This is not a pair loss ``f(scores, relation)``: the second term needs sums of
+    embeddings, so that the negatives cost k^2 instead of n^2, and the first only the scores along edges. Add it to
     others: the paper adds 2 times this to 0.1 times the divergence from :func:`sharpened`.
 
     Args:

@@ -26,10 +26,10 @@ def facility_location(pairs: Pairs, *, temperature: float = 1.0, sets: Sets = "r
 
     $\tau\log\sum_n e^{s_{in}/\tau}$ over the unrelated columns n of each row, a soft maximum.
 
-    "rest" takes the unrelated columns as one set, as the authors' program does. "classes" sums the soft maximum over
-    each other class, $\sum_k \tau\log\sum_{n \in A_k} e^{s_{in}/\tau}$, the formula of the paper; it reads the classes
-    off a relation of the batch against itself, which has to be a partition. Only unrelated pairs have a gradient, so it
-    is a term to add to a loss that pulls related ones together. A row without unrelated columns is left out.
+    "rest" takes the unrelated columns as one set, as the authors' code does. "classes" sums the soft maxima of the
+    other classes, $\sum_k \tau\log\sum_{n \in A_k} e^{s_{in}/\tau}$, the formula of the paper; it reads the classes off
+    a relation of the batch against itself, which has to be a partition. Only unrelated pairs have a gradient, so it is
+    a term to add to a loss that pulls related ones together. A row without unrelated columns is left out.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
@@ -37,8 +37,8 @@ def facility_location(pairs: Pairs, *, temperature: float = 1.0, sets: Sets = "r
         sets: "rest", or "classes", which needs the scores of a batch against itself and a relation of classes.
 
     Raises:
-        ValueError: for "classes" with other columns than the rows, or a relation that is no partition into classes
-            (which is read off its values, so an accelerator waits; a compiled graph does not look).
+        ValueError: for "classes" if the columns are not the rows, or the relation is no partition into classes (checked
+            by its values, for which an accelerator has to wait; a compiled graph skips the check).
 
     >>> facility_location(torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
     tensor(0.6931)
@@ -225,14 +225,15 @@ def log_det(pairs: Pairs, *, ridge: float = 0.5, offset: float = 0.0, form: Form
     r"""Volume that the classes span one by one beyond the volume that they span together.
 
     $\log\det(S \circ R + \epsilon I) - \log\det(S + \epsilon I)$ ("correlation"), or the first term alone
-    ("information"), for the relation R with ones on its diagonal; each row has an equal share of it.
+    ("information"), for the relation R with ones on its diagonal; each row gets an equal share of the value.
 
     For a relation of classes the first term is $\sum_k \log\det(S_{A_k} + \epsilon I)$. For scores that are positive
-    semidefinite (cosines, inner products, kernels) the difference is >= 0 (Fischer), and 0 exactly if what is unrelated
-    scores 0. Two opposite directions span as little as two equal ones: ``offset=1`` makes them span most. The diagonal
-    is read even where its weight is 0; the weight of a pair multiplies its score. Time grows with the cube of the
-    batch; :class:`EmbeddingLoss` takes inner products and cosines of a batch with classes by the d sides of its rows,
-    $\det(XX^\top + \epsilon I_n) = \epsilon^{n-d}\det(X^\top X + \epsilon I_d)$, without a matrix of scores.
+    semidefinite (cosines, inner products, kernels) the difference is >= 0 (Fischer), and 0 exactly if all unrelated
+    pairs score 0. Two opposite directions span as little as two equal ones; with ``offset=1`` they span the most. The
+    diagonal is read even where its weight is 0; the weight of a pair multiplies its score. Time grows with the cube of
+    the batch; for inner products and cosines of a batch with classes :class:`EmbeddingLoss` works in the d dimensions
+    of the rows, $\det(XX^\top + \epsilon I_n) = \epsilon^{n-d}\det(X^\top X + \epsilon I_d)$, without a matrix of
+    scores.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.

@@ -48,8 +48,8 @@ def margin_surrogate(rows: ClassScores, *, form: Form = "logistic") -> Tensor:
     "exp_hinge" $-e^{1 - m}$, "log_hinge" $-\log m$, "inverse_hinge" $1/m - 1$, "inverse_log_hinge" $e/\log(m + e - 1) -
     e$, "sqrt_hinge" $-2\sqrt{m - 1}$.
 
-    Or everywhere "exp" $e^{-m}$ (beyond $e^{60}$ a straight line), "logistic" $\log(1 + e^{-m})$, "focal"
-    $\sigma(-m)^2 \log(1 + e^{-m})$. A share of a label moves its margin to 0.
+    Three others have one formula everywhere: "exp" $e^{-m}$ (beyond $e^{60}$ a straight line), "logistic" $\log(1 +
+    e^{-m})$, "focal" $\sigma(-m)^2 \log(1 + e^{-m})$. A label that is a share between 0 and 1 has a margin nearer to 0.
 
     Args:
         rows: ``scores``, ``target``, ``weight``, ``valid`` and ``reduction``; see :class:`ClassLoss`.
@@ -92,10 +92,11 @@ def ensloss(
     r"""A loss of margins that is drawn anew each time: only its slopes are, calibrated ones (EnsLoss).
 
     $\overline{g_k m_k}$, $m_k = (2 t_k - 1)\, s_k$, with constants g as slopes: $g = \max(-B^{-1}_\lambda(n), -1)$ of
-    normal draws n by the inverse of Box and Cox, the lowest to the lowest margin, over m where m > 1, less 1e-6.
+    normal draws n, with B the Box-Cox transform; the lowest slope goes to the lowest margin. Where m > 1, g is divided
+    by m. Then 1e-6 is subtracted.
 
-    All slopes lie from -1 to below 0 and do not fall up to m = 1; equal margins share theirs in any order. The value
-    itself says nothing.
+    All slopes are below 0, at least about -1, and do not fall up to m = 1; equal margins get theirs in any order. The
+    value itself means nothing; only its gradient counts.
 
     Args:
         rows: ``scores``, ``target``, ``weight``, ``valid`` and ``reduction``; see :class:`ClassLoss`.
@@ -176,7 +177,7 @@ def label_correlation(
     $\overline{w_l\, BCE(t_l, q_l)} + \lambda \frac{\sum R^+_{lm} (q_l - q_m)^2 + R^-_{lm} (q_l + q_m - 1)^2}{\sum
     |R_{lm}|}$, $q = \sigma(s)$; R is the correlation of labels l and m, without its diagonal.
 
-    Reconstructed: of the hybrid loss of the paper only its three parts are certain. The third is "supcon" with the
+    A reconstruction: of the paper's hybrid loss only the three parts are certain. The third is "supcon" with the
     relation :func:`vicinal.relation.shared_labels`, added as a loss of embeddings.
 
     Args:

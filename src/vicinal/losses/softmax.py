@@ -32,14 +32,15 @@ def nt_xent(pairs: Pairs, *, temperature: float = 0.1, column_log_probability: T
 
     $\log(1 + \sum_{n} e^{(s_{in} - s_{ij})/\tau})$ for each related pair, over the unrelated columns n of its row.
 
-    With one related column a row this is InfoNCE. It is computed from one matrix: a term needs the log-sum of its
-    row's unrelated columns only.
+    With one related column a row this is InfoNCE. It is computed from a single matrix: a term needs only the log-sum of
+    its row's unrelated columns.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: divides the scores, > 0.
-        column_log_probability: ``[N]``, how probable each column was to be drawn into the batch, taken off the logits:
-            in expectation the softmax is then over all that could be drawn (logQ; Yi et al., RecSys 2019). None: alike.
+        column_log_probability: ``[N]``, log probability of each column to be drawn into the batch, subtracted from the
+            logits: in expectation the softmax is then over all that could be drawn (logQ; Yi et al., RecSys 2019).
+            None: all the same.
 
     >>> nt_xent(torch.tensor([[1.0, 1.0, 1.0]]), torch.tensor([[1.0, 0.0, 0.0]]))
     tensor(1.0986)
@@ -72,8 +73,9 @@ def supcon(pairs: Pairs, *, temperature: float = 0.1, column_log_probability: Te
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: divides the scores, > 0.
-        column_log_probability: ``[N]``, how probable each column was to be drawn into the batch, taken off the logits:
-            in expectation the softmax is then over all that could be drawn (logQ; Yi et al., RecSys 2019). None: alike.
+        column_log_probability: ``[N]``, log probability of each column to be drawn into the batch, subtracted from the
+            logits: in expectation the softmax is then over all that could be drawn (logQ; Yi et al., RecSys 2019).
+            None: all the same.
 
     >>> supcon(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
     tensor(1.3863)
@@ -138,8 +140,8 @@ def n_pairs(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
 
     Cross-entropy of one pair for each class: $-\log \mathrm{softmax}$ of its column among those of all such pairs.
 
-    The first row of a class that has a related column stands for it, with the first such column. Two rows are of one
-    class here if the first column that they are related to, by the relation alone, is the same.
+    Each class is represented by its first row that has a related column, with the first such column. Two rows belong to
+    the same class here if the first column that the relation marks for them is the same.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
@@ -199,8 +201,8 @@ def focal_nt_xent(pairs: Pairs, *, temperature: float = 0.1, focus: float = 0.5,
 
     $(1 - p_{ij})^\gamma (-\log p_{ij})$ with the softmax mass $p_{ij}$ of a related column against the unrelated ones.
 
-    With ``focus=0`` this is :func:`nt_xent`. The weight passes no gradient unless ``detach=False``. Formula from the
-    paper's text; its program was not at hand.
+    With ``focus=0`` this is :func:`nt_xent`. The weight passes no gradient unless ``detach=False``. The formula is from
+    the paper's text; its code was not available.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
@@ -242,8 +244,8 @@ def decoupled_softmax(pairs: Pairs, *, temperature: float = 1.0) -> RowTerms:
 
     $\frac{1}{\sum_j r_{ij}} \sum_j r_{ij} \log(1 + \sum_n e^{(s_{in} - s_{ij})/\tau})$, n over the unrelated columns.
 
-    Related columns do not compete with one another, as they do in a softmax over the row. :func:`nt_xent` has the
-    same terms with one mean over all pairs; here rows count alike, however many related columns they have.
+    Related columns do not compete with one another, as they do in a softmax over the row. :func:`nt_xent` has the same
+    terms with one mean over all pairs; here all rows count the same, however many related columns they have.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
@@ -276,8 +278,9 @@ def summed_softmax(pairs: Pairs, *, temperature: float = 1.0, column_log_probabi
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: divides the scores, > 0.
-        column_log_probability: ``[N]``, how probable each column was to be drawn into the batch, taken off the logits:
-            in expectation the softmax is then over all that could be drawn (logQ; Yi et al., RecSys 2019). None: alike.
+        column_log_probability: ``[N]``, log probability of each column to be drawn into the batch, subtracted from the
+            logits: in expectation the softmax is then over all that could be drawn (logQ; Yi et al., RecSys 2019).
+            None: all the same.
 
     >>> summed_softmax(torch.zeros(1, 4), torch.tensor([[1.0, 1.0, 0.0, 0.0]]))
     tensor(2.7726)
@@ -296,8 +299,8 @@ def amcl(
 ) -> tuple[RowTerms, ...]:
     r"""InfoNCE with a temperature of its own for every pair.
 
-    $\log(1 + \sum_n e^{s_{in}/\tau_{in} - s_{ij}/\tau_{ij}})$ for each related pair, plus
-    $\beta(\frac d2 \log \tau_{ij} + \frac1{\tau_{ij}})$ for each pair, each with a mean of its own.
+    $\log(1 + \sum_n e^{s_{in}/\tau_{in} - s_{ij}/\tau_{ij}})$ for each related pair, plus $\beta(\frac d2 \log
+    \tau_{ij} + \frac1{\tau_{ij}})$ for each pair; the two are averaged separately.
 
     With one temperature for all and no ``dim`` it is :func:`nt_xent`. :class:`AdaptiveHeadsLoss` learns the
     temperatures. The paper's published code has no negatives; the contrastive part here follows its text.
@@ -305,7 +308,7 @@ def amcl(
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
         temperature: $\tau > 0$, a number or ``[b, N]``.
-        dim: d, the width of the embeddings, for the second sum; None: without it.
+        dim: d, the width of the embeddings, for the second part; None: leave that part out.
         factor: $\beta \ge 0$.
 
     >>> amcl(torch.tensor([[1.0, 1.0, 1.0]]), torch.tensor([[1.0, 0.0, 0.0]]), temperature=torch.ones(1, 3))

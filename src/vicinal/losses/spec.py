@@ -1,7 +1,7 @@
 """Losses as text, read by a small grammar and never evaluated.
 
-``matching:sigmoid(scale=2,shift=0.7)`` is a loss of predictions, ``0.5*supcon(temperature=.1)`` one of embeddings.
-Here too: which labels a loss takes, and which settings it has.
+``matching:sigmoid(scale=2,shift=0.7)`` is a loss of predictions, ``0.5*supcon(temperature=.1)`` one of embeddings. Also
+here: which labels a loss takes, and which settings it has.
 """
 
 import ast
@@ -212,8 +212,8 @@ def read_loss(text: str) -> LossText:
     """Tell the loss of predictions in ``text`` from the losses of embeddings that are added to it.
 
     Parts are added with ``+``. A part that starts with the name of a pair loss (``vicinal losses``), after a factor if
-    it has one, is a loss of embeddings; its brackets hold settings by name, plain words being text. All others make up
-    the loss of predictions.
+    it has one, is a loss of embeddings; its parentheses hold settings by name, and plain words are text. All other
+    parts make up the loss of predictions.
 
     Raises:
         TypeError: if ``text`` is not a string.
@@ -320,8 +320,8 @@ def parse(text: str) -> nn.Module:
     """The loss that ``text`` describes: a registered name, then after a colon or in brackets what it is made of.
 
     For a loss of predictions this is a link or scaling in the grammar of :func:`vicinal.links.parse`, and settings by
-    name, with commas between them. For a pair loss these are its settings and those of :class:`EmbeddingLoss`, which
-    is what it becomes. Sums with a loss of embeddings are for estimators; :func:`read_loss` takes them apart.
+    name, with commas between them. For a pair loss these are its settings and those of :class:`EmbeddingLoss`, since
+    that is what it becomes. Sums with a loss of embeddings are for estimators; :func:`read_loss` splits them.
 
     Raises:
         TypeError: if ``text`` is not a string.

@@ -38,7 +38,7 @@ def lifted_structure(pairs: Pairs, *, margin: float = 1.0) -> RowTerms:
 
     $\frac12[\log(\sum_{n} e^{s_{in}} + \sum_{n} e^{s_{jn}}) - s_{ij} + m]_+^2$ for each related pair (i, j).
 
-    The sums go over what is unrelated to i, and over the rows that are unrelated to column j.
+    The sums run over the columns unrelated to i, and over the rows unrelated to column j.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
@@ -136,9 +136,10 @@ def multi_similarity(pairs: Pairs, *, alpha: float = 2.0, beta: float = 50.0, ba
 def circle(pairs: Pairs, *, margin: float = 0.4, scale: float = 80.0) -> RowTerms:
     r"""Related pairs up, unrelated pairs down, each the more strongly the further it has to go.
 
-    $\log(1 + \sum_n e^{\gamma a_n (s_n - m)} \sum_p e^{-\gamma a_p (s_p - 1 + m)})$, weighted by the way to go.
+    $\log(1 + \sum_n e^{\gamma a_n (s_n - m)} \sum_p e^{-\gamma a_p (s_p - 1 + m)})$, weighted by the distance to go.
 
-    $a_p = [1 + m - s_p]_+$ and $a_n = [s_n + m]_+$ pass no gradient. A row without related or unrelated columns is 0.
+    $a_p = [1 + m - s_p]_+$ and $a_n = [s_n + m]_+$ pass no gradient. A row without related or without unrelated columns
+    has loss 0.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
@@ -205,8 +206,8 @@ class PairForm:
         finish_related: $\sigma_+$ of the sums ``[b]``, or of their logarithms with ``logs``.
         finish_unrelated: $\sigma_-$, likewise.
         logs: the sums are of exponentials and are kept as logarithms.
-        both: a row without related or without unrelated columns is left out; else the missing side adds nothing.
-        finish: $\tau$ of what a row adds up to, ``[b]``.
+        both: leave out a row without related or without unrelated columns; if False, the missing side adds nothing.
+        finish: $\tau$ of the sum of a row, ``[b]``.
     """
 
     related: Transform
@@ -306,7 +307,7 @@ def metrix(pairs: Pairs, *, form: str | PairForm = "multi_similarity") -> RowTer
 
     A mixed row $\lambda x_i + (1-\lambda) x_j$ has the relation $\lambda r_{ai} + (1-\lambda) r_{aj}$, whether inputs,
     features or embeddings were mixed: see :class:`vicinal.mixing.Mixture` and :class:`MixedLoss`. With relations 0 and
-    1 only it is the member itself.
+    1 only, it is the loss named by ``form`` itself.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.

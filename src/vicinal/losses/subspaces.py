@@ -25,7 +25,7 @@ def matched_clusters(clusters: Tensor, before: Tensor, learners: int) -> Tensor:
     Args:
         clusters: ``[n]``, 0 to learners - 1.
         before: ``[n]``, likewise.
-        learners: how many there are.
+        learners: the number of learners.
 
     >>> matched_clusters(torch.tensor([0, 0, 1, 1]), torch.tensor([1, 1, 1, 0]), 2)
     tensor([1, 1, 0, 0])
@@ -37,19 +37,19 @@ def matched_clusters(clusters: Tensor, before: Tensor, learners: int) -> Tensor:
 class SubspaceLearners(nn.Module):
     r"""A loss of embeddings for one cluster of the data at a time, each in its own slice of the embedding.
 
-    $\ell(z_{i, S_k})$ of the rows of cluster k: the gradient of other slices is 0. One learner is the plain loss; a new
-    one joins where the validation score no longer gets better. In the end the whole embedding is used, slices scaled to
-    length 1 each or not. Sanakoyeu et al., *Divide and Conquer the Embedding Space*, CVPR 2019; learners that join are
-    reconstructed from memory of *Attention-based Dynamic Subspace Learners*, Medical Image Analysis 2022, without
-    its attention.
+    $\ell(z_{i, S_k})$ of the rows of cluster k: the gradient of other slices is 0. With one learner this is the plain
+    loss; another joins when the validation score no longer improves. In the end use the whole embedding, with or
+    without scaling each slice to length 1. Sanakoyeu et al., *Divide and Conquer the Embedding Space*, CVPR 2019.
+    Joining learners are written from memory of *Attention-based Dynamic Subspace Learners*, Medical Image Analysis
+    2022, without its attention.
 
     Args:
         loss: ``loss(embeddings [b, w], labels)``, such as :class:`EmbeddingLoss`; shared by all learners.
         dim: width of the embeddings.
         learners: K >= 1 at the start.
-        most: so many at most; never more than ``dim``.
-        patience: a learner joins after so many scores in a row that are no better than the best.
-        seed: of the clusters.
+        most: most learners; never more than ``dim``.
+        patience: a learner joins after this many scores in a row that do not beat the best.
+        seed: of the clustering.
 
     Attributes:
         learners: K, now.
@@ -87,7 +87,7 @@ class SubspaceLearners(nn.Module):
 
         Args:
             embeddings: of all rows, at least as many as learners.
-            before: the clusters of the last time; those that share most rows keep their learner.
+            before: the previous clusters; those that share most rows keep their learner.
         """
         check_matrices(embeddings, embeddings)
         if len(embeddings) < self.learners:
@@ -103,7 +103,7 @@ class SubspaceLearners(nn.Module):
         return named.to(embeddings.device)
 
     def observe(self, score: float) -> bool:
-        """Take in a validation score, higher = better; whether a learner has joined, so rows are to be assigned."""
+        """Take in a validation score (higher = better); returns whether a learner has joined: then assign rows anew."""
         if score > self.best:
             self.best, self.waited = score, 0
             return False

@@ -1,7 +1,7 @@
 """Losses of scores and a teacher's scores, ``f(scores, teacher_scores, weight=None, *, reduction="mean")``.
 
-No gradient passes to a teacher. Among the teachers is what a model itself said before, which :class:`PredictionMemory`
-keeps.
+No gradient passes to a teacher. A model's own earlier predictions, which :class:`PredictionMemory` keeps, can be a
+teacher too.
 """
 
 import math
@@ -66,15 +66,15 @@ def kl_top(
 
     $T^2\, KL(q \| p)$, q and p the softmax of the scores of teacher and student over T among the teacher's k highest.
 
-    Reconstructed from memory of the paper. Without k it is distillation as it is mostly done. The factor keeps the
-    gradient of one size for any temperature. Scores of other classes have no gradient, so add a loss of all classes if
-    they matter.
+    Written from memory of the paper; details may differ. Without k it is the usual distillation. The factor $T^2$ keeps
+    the size of the gradient the same at any temperature. Scores of other classes have no gradient, so add a loss of all
+    classes if they matter.
 
     Args:
         scores: ``[b, K]``.
         teacher_scores: ``[b, K]``.
         weight: >= 0, ``[b]``.
-        k: 1 to K, of equal ones the first; None: all.
+        k: 1 to K, among equal scores the first; None: all.
         temperature: T > 0.
         reduction: "mean", "sum", "none" or "mean_nonzero".
 
@@ -125,14 +125,15 @@ def ranknet(
 
     $\mathrm{mean}_{t_j > t_k} \log(1 + e^{-(s_j - s_k)})$ over the pairs of a row that the teacher tells apart.
 
-    Among duplicates the column of the highest score takes the best of their targets, the others 0, or less if a target
-    is less: whoever repeats what was said is worth nothing. Rows in which all is alike give 0.
+    Among duplicates the column with the highest score gets the best of their targets, the others 0, or less if a target
+    is less: a repetition is worth nothing. Rows with all targets equal give 0.
 
     Args:
         scores: s, ``[b, n]``.
-        teacher_scores: t, ``[b, n]``: grades or scores; for a ranking n minus the rank, 1 for the last.
+        teacher_scores: t, ``[b, n]``: grades or scores; for a ranking, n + 1 minus the rank, so 1 for the last.
         weight: >= 0, ``[b]``.
-        duplicates: int ``[b, n]``: columns of a row with the same number, >= 0, are duplicates; negative: no others.
+        duplicates: int ``[b, n]``: columns of a row with the same number, >= 0, are duplicates; a column with a
+            negative number has none.
         reduction: "mean", "sum", "none" or "mean_nonzero".
 
     >>> ranknet(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[1.0, 1.0, 0.0]]), duplicates=torch.tensor([[4, 4, -1]]))
@@ -217,16 +218,16 @@ def ar2(
     \mathrm{softmax}(s/c)$ and the ranker's scores g; column 0 is the related one.
 
     The second half alone is "supcon" with the relation $\mathrm{softmax}(g/T)$. The ranker itself trains by
-    cross-entropy. The paper's program sums the first half over rows and takes the mean of the second.
+    cross-entropy. The paper's code sums the first half over rows and takes the mean of the second.
 
     Args:
-        scores: s, ``[b, n]``, of column 0 that is related and of others.
+        scores: s, ``[b, n]``, of the related column 0 and of others.
         teacher_scores: g, ``[b, n]``.
         weight: >= 0, ``[b]``.
         balance: $\lambda$ in [0, 1].
         temperature: T > 0.
         divisor: c > 0, such as the root of the width of the embeddings.
-        floor: >= 0, added to probabilities before a logarithm (1e-7 in the program); 0 needs none.
+        floor: from 0 to 1, added to probabilities before a logarithm (1e-7 in the paper's code); 0 is safe here.
         reduction: "mean", "sum", "none" or "mean_nonzero".
 
     >>> ar2(torch.zeros(1, 2), torch.zeros(1, 2), balance=0.0)
@@ -266,11 +267,11 @@ def assistive(
 ) -> Tensor:
     r"""Regression with a tough and a tolerant teacher, who pull a prediction that is beyond them and push one within.
 
-    Twice the error, $3|y - \hat y|$ up to the tolerant teacher's and $(y - \hat y)^2$ beyond, plus for each teacher
-    $\alpha |A' - \hat y|$, with A' its prediction mirrored to the side of ours.
+    Twice $3e$ up to the tolerant teacher's error $e_t$ and twice $e^2 + 3 e_t - e_t^2$ beyond, with the error $e = |y -
+    \hat y|$, plus $\alpha |A' - \hat y|$ for each teacher, with A' its prediction mirrored to the side of ours.
 
-    $\alpha$ is the first number of a teacher where ours is farther off than it, the second, below 0, where ours is
-    between it and 0.15 of its error, else 0. All is elementwise; a prediction of no error has loss 0.
+    $\alpha$ is the teacher's first number where our error is larger than its own, the second (below 0) where ours is
+    between 0.15 times its error and its error, else 0. All is elementwise; a prediction without error has loss 0.
 
     Args:
         scores: predictions $\hat y$, ``[b, K]``.
@@ -324,10 +325,10 @@ def sinkhorn_distillation(
     r"""The cost of moving the rows' predictions to those of a teacher, whichever row they are of.
 
     $\sum_{ij} P_{ij} M_{ij}$, $M_{ij} = \|\mathrm{softmax}(s_i/T) - \mathrm{softmax}(g_j/T)\|_1$, where P is the plan
-    between rows and columns of mass 1 by Sinkhorn's iterations at $\epsilon$.
+    between rows and columns of mass 1, by Sinkhorn's iterations at $\epsilon$.
 
-    The value of a row is its share of the sum. It is not 0 for equal scores: ``debiased`` takes off half of what both
-    cost against themselves. The paper adds 0.0008 times the sum to cross-entropy and divergence.
+    The value of a row is its share of the sum. It is not 0 for equal scores: ``debiased`` subtracts half the cost of
+    each side against itself. The paper adds 0.0008 times the sum to cross-entropy and divergence.
 
     Args:
         scores: ``[b, K]``.
@@ -335,7 +336,7 @@ def sinkhorn_distillation(
         weight: >= 0, ``[b]``, of the values; all rows are in the plan.
         temperature: T > 0.
         softness: $\epsilon > 0$; towards 0 the plan is the best assignment.
-        steps: of the iterations, rows and then columns.
+        steps: number of iterations, each over rows and then columns.
         debiased: see above.
         reduction: "mean", "sum", "none" or "mean_nonzero".
 
@@ -384,11 +385,11 @@ def mixed_labels(
 
     $-\sum_k \tilde y_k \log \mathrm{softmax}(s)_k$, $\tilde y = (1 - \alpha)\, e_y + \alpha\, \mathrm{softmax}(g)$.
 
-    :class:`SelfDistillation` has the memory and lets $\alpha$ grow.
+    :class:`SelfDistillation` keeps the memory and lets $\alpha$ grow.
 
     Args:
         scores: ``[b, K]``.
-        teacher_scores: g, ``[b, K]``; a row of NaN is a teacher who says nothing: its label counts in full.
+        teacher_scores: g, ``[b, K]``; where a row is NaN the teacher says nothing, and the label counts in full.
         weight: >= 0, ``[b]``.
         target: y, classes ``[b]``.
         share: $\alpha$ in [0, 1].
@@ -430,7 +431,8 @@ def member_diversity(
 
     $\log \sum_j e^{-\frac{\lambda}{K} \overline{\|p_i - q_{ji}\|^2}}$ over earlier members j, p and q their softmax.
 
-    Add it to cross-entropy. From log of their number, where all are equal, down to that less $2 \lambda / K$.
+    Add it to cross-entropy. It is the log of their number where all are equal, and less by up to $2 \lambda / K$
+    elsewhere.
 
     Args:
         scores: ``[b, K]``, of the member that trains.
@@ -461,10 +463,10 @@ class PredictionMemory(nn.Module):
         rows: how many there are, numbered from 0.
         classes: K, scores of a row.
         lag: how many epochs ago.
-        dtype: of the memory; half precision is enough for most.
+        dtype: of the memory; half precision usually suffices.
 
     Attributes:
-        memory: ``[lag, rows, K]``, in checkpoints; NaN where nothing was said.
+        memory: ``[lag, rows, K]``, a buffer that checkpoints keep; NaN where there is no prediction yet.
 
     >>> memory = PredictionMemory(3, 2)
     >>> memory.exchange(torch.tensor([1]), torch.tensor([[5.0, 6.0]]), epoch=0)
@@ -482,7 +484,7 @@ class PredictionMemory(nn.Module):
 
     @torch.no_grad()
     def exchange(self, ids: Tensor, scores: Tensor, epoch: int) -> Tensor:
-        """What was said of the rows ``ids [b]`` ``lag`` epochs before ``epoch``, and ``scores [b, K]`` are kept.
+        """What was said of the rows ``ids [b]`` ``lag`` epochs before ``epoch``; keeps ``scores [b, K]`` in its place.
 
         Raises:
             ValueError: for an id that is out of range, or twice in a batch, or scores of other classes.
@@ -504,7 +506,7 @@ class SelfDistillation(nn.Module):
     Args:
         rows: how many there are, numbered from 0.
         classes: K.
-        epochs: T, how many there will be.
+        epochs: T, the number of epochs.
         share: $\alpha$ in [0, 1], of the last epoch.
 
     >>> loss = SelfDistillation(3, 2, epochs=10)
@@ -585,7 +587,7 @@ def teacher_ensemble(
 ) -> Tensor:
     r"""One teacher of several that score on scales of their own: $c \sum_t w_t\, \mathrm{norm}(g_t)$, a row at a time.
 
-    As for IDF-aware sparse retrievers, arXiv:2411.04403; take :func:`kl_top` of it.
+    As for IDF-aware sparse retrievers, arXiv:2411.04403; distill from it with :func:`kl_top`.
 
     Args:
         teacher_scores: of each teacher ``[b, n]``.

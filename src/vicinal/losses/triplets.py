@@ -40,10 +40,10 @@ def triplet(
 
     $[m + s_{in} - s_{ip}]_+$ for triplets of a row i, a related column p and an unrelated column n.
 
-    "all" takes every triplet; "hard" those with $s_{in} \ge s_{ip}$; "semi-hard" those with
-    $s_{ip} - m \le s_{in} < s_{ip}$; "batch-hard" one a row, of its least similar related and its most similar
-    unrelated column. With many related columns the hinge is summed by sorting each row, in memory of a few matrices;
-    else, and for ``smooth`` and ``swap``, blocks of rows are gone through.
+    "all" takes every triplet; "hard" those with $s_{in} \ge s_{ip}$; "semi-hard" those with $s_{ip} - m \le s_{in} <
+    s_{ip}$; "batch-hard" one a row, of its least similar related and its most similar unrelated column. With many
+    related columns the hinge is summed by sorting each row, with memory for a few matrices; otherwise, and for
+    ``smooth`` and ``swap``, it goes block by block.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
@@ -205,7 +205,7 @@ def angular(pairs: Pairs, *, alpha: float = 40.0) -> RowTerms:
 
     $\log(1 + \sum_n e^{4 t (s_{in} + s_{pn}) - 2 (1 + t) s_{ip}})$ for related pairs (i, p), $t = \tan^2\alpha$.
 
-    It bounds the angle at the unrelated corner n of a triangle by $\alpha$. Rows and columns must be the same things.
+    It bounds the angle at n in the triangle of i, p and n by $\alpha$. Rows and columns must be the same things.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
@@ -278,9 +278,9 @@ def ngame(
     $[s_{in} - s_{ip} + m]_+$ for each related column p and each of the k most similar unrelated columns n of row i.
 
     "softmax" instead has one term for each related column, the mean over the k with weights
-    $\mathrm{softmax}_n(s_{in}/\tau)$, in which a column whose margin holds has 0 for its score. Columns tied at the
-    k-th place share it equally. A row with fewer unrelated columns uses those it has. Known but not chosen related
-    columns are to have weight 0. For the batches of this method see :class:`vicinal.samplers.ClusterBatches`.
+    $\mathrm{softmax}_n(s_{in}/\tau)$, where a column that meets the margin has score 0. Columns tied at the k-th place
+    share it equally. A row with fewer unrelated columns uses those it has. Give related columns that are known but were
+    not chosen weight 0. For the batches of this method see :class:`vicinal.samplers.ClusterBatches`.
 
     Args:
         pairs: ``scores``, ``relation``, ``weight`` and ``reduction``; see :class:`PairLoss`.
@@ -340,7 +340,7 @@ def proto_triplet(pairs: Pairs, *, margin: float = 1.0, wrong: Literal["nearest"
 
     $[s_{i-} - s_{iy} + m]_+$ for each related column y, where $s_{i-}$ is the highest unrelated score of the row.
 
-    The columns are prototypes, so of scores $-\|z_i - c_k\|^2$ this is the triplet loss of a query with its own and
+    The columns are prototypes, so with scores $-\|z_i - c_k\|^2$ this is the triplet loss of a query with its own and
     the nearest wrong prototype: ``EmbeddingLoss("proto_triplet", similarity="squared_l2")(queries, labels,
     class_means(support, support_labels), torch.arange(C))``.
 

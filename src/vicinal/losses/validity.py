@@ -107,16 +107,16 @@ def check_scaling(
 ) -> Verdict:
     r"""Check condition (G.2), $q'+(1-p)\,q^2/\gamma\ge0$, for a scaling that is not monotone.
 
-    A monotone scaling always gives a jointly convex loss. For others p is $\sigma(Q/\gamma)$, against one competitor
-    of score transform 1 (for several classes at most 1/2 below it). With several classes the condition makes the
-    loss convex in each score, not in all together: along $v_k=1/q(z_k)$ the Hessian is $\sum_k p_kq'_k/q_k^2$, which
-    needs q' >= 0. So such a loss of several classes may be below 0 and have other minima. In one score it is convex
-    where a class whose q falls has at most half of the mass; a bias of at least 1 sees to the rest.
+    A monotone scaling always gives a jointly convex loss. For others p is $\sigma(Q/\gamma)$, against one competitor of
+    score transform 1 (for several classes at most 1/2 below it). With several classes the condition makes the loss
+    convex in each score, not in all together: along $v_k=1/q(z_k)$ the Hessian is $\sum_k p_kq'_k/q_k^2$, which needs
+    q' >= 0. So such a loss of several classes may be negative and have other minima. In one score it is convex as long
+    as a class whose q falls has at most half of the mass, which a bias of at least 1 ensures.
 
     The condition is checked on all of the domain, as far as the curve has floating values: by closed forms for
     :class:`Cosh` (gamma <= 1) and :class:`AbsPower` (c >= max(sqrt(2 gamma d), gamma d - 1/2)), shifted, scaled and
-    turned round as you like, and for sums, caps and what else is made of named curves by bounds of q and q' over
-    parts of the domain, which are halved until they tell. For a function nothing is known between the scores tried.
+    mirrored as you like; for sums, caps and other combinations of named curves by bounds on q and q' over parts of the
+    domain, which are halved until the bounds decide. For a plain function nothing is known between the scores tried.
 
     Args:
         scaling: the curve q.
@@ -233,7 +233,7 @@ def transform_margin(
     With q = f'/f it is $q'+(1-p)\,q^2/\gamma$; the loss is convex in a score where it is at least 0. For gamma 1: with
     one score for two classes, p = f / (1 + f), that says ln(1 + f) is convex; with several, where a class has at most
     half of the mass (p = 1/2 is the worst), that the square root of f is. A transform whose logarithm is convex meets
-    it for every p. (This is derived from (G.2); the paper's corollary was not at hand.)
+    it for every p. (Derived from (G.2), without having seen the paper's corollary.)
 
     Args:
         transform: a positive elementwise function of torch, twice differentiable.

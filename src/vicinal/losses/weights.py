@@ -37,15 +37,16 @@ def cauchy_schwarz(
     $\|g\|^2 \|h\|^2 - \langle g, h \rangle^2$, summed over rows: "binary" $\pm a$: $n \sum x^4 - (\sum x^2)^2$;
     "one_sided" 0 or a: $\sum x^2 \sum x^4 - (\sum x^3)^2$; "ternary": $\sum x^2 \sum x^6 - (\sum x^4)^2$.
 
-    "eigenvector" of C: $\|Cx\|^2 \|x\|^2 - (x^\top C x)^2$; "orthogonal" columns of one length, of a matrix of K:
-    $K \|X^\top X\|_F^2 - (\mathrm{tr}\, X^\top X)^2$. At least 0, and 0 just for what the name says, at any scale, also
-    for zeros: add it to a loss that fixes one.
+    "eigenvector" of C: $\|Cx\|^2 \|x\|^2 - (x^\top C x)^2$; "orthogonal" columns of one length, of a matrix of K: $K
+    \|X^\top X\|_F^2 - (\mathrm{tr}\, X^\top X)^2$. It is at least 0, and 0 exactly for what the name says, at any
+    scale, zeros included: add it to a loss that fixes the scale.
 
     Args:
         weights: x, ``[..., n]``; X, ``[..., n, K]``.
         values: see above.
         matrix: C, ``[n, n]``, for "eigenvector".
-        scale_free: over the power of $\sum x^2$ that makes a factor on the weights change nothing; 0 for zeros.
+        scale_free: divide by the power of $\sum x^2$ that makes it independent of the scale of the weights; 0 for
+            zeros.
 
     >>> cauchy_schwarz(torch.tensor([[2.0, -2.0], [1.0, 0.0]]))
     tensor(1.)
@@ -100,7 +101,7 @@ def group_orthogonality(weights: Tensor, *, groups: int | None = None, form: Gro
 
     $\sum_B \|B B^\top - I\|_F^2$ over blocks B of rows, or of $B^\top B$ where a block is taller than wide.
 
-    Also for prototypes and tables of embeddings.
+    Also useful for prototypes and tables of embeddings.
 
     Args:
         weights: ``[o, ...]``, o filters.
@@ -141,16 +142,16 @@ class RationaleInvariance(nn.Module):
     $\lambda \sum_y \overline{\sum_d (W_{cd} f_{id} - \bar R_{ycd})^2}$, a mean over outputs c and rows i of class y;
     $\bar R_y$ is a moving average of $W_{cd} f_{id}$.
 
-    The gradient reaches the head's weights and the features, not the average, which is renewed first.
+    The gradient reaches the head's weights and the features, not the average, which is updated first.
 
     Args:
         classes: C.
         dim: D, the width of the features.
         factor: $\lambda \ge 0$.
-        rate: $\mu$ in (0, 1], of the average; the first time a class is seen it is its mean.
+        rate: $\mu$ in (0, 1], of the average, which starts at the mean when a class is first seen.
 
     Attributes:
-        rationales: ``[C, C, D]``, in checkpoints; NaN for a class that was not seen.
+        rationales: ``[C, C, D]``, a buffer that checkpoints keep; NaN for a class that was not seen.
 
     >>> loss = RationaleInvariance(2, 1, factor=1.0)
     >>> loss(torch.tensor([[1.0], [3.0]]), torch.tensor([0, 0]), torch.tensor([[1.0], [2.0]]))

@@ -115,14 +115,14 @@ def _between(values: Tensor, among: Among, limits: list[tuple[Tensor, Tensor]]) 
 def iqr_filter(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, reach: float = 1.5) -> Tensor:
     r"""Unrelated pairs of usual score: $q_1 - r (q_3 - q_1) \le s_{an} \le q_3 + r (q_3 - q_1)$.
 
-    The quartiles are those of the scores of all unrelated pairs of the matrix. Pairs above the fences are likely
-    mislabelled, those below teach nothing. Related pairs are kept.
+    The quartiles are those of the scores of all unrelated pairs of the matrix. Pairs above the fences are probably
+    mislabelled, and those below teach nothing. Related pairs are always kept.
 
     Args:
         scores: ``[b, N]``, higher = more alike.
         relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
-        reach: r >= 0, from the quartiles to the fences, in boxes; 0 keeps the middle half, inf all.
+        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
+        reach: r >= 0, from the quartiles to the fences, in interquartile ranges; 0 keeps the middle half, inf all.
 
     Returns:
         ``[b, N]``: ``weight`` where a pair was kept, else 0.

@@ -34,7 +34,7 @@ def multi_similarity(scores: Tensor, relation: Tensor, weight: Tensor | None = N
     Args:
         scores: ``[b, N]``, higher = more alike.
         relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
+        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
         epsilon: slack in units of the scores.
 
     Returns:
@@ -61,7 +61,7 @@ def pair_margin(
     Args:
         scores: ``[b, N]``, higher = more alike; for negative distances both bounds are negative.
         relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
+        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
         positive: $m_+$; related pairs that reach it are close enough.
         negative: $m_-$; unrelated pairs that do not exceed it are far enough.
 
@@ -120,7 +120,7 @@ def topk_hard(
     Args:
         scores: ``[b, N]``, higher = more alike.
         relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
+        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
         k: unrelated pairs to keep, >= 1, or None for all that pass.
         margin: absolute margin $m$.
         relative: relative margin $m_r$ in [0, 1], or None. For $\rho > 0$ this is the usual rule $s > \rho (1 - m_r)$.
@@ -170,7 +170,7 @@ def guided(
     Args:
         scores: ``[b, N]``; only their shape is read.
         relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
+        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
         guide: ``[b, N]``, scores of the guide, higher = more alike.
         margin: absolute margin $m$.
         relative: relative margin $m_r$ in [0, 1], or None.
@@ -221,20 +221,20 @@ def adaptive_margin(
 
     With the reference $\rho$ (the lowest or the mean score of the query's related pairs) and the mean $\mu$ of its
     ``k`` highest unrelated scores, the margin is $m = \mathrm{clamp}(m_0 (\rho - \mu), m_{lo}, m_{hi})$, and an
-    unrelated pair is left out if $s + m > \rho$. A query whose hard pairs are far below its related ones can afford a
-    wide margin; where they are near, a wide one would leave nothing to learn from. Related pairs are always kept; a
+    unrelated pair is left out if $s + m > \rho$. A query whose hard pairs score far below its related ones can afford a
+    wide margin; if they are close, a wide margin would leave nothing to learn from. Related pairs are always kept; a
     query without related pairs keeps all. ``low = high`` is the fixed margin of :func:`topk_hard`.
 
-    The report says that its margins are adaptive and not how; the rule above is our reading. Its soft labels need no
-    function: ``supcon`` with ``relation=(teacher_scores / T).softmax(-1)`` has the gradient of the divergence between
-    the teacher's softmax and the student's.
+    The paper says that its margins are adaptive, but not how; the rule above is our reading. Its soft labels need no
+    function of their own: ``supcon`` with ``relation=(teacher_scores / T).softmax(-1)`` has the gradient of the
+    divergence between the teacher's softmax and the student's.
 
     Args:
         scores: ``[b, N]``, higher = more alike.
         relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
+        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
         factor: $m_0 \ge 0$, share of the gap.
-        k: how many unrelated scores make the mean, >= 1; fewer if there are fewer.
+        k: number of unrelated scores in the mean, >= 1; fewer if there are fewer.
         low: $m_{lo} \ge 0$.
         high: $m_{hi}$, at least ``low``.
         reference: "min" (safe) or "mean".
@@ -287,7 +287,7 @@ def nearest(
     Args:
         scores: ``[b, N]``, higher = more alike.
         relation: ``[b, N]``; only its shape is read.
-        weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
+        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
         k: pairs of each query, >= 1, or None for all.
         min_score: lower bound of kept scores (the negative radius, for negative distances), or None.
 
@@ -311,8 +311,9 @@ def nearest(
 def bucket_pairs(codes: Tensor, bank_codes: Tensor | None = None, *, radius: float = 0.5) -> Tensor:
     r"""Pairs that share a bucket $\lfloor h_m / R \rfloor$ of at least one of their hash values.
 
-    This is no miner: it gives pairs and never a matrix ``[b, N]``, so that it works on tables of millions of rows. Time
-    and memory grow with rows and pairs found. :func:`vicinal.relation.from_pairs` takes the pairs, as ids.
+    This is not a miner: it returns pairs and never makes a matrix ``[b, N]``, so it works on tables of millions of
+    rows. Time and memory grow with the rows and the pairs found. :func:`vicinal.relation.from_pairs` takes the pairs,
+    as ids.
 
     Args:
         codes: ``[b, m]``, m hash values of each row, finite.

@@ -60,18 +60,18 @@ def distance_weighted(
     r"""Draws unrelated pairs so that all distances are about equally frequent.
 
     An unrelated pair at distance $d$ is drawn with probability proportional to $1 / q(\max(d, c))$, where $q$ is the
-    density of the distance of random directions, see :func:`log_density`; pairs farther than ``farthest`` are not
+    density of the distance between random directions, see :func:`log_density`; pairs farther than ``farthest`` are not
     drawn, unless a query has no others. Drawn without replacement; related pairs are always kept.
 
     Args:
         scores: ``[b, N]``, of directions (rows of length 1).
         relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
+        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
         dim: width of the embeddings, >= 2.
         scale: what the scores are: "cosine", "l2" or "squared_l2" (negative distances).
-        cutoff: $c$, distances below it are treated as it.
+        cutoff: $c$; smaller distances count as this one.
         farthest: distance beyond which pairs are not drawn.
-        draws: unrelated pairs of each query, or None for as many as it has related ones.
+        draws: number of unrelated pairs for each query; None: as many as it has related ones.
         generator: source of random numbers on the device of the scores.
 
     Returns:
@@ -171,8 +171,8 @@ def uniform_histogram(
     Args:
         scores: ``[b, N]``.
         relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
-        bins: how many bins, >= 1.
+        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
+        bins: number of bins, >= 1.
         positives: related pairs of a bin, >= 1.
         negatives: unrelated pairs of a bin, >= 1.
         generator: source of random numbers on the device of the scores.

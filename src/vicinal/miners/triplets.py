@@ -45,13 +45,13 @@ def hard(
 
     "hard" is the related pair of lowest score and the unrelated pair of highest score; "easy" the opposite. One of the
     two may be "semihard": the hardest related pair that scores above the chosen unrelated one, or the hardest unrelated
-    pair that scores below the chosen related one; a query that has none is left out. "all" keeps a side whole. Pairs
+    pair that scores below the chosen related one; a query that has none is left out. "all" keeps a whole side. Pairs
     tied with the chosen one are kept too, so the order of the columns does not matter.
 
     Args:
         scores: ``[b, N]``, higher = more alike.
         relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
+        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
         positive: choice of the related pair.
         negative: choice of the unrelated pair.
 
@@ -115,7 +115,7 @@ def semihard(scores: Tensor, relation: Tensor, weight: Tensor | None = None, *, 
         scores: see there.
         relation: see there.
         weight: see there.
-        margin: m >= 0, by which a related pair should be ahead, in units of score.
+        margin: m >= 0, how far ahead a related pair should be, in units of score.
 
     >>> semihard(torch.tensor([[0.9, 0.4, 0.85, 0.1]]), torch.tensor([[1, 1, 0, 0]]))
     tensor([[1., 0., 1., 0.]])
@@ -149,7 +149,7 @@ def triplet_margin(
     Args:
         scores: ``[b, N]``, higher = more alike.
         relation: ``[b, N]``, above 0 = related.
-        weight: ``[b, N]`` or None; pairs of weight 0 are not looked at.
+        weight: ``[b, N]`` or None; pairs of weight 0 are ignored.
         margin: $m \ge 0$, in units of the scores.
         kind: which triplets.
 
@@ -232,16 +232,15 @@ def angular(
 ) -> Tensor:
     r"""Pairs of triplets that are too open at the unrelated corner.
 
-    With the center $c$ of a related pair $(a, p)$, the triplet counts if
-    $\arctan\bigl(\|x_a - x_p\| / (2 \|x_n - c\|)\bigr) > \alpha$, where
-    $\|x_n - c\|^2 = \tfrac12 \|x_n - x_a\|^2 + \tfrac12 \|x_n - x_p\|^2 - \tfrac14 \|x_a - x_p\|^2$.
-    Both pairs of the query, $(a, p)$ and $(a, n)$, are kept. Time grows with related pairs times columns; memory does
-    not.
+    With the center $c$ of a related pair $(a, p)$, the triplet counts if $\arctan\bigl(\|x_a - x_p\| / (2 \|x_n -
+    c\|)\bigr) > \alpha$, where $\|x_n - c\|^2 = \tfrac12 \|x_n - x_a\|^2 + \tfrac12 \|x_n - x_p\|^2 - \tfrac14 \|x_a -
+    x_p\|^2$. Both pairs of the query, $(a, p)$ and $(a, n)$, are kept. Time grows with the number of related pairs
+    times columns; memory does not.
 
     Args:
         scores: ``[b, b]`` of the rows of a batch against one another: the formula needs the distance from p to n.
         relation: ``[b, b]``, above 0 = related.
-        weight: ``[b, b]`` or None; pairs of weight 0 are not looked at.
+        weight: ``[b, b]`` or None; pairs of weight 0 are ignored.
         angle: $\alpha$ in degrees, between 0 and 90.
         scale: what the scores are: "cosine", "l2" or "squared_l2" (negative distances).
 

@@ -10,9 +10,9 @@ from vicinal.core import check_matrices, make
 class Similarity(nn.Module):
     """Scores between queries and bank rows; a subclass writes :meth:`score` for checked matrices.
 
-    Half-precision inputs are scored in float32 and autocast is switched off inside, so that scores keep the order of
-    near neighbors; the result has the dtype that was computed in. Any block of bank rows can be scored alone: the
-    columns of the result do not depend on one another beyond rounding.
+    Half-precision inputs are scored in float32 with autocast switched off, so that scores keep the order of near
+    neighbors; the result keeps that dtype. Any block of bank rows can be scored alone: up to rounding, the columns of
+    the result do not depend on one another.
 
     Attributes:
         best: the score of two equal rows, where all rows have the same; None where it depends on the row.
@@ -32,7 +32,7 @@ class Similarity(nn.Module):
 
         Raises:
             TypeError: if an input is not a floating tensor.
-            ValueError: if an input is no matrix or the widths differ.
+            ValueError: if an input is not a matrix or the widths differ.
         """
         check_matrices(queries, bank)
         dtype = torch.promote_types(torch.promote_types(queries.dtype, bank.dtype), torch.float32)
@@ -44,7 +44,7 @@ class Similarity(nn.Module):
         raise TypeError(f"similarity: expected a class that defines score(), got {type(self).__name__}")
 
     def resolution(self, queries: Tensor, longest: Tensor) -> Resolution:
-        """By how much scores of a query must differ to be told apart; a subclass that knows its terms says more.
+        """By how much scores of a query must differ to be told apart; a subclass that knows its terms is more exact.
 
         Args:
             queries: ``[b, d]``, in the dtype that scores are computed in.

@@ -61,7 +61,7 @@ def bures_log(base: Tensor, covariances: Tensor) -> Tensor:
     r"""The tangent at one covariance that points to another: $\log_A C = T A + A T - 2 A$.
 
     $T = A^{-1/2} (A^{1/2} C A^{1/2})^{1/2} A^{-1/2}$ transports the Gaussian of A to that of C, whose mean is the same.
-    So covariances become vectors of a flat space, where means and principal components are those of any vectors.
+    So covariances become vectors in a flat space, with means and principal components as for any vectors.
 
     Args:
         base: A ``[d, d]`` or ``[..., d, d]``, symmetric and positive definite.
@@ -86,8 +86,8 @@ def bures_log(base: Tensor, covariances: Tensor) -> Tensor:
 def bures_exp(base: Tensor, tangents: Tensor) -> Tensor:
     r"""The covariance that a tangent points to, $\exp_A V = (I + L) A (I + L)$ with $L A + A L = V$.
 
-    It undoes :func:`bures_log`. Of a tangent with $I + L$ not positive definite, beyond the end of the geodesic, it
-    gives a covariance, but another tangent is the logarithm of that.
+    It inverts :func:`bures_log`. If $I + L$ is not positive definite, the tangent points beyond the end of the
+    geodesic: the result is still a covariance, but its logarithm is a different tangent.
 
     Args:
         base: A ``[d, d]`` or ``[..., d, d]``, symmetric and positive definite.

@@ -71,9 +71,9 @@ def ms_ssim(
         images: ``[n, C, H, W]``, floating.
         others: likewise.
         weights: w, one for each scale, the finest first.
-        data_range: R > 0, the highest less the lowest value that there may be.
+        data_range: R > 0, the highest minus the lowest possible value.
         window: odd, its width.
-        sigma: > 0, its deviation in pixels.
+        sigma: > 0, its standard deviation in pixels.
 
     Returns:
         ``[n]``, at most 1, a mean over channels; factors are at least 1e-6, so that gradients stay finite.

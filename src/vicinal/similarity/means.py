@@ -22,7 +22,7 @@ def class_means(
         embeddings: ``[n, d]``, support rows.
         labels: whole numbers ``[n]``, 0 to C - 1.
         num_classes: C >= 2; None: one more than the largest label.
-        spherical: means of l2_normalize, of length 1.
+        spherical: use mean directions, of length 1.
 
     Returns:
         ``[C, d]``, float32 or float64.
@@ -75,7 +75,7 @@ def nearest_class_mean(
 ) -> NearestClass:
     r"""$\hat y_i = \arg\max_k s(z_i, c_k)$, and "none of these" below a threshold.
 
-    For classes that were not trained on: train with ``normalized_softmax``, drop the proxies, and take
+    For classes that were not in training: train with ``normalized_softmax``, drop the proxies, and take
     ``class_means(support, labels, spherical=True)`` of a few rows of each new class.
 
     Args:

@@ -19,13 +19,13 @@ from vicinal.similarity.base import Similarity
 class NegativeSNR(Similarity):
     r"""$s_{ij} = -\mathrm{Var}_k(x_{jk} - q_{ik}) / \mathrm{Var}_k(q_{ik})$, noise over signal.
 
-    The variances are over the coordinates of a row. It is not symmetric: the query is the signal. A number added to
-    all coordinates of a row, or one factor on both sides, changes nothing; for rows of mean 0 it is the negative
-    squared distance over the squared length of the query.
+    The variances are over the coordinates of a row. It is not symmetric: the query is the signal. Adding a number to
+    all coordinates of a row, or scaling both sides by one factor, changes nothing; for rows of mean 0 it is the
+    negative squared distance over the squared length of the query.
 
     Args:
-        eps: >= 0, the least variance of a query that is divided by. 0: a query without variance is refused, which
-            reads values and so makes an accelerator wait.
+        eps: >= 0, a lower bound on the variance that is divided by. 0: a query without variance is refused; an
+            accelerator has to wait for that check.
 
     Raises:
         ValueError: for rows of fewer than 2 coordinates, and for queries without variance if ``eps`` is 0.

@@ -18,10 +18,10 @@ Over = Literal["sum", "mean"]
 class SetScores(nn.Module):
     r"""Scores of sets by the scores of their elements, whatever their order.
 
-    Of the scores $s_i$ of the n elements with an item: "max"; "mean"; "logsumexp"
-    $\frac 1 r \log \frac 1 n \sum_i e^{r s_i}$, between the mean ($r \to 0$) and the maximum; "noisy_or"
-    $1 - \prod_i (1 - \sigma(s_i))$; "top_k", the mean of the k highest. "attention" is the score of the item with
-    $\sum_i w_i x_i$ for $w = \mathrm{softmax}(\langle x_i, y \rangle / \tau)$.
+    A pool turns the scores $s_i$ of the n elements with an item into one: "max"; "mean"; "logsumexp" $\frac 1 r \log
+    \frac 1 n \sum_i e^{r s_i}$, between the mean ($r \to 0$) and the maximum; "noisy_or" $1 - \prod_i (1 -
+    \sigma(s_i))$; "top_k", the mean of the k highest. "attention" is the score of the item with $\sum_i w_i x_i$ for $w
+    = \mathrm{softmax}(\langle x_i, y \rangle / \tau)$.
 
     Args:
         pool: one of these.
@@ -29,7 +29,7 @@ class SetScores(nn.Module):
         sharpness: r > 0, of "logsumexp".
         k: of "top_k".
         temperature: $\tau > 0$, of "attention".
-        over: of a set of items, whose scores are added or averaged.
+        over: for two sets, whether the scores of the query's elements are added ("sum") or averaged ("mean").
 
     Paper: arXiv:2212.05561. MaxSim: arXiv:2004.12832.
 
@@ -59,7 +59,7 @@ class SetScores(nn.Module):
         """Scores of sets with items.
 
         Args:
-            elements: ``[b, n, d]``, with one valid at least in each set.
+            elements: ``[b, n, d]``, at least one valid in each set.
             items: ``[N, d]``.
             valid: boolean ``[b, n]``; None: all.
 
@@ -81,8 +81,8 @@ class SetScores(nn.Module):
     ) -> Tensor:
         r"""Scores of two sets, $\sum_q \mathrm{pool}_p\, s(x_p, y_q)$ over elements q of a query and p of a bank set.
 
-        With pool "max" and similarity "dot" this is MaxSim. Sets of the bank are read some at a time, so that the
-        scores of single elements are never held for all.
+        With pool "max" and similarity "dot" this is MaxSim. Sets of the bank are read block by block, so that element
+        scores are never held for the whole bank.
 
         Args:
             queries: ``[b, m, d]``.
@@ -193,21 +193,22 @@ def check_bags(name: str, elements: Tensor, valid: Tensor | None) -> Tensor:
 class FixedDimensionalEncoding(nn.Module):
     r"""A set of vectors as one vector, whose inner products with others approximate MaxSim (MUVERA).
 
-    Each of R times, space is cut into $2^k$ buckets by the signs of k random projections. A query has the sum of its
-    elements in each bucket, a document their mean; an empty bucket of a document takes the element whose signs differ
-    least (of the lowest bucket, then the first). All are put one after the other, so
-    $\frac 1 R \langle \mathrm{query}, \mathrm{document} \rangle \approx \sum_q \max_p \langle y_q, x_p \rangle$:
-    without a projection it is never more, and equal for a document of one element. Any bank or index of
-    inner products searches them; :meth:`SetScores.rescored` is the second step.
+    Each of R times, space is cut into $2^k$ buckets by the signs of k random projections. A query puts the sum of its
+    elements into each bucket, a document their mean; an empty bucket of a document takes the element whose signs differ
+    least (on ties that of the lowest bucket, then the first). All buckets are concatenated, so $\frac 1 R \langle
+    \mathrm{query}, \mathrm{document} \rangle \approx \sum_q \max_p \langle y_q, x_p \rangle$: without a projection the
+    left side is never larger, and it is equal for a document of one element. Any bank or index of inner products can
+    search these vectors; :meth:`SetScores.rescored` is the second step.
 
     Args:
         width: d, of the elements.
         bits: k, from 0 to 30.
         repetitions: R >= 1.
-        projected: width of a bucket after a projection by random signs over its root; None: d, as it is.
-        sketched: width of the whole after a last sketch, each entry added with a random sign to a random place; None:
-            $R\, 2^k$ times the width of a bucket, as it is.
-        seed: of all that is drawn.
+        projected: width of a bucket after a projection by random signs, divided by the root of this width; None: no
+            projection, width d.
+        sketched: width of the whole vector after a final count sketch, which adds each entry with a random sign at a
+            random place; None: no sketch, $R\, 2^k$ times the width of a bucket.
+        seed: of all random draws.
 
     Paper: arXiv:2405.19504.
 
