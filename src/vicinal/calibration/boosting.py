@@ -27,18 +27,19 @@ class LevelSetBoosting:
     2023 (arXiv:2301.13767).
 
     Args:
-        learner: an object with fit(X, y) and predict(X), copied for each level (default: ridge regression, nearly
-            without penalty).
+        learner: an object with fit(X, y) and predict(X), copied for each level (default: ridge regression with almost
+            no penalty).
         levels: steps of the grid, at least 1.
-        rounds: at most so many.
+        rounds: most rounds.
         rate: share of the way to the learner's prediction, in (0, 1].
-        least: levels with at most this many rows are left as they are.
+        least: levels with at most this many rows are left unchanged.
         tolerance: stop when a round's squared error, before rounding, is not lower than the last one's by more than
             this; on the validation rows if :meth:`fit` is given any. None: always make all rounds.
-        low, high: ends of the grid (default: the range of the labels that :meth:`fit` sees).
+        low: lower end of the grid (default: the lowest label that :meth:`fit` sees).
+        high: upper end of the grid (default: the highest label that :meth:`fit` sees).
 
-    Attributes (after fit):
-        grid: ``[levels + 1]``.
+    Attributes:
+        grid: ``[levels + 1]``, set by :meth:`fit`, as the rest.
         errors: mean squared error of the start, then after each round kept (rounded predictions, fitting rows).
 
     >>> rng = np.random.default_rng(0)
@@ -191,8 +192,8 @@ def multicalibration_error(
         predictions: ``[n]``, f.
         labels: ``[n]``, y.
         groups: ``[n, G]``, a column for each h, for instance 0/1 membership; a column of ones gives plain calibration.
-        levels: predictions are rounded to this many + 1 values between their least and largest; None: they are
-            levels already.
+        levels: predictions are rounded to ``levels`` + 1 values between their lowest and highest; None: they are levels
+            already.
 
     Returns:
         ``[G]``.

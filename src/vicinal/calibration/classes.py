@@ -30,8 +30,8 @@ def class_scores(
         probabilities: ``[n, C]``, rows sum to 1.
         method: one of "lac", "aps", "raps".
         uniform: ``[n]`` draws from [0, 1] for aps and raps; exact rather than conservative coverage.
-        penalty: price of each class of a set beyond ``allowed``, >= 0.
-        allowed: classes of a set that cost nothing, >= 0.
+        penalty: price of each class in a set beyond ``allowed``, >= 0.
+        allowed: number of classes in a set that cost nothing, >= 0.
 
     >>> class_scores([[0.5, 0.3, 0.2]], method="aps").tolist()
     [[0.5, 0.8, 1.0]]
@@ -61,8 +61,9 @@ class ConformalClasses:
     Args:
         method: "lac", "aps" or "raps", see :func:`class_scores`.
         coverage: share of rows whose set holds the true class, between 0 and 1.
-        penalty, allowed: of raps.
-        seed: with a seed aps and raps draw u at random, and cover exactly; without, they cover a little more.
+        penalty: of raps, see :func:`class_scores`.
+        allowed: of raps, see :func:`class_scores`.
+        seed: with a seed aps and raps draw u at random, and cover exactly; without one, they cover a little more.
 
     >>> rng = np.random.default_rng(0)
     >>> shares = rng.dirichlet(np.ones(3), 1000)

@@ -14,22 +14,22 @@ class ShiftedQuantile:
 
     Minimizes $\mathrm{mean}_{source}\, \rho_{c}(S - h) + \lambda\, \overline{|S|}\, (\beta^2 \mathrm{mean}_{source} h^2
     - 2 \beta\, \mathrm{mean}_{target} h)$ over $\theta$ and $\beta$, where $\rho_c$ is the pinball loss at the coverage
-    c and $\overline{|S|}$ the mean size of the scores, which makes $\lambda$ a number without unit. The bracket is
+      c and $\overline{|S|}$ the mean size of the scores, which makes $\lambda$ dimensionless. The bracket is
     $E_{source}(\beta h - r)^2$ up to a constant, since $E_{source}[r h] = E_{target}[h]$: the likelihood ratio r of the
     two populations directs the fit, but is not estimated for it. Joshi et al. 2025 (arXiv:2502.13030).
 
-    The rows that $\beta h$ weighs are covered exactly, so the coverage of target rows is as good as $\beta h$ is a
-    likelihood ratio and as the features let h follow the scores; features that can do neither leave a gap.
+    Coverage is exact for the source rows weighted by $\beta h$. So coverage on the target is as good as $\beta h$ is as
+    a likelihood ratio, and as well as the features let h follow the scores; features that can do neither leave a gap.
 
     Args:
         coverage: share of target rows with score <= threshold, between 0 and 1.
         strength: $\lambda$ >= 0; "auto" takes the one of 0.001 .. 10 with the smallest pinball loss on held-out thirds
-            of the calibration rows, weighted by the likelihood ratio that the features express best (in the mean
-            square over the source, which needs no labels): one weight for all, so that they can be compared.
-        seed: of the thirds.
+            of the calibration rows, weighted by the likelihood ratio that the features express best (in mean square
+            over the source, which needs no labels). All strengths are compared under the same weights.
+        seed: of the split into thirds.
 
-    Attributes (after fit):
-        strength_: the strength that was used.
+    Attributes:
+        strength_: the strength that was used; set by :meth:`fit`, as the rest.
         coefficients: ``[p]``, theta.
         ratio_scale: beta; beta h(x) is the fitted likelihood ratio.
 

@@ -30,12 +30,12 @@ def cross_conformal_interval(
         \Big[ Q^-_{\alpha}\{l_{f(i)}(x) - s_i\, u_{f(i)}(x)\},\ Q^+_{1-\alpha}\{h_{f(i)}(x) + s_i\, u_{f(i)}(x)\} \Big]
 
     where f(i) is the fold of calibration row i, $s_i = \max(l_{f(i)}(x_i) - y_i,\, y_i - h_{f(i)}(x_i)) /
-    u_{f(i)}(x_i)$ its score by the model that was fitted without it, $Q^+_{1-\alpha}$ the
-    $\lceil (1-\alpha)(n+1) \rceil$-th smallest and $Q^-_\alpha$ the as many-th largest. With $l = h$ the prediction
-    and $u = 1$ this is CV+ of Barber, Candès, Ramdas and Tibshirani (2021, arXiv:1905.02928).
+    u_{f(i)}(x_i)$ its score by the model that was fitted without it, $Q^+_{1-\alpha}$ the $\lceil (1-\alpha)(n+1)
+    \rceil$-th smallest and $Q^-_\alpha$ the $\lceil (1-\alpha)(n+1) \rceil$-th largest. With $l = h$ the prediction and
+    $u = 1$ this is CV+ of Barber, Candès, Ramdas and Tibshirani (2021, arXiv:1905.02928).
 
     For exchangeable rows and n rows in F folds it covers at least $1 - 2\alpha - \sqrt{2/n}$ of the time whatever the
-    models; where these hardly change with a fold, about $1 - \alpha$, which is what is seen.
+    models. Where a fold hardly changes them, which is usual, it covers about $1 - \alpha$.
 
     Args:
         low: lower ends ``[b, F]`` of the rows to predict, by each model.
@@ -44,11 +44,11 @@ def cross_conformal_interval(
         folds: ``[n]``, from 0 to F - 1.
         coverage: $1 - \alpha$, between 0 and 1.
         unit: ``[b, F]``, > 0; None: 1.
-        weights: ``[n]``, > 0, of the calibration rows: quantiles are weighted then, and a row to predict counts as a
-            mean one, see :func:`vicinal.calibration.conformal_quantile`.
+        weights: ``[n]``, > 0, of the calibration rows: quantiles are then weighted, and a row to predict gets the mean
+            weight, see :func:`vicinal.calibration.conformal_quantile`.
 
     Returns:
-        ``[b, 2]``; both ends are their middle where they would cross.
+        ``[b, 2]``; where the ends would cross, both are set to their midpoint.
 
     Raises:
         ValueError: if there are too few calibration rows, or shapes do not agree.
@@ -86,7 +86,7 @@ def cross_conformal_sets(
 
     Args:
         probabilities: ``[b, F, C]``, of the rows to predict by each model.
-        calibration: ``[n, C]``, of the calibration rows by the model that was fitted without each.
+        calibration: ``[n, C]``, of each calibration row by the model that was fitted without it.
         labels: their classes ``[n]``.
         folds: their folds ``[n]``.
         coverage: $1 - \alpha$, between 0 and 1.

@@ -41,9 +41,9 @@ def neighbor_density(weights: ArrayLike, labels: ArrayLike, at: ArrayLike, *, wi
 class DensityIntervals:
     """Conformal highest-density regions: all labels at which the neighbors' density is a good share of its mode's.
 
-    The score of a label is 1 - density / density at the mode, so the threshold from calibration rows gives regions
-    that cover as promised, narrow where neighbors agree and in several pieces where they are of several minds
-    (after Izbicki et al. 2022, arXiv:1910.05575, with the neighbors' weights as the density).
+    The score of a label is 1 - density / density at the mode, so the threshold from calibration rows gives regions that
+    cover as promised, narrow where neighbors agree and in several pieces where they disagree (after Izbicki et al.
+    2022, arXiv:1910.05575, with the neighbors' weights as the density).
 
     Args:
         coverage: between 0 and 1.

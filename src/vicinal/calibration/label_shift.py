@@ -15,7 +15,7 @@ def clopper_pearson(hits: ArrayLike, trials: ArrayLike, level: float) -> tuple[F
 
     Args:
         hits: k, from 0 to n, any shape.
-        trials: n, at least 1, of a shape that goes with it.
+        trials: n, at least 1, of a shape that broadcasts with ``hits``.
         level: alpha, the chance of missing the true share, between 0 and 1.
 
     >>> low, high = clopper_pearson(0, 20, 0.1)
@@ -107,13 +107,14 @@ def class_weights(
 def point_class_weights(labels: ArrayLike, predicted: ArrayLike, target: ArrayLike, classes: int) -> Floats:
     r"""The class weights themselves, by least squares with a small ridge: $(C^\top C + I / \min(n, m))^{-1} C^\top q$.
 
-    C is the joint confusion matrix of the source and q the target's predicted frequencies, as in :func:`class_weights`,
-    whose bounds hold; these only come near the weights as rows get many. Weights below 0 are cut off at 0.
+    C is the joint confusion matrix of the source and q the target's predicted frequencies, as in :func:`class_weights`.
+    There the bounds are guaranteed; this estimate only approaches the weights as the number of rows grows. Weights
+    below 0 are set to 0.
 
     Args:
         labels: ``[n]`` true classes of source rows.
         predicted: ``[n]`` predicted classes of source rows, or their probabilities ``[n, C]``: shares of rows are then
-            sums of probabilities, which says more where predictions are unsure.
+            sums of probabilities, which is more informative where predictions are unsure.
         target: ``[m]`` predicted classes of target rows, or ``[m, C]``, as ``predicted``.
         classes: C.
 
@@ -186,14 +187,14 @@ def _interval_solve(matrix: Floats, right: Floats, *, exact: bool) -> Floats:
 class LabelShiftSets:
     """PAC prediction sets under label shift: error <= ``error`` on the target with probability 1 - ``level``.
 
-    Calibration rows are accepted in proportion to their class's weight, at its worst within the bounds of
-    :func:`class_weights`; the largest threshold whose Clopper-Pearson bound on the accepted rows' error is within
-    ``error`` is taken. The set of a row holds every class with probability >= the threshold.
+    Calibration rows are accepted with a chance in proportion to the weight of their class, taken at its worst within
+    the bounds of :func:`class_weights`. Of all thresholds whose Clopper-Pearson bound on the error of accepted rows is
+    at most ``error``, the largest is used. The set of a row holds every class with probability >= the threshold.
 
     Args:
         error: largest share of target rows whose set misses the true class, between 0 and 1.
-        level: chance that this promise fails, between 0 and 1; half goes to the weights, half to the threshold.
-        seed: of the draws by which rows are accepted.
+        level: chance that this guarantee fails, between 0 and 1; half goes to the weights, half to the threshold.
+        seed: of the draws that accept rows.
     """
 
     def __init__(self, error: float = 0.1, level: float = 0.1, *, seed: int = 0) -> None:
@@ -228,7 +229,7 @@ class LabelShiftSets:
         return float(values[good[-1]]) if len(good) else 0.0
 
     def predict(self, probabilities: ArrayLike) -> NDArray[np.bool_]:
-        """``[n, C]``, true for the classes of each row's set; all of them where no smaller set can be promised."""
+        """``[n, C]``, true for the classes of each row's set; all of them where no smaller set can be guaranteed."""
         if self.threshold is None:
             raise ValueError("predict: expected a fitted LabelShiftSets, got one without a threshold; call fit first")
         return check_probabilities("probabilities", probabilities) >= self.threshold

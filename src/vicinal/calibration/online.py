@@ -1,7 +1,7 @@
 """Radii that keep their coverage while the data drift: scale-free gradient descent, and its adaptive ensemble.
 
-Both take one score after another. Before each they hold a ``radius``: the interval is prediction +- radius. Then
-they are told the score (how far the label lay away) and move the radius.
+Both process one score after another. Before each one their ``radius`` gives the interval, prediction +- radius; then
+they get the score (the distance of the label from the prediction) and adjust the radius.
 """
 
 import math
@@ -27,8 +27,8 @@ def _checked_score(score: object) -> float:
 class ScaleFreeOGD:
     r"""Online gradient descent on the pinball loss whose steps need no learning rate.
 
-    With $g_t = \alpha - 1[s_t > q_t]$ (0 if equal): $q_{t+1} = [q_t - \frac{D}{\sqrt 3} g_t / \sqrt{\sum_{i \le t}
-    g_i^2}]_+$. Orabona and Pal 2018, as in Bhatnagar et al. 2023 (arXiv:2302.07869).
+    With $\alpha = 1 -$ ``coverage`` and $g_t = \alpha - 1[s_t > q_t]$ (0 if equal): $q_{t+1} = [q_t - \frac{D}{\sqrt 3}
+    g_t / \sqrt{\sum_{i \le t} g_i^2}]_+$. Orabona and Pal 2018, as in Bhatnagar et al. 2023 (arXiv:2302.07869).
 
     Args:
         coverage: share of scores that should fall within the radius, between 0 and 1.
@@ -95,17 +95,17 @@ class _Expert:
 class StronglyAdaptive:
     """SAOCP: an ensemble of :class:`ScaleFreeOGD`, one started at each time, so that some are always young.
 
-    At time t an expert is started that lives 8 times the largest power of two that divides t; the radius is the
-    experts' mean, weighted by coin betting on who has lost less than the ensemble. O(log t) experts are alive.
-    Bhatnagar et al., *Improved Online Conformal Prediction via Strongly Adaptive Online Learning*, ICML 2023
+    At time t an expert is started that lives ``lifetime`` times the largest power of two that divides t; the radius is
+    the mean over the experts, weighted by coin betting on which lose less than the ensemble. O(log t) experts are
+    alive. Bhatnagar et al., *Improved Online Conformal Prediction via Strongly Adaptive Online Learning*, ICML 2023
     (arXiv:2302.07869).
 
     Args:
         coverage: share of scores that should fall within the radius, between 0 and 1.
         scale: D, the largest score to be expected.
         lifetime: shortest life of an expert, in steps, at least 1.
-        threshold: an expert whose weight is at most this counts as having none. Above 0 by default: whether a
-            weight of 1e-17 counts would otherwise hang on rounding.
+        threshold: an expert whose weight is at most this counts as having none. Above 0 by default: otherwise rounding
+            would decide whether a weight of 1e-17 counts.
 
     >>> online = StronglyAdaptive(coverage=0.9, scale=10.0)
     >>> for score in [1.0, 2.0, 3.0]:

@@ -19,11 +19,11 @@ def rejection_loss(
 ) -> Tensor:
     r"""Convex loss of a rejector's scores r: the fixed predictor's answer is accepted where r > 0.
 
-    $(1-c)\,[\mathrm{wrong}]\,\Phi(-r) + c\,[\mathrm{correct}]\,\Phi(r)$ with $\Phi(t) = \log(1+e^{-t})$ or $e^{-t}$:
-    a surrogate of "an accepted wrong answer costs 1, a rejection costs c". Its best score is positive exactly where
-    P(correct) > 1 - c: at p = P(correct) the expected loss is least where $(1-c)(1-p)\,\Phi'(-r) = c\,p\,\Phi'(r)$,
-    that is at $r = \log \frac{c\,p}{(1-c)(1-p)}$ for the logistic one and at half of it for the exponential one. After
-    Mohri et al., *Learning to Reject with a Fixed Predictor*, ICLR 2024 (arXiv:2301.09044).
+    $(1-c)\,[\mathrm{wrong}]\,\Phi(-r) + c\,[\mathrm{correct}]\,\Phi(r)$ with $\Phi(t) = \log(1+e^{-t})$ or $e^{-t}$: a
+    surrogate of "an accepted wrong answer costs 1, a rejection costs c". Its best score is positive exactly where
+    P(correct) > 1 - c: with p = P(correct) the expected loss is lowest where $(1-c)(1-p)\,\Phi'(-r) = c\,p\,\Phi'(r)$,
+    that is, at $r = \log \frac{c\,p}{(1-c)(1-p)}$ for the logistic surrogate and at half of that for the exponential
+    one. After Mohri et al., *Learning to Reject with a Fixed Predictor*, ICLR 2024 (arXiv:2301.09044).
 
     Args:
         scores: ``[b]``, r.

@@ -26,21 +26,21 @@ _FEWEST = 20
 def precision_threshold(scores: ArrayLike, related: ArrayLike, precision: float, *, level: float = 0.05) -> float:
     r"""The lowest threshold whose accepted pairs are right with at least ``precision``, but for a chance of ``level``.
 
-    Fixed-sequence testing: thresholds are tested from strict to lax, in an order that the labels do not decide, each
-    by the lower Clopper-Pearson bound $B^{-1}(\alpha; n-k, k+1)$ of n accepted pairs of which k are wrong; the last one
-    before the first failure is taken. The sequence begins at the count where, by the scores alone, it most likely
-    passes: at the very top one wrong pair would end it. To take the lowest threshold that passes a test of its own
-    would break the promise far more often. It holds for pairs drawn like these, which must not have trained the
-    scores.
+    Fixed-sequence testing: thresholds are tested from strict to lax, in an order that the labels do not decide, each by
+    the lower Clopper-Pearson bound $B^{-1}(\alpha; n-k, k+1)$ of n accepted pairs of which k are wrong; the last one
+    before the first failure is taken. The sequence starts at the count where, judging by the scores alone, the test is
+    most likely to pass: at the very top a single wrong pair would end it. Taking the lowest threshold that passes a
+    test of its own would break the guarantee far more often. The guarantee holds for pairs drawn like these, and the
+    scores must not have been trained on them.
 
     Args:
         scores: probabilities ``[n]``.
         related: 0 or 1, ``[n]``: whether the pair is right.
         precision: between 0 and 1.
-        level: chance that the promise is broken, between 0 and 1.
+        level: chance that the guarantee fails, between 0 and 1.
 
     Raises:
-        ValueError: where no threshold can be promised; it says how many more pairs like these would do.
+        ValueError: if no threshold can be guaranteed; the message says how many more pairs like these would do.
 
     >>> scores = np.linspace(1, 0, 200)
     >>> round(precision_threshold(scores, scores > 0.3, 0.9), 2)
@@ -101,9 +101,9 @@ class RelevanceFilter(nn.Module):
     r"""Probability that a row is relevant, rising in its score, with settings that come from the query.
 
     $\sigma(a\,g(c) + b)$ with $g(c)$ = c (linear), $\sqrt{c_+}$ (root) or $c_+^p$ (power), $c_+ = \max(c, 0) +
-    10^{-6}$; a and p > 0 and b are outputs of a small network of the query. So the order of a query's rows stays, and
-    one threshold on the probability cuts each list where it should end: scores of one query are not those of another.
-    The families are the paper's; the exact form is reconstructed.
+    10^{-6}$; a and p > 0 and b are outputs of a small network of the query. So the order of a query's rows stays, while
+    one threshold on the probability cuts each list where it should end, though scores of different queries are not
+    comparable. The families are the paper's; the exact form is our reconstruction.
 
     Args:
         dim: width of the queries.
@@ -112,7 +112,7 @@ class RelevanceFilter(nn.Module):
         seed: of its weights.
 
     Attributes:
-        threshold: probability from which on a row is shown; :meth:`choose` sets it.
+        threshold: the probability from which a row is shown; :meth:`choose` sets it.
 
     Paper: *Relevance Filtering for Embedding-based Retrieval*, CIKM 2024 (arXiv:2408.04887).
 
@@ -136,7 +136,7 @@ class RelevanceFilter(nn.Module):
         """Log odds of relevance ``[n]`` or ``[n, k]`` of queries ``[n, d]`` and scores of that shape.
 
         Raises:
-            ValueError: for scores that are not finite, or of other rows than the queries.
+            ValueError: for scores that are not finite, or whose number of rows is not that of the queries.
         """
         if len(scores) != len(queries) or not bool(scores.isfinite().all()):
             raise ValueError(f"scores: expected finite numbers of {len(queries)} queries, got {tuple(scores.shape)}")
@@ -160,8 +160,8 @@ class RelevanceFilter(nn.Module):
             queries: of each pair, ``[n, d]``.
             scores: ``[n]``.
             relevant: bool ``[n]``; some true and some false.
-            decay: times half the squared weights is added to the mean loss.
-            steps: of the optimizer, at most.
+            decay: weight decay: this times half the squared weights is added to the mean loss.
+            steps: most steps of the optimizer.
         """
         if relevant.dtype != torch.bool or relevant.shape != scores.shape or scores.ndim != 1:
             raise ValueError(
@@ -206,8 +206,8 @@ class RelevanceFilter(nn.Module):
 
         Args:
             queries: ``[b, d]``.
-            scores: ``[b, k]``, falling.
-            least: rows that are shown of each query whatever they score.
+            scores: ``[b, k]``, descending.
+            least: number of rows that are always shown for each query.
         """
         chosen: Tensor = self(queries, scores) >= self.threshold
         chosen[:, : check_integer("least", least, 0)] = True
@@ -235,10 +235,10 @@ def best_f1(scores: ArrayLike, related: ArrayLike) -> float:
 def f1_thresholds(probabilities: Floats, labels: Floats, weights: Floats | None = None) -> Floats:
     r"""The probability from which on a class is predicted, ``[K]``: by the highest F1 on some labelled rows.
 
-    $(n_k t_k + c t) / (n_k + c)$ with $c$ = ``TOGETHER``, the threshold $t_k$ that is best for class k, which
-    $n_k$ rows have, and the one $t$ that is best for all labels together; 0.5 if there are none. Few rows choose by
-    chance. Best is the highest $F_1 = 2 |P \cap T| / (|P| + |T|)$ of labels P that are predicted and labels T that
-    are there; a threshold lies halfway to the next lower probability, and of equal ones the highest is taken.
+    $(n_k t_k + c t) / (n_k + c)$ with $c$ = ``TOGETHER``, the best threshold $t_k$ for class k, which $n_k$ rows have,
+    and the best one $t$ for all labels together; 0.5 without labels. This shrinkage is there because a few rows choose
+    almost at random. Best means the highest $F_1 = 2 |P \cap T| / (|P| + |T|)$ of predicted labels P and true labels T;
+    a threshold lies halfway to the next lower probability, and the highest of equally good ones is taken.
 
     Args:
         probabilities: ``[n, K]``.

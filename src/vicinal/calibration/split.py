@@ -13,12 +13,12 @@ def conformal_quantile(scores: ArrayLike, coverage: float, *, weights: ArrayLike
     r"""Threshold q with P(score of a new row <= q) >= ``coverage``.
 
     Without weights it is the $\lceil (n+1)\,\mathrm{coverage} \rceil$-th smallest of n calibration scores. With
-    likelihood ratios $w_i$ of the population that is predicted to the one calibrated on, it is their weighted
-    quantile in which the row to come has the mean weight of the others (Tibshirani et al. 2019, arXiv:1904.06019,
-    with the test row's own ratio replaced by that mean, so that one threshold serves all rows).
+    likelihood ratios $w_i$ between the population to predict and the one calibrated on, it is the weighted quantile in
+    which the new row has the mean weight of the others (Tibshirani et al. 2019, arXiv:1904.06019, with the test row's
+    own ratio replaced by that mean, so that one threshold serves all rows).
 
     Args:
-        scores: ``[n]``, of calibration rows that are exchangeable with those to come; larger = stranger.
+        scores: ``[n]``, of calibration rows that are exchangeable with new ones; larger = stranger.
         coverage: between 0 and 1.
         weights: ``[n]``, >= 0, not all 0.
 
@@ -96,8 +96,8 @@ def neighbor_spread(weights: ArrayLike, labels: ArrayLike, *, floor: float = 0.1
     Args:
         weights: ``[b, N]``, rows sum to 1.
         labels: ``[N]``.
-        floor: share of the labels' overall deviation that is added in quadrature: neighbors that happen to agree do
-            not make a prediction certain.
+        floor: this share of the labels' overall deviation is added in quadrature, since neighbors that happen to agree
+            do not make a prediction certain.
 
     >>> neighbor_spread([[0.5, 0.5, 0.0]], [0.0, 2.0, 4.0], floor=0.0).tolist()
     [1.0]
@@ -113,9 +113,9 @@ def neighbor_spread(weights: ArrayLike, labels: ArrayLike, *, floor: float = 0.1
 def interval_quality(labels: ArrayLike, low: ArrayLike, high: ArrayLike, coverage: float) -> dict[str, float]:
     r"""How good intervals are: share covered, mean width, and the interval score (lower is better).
 
-    The interval (Winkler) score is $(u - l) + \frac{2}{\alpha} [l - y]_+ + \frac{2}{\alpha} [y - u]_+$ with
-    $\alpha$ = 1 - ``coverage`` (Gneiting and Raftery 2007): proper for the two quantiles, so that neither width nor
-    coverage can be bought with the other.
+    The interval (Winkler) score is $(u - l) + \frac{2}{\alpha} [l - y]_+ + \frac{2}{\alpha} [y - u]_+$ with $\alpha$ =
+    1 - ``coverage`` (Gneiting and Raftery 2007): it is proper for the two quantiles, so neither width nor coverage can
+    be traded for the other unnoticed.
 
     >>> interval_quality([1.0, 5.0], [0.0, 0.0], [4.0, 4.0], 0.9)["covered"]
     0.5

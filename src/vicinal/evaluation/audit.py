@@ -49,7 +49,7 @@ def error_slices(
         errors: ``[n]``, squared error, 0/1 error, or any other that is averaged.
         columns: values ``[n]`` by column name; missing values make a slice of their own.
         least: smaller slices are left out, as their mean says little.
-        most: the most frequent values of a column that are looked at.
+        most: how many values of a column are examined, the most frequent ones.
 
     >>> [s.value for s in error_slices([0.0, 0.0, 1.0, 1.0], {"town": ["a", "a", "b", "b"]}, least=2)]
     ['b', 'a']
@@ -98,7 +98,7 @@ class Period:
         error: mean error.
         ratio: that over the mean error of all rows.
         low, high: 95 % interval of ``error`` by the normal approximation.
-        covered: share of the rows that the intervals, or sets, hold; None without.
+        covered: share of the rows inside their intervals or sets; None if there are none.
     """
 
     start: Any
@@ -118,10 +118,10 @@ def error_by_period(
 
     Args:
         errors: ``[n]``.
-        times: ``[n]``, numbers or datetime64; rows of one time are in one part.
-        covered: ``[n]``, whether intervals hold the row.
-        most: parts, at most.
-        least: rows of a part, about.
+        times: ``[n]``, numbers or datetime64; rows with the same time stay together.
+        covered: ``[n]``, whether each row is inside its interval.
+        most: most parts.
+        least: about how many rows a part has at least.
 
     >>> [(int(p.start), p.error) for p in error_by_period([1.0, 3.0, 5.0, 7.0], [4, 3, 1, 2], most=2, least=2)]
     [(1, 6.0), (3, 2.0)]
@@ -156,16 +156,16 @@ def find_drift(
 ) -> Drift | None:
     r"""The time at which the mean of ``values [n]`` changes most, if it changes by more than chance.
 
-    The statistic is the largest standardized difference of both means over all cuts $k$, at a tenth of the rows at
-    least from either end, $\max_k |S_k - \frac{k}{n} S_n| / \sqrt{k (n - k) / n}$ with $S_k$ the sum of the first $k$
-    values by time; its p-value is that among random orders, as if the rows came in any order. Values that depend on one
-    another from row to row, as those of a season, may pass for a change.
+    The statistic is the largest standardized difference of the two means over all cuts $k$ that leave at least a tenth
+    of the rows on either side, $\max_k |S_k - \frac{k}{n} S_n| / \sqrt{k (n - k) / n}$ with $S_k$ the sum of the first
+    $k$ values by time; its p-value is from random orders, as if the rows came in any order. Values that depend on their
+    neighbors in time, as in a season, may look like a change.
 
     Args:
         values: errors, or 0 and 1.
         times: ``[n]``, numbers or datetime64.
-        level: p-value from which on there is none.
-        permutations: random orders.
+        level: largest p-value that counts as a change.
+        permutations: number of random orders.
         seed: of the orders.
 
     >>> change = find_drift([0.0] * 20 + [1.0] * 20, np.arange(40))
@@ -264,9 +264,9 @@ def suspicion(labels: ArrayLike, expected: ArrayLike, spread: ArrayLike) -> Floa
     r"""How little a row's label fits what is expected of it, ``[n]``: $|y - \hat y| / \mathrm{spread}$.
 
     Args:
-        labels: ``[n]``, as they stand in the data.
-        expected: ``[n]``, a prediction of each row that its own label has not shaped.
-        spread: ``[n]``, or one number, above 0: how much labels differ from what is expected there anyway.
+        labels: ``[n]``, as given in the data.
+        expected: ``[n]``, a prediction of each row that did not use its own label.
+        spread: ``[n]``, or one number, above 0: how much labels there usually differ from what is expected.
 
     >>> suspicion([1.0, 5.0], [1.5, 1.0], [1.0, 2.0]).tolist()
     [0.5, 2.0]
@@ -293,7 +293,7 @@ def class_suspicion(places: ArrayLike, probabilities: ArrayLike) -> Floats:
 def average_precision(scores: ArrayLike, relevant: ArrayLike) -> float:
     """Mean precision at the place of each relevant row when rows are sorted by falling score; ties in the worst order.
 
-    By chance it is about the share of relevant rows.
+    A random order gives about the share of relevant rows.
 
     >>> average_precision([3.0, 2.0, 1.0], [True, False, True])
     0.8333333333333333
@@ -320,7 +320,7 @@ def left_out_predictions(
         features: ``[n, p]`` array or sparse matrix.
         targets: ``[n]`` or ``[n, T]`` (classes one-hot).
         strengths: penalties to choose from.
-        groups: ``[n]``; no row is predicted from one of its group.
+        groups: ``[n]``; no row is predicted from rows of its own group.
 
     Returns:
         of the shape of ``targets``.

@@ -37,11 +37,11 @@ class Baseline:
         name: "mean", "k-NN", "ridge" or "logistic regression".
         prediction: ``[c]`` in a regression, class probabilities ``[c, C]`` in a classification.
         settings: what was chosen on the validation rows.
-        validation: the error of that choice on the rows it was made by: squared error, or share of wrong rows (of
+        validation: the error of that choice on the rows used to make it: squared error, or share of wrong rows (for
             :func:`tuned_baselines`: log loss).
         rows: how many training rows it was fitted on; 0: all.
-        thresholds: where rows may have several classes, from which probability on each is said ``[C]``: of the highest
-            F1 on rows that the choice was made by, see :func:`vicinal.calibration.f1_thresholds`.
+        thresholds: where rows may have several classes, the probability from which each is predicted ``[C]``: that of
+            the highest F1 on the rows used for the choice, see :func:`vicinal.calibration.f1_thresholds`.
     """
 
     name: str
@@ -92,7 +92,7 @@ def knn_grid(
         validation_target: ``[b]``.
         test: embeddings ``[c, d]``.
         classes: class of each column of the probabilities ``[C]``; None in a regression.
-        neighbors: the values of k; those above ``a`` are cut to ``a``.
+        neighbors: the values of k; values above ``a`` become ``a``.
     """
     for name, values in (("train", train), ("validation", validation), ("test", test)):
         _check_embeddings(name, np.asarray(values), np.asarray(train).shape[-1])
@@ -127,7 +127,7 @@ def knn_baseline(
     *,
     classes: Sequence[Any] | None = None,
 ) -> Baseline:
-    """Nearest neighbors with settings that :func:`knn_grid` chose on other rows; its arguments are those.
+    """Nearest neighbors with settings that :func:`knn_grid` chose on other rows; the other arguments are as there.
 
     >>> settings = {"n_neighbors": 1, "p": 2, "weights": "uniform"}
     >>> knn_baseline(np.array([[0.0], [1.0]]), [3.0, 5.0], np.array([[0.9]]), settings).prediction
@@ -152,7 +152,7 @@ def ridge_baseline(
 ) -> Baseline:
     """Ridge regression (with ``classes``: logistic regression) with the penalty chosen on the validation rows.
 
-    Dense features are standardized by the training rows; sparse ones are taken as they are.
+    Dense features are standardized by the training rows; sparse ones are used as they are.
 
     Args:
         train: ``[a, f]`` dense or scipy sparse.

@@ -61,7 +61,7 @@ class Significance:
         nemenyi: p-value of each pair of methods; None for two methods.
         critical_difference: of average ranks; None for two methods.
         alpha: level of the critical difference.
-        sentence: what it says, for people.
+        sentence: the result in words.
     """
 
     methods: list[str]
@@ -80,7 +80,7 @@ def summarize(runs: Sequence[Run], metric: str, *, reference: str | None = "dens
     Args:
         runs: of any data sets and methods.
         metric: which score; runs without it are left out.
-        reference: the method that ``change`` and ``p_value`` are against; where it has no runs they are NaN.
+        reference: the method that ``change`` and ``p_value`` compare with; without runs of it they are NaN.
     """
     check_choice("metric", metric, HIGHER_IS_BETTER)
     cells: dict[tuple[str, str], dict[int, Run]] = {}

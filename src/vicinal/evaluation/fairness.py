@@ -32,14 +32,14 @@ class GroupGap:
     """By how much a rate of predictions differs between groups.
 
     Attributes:
-        attribute: whose groups these are.
-        rate: "positive", "true_positive", "false_positive", "accuracy", or of numbers "mean".
-        label: the class whose rate it is; of several the one of the largest gap; "" of numbers.
-        gap: the highest rate less the lowest.
-        low: of its 95 % interval, for these two groups; below 0 if it may be chance.
-        high: likewise.
-        between: the groups of the highest and the lowest rate.
-        probabilities: the same gap of probabilities in place of decisions; of numbers the gap.
+        attribute: the attribute that makes the groups.
+        rate: "positive", "true_positive", "false_positive", "accuracy", or for numbers "mean".
+        label: the class whose rate it is, for several classes the one with the largest gap; "" for numbers.
+        gap: the highest rate minus the lowest.
+        low: lower end of its 95 % interval, for these two groups; below 0 if the gap may be chance.
+        high: upper end.
+        between: the groups with the highest and the lowest rate.
+        probabilities: the same gap, of probabilities in place of decisions; for numbers the gap itself.
         parts: the groups.
     """
 
@@ -83,19 +83,19 @@ def group_gap(
 ) -> GroupGap:
     r"""By how much a rate of decisions differs between groups of rows, with an interval by bootstrap within groups.
 
-    Rates are those of :func:`vicinal.losses.group_rates`, of decisions: the class of the highest probability. Rows are
-    drawn as if each came by itself.
+    Rates are those of :func:`vicinal.losses.group_rates`, of decisions, that is, of the most probable class. The
+    bootstrap treats rows as independent.
 
     Args:
         predicted: numbers ``[n]``, or probabilities ``[n, K]``.
         truth: numbers, or classes ``[n]``.
-        groups: ``[n]``; with ``names`` their places there.
+        groups: ``[n]``; with ``names``, positions in it.
         names: of the groups, in their order.
-        attribute: what makes the groups.
-        classes: K of them; None for numbers. Of two, the second is the positive one.
-        rate: "positive", "true_positive", "false_positive" or "accuracy"; numbers have their mean.
+        attribute: name of the attribute that makes the groups.
+        classes: the K classes; None for numbers. Of two, the second is the positive one.
+        rate: "positive", "true_positive", "false_positive" or "accuracy"; for numbers it is their mean.
         seed: of the bootstrap.
-        resamples: of it.
+        resamples: number of bootstrap samples.
 
     >>> group_gap(np.array([1.0, 3.0, 5.0, 5.0]), np.array([1.0, 3.0, 5.0, 6.0]), np.array(["f", "f", "m", "m"])).gap
     3.0

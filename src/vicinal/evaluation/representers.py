@@ -14,7 +14,7 @@ def l1_representers(coefficients: ArrayLike, rows: ArrayLike, slopes: ArrayLike,
     r"""Share of each training row in the score of each query: $v_{it} = -\ell'_i \sum_j x_{ij} |\theta_j| x_{tj}$.
 
     Where theta minimizes $\sum_i \ell(y_i, x_i \cdot \theta) + \lambda |\theta|_1$: $\sum_i v_{it} = \lambda\, x_t
-    \cdot \theta$. How far that identity fails tells how far the fit is from its optimum.
+    \cdot \theta$. How far that identity fails shows how far the fit is from its optimum.
 
     Args:
         coefficients: ``[p]``, theta.
@@ -44,9 +44,10 @@ def nuclear_representers(
 ) -> tuple[Floats, Floats]:
     r"""Shares of observed pairs in every score of a matrix fitted under a nuclear-norm penalty.
 
-    With $M = U S V^T$, $p_u$ row u of $U\sqrt S$, $q_i$ row i of $V\sqrt S$. Item side: a pair (u, i') speaks for
-    (u, i) by $-\ell'_{ui'}\, q_i \cdot q_{i'}$; user side: a pair (u', i) by $-\ell'_{u'i}\, p_u \cdot p_{u'}$. At an
-    optimum of $\sum \ell + \lambda |M|_*$ each side sums to $\lambda M_{ui}$; halve both for one explanation.
+    With $M = U S V^T$, $p_u$ row u of $U\sqrt S$, $q_i$ row i of $V\sqrt S$. On the item side a pair (u, i')
+    contributes $-\ell'_{ui'}\, q_i \cdot q_{i'}$ to (u, i); on the user side a pair (u', i) contributes $-\ell'_{u'i}\,
+    p_u \cdot p_{u'}$. At an optimum of $\sum \ell + \lambda |M|_*$ each side sums to $\lambda M_{ui}$; halve both for
+    one explanation.
 
     Args:
         scores: ``[U, I]``, M.
@@ -56,7 +57,7 @@ def nuclear_representers(
         tolerance: singular values below this share of the largest count as 0.
 
     Returns:
-        Item side and user side, each ``[U, I, n]`` (0 where the pair is not of that user, or item).
+        Item side and user side, each ``[U, I, n]`` (0 where the pair is of another user, or item).
     """
     matrix, slope = _array("scores", scores, 2), _array("slopes", slopes, 1)
     row, column = (

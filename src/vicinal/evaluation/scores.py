@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 def regression_scores(truth: ArrayLike, prediction: ArrayLike, weights: ArrayLike | None = None) -> dict[str, float]:
     """Mean squared error, mean absolute error and R2 of ``prediction [n]`` (or ``[n, T]``, averaged over targets).
 
-    R2 is 1 minus the squared error over that of the mean of ``truth``: at most 1, 0 for the mean, negative below it;
-    of a constant truth it is 0 (1 if hit exactly), of fewer than two rows NaN, as in scikit-learn. With
-    ``weights [n]`` all means are weighted.
+    R2 is 1 minus the squared error over that of the mean of ``truth``: at most 1, 0 for the mean, and negative for
+    anything worse. For a constant truth it is 0 (1 if hit exactly), for fewer than two rows NaN, as in scikit-learn.
+    With ``weights [n]`` all means are weighted.
 
     Raises:
         ValueError: for no rows, different shapes, or a number that is not finite.
@@ -109,19 +109,20 @@ def several_scores(
 ) -> dict[str, float]:
     r"""Scores where rows may have several classes: of what is said from thresholds on, and of the probabilities.
 
-    With h rows where a class is said rightly, p where it is said and t that have it, $F_1 = 2h / (p + t)$: "micro_f1"
-    of the sums over all classes, "macro_f1" the mean over classes that some row has. "subset_accuracy" is the share of
-    rows whose classes are exactly those said, "hamming_loss" the share of all answers, one for each row and class, that
-    is wrong. Of the probabilities "average_precision" is the mean over the same classes, "log_loss" over all.
+    If a class is predicted for p rows, rightly for h of them, and t rows have it, $F_1 = 2h / (p + t)$: "micro_f1"
+    takes it of the sums over all classes, "macro_f1" is the mean over classes that some row has. "subset_accuracy" is
+    the share of rows whose classes are exactly those predicted, "hamming_loss" the share of wrong decisions, one for
+    each row and class. From the probabilities come "average_precision", the mean over the classes of "macro_f1", and
+    "log_loss", over all.
 
-    A class that is not in ``classes`` (never seen in training) is missed: it counts in "micro_f1" and
-    "subset_accuracy", and nowhere else. Probabilities are clipped at 2.2e-16.
+    A class that is not in ``classes`` (never seen in training) counts as missed in "micro_f1" and "subset_accuracy",
+    and nowhere else. Probabilities are clipped at 2.2e-16.
 
     Args:
         truth: classes of each row ``[n]``.
         probabilities: ``[n, K]``, each in [0, 1].
         classes: the class of each column ``[K]``.
-        thresholds: from which probability on each is said ``[K]``.
+        thresholds: the probability from which each class is predicted ``[K]``.
         weights: ``[n]``, of weighted sums and means; None: 1 each.
 
     Raises:
@@ -166,7 +167,7 @@ def scores_by_class(
 ) -> list[dict[str, float]]:
     """Of each class: rows that have it, rows where it is said, threshold, precision, recall, F1, average precision.
 
-    What there are no rows for is NaN. Arguments are those of :func:`several_scores`, labels 0 or 1 ``[n, K]``.
+    A value without rows is NaN. Arguments are those of :func:`several_scores`, labels 0 or 1 ``[n, K]``.
 
     >>> one, = scores_by_class(np.array([[1.0], [0.0], [1.0]]), [[0.9], [0.8], [0.1]], [0.5])
     >>> one["precision"], one["recall"], round(one["average_precision"], 3)

@@ -76,9 +76,9 @@ def wilcoxon(first: ArrayLike, second: ArrayLike) -> Outcome:
 def paired_t(first: ArrayLike, second: ArrayLike, *, overlap: float = 0.0) -> Outcome:
     """Paired t-test, two-sided, of scores ``[n]`` of two methods on the same ``n`` splits.
 
-    Splits drawn from one data set share training rows, so their scores are not independent and the plain test
-    finds too much; Nadeau and Bengio (2003) put ``1/n + test rows / training rows`` for the ``1/n`` in the
-    variance of the mean.
+    Splits drawn from one data set share training rows, so their scores are not independent, and the plain test finds
+    differences too easily; Nadeau and Bengio (2003) replace ``1/n`` in the variance of the mean by ``1/n + test rows /
+    training rows``.
 
     Args:
         first: scores of one method.

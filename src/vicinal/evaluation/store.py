@@ -34,11 +34,11 @@ class Run:
     Attributes:
         dataset: name of the data set.
         split: number of the split, from 0.
-        seed: what the split was drawn with.
+        seed: the seed of the split.
         method: name of the method.
         metrics: its scores; NaN where a score is not finite.
-        seconds: how long the fit took that gave it (one fit may give several methods).
-        rows: digest of the rows of the split's parts, so that runs on other rows are not taken for these.
+        seconds: duration of the fit behind it (one fit may serve several methods).
+        rows: digest of the rows of the split's parts, so that runs on other rows are not mistaken for these.
         sizes: number of training, validation and test rows.
     """
 
@@ -83,13 +83,13 @@ class RunStore:
     """Finished runs in a JSON file that is whole at any moment: each change is written aside, synced and renamed.
 
     Args:
-        path: of the JSON file, made when the first run is added; its folder is made at once.
-        settings: what all runs in it have in common (epochs, learning rate, encoders, ...). A file of other
-            settings is refused.
+        path: of the JSON file, created when the first run is added; its folder is created at once.
+        settings: what all runs in it have in common (epochs, learning rate, encoders, ...). A file with other settings
+            is refused.
 
     Raises:
-        ValueError: if there is a file that is torn, edited, of a newer version, or of other settings; or if the folder
-            cannot be made or written to.
+        ValueError: if the file is damaged, edited, of a newer version, or of other settings; or if the folder cannot be
+            created or written to.
     """
 
     def __init__(self, path: str | Path, settings: Mapping[str, Json]) -> None:
@@ -111,7 +111,7 @@ class RunStore:
         """Say what runs on ``dataset`` have in common (its fingerprint, kinds of columns, ...).
 
         Raises:
-            ValueError: if the file holds runs on a data set of this name with others.
+            ValueError: if the file holds runs on a data set of this name with other settings.
         """
         entered = json.loads(json.dumps(dict(settings), default=str))
         known = self._datasets.setdefault(dataset, entered)
@@ -240,20 +240,21 @@ def run_protocol(
     """Run every method on every split, but for those that ``store`` has; each result is on disk before the next fit.
 
     Args:
-        methods: the fit for each method; a fit that yields several (nona, nona+knn) has a tuple of their names.
-        splits: drawn before, so that all methods see the same rows.
+        methods: the fit for each method; a fit that gives several (nona, nona+knn) is keyed by a tuple of their names.
+        splits: drawn beforehand, so that all methods see the same rows.
         store: where finished runs are kept.
         dataset: name of the data set in the store.
         settings: what the runs on this data set have in common, such as its fingerprint; others are refused.
-        progress: told about each fit when it starts (with ``together`` when it is handed out) and ends.
-        together: does the fits; each result is on disk as soon as it is there. None: here, one after the other.
+        progress: called when a fit starts (with ``together``: is handed out) and when it ends.
+        together: runs the fits, for instance in parallel; each result is written as soon as it is there. None: here,
+            one after the other.
 
     Returns:
         The runs of these methods on these splits, old and new.
 
     Raises:
-        ValueError: if stored runs are of other settings, other data or other splits, or a fit yields other scores
-            than it should. What was finished before stays in the store.
+        ValueError: if stored runs are of other settings, other data or other splits, or a fit yields other scores than
+            it should. Runs that were finished before stay in the store.
     """
     store.enter(dataset, settings or {})
     report = progress or (lambda data, number, method, done: None)

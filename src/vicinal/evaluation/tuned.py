@@ -1,8 +1,9 @@
 """What an expert tries first: ridge, kernel machines, boosting, k-NN, each tuned by cross-validation on training rows.
 
 scikit-learn fits them all. Every setting is tried on folds of the training rows (of whole groups, where there are
-groups), and the one of least error is fitted again on all of them. Of many settings and more than ``FEW`` rows, all are
-tried on three folds with ``FEW`` of them to learn from, and the best four on all folds with all.
+groups), and the one with the lowest error is fitted again on all of them. With many settings and more than ``FEW``
+rows, all settings are tried on three folds with ``FEW`` rows to learn from, and the best four on all folds with all
+rows.
 """
 
 import warnings
@@ -111,31 +112,33 @@ def tuned_baselines(
 ) -> list[Baseline]:
     r"""Fit each of ``methods`` with the settings of least error in cross-validation: squared error, or log loss.
 
-    Of several classes a row it is the squared error of their probabilities, logistic regression is one model for each
-    class, and thresholds are those of the highest F1 in the same cross-validation.
+    For several classes a row the error is the squared error of their probabilities, logistic regression is one model
+    per class, and thresholds are those with the highest F1 in the same cross-validation.
 
     Kernels are $\exp(-\gamma \lVert x - z \rVert_2^2)$ and, where the work is small, $\exp(-\gamma \lVert x - z
-    \rVert_1)$, with $\gamma$ around one over the median of the distances, on the features as they are. Linear models
-    standardize dense features. Labels that are numbers are standardized. "support vectors" are a support vector
-    regression, or classification, one class against the rest, calibrated by Platt's sigmoid or by a temperature.
+    \rVert_1)$, with $\gamma$ around one over the median distance, on the features as they are. Linear models
+    standardize dense features. Numeric labels are standardized. "support vectors" is support vector regression, or
+    classification (one class against the rest, calibrated by Platt's sigmoid or by a temperature).
 
     Args:
         features: of the training rows ``[a, f]``, dense or scipy sparse.
         target: numbers ``[a]``, or if ``classes`` is given class names, or tuples of them.
-        queries: features ``[c, f]`` of the rows to predict; None: the training rows, each by a fit without its fold.
+        queries: features ``[c, f]`` of the rows to predict; None: the training rows, each predicted by a fit without
+            its fold.
         classes: class of each column of the probabilities ``[C]``; None in a regression.
-        groups: ``[a]``; none is cut by a fold.
+        groups: ``[a]``; folds never split a group.
         times: ``[a]``; settings are then tried on later rows than they learn from. It needs ``queries``.
-        weights: ``[a]``, > 0, of errors, by which settings are chosen, too; all methods are fitted with them but k-NN,
-            the Gaussian process, and one class against the rest. None: 1 each.
-        methods: out of ``NUMBERS`` (or "gaussian process"), with classes out of ``CLASSES``, with several a row out of
-            ``SEVERAL``; None: all of them, but for boosting on sparse features.
-        most: beyond so many training rows settings are tried on that many, drawn at random, and without ``queries``
-            no others are predicted. Kernel machines are fitted on ``FITTED`` rows, or on ``most``, whichever is more.
+        weights: ``[a]``, > 0, for the errors that settings are chosen by, and for fitting all methods but k-NN, the
+            Gaussian process, and one class against the rest. None: 1 each.
+        methods: from ``NUMBERS`` (or "gaussian process"), with classes from ``CLASSES``, with several a row from
+            ``SEVERAL``; None: all of them, except boosting on sparse features.
+        most: with more training rows than this, settings are tried on this many, drawn at random, and without
+            ``queries`` only these are predicted. Kernel machines are fitted on at most ``FITTED`` or ``most`` rows,
+            whichever is more.
         seed: of folds and draws.
 
     Returns:
-        one baseline a method, with the rows that it was fitted on.
+        one baseline per method, with the number of rows that it was fitted on.
 
     Raises:
         ValueError: for a method of another name, or fewer than 10 rows.

@@ -14,7 +14,7 @@ from vicinal.ranks import Ties, related_ranks
 class RetrievalMetrics:
     """Means of retrieval metrics over queries whose rows of scores arrive in blocks.
 
-    Only sums are kept, so memory does not grow; any relation will do. Each block must hold whole rows: all columns
+    Only sums are kept, so memory does not grow, and any relation works. Each block must hold whole rows: all columns
     that a query is compared with.
 
     Args:
@@ -75,7 +75,7 @@ class RetrievalMetrics:
 class EmbeddingRetrieval:
     """Retrieval metrics of embeddings that arrive in batches: each row is compared with all other rows at the end.
 
-    Kept are the embeddings themselves, ``[n, d]``; the n x n scores never exist, see
+    It keeps the embeddings themselves, ``[n, d]``, and never makes the n x n scores, see
     :func:`vicinal.metrics.embedding_metrics`. In a Lightning module call :meth:`update` in ``validation_step`` and
     ``self.log_dict(metrics.compute())`` then :meth:`reset` in ``on_validation_epoch_end``.
 

@@ -14,7 +14,7 @@ class BlockingQuality(NamedTuple):
     Attributes:
         recall: share of the related pairs that are candidates; NaN where there are none.
         precision: share of the candidates that are related; NaN where there are none.
-        ratio: candidates over all pairs of the two tables.
+        ratio: number of candidates over the number of all pairs of the two tables.
     """
 
     recall: float

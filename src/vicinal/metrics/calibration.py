@@ -40,15 +40,16 @@ def opis(
         labels: classes of the rows, ``[b]``.
         bank_labels: classes of the columns, ``[N]``, or None if they are the rows.
         weight: ``[b, N]`` or None; pairs of weight 0 (a row and itself) are left out.
-        far: lowest and highest share of accepted unrelated pairs, within (0, 1).
-        steps: thresholds, >= 2.
-        extreme: share in (0, 0.5]: give instead the mean u of the best such share of classes less that of the worst.
+        far: lowest and highest share of accepted unrelated pairs (false acceptance rate), within (0, 1).
+        steps: number of thresholds, >= 2.
+        extreme: a share in (0, 0.5]: return instead the mean u of this share of the classes, the best ones, minus that
+            of the worst ones.
 
     Returns:
         scalar >= 0, NaN without classes that have both related and unrelated pairs. Other classes are left out.
 
     Raises:
-        ValueError: for labels of another length or a range that is none.
+        ValueError: for labels of another length or an empty range.
 
     >>> opis(torch.tensor([[0.9, 0.1], [0.1, 0.9]]), torch.tensor([0, 1]), far=(0.1, 0.9))
     tensor(0., dtype=torch.float64)

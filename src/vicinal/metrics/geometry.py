@@ -27,7 +27,7 @@ def nearest_distances(
     Args:
         queries: ``[n, d]``.
         bank: ``[N, d]``; None: the queries, where no row is its own neighbor.
-        query_groups: integers ``[n]``; rows of one group are no neighbors.
+        query_groups: integers ``[n]``; rows of the same group are never neighbors.
         bank_groups: integers ``[N]``, with ``query_groups`` if there is a bank.
 
     >>> nearest_distances(torch.tensor([[0.0], [1.0], [5.0]]))
@@ -125,7 +125,7 @@ def alignment(embeddings: Tensor, labels: Tensor, *, power: float = 2.0) -> Tens
         power: $\alpha > 0$.
 
     Returns:
-        scalar from 0 (all rows of a class are one) to $2^\alpha$; NaN if no two rows are related. Lower is better.
+        scalar from 0 (all rows of a class coincide) to $2^\alpha$; NaN if no two rows are related. Lower is better.
 
     >>> alignment(torch.tensor([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]]), torch.tensor([0, 0, 1]))
     tensor(2., dtype=torch.float64)
@@ -158,7 +158,7 @@ def uniformity(embeddings: Tensor, *, t: float = 2.0) -> Tensor:
         t: sharpness, > 0.
 
     Returns:
-        scalar from -4t to 0 (all rows are one direction); NaN for fewer than two rows. Lower is more uniform.
+        scalar from -4t to 0 (all rows have one direction); NaN for fewer than two rows. Lower is more uniform.
 
     >>> uniformity(torch.tensor([[1.0, 0.0], [-3.0, 0.0]]).double())
     tensor(-8., dtype=torch.float64)
@@ -199,7 +199,7 @@ def hubness(
         similarity: name or module.
 
     Returns:
-        scalar; 0 if all rows come equally often. Rows of equal score at the ``k``-th place are chosen arbitrarily.
+        scalar; 0 if all rows come up equally often. Ties at the ``k``-th place are broken arbitrarily.
 
     >>> hubness(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), k=1)
     tensor(0., dtype=torch.float64)

@@ -40,7 +40,7 @@ def candidate_recall(ranks: ArrayLike, ks: Sequence[int]) -> dict[int, float]:
     """Share of the true pairs among the first k candidates of their row, for several k.
 
     Args:
-        ranks: of each true pair among the candidates of its row, from 0; -1 for one that is none. ``[n]``.
+        ranks: ``[n]``, rank of each true pair among the candidates of its row, from 0; -1 if it is not among them.
         ks: each >= 1.
 
     >>> candidate_recall([0, 3, -1, 1], [1, 5])
@@ -57,7 +57,8 @@ def cluster_quality(clusters: ArrayLike, truth: ArrayLike) -> LinkQuality:
     r"""B-cubed precision, recall and F1 of clusters: over rows, the mean share of a row's cluster that is its own.
 
     $P = \frac1n \sum_i |C_i \cap T_i| / |C_i|$, $R = \frac1n \sum_i |C_i \cap T_i| / |T_i|$, F1 their harmonic mean
-    (Bagga and Baldwin, ACL 1998). Pairs alone would count a cluster of 100 rows like 4,950 pairs.
+    (Bagga and Baldwin, ACL 1998). Counting pairs instead would let a cluster of 100 rows weigh as much as 4,950
+    clusters of two.
 
     Args:
         clusters: a name for each row, ``[n]``, n >= 1.

@@ -52,18 +52,17 @@ def klom(
     r"""How far margins of models differ from those that they should have, row by row: KLoM.
 
     $KL(p \| q)$ of two histograms of a row's margins, of the oracles and of the candidates, over bins of equal width
-    from the least to the greatest of both.
+    from the lowest to the highest of both.
 
     An unlearned model should be like one that never saw the rows: oracles are trained without them, candidates have
-    unlearned them. Reconstructed: of *Attribute-to-Delete*, arXiv:2410.23232, the idea is the text's, the bins and the
-    limit are from memory.
+    unlearned them. The idea is that of *Attribute-to-Delete*, arXiv:2410.23232; the bins and the limit are from memory.
 
     Args:
         oracle: margins of N models, ``[N, n]``, N >= 2, such as :func:`class_margins`.
         candidate: likewise, of M models, ``[M, n]``.
         bins: at least 2.
-        limit: margins are cut off there on both sides, > 0.
-        floor: > 0, added to the share of each bin before both are scaled to 1.
+        limit: margins are clipped to this on both sides, > 0.
+        floor: > 0, added to the share of each bin before both histograms are normalized.
         direction: "forward" KL(oracle, candidate), or "backward".
 
     Returns:

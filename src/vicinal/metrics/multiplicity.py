@@ -16,12 +16,12 @@ class Multiplicity:
     """What :func:`predictive_multiplicity` gives.
 
     Attributes:
-        ambiguity: the share of rows for which any model decides otherwise than the base.
-        discrepancy: the largest share of rows for which one model does; at most the ambiguity.
-        viable_range: ``[n]``, highest less lowest probability of the label.
-        score_variance: ``[n]``, its variance over models.
-        capacity: ``[n]``, in bits, how much a row's prediction tells of which model made it: 0 if all agree, log2 C if
-            each class has a model that is sure of it; 2 to that power is a number of classes.
+        ambiguity: the share of rows on which at least one model disagrees with the base.
+        discrepancy: the largest share of rows on which a single model disagrees; at most the ambiguity.
+        viable_range: ``[n]``, highest minus lowest probability of the label.
+        score_variance: ``[n]``, variance of the label's probability over models.
+        capacity: ``[n]``, in bits, how much a row's prediction reveals about which model made it: 0 if all agree, log2
+            C if each class has a model that is sure of it. 2 to this power reads as an effective number of classes.
     """
 
     ambiguity: float
@@ -35,7 +35,7 @@ class Multiplicity:
 def predictive_multiplicity(scores: Tensor, labels: Tensor, base: Tensor | None = None) -> Multiplicity:
     """How far models disagree that one could as well have chosen: members, dropout draws, or seeds of about one error.
 
-    Hsu et al., *Dropout-Based Rashomon Set Exploration*, ICLR 2024; the capacity by Blahut and Arimoto's iterations.
+    Hsu et al., *Dropout-Based Rashomon Set Exploration*, ICLR 2024; the capacity by the Blahut-Arimoto algorithm.
 
     Args:
         scores: probabilities ``[M, n, C]`` of M models, rows summing to 1.
@@ -76,11 +76,12 @@ def channel_capacity(channels: Tensor, *, tolerance: float = 0.0) -> Tensor:
 
     Args:
         channels: W, ``[..., M, C]``, rows summing to 1.
-        tolerance: a capacity is done when the mean squared change of its p is at most that. 1e-12 gives the values of
-            the paper's program, which are up to about 1e-5 short; 0 goes on to 1e-12 of the capacity itself.
+        tolerance: stop when the mean squared change of p is at most this. 1e-12 gives the values of the paper's code,
+            which are up to about 1e-5 too low; 0 goes on until the capacity is within 1e-12.
 
     Returns:
-        ``[...]``, from 0 to log2 of the smaller of M and C; Blahut and Arimoto's iterations, to 1e-12 or 1000 of them.
+        ``[...]``, from 0 to log2 of the smaller of M and C; by the Blahut-Arimoto algorithm, to 1e-12 or for 1000
+        iterations.
 
     >>> channel_capacity(torch.eye(4))
     tensor(2., dtype=torch.float64)

@@ -258,7 +258,7 @@ def precision_at_k(
         scores: ``[b, N]``.
         relation: ``[b, N]``.
         weight: ``[b, N]`` or None.
-        k: how many columns are looked at, >= 1.
+        k: how many columns count, >= 1.
         ties: order of equal scores.
         empty: value of a query without related columns.
 
@@ -325,9 +325,9 @@ def recall_at_k(
 ) -> Tensor:
     r"""Share of the related columns among the first ``k``, $|\{m : r_{im} \le k\}| / R_i$; see also :func:`hit_at_k`.
 
-    With ``propensity`` ``[N]`` or ``[b, N]``, the chance that a column is seen, each related column counts for one over
-    it (at least .01), and the row is divided by their sum (arXiv:1909.03601). Other arguments, result and errors as
-    :func:`precision_at_k`.
+    With ``propensity`` ``[N]`` or ``[b, N]``, the chance that a column is seen, each related column counts as one over
+    that chance (taken as at least .01), and the sum is divided by the row's total (arXiv:1909.03601). Other arguments,
+    result and errors as :func:`precision_at_k`.
 
     >>> import torch
     >>> recall_at_k(torch.tensor([[0.9, 0.5, 0.1]]), torch.tensor([[0, 1, 1]]), k=2)
@@ -401,8 +401,8 @@ def average_precision(
     r"""Mean over related columns of the precision at their rank, $\frac{1}{R_i} \sum_m m / r_{im}$.
 
     With a cutoff ``k`` only ranks up to ``k`` enter the sum; it is still divided by $R_i$. With ``propensity``, as for
-    :func:`recall_at_k`, m is the sum of the weights of related columns up to that rank, which are 1 in all. Other
-    arguments, result and errors as :func:`precision_at_k`.
+    :func:`recall_at_k`, m is the sum of the weights of related columns up to that rank; the weights are scaled to sum
+    to 1. Other arguments, result and errors as :func:`precision_at_k`.
 
     >>> import torch
     >>> average_precision(torch.tensor([[0.9, 0.5, 0.1]]), torch.tensor([[1, 0, 1]]))

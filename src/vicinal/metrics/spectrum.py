@@ -29,11 +29,11 @@ def _rows(embeddings: Tensor) -> Tensor:
 def nuclear_surrogate(embeddings: Tensor, *, columns: int | None = None, exact: bool = False) -> Tensor:
     r"""The sum of the longest columns of centered directions, in place of their singular values.
 
-    $\frac1n \sum_{j \le D} \|R_{\cdot j}\|$, columns by length, of rows that are centered by their mean and scaled to
-    length 1.
+    $\frac1n \sum_{j \le D} \|R_{\cdot j}\|$, longest columns first; R holds the rows, centered at their mean and then
+    scaled to length 1.
 
     With all d columns it is at least the nuclear norm over n, and equal to it for orthogonal columns; with fewer it may
-    be below. It is no test of rank: rows on one line with slanted coordinates have a large one.
+    be below. It is not a test of rank: rows on an oblique line have a large value too.
 
     Args:
         embeddings: ``[n, d]``, n >= 2, finite.
@@ -70,7 +70,7 @@ def nuclear_surrogate(embeddings: Tensor, *, columns: int | None = None, exact: 
 def pca_dimension(embeddings: Tensor, *, share: float = 0.99) -> int:
     r"""How many principal axes hold a share of the variance.
 
-    The least r with $\sum_{j \le r} \lambda_j \ge \eta \sum_j \lambda_j$ of the sorted variances.
+    The smallest r with $\sum_{j \le r} \lambda_j \ge \eta \sum_j \lambda_j$ of the sorted variances.
 
     Args:
         embeddings: ``[n, d]``, n >= 2, finite.

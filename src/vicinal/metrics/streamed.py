@@ -219,7 +219,7 @@ def embedding_metrics(
 
     Two rows are related if their labels are equal. Without a ``bank`` each row is compared with all other rows. Memory:
     a few blocks of scores and up to 4 million related scores; time: one pass over the scores (half of them without a
-    bank). "map", "ndcg" and, less so, "mrr" read every unrelated row that comes before the farthest (the first) related
+    bank). "map", "ndcg" and, less so, "mrr" read every unrelated row ahead of the last (for "mrr" the first) related
     one, so they cost more where classes overlap.
 
     Args:
