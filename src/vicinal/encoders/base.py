@@ -40,7 +40,7 @@ class SavedEncoder(Saved):
 class ColumnEncoder(nn.Module, abc.ABC):
     """A module that turns one column of a table (numbers and categories: several) into vectors.
 
-    Life: ``fit`` on the training rows, then ``prepare`` for any rows, then ``forward`` on batches of what was prepared.
+    Call ``fit`` on the training rows, then ``prepare`` on any rows, then ``forward`` on batches of what was prepared.
     ``config()`` and the state dictionary together restore it exactly.
 
     Args:
@@ -48,11 +48,11 @@ class ColumnEncoder(nn.Module, abc.ABC):
 
     Attributes:
         kind: the kind of columns it reads.
-        name: how it is called in settings and configurations.
+        name: its name in settings and configurations.
         several: whether it may read more than one column.
-        saved: what ``config()`` holds: attributes of the encoder, and arguments of its class but for ``statistics``.
-        statistics: names of what ``fit`` takes from the data.
-        is_held: whether nothing of it is trained, by ``hold()``.
+        saved: what ``config()`` holds: names of attributes that, except for ``statistics``, are arguments of its class.
+        statistics: names of what ``fit`` learns from the data.
+        is_held: whether ``hold()`` froze it.
     """
 
     kind: ClassVar[Kind]

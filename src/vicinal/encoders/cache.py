@@ -22,14 +22,14 @@ def content_key(content: bytes) -> str:
 class EmbeddingCache:
     """Embeddings by encoder and content, in memory and, given a folder, on disk.
 
-    A file of the folder that is torn or was edited is passed over: its rows are run again.
+    A file in the folder that is damaged or was edited is ignored: its rows are run again.
 
     Args:
-        folder: where files are kept between runs; None: nowhere. It is made when it does not exist.
+        folder: where files are kept between runs; None: nowhere. It is created if it does not exist.
         most: how many rows of one encoder are held in memory; the oldest go first.
 
     Raises:
-        ValueError: when the folder cannot be made.
+        ValueError: if the folder cannot be created.
 
     >>> cache = EmbeddingCache()
     >>> cache.put("encoder", ["a"], torch.ones(1, 2))
@@ -52,7 +52,7 @@ class EmbeddingCache:
         return sum(map(len, self._known.values()))
 
     def get(self, identity: str, keys: Sequence[str]) -> Mapping[str, Tensor]:
-        """The embeddings ``[dim]`` that are known, out of ``keys`` of the encoder ``identity``."""
+        """The known embeddings ``[dim]`` by key, out of ``keys`` of the encoder ``identity``."""
         known = self._open(identity)
         return {key: known[key] for key in keys if key in known}
 

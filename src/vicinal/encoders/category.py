@@ -70,8 +70,8 @@ class SavedCategories(SavedEncoder):
 class CategoryEncoder(ColumnEncoder):
     """One-hot of the most frequent categories of each column, with slots for other and for missing values.
 
-    The slots "other" (categories beyond the most frequent) and "missing" are there where training rows fill them.
-    Without them an unseen or missing category is a row of zeros: a slot that no training row filled would be untrained.
+    The slots "other" (categories beyond the most frequent) and "missing" exist only if training rows fill them. Without
+    them an unseen or missing category is a row of zeros, since a slot that no training row filled would be untrained.
 
     Args:
         columns: one or several columns of categories.

@@ -108,7 +108,7 @@ class ImageCNN(ColumnEncoder):
 
     Args:
         columns: the column; a cell is a path or the bytes of a file.
-        side: height and width that images are squeezed to, from 8 to 512.
+        side: height and width that images are resized to, from 8 to 512.
         widths: channels after the first convolution and after each residual block.
     """
 
@@ -128,7 +128,7 @@ class ImageCNN(ColumnEncoder):
         return self.widths[-1]
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> Inputs:
-        """Decode and squeeze; uint8 ``[n, 3, side, side]``."""
+        """Decode and resize; uint8 ``[n, 3, side, side]``."""
         side = self.side
         return prepare_images(self.cells(frame), self.columns[0], root, lambda image: to_square(image, side), f"{side}")
 
@@ -153,7 +153,7 @@ class AudioCNN(ColumnEncoder):
 
     Args:
         columns: the column; a cell is a path or the bytes of a file.
-        bands: of the spectrogram, from 8 to 256.
+        bands: frequency bands of the spectrogram, from 8 to 256.
         seconds: longer sounds are cut to their middle; at most 120.
         widths: channels after the first convolution and after each residual block.
     """

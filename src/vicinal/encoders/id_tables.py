@@ -12,13 +12,14 @@ from vicinal.core import check_choice, check_integer
 class IdTable(nn.Module):
     r"""Learned vectors of ids 0 to size - 1, ``forward(ids [...]) -> [..., dim]``.
 
-    - "full": a row each, $T_i$;
-    - "hashed": $T_{i \bmod m}$, so ids of one remainder share a row;
-    - "multiplied", "added" or "joined": $Q_{\lfloor i / m \rfloor} \odot R_{i \bmod m}$, their sum, or one after the
-      other (quotient and remainder): no two ids share both, of $\lceil size / m \rceil + m$ rows.
+    - "full": a row per id, $T_i$;
+    - "hashed": $T_{i \bmod m}$, so ids with the same remainder share a row;
+    - "multiplied", "added" or "joined": $Q_{\lfloor i / m \rfloor} \odot R_{i \bmod m}$, their sum, or their
+      concatenation (quotient and remainder): no two ids share both rows, and there are only $\lceil size / m \rceil +
+      m$ rows.
 
     Args:
-        size: how many ids.
+        size: number of ids.
         dim: width of the vectors; even for "joined".
         kind: as above.
         rows: m, at least 1 and below size; None: the root of size for quotient and remainder, a tenth for "hashed".

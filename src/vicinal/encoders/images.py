@@ -53,8 +53,8 @@ def open_image(data: bytes, *, column: str, row: object) -> "Image":
     """Decode an image to RGB, turned as its camera says, transparent parts white; the first frame of several.
 
     Raises:
-        ValueError: for what is no image, is cut short, has more than ``MOST_PIXELS`` pixels, or a side more than
-            ``MOST_ASPECT`` times the other.
+        ValueError: for something that is not an image, is cut short, has more than ``MOST_PIXELS`` pixels, or one side
+            more than ``MOST_ASPECT`` times the other.
     """
     return _decoded(_checked(data, column, row), column, row)
 
@@ -119,7 +119,7 @@ def to_rgb(image: "Image") -> "Image":
 def thumbnail(data: bytes, side: int = 128) -> bytes | None:
     """A small JPEG of an image, at most ``side`` pixels each way, or None if it cannot be read.
 
-    One that is small already is given back as it is.
+    An image that is already small is returned as it is.
     """
     try:
         image = _checked(data, "", "")
@@ -204,7 +204,7 @@ def prepare_images(
 
     Args:
         series: the cells.
-        column: for the sentence of an error.
+        column: named in errors.
         root: see :func:`vicinal.encoders.read_cell`.
         make: of an image in RGB.
         recipe: what ``make`` does, in words that no other has.

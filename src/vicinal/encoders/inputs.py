@@ -30,7 +30,7 @@ class Inputs(Protocol):
         ...
 
     def sizes(self) -> Tensor:
-        """How much work each row is, int64 ``[n]``: rows of like size share a batch where order is free."""
+        """How much work each row is, int64 ``[n]``: rows of similar size share a batch where the order is free."""
         ...
 
 

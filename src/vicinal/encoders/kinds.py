@@ -37,7 +37,7 @@ class ColumnKind:
 
     Attributes:
         kind: the kind, or None for a column that is left out.
-        reason: why, as half a sentence.
+        reason: why, as a phrase.
     """
 
     kind: Kind | None
@@ -49,7 +49,7 @@ def infer_kinds(frame: pd.DataFrame, columns: Mapping[str, Kind] | None = None) 
 
     Args:
         frame: the columns that may be used; the target is not among them.
-        columns: kinds of columns that are known.
+        columns: kinds of columns that are already known.
 
     Raises:
         ValueError: for an override of an unknown column or to an unknown kind.

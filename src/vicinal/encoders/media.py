@@ -23,10 +23,10 @@ def read_cell(cell: object, *, column: str, row: object, what: str, root: Path |
 
     Args:
         cell: a path, bytes, or a dictionary with "bytes" or "path".
-        column: for the sentence of an error.
-        row: label of the row, for the sentence of an error.
+        column: named in errors.
+        row: label of the row, named in errors.
         what: what is expected: "an image".
-        root: folder that paths start from and must stay in, links resolved. None: the current folder, any path.
+        root: folder that paths start from and must stay in, after resolving links. None: the current folder, any path.
 
     Raises:
         ValueError: for a missing cell, a path that leaves ``root``, a missing, empty or huge file.

@@ -52,7 +52,8 @@ def set_parts(name: str) -> tuple[str, str | None]:
 def check_encoder(name: str, kind: str, where: str = "encoder") -> str:
     """The full name of an encoder of ``kind``; "cnn" of audio is "cnn-mel".
 
-    Whether the elements of a set are of the kind that their encoder reads is seen with the first of them.
+    Whether the elements of a set are of the kind that their encoder reads is checked only when the first element is
+    read.
 
     Raises:
         ValueError: naming all encoders of that kind.

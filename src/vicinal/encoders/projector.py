@@ -15,7 +15,7 @@ class Projector(nn.Module):
 
     Args:
         in_dim: width of its input.
-        sizes: widths of the layers, first to last; empty: the input goes through as it is.
+        sizes: widths of the layers, first to last; empty: the input passes through unchanged.
         dropout: share of inputs dropped before each linear layer while training, from 0 to below 1.
 
     >>> print(Projector(384, (200, 25)).dim)
@@ -55,17 +55,17 @@ class MemberProjectors(nn.Module):
     r"""``members`` projectors as :class:`Projector`, each with its own weights, their embeddings side by side.
 
     Member m maps $x$ to $z_m$; the embedding is $[z_1, \dots, z_M]$. Members share nothing but the statistics of the
-    first batch norm, which are those of the input, so each is what it would be alone.
+    first batch norm, which are those of the input, so each is what it would be on its own.
 
     Args:
         in_dim: width of its input.
         sizes: widths of each member's layers, first to last; at least one.
-        dropout: share of inputs dropped before each linear layer while training, each member its own, from 0 to
-            below 1.
+        dropout: share of inputs dropped before each linear layer while training, independently for each member, from 0
+            to below 1.
         members: how many, >= 1.
         final_tanh: whether the last layer ends in a tanh, as the paper's does. Without it embeddings may be any size.
-        rank: width of a linear map before the members' first layers, which all share; None: none. So a first layer is
-            two thin ones (see :func:`vicinal.factorization.low_rank`).
+        rank: width of a linear map, shared by all members, before their first layers; None: no such map. A first layer
+            then consists of two thin ones (see :func:`vicinal.factorization.low_rank`).
 
     Raises:
         ValueError: naming the argument.
@@ -143,8 +143,8 @@ class MemberProjectors(nn.Module):
     def load_member_state(self, member: int, state: dict[str, Tensor]) -> None:
         """Make a member what it was when :meth:`member_state` gave ``state``; the others stay what they are.
 
-        All members share the statistics of the input as they are now, so the member's gain and offset make up for the
-        difference.
+        All members share the present statistics of the input, so the member's gain and offset are adjusted to make up
+        for the difference.
         """
         for name, value in self._own_parameters().items():
             value[member] = state[name]
@@ -186,8 +186,8 @@ class MemberProjectors(nn.Module):
 class PrincipalProjector(nn.Module):
     r"""A linear map to unit length, $z = W^\top (x - m) / |W^\top (x - m)|$, that starts at principal components.
 
-    It starts as $W = V S^{-a}$ with the directions V of largest variance of the training rows and their deviations S:
-    at a = 0 cosines are those of the vectors themselves, at a = 1 of whitened ones.
+    It starts as $W = V S^{-a}$ with the directions V of largest variance of the training rows and their standard
+    deviations S: with a = 0, cosines are those of the vectors themselves, with a = 1 those of whitened vectors.
 
     Args:
         in_dim: width of its input.
@@ -211,7 +211,7 @@ class PrincipalProjector(nn.Module):
     def fit(self, rows: Tensor, power: float) -> Self:
         """Start at the principal components of training rows ``[n, in_dim]``, divided by deviations to ``power``.
 
-        Directions without variance get random weights of small size. Gives itself.
+        Directions without variance get small random weights. Returns itself.
         """
         center = rows.double().mean(dim=0)
         _, spread, directions = torch.linalg.svd(rows.double() - center, full_matrices=False)

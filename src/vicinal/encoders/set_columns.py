@@ -87,15 +87,16 @@ class SavedSet(SavedEncoder):
 class SetColumnEncoder(ColumnEncoder):
     """Sets of whatever an encoder reads: lists in the cells of a column, of any length, whose order says nothing.
 
-    The encoder of the elements is one of their kind, which is found out; a pretrained one stays as published, and runs
-    once for each different element. The set encoder is trained, if it has anything to learn. A missing element makes a
-    smaller set; a missing or empty list has a learned vector. Sets of more than 4,096 elements are read in chunks where
-    their encoder adds.
+    The kind of the elements is detected, and their encoder is one for that kind; a pretrained one stays as published,
+    and runs once for each distinct element. The set encoder is trained if it has anything to learn. A missing element
+    makes the set smaller; a missing or empty list gets a learned vector. Sets of more than 4,096 elements are read in
+    chunks if their encoder is a sum over elements.
 
     Args:
         columns: the column; a cell is a list, or text that is a list in JSON.
         encoder: name of the set encoder, of the encoder of its elements, or both with a colon between them.
-        dim: width of the vectors of sets; None: 64, and what they are for those that learn nothing ("moments").
+        dim: width of the vectors of sets; None: 64, or the natural width for set encoders that learn nothing
+            ("moments").
 
     >>> frame = pd.DataFrame({"tags": [["red", "new"], ["red"], None, []]})
     >>> encoder = SetColumnEncoder("tags").fit(frame)
@@ -137,7 +138,7 @@ class SetColumnEncoder(ColumnEncoder):
         """Find the kind of the elements, and fit their encoder.
 
         Raises:
-            ValueError: where no set has an element, or these are of another kind than their encoder reads.
+            ValueError: if no set has an element, or if the elements are not of the kind that their encoder reads.
         """
         cells, places = self._elements(frame)
         column, elements = self.columns[0], cells[self.columns[0]]
@@ -182,7 +183,7 @@ class SetColumnEncoder(ColumnEncoder):
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
         """Mean, deviation and largest of what a linear baseline is given of the elements, and their number.
 
-        Of sparse features only the mean.
+        For sparse features only the mean.
         """
         if not isinstance(inputs, SetInputs):
             return super().features(frame, inputs)

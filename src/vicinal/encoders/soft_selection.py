@@ -11,15 +11,15 @@ from vicinal.encoders.id_tables import check_ids
 class SelectedIdTable(nn.Module):
     r"""Learned vectors of ids, weighed by dimension and by block of ids of like frequency: $\alpha_{b(i)} \odot T_i$.
 
-    Train ``selection`` on other rows than the rest, a step of each in turn, so that a dimension that only helps to
-    remember loses its weight; :meth:`even_gradients` before each of its steps keeps rare ids from being left behind. A
-    ridge on ``table``, and weights clamped to [0, 1], keep one from undoing the other. Then :meth:`folded` cuts the
-    dimensions of least weight, by block, and a plain table is left.
+    Train ``selection`` on different rows than the other parameters, alternating steps, so that a dimension that only
+    helps to memorize loses its weight; :meth:`even_gradients` before each of its steps keeps rare ids from being left
+    behind. A ridge on ``table``, and weights clamped to [0, 1], keep the two from undoing each other. Then
+    :meth:`folded` cuts the dimensions with the smallest weights, block by block, and leaves a plain table.
 
     Args:
-        counts: how often each id is read, ``[size]``, >= 0.
+        counts: how often each id occurs, ``[size]``, >= 0.
         dim: width of the vectors.
-        blocks: how many, of as many ids each, the most frequent first.
+        blocks: number of blocks, with equally many ids each, the most frequent ids first.
 
     Paper: arXiv:2006.04466; the layer is that of its authors' AutoSrh, arXiv:2208.08004.
 
@@ -63,7 +63,8 @@ class SelectedIdTable(nn.Module):
         """A table of at most ``budget`` numbers: of all weights of blocks and dimensions those of least size are cut.
 
         Raises:
-            ValueError: for a budget above the size of the table or too small for any, or weights that are not finite.
+            ValueError: for a budget above the size of the table or too small for any vector, or weights that are not
+                finite.
         """
         check_integer("budget", budget, 1, self.table.numel())
         if not bool(self.selection.isfinite().all()):
@@ -84,8 +85,8 @@ class FoldedIdTable(nn.Module):
     """Vectors of ids that have some dimensions by block, and 0 in the others; see :class:`SelectedIdTable`.
 
     Args:
-        values: of all ids, one after the other, those dimensions that it has.
-        stays: boolean ``[blocks, dim]``.
+        values: the dimensions that each id has, one id after another.
+        stays: boolean ``[blocks, dim]``, which dimensions a block has.
         block: of each id, ``[size]``.
     """
 

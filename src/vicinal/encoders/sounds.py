@@ -42,8 +42,8 @@ def open_sound(data: bytes, *, column: str, row: object, rate: int = RATE) -> Te
     """Decode a sound to float32 ``[samples]`` in mono at ``rate``.
 
     Raises:
-        ValueError: for what is no sound, is cut short, empty, longer than ``LONGEST``, larger than ``MOST_SAMPLES``
-            and its like, or holds NaN.
+        ValueError: for something that is not a sound, is cut short, empty, longer than ``LONGEST``, has too many
+            samples or channels, or holds NaN.
     """
     soundfile = optional_import("audio", "soundfile", "audio")
     declared = int.from_bytes(data[4:8], "little") + 8 if data[:4] == b"RIFF" else 0

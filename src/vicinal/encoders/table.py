@@ -90,7 +90,7 @@ class TableEncoder(nn.Module):
 
     @property
     def encoders(self) -> list[ColumnEncoder]:
-        """The parts, as what they are."""
+        """The parts, typed as encoders."""
         return list(self.parts)  # type: ignore[arg-type]  # a ModuleList
 
     @property
@@ -138,10 +138,10 @@ class TableEncoder(nn.Module):
 
         Args:
             inputs: from ``prepare``.
-            batch_size: rows that run at once; None: 16 on a CPU (larger ones are slower there), 128 elsewhere.
-            device: where they run; afterwards the networks are where they were.
+            batch_size: rows that run at once; None: 16 on a CPU (where larger batches are slower), 128 elsewhere.
+            device: where they run; afterwards the networks move back.
             progress: called with (rows done, rows to do) after each batch.
-            store: embeddings that are known already, and where new ones go; None: ``cache_of_frozen``.
+            store: the cache of known embeddings, which new ones are added to; None: ``cache_of_frozen``.
         """
         if batch_size is None:
             batch_size = 16 if torch.device(device).type == "cpu" else 128
@@ -201,10 +201,11 @@ class TableEncoder(nn.Module):
         Args:
             config: as :meth:`config` gives it.
             cache_of_frozen: see the class.
-            empty: without memory for what ``load_trained_state`` loads: parts from scratch are on the device "meta".
+            empty: allocate no memory for what ``load_trained_state`` will load: parts from scratch are on the device
+                "meta".
 
         Raises:
-            ValueError: naming the first setting that is missing, too many or wrong.
+            ValueError: naming the first setting that is missing, unknown or wrong.
         """
         parts = []
         for part_config in config["parts"]:
@@ -225,7 +226,7 @@ class TableEncoder(nn.Module):
         """Load what ``trained_state`` gave.
 
         Raises:
-            ValueError: when names or shapes are not those of this encoder.
+            ValueError: if names or shapes are not those of this encoder.
         """
         tensors = self.trained_state()
         strange = sorted(set(tensors) ^ set(state))
@@ -294,12 +295,13 @@ def build_table_encoder(
 
     Args:
         kinds: kind of each column that is used.
-        encoders: encoder names by column or, for all columns of a kind, by kind. A column goes before its kind.
+        encoders: encoder names by column or, for all columns of a kind, by kind. A column takes precedence over its
+            kind.
         tune: what is trained of pretrained encoders: "all", "last-N" or "none".
-        tune_scratch: False leaves encoders without published weights random: for tests of leaks.
+        tune_scratch: False leaves encoders without published weights at random values: for leak tests.
         settings: further arguments of encoders, by column or by kind, as ``encoders``.
         cache_dir: folder in which embeddings of frozen encoders are kept between runs.
-        cache: in its place, a cache that other encoders use as well.
+        cache: instead of a folder, a cache shared with other encoders.
 
     Raises:
         ValueError: for a name that is neither column nor kind, or an encoder that does not read the kind.

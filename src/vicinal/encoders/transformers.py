@@ -305,8 +305,7 @@ def stack_path(net: nn.Module) -> str:
 class TextTransformer(TransformerEncoder):
     """Text by any Hugging Face model that reads tokens.
 
-    A text is cut to what the model reads at once (at most 512 tokens). Its arguments are those of
-    ``TransformerEncoder``.
+    A text is cut to what the model reads at once (at most 512 tokens). Arguments are those of ``TransformerEncoder``.
     """
 
     kind = "text"
@@ -431,8 +430,8 @@ class ImageTransformer(TransformerEncoder):
 class AudioTransformer(TransformerEncoder):
     """Sounds by any Hugging Face model with a feature extractor. Its arguments are those of ``TransformerEncoder``.
 
-    Sounds of different lengths are run apart, so that none is padded: many of these models have layers that would
-    mix the padding in.
+    Sounds of different lengths run separately, so that none is padded: many of these models have layers that would mix
+    the padding in.
     """
 
     kind = "audio"

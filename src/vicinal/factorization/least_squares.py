@@ -42,26 +42,26 @@ def als(
 ) -> Factors:
     r"""Vectors of rows and columns by alternating least squares, of given values or of implicit feedback.
 
-    Given values (``confidence=None``), of the entries M that are stored, zeros too:
-    $\min_{U, V} \sum_{ij \in M} (M_{ij} - u_i \cdot v_j)^2 + \lambda (\|U\|^2 + \|V\|^2)$.
+    Given values (``confidence=None``), over the stored entries M, explicit zeros included: $\min_{U, V} \sum_{ij \in M}
+    (M_{ij} - u_i \cdot v_j)^2 + \lambda (\|U\|^2 + \|V\|^2)$.
 
-    Implicit feedback with ``confidence`` $\alpha$, of all entries: $\sum_{ij} c_{ij} (1[r_{ij} > 0] - u_i \cdot v_j)^2$
-    and the same ridge, with $c_{ij} = \alpha r_{ij}$ where $r_{ij} > 0$, else 1.
+    Implicit feedback with ``confidence`` $\alpha$, over all entries: $\sum_{ij} c_{ij} (1[r_{ij} > 0] - u_i \cdot
+    v_j)^2$ and the same ridge, with $c_{ij} = \alpha r_{ij}$ where $r_{ij} > 0$, else 1.
 
-    In turn U and V are set to the exact solution for the other, so the objective never rises. A row of fewer entries
-    than the rank costs a system of as many equations as it has entries.
+    In turn U and V are set to the exact solution for the other, so the objective never rises. A row with fewer entries
+    than the rank needs only a system as large as its number of entries.
 
     Args:
         interactions: a sparse matrix of scipy ``[m, n]``, finite; >= 0 for implicit feedback.
         rank: width of the vectors, at most min(m, n).
         confidence: $\alpha > 0$; None: the entries are values to be completed.
-        ridge: $\lambda \ge 0$; 0 only where each row and column has ``rank`` entries and no system is singular.
-        sweeps: times that rows and then columns are solved.
-        inexact: conjugate gradients, from where the last sweep ended, to a residual of this share of the right side;
-            rows that do not reach it in ``4 * rank`` steps are solved exactly. None: exact.
-        start: of the columns, ``[n, rank]``; None: a few steps of subspace iteration, or, for implicit feedback, small
+        ridge: $\lambda \ge 0$; 0 only if each row and column has at least ``rank`` entries and no system is singular.
+        sweeps: how often rows and then columns are solved for.
+        inexact: use conjugate gradients, started from the last sweep, to a residual of this share of the right-hand
+            side; rows that do not reach it in ``4 * rank`` steps are solved exactly. None: exact.
+        start: initial columns, ``[n, rank]``; None: a few steps of subspace iteration, or, for implicit feedback, small
             random numbers, which ranked hidden clicks better.
-        generator: of these.
+        generator: of the random start.
 
     Returns:
         In float64 if the interactions are, else in float32. A row or column without entries gets the zero vector.

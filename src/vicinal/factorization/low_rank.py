@@ -16,9 +16,9 @@ class LowRank(NamedTuple):
         left: ``[p, rank]``.
         right: ``[rank, q]``, orthonormal rows.
         bias: ``[q]``, or None if there is none.
-        error: what of the squared norm is lost, as a share of it: of the weighted rows, or of the centered outputs.
-        before: how many parameters the matrix has, and the bias if there was one.
-        after: how many these have.
+        error: the share of the squared norm that is lost, of the weighted rows or of the centered outputs.
+        before: number of parameters of the matrix, and of the bias if there was one.
+        after: number of parameters of the factors and the bias.
     """
 
     left: Tensor
@@ -50,9 +50,9 @@ def low_rank(
 
     Args:
         weight: ``[p, q]``; rows are multiplied by inputs, or looked up: ``layer.weight.T`` of a linear layer.
-        rank: from 1 to min(p, q); above pq / (p + q) there are more parameters than before, which is warned of.
-        row_weight: f >= 0, ``[p]``, not all 0; with ``outputs`` one for each row of these.
-        outputs: Y ``[n, q]``, what the layer (or table) with its bias gives for rows of the data.
+        rank: from 1 to min(p, q); above pq / (p + q) there are more parameters than before, and a warning.
+        row_weight: f >= 0, ``[p]``, not all 0; with ``outputs`` one for each of their rows.
+        outputs: Y ``[n, q]``, the outputs of the layer (or table), bias included, for rows of the data.
         bias: b ``[q]`` of the layer.
 
     Raises:

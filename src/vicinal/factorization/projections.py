@@ -34,17 +34,17 @@ def fastrp(
     r"""Vectors of the nodes of a graph, $\sum_k w_k \, \mathrm{unit}(P^k L R)$: alike where surroundings are.
 
     $P = D^{-1} A$ are transitions, $L = \operatorname{diag}(d^\beta)$ with the degrees d, and R ``[n, dim]`` is very
-    sparse: $\sqrt{s / dim}$ times 1 or -1 with probability $1/(2s)$ each, else 0, with $s = \sqrt n$. What is computed
-    are as many products of a sparse matrix as there are weights.
+    sparse: $\sqrt{s / dim}$ times 1 or -1 with probability $1/(2s)$ each, else 0, with $s = \sqrt n$. It takes one
+    product with a sparse matrix per weight.
 
     Args:
         adjacency: A ``[n, n]``, a sparse matrix of scipy or an array, >= 0.
         dim: width of the vectors.
         weights: $w_1, w_2, \ldots$ of one step, two steps, and so on.
-        degree_power: $\beta$; below 0, nodes of many edges count less.
-        transition: False: A in the place of P.
-        normalize: the vectors of each number of steps to length 1 (0 stays 0); False: the sum is linear in R.
-        generator: what R is drawn by.
+        degree_power: $\beta$; below 0, nodes with many edges count less.
+        transition: False: use A in place of P.
+        normalize: scale the vectors of each power to length 1 (0 stays 0); False: the sum is linear in R.
+        generator: of the draw of R.
         projection: R itself.
 
     Returns:
@@ -81,8 +81,8 @@ def fastrp(
 def common_neighbors(vectors: Tensor, adjacency: Any, pairs: Tensor) -> Tensor:
     r"""The sum of the vectors of the nodes that both of a pair have edges to, $\sum_{u \in N(i) \cap N(j)} h_u$.
 
-    What tells whether an edge is missing; with ones for vectors it counts. An edge between the two, if there is one,
-    does not enter. The gradient flows into the vectors.
+    It helps to tell whether an edge is missing; with vectors of ones it counts common neighbors. An edge between the
+    two, if there is one, is not used. The gradient flows into the vectors.
 
     Args:
         vectors: h ``[n, d]``.
@@ -90,7 +90,7 @@ def common_neighbors(vectors: Tensor, adjacency: Any, pairs: Tensor) -> Tensor:
         pairs: whole numbers ``[m, 2]``, two nodes each.
 
     Returns:
-        ``[m, d]``; 0 where they share none.
+        ``[m, d]``; 0 where they share no neighbor.
 
     Paper: arXiv:2302.00890.
 

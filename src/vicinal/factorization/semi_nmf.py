@@ -37,20 +37,21 @@ def semi_nmf(
 ) -> Parts:
     r"""Rows as sums of parts, $X \approx G F^\top$ with $G \ge 0$, of least $\|X - G F^\top\|^2$ in turn for F and G.
 
-    $F = X^\top G (G^\top G + \epsilon I)^{-1}$, of which each column may keep its ``share`` of largest entries (winner
-    takes all); columns of G are scaled to length 1; then, with $P = X F$, $Q = F^\top F$ and $z^\pm = (|z| \pm z)/2$,
-    $G \leftarrow G \sqrt{(P^+ + G Q^-) / (P^- + G Q^+ + \epsilon)}$. Without ``share`` the error never rises.
+    $F = X^\top G (G^\top G + \epsilon I)^{-1}$, where each column may keep only its ``share`` of largest entries
+    (winner takes all); columns of G are scaled to length 1; then, with $P = X F$, $Q = F^\top F$ and $z^\pm = (|z| \pm
+    z)/2$, $G \leftarrow G \sqrt{(P^+ + G Q^-) / (P^- + G Q^+ + \epsilon)}$. Without ``share`` the error never rises.
 
     Args:
         rows: X ``[n, d]``, of any sign.
         rank: number of parts, at most min(n, d).
-        share: of the entries of a part that are not 0, in (0, 1].
+        share: share of the entries of a part that may be nonzero, in (0, 1].
         steps: at most.
-        patience: ends after so many steps without a smaller error.
-        start: G ``[n, rank]`` >= 0, of which a 0 stays 0; "svd", by singular vectors; or a generator, at random.
+        patience: stop after this many steps without a smaller error.
+        start: G ``[n, rank]`` >= 0, where zeros stay 0; "svd", from singular vectors; or a generator, for a random
+            start.
 
     Returns:
-        The best of all steps.
+        The result of the best step.
 
     Raises:
         ValueError: for numbers that are not finite, a negative start, or shapes that do not fit.

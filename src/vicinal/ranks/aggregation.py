@@ -66,14 +66,14 @@ def preferences(rankings: Tensor, count: int | None = None) -> Tensor:
 def kemeny(rankings: Tensor, count: int | None = None, *, method: Method = "auto") -> Consensus:
     r"""The order of least total distance of Kendall's tau to the rankings: the fewest pairs are turned around.
 
-    Exact by going through all subsets: $f(S) = \min_{j \notin S} \sum_{i \in S} c_{ji} + f(S \cup j)$ with
-    $c_{ji}$ the rankings that have j before i. Of several best orders the first by item. For more than 16 items, pairs
-    of Borda's order are swapped until that helps no more.
+    Exact by dynamic programming over all subsets: $f(S) = \min_{j \notin S} \sum_{i \in S} c_{ji} + f(S \cup j)$ with
+    $c_{ji}$ the rankings that have j before i. Among several best orders it returns the first by item. For more than 16
+    items, it starts from Borda's order and swaps pairs as long as that helps.
 
     Args:
-        rankings: int64 ``[v, m]``, best first; -1 stands for nothing, so that a ranking may be a part of the items.
+        rankings: int64 ``[v, m]``, best first; -1 is an empty place, so a ranking may hold only some of the items.
         count: n, of items; None: one more than the highest.
-        method: "exact", for at most 16 items; "local"; "auto": the first where it can be.
+        method: "exact", for at most 16 items; "local"; "auto": exact if possible.
 
     Raises:
         ValueError: for an item twice in a ranking, out of range, or no items.
@@ -155,12 +155,12 @@ def borda(rankings: Tensor, count: int | None = None) -> Tensor:
 def reciprocal_rank_fusion(rankings: Tensor, count: int | None = None, *, offset: float = 60.0) -> Tensor:
     r"""Items by the mean of $1 / (60 + \mathrm{rank})$, ranks from 0, best first, int64 ``[n]``.
 
-    The mean is over the rankings that have the item; items of none come last.
+    The mean is over the rankings that have the item; items in none of them come last.
 
     Args:
         rankings: see :func:`kemeny`.
         count: n, of items; None: one more than the highest.
-        offset: in the place of 60, > 0.
+        offset: in place of 60, > 0.
 
     Paper: Cormack, Clarke and Buettcher, 2009.
 
@@ -186,9 +186,9 @@ def self_consistent_order(
     """The order of a ranker that is led by the order of its input: of what it says of shuffled inputs (Kemeny).
 
     Args:
-        rank: gives for a list of items their places in the order, best first; it may leave some out.
-        items: n of them.
-        repeats: how often they are shuffled, >= 1.
+        rank: ``rank(items)`` returns positions in its list of items, best first; it may leave some out.
+        items: n items.
+        repeats: number of shuffles, >= 1.
         seed: of the shuffles.
         method: see :func:`kemeny`.
 

@@ -13,7 +13,8 @@ Baseline = Literal["leave_one_out", "none"]
 def order_log_prob(scores: Tensor, orders: Tensor, valid: Tensor | None = None) -> Tensor:
     r"""$\log p(\pi) = \sum_k \left( s_{\pi_k} - \log \sum_{j \ge k} e^{s_{\pi_j}} \right)$ for orders, best first.
 
-    Of a part of an order, its first k places, the sum over all that are not placed before.
+    If only the first k places of an order are given, the inner sum still runs over all columns that are not placed
+    before.
 
     Args:
         scores: ``[b, n]``; adding a number to a row changes nothing.
@@ -24,7 +25,7 @@ def order_log_prob(scores: Tensor, orders: Tensor, valid: Tensor | None = None) 
         ``[..., b]``, in float32 at least.
 
     Raises:
-        ValueError: for a column twice, outside of the scores, or before one that counts though it does not.
+        ValueError: for a column that occurs twice, is out of range, or does not count but stands before one that does.
 
     >>> order_log_prob(torch.zeros(1, 3), torch.tensor([[2, 0, 1]])).exp()
     tensor([0.1667])
@@ -66,10 +67,10 @@ def sample_orders(
 
     Args:
         scores: ``[b, n]``.
-        count: how many for each row, S.
+        count: S, the number of orders for each row.
         valid: boolean ``[b, n]``; the others stand last, in order of their columns. None: all.
-        places: the first so many; None: all.
-        generator: draws the noise.
+        places: how many first places to return; None: all.
+        generator: of the noise.
 
     Returns:
         int64 ``[S, b, places]``, best first.
@@ -99,7 +100,7 @@ def order_reward_loss(
     r"""A number whose gradient is an unbiased estimate of that of $-E_\pi[R(\pi)]$, by what sampled orders have earned.
 
     $-\frac 1 S \sum_s (R_s - c_s) \log p(\pi_s)$, averaged over rows, with $c_s$ the mean reward of the other samples,
-    which makes it less noisy. Its value means nothing.
+    which reduces the noise. The value itself means nothing.
 
     Args:
         scores: ``[b, n]``.

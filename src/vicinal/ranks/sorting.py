@@ -33,9 +33,9 @@ def soft_sort(
 ) -> SortedScores:
     r"""Scores in rising order by a network of swaps, with a gradient that says how places would change.
 
-    A swap of a and b gives $\alpha a + (1 - \alpha) b$ and $(1 - \alpha) a + \alpha b$ with
-    $\alpha = \sigma(\beta (b - a))$. Smooth swaps draw values together, the more the larger the network; ``exact`` ones
-    are hard forward, $\alpha \in \{0, 1\}$, and have the gradient of the smooth ones at hard inputs.
+    A swap of a and b gives $\alpha a + (1 - \alpha) b$ and $(1 - \alpha) a + \alpha b$ with $\alpha = \sigma(\beta (b -
+    a))$. Smooth swaps pull values together, more so in larger networks; ``exact`` swaps are hard in the forward pass,
+    $\alpha \in \{0, 1\}$, and have the gradient of smooth ones at hard inputs.
 
     Args:
         scores: ``[b, n]``.
@@ -44,7 +44,7 @@ def soft_sort(
             $v / |b - a|^{1/4}$; "gaussian", its distribution; "reciprocal" $(v / (2 + |v|) + 1) / 2$; "optimal"
             $v + \frac 1 2$ up to $|v| = \frac 1 4$ and then as $1 / (16 |v|)$ to its limit.
         steepness: $\beta > 0$.
-        exact: hard forward. Without it values are only nearly sorted.
+        exact: swap exactly in the forward pass; if False, values are only nearly sorted.
 
     Returns:
         Sorted values, and a permutation with ``values = scores @ permutation``, rows and columns of which sum to 1.

@@ -1,7 +1,7 @@
 """How truly related things are: ``[b, N]`` from the labels of a block of queries and a block of bank rows.
 
-Every function looks at the two blocks it is given and at nothing else, so a large relation can be made a block at a
-time. What counts at all, as against how related it is, is a *weight*: see :func:`other_rows`.
+Every function looks only at the two blocks it is given, so a large relation can be made block by block. Whether a pair
+counts at all, as opposed to how related it is, is a *weight*: see :func:`other_rows`.
 """
 
 from vicinal.relation.classes import same_class, same_group, shared_labels

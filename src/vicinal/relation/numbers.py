@@ -18,7 +18,7 @@ def label_distance(
     r"""$r_{ij} = -\|y_i - y_j\|$, or a kernel of that distance.
 
     With $u = \|y_i - y_j\| / h$ for the bandwidth h, the kernels are "gaussian" $e^{-u^2/2}$, "laplace" $e^{-u}$ and
-    "triangle" $\max(0, 1 - u)$. They lie in [0, 1], so every loss that takes soft relations takes them.
+    "triangle" $\max(0, 1 - u)$. They lie in [0, 1], so every loss with soft relations accepts them.
 
     Args:
         labels: numbers ``[b]``, or ``[b, T]`` for several at once (Euclidean distance).

@@ -9,7 +9,7 @@ from vicinal.relation.checks import as_relation, check_blocks, check_whole
 def other_rows(ids: Tensor, bank_ids: Tensor) -> Tensor:
     r"""The weight $w_{ij} = 1$ where the bank row is another thing than the query, 0 where it is the query itself.
 
-    Identity decides, not position and not equality of vectors: a copy of a row in a bank carries the id of that row.
+    Identity decides, not position or equality of vectors: a copy of a row in a bank carries the id of that row.
 
     Args:
         ids: whole numbers ``[b]``.
@@ -37,8 +37,8 @@ def from_pairs(
         pairs: whole numbers ``[P, 2]``, the ids of what is related.
         ids: whole numbers ``[b]``.
         bank_ids: whole numbers ``[N]``.
-        grades: ``[P]``, how related each pair is; None: 1 each. Of a pair listed twice the highest grade counts.
-        symmetric: a pair (i, j) also says that j is related to i.
+        grades: ``[P]``, how related each pair is; None: 1 each. For a pair listed twice the highest grade counts.
+        symmetric: a pair (i, j) also means that j is related to i.
 
     Returns:
         ``[b, N]``.

@@ -39,7 +39,7 @@ def fused_transport(
     |T^j - T^{j'}| \right)$ with $T 1 = a$, $T^\top 1 = b$, $T \ge 0$. Rows whose difference is 0 are fused, so that the
     plan is constant over blocks. Convex; solved by ADMM, whose step for the norms is a soft threshold of each
     difference and whose step for the plan is diagonal in the eigenvectors of the two graphs. Memory grows with the
-    number of pairs of weight times the width of the plan.
+    number of pairs with nonzero weight times the width of the plan.
 
     Args:
         scores: S, ``[m, n]``, finite; costs go in with a minus.
@@ -48,11 +48,11 @@ def fused_transport(
         row_mass: a, ``[m]``, >= 0; None: 1/m each.
         column_mass: b, ``[n]``, >= 0, of the same sum; None: 1/n each.
         strength: $\lambda \ge 0$; 0 is transport without a penalty, by a linear program.
-        steps: at most.
-        tolerance: ends the steps when no condition is missed by more than this share of the largest mass.
+        steps: most iterations.
+        tolerance: stop when no constraint is violated by more than this share of the largest mass.
 
     Returns:
-        T, ``[m, n]``, without gradient; sums are exact to the tolerance, else a warning says by how much they are not.
+        T, ``[m, n]``, without gradient; sums are exact to the tolerance, or a warning says by how much they are off.
 
     Paper: Recovery Bounds on Class-Based Optimal Transport: A Sum-of-Norms Regularization Framework.
 
@@ -183,8 +183,8 @@ def group_lasso_transport(
     r"""An entropic plan whose columns take their mass from few classes of rows (group lasso).
 
     $\max_T \langle T, S \rangle - \tau \sum T \log T - \eta \sum_j \sum_c |T_{c, j}|_2$ with $T_{c, j}$ the entries of
-    column j in the rows of class c: Sinkhorn plans for scores less the slope of the norms, and a search along the line
-    to each.
+    column j in the rows of class c: solved by conditional gradient: a Sinkhorn plan for the scores minus the gradient
+    of the norms, then a line search toward it.
 
     Args:
         scores: S, ``[m, n]``, finite.
@@ -193,8 +193,8 @@ def group_lasso_transport(
         column_mass: b, ``[n]``; None: 1/n each.
         strength: $\eta \ge 0$.
         temperature: $\tau > 0$.
-        steps: at most.
-        tolerance: ends the steps when the objective changes by no more than this share.
+        steps: most iterations.
+        tolerance: stop when the objective changes by no more than this share.
 
     Returns:
         T, ``[m, n]``, without gradient.

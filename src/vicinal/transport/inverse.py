@@ -63,17 +63,17 @@ def inverse_transport(
 ) -> Tensor:
     r"""The sparse cost matrix of an observed plan, $\arg\min_A L(A) + \lambda \|A\|_1$.
 
-    By L-BFGS within bounds, of $A = A^+ - A^-$ with both at least 0. Costs are known up to numbers for rows and columns
-    only: features are centered, so that A has no such parts.
+    Solved by L-BFGS with bounds, for $A = A^+ - A^-$ with both parts >= 0. Costs are determined only up to a constant
+    per row and per column, so features are centered, which removes such parts from A.
 
     Args:
         plan: observed, ``[m, n]``, >= 0, mass in each row and column.
         rows: features u, ``[m, p]``.
         columns: features v, ``[n, q]``.
-        strength: $\lambda \ge 0$; A is 0 from the largest entry of the gradient at 0 on.
+        strength: $\lambda \ge 0$; A is 0 once it reaches the largest absolute entry of the gradient at A = 0.
         temperature: $\epsilon > 0$.
-        steps: at most.
-        tolerance: ends the steps when no entry of the gradient, within the bounds, is larger.
+        steps: most iterations.
+        tolerance: stop when no entry of the projected gradient is larger.
 
     Returns:
         A, ``[p, q]``.

@@ -15,9 +15,9 @@ def soft_permutation(scores: Tensor, *, temperature: float = 1.0, steps: int = 2
 
     $P = \lim$ of $e^{M/\tau}$ with its rows and columns scaled to sum 1 in turn.
 
-    Columns sum to 1, rows as the steps grow. Adding a number to a row or a column of the scores changes nothing; as
-    the temperature goes to 0 it becomes the :func:`assignment`, where that is unique. Items ``x [l, d]`` are reordered
-    by ``P.mT @ x``. The gradient is implicit: see :func:`sinkhorn`.
+    Columns sum to 1, and so do rows as the number of steps grows. Adding a number to a row or a column of the scores
+    changes nothing; as the temperature goes to 0 it becomes the :func:`assignment`, where that is unique. Items ``x [l,
+    d]`` are reordered by ``P.mT @ x``. The gradient is implicit: see :func:`sinkhorn`.
 
     Args:
         scores: M, ``[..., l, l]``, of item i at place j.
@@ -52,7 +52,7 @@ def assignment(scores: Tensor) -> Tensor:
         scores: ``[..., m, n]`` with m <= n: a soft permutation, or any scores.
 
     Returns:
-        int64 ``[..., m]``, a column for each row. Of several that are best, any one.
+        int64 ``[..., m]``, a column for each row; if several assignments are best, any one of them.
 
     >>> assignment(torch.tensor([[0.6, 0.4], [0.9, 0.1]]))
     tensor([1, 0])
@@ -72,7 +72,7 @@ def permutation_cross_entropy(plan: Tensor, places: Tensor, *, floor: float = 1e
     Args:
         plan: P, ``[..., l, l]``, as :func:`soft_permutation` gives it.
         places: $\pi$, int64 ``[..., l]``, the true place of each item.
-        floor: the least that is taken for an entry of the plan, > 0.
+        floor: smallest value that an entry of the plan is taken for, > 0.
 
     >>> permutation_cross_entropy(torch.tensor([[0.25, 0.75], [0.75, 0.25]]), torch.tensor([1, 0]))
     tensor(0.2877)

@@ -1,7 +1,7 @@
 r"""Entropic transport by Sinkhorn's iterations, for everybody: stable at any temperature, with an implicit gradient.
 
 The iterations scale rows and columns of a kernel in turn. A few steps at a time are products of the kernel with two
-vectors; where these leave a safe range, the same steps are taken on logarithms.
+vectors; if these leave a safe range, the same steps are repeated on logarithms.
 """
 
 import math
@@ -30,7 +30,7 @@ def sinkhorn(
 
     $P = \arg\max_P \langle P, S \rangle - \tau \sum P \log P$ with $P 1 = a$, $P^\top 1 = b$, $P \ge 0$: the matrix
     $e^{(S + f + g)/\tau}$, whose columns and rows are scaled in turn. Rows are scaled last, so their sums are exact;
-    those of columns have the error at which the steps end.
+    column sums have the error that remains when the iterations stop.
 
     The gradient is that of the plan at convergence, from one linear system, with memory that does not grow with the
     steps; after few steps it is an approximation. Rows and columns of mass 0 get plan 0 and gradient 0, so sets of
@@ -41,9 +41,9 @@ def sinkhorn(
         row_mass: a, ``[..., m]``, >= 0; None: 1/m each.
         column_mass: b, ``[..., n]``, >= 0, of the same sum; None: 1/n each.
         temperature: $\tau > 0$.
-        steps: at most so many times columns and rows.
-        tolerance: ends the steps when no column is off by more than this share of the largest mass; 0: take all steps.
-            None: 1e-9, or 4e-6 in float32.
+        steps: most iterations, each over columns and then rows.
+        tolerance: stop when no column is off by more than this share of the largest mass; 0: take all steps. None:
+            1e-9, or 4e-6 in float32.
 
     Returns:
         P, ``[..., m, n]``; float32, or float64 if the scores are.

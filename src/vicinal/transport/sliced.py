@@ -33,7 +33,7 @@ def draw_directions(
 def wasserstein(points: Tensor, others: Tensor) -> Tensor:
     r"""$W_1(X, Y) = \min_\pi \frac 1 n \sum_i \|x_i - y_{\pi(i)}\|$, exact, between two sets of as many points.
 
-    The gradient is that of the matched distances, 0 where matched points are the same.
+    The gradient is that of the matched distances, 0 where matched points coincide.
 
     Args:
         points: X, ``[n, d]``, n >= 1.
@@ -71,19 +71,18 @@ def sliced_wasserstein(
 ) -> Tensor:
     r"""$\left( \frac 1 L \sum_l W_p^p(X u_l, Y u_l) \right)^{1/p}$, with W exact on each line, by sorting.
 
-    Weights are divided by their sum; points of weight 0 are as if they were not there, so that sets of unequal size
-    share a batch.
+    Weights are divided by their sum; points of weight 0 do not count at all, so that sets of unequal size can share a
+    batch.
 
     Args:
         points: X, ``[..., m, d]``.
         others: Y, ``[..., n, d]``.
-        weights: ``[..., m]``, >= 0, not all 0; None: equal ones.
+        weights: ``[..., m]``, >= 0, not all 0; None: equal weights.
         other_weights: ``[..., n]``; likewise.
         directions: unit vectors u, ``[L, d]``, or how many are drawn: see :func:`draw_directions`.
         power: p >= 1.
         over: the "mean" over the lines, or the line of the "max" distance.
-        root: take the p-th root, whose gradient is put to 0 where the distance is 0. False: the p-th power, which is
-            smooth there.
+        root: take the p-th root, with gradient 0 where the distance is 0. False: the p-th power, which is smooth there.
         generator: draws directions.
 
     Returns:

@@ -17,7 +17,7 @@ Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
 class SparsePlan(NamedTuple):
-    """``plan [m, n]``, and ``row_error [m]``: its row sums less the masses that were asked for."""
+    """``plan [m, n]``, and ``row_error [m]``: its row sums minus the masses that were asked for."""
 
     plan: Tensor
     row_error: Tensor
@@ -37,9 +37,9 @@ def sparse_transport(
 
     $\max_T \langle T, S \rangle - \frac \gamma 2 \|T\|^2$ with $T 1 = a$, $T^\top 1 = b$, $\|T_j\|_0 \le k$. Column j
     is $b_j$ times the projection of $(\alpha + S_j) / (\gamma b_j)$ to the simplex with its k largest entries, and
-    $\alpha$ minimizes the convex $\sum_j f_j(\alpha) - \alpha \cdot a$ by L-BFGS. Sums of columns, signs and the number
-    of entries are exact; sums of rows only where the problem has no gap, which a small k can make: ``row_error`` says
-    by how much. With k >= m it is transport with a quadratic penalty, without a gap.
+    $\alpha$ minimizes the convex $\sum_j f_j(\alpha) - \alpha \cdot a$ by L-BFGS. Column sums, signs and the number of
+    entries are exact; row sums only if the problem has no duality gap, which a small k can open: ``row_error`` tells
+    how large it is. With k >= m this is transport with a quadratic penalty, without a gap.
 
     The gradient is implicit, for the entries that are not 0.
 
@@ -49,11 +49,11 @@ def sparse_transport(
         row_mass: a, ``[m]``, >= 0; None: 1/m each.
         column_mass: b, ``[n]``, above 0, of the same sum; None: 1/n each.
         strength: $\gamma > 0$.
-        steps: of L-BFGS at most.
+        steps: most steps of L-BFGS.
         tolerance: of L-BFGS.
 
     Raises:
-        ValueError: for scores or masses that do not fit.
+        ValueError: for scores or masses that do not fit together.
 
     Paper: arXiv:2209.15466.
 

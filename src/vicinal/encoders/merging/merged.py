@@ -28,28 +28,28 @@ def merge(
 ) -> Network:
     r"""One network of two of the same architecture, as when two teams trained the same encoder on their rows.
 
-    $(1 - t)\, a + t\, \pi(b)$: the hidden units of b go to the places of those of a that they are most like, which
-    changes nothing of what b computes, then parameters are averaged. Units are matched between the linear layers of
-    ``nn.Sequential`` chains (see :func:`unit_axes`); everything else is averaged as it stands, which is right for two
+    $(1 - t)\, a + t\, \pi(b)$: the hidden units of b are reordered to match the units of a that they are most like,
+    which does not change what b computes; then parameters are averaged. Units are matched between the linear layers of
+    ``nn.Sequential`` chains (see :func:`unit_axes`); everything else is averaged as it is, which is right for two
     networks that were tuned from the same start.
 
     Args:
         a: an encoder or projector.
         b: another of the same class and shapes.
-        data: rows as the networks take them, without labels; they renew the statistics of batch norms between layers,
-            whose inputs no longer are those of a or b. Needed for ``by="activations"`` and for ``budget``.
+        data: rows as the networks take them, without labels. They recompute the statistics of batch norms between
+            layers, whose inputs are no longer those of a or b. Needed for ``by="activations"`` and for ``budget``.
         by: how units are matched, "weights", "activations", "sinkhorn" (:func:`sinkhorn_matching`), or "none".
-        weight: t, the part of b, from 0 to 1.
-        budget: None: the size of a. A number >= 1: a wider network of at most so many times the parameters, in which
+        weight: t, the share of b, from 0 to 1.
+        budget: None: the size of a. A number >= 1: a wider network of at most this many times the parameters, in which
             units that differ stand side by side, for a chain, a ``Projector`` or ``MemberProjectors``
             (:func:`partly_merged`; equal parts).
-        outputs: whether outputs are units that may change places, as those of embeddings that are only compared.
+        outputs: whether outputs may be reordered too, as in embeddings that are only compared.
 
     Returns:
-        A new network; a and b stay what they are. A batch norm at the start is that of a.
+        A new network; a and b are unchanged. A batch norm at the start is that of a.
 
     Raises:
-        ValueError: for networks that differ, or settings that do not go together.
+        ValueError: for networks that differ, or settings that do not fit together.
 
     Paper: Git Re-Basin, arXiv:2209.04836; PLeaS, arXiv:2407.02447.
 
