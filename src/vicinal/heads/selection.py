@@ -15,7 +15,8 @@ class MemberSelection(nn.Module):
 
     z marks the k highest of the scores c(x): in training under noise, so that c learns from the error of the prediction
     (:func:`vicinal.masks.perturbed_topk`), in evaluation exactly k members. Train it on rows that the members were not
-    trained on: on their own training rows they all look good. Written from memory of the paper; details may differ.
+    trained on: on their own training rows they all look good. Reconstructed from memory of the paper; details may
+    differ.
 
     Args:
         width: d, the width of a row's features, such as its embedding; 0: one choice for all rows, which prunes an

@@ -69,7 +69,7 @@ def smooth_adversarial(
 
     $\Phi^\tau + \nu\, \|\Delta(x') - \Delta(x)\|_2$ with $\Delta_k = s_y - s_k$ and perturbed inputs $x'$.
 
-    Written from memory of the paper; details may differ. :func:`worst_inputs` finds x'.
+    Reconstructed from memory of the paper; details may differ. :func:`worst_inputs` finds x'.
 
     Args:
         rows: ``scores``, ``target``, ``weight``, ``valid`` and ``reduction``; see :class:`ClassLoss`.
@@ -221,8 +221,8 @@ def ldr_k(rows: ClassScores, *, k: int = 2, margin: float = 1.0) -> Tensor:
 
     $\frac1k \sum$ of the k largest $s_j - s_y + c\,[j \ne y]$, the target's 0 among them.
 
-    Written from memory of the paper; details may differ. With k = 1 it is the hinge of Crammer and Singer, with k = K
-    the mean.
+    Reconstructed from memory of the paper; details may differ. With k = 1 it is the hinge of Crammer and Singer, with k
+    = K the mean.
 
     Args:
         rows: ``scores``, ``target``, ``weight``, ``valid`` and ``reduction``; see :class:`ClassLoss`.

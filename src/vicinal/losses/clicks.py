@@ -95,9 +95,9 @@ def coupled_pooling(
     list and $w_i = g^q_\rho / g^q_i$, $v_i = g^r_\rho / g^r_i$ between 1/c and c, without gradient; $\rho$ is the
     related column that the scorer being trained ranks first.
 
-    Written from memory of the paper (details may differ): *Hard Negatives or False Negatives: Correcting Pooling Bias
-    in Training Neural Ranking Models*, arXiv:2209.05072. Related things that were likely to be judged count less. With
-    equal ``selection`` the first part is listwise cross-entropy; swapping the scorers changes nothing.
+    Reconstructed from memory of the paper (details may differ): *Hard Negatives or False Negatives: Correcting Pooling
+    Bias in Training Neural Ranking Models*, arXiv:2209.05072. Related things that were likely to be judged count less.
+    With equal ``selection`` the first part is listwise cross-entropy; swapping the scorers changes nothing.
 
     Args:
         relevance: r, ``[b, N]``.

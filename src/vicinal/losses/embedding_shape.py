@@ -58,7 +58,7 @@ def t_regs(embeddings: Tensor, *, factor: float = 1.0, sphere: float = 1.0) -> T
 
     $-\gamma\, E(Z)/n + \lambda\, \overline{(\|z\| - 1)^2}$ with the length E of :func:`tree_length`.
 
-    A reconstruction: the two factors are from memory of the paper and need tuning for the batch. Use it on both views,
+    Reconstructed: the two factors are from memory of the paper and need tuning for the batch. Use it on both views,
     together with a loss that keeps the views close. Unlike a covariance it also notices rows that fill a space of few
     dimensions.
 
@@ -184,7 +184,7 @@ def doubly_stochastic(features: Tensor, *, temperature: float = 0.1, steps: int 
     r"""Soft memberships of rows in the classes of one another, for :func:`mcr2`: rows and columns sum to 1.
 
     Sinkhorn's scaling of $e^{\cos(c_i, c_j)/\eta}$, *Unsupervised Manifold Linearizing and Clustering*,
-    arXiv:2301.01805; written from memory of the paper, details may differ. Each row is a class, so :func:`mcr2`
+    arXiv:2301.01805; reconstructed from memory of the paper, details may differ. Each row is a class, so :func:`mcr2`
     computes n determinants.
 
     Args:

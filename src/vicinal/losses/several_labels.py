@@ -177,7 +177,7 @@ def label_correlation(
     $\overline{w_l\, BCE(t_l, q_l)} + \lambda \frac{\sum R^+_{lm} (q_l - q_m)^2 + R^-_{lm} (q_l + q_m - 1)^2}{\sum
     |R_{lm}|}$, $q = \sigma(s)$; R is the correlation of labels l and m, without its diagonal.
 
-    A reconstruction: of the paper's hybrid loss only the three parts are certain. The third is "supcon" with the
+    Reconstructed: of the paper's hybrid loss only the three parts are certain. The third is "supcon" with the
     relation :func:`vicinal.relation.shared_labels`, added as a loss of embeddings.
 
     Args:

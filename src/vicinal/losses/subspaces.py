@@ -40,8 +40,8 @@ class SubspaceLearners(nn.Module):
     $\ell(z_{i, S_k})$ of the rows of cluster k: the gradient of other slices is 0. With one learner this is the plain
     loss; another joins when the validation score no longer improves. In the end use the whole embedding, with or
     without scaling each slice to length 1. Sanakoyeu et al., *Divide and Conquer the Embedding Space*, CVPR 2019.
-    Joining learners are written from memory of *Attention-based Dynamic Subspace Learners*, Medical Image Analysis
-    2022, without its attention.
+    Joining learners are reconstructed from memory of *Attention-based Dynamic Subspace Learners*, Medical Image
+    Analysis 2022, without its attention.
 
     Args:
         loss: ``loss(embeddings [b, w], labels)``, such as :class:`EmbeddingLoss`; shared by all learners.

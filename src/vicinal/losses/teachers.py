@@ -66,9 +66,9 @@ def kl_top(
 
     $T^2\, KL(q \| p)$, q and p the softmax of the scores of teacher and student over T among the teacher's k highest.
 
-    Written from memory of the paper; details may differ. Without k it is the usual distillation. The factor $T^2$ keeps
-    the size of the gradient the same at any temperature. Scores of other classes have no gradient, so add a loss of all
-    classes if they matter.
+    Reconstructed from memory of the paper; details may differ. Without k it is the usual distillation. The factor $T^2$
+    keeps the size of the gradient the same at any temperature. Scores of other classes have no gradient, so add a loss
+    of all classes if they matter.
 
     Args:
         scores: ``[b, K]``.

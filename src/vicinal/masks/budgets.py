@@ -95,8 +95,8 @@ def zipf_budgets(density: Tensor, total: int, *, rows: int, power: float = 1.0, 
 class MutualChoice(nn.Module):
     """:func:`mutual_choice` in training; afterwards a threshold, so that rows no longer depend on one another.
 
-    The threshold is a moving average of the smallest activation that was chosen. Written from memory of *Mutual Choice
-    and Feature Choice*, arXiv:2411.02124; details may differ.
+    The threshold is a moving average of the smallest activation that was chosen. Reconstructed from memory of *Mutual
+    Choice and Feature Choice*, arXiv:2411.02124; details may differ.
 
     Args:
         k: mean number of features of a row, >= 1.
