@@ -226,6 +226,8 @@ def test_rows_of_classes_are_added_by_the_names_that_the_fit_gave_them(tmp_path,
     frame.head(3).assign(grade=7).to_csv(tmp_path / "e.csv", index=False)
     told = error(capsys, "add", tmp_path / "d-model", tmp_path / "e.csv", "-q")
     assert "expected a class that the model was fitted with, got '7'" in told
+    assert printed(capsys, "add", tmp_path / "d-model", tmp_path / "e.csv", "--new-classes", "-q").startswith("3 rows")
+    assert load_model(tmp_path / "d-model").classes_.tolist() == ["1", "2", "7"]
 
 
 def test_a_folder_is_shown_without_its_rows_and_weights(model, capsys):

@@ -73,6 +73,9 @@ def add(
             help="Table of vicinal discover with names in the column label; classes may be new.", metavar="FILE"
         ),
     ] = None,
+    new_classes: Annotated[
+        bool, typer.Option("--new-classes", help="Take classes that the model does not know yet.")
+    ] = False,
     epochs: Annotated[
         int | None, typer.Option(help="Then train so many epochs more, for rows of another kind; default: none.")
     ] = None,
@@ -100,6 +103,7 @@ def add(
         group=group,
         weight=weight,
         names=None if names is None else table_source("--names", names),
+        new_classes=new_classes,
         epochs=epochs,
         root=o.root_of(root),
         index=index,

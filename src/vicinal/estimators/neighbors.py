@@ -798,7 +798,10 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         codes = []
         for row, value in enumerate(values.tolist()):
             if value not in positions:
-                raise ValueError(f"y: expected a class that the model was fitted with, got {short(value)} in row {row}")
+                raise ValueError(
+                    f"y: expected a class that the model was fitted with, got {short(value)} in row {row}; new classes "
+                    "are added by new_classes=True (vicinal add --new-classes)"
+                )
             codes.append(positions[value])
         return np.array(codes, dtype=np.float64)
 

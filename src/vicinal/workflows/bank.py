@@ -46,6 +46,7 @@ def add_table(
     group: str | None = None,
     weight: str | None = None,
     names: Path | pd.DataFrame | None = None,
+    new_classes: bool = False,
     epochs: int | None = None,
     root: Path | None = None,
     index: str | None = None,
@@ -65,6 +66,7 @@ def add_table(
             "auto", unless it is a column: what predicts the new rows best, see :meth:`NeighborRegressor.weights_for`.
         names: table of :func:`vicinal.workflows.discover_table` with labels of rows, or one label in a group, which is
             that of the group; they go before ``target``, classes may be new, and rows without a name are left out.
+        new_classes: take classes that the model does not know yet; see :meth:`NeighborRegressor.add`.
         epochs: then train so many epochs more on all rows of the bank, which has the new ones by then: see
             :meth:`NeighborRegressor.train_on`.
         root: folder that paths of images and sounds start from; None: that of the file.
@@ -110,7 +112,7 @@ def add_table(
     model.notes_ = fitted  # the names are those of this table; the model's stay
     weights = AUTO if chosen else None if weight is None else read_weights(frame[weight])
     known: dict[str, Any] = {"ids": ids, "groups": groups, "sample_weight": weights}
-    added = opened.add(features, labels, **known, new_classes=names is not None)
+    added = opened.add(features, labels, **known, new_classes=new_classes or names is not None)
     _finish(opened, added, epochs, log if chosen else None, log)
     return BankChange(len(frame), len(opened.model.bank_))
 
