@@ -4,6 +4,8 @@ import logging
 import os
 import re
 import sys
+from functools import cache
+from typing import Any
 
 import typer
 
@@ -70,11 +72,17 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
+@cache
+def program() -> Any:
+    """The application as click runs it, made of the signatures of all commands once a process."""
+    return typer.main.get_command(app)
+
+
 def run(arguments: list[str]) -> int:
     """Run with ``arguments``; gives the exit code."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     try:
-        result = app(arguments, standalone_mode=False)
+        result = program()(arguments, standalone_mode=False)
     except UsageError as wrong:
         return _end(_sentence(wrong))
     except (KeyboardInterrupt, typer.Abort):
@@ -131,7 +139,7 @@ def _as_typed(wrong: BaseException, arguments: list[str]) -> str:
     name, rest = re.match(r"(\w*)(.*)", sentence, re.DOTALL).groups()  # type: ignore[union-attr]  # it matches any text
     if isinstance(wrong, ColumnError) or not rest.startswith((":", "[")):
         return sentence
-    verbs = getattr(typer.main.get_command(app), "commands", {})
+    verbs = getattr(program(), "commands", {})
     command = next((verbs[word] for word in arguments if word in verbs), None)
     known = {option for parameter in getattr(command, "params", ()) for option in parameter.opts}
     option = _PARAMETERS.get(name, f"--{name.replace('_', '-')}")

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from vicinal.estimators.bank import Bank
 from vicinal.heads import FoldMembers, Kriging, KrigingWeights
 from vicinal.heads.admissible import Identity
-from vicinal.heads.kriging import neighborhoods
+from vicinal.heads.kriging import neighborhoods, solve_each
 from vicinal.heads.whole_bank import WholeBank
 from vicinal.training import NeighborNetwork, error_of
 from vicinal.training.rows import spread
@@ -175,8 +175,7 @@ def _errors(
     error, shares = torch.zeros(2, len(heads), dtype=torch.float64)
     mass = mass.double()
     for some in neighborhoods(queries, bank, positions, bank_weight=identity.get("bank_weight")):
-        for number, each in enumerate(heads):
-            weights, variance = each.solve(*some[1:])
+        for number, (weights, variance) in enumerate(solve_each(heads, *some[1:])):
             prediction = KrigingWeights(weights, positions[some.part], variance).mean(labels)
             error[number] += (error_of(prediction, truth[some.part], numbers=numbers) * mass[some.part]).sum()
             strongest = weights.topk(min(_FIRST, weights.shape[1]), dim=1).values

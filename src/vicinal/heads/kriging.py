@@ -1,7 +1,7 @@
 """Kriging over the nearest rows: weights of real rows that are solved for given each other."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -252,15 +252,17 @@ class Kriging(nn.Module):
             products: ``[b, k, k]``, the linear part of the kernel between the rows, its origin at the query; None: 0.
             weight: ``[b, k]``, > 0, how many equal rows each row counts as: its noise is divided by it.
         """
+        return next(solve_each([self], near, between, known, products, weight))
+
+    def system(
+        self, near: Tensor, between: Tensor, products: Tensor | None = None, weight: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The matrix ``[b, k, k]`` and vector ``[b, k]`` of :func:`kriging_weights`; see :meth:`solve`."""
         noise = self.noise()
-        vector = self.covariance(near.double())
         matrix = self.covariance(between.double())
         matrix = matrix if products is None else matrix + products.double()
         matrix.diagonal(dim1=1, dim2=2).add_(noise if weight is None else noise / weight)
-        weights = kriging_weights(matrix, vector, known, convex=self.convex)[0]
-        spread = ((matrix @ weights[:, :, None])[:, :, 0] * weights).sum(dim=1)
-        variance = 1 + noise - 2 * (weights * vector).sum(dim=1) + spread
-        return weights, variance
+        return matrix, self.covariance(near.double())
 
     def weights_of(
         self, queries: Tensor, bank: Tensor, positions: Tensor, bank_weight: Tensor | None = None
@@ -339,6 +341,29 @@ class Kriging(nn.Module):
     def top_weights(self, queries: Tensor, bank: Tensor, k: int, **identity: Tensor | None) -> tuple[Tensor, Tensor]:
         """The ``k`` bank rows of largest absolute weight: weights ``[b, k]`` and positions, -1 where that is 0."""
         return self.local_weights(queries, bank, **identity).largest(check_integer("k", k))
+
+
+def solve_each(
+    heads: Sequence[Kriging],
+    near: Tensor,
+    between: Tensor,
+    known: Tensor | None = None,
+    products: Tensor | None = None,
+    weight: Tensor | None = None,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """:meth:`Kriging.solve` of each of ``heads``, all convex or none, as many at a time as fit the block policy."""
+    count = len(near)
+    together = max(1, policy().block_entries // max(1, between.numel()))
+    for first in range(0, len(heads), together):
+        some = heads[first : first + together]
+        systems = [head.system(near, between, products, weight) for head in some]
+        matrix, vector = systems[0] if len(some) == 1 else map(torch.cat, zip(*systems, strict=True))
+        allowed = known if known is None or len(some) == 1 else known.repeat(len(some), 1)
+        weights = kriging_weights(matrix, vector, allowed, convex=some[0].convex)[0]  # [heads * b, k]
+        covered = (weights * vector).sum(dim=1)
+        spread = ((matrix @ weights[:, :, None])[:, :, 0] * weights).sum(dim=1)
+        for head, *parts in zip(some, *(torch.split(each, count) for each in (weights, covered, spread)), strict=True):
+            yield parts[0], 1 + head.noise() - 2 * parts[1] + parts[2]
 
 
 def _by_rank(

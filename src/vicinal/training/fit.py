@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.fabric.plugins import CheckpointIO
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, RichProgressBar
 from torch import nn
@@ -16,7 +17,7 @@ from torch import nn
 from vicinal.core.progress import report
 from vicinal.encoders import ColumnEncoder, PretrainedEncoder, TableEncoder, TableInputs
 from vicinal.training.added import AddedLosses
-from vicinal.training.checkpoints import BEST, LAST, WholeCheckpoints, checkpoints, last_checkpoint
+from vicinal.training.checkpoints import BEST, LAST, KeptCheckpoints, WholeCheckpoints, checkpoints, last_checkpoint
 from vicinal.training.fold_epochs import FoldEpochs
 from vicinal.training.history import TrainingHistory
 from vicinal.training.module import NeighborModule
@@ -145,7 +146,8 @@ def train(
         record = _Record(history, settings.patience)
         going_on = settings.folder is not None or processes.count > 1
         callbacks = [record, *folds, *checkpoints(folder, going_on=going_on)]
-        trainer = _trainer(settings, processes, folder, callbacks)
+        store = WholeCheckpoints() if going_on else KeptCheckpoints()
+        trainer = _trainer(settings, processes, folder, callbacks, store)
         loaders = (
             loader(
                 train_rows, settings.batch_size, settings.seed, processes.count, None if goal is None else goal.batches
@@ -161,7 +163,7 @@ def train(
             record.take(folder / LAST)
         module.cpu()
         if trainer.is_global_zero:  # others may not see the folder
-            best = torch.load(folder / BEST, map_location="cpu", weights_only=True)
+            best = store.load_checkpoint(folder / BEST, weights_only=True)  # on the CPU
             module.load_state_dict(best["state_dict"], strict=False)
             history.best_epoch = int(best["epoch"])
             for each in folds:
@@ -205,7 +207,9 @@ def _by_fold(rows: Rows) -> Rows:
     return rows.take(rows.folds.argsort(stable=True))
 
 
-def _trainer(settings: TrainingSettings, processes: Processes, folder: Path, callbacks: list[Callback]) -> Trainer:
+def _trainer(
+    settings: TrainingSettings, processes: Processes, folder: Path, callbacks: list[Callback], store: CheckpointIO
+) -> Trainer:
     """Lightning's trainer for ``settings``, with early stopping; it calls the checkpoints last."""
     stop = EarlyStopping("validation_error", patience=settings.patience, check_finite=True)
     bar = [RichProgressBar(console_kwargs={"stderr": True})] if settings.progress else []
@@ -219,7 +223,7 @@ def _trainer(settings: TrainingSettings, processes: Processes, folder: Path, cal
         max_epochs=settings.max_epochs,
         logger=make_logger(settings, folder),
         callbacks=[*callbacks, stop, *bar],
-        plugins=[] if settings.folder is None else [WholeCheckpoints()],
+        plugins=[store],
         enable_progress_bar=settings.progress,
         enable_model_summary=False,
         num_sanity_val_steps=0,
