@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent / "nona"))
 from sets import SETS, load
 
 from vicinal import NeighborRegressor
+from vicinal.calibration import conformal_quantile
 from vicinal.core.identity import canonical_ids
 from vicinal.estimators.readout import choose_kriging
 from vicinal.evaluation import ridge_baseline, tuned_baselines
@@ -48,6 +49,10 @@ READOUTS = {
     f"{name} {k}": (k, convex) for k in (16, 30, 64, 128) for name, convex in (("convex", True), ("signed", False))
 }
 RIVALS = ("kernel ridge", "NNK 32", "signed 64, untrained")
+MUYGPS = ("MuyGPs 64", "MuyGPs 64, untrained")
+"""Local kriging by the package of that name (``pip install muygpys``); left out where it is not installed."""
+ONE = "one attention"
+"""In place of each member's weights: those of the mean of the members' scores and masks, so fewer rows at a time."""
 EXPERTS = tuple(f"tuned {name}" for name in NUMBERS)
 """On the frozen vectors; each tuned by cross-validation on the training and validation rows together."""
 
@@ -81,20 +86,17 @@ class Job:
         ends, truth = model.predict_interval(rows, COVERAGE, **who), self.labels[self.test]
         groups = canonical_ids("groups", who["groups"]) if who else None
         identity = model.bank_.identity(ids=None, groups=groups)
-        weights = model.bank_weights(torch.from_numpy(model.embed(rows)), identity).abs().sort(descending=True).values
+        weights = model.bank_weights(torch.from_numpy(model.embed(rows)), identity)
         row = {
             "kriging": float(isinstance(model.network_.head, Kriging)),
             "error": float(np.mean((prediction - truth) ** 2) / self.unit),
             "covered": float(np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1]))),
             "width": float(np.mean(ends[:, 1] - ends[:, 0]) / np.sqrt(self.unit)),
-            "rows": float((weights > 1e-9).sum(axis=1).double().mean()),
             "predict_s": predicted - started,
             "epochs": model.history_.best_epoch + 1,
             "test_rows": len(self.test),
         }
-        row |= {
-            name: float(weights[:, :k].sum(axis=1).mean()) for name, k in (("five", 5), ("ten", 10), ("twenty", 20))
-        }
+        row |= shares(weights)
         if model.folds_ is not None:
             ids, honest = model.out_of_fold_predictions()
             row["out_of_fold"] = float(np.mean((honest - self.labels[self.known][ids]) ** 2) / self.unit)
@@ -111,6 +113,22 @@ class Job:
         other.network_.head = head
         return other
 
+    def one_attention(self, model: NeighborRegressor) -> dict[str, float]:
+        """Error, rows and shares of the weights that the mean of the members' masked scores gives."""
+        started, head = time.process_time(), model.network_.head
+        queries = torch.from_numpy(model.embed(self.frame.iloc[self.test]))
+        bank, labels = model.bank_.vectors.double(), model.bank_.labels.double()
+        both = zip(head.heads, head.columns(queries.double(), "queries"), head.columns(bank, "bank"), strict=True)
+        with torch.no_grad():
+            masked = []
+            for member, part, rows in both:
+                scores = member.scores(part, rows)[0]
+                masked.append(scores + member.mask(scores, part, None))
+            weights = head.heads[0].simplex(torch.stack(masked).mean(dim=0))
+        prediction = (weights @ labels).numpy()
+        row = {"error": float(np.mean((prediction - self.labels[self.test]) ** 2) / self.unit)}
+        return row | shares(weights) | {"predict_s": time.process_time() - started, "test_rows": len(self.test)}
+
     def expert(self, name: str) -> dict[str, float]:
         """One of :data:`EXPERTS`."""
         started, groups = time.process_time(), None if self.groups is None else self.groups[self.known]
@@ -121,7 +139,7 @@ class Job:
         return {"error": error, "fit_s": time.process_time() - started, "test_rows": len(self.test)}
 
     def rival(self, name: str, model: NeighborRegressor) -> dict[str, float]:
-        """Kernel ridge and NNK on the model's vectors, or signed kriging of the vectors that nothing was trained on."""
+        """On the model's vectors, or on those that nothing was trained on; settings by the rows held out."""
         raw = name.endswith("untrained")
         place = {row: i for i, row in enumerate(self.known)}
         bank = self.vectors[self.known] if raw else model.embed(self.frame.iloc[self.known])
@@ -130,22 +148,62 @@ class Job:
         train = np.setdiff1d(np.arange(len(bank)), held)
         y = self.labels[self.known]
         unit = np.median(pdist(bank[:: max(1, len(bank) // 1000)]))
-        started = time.process_time()
-        best, least = None, np.inf
-        for settings in GRIDS[name.split()[0]]:
-            error = np.mean((predict_by(name, settings, unit, bank[train], y[train], bank[held]) - y[held]) ** 2)
-            if error < least:
-                best, least = settings, error
-        prediction = predict_by(name, best, unit, bank, y, test)
-        error = float(np.mean((prediction - self.labels[self.test]) ** 2) / self.unit)
-        return {"error": error, "fit_s": time.process_time() - started, "test_rows": len(test)}
+        started, truth, grid = time.process_time(), self.labels[self.test], GRIDS[name.split()[0]]
+        known = predictions(name, grid, unit, bank[train], y[train], bank[held])
+        best, least = min(zip(grid, known, strict=True), key=lambda each: np.mean((each[1] - y[held]) ** 2))
+        prediction = predictions(name, [best], unit, bank, y, test)[0]
+        row = {"error": float(np.mean((prediction - truth) ** 2) / self.unit), "test_rows": len(test)}
+        if name == "kernel ridge":  # split conformal: margins are those of the rows held out
+            margin = conformal_quantile(np.abs(least - y[held]), COVERAGE)
+            apart = np.abs(predictions(name, [best], unit, bank[train], y[train], test)[0] - truth)
+            row |= {"covered": float(np.mean(apart <= margin)), "width": 2 * margin / np.sqrt(self.unit)}
+        return row | {"fit_s": time.process_time() - started}
+
+
+def shares(weights: torch.Tensor) -> dict[str, float]:
+    """How many rows have weight, and what share of it the five, ten and twenty strongest carry."""
+    weights = weights.abs().sort(descending=True).values
+    row = {"rows": float((weights > 1e-9).sum(axis=1).double().mean())}
+    return row | {
+        name: float(weights[:, :k].sum(axis=1).mean()) for name, k in (("five", 5), ("ten", 10), ("twenty", 20))
+    }
 
 
 GRIDS = {
     "kernel": list(product((0.25, 0.5, 1.0, 2.0, 4.0), (1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0))),
     "NNK": [(scale, 0.0) for scale in (0.1, 0.25, 0.5, 1.0, 2.0)],
     "signed": list(product((0.25, 0.5, 1.0, 2.0, 4.0), (0.003, 0.03, 0.1, 0.3, 1.0, 3.0))),
+    "MuyGPs": list(product((0.25, 0.5, 1.0, 2.0, 4.0), (0.003, 0.03, 0.1, 0.3, 1.0, 3.0))),
 }
+
+
+def predictions(name, grid, unit, bank, y, queries) -> list[np.ndarray]:
+    """Those of a rival by each of the settings of ``grid``."""
+    if name.startswith("MuyGPs"):
+        return by_muygps(grid, unit, bank, y, queries, int(name.split()[1].rstrip(",")))
+    return [predict_by(name, settings, unit, bank, y, queries) for settings in grid]
+
+
+def by_muygps(grid, unit, bank, y, queries, k) -> list[np.ndarray]:
+    """Local kriging by MuyGPyS: no bound on weights or their sum, labels less their mean."""
+    from MuyGPyS.gp import MuyGPS
+    from MuyGPyS.gp.deformation import Isotropy, l2
+    from MuyGPyS.gp.hyperparameter import Parameter
+    from MuyGPyS.gp.kernels import Matern
+    from MuyGPyS.gp.noise import HomoscedasticNoise
+    from MuyGPyS.neighbors import NN_Wrapper
+
+    def model(scale, noise) -> MuyGPS:
+        deformation = Isotropy(metric=l2, length_scale=Parameter(scale * unit))
+        kernel = Matern(smoothness=Parameter(1.5), deformation=deformation)
+        return MuyGPS(kernel=kernel, noise=HomoscedasticNoise(noise))
+
+    bank, queries, mean = bank.astype(np.float64), queries.astype(np.float64), y.mean()
+    near = NN_Wrapper(bank, k, nn_method="exact", algorithm="brute").get_nns(queries)[0]
+    tensors = model(1.0, 1.0).make_predict_tensors(np.arange(len(queries)), near, queries, bank, y[:, None] - mean)
+    cross, between, labels = tensors
+    each = [model(*settings) for settings in grid]
+    return [mean + one.posterior_mean(one.kernel(between), one.kernel(cross), labels)[:, 0] for one in each]
 
 
 def predict_by(name, settings, unit, bank, y, queries) -> np.ndarray:
@@ -176,7 +234,9 @@ def errors(found: pd.DataFrame) -> str:
     table = found.pivot_table(index=["set", "split"], columns="method", values="error", sort=False)
     table = table.dropna(subset=["attention"])
     logs = np.log(table.div(table["attention"], axis=0)).groupby("set", sort=False)
-    names = [name for name in (*METHODS, *READOUTS, *RIVALS, "ridge") if name in table and name != "attention"]
+    names = [
+        name for name in (*METHODS, ONE, *READOUTS, *RIVALS, *MUYGPS, "ridge") if name in table and name != "attention"
+    ]
     ratios = np.exp(logs.mean())[names].assign(splits=logs.size())
     lines = ["| set | splits | " + " | ".join(names) + " |", "|" + " --- |" * (2 + len(names))]
     for name, row in ratios.iterrows():
@@ -225,7 +285,7 @@ def rows_used(found: pd.DataFrame) -> str:
         "| method | rows with weight | share of 5 | of 10 | of 20 | covered | width | seconds of a prediction |",
         "|" + " --- |" * 8,
     ]
-    for name in (name for name in (*METHODS, *READOUTS) if name in table.index):
+    for name in (name for name in (*METHODS, ONE, *READOUTS, "kernel ridge") if name in table.index):
         row = table.loc[name]
         shares = " | ".join(f"{row[c]:.0%}" for c in ("five", "ten", "twenty"))
         rest = f"{row['covered']:.3f} | {row['wider']:.3f} | {row['predict_s']:.2f}"
@@ -253,7 +313,9 @@ def rows_of(job: Job, methods: list[str]) -> Iterator[tuple[str, dict[str, float
         else:
             metric = job.fit(METHODS["attention"]) if metric is None else metric
             started = time.process_time()
-            if method in READOUTS:
+            if method == ONE:
+                yield method, job.one_attention(metric)
+            elif method in READOUTS:
                 model = job.read_out(metric, *READOUTS[method])
                 yield method, {"fit_s": time.process_time() - started} | job.measure(model)
             else:
@@ -266,7 +328,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sets", nargs="+", default=None, choices=[*SETS])
     parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--methods", nargs="+", default=[*METHODS, *READOUTS, *RIVALS, *EXPERTS, "ridge"])
+    parser.add_argument("--methods", nargs="+", default=[*METHODS, ONE, *READOUTS, *RIVALS, *EXPERTS, "ridge"])
     arguments = parser.parse_args()
     done = pd.read_csv(arguments.out) if arguments.out.is_file() else pd.DataFrame(columns=["set", "split", "method"])
     there = set(zip(done["set"], done["split"], done["method"], strict=True))
