@@ -50,85 +50,85 @@ def _check_finite(values: Ids) -> None:
 class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # type: ignore[misc]  # scikit-learn has no types
     """Predicts a number as a weighted mean of the numbers of neighbors, with an encoder trained for just that.
 
-    Columns of numbers, categories, text, images, audio files and fixed vectors are encoded each in its way,
+    Columns of numbers, categories, text, images, audio files and fixed vectors are each encoded in their own way,
     concatenated, and go through the projector of the NONA paper to embeddings; the head attends to the labelled rows
     that it was trained on (the bank). So a prediction can be explained (:meth:`explain`), rows can be added without
     training (:meth:`add`) and removed exactly (:meth:`forget`).
 
     Args:
         head: "nona" (neighbors) or "dense" (a linear layer; no explanations).
-        metric: what makes rows near. "auto": for a number to predict from at most 64 numbers and categories, "kernel",
-            or "network" if its error on the rows held out is more than 5 % less; for one class a row likewise wherever
-            no encoder is trained, and if it is less by more than a standard error; "network" for all else, and where a
-            loss, folds or attention are asked for. "network": an encoder and projector, trained for the prediction.
-            "kernel", with a kriging readout: of numbers, categories and fixed vectors a kernel with a length for each
-            column, a linear and a piecewise-linear part, learned by its likelihood; for classes one whose lengths are
-            those of least log-loss (see ``docs/methods.md``). Settings of networks and of their training are passed
-            over.
+        metric: what makes rows near. "network": an encoder and projector, trained for the prediction. "kernel", with a
+            kriging readout: for numbers, a kernel on columns of numbers, categories and fixed vectors with a length for
+            each column, a linear and a piecewise-linear part, learned by its likelihood; for classes, a kernel whose
+            lengths minimize the log-loss (see ``docs/methods.md``). Settings of networks and of their training are then
+            ignored. "auto": to predict a number from at most 64 encoded numbers and categories, "kernel", unless the
+            error of "network" on the held-out rows is more than 5 % lower; for one class a row the same, wherever no
+            encoder is trained, but the network must also be better by more than a standard error; "network" for all
+            else, and where a loss, folds or attention are asked for.
         similarity: "l2", "l1", "cosine", "dot", "scaled_dot" or "squared_l2".
         mask: "s2" or "s1" (SoftStep), "topk" (keeps ``n_neighbors``), or None.
         mask_parameters: "pointwise" or "global", see :class:`vicinal.masks.SoftStep`.
         mask_extent: "admissible" or "all".
-        simplex: "softmax", "sparsemax" or "entmax15"; "auto" is entmax15 for numbers, so that most rows have no weight
-            at all, and softmax for classes, so that no class is ruled out.
+        simplex: "softmax", "sparsemax" or "entmax15"; "auto" is entmax15 for numbers, which gives most rows no weight
+            at all, and softmax for classes, which rules no class out.
         readout: how predictions are read out of the trained metric. "attention": by the head that trained it.
-            "kriging": by weights of the nearest rows, of all members' embeddings side by side, that are solved for
-            given each other (see :class:`vicinal.heads.Kriging`), so that few rows make the whole prediction; its scale
-            and noise are those of least error on the rows held out, for ``metric="kernel"`` those of the
-            likelihood. "signed_kriging": the same with weights of either sign, which reach beyond the labels of the
-            neighbors. "auto": attention or kriging, whichever has less error on the rows held out, and kriging for
-            more than 8,192 rows, as attention reads them all for each prediction; attention for classes, as few rows
-            rule most of them out, and where ``loss`` has another error in mind or ``similarity`` is no distance; of
-            ``metric="kernel"`` signed kriging.
-        max_neighbors: most rows that make a prediction of a kriging readout; None is 30, for ``metric="kernel"`` 256
-            (128 of more than 5,000 rows), of classes all rows where there are at most 2,048.
+            "kriging": by weights of the nearest rows (by the embeddings of all members side by side), solved for
+            jointly (see :class:`vicinal.heads.Kriging`), so that few rows make the whole prediction; its scale and
+            noise minimize the error on the held-out rows, or, for ``metric="kernel"``, come from the likelihood.
+            "signed_kriging": the same with weights of either sign, so that predictions can go beyond the labels of the
+            neighbors. "auto": for numbers, attention or kriging, whichever has the lower error on the held-out rows,
+            and kriging for more than 8,192 rows, since attention reads them all for each prediction; attention for
+            classes, since few rows would rule most of them out, and where ``loss`` measures another error or
+            ``similarity`` is no distance; signed kriging for ``metric="kernel"``.
+        max_neighbors: most rows that a kriging readout predicts from. None is 30; for ``metric="kernel"`` 256 (128 for
+            more than 5,000 rows), and for classes all rows if there are at most 2,048.
         target_transform: the scale that numbers are learned on: "none"; "log", for positive ones such as prices, where
             a prediction is a weighted geometric mean; "rank", their normal scores (see
             :class:`vicinal.estimators.target_transform.TargetTransform`); or "auto": "log" where labels are positive
-            and a kernel has less squared error with it, in their own units, on all rows, each predicted from the
-            others; where no kernel may be fitted, "none". Predictions, intervals and the bank are in the units of the
-            labels, contributions of explanations and losses on the scale. With an index it is "none"; several targets
-            are all transformed alike.
-        loss: what is trained and stopped by: None (squared error; log-loss for classes), text such as
-            "matching:sigmoid(scale=2,shift=0.7)" (see :func:`vicinal.losses.parse`), "crps" (numbers: the whole
-            distribution of neighbor labels, see :class:`vicinal.losses.CRPS`), or a module
-            ``loss(prediction, label)``. It sees labels in their own units, or on the scale of ``target_transform``;
-            probabilities and one-hot labels of classes.
-            Losses of the embeddings are added to it: "0.5*supcon(temperature=.1)", several with ``+`` between them
-            (see :func:`vicinal.losses.read_loss`), or a :class:`vicinal.losses.EmbeddingLoss`. They act in training
-            only; what stops it stays the error of predictions.
-        fair: column of X whose groups, such as sexes or quarters of ages, predictions are to treat alike: training and
-            stopping add ``fair_weight`` times :class:`vicinal.training.fairness.FairTerm`. The column itself is read
-            only if ``columns`` names it. It takes the network, and attention.
-        fair_weight: >= 0; None: 0.1, for numbers 1. More is fairer and errs more, see ``docs/results/losses.md``.
-        fair_rate: of classes, what is to be equal: "positive" (how many are predicted the second class),
+            and a kernel has a lower squared error with it (in the labels' own units, each row predicted from the
+            others); "none" where no kernel can be fitted. Predictions, intervals and the bank are in the units of the
+            labels; contributions of explanations and losses are on the scale. With an index it is "none"; several
+            targets are all transformed alike.
+        loss: what training minimizes and early stopping watches: None (squared error; log-loss for classes), text such
+            as "matching:sigmoid(scale=2,shift=0.7)" (see :func:`vicinal.losses.parse`), "crps" (numbers: the whole
+            distribution of neighbor labels, see :class:`vicinal.losses.CRPS`), or a module ``loss(prediction, label)``.
+            It sees labels in their own units, or on the scale of ``target_transform``; probabilities and one-hot labels
+            of classes. Losses of the embeddings are added to it: "0.5*supcon(temperature=.1)", several with ``+``
+            between them (see :func:`vicinal.losses.read_loss`), or a :class:`vicinal.losses.EmbeddingLoss`. They act in
+            training only; early stopping still watches the error of predictions.
+        fair: column of X whose groups (sexes, say, or quarters of ages) predictions should treat alike: training and
+            early stopping add ``fair_weight`` times :class:`vicinal.training.fairness.FairTerm`. The column itself is a
+            feature only if ``columns`` names it. It needs the network, with attention.
+        fair_weight: >= 0; None: 0.1 for classes, 1 for numbers. More is fairer but less accurate, see
+            ``docs/results/losses.md``.
+        fair_rate: for classes, what should be equal: "positive" (how many are predicted the second class),
             "true_positive", "false_positive" or "accuracy".
         n_neighbors: default of :meth:`kneighbors`, and k of the mask "topk".
         index: None: the whole bank is read for every prediction, a block at a time. A name as
-            :func:`vicinal.index.open_index` takes it, such as "faiss:IVF1024,Flat" or "milvus:./bank.db": what it finds
-            is attended to, and more is fetched until the rest can change little (see
-            :class:`vicinal.heads.ApproximateNONA`). It is made by ``fit``, follows ``add`` and ``forget``, and is saved
-            with the model; a database is not: it stays where it is, in a collection of this model's own.
-        index_tolerance: with an index, the most weight that may be on other rows than those that were reckoned with;
-            where that cannot be shown, the whole bank is read after all.
+            :func:`vicinal.index.open_index` takes it, such as "faiss:IVF1024,Flat" or "milvus:./bank.db": the head
+            attends to what it finds, and fetches more until the rest can change little (see
+            :class:`vicinal.heads.ApproximateNONA`). ``fit`` makes it, ``add`` and ``forget`` update it, and it is saved
+            with the model, except a database, which stays where it is, in a collection of this model's own.
+        index_tolerance: with an index, the most weight that may lie on rows that were not fetched; where no bound that
+            small can be shown, the whole bank is read after all.
         columns: kind of a column ("number", "category", "text", "image", "audio", "vector", "set") where it should not
-            be found out; for DataFrames.
+            be detected; for DataFrames.
         encoders: encoder by column or by kind: "ngrams", "cnn", "minilm", "efficientnet-lite0", "ge2e", "hub:NAME",
             "folder:PATH"; of sets "set_transformer:minilm", the encoder of sets and that of their elements (see
-            :class:`vicinal.encoders.SetColumnEncoder`). Images, sounds, and texts of four words and more that are not
-            named get the pretrained one if its package is installed and its vectors explain more of the labels than
-            those of the one from scratch, by a ridge regression on at most 2,000 training rows, and at least 200, each
-            predicted from the others (see ``encoder_choices_``).
+            :class:`vicinal.encoders.SetColumnEncoder`). Where no encoder is named, images, sounds, and texts of at
+            least four words on average get the pretrained one if its package is installed and its vectors explain more
+            of the labels than those of the encoder from scratch, judged by a ridge regression on 200 to 2,000 training
+            rows, each predicted from the others (see ``encoder_choices_``).
         tune: which part of a pretrained encoder is trained: "none", "last-N", "all", or "lora" (matrices of low rank
-            beside its linear layers; a model folder is small then); or "auto": what a timed probe of a few batches
-            finds time for, if that has less error on the rows held out than the encoder as published. The default
+            beside its linear layers; a model folder is small then); or "auto": whatever a timed probe of a few batches
+            finds time for, if that has a lower error on the held-out rows than the encoder as published. The default
             trains nothing, so that the model depends on rows, settings and seed, and not on a clock.
         minutes: how long ``tune="auto"`` may take.
-        plan: a :class:`vicinal.estimators.TuningPlan` or the name of its file, in place of the probe: ``plan_`` of an
-            earlier fit, or ``plan.json`` of a model folder. With the same seed it makes the same model.
+        plan: a :class:`vicinal.estimators.TuningPlan` or the name of its file, used in place of the probe: ``plan_`` of
+            an earlier fit, or ``plan.json`` of a model folder. With the same seed it gives the same model.
         hidden: sizes of the projector's layers; the last is the width of the embeddings.
-        members: projectors and heads side by side, each trained by its own error; the prediction is their mean, and so
-            are the weights of the neighbors. 1 is the paper's network.
+        members: projectors and heads side by side, each trained on its own error; predictions and neighbor weights are
+            averaged over them. 1 is the paper's network.
         final_tanh: whether the projector ends in a tanh, as the paper's does.
         dropout: before each layer of the projector.
         max_epochs: see :class:`vicinal.training.TrainingSettings`, as for the settings up to ``patience``.
@@ -137,14 +137,14 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         encoder_learning_rate: of pretrained encoders that are tuned.
         weight_decay: decoupled.
         patience: epochs without a better validation error before training stops.
-        validation_fraction: share of rows held out for early stopping and for the calibration of intervals. 0: none;
-            members are folds, each of which leaves out its share of the rows and takes the epoch that is best for the
-            others', so that all rows are learned from, and each has a prediction of members that never saw it
-            (:meth:`out_of_fold_predictions`), which calibrates intervals. That needs several members that share
-            nothing which learns from labels: frozen encoders, no losses of embeddings, one process.
+        validation_fraction: share of rows held out for early stopping and for calibrating intervals. 0 holds out none:
+            the members are folds instead. Each leaves out its share of the rows and stops at the epoch that is best for
+            the shares of the others, so every row is learned from, and every row has a prediction by members that never
+            saw it (:meth:`out_of_fold_predictions`), which calibrates intervals. That needs several members that share
+            nothing that learns from labels: frozen encoders, no losses of embeddings, one process.
         precision: as Lightning names it, "32-true", "64-true", "bf16-mixed", "16-mixed".
         accelerator: as Lightning names it, "cpu", "auto", "gpu"; for training.
-        devices: how many processes train together, see :class:`vicinal.training.TrainingSettings`.
+        devices: number of processes that train together, see :class:`vicinal.training.TrainingSettings`.
         logger: None, "csv", "tensorboard", "wandb" or "mlflow".
         progress: show a progress bar.
         root: folder that paths in image and audio columns start from and must stay in; None: any path.
@@ -155,18 +155,18 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
     Attributes:
         network_: encoder, projector and head.
         bank_: the rows that predictions are made from: all of them.
-        calibration_: those that were held out of training; none where members are folds.
+        calibration_: the rows that were held out of training; none where members are folds.
         folds_: how many folds the members leave out, or None where rows were held out.
         metric_: "network" or "kernel", whichever was fitted.
-        history_: error curves of training; of a kernel one point.
-        plan_: the plan that an encoder was tuned by, or None.
+        history_: error curves of training; a single point for a kernel.
+        plan_: the plan by which encoders were tuned, or None.
         label_range_: lowest and highest label of the training rows; training sees labels scaled by it. Of several
             targets both are tensors ``[T]``.
         targets_: names of several targets, or None.
         target_transform_: the fitted transform; its ``name`` is "none", "log" or "rank".
 
     The paper is NONA (see ``docs/methods.md``); its recipe is ``readout="attention", members=1, final_tanh=True,
-    dropout=0.0, batch_size=32, learning_rate=1e-5`` with everything else as here. What the defaults rest on is in
+    dropout=0.0, batch_size=32, learning_rate=1e-5``, the rest as here. The measurements behind the defaults are in
     ``docs/results/nona.md`` and ``docs/results/readouts.md``.
 
     >>> x = np.linspace(0, 6, 200)[:, None]
@@ -198,20 +198,20 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         """Train on labelled rows.
 
         Args:
-            X: table with columns of any kind, of pandas, polars, Arrow or another library that narwhals reads; a
-                Series or Arrow array of one column (texts, say); a Dataset of Hugging Face; or a finite numeric matrix
-                ``[n, p]``, sparse ones of scipy, which are made dense, and tensors too; n >= 10. The same goes for X of
-                all other methods, and for y, ids and groups as one column. Results are numpy arrays whatever X was.
+            X: table with columns of any kind, of pandas, polars, Arrow or another library that narwhals reads; a Series
+                or Arrow array of one column (texts, say); a Dataset of Hugging Face; or a finite numeric matrix ``[n,
+                p]``, also a tensor or a scipy sparse matrix, which is made dense; n >= 10. All other methods take the
+                same X, and y, ids and groups may be one such column. Results are numpy arrays whatever X was.
             y: finite numbers ``[n]``, not all equal; or ``[n, T]`` of several targets, whose names are the columns of a
-                table, else y0, y1 and so on. All are read out by one trained metric; see :meth:`of_target`.
+                table, else y0, y1 and so on. One trained metric serves them all; see :meth:`of_target`.
             sample_weight: ``[n]``, >= 0: a row of weight 2 counts as two equal rows of weight 1, neither of which
-                predicts the other; in the loss, in what the rows held out decide, as a neighbor, and in intervals. A
-                row of weight 0 is left out. Only their ratios count: they are divided by their mean. Encoders, and
-                which rows are held out, do not go by them. Not with an index, and only for losses of predictions.
-            ids: ``[n]``, each once; None: 0 to n - 1. Compared by what they say, whatever their type: 1, 1.0 and "1"
-                are one id (see :mod:`vicinal.core.identity`).
+                predicts the other: in the loss, among the held-out rows, as a neighbor, and in intervals. A row of
+                weight 0 is left out. Only ratios matter: weights are divided by their mean. Encoders, and the choice of
+                held-out rows, ignore them. Not with an index, and only for losses of predictions.
+            ids: ``[n]``, unique; None: 0 to n - 1. Compared by value, whatever their type: 1, 1.0 and "1" are one id
+                (see :mod:`vicinal.core.identity`).
             groups: ``[n]``, compared likewise; a row never learns or predicts from a row of its own group.
-            validation: positions of the rows to hold out; None: see ``validation_fraction``, by ``random_state``.
+            validation: positions of the rows to hold out; None: drawn by ``validation_fraction`` and ``random_state``.
 
         Returns:
             self.
@@ -243,15 +243,15 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         """Learn from more rows: the first call is :meth:`fit`, later ones are :meth:`add`, which trains nothing.
 
         Args:
-            X: rows, of the first call at least 10.
+            X: rows, at least 10 in the first call.
             y: their labels.
             sample_weight: see :meth:`fit` and :meth:`add`.
             ids: likewise.
             groups: likewise.
             refit: then train anew on all rows of the bank, as a new :meth:`fit` would; for columns of numbers,
-                categories and texts. Rows that were forgotten have then left no trace.
-            epochs: without ``refit``, then train so many epochs more from the weights that there are, on all rows of
-                the bank: :meth:`train_on`.
+                categories and texts. Forgotten rows then leave no trace.
+            epochs: without ``refit``, then train this many more epochs from the present weights, on all rows of the
+                bank: :meth:`train_on`.
 
         Returns:
             self.
@@ -270,10 +270,10 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         Args:
             X: rows.
             ids: their ids, if some of them may be in the bank: a row is never predicted from itself.
-            groups: their groups: nor from a row of its group. A model that was fitted with groups warns if they are
-                not given.
-            return_error: give, too, how far each may be from the prediction over the whole bank ``[n]``: 0 without an
-                index; for an approximate index it supposes that the index found the best rows.
+            groups: their groups: a row is never predicted from its own group either. A model that was fitted with
+                groups warns if they are not given.
+            return_error: also return how far each may be from the prediction over the whole bank ``[n]``: 0 without an
+                index; for an approximate index it assumes that the index found the best rows.
         """
         _, queries = self._embed(X)
         prediction, error = self._answer(queries, self._prediction_identity(len(queries), ids, groups))
@@ -285,16 +285,16 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
     ) -> np.ndarray[Any, Any]:
         """Intervals ``[n, 2]`` (low, high) that hold the true number with probability of at least ``coverage``.
 
-        Of several targets ``[n, T, 2]``, and each holds its number with that probability.
+        For several targets ``[n, T, 2]``; each interval holds its own number with that probability.
 
         The central range of the neighbors' labels, widened or narrowed by one margin that is calibrated on the rows
-        held out (conformalized quantiles, arXiv:1905.03222); of a kriging readout the prediction and a calibrated
-        multiple of the deviation that kriging gives it to either side. With a ``target_transform`` all this is done on
-        its scale, and the ends are mapped back. The range's ends are drawn in by a hundredth of
-        the way to the prediction: where labels repeat (ratings, digits), ends that are labels would tie and cover too
-        much. The guarantee is on average over rows that are exchangeable with the held-out ones, each of which is
-        predicted from all rows but itself; that they were also used for early stopping, stand in the bank and choose
-        the scale and noise of kriging is a mild reuse. For the dense head the range is the prediction itself.
+        held out (conformalized quantiles, arXiv:1905.03222); for a kriging readout, the prediction plus and minus a
+        calibrated multiple of its kriging deviation. With a ``target_transform`` all this happens on its scale, and the
+        ends are mapped back. The range's ends are drawn in by a hundredth of the way to the prediction: where labels
+        repeat (ratings, digits), ends that are labels would tie and cover too much. The guarantee is on average over
+        rows that are exchangeable with the held-out ones, each of which is predicted from all rows but itself. The
+        held-out rows also serve early stopping, stand in the bank, and set the scale and noise of kriging, which is a
+        mild reuse. For the dense head the range is the prediction itself.
 
         Args:
             X: rows.
@@ -310,7 +310,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
     def predict_intervals(
         self, X: Any, coverages: Sequence[float], *, ids: Any = None, groups: Any = None
     ) -> dict[float, np.ndarray[Any, Any]]:
-        """The same for several coverages at once, by coverage; a kriging readout solves for its weights once for all.
+        """The same for several coverages at once, by coverage; a kriging readout solves for its weights only once.
 
         See :meth:`predict_interval` for the arguments and what is raised.
         """
@@ -392,7 +392,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
     def of_target(self, name: str) -> "NeighborRegressor":
         """This model for one of several targets alone: what it predicts, explains, promises and is measured by.
 
-        It shares network and rows with this one, and is as it was when the rows change here: ask again then.
+        It shares network and rows with this one; when the rows here change, it does not follow: ask again then.
 
         Args:
             name: one of ``targets_``.
@@ -547,18 +547,19 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"):  # type: ignore[misc]  # scikit-learn has no types
     """Predicts a class, or several, from the classes of neighbors, with an encoder trained for just that.
 
-    By a network, the probability of a class is the weight of the neighbors that have it, and training minimizes the
-    log-loss of the probabilities. By a kernel (see ``metric``), that weight is a score, to which rows may add less than
-    nothing, and probabilities are proportional to ``exp(a s_k + b_k)`` of the scores, calibrated on rows that had no
-    part in theirs: contributions of explanations sum to the score, and ``probability`` is what is made of it.
-    Parameters, explanations and bank are those of :class:`NeighborRegressor`.
+    With a network, the probability of a class is the weight of the neighbors that have it, and training minimizes the
+    log-loss of the probabilities. With a kernel (see ``metric``), that weight is a score ``s_k``, to which rows may
+    also contribute negatively, and probabilities are proportional to ``exp(a s_k + b_k)``, with ``a`` and ``b_k``
+    calibrated on rows that had no part in their own scores. Contributions of explanations then sum to the score, and
+    ``probability`` gives the probability. Parameters, explanations and bank are those of :class:`NeighborRegressor`.
 
-    Where rows may have several classes, or none, each class has a probability by itself, and the log-loss is the mean
-    of that of all classes; :meth:`predict` says a class from its own threshold on, and an explanation is that of the
-    most probable class. Losses are then those for several classes a row, and ``readout`` is attention.
+    Where rows may have several classes, or none, each class has a probability of its own, and the log-loss is averaged
+    over the classes; :meth:`predict` gives a class once its probability reaches the threshold of that class, and
+    explanations are about the most probable class. Losses are then those for several classes a row, and ``readout`` is
+    attention.
 
     Attributes:
-        classes_: the classes, sorted; those that :meth:`add` brought stand behind them.
+        classes_: the classes, sorted; those that :meth:`add` brought come after them.
         multilabel_: whether rows may have several.
         target_transform_: the scale of contributions: its ``name`` is "softmax" where a kernel gives scores.
 
@@ -593,8 +594,8 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
     ) -> Self:
         """Train on labelled rows: see :meth:`NeighborRegressor.fit`; ``y`` holds at least two classes.
 
-        Of several classes a row ``y`` is a list of classes for each, empty for none, or 0 and 1 ``[n, K]`` as an array
-        or a DataFrame, whose column names are the classes.
+        For several classes a row, ``y`` is a list of classes for each row (empty for none), or 0 and 1 ``[n, K]`` as an
+        array or a DataFrame, whose column names are the classes.
         """
         if y is None:
             raise ValueError("y: expected labels, got None; requires y to be passed, but the target y is None")
@@ -617,13 +618,13 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         Args:
             X: rows.
             y: their classes.
-            classes: all classes that any call may bring, in the first; None: those of the first ``y``. Later it may be
-                left out.
+            classes: in the first call, all classes that any call may bring; None: those of the first ``y``. Later calls
+                may leave it out.
             sample_weight: see :meth:`fit` and :meth:`add`.
             ids: likewise.
             groups: likewise.
             refit: then train anew on all rows.
-            epochs: or so many epochs more, see there.
+            epochs: or train this many more epochs, see there.
 
         >>> x = np.arange(40.0)[:, None]
         >>> first = NeighborClassifier(max_epochs=2).partial_fit(x, ["a"] * 20 + ["b"] * 20, classes=["a", "b", "c"])
@@ -646,7 +647,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
     def predict_proba(self, X: Any, *, ids: Any = None, groups: Any = None, return_error: bool = False) -> Any:
         """Probability of each class ``[n, K]``, see :meth:`NeighborRegressor.predict`.
 
-        Rows sum to 1; where a row may have several classes, each is in [0, 1] by itself.
+        Rows sum to 1; where a row may have several classes, each probability is in [0, 1] on its own.
         """
         _, queries = self._embed(X)
         shares, error = self._answer(queries, self._prediction_identity(len(queries), ids, groups))
@@ -659,8 +660,8 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
     ) -> np.ndarray[Any, Any]:
         """Sets of classes ``[n, K]``, true for those in it, that hold the true class at least ``coverage`` of the time.
 
-        Calibrated on the rows that folds leave out (see :func:`vicinal.calibration.cross_conformal_sets`), or on those
-        held out (:class:`vicinal.calibration.ConformalClasses`). A set may be empty.
+        Calibrated on the rows that folds leave out (see :func:`vicinal.calibration.cross_conformal_sets`), or on the
+        held-out rows (:class:`vicinal.calibration.ConformalClasses`). A set may be empty.
 
         Args:
             X: rows.
@@ -670,7 +671,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
             groups: see :meth:`predict_proba`.
 
         Raises:
-            ValueError: if too few rows calibrate for that coverage, or rows may have several classes.
+            ValueError: if there are too few calibration rows for that coverage, or if rows may have several classes.
         """
         check_between("coverage", coverage, 0, 1)
         _, queries = self._embed(X)
@@ -703,10 +704,10 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
 
     @property
     def thresholds_(self) -> Ids:
-        """Where rows may have several classes, the probability from which on :meth:`predict` says each, ``[K]``.
+        """Where rows may have several classes, the probability at which :meth:`predict` gives each class, ``[K]``.
 
-        See :func:`vicinal.calibration.f1_thresholds`; on the rows held out, or out of fold, at most 4,096. They
-        follow the rows of the bank; without any row held out they are 0.5.
+        See :func:`vicinal.calibration.f1_thresholds`; computed on at most 4,096 held-out or out-of-fold rows, and again
+        when rows of the bank change. Without held-out rows they are 0.5.
         """
         if not self.multilabel_:
             raise AttributeError("thresholds_: expected a model of several classes a row, got one of a class each")
@@ -722,7 +723,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
     def predict(self, X: Any, *, ids: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:
         """The most probable class of each row ``[n]``; see :meth:`NeighborRegressor.predict`.
 
-        Where rows may have several: whether it has each, 0 or 1 ``[n, K]`` in the order of ``classes_``, 1 from
+        Where rows may have several classes: 0 or 1 for each, ``[n, K]`` in the order of ``classes_``, 1 from
         ``thresholds_`` on.
         """
         chances = self.predict_proba(X, ids=ids, groups=groups)
@@ -732,7 +733,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         return named
 
     def in_label_units(self, prediction: Tensor) -> Tensor:
-        """Probabilities ``[b, K]``, of scores if a kernel gives such."""
+        """Probabilities ``[b, K]``, computed from scores if a kernel gives those."""
         return self.target_transform_.inverse(prediction)
 
     def _as_trained(self, prediction: Tensor) -> Tensor:
