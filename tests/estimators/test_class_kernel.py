@@ -207,6 +207,35 @@ def test_an_encoder_that_is_trained_is_refused():
     assert plain.metric_ == "network"
 
 
+def bags(count, seed):
+    """Sets of pairs of numbers whose class says around what they lie; every ninth is empty."""
+    rng = np.random.default_rng(seed)
+    kinds = rng.integers(0, 2, count)
+    sizes = np.where(np.arange(count) % 9, rng.integers(1, 6, count), 0)
+    cells = [rng.normal(3.0 * kind, 1, (size, 2)).tolist() for kind, size in zip(kinds, sizes, strict=True)]
+    return pd.DataFrame({"bag": cells}), np.array(["low", "high"])[kinds]
+
+
+def test_sets_by_their_moments_have_a_kernel_as_nothing_of_them_is_trained(tmp_path):
+    frame, kinds = bags(120, 0)
+    settings = {"columns": {"bag": "set"}, "random_state": 0, "max_epochs": 1}
+    model = NeighborClassifier(**settings).fit(frame, kinds)
+    assert (model.metric_, model.readout_, model.table_encoder.encoders[0].name) == (
+        "kernel",
+        "signed_kriging",
+        "moments:vectors",
+    )
+    fresh, truth = bags(60, 1)
+    chances = model.predict_proba(fresh)
+    full = fresh["bag"].map(len).to_numpy() > 0
+    assert (model.predict(fresh) == truth)[full].mean() > 0.9
+    assert np.ptp(chances[~full], axis=0).max() == 0
+    model.save(tmp_path / "bags")
+    np.testing.assert_array_equal(load_model(tmp_path / "bags").predict_proba(fresh), chances)
+    with pytest.raises(ValueError, match="^metric: expected 'network' for bag, whose encoder deep_sets:vectors is"):
+        NeighborClassifier(metric="kernel", encoders={"bag": "deep_sets"}, **settings).fit(frame, kinds)
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

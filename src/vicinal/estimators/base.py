@@ -332,7 +332,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         """Fit the metric that is asked for, or both, and keep what predicts the rows held out best."""
         self.changes_, self._known_errors = Changes(), {}
         encoder.fit(rows.frame.iloc[rows.held_out.train])
-        settings, frozen = self.get_params(deep=False), encoder.frozen if hasattr(self, "classes_") else None
+        settings, frozen = self.get_params(deep=False), encoder.untrained if hasattr(self, "classes_") else None
         tried = self.metric == "auto" and not self.multilabel_
         if tried and may_be_kernel(settings, self.kinds_, encoder.dim, frozen=frozen):
             with torch.random.fork_rng():
@@ -554,6 +554,9 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         """The same for ``metric="kernel"``, whose likelihood is of the rows that are not held out."""
         classes = self._class_count()
         check_kernel_kinds(self.kinds_, None if classes is None else encoder)
+        for part in encoder.encoders:
+            if not part.frozen:  # vectors of empty sets stay as they are
+                part.hold()
         held_out, train = rows.held_out, torch.from_numpy(rows.held_out.train)
         scaled = self._scaled(rows.labels, rows.labels[train])
         k = self.max_neighbors or kernel_neighbors(len(rows.frame))

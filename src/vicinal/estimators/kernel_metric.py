@@ -71,7 +71,7 @@ def check_kernel_kinds(kinds: Mapping[str, Kind], encoder: TableEncoder | None =
         encoder: of classes, that of the table; None: for numbers.
     """
     for part in () if encoder is None else encoder.encoders:
-        if not part.frozen:
+        if not part.untrained:
             raise ValueError(
                 f"metric: expected 'network' for {short_text(part.columns[0])}, whose encoder {part.name} is trained, "
                 "got 'kernel', which trains none; name a pretrained encoder, leave the column out, or say "

@@ -409,11 +409,14 @@ def _notes(job: TableJob, record: FitRecord, chunked: Sequence[str]) -> dict[str
 
 def _tries_kernel(model: BankedEstimator, opened: OpenTable, encoders: Mapping[str, str]) -> bool:
     """Whether a kernel may be fitted beside a network; of texts and files that hangs on encoders yet to be chosen."""
-    plain = {"number", "category", "vector"}
-    pretrained = (
-        kind in plain or not {"ngrams", "cnn"} & {*encoders[name].split(" or ")} for name, kind in opened.kinds.items()
-    )
-    frozen = None if opened.table.task == "regression" else "set" not in opened.kinds.values() and all(pretrained)
+
+    def untrained(kind: str, encoder: str) -> bool:
+        sets, _, elements = encoder.partition(":") if kind == "set" else ("moments", "", encoder)
+        return sets == "moments" and not {"ngrams", "cnn"} & {*elements.split(" or ")}
+
+    plain, kinds = {"number", "category", "vector"}, opened.kinds.items()
+    every = all(kind in plain or untrained(kind, encoders[name]) for name, kind in kinds)
+    frozen = None if opened.table.task == "regression" else every
     settings = model.get_params(deep=False)
     known = model.metric == "auto" and not opened.table.several
     return known and may_be_kernel(settings, opened.kinds, 0, frozen=frozen)
