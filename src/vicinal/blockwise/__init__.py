@@ -1,4 +1,4 @@
-"""Scores a block at a time, for every other room: tensors, numbers and callables in, tensors out."""
+"""Scores computed a block at a time, for all other packages: tensors, numbers and callables in, tensors out."""
 
 from vicinal.blockwise.blocks import BlockPolicy, block_policy, block_rows, policy, query_rows, row_slices, tally
 from vicinal.blockwise.custom_ops import custom_op, opaque_op, value_and_grad_op

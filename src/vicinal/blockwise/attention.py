@@ -1,9 +1,9 @@
 """Attention of queries to the rows of a bank, a block at a time: weighted means of labels, and the weights themselves.
 
 A first pass finds the range of each row of costs, a second adds up weights and weighted labels; softmax without a mask
-needs one pass. Sparse simplex maps take steps toward their threshold, a pass each, until the rows that may have weight
-are few; all that follows is of those. Everything is relative to the best entry of a row: a *score gap* is the lowest
-cost of the row minus the cost of the entry, so that exponentials are at most 1.
+needs one pass. Sparse simplex maps step toward their threshold, one pass a step, until few rows may still have weight;
+only those are used from then on. Everything is relative to the best entry of a row: a *score gap* is the lowest cost of
+the row minus the cost of the entry, so exponentials are at most 1.
 """
 
 from collections.abc import Iterator
@@ -36,27 +36,27 @@ from vicinal.blockwise.thresholds import (
 from vicinal.blockwise.topk import topk
 
 TELLING = 1e-2
-"""Resolution of scores from which on those that cannot be told from the best count as equal to it.
+"""If their resolution is coarser than this, scores that cannot be told from the best count as equal to it.
 
-A weight is off by this share of itself at most where they do not.
+Otherwise a weight is off by at most this share of itself.
 """
 
 _CANDIDATES = 1 << 20
-"""Most rows, over all queries, that are kept as those that may have weight under a sparse simplex map."""
+"""Most rows, over all queries, to keep as those that may have weight under a sparse simplex map."""
 
 _TIED = 4
-"""Rows beyond the k-th that are looked at, as some may be tied with it."""
+"""How many rows beyond the k-th are examined, since they may tie with it."""
 
 
 def tied(zone: Tensor) -> Tensor:
-    """By how much a score may be below the best and count as equal to it, from the resolution ``[b, 1]``."""
+    """How far below the best a score may be and still count as equal to it, from the resolution ``[b, 1]``."""
     return torch.where(zone > TELLING, zone, 0.0)
 
 
 def settled(scores: Tensor, resolution: Resolution, allowed: Tensor | None) -> Tensor:
-    """Scores ``[b, N]`` with those that cannot be told from the best admissible one lowered to be equal.
+    """Scores ``[b, N]``, with those that count as equal to the best admissible one lowered to the same value.
 
-    The gradient is that of the scores as they are.
+    The gradient is that of the original scores.
     """
     if scores.numel() == 0:
         return scores
@@ -66,19 +66,19 @@ def settled(scores: Tensor, resolution: Resolution, allowed: Tensor | None) -> T
 
 
 class Sums(NamedTuple):
-    """Of the weights of each row: their sum ``[b, 1]``, that of weight times label ``[b, T]``, both in float64."""
+    """Sums over each row: of weights ``[b, 1]`` and of weight times label ``[b, T]``, both in float64."""
 
     total: Tensor
     labels: Tensor
 
     @classmethod
     def zeros(cls, like: Tensor, rows: int, targets: int) -> "Sums":
-        """Sums of nothing."""
+        """Sums of 0."""
         empty = torch.zeros(rows, 1 + targets, dtype=torch.float64, device=like.device)
         return cls(empty[:, :1], empty[:, 1:])
 
     def add(self, rows: Rows, weights: Tensor, labels: Tensor) -> None:
-        """Add the ``weights [r, B]`` of the queries ``rows`` to bank rows with ``labels [B, T]``."""
+        """Add the ``weights [r, B]`` that the queries ``rows`` give to bank rows with ``labels [B, T]``."""
         self.total[rows] += weights.sum(dim=1, keepdim=True)
         weights = weights.to(labels.dtype)
         if labels.shape[1] <= 3:
@@ -96,7 +96,7 @@ class ScoreGaps(NamedTuple):
     """A block on its way from costs to weights.
 
     Attributes:
-        gap: ``[r, B]``, lowest counted cost of each row minus cost; what is computed of it is written over it.
+        gap: ``[r, B]``, lowest counted cost of each row minus cost; results overwrite it.
         cut: ``[r, B]``, entries beyond the limit of the row, or None.
         entries: excluded entries of the block.
         rows: which queries.
@@ -117,13 +117,13 @@ class ScoreGaps(NamedTuple):
 
 
 class RowStats:
-    """What is known of each row after the first pass: enough to turn any block of costs into weights.
+    """What is known about each row after the first pass: enough to turn any block of costs into weights.
 
     Args:
-        near: ``[b, 1]``, lowest cost of an admissible row.
-        first: ``[b, 1]``, lowest cost of a counted row.
-        ties: ``[b, 1]``, by how much a cost may be above ``near`` and count as equal to it.
-        step: row part of a SoftStep, or None.
+        near: ``[b, 1]``, lowest cost of an admissible bank row.
+        first: ``[b, 1]``, lowest cost of a bank row that counts for the range.
+        ties: ``[b, 1]``, how far above ``near`` a cost may be and still count as equal to it.
+        step: row numbers of a SoftStep, or None.
         limit: ``[b, 1]``, highest product (see :class:`vicinal.blockwise.scores.Product`) that is kept, or None.
     """
 
@@ -153,10 +153,10 @@ class RowStats:
     def score_gaps(
         self, scores: BlockScores, product: Product, rows: Rows, entries: ExcludedEntries | None
     ) -> ScoreGaps:
-        """The block's gaps, over the product's values.
+        """The block's gaps, which overwrite the product's values.
 
         Args:
-            scores: where the product is from.
+            scores: where the product comes from.
             product: of ``rows`` with a block.
             rows: which queries.
             entries: excluded entries of the block.
@@ -168,7 +168,7 @@ class RowStats:
     def masked_scores(self, gaps: ScoreGaps, buffers: Buffers) -> tuple[Tensor, Tensor | None]:
         """Masked scores ``[r, B]`` minus the best of their row, and unit gaps ``[r, B]`` if there is a step.
 
-        Scores are <= 0, -inf where not admissible; they are written over the gaps.
+        Scores are <= 0, -inf where not admissible; they overwrite the gaps.
         """
         scores, logs, unit_gaps = gaps.gap, None, None
         if self.step is not None:
@@ -186,7 +186,7 @@ class RowStats:
         return gaps.exclude(scores, -torch.inf), unit_gaps
 
     def unnormalized_weights(self, gaps: ScoreGaps, buffers: Buffers) -> tuple[Tensor, Tensor | None]:
-        """Exponentials of :meth:`masked_scores`, by a shorter way where there is one; over the gaps."""
+        """Exponentials of :meth:`masked_scores`, by a shorter formula if there is one; they overwrite the gaps."""
         if self.short is None:
             scores, unit_gaps = self.masked_scores(gaps, buffers)
             return exp_(scores), unit_gaps
@@ -202,10 +202,10 @@ class Attended:
         stats: of each row.
         sums: of weights and labels.
         threshold: ``[b, 1]`` of a sparse simplex map; None for softmax.
-        responses: sums of how each weight answers to the scores, for the gradient of sparse simplex maps.
-        span: range of each row under a SoftStep.
-        zone: ``[b, 1]``, by how much costs must differ to be told apart; likewise.
-        nearest: weights and positions ``[b, k]`` of all rows that have weight, where they are known.
+        responses: sums of how each weight responds to the scores, for the gradient of sparse simplex maps.
+        span: range of each row, for a SoftStep.
+        zone: ``[b, 1]``, how much costs must differ to be told apart, for a SoftStep.
+        nearest: weights and positions ``[b, k]`` of all rows that have weight, if known.
     """
 
     attention: "Attention"
@@ -218,7 +218,7 @@ class Attended:
     nearest: tuple[Tensor, Tensor] | None = None
 
     def weigh(self, gaps: ScoreGaps) -> tuple[Tensor, Tensor | None]:
-        """Weights ``[r, B]`` of a block, for softmax not yet divided by their sum, and unit gaps; over its gaps."""
+        """Weights ``[r, B]`` of a block, for softmax before division by their sum, and unit gaps; overwrites gaps."""
         return self.attention.weigh(self.stats, self.threshold, gaps)
 
     def weights_of(self, values: Tensor) -> Tensor:
@@ -240,7 +240,7 @@ class Attended:
             yield slice(block.start, block.stop), rows, weights
 
     def _blocks_of_nearest(self, weights: Tensor, positions: Tensor) -> Iterator[tuple[slice, Rows, Tensor]]:
-        """Blocks with the weights that are known: products of blocks round in another way than distances of rows do."""
+        """Blocks with the known weights, since products of blocks round differently from distances of rows."""
         scores = self.attention.scores
         for start in range(0, len(scores.bank), scores.chunk):
             block = slice(start, min(start + scores.chunk, len(scores.bank)))
@@ -257,10 +257,10 @@ class Attention:
 
     Attributes:
         scores: of the queries against the bank.
-        exclusion: what is not admissible.
+        exclusion: the pairs that are not admissible.
         simplex: "softmax", "sparsemax" or "entmax15".
         step: form of a SoftStep, or None.
-        k: keep the k nearest rows only; None: all.
+        k: keep only the k nearest rows; None: all.
         tracked: keep what the gradient needs.
         pruner: skips blocks that cannot matter, or None.
     """
@@ -281,7 +281,7 @@ class Attention:
         return self.k is not None or self.simplex != "softmax"
 
     def evaluate(self, labels: Tensor, numbers: Tensor | None) -> Attended:
-        """Sums over ``labels [N, T]``; ``numbers [b, 4]`` are those of a SoftStep."""
+        """Evaluate on ``labels [N, T]``; ``numbers [b, 4]`` are those of a SoftStep."""
         if self.step is None and self.k is None and self.simplex == "softmax":
             attended = self._online(labels)
             if attended is not None:
@@ -337,9 +337,9 @@ class Attention:
         return pruner.visit(lambda number: needed[:, number])
 
     def _few_candidates(self, stats: RowStats, pruner: Pruner | None) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
-        """Scores and positions of the rows that may have weight, as soon as they are few, and a threshold below theirs.
+        """A lower bound on the threshold, and scores and positions of the rows that may have weight, once they are few.
 
-        Where they never are, None and the threshold.
+        If they never are, the threshold itself, and None.
         """
         queries = self.scores.queries
         threshold = lowest_threshold(len(queries), queries)
@@ -418,7 +418,7 @@ class Attention:
     def _stats_of_nearest(self, values: Tensor) -> RowStats:
         """What is known of each row under top-k, from the products ``[b, k]`` of its nearest rows.
 
-        Rows that cannot be told from the k-th are kept, too.
+        Rows that cannot be told from the k-th are kept too.
         """
         check_some_row(values[:, 0])
         near, last = self.scores.costs_of(values[:, :1]), self.scores.costs_of(values[:, -1:])
@@ -428,7 +428,7 @@ class Attention:
         return RowStats(near, near, tied(resolution.of(near)), limit=limit)
 
     def _online(self, labels: Tensor) -> Attended | None:
-        """Softmax without a mask: one pass, rescaled whenever a nearer row is met; None where rounding would tell."""
+        """Softmax without a mask: one pass, rescaled whenever a nearer row is met; None if rounding would matter."""
         scores = self.scores
         best = scores.queries.new_full((len(scores.queries), 1), torch.inf)
         sums = Sums.zeros(best, len(best), labels.shape[1])

@@ -1,8 +1,8 @@
 """The gradient of attention: each block is scored again, so that nothing of size [b, N] is kept.
 
-:func:`attend` is the differentiable whole. Of one block after the other, weights give the gradient of masked scores
-(:class:`_OutputGrad`), that goes through the mask (:class:`_RowGrads`), and on to queries, bank rows and parameters
-(:class:`ScoreGradients`). At the end, what is one number a row goes back to the bank rows that the range stands on.
+:func:`attend` is the whole, differentiable. Block by block, weights give the gradient of masked scores
+(:class:`_OutputGrad`), which passes through the mask (:class:`_RowGrads`) to queries, bank rows and parameters
+(:class:`ScoreGradients`). Last, the gradients of row numbers go to the bank rows at the ends of each range.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ Backward = Callable[[Tensor, Tensor | None], None]
 """Takes the gradient ``[r, B]`` of the costs of a tile, and 1 / cost if these are roots; may write over the first."""
 
 _PAIRS = 64
-"""Rows whose single pairs are scored together by a similarity that only knows matrices."""
+"""Single pairs that are scored together, on the diagonal of a matrix of scores."""
 
 
 class ScoreGradients:
@@ -31,7 +31,7 @@ class ScoreGradients:
 
     Attributes:
         bank: ``[N, d]`` in the bank's dtype, or None if it is not needed.
-        scale: ``[b, 1]``, what gradients of the costs of each query are to be multiplied by.
+        scale: ``[b, 1]``, factor for the gradients of each query's costs.
     """
 
     def __init__(self, scores: BlockScores, *, bank: bool, parameters: list[Tensor]) -> None:
@@ -44,7 +44,7 @@ class ScoreGradients:
         self.query_features = torch.zeros_like(scores.features)
 
     def add_pairs(self, rows: Tensor, positions: Tensor, gradient: Tensor) -> None:
-        """Take the gradients ``[p]`` of single costs: of the queries ``rows`` with the bank rows at ``positions``."""
+        """Add the gradients ``[p]`` of single costs: of the queries ``rows`` with the bank rows at ``positions``."""
         for start in range(0, len(rows), _PAIRS):
             part = slice(start, start + _PAIRS)
             q, at = rows[part], positions[part]
@@ -74,7 +74,7 @@ class ScoreGradients:
 
 
 class _BlockGradients:
-    """The part of :class:`ScoreGradients` that is of one block of the bank."""
+    """The part of :class:`ScoreGradients` for one block of the bank."""
 
     def __init__(self, total: ScoreGradients, block: Block) -> None:
         self.total, self.scores, self.block = total, total.scores, block
@@ -82,7 +82,7 @@ class _BlockGradients:
         self.features = torch.zeros_like(block.features)
 
     def product(self, rows: slice) -> tuple[Product, Backward]:
-        """The product of ``rows`` with the block, and what takes the gradient of its costs ``[r, B]``."""
+        """The product of ``rows`` with the block, and a function that takes the gradient of its costs ``[r, B]``."""
         if self.scores.factors is None:
             return self._through_module(rows)
         product = self.scores.product(rows, self.block, lowest=False)
@@ -154,7 +154,7 @@ def _grad_through(mapped: Callable[[Tensor, Tensor], Tensor], rows: Tensor, cent
 
 
 class _RowGrads:
-    """Gradients of what is one number a row: width, first cost and the numbers of the step, ``[b, 1]`` each."""
+    """Gradients of the row numbers: width, first cost and the numbers of the step, ``[b, 1]`` each."""
 
     def __init__(self, attended: Attended, like: Tensor) -> None:
         self.attended, self.stats, self.buffers = attended, attended.stats, attended.attention.scores.buffers
@@ -172,7 +172,7 @@ class _RowGrads:
         return weights, [] if unit_gaps is None else [unit_gaps]
 
     def backward(self, rows: slice, of_scores: Tensor, parts: list[Tensor]) -> Tensor:
-        """Gradient of gaps from that of masked scores ``[r, B]``; those of row numbers are added up."""
+        """Gradient of gaps from that of masked scores ``[r, B]``; gradients of row numbers are added up."""
         if self.stats.step is None:
             return of_scores
         if self.short is not None:
@@ -198,10 +198,10 @@ class _RowGrads:
 
 
 class _OutputGrad:
-    """Where a prediction is to move: from weights to the gradient of masked scores.
+    """From the gradient of a prediction to that of masked scores.
 
     Attributes:
-        scale: ``[b, 1]``, left out of the gradient of scores; a single target has its gradient there.
+        scale: ``[b, 1]``, a factor left out of the gradient of scores: for a single target, the prediction's gradient.
     """
 
     def __init__(self, attended: Attended, labels: Tensor, gradient: Tensor) -> None:
@@ -232,7 +232,7 @@ class _OutputGrad:
 
 
 class AttentionGrads(NamedTuple):
-    """Gradients of the inputs of attention; None where there is no such input or none is needed."""
+    """Gradients of the inputs of attention; None if there is no such input or its gradient is not needed."""
 
     queries: Tensor
     bank: Tensor | None
@@ -288,7 +288,7 @@ def attention_backward(
 def _range_backward(
     attended: Attended, numbers: Tensor, of_rows: _RowGrads, gradients: ScoreGradients
 ) -> Tensor | None:
-    """From the row numbers to the numbers of the mask, and to the bank rows that stand for the range of each row."""
+    """From the row numbers to the numbers of the mask, and to the bank rows at the ends of each range."""
     attention, span, zone = attended.attention, attended.span, attended.zone
     if span is None or span.far is None or zone is None or attention.step is None:
         return None
@@ -315,10 +315,10 @@ def _range_backward(
 def _extreme_backward(
     gradients: ScoreGradients, exclusion: Exclusion | None, extreme: RunningExtreme, gradient: Tensor
 ) -> None:
-    """Hand the gradient ``[b]`` of a row statistic to the bank rows that have it, in equal shares.
+    """Give the gradient ``[b]`` of a row statistic to the bank rows that have it, in equal shares.
 
     Args:
-        gradients: where to.
+        gradients: where it is added.
         exclusion: entries that did not count, or None if all did.
         extreme: the statistic, tracked.
         gradient: of the cost that ``extreme`` holds.
@@ -382,12 +382,12 @@ def attend(
     """Weighted means ``[b, T]`` of labels, float64, with a gradient that can be taken once.
 
     Args:
-        attention: made of these queries and this bank, without their history.
+        attention: made of these queries and this bank, both detached.
         queries: ``[b, d]``.
         bank: ``[N, d]``.
         labels: ``[N, T]``.
         numbers: ``[b, 4]``, a0, b0, t and t / (1 - t) of a SoftStep, or None.
-        parameters: of the similarity, as far as they need a gradient.
+        parameters: those of the similarity that need a gradient.
     """
     result: Tensor = _Attend.apply(attention, queries, bank, labels, numbers, *parameters)  # type: ignore[no-untyped-call]
     return result

@@ -1,8 +1,8 @@
-"""How large a block is: the one policy, which every computation by blocks asks.
+"""How large a block is: one policy for all computations by blocks.
 
-A block of rows that stays in the caches of a core between the steps of a formula is computed faster than a whole
-matrix; an accelerator wants large blocks instead; and where neither matters, a block bounds memory. Results do not
-depend on any of these sizes beyond rounding.
+A block of rows that stays in a core's cache between the steps of a formula is faster than a whole matrix; an
+accelerator needs large blocks instead; elsewhere blocks only limit memory. Up to rounding, results do not depend on
+these sizes.
 
     rows = block_rows(len(scores), scores.shape[1], scores.device)
     for part in row_slices(len(scores), rows):
@@ -25,22 +25,22 @@ class BlockPolicy:
     """Sizes of blocks, in entries (numbers of a matrix) or rows.
 
     Attributes:
-        scan_entries: entries that are compared and searched at a time on a CPU.
-        sort_entries: scores of a block on a CPU that is sorted, or passes through many steps that make new tensors:
-            of larger ones the memory that a step frees is given back to the system, and asked for again.
+        scan_entries: entries compared and searched at a time on a CPU.
+        sort_entries: scores of a block on a CPU that is sorted, or passes through many steps that make new tensors;
+            with larger ones, freed memory goes back to the system and has to be requested again.
         block_entries: scores of a block of a formula on a CPU.
         device_entries: scores of a block on an accelerator, which has to be kept busy.
         attention_entries: scores of a tile of queries against a block of the bank on a CPU.
         query_rows: queries of a tile on a CPU.
         device_query_rows: the same on an accelerator.
-        batch_queries: queries that are predicted at a time by a head that streams the bank.
-        streamed_entries: scores from which on attention is computed by blocks; it is faster from there, and smaller.
-        pair_entries: numbers of the vectors of single pairs that are computed from their differences at a time.
+        batch_queries: queries that a head predicts at a time when it streams the bank.
+        streamed_entries: number of scores from which attention is computed by blocks, to save time and memory.
+        pair_entries: numbers in the vectors of the single pairs whose differences are computed at a time.
         memory_entries: numbers held at a time where only memory matters.
-        bank_rows: bank rows that are read or compared at a time.
-        search_entries: distances of a tile of queries to a block of the bank that is searched for the nearest rows.
-        ball_rows: bank rows that share a ball of bounds.
-        least_rows: rows of a block, unless there are fewer.
+        bank_rows: bank rows read or compared at a time.
+        search_entries: distances of a tile of queries to a block of the bank in a search for the nearest rows.
+        ball_rows: bank rows that share one bounding ball.
+        least_rows: minimum rows of a block, unless the matrix has fewer.
     """
 
     scan_entries: int = 1 << 16
@@ -61,7 +61,7 @@ class BlockPolicy:
 
 
 _IN_FORCE = [BlockPolicy()]
-"""The last one is in force, in all threads: a backward pass may run in another one than the forward pass."""
+"""The last one is in force, in all threads, since a backward pass may run in another thread than its forward pass."""
 
 
 def policy() -> BlockPolicy:
@@ -71,7 +71,7 @@ def policy() -> BlockPolicy:
 
 @contextmanager
 def block_policy(**changes: int) -> Iterator[BlockPolicy]:
-    """The policy in force with these ``changes``, as long as the block lasts; for tests and measurements.
+    """The policy in force with these ``changes``, within a ``with`` statement; for tests and measurements.
 
     >>> with block_policy(block_entries=64):
     ...     block_rows(100, 2, torch.device("cpu"))
@@ -85,7 +85,7 @@ def block_policy(**changes: int) -> Iterator[BlockPolicy]:
 
 
 def row_slices(rows: int, size: int) -> list[slice]:
-    """Slices of ``size`` rows; one empty slice for no rows, so that what is made of the blocks can be joined.
+    """Slices of ``size`` rows; one empty slice for no rows, so that the results of all blocks can be joined.
 
     >>> row_slices(5, 2)
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
@@ -94,9 +94,9 @@ def row_slices(rows: int, size: int) -> list[slice]:
 
 
 def query_rows(entries: int, columns: int) -> int:
-    """Queries of ``columns`` entries each that are computed at a time: a power of two, at most ``batch_queries``.
+    """How many queries of ``columns`` entries are computed at a time: a power of two, at most ``batch_queries``.
 
-    So the blocks of a table are those of its parts, if each but the last has a multiple of ``batch_queries`` rows.
+    So a table has the same blocks as its parts, if each part but the last has a multiple of ``batch_queries`` rows.
 
     >>> query_rows(1 << 22, 2000), query_rows(100, 1000)
     (2048, 1)
@@ -120,8 +120,8 @@ def block_rows(
         columns: of the matrix.
         device: where it is computed.
         entries: of a block on a CPU; None: ``block_entries`` of the policy.
-        uncut: so many times larger than a block may a matrix be that is not cut.
-        least: rows of a block, unless there are fewer; None: ``least_rows`` of the policy.
+        uncut: a matrix of up to this many blocks is not cut.
+        least: minimum rows of a block, unless there are fewer; None: ``least_rows`` of the policy.
 
     >>> block_rows(256, 256, torch.device("cpu")), block_rows(4096, 4096, torch.device("cpu"))
     (256, 64)
@@ -137,7 +137,7 @@ def block_rows(
 
 
 def attention_sizes(queries: int, dim: int, device: torch.device, *, tracked: bool = False) -> tuple[int, int]:
-    """Bank rows of a block and queries of a tile whose scores and vectors stay in cache; fewer if a gradient follows.
+    """Bank rows of a block and queries of a tile that fit in cache; fewer bank rows if a gradient is ``tracked``.
 
     >>> attention_sizes(1000, 16, torch.device("cpu"))
     (2048, 256)
@@ -151,9 +151,9 @@ def attention_sizes(queries: int, dim: int, device: torch.device, *, tracked: bo
 
 
 class Buffers:
-    """Named memory that is used again for each block: on a CPU fresh memory of a megabyte costs more than its use.
+    """Named memory that is reused for each block: on a CPU, to allocate a megabyte costs more than to use it.
 
-    Each is as large as the largest matrix that was asked for under its name.
+    Each is as large as the largest matrix requested under its name.
 
     >>> buffers = Buffers()
     >>> first = buffers.like("gaps", torch.zeros(2, 3))
@@ -165,14 +165,14 @@ class Buffers:
         self._flat: dict[str, Tensor] = {}
 
     def empty(self, name: str, rows: int, columns: int, like: Tensor) -> Tensor:
-        """A matrix ``[rows, columns]`` with the dtype and device of ``like``, of arbitrary content."""
+        """An uninitialized matrix ``[rows, columns]`` with the dtype and device of ``like``."""
         flat = self._flat.get(name)
         if flat is None or flat.numel() < rows * columns or flat.dtype != like.dtype:
             flat = self._flat[name] = like.new_empty(rows * columns)
         return flat[: rows * columns].view(rows, columns)
 
     def like(self, name: str, matrix: Tensor) -> Tensor:
-        """A matrix of the shape, dtype and device of ``matrix``."""
+        """An uninitialized matrix with the shape, dtype and device of ``matrix``."""
         return self.empty(name, matrix.shape[0], matrix.shape[1], matrix)
 
 
@@ -181,9 +181,9 @@ _TALLIES: list[Counter[str]] = []
 
 @contextmanager
 def tally() -> Iterator[Counter[str]]:
-    """Counts of the work that is done while the block lasts; for tests and measurements.
+    """Count the work done within a ``with`` statement; for tests and measurements.
 
-    "scored" and "scorable" are pairs of a query and a block of the bank, where blocks may be skipped.
+    Where blocks may be skipped, "scored" of "scorable" pairs of a query and a block of the bank were computed.
     """
     counts: Counter[str] = Counter()
     _TALLIES.append(counts)

@@ -1,7 +1,7 @@
 """Exact pruning: blocks of the bank that cannot matter to a query are not scored for it.
 
-Each run of rows lies in a ball about its mean, which bounds every cost of its rows. Bounds are tight only if
-near rows stand together in the bank, as in one that was filled group after group; elsewhere they are not tried.
+Each run of rows lies in a ball around its mean, which bounds the costs of all its rows. Bounds are tight only if
+similar rows are adjacent in the bank, for example if it was filled group by group; otherwise they are not used.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,10 +13,10 @@ from vicinal.blockwise.blocks import count, policy, row_slices
 from vicinal.blockwise.scores import Block, BlockScores, Rows
 
 _JUMPS = 4
-"""Longest steps from row to row of a block at which a new ball begins: one cluster may end and another start there."""
+"""How many of the largest jumps between successive rows of a block start a new ball, as a cluster may end there."""
 
 _WORTH = 0.7
-"""Pruning is not tried if runs of rows are wider than this share of the bank, or queries must visit this share."""
+"""There is no pruning if runs of rows are wider than this share of the bank, or queries must visit more than that."""
 
 
 class Pruner:
@@ -26,7 +26,7 @@ class Pruner:
         self.scores, self.low, self.high = scores, low, high
 
     def visit(self, needed: Callable[[int], Tensor]) -> Iterator[tuple[Block, Rows]]:
-        """Blocks with the queries that need them: ``needed(block number)``, a boolean ``[b]``, block by block."""
+        """Blocks with the queries that need them, by ``needed(block number)``, a boolean ``[b]``."""
         for number in range(self.low.shape[1]):
             rows = needed(number).nonzero()[:, 0]
             count(scored=len(rows))
@@ -37,7 +37,7 @@ class Pruner:
                 yield block, part if len(rows) == len(self.low) else rows[part]
 
     def best(self, *, far: bool) -> Tensor:
-        """Boolean ``[b, blocks]``: for each query the block that is surely near, and the one that is surely far."""
+        """Boolean ``[b, blocks]``: each query's block of least ``high`` and, if ``far``, that of greatest ``low``."""
         chosen = torch.zeros_like(self.low, dtype=torch.bool)
         chosen.scatter_(1, self.high.argmin(dim=1, keepdim=True), value=True)
         if far:
@@ -59,7 +59,7 @@ def make_pruner(scores: BlockScores) -> Pruner | None:
 
 
 def _scattered(scores: BlockScores) -> bool:
-    """Whether runs of rows, here and there in the bank, are as wide as the bank: then no bound can be of use."""
+    """Whether some runs of rows, sampled over the bank, are about as wide as the bank: then bounds cannot help."""
     starts = range(0, len(scores.bank), scores.chunk)
     run_rows = policy().ball_rows
     some = [scores.bank[start : start + run_rows].to(scores.dtype) for start in starts[:: max(1, len(starts) // 8)]]

@@ -1,15 +1,15 @@
-"""Operators of our own, each one node of a compiled graph: the one way in which they are registered.
+"""Custom operators, each one node of a compiled graph, and how they are registered.
 
-Steps that look at the data (how many related columns a row has, which pairs are close) break a graph of torch.compile,
-or make it compute for the worst case. As an operator they are one node whose shapes are known. Three functions:
+Steps that depend on the data (how many related columns a row has, which pairs are close) break a graph of
+torch.compile, or make it compute for the worst case. As an operator they are one node of known shapes. Three functions:
 
-- :func:`value_and_grad_op` for a function that gives its gradient along with its value: losses. Eager and compiled.
+- :func:`value_and_grad_op` for a function that returns its gradient with its value: losses. Eager and compiled.
 - :func:`opaque_op`, a decorator, for steps without gradient: choices, searches, quantiles. Eager and compiled.
-- :func:`custom_op` for everything else: an operator with a backward of its own, to be called inside of a compiled
-  graph (``torch.compiler.is_compiling()``) beside an ``autograd.Function`` for eager use, which may keep more.
+- :func:`custom_op` for everything else: an operator with its own backward, called inside a compiled graph only
+  (``torch.compiler.is_compiling()``); eager code uses an ``autograd.Function``, which may keep more.
 
-What becomes an operator takes tensors, numbers and None by position, is annotated, changes nothing that it is given
-and gives new tensors. A name that is registered again takes the place of the former.
+The function of an operator takes tensors, numbers and None by position, is annotated, does not modify its arguments and
+returns new tensors. Registering a name again replaces the earlier operator.
 """
 
 import functools
@@ -39,12 +39,12 @@ def custom_op(
 
     Args:
         name: of the operator.
-        steps: what is done.
-        like: called as ``steps``, gives empty tensors of the shapes and dtypes of the result.
+        steps: the function of the operator.
+        like: called like ``steps``, returns empty tensors of the shapes and dtypes of the result.
         save: ``(ctx, inputs, output)``, as ``setup_context`` of an ``autograd.Function``; with ``backward``.
         backward: ``(ctx, *gradients of the output) -> gradients of the inputs``; None: no gradient.
-        schema_of: the function whose annotations tell the types of arguments; None: ``steps``.
-        random: the steps draw numbers, so that two nodes of the same arguments are not one.
+        schema_of: the function whose annotations give the types of arguments; None: ``steps``.
+        random: the steps draw random numbers, so nodes with equal arguments must not be merged.
     """
     schema = torch.library.infer_schema(schema_of or steps, mutates_args=())
     tags = [torch.Tag.nondeterministic_seeded] if random else []
@@ -58,7 +58,7 @@ def custom_op(
 
 
 def opaque_op(name: str, like: Callable[..., Tensor], *, random: bool = False) -> Callable[[Steps], Steps]:
-    """Make steps without gradient one node of a compiled graph; in eager mode they are called as they are.
+    """Make steps without gradient one node of a compiled graph; in eager mode they are called directly.
 
     Args:
         name: of the operator.
@@ -118,17 +118,17 @@ def value_and_grad_op(
         name: of the operator.
         steps: ``(first, *others, with_grad) -> (value, *further, grad)``: the value, ``[]`` or ``[b]``; further tensors
             without gradient; and, if ``with_grad``, the gradient of the value (of each ``value[i]`` by ``first[i]``)
-            in the shape of ``first``, else any tensor. They are annotated.
-        like: of the same arguments, empty tensors of the shapes and dtypes of the result.
-        others: what an error calls the further arguments.
+            in the shape of ``first``, else any tensor. Annotated.
+        like: called like ``steps``, returns empty tensors of the shapes and dtypes of the result.
+        others: name of the further arguments in an error.
         schema_of: see :func:`custom_op`.
 
     Returns:
-        a function of ``(first, *others)`` that gives the value and the further tensors. Only ``first`` has a gradient,
-        which can be taken once.
+        a function of ``(first, *others)`` that returns the value and the further tensors. Only ``first`` gets a
+        gradient, which can be taken once.
 
     Raises:
-        ValueError: where one of the others needs a gradient.
+        ValueError: if one of the others needs a gradient.
 
     >>> def squares(rows: Tensor, with_grad: bool) -> tuple[Tensor, Tensor]:
     ...     return rows.square().sum(), 2 * rows

@@ -1,7 +1,7 @@
-"""Euclidean distances of all pairs, exact for data with a large common offset and for pairs near to one another.
+"""Euclidean distances of all pairs, accurate for data with a large common offset and for nearby pairs.
 
-Distances and their squares have a gradient written by hand, since autograd would go through many matrices of scores.
-In a compiled graph they are one node: which pairs have lost digits depends on the data.
+Distances and their squares have a hand-written gradient, since autograd would go through many matrices of scores.
+In a compiled graph they are one node, because which pairs have lost digits depends on the data.
 """
 
 from typing import Any, NamedTuple
@@ -14,11 +14,11 @@ from vicinal.blockwise.blocks import policy, row_slices
 from vicinal.blockwise.custom_ops import custom_op
 
 CLOSE = 1e-2
-"""A squared distance below this share of the squared norms has lost digits and is computed again from differences."""
+"""A squared distance below this share of the squared norms has lost digits and is recomputed from differences."""
 
 
 class Close(NamedTuple):
-    """Pairs ``[p]`` that are near to one another, and their distances, as they are measured."""
+    """Pairs ``[p]`` that are close to each other, and their distances or squared distances."""
 
     rows: Tensor
     columns: Tensor
@@ -26,14 +26,14 @@ class Close(NamedTuple):
 
 
 def paired_distances(queries: Tensor, bank: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Squared distances ``[p]`` of the named pairs, from differences, a block of pairs at a time."""
+    """Squared distances ``[p]`` of the given pairs, from differences, a block of pairs at a time."""
     queries, bank = queries.flatten(0, -2), bank.flatten(0, -2)
     blocks = [(queries[rows[part]] - bank[columns[part]]).square().sum(dim=-1) for part in _pair_slices(rows, queries)]
     return torch.cat(blocks)
 
 
 def _pair_slices(pairs: Tensor, vectors: Tensor) -> list[slice]:
-    """Slices of ``pairs [p]``, as many as have their vectors computed with at a time."""
+    """Slices of ``pairs [p]`` that are computed at a time."""
     return row_slices(len(pairs), max(1, policy().pair_entries // max(1, vectors.shape[-1])))
 
 
@@ -48,7 +48,7 @@ def _norms(rows: Tensor) -> Tensor:
 
 
 def _close(distances: Tensor, of_queries: Tensor, of_bank: Tensor, *, rooted: bool) -> tuple[Tensor, Tensor]:
-    """Rows and columns of distances whose square is at most the share ``CLOSE`` of the squared norms."""
+    """Rows and columns of pairs whose squared distance is at most the share ``CLOSE`` of the squared norms."""
     of_queries, of_bank = CLOSE * of_queries[..., None], CLOSE * of_bank[..., None, :]
     several, on_cpu = distances.ndim == 3, distances.device.type == "cpu"
     entries = distances[0].numel()
@@ -63,7 +63,7 @@ def _close(distances: Tensor, of_queries: Tensor, of_bank: Tensor, *, rooted: bo
 
 
 def _pairs(places: Tensor, distances: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows and columns, those of all banks one after the other, of places in flat ``distances``."""
+    """Rows and columns, numbered through all banks, of places in flat ``distances``."""
     columns = distances.shape[-1]
     rows, of_bank = places // columns, places % columns
     return rows, of_bank if distances.ndim == 2 else of_bank + rows // distances.shape[1] * columns
@@ -97,7 +97,7 @@ def _measure(queries: Tensor, bank: Tensor, *, rooted: bool) -> tuple[Tensor, Cl
 def _backward(
     slope: Tensor, queries: Tensor, bank: Tensor, roots: Tensor | None, close: Close, needed: tuple[bool, ...]
 ) -> list[Tensor | None]:
-    """Gradients of both sides, as ``needed``, given the slope of squared distances, or of their ``roots``."""
+    """Gradients of the sides that are ``needed``, given the slope of squared distances, or of their ``roots``."""
     with torch.autocast(queries.device.type, enabled=False):
         q, x = _centered(queries, bank)
         weight = 2 * slope if roots is None else slope / roots  # by which a pair's difference is multiplied, [b, N]
@@ -201,7 +201,7 @@ _DISTANCES_OP = custom_op(
 
 
 def distances(queries: Tensor, bank: Tensor, *, rooted: bool = True) -> Tensor:
-    r"""$\|q_i - x_j\|$, or the squares of that: see :func:`squared_distances`.
+    r"""$\|q_i - x_j\|$, or its square unless ``rooted``: see :func:`squared_distances`.
 
     The gradient at coincident rows is 0, where a plain square root gives NaN.
 
@@ -218,16 +218,16 @@ def distances(queries: Tensor, bank: Tensor, *, rooted: bool = True) -> Tensor:
 
 
 def squared_distances(queries: Tensor, bank: Tensor) -> Tensor:
-    r"""$\|q_i - x_j\|^2$ by one matrix product, without its two losses of digits.
+    r"""$\|q_i - x_j\|^2$ by one matrix product, without its cancellation.
 
     The expansion $\|q\|^2 + \|x\|^2 - 2 q \cdot x$ is useless for data with a large common offset, so the mean of the
-    bank is subtracted from both sides first. What then still cancels are pairs much nearer to one another than to the
-    center; these are computed again from their differences, so coincident rows are at distance exactly 0.
+    bank is subtracted from both sides first. Pairs much closer to each other than to the center still cancel; they are
+    recomputed from their differences, so coincident rows are at distance exactly 0.
 
-    The gradient is of the same two kinds, and can be differentiated again, though not in a compiled graph.
+    The gradient is computed in the same two ways, and can be differentiated again, but not in a compiled graph.
 
     Args:
-        queries: ``[b, d]``, or ``[M, b, d]`` of several banks that stand apart.
+        queries: ``[b, d]``, or ``[M, b, d]`` for M separate banks, though not in a compiled graph.
         bank: ``[N, d]``, or ``[M, N, d]``.
 
     Returns:

@@ -6,17 +6,17 @@ import torch
 from torch import Tensor
 
 Keys = tuple[Tensor, Tensor]
-"""Integers of the queries ``[b]`` and of the bank ``[N]``; equal ones exclude."""
+"""Integers of the queries ``[b]`` and of the bank ``[N]``; a pair with equal ones is excluded."""
 
 
 class ExcludedEntries(NamedTuple):
-    """Entries of a block that may not be attended to: ``where [b, m]`` of the block's columns ``columns [m]``."""
+    """Entries of a block that may not be attended to: boolean ``where [b, m]`` over the block's ``columns [m]``."""
 
     columns: Tensor
     where: Tensor
 
     def fill(self, values: Tensor, rows: slice | Tensor, value: float) -> Tensor:
-        """Write ``value`` over the excluded entries of ``values [r, B]``, which are of the queries ``rows``."""
+        """Write ``value`` over the excluded entries of ``values [r, B]`` of the queries ``rows``."""
         if len(self.columns) == values.shape[1]:
             return values.masked_fill_(self.where[rows], value)
         values[:, self.columns] = values[:, self.columns].masked_fill_(self.where[rows], value)
@@ -24,10 +24,10 @@ class ExcludedEntries(NamedTuple):
 
 
 class Exclusion:
-    """Bank rows of a query's own id, or of its own group.
+    """Excludes bank rows with a query's own id or group.
 
     Args:
-        keys: ids and groups, as far as there are any.
+        keys: ids and groups, if there are any.
     """
 
     def __init__(self, keys: list[Keys]) -> None:
@@ -35,7 +35,7 @@ class Exclusion:
         self._last: tuple[int, int, ExcludedEntries | None] = (0, 0, None)
 
     def within(self, start: int, stop: int) -> ExcludedEntries | None:
-        """Excluded entries of bank rows ``start`` to ``stop``, or None if there are none; kept for the next tile."""
+        """Excluded entries of bank rows ``start`` to ``stop``, or None if there are none; cached for the next tile."""
         if not self.keys:
             return None
         if self._last[:2] != (start, stop):
@@ -59,7 +59,7 @@ class Exclusion:
 
 
 def check_some_row(near: Tensor) -> None:
-    """Check that each query has a bank row to attend to: that its lowest cost ``near [b]`` is not infinite.
+    """Check that each query has a bank row to attend to: its lowest cost ``near [b]`` is not infinite.
 
     Raises:
         ValueError: naming the first query that has none.

@@ -1,4 +1,4 @@
-"""The unrelated pairs of a batch, and the log-mass of those within Tukey's fences, a block of scores at a time."""
+"""The log-mass of the unrelated pairs of a batch within Tukey's fences, a block of scores at a time."""
 
 import functools
 import math
@@ -14,10 +14,10 @@ from vicinal.blockwise.custom_ops import value_and_grad_op
 from vicinal.blockwise.row_blocks import Score, coded, equal_codes, inner_products
 
 _SIDE, _APART = 32, 128
-"""Scores of so many rows with as many others tell about where the quartiles are, once for so many rows of the batch."""
+"""The sample for the quartiles: scores of 32 rows with 32 others, once for every 128 rows of the batch."""
 
 _WIDTH = 2.0
-"""Over the root of their number: the share of all scores to either side among which a quartile is looked for."""
+"""A quartile is sought this many roots of the sample's size to either side of its place in the sample."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class _Batch:
         return (self.codes[one] @ self.codes[other].T > 0).to(self.rows.dtype)
 
     def blocks(self, *, leaves: bool = False) -> Iterator[tuple[slice, Tensor, Tensor, list[Tensor]]]:
-        """A slice of rows; their scores with all rows from it on; these, least where none counts; and their leaves."""
+        """A slice of rows; their scores with all rows from it on; these, lowest where none counts; and the leaves."""
         for part in row_slices(len(self.rows), self.size):
             behind = slice(part.start, None)
             sides = [self.rows[part].detach(), self.rows[behind].detach()]
@@ -85,7 +85,7 @@ class _Batch:
         return total.log() + (scale * top if math.isfinite(top) else 0.0), slope
 
     def fences(self, reach: float) -> tuple[Tensor, Tensor]:
-        """The lowest and the highest score within ``reach`` boxes of the quartiles."""
+        """The lowest and the highest score within ``reach`` interquartile ranges of the quartiles."""
         first, third = self.quartiles()
         spread = reach * (third - first)
         return first - spread, third + spread
@@ -110,8 +110,8 @@ class _Batch:
     def _counted(self, ends: list[tuple[float, float]]) -> tuple[list[int], list[Tensor]]:
         """How many scores are below each of two pairs of ends, and those between them.
 
-        On a CPU the arithmetic takes a fraction of the time of comparisons. What is near either middle is found at
-        once, with a little more on account of rounding.
+        On a CPU the arithmetic takes a fraction of the time of comparisons. Scores near either middle are found in one
+        step, with a little slack for rounding.
         """
         middles, reach = [(low + high) / 2 for low, high in ends], max(high - low for low, high in ends) / 2
         center, apart = sum(middles) / 2, (middles[1] - middles[0]) / 2
@@ -145,7 +145,7 @@ def _least(like: Tensor) -> float:
 
 
 def _about(few: Tensor, share: float) -> tuple[float, float]:
-    """Two values, by a sorted sample, between which that share of all will end."""
+    """Two values of a sorted sample that probably enclose the quantile ``share`` of all scores."""
     near, width = share * len(few), _WIDTH * math.sqrt(len(few)) + 1
     low = float(few[int(near - width)]) if near - width >= 0 else _least(few) / 2
     return low, float(few[int(near + width)]) if near + width < len(few) else -_least(few) / 2
@@ -176,7 +176,7 @@ def _keep_between(scores: Tensor, ends: tuple[Tensor, Tensor] | None) -> float:
 
 
 def _add_slopes(slopes: Tensor, scores: Tensor, share: Tensor, sides: list[Tensor], part: slice) -> None:
-    """Add what a block of rows and those behind have to rise by."""
+    """Add the slopes of a block of rows and of those behind it."""
     if scores.requires_grad:
         of_sides = torch.autograd.grad(scores, sides, share)
         slopes[part] += of_sides[0]
@@ -187,18 +187,18 @@ def _add_slopes(slopes: Tensor, scores: Tensor, share: Tensor, sides: list[Tenso
 
 
 def iqr_mass(score: Score, rows: Tensor, labels: Tensor, *, size: int, scale: float, reach: float) -> Tensor:
-    r"""$\log \sum e^{\gamma s}$ over the unrelated pairs of rows with scores s within Tukey's fences; -inf of none.
+    r"""$\log \sum e^{\gamma s}$ over the unrelated pairs of rows with scores s within Tukey's fences; -inf if none.
 
     Args:
-        score: of rows with rows; in a compiled graph :func:`inner_products`.
+        score: of rows with rows; in a compiled graph always :func:`inner_products`.
         rows: ``[b, d]``, in float32 or wider.
-        labels: classes ``[b]``, or numbers of at least 0 of several classes ``[b, C]``: related with one in common.
+        labels: classes ``[b]``, or ``[b, C]``, above 0 for each class of a row; rows with one in common are related.
         size: rows of a block.
         scale: $\gamma > 0$.
-        reach: from the quartiles to the fences, in boxes; inf: all pairs.
+        reach: from the quartiles to the fences, in interquartile ranges; inf: all pairs.
 
     Returns:
-        A number that can be differentiated once.
+        A scalar that can be differentiated once; NaN if a row is not finite.
 
     >>> iqr_mass(inner_products, torch.eye(3), torch.tensor([0, 1, 2]), size=1, scale=5.0, reach=1.5)
     tensor(1.0986)

@@ -1,4 +1,4 @@
-"""Logarithms of weighted sums of exponentials, one of each row."""
+"""Logarithms of weighted sums of exponentials, one for each row."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 _OUT = 1e30
-"""Taken from a logit that does not count: exp gives 0 beside any that does."""
+"""Subtracted from a logit that does not count, so that its exponential is 0 beside any that does."""
 
 
 def hidden(weight: Tensor, *, masks: bool) -> Tensor:
-    """What to add to logits: log of the weight, and so little where it is 0 that nothing is left beside any other."""
+    """What to add to logits: the log of the weight, and a hugely negative number where it is 0."""
     bias = (weight - 1 if masks else weight.sign().sub_(1)).mul_(_OUT)  # a comparison would take longer
     if not masks:
         bias += weight.clamp(min=1e-30).log_()  # of 0 it would be slow
@@ -18,7 +18,7 @@ def hidden(weight: Tensor, *, masks: bool) -> Tensor:
 
 
 def log_sum(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Log of the sum of exp of rows, ``[b]``; softmax; and where all was :func:`hidden`, for which the sum is -inf."""
+    """Log-sum-exp of rows ``[b]``, their softmax, and which rows are all :func:`hidden`: their sum is -inf."""
     share = logits.softmax(-1)
     total = logits.amax(-1) - share.amax(-1).log()
     nothing = total < -_OUT / 2
@@ -43,7 +43,7 @@ class _LogSumExp(torch.autograd.Function):
 def log_sum_exp(logits: Tensor, weight: Tensor | None, *, masks: bool = False) -> Tensor:
     r"""$\log \sum_j w_j e^{x_j}$ over the last dimension; -inf, with gradient 0, where all weights are 0.
 
-    No weight means 1; with ``masks`` weights are known to be 0 or 1. Logits must be finite, also where the weight is 0.
+    ``weight`` None means 1; with ``masks`` weights must be 0 or 1. Logits must be finite, even where the weight is 0.
     """
     if logits.shape[-1] == 0:
         return logits.sum(-1) - torch.inf
@@ -52,12 +52,12 @@ def log_sum_exp(logits: Tensor, weight: Tensor | None, *, masks: bool = False) -
 
 
 def softplus(x: Tensor) -> Tensor:
-    """log(1 + e^x), to the last digit also in float64."""
+    """log(1 + e^x), accurate to the last digit even in float64."""
     return torch.nn.functional.softplus(x, threshold=40.0)
 
 
 class _Hinge(torch.autograd.Function):
-    """Its slope is made of arithmetic, so that a compiled graph keeps no booleans, which it is slow to write."""
+    """Computes its slope by arithmetic, so that a compiled graph keeps no booleans, which are slow to write."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

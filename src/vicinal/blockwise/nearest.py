@@ -1,12 +1,11 @@
 r"""The nearest rows of a bank by Euclidean distance: found in float32, decided in float64, so that nothing is missed.
 
 With the center $c$ of the bank, $\|q - x\|^2 = n_x - 2 u \cdot x + (\|u\|^2 + 2 u \cdot c)$ for $n_x = \|x - c\|^2$ and
-$u = q - c$. The first two terms are one product with the bank as it lies in memory; beside it only $n_x$ is kept, 4
-bytes a row. In float32 their sum is wrong by at most $\gamma (n_x + 2 \|u\| \|x\|)$ with $\gamma$ a share of rounding
-(Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). Rows that may by this bound be among the nearest
-are few; their distances are computed again from differences in float64. Where they are not few, as for numbers of
-extreme size, a block is scored again in float64, and where that leaves many, too, by all differences, of copies of a
-row by one.
+$u = q - c$. The first two terms are one product with the bank as it is in memory; only $n_x$ is kept beside it, 4 bytes
+a row. In float32 the error of their sum is at most $\gamma (n_x + 2 \|u\| \|x\|)$, with $\gamma$ a multiple of the unit
+roundoff (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). Few rows may be among the nearest by
+this bound; their distances are recomputed from differences in float64. If there are many, for example with extreme
+values, the block is scored again in float64; if many remain, from all differences, once for all copies of a row.
 """
 
 from dataclasses import dataclass
@@ -24,35 +23,35 @@ from vicinal.blockwise.topk import Nearest, topk
 from vicinal.core import check_matrices
 
 _FEW = 4
-"""Queries up to which their product with a block is taken row by row of the bank."""
+"""Up to this many queries, the product with a block is computed with the bank rows first."""
 
 _GROUP = 16
-"""Columns of which the lowest is found first: few groups hold a candidate."""
+"""Columns of a group, whose lowest is found first: few groups hold a candidate."""
 
 _CROWDED = 1 / 4
-"""Share of the groups of a block that may hold candidates, beyond two for each of the k, until another way is taken."""
+"""If more than this share of a block's groups, plus 2 k a query, hold candidates, a finer method is used."""
 
 _MANY = 256
-"""Candidates a query, beyond twice k, that are held; of more, only the nearest k are kept."""
+"""Candidates held for a query, beyond twice k; if there are more, the list is narrowed."""
 
 _HUGE = 1e18
-"""Lengths from which on squares may overflow in float32."""
+"""Lengths from which squares may overflow in float32."""
 
 _LOST = 1e-34
-"""What numbers too small for float32 may take from a sum, in units of the lengths."""
+"""Error of a sum due to numbers too small for float32, in units of the lengths."""
 
 _SAMPLE = 4096
-"""Rows whose mean is the center, which only has to be near."""
+"""Number of rows whose mean is the center, which may be approximate."""
 
 _ROUNDED = {"highest": 0.0, "high": 2.0**-10, "medium": 2.0**-8}
-"""How products round what they take, by ``torch.get_float32_matmul_precision()``."""
+"""Relative rounding of the inputs of products, by ``torch.get_float32_matmul_precision()``."""
 
 
 class NearestRows:
-    """What is kept of a bank ``[N, d]`` so that the rows nearest to a query are found in one pass.
+    """Prepares a bank ``[N, d]``, so that the rows nearest to a query are found in one pass.
 
     Args:
-        bank: ``[N, d]``, floating and finite; the same rows are given along with each search.
+        bank: ``[N, d]``, floating and finite; it is not kept, so pass the same rows to each search.
 
     >>> bank = torch.tensor([[0.0], [3.0], [1.0], [1.0]])
     >>> NearestRows(bank).search(torch.tensor([[0.9]]), bank, 3).positions
@@ -71,7 +70,7 @@ class NearestRows:
         return len(self._norms)
 
     def update(self, bank: Tensor, changed: Tensor) -> None:
-        """Follow the bank: ``changed [n]`` are the positions of all rows that are new or have moved."""
+        """Follow the bank: ``changed [n]`` are the positions of all rows that are new or have changed."""
         norms = torch.zeros(len(bank), device=bank.device)
         known = min(len(norms), len(self._norms))
         norms[:known] = self._norms[:known]
@@ -83,20 +82,20 @@ class NearestRows:
 
     @torch.no_grad()
     def search(self, queries: Tensor, bank: Tensor, k: int, exclusion: Exclusion | None = None) -> Nearest:
-        """The ``k`` nearest rows of each query; of equally near ones those that stand first.
+        """The ``k`` nearest rows of each query; ties go to the rows that come first.
 
         Args:
             queries: ``[b, d]``.
-            bank: ``[N, d]``, as it was given before.
+            bank: ``[N, d]``, the prepared rows.
             k: >= 1; all rows if there are fewer.
-            exclusion: rows that a query may not have; None: it may have all.
+            exclusion: rows that a query may not get; None: it may get all.
 
         Returns:
-            squared distances ``[b, k]``, float64, ascending, and positions ``[b, k]``; where fewer rows are
-            admissible, the rest is infinite.
+            squared distances ``[b, k]``, float64, ascending, and positions ``[b, k]``; if fewer rows are admissible,
+            the remaining distances are infinite.
 
         Raises:
-            ValueError: for a bank of another size.
+            ValueError: if the bank has another size than the prepared one.
         """
         check_matrices(queries, bank)
         if len(bank) != len(self):
@@ -117,7 +116,7 @@ class NearestRows:
 
 
 def lowest_rows(scores: BlockScores, exclusion: Exclusion, k: int) -> Nearest:
-    """The ``k`` admissible bank rows of lowest cost, or all if there are fewer: distances by :class:`NearestRows`."""
+    """The ``k`` admissible bank rows of lowest cost, or all if fewer; for L2 distances by :class:`NearestRows`."""
     if scores.kernel.bound not in ("l2", "squared_l2"):
         return topk(scores, exclusion, k)
     nearest = NearestRows(scores.bank).search(scores.queries, scores.bank, k, exclusion)
@@ -126,7 +125,7 @@ def lowest_rows(scores: BlockScores, exclusion: Exclusion, k: int) -> Nearest:
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Bank rows ``[B, d]`` from ``start`` on, and their squared norms about the center ``[B]``."""
+    """Bank rows ``[B, d]`` from ``start`` on, and their squared distances from the center ``[B]``."""
 
     start: int
     rows: Tensor
@@ -134,13 +133,13 @@ class _Block:
 
     @cached_property
     def distinct(self) -> tuple[Tensor, Tensor]:
-        """The rows without copies ``[u, d]``, and which of them each row is ``[B]``."""
+        """The distinct rows ``[u, d]``, and which of them each row is ``[B]``."""
         rows, copy = torch.unique(self.rows, dim=0, return_inverse=True)
         return rows, copy
 
 
 class _Candidates(NamedTuple):
-    """Single entries ``[m]``: queries, bank rows, and the least that the squared distance can be."""
+    """Single entries ``[m]``: queries, bank rows, and lower bounds of their squared distances."""
 
     rows: Tensor
     columns: Tensor
@@ -152,7 +151,7 @@ class _Candidates(NamedTuple):
 
 
 class _Tile:
-    """The search of some queries, a block at a time."""
+    """The search for some queries, a block at a time."""
 
     def __init__(self, center: Tensor, queries: Tensor, bank: Tensor, rows: slice, k: int, buffers: Buffers) -> None:
         self.queries, self.bank, self.rows, self.k, self.buffers = queries, bank, rows, k, buffers
@@ -169,7 +168,7 @@ class _Tile:
         self.count, self.most = 0, (2 * k + _MANY) * len(queries)
 
     def visit(self, block: _Block, entries: ExcludedEntries | None) -> None:
-        """Take in a block."""
+        """Search a block."""
         part = self._coarse(block, entries) or self._double(block, entries) or self._exact(block, entries)
         candidates, highest = part
         if len(candidates.rows) == 0:
@@ -181,7 +180,7 @@ class _Tile:
             self._narrow()
 
     def _coarse(self, block: _Block, entries: ExcludedEntries | None) -> tuple[_Candidates, Tensor] | None:
-        """Candidates of a block in float32, and what their distances are at most; None if there are too many."""
+        """Candidates of a block in float32, and upper bounds of their distances; None if there are too many."""
         norm = float(block.norms.amax())
         if not (norm < _HUGE**2 and self.at < _HUGE and float(self.length.amax()) < _HUGE):
             return None
@@ -203,7 +202,7 @@ class _Tile:
         return self._select(values, self.length.square(), slack, block, entries)
 
     def _exact(self, block: _Block, entries: ExcludedEntries | None) -> tuple[_Candidates, Tensor]:
-        """The same by distances from differences; of rows at one distance those that stand first."""
+        """The same by distances from differences; ties go to the rows that come first."""
         rows, copy = block.distinct
         pairs = torch.arange(len(rows) * len(self.queries), device=rows.device)
         table = paired_distances(self.queries, rows, pairs // len(rows), pairs % len(rows))
@@ -218,7 +217,7 @@ class _Tile:
         return _Candidates(lines[line], nearest.indices[line, place] + block.start, exact), exact
 
     def _slack(self, norm: Tensor | float, length: Tensor) -> Tensor:
-        """By how much sums in float32 may be wrong, for rows of squared norm ``norm`` about the center."""
+        """Error bound of sums in float32, for rows at squared distance ``norm`` from the center."""
         reach = norm**0.5 + self.at
         lost = _LOST * (1 + length + reach)
         return self.share * (norm + 2 * length * reach) + self.fine * (length + reach) ** 2 + lost
@@ -228,7 +227,7 @@ class _Tile:
     ) -> tuple[_Candidates, Tensor] | None:
         """Entries of ``values [r, B]`` that may be among the nearest k, or None if too many may be.
 
-        Squared distances are ``values + offset [r]``, wrong by at most ``slack [r]``.
+        Squared distances are ``values + offset [r]``, with an error of at most ``slack [r]``.
         """
         if entries is not None:
             values = entries.fill(values, self.rows, torch.inf)
@@ -252,7 +251,7 @@ class _Tile:
         return candidates, middle + slack[rows]
 
     def _lower(self, rows: Tensor, highest: Tensor) -> None:
-        """Take what distances are at most, of entries sorted by their ``rows [m]``, among the lowest k."""
+        """Add the upper bounds ``highest``, of entries sorted by their ``rows [m]``, to the lowest k."""
         counts = torch.bincount(rows, minlength=len(self.best))
         slots = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]
         packed = highest.new_full((len(self.best), int(counts.amax())), torch.inf)
@@ -260,12 +259,12 @@ class _Tile:
         self.best = torch.cat([self.best, packed], dim=1).topk(self.k, dim=1, largest=False).values
 
     def _joined(self) -> _Candidates:
-        """The candidates so far that still may be among the nearest k."""
+        """The candidates that may still be among the nearest k."""
         joined = _Candidates(*(torch.cat(parts) for parts in zip(*self.candidates, strict=True)))
         return joined.where(joined.least <= self.best[joined.rows, -1])
 
     def _narrow(self) -> None:
-        """Drop candidates that are too far by now, and, where they are still many, all but the nearest k."""
+        """Drop candidates that are now too far, and if many are left, all but the nearest k."""
         candidates = self._joined()
         if len(candidates.rows) > self.most // 2:
             rows, columns, values, _ = self._ranked(candidates)

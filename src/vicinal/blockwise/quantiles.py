@@ -1,4 +1,4 @@
-"""Quantiles of the labels that queries attend to, selected in bins, without a matrix of weights."""
+"""Quantiles of the labels that queries attend to, found by bins, without a matrix of weights."""
 
 from collections.abc import Sequence
 
@@ -8,17 +8,17 @@ from torch import Tensor
 from vicinal.blockwise.attention import Attended
 
 _BINS = 1024
-"""Runs of bank rows, in the order of their labels, whose weight is added up in the first pass."""
+"""Number of runs of bank rows, sorted by label, whose weights are added up in the first pass."""
 
 
 def attended_quantiles(attended: Sequence[Attended], queries: int, labels: Tensor, levels: Sequence[float]) -> Tensor:
     r"""For each query and level, the smallest label $v$ with $\sum_{j: y_j \le v} p_{ij} \ge$ level.
 
-    One pass finds the run of labels in which each quantile lies, another the weights in that run.
+    One pass finds the run of labels that holds each quantile, another the weights in that run.
 
     Args:
-        attended: evaluations; the weights are their mean.
-        queries: b.
+        attended: evaluations, whose weights are averaged.
+        queries: b, their number.
         labels: ``[N]``.
         levels: L numbers from 0 to 1.
 

@@ -1,10 +1,10 @@
 r"""Which differences between scores mean something: below the resolution of a query's scores there is only rounding.
 
-A score is a sum of d terms, computed in numbers that carry a relative error of $\epsilon$ each. Two sources add up:
-a last digit that is off in each input, which moves a score by $\epsilon$ times the size of a term, $\sqrt d$ times as
-errors have either sign; and the sum itself, off by up to $\sqrt d\,\epsilon$ times its size (Higham and Mary, A new
-approach to probabilistic rounding error analysis, 2019). Equal rows may stand that far apart, since a product of
-matrices adds up in another order at the edge of a block.
+A score is a sum of d terms, each computed with a relative error of $\epsilon$. Two errors add up: the inputs may be off
+in their last digit, which moves a score by $\epsilon$ times the size of a term, times $\sqrt d$ since errors have
+either sign; and the sum itself is off by up to $\sqrt d\,\epsilon$ times its size (Higham and Mary, A new approach to
+probabilistic rounding error analysis, 2019). Scores of equal rows may differ by that much, since a matrix product adds
+up in another order at the edge of a block.
 """
 
 from typing import NamedTuple
@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 INPUTS = 8.0
-"""Last digits of the inputs that may be off, for the larger of many rows and of two scores."""
+"""Error of the inputs in units of the last digit, enough for the largest over many rows and for two scores."""
 
 SUMS = 4.0
-"""The same of sums."""
+"""The same for sums."""
 
 UNKNOWN = 8.0
-"""The same of scores of which nothing is known."""
+"""The same for scores about which nothing is known."""
 
 
 class Resolution(NamedTuple):
@@ -41,16 +41,16 @@ class Resolution(NamedTuple):
     eps: float
 
     def at(self, eps: float) -> "Resolution":
-        """The same in numbers of another ``eps``."""
+        """The same for another ``eps``."""
         return Resolution(self.fixed, self.rooted, self.share, eps)
 
     def rows(self, part: slice) -> "Resolution":
-        """That of some queries."""
+        """That of the queries in a slice."""
         fixed, rooted = (one[part] if isinstance(one, Tensor) else one for one in (self.fixed, self.rooted))
         return Resolution(fixed, rooted, self.share, self.eps)
 
     def of(self, *scores: Tensor) -> Tensor:
-        """For the largest in size of these ``scores [b, 1]`` of each query, ``[b, 1]``; infinite ones count as 0."""
+        """The resolution ``[b, 1]`` at the largest magnitude of these ``scores [b, 1]``; infinite ones count as 0."""
         size = torch.zeros_like(scores[0])
         for score in scores:
             magnitude = score.detach().abs()

@@ -1,7 +1,7 @@
-"""Sums of scores that are made a block of rows at a time, so that no matrix of all scores is ever held.
+"""Sums over scores, a block of rows at a time, so that the matrix of all scores is never held.
 
-A block of rows stays in the caches of a processor between the many steps of a formula, so blocks are also faster.
-:func:`sum_at_once` takes the gradient of a block together with its value, which costs no second computation;
+A block of rows stays in a processor's cache between the many steps of a formula, so blocks are also faster.
+:func:`sum_at_once` computes the gradient of a block together with its value, without a second computation;
 :func:`recomputed` keeps nothing and computes a block again in the backward pass.
 """
 
@@ -14,19 +14,19 @@ from torch import Tensor
 from vicinal.blockwise.blocks import block_rows, row_slices
 
 Values = Callable[..., tuple[Tensor, ...]]
-"""Of scores ``[r, N]``, the slice of the rows, and further tensors: what is kept of a block."""
+"""``(scores [r, N], slice of the rows, *further tensors)``: what is kept of a block."""
 
 
 Score = Callable[[Tensor, Tensor], Tensor]
 
 
 def inner_products(queries: Tensor, columns: Tensor) -> Tensor:
-    """Scores of vectors that are scaled already; their gradient is two matrix products that are done in place."""
+    """Scores of vectors that are already normalized; the gradient is two matrix products, done in place."""
     return queries @ columns.T
 
 
 class _Sides:
-    """Queries and columns without their history, and their slopes while blocks are gone through."""
+    """Detached queries and columns, and their slopes, which grow block by block."""
 
     def __init__(self, tensors: tuple[Tensor, ...], needed: tuple[bool, ...]) -> None:
         self.queries, self.columns = tensors[0].detach(), tensors[1].detach()
@@ -127,21 +127,21 @@ class _Recomputed(torch.autograd.Function):
 
 
 def _known(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Without history where no gradient is taken, so that none is made."""
+    """Detached if gradients are disabled, so that none is computed."""
     return tensors if torch.is_grad_enabled() else tuple(each.detach() for each in tensors)
 
 
 def sum_at_once(score: Score, values: Values, size: int, *tensors: Tensor, mean: bool) -> Tensor:
-    """Sum of the first of two values of all blocks, divided by that of the second for a mean.
+    """Sum over all blocks of the first of two values, for a mean divided by the sum of the second.
+
+    The result can be differentiated once.
 
     Args:
         score: :func:`inner_products`, or any similarity without parameters of its own.
-        values: two values ``[r]`` of the rows of a block; the second passes no gradient.
+        values: gives two values ``[r]`` of the rows of a block; the second passes no gradient.
         size: rows of a block.
-        tensors: queries ``[b, d]``, columns ``[N, d]``, and what ``values`` takes beside, which may pass gradients.
+        tensors: queries ``[b, d]``, columns ``[N, d]``, and further arguments of ``values``, which may get gradients.
         mean: divide.
-
-    The result can be differentiated once.
 
     >>> x = torch.eye(2, requires_grad=True)
     >>> mean = sum_at_once(inner_products, lambda s, part: (s.sum(-1), torch.ones(len(s))), 1, x, x, mean=True)
@@ -164,7 +164,7 @@ def recomputed(score: Score, values: Values, size: int, *tensors: Tensor) -> tup
 
 
 Rows = Callable[[Tensor, slice], tuple[Tensor, Tensor]]
-"""Of scores ``[r, K]`` and the slice of the rows: a value of each row, of it alone, and whether it counts, ``[r]``."""
+"""``(scores [r, K], slice of the rows)``: a value for each row, from it alone, and whether it counts, ``[r]``."""
 
 
 def _rows_in_turn(scores: Tensor, rows: Rows, size: int, *, slopes: bool) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -209,10 +209,10 @@ class _RowValues(torch.autograd.Function):
 def row_values(rows: Rows, size: int, scores: Tensor) -> tuple[Tensor, Tensor]:
     """Values of the rows of a matrix and which of them count, ``[b]`` each, a block of rows at a time.
 
-    One matrix is kept, the slopes, and none without a gradient; a second derivative computes all rows at once.
+    It keeps one matrix, the slopes, or none without a gradient; a second derivative holds all rows at once.
 
     Args:
-        rows: of the scores of a block; only these may need a gradient.
+        rows: takes the scores of a block; only the scores may need a gradient.
         size: rows of a block.
         scores: ``[b, K]``.
 
@@ -229,7 +229,7 @@ def row_values(rows: Rows, size: int, scores: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def values_by_blocks(rows: Rows, scores: Tensor, *, whole: bool = False) -> tuple[Tensor, Tensor]:
-    """:func:`row_values` with blocks of the policy's size; all rows at once if they are few, or are to be ``whole``.
+    """:func:`row_values` with blocks of the policy's size; all rows at once if few, ``whole`` or in a compiled graph.
 
     >>> values_by_blocks(lambda s, part: (s.sum(-1), s[:, 0] > 0), torch.eye(2))
     (tensor([1., 1.]), tensor([ True, False]))
@@ -241,7 +241,7 @@ def values_by_blocks(rows: Rows, scores: Tensor, *, whole: bool = False) -> tupl
 
 
 def coded(labels: Tensor, bank_labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Labels as small whole numbers in a floating dtype: equal where the labels are.
+    """Labels as small whole numbers in a floating dtype, equal where the labels are.
 
     >>> coded(torch.tensor([900, 5]), torch.tensor([5, 7]))
     (tensor([2., 0.]), tensor([0., 1.]))
@@ -255,7 +255,7 @@ def coded(labels: Tensor, bank_labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def equal_codes(codes: Tensor, bank_codes: Tensor, dtype: torch.dtype) -> Tensor:
-    """1 where codes are equal, else 0, ``[b, N]``; arithmetic is several times quicker than a comparison on a CPU.
+    """1 where codes are equal, else 0, ``[b, N]``; by arithmetic, several times faster than a comparison on a CPU.
 
     >>> equal_codes(torch.tensor([2.0, 0.0]), torch.tensor([0.0, 1.0]), torch.float32)
     tensor([[0., 0.],
@@ -265,7 +265,7 @@ def equal_codes(codes: Tensor, bank_codes: Tensor, dtype: torch.dtype) -> Tensor
 
 
 def others(rows: int, columns: int, start: int, like: Tensor) -> Tensor:
-    """1, but 0 where row i meets column ``start + i``, ``[rows, columns]``: itself.
+    """1, but 0 where row i meets itself, in column ``start + i``; ``[rows, columns]``.
 
     >>> others(2, 3, 1, torch.zeros(1))
     tensor([[1., 0., 1.],

@@ -1,4 +1,4 @@
-"""The lowest and the highest cost of each row, which bank rows have it, and how many do: the range of a row."""
+"""The range of each row: its lowest and its highest cost, which bank rows have them, and how many do."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -16,9 +16,9 @@ class RunningExtreme:
     """Running minimum (sign 1) or maximum (sign -1) of each row, over blocks.
 
     Attributes:
-        value: ``[b]``, of products (see :class:`vicinal.blockwise.scores.Product`); infinite while nothing counted.
+        value: ``[b]``, of products (see :class:`vicinal.blockwise.scores.Product`); infinite if nothing has counted.
         position: ``[b]``, first bank row that has it; only if ``tracked``.
-        count: ``[b]``, how many bank rows have it; likewise.
+        count: ``[b]``, how many bank rows have it; only if ``tracked``.
     """
 
     sign = 1
@@ -33,7 +33,7 @@ class RunningExtreme:
         self._settled = self.value.clone()
 
     def update(self, rows: Rows, values: Tensor, start: int, best: Tensor | None = None) -> None:
-        """Take in ``values [r, B]`` of the queries ``rows``; ``best [r]`` if it is known already."""
+        """Add the ``values [r, B]`` of the queries ``rows``, for bank rows from ``start`` on; ``best [r]`` if known."""
         if best is None:
             best = values.amin(dim=1) if self.sign > 0 else values.amax(dim=1)
         if self.tracked:
@@ -54,7 +54,7 @@ class RunningExtreme:
         self._pending += len(at)
 
     def settle(self) -> None:
-        """Bring positions and counts up to the values; needed after the last block."""
+        """Bring positions and counts up to date; needed after the last block."""
         if not self._noted:
             return
         rows, columns, values = (torch.cat(parts) for parts in zip(*self._noted, strict=True))
@@ -69,17 +69,17 @@ class RunningExtreme:
 
 
 class RunningMin(RunningExtreme):
-    """See :class:`RunningExtreme`."""
+    """Running minimum; see :class:`RunningExtreme`."""
 
 
 class RunningMax(RunningExtreme):
-    """See :class:`RunningExtreme`."""
+    """Running maximum; see :class:`RunningExtreme`."""
 
     sign = -1
 
 
 class ScoreRange(NamedTuple):
-    """Costs of each row: of the nearest admissible bank row, and of the nearest and farthest counted one."""
+    """Extremes of each row: the nearest admissible bank row, and the nearest and farthest that count for the range."""
 
     near: RunningMin
     first: RunningMin
@@ -95,15 +95,15 @@ def scan_range(
     tracked: bool,
     pruner: Pruner | None = None,
 ) -> ScoreRange:
-    """Pass over the blocks for the range of each row.
+    """Find the range of each row in one pass over the blocks.
 
     Args:
         scores: of b queries.
-        exclusion: what is not admissible.
-        far: look for the farthest too.
-        count_excluded: nearest and farthest are over all bank rows, not over admissible ones.
+        exclusion: the pairs that are not admissible.
+        far: find the farthest too.
+        count_excluded: the range is over all bank rows, not only over admissible ones.
         tracked: keep positions and counts.
-        pruner: skip blocks in which neither end of the range can lie.
+        pruner: skips blocks that cannot hold an end of the range.
     """
     near = RunningMin(scores.queries, tracked=tracked)
     first = RunningMin(scores.queries, tracked=tracked) if count_excluded else near

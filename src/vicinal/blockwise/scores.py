@@ -1,8 +1,8 @@
 """Scores of a tile of queries against a block of the bank, as costs, which are negated scores.
 
-Most costs are functions of one inner product of *features* of the query and of the bank row (:class:`Factors`), so that
-a block of them is one product of matrices. Squared distances from such products lose digits for rows that are near to
-one another; those pairs are found and computed again from their difference.
+Most costs are functions of one inner product of *features* of the query and of the bank row (:class:`Factors`), so a
+block of them is one matrix product. Squared distances from such products lose digits for rows that are close to each
+other; those pairs are found and recomputed from their difference.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,15 +16,15 @@ from vicinal.blockwise.distances import CLOSE, paired_distances
 from vicinal.blockwise.resolution import Resolution, lengths
 
 Rows = slice | Tensor
-"""Which queries: a run of them, or their positions."""
+"""Which queries: a slice, or their positions."""
 
 RowMap = Callable[[Tensor, Tensor], Tensor]
 
 _SAMPLE = 4096
-"""Bank rows whose mean is the center; it only has to be near, as what still cancels is computed again."""
+"""Number of bank rows whose mean is the center; it may be approximate, since pairs that still cancel are recomputed."""
 
 _LEAST = 1e-30
-"""Squared distance that stands for 0 under a root."""
+"""Squared distance that replaces 0 under a root."""
 
 
 class Factors(NamedTuple):
@@ -34,12 +34,12 @@ class Factors(NamedTuple):
         of_queries: $\phi$, from rows ``[b, d]`` and a center ``[d]`` to ``[b, e]``.
         of_bank: $\psi$, from rows ``[N, d]`` and the same center to ``[N, e]``.
         rooted: the cost is the square root of the inner product.
-        cancels: the inner product is a squared distance, which loses digits for rows much nearer to one another than
-            to the center; where it is at most ``CLOSE`` times the sum of the squared norms it has to be computed
-            again from the difference. The last column of $\phi$ and the one at ``d`` of $\psi$ are those norms.
-        shifts: bank rows that all move by one vector change the costs of a query by one number, which weights do not
-            depend on; moved to the center they keep more digits, and $\psi$ is given the moved rows.
-        grad_of_bank: ``(rows, center, gradient of psi [N, e])`` to the gradient of the rows; None: by autograd.
+        cancels: the inner product is a squared distance, which loses digits for rows much closer to each other than to
+            the center; where it is at most ``CLOSE`` times the sum of the squared norms, it is recomputed from the
+            difference. The last column of $\phi$ and the one at ``d`` of $\psi$ are those norms.
+        shifts: moving all bank rows by one vector changes the costs of a query by one number, which does not affect
+            weights; $\psi$ takes the rows minus the center, which keeps more digits.
+        grad_of_bank: ``(rows, center, gradient of psi [N, e]) -> gradient of the rows``; None: by autograd.
     """
 
     of_queries: RowMap
@@ -50,11 +50,11 @@ class Factors(NamedTuple):
     grad_of_bank: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
 
     def slack_of_queries(self, features: Tensor) -> Tensor:
-        """Share ``[b]`` of each query in the squared distance below which a pair is close."""
+        """Each query's part ``[b]`` of the squared distance below which a pair is close."""
         return CLOSE * features[:, -1]
 
     def slack_of_norms(self, norms: Tensor) -> float:
-        """The same for the bank row that has the largest of the squared ``norms``."""
+        """The bank row's part of it, for the largest of the squared ``norms``."""
         return CLOSE * float(norms.amax())
 
     def close_pairs(self, product: Tensor, of_queries: Tensor, of_bank: Tensor) -> tuple[Tensor, Tensor]:
@@ -76,7 +76,7 @@ def _squared_of_bank(rows: Tensor, center: Tensor) -> Tensor:
 
 
 def squared_of_bank(rows: Tensor, center: Tensor, out: Tensor) -> Tensor:
-    r"""Write $\psi$ of squared distances into ``out [N, d + 2]``; the squared norms ``[N]`` of ``rows - center``."""
+    r"""Write $\psi$ of squared distances into ``out [N, d + 2]``; return the squared norms of ``rows - center [N]``."""
     apart = torch.sub(rows, center, out=out[:, :-2])
     norms: Tensor = torch.linalg.vecdot(apart, apart)
     out[:, -2] = norms
@@ -89,7 +89,7 @@ def _grad_of_squared(rows: Tensor, center: Tensor, gradient: Tensor) -> Tensor:
 
 
 def distance_factors(*, rooted: bool) -> Factors:
-    """Factors of squared Euclidean distances, or, ``rooted``, of distances.
+    """Factors of squared Euclidean distances, or of distances if ``rooted``.
 
     >>> factors = distance_factors(rooted=False)
     >>> q, x, center = torch.tensor([[1.0, 2.0]]), torch.tensor([[4.0, 6.0]]), torch.zeros(2)
@@ -100,15 +100,16 @@ def distance_factors(*, rooted: bool) -> Factors:
 
 
 class ScoreKernel(NamedTuple):
-    """What is known of a similarity.
+    """What is known about a similarity.
 
     Attributes:
-        score: scores ``[b, N]`` of queries ``[b, d]`` and bank rows ``[N, d]``; any block of columns alone.
-        factors: None for a similarity that is no function of one inner product.
-        resolution: of queries ``[b, d]`` and the length of the longest bank row, by how much scores must differ to be
+        score: scores ``[b, N]`` of queries ``[b, d]`` and bank rows ``[N, d]``; any block of columns can be computed
+            alone.
+        factors: None for a similarity that is not a function of one inner product.
+        resolution: from queries ``[b, d]`` and the length of the longest bank row, how much scores must differ to be
             told apart.
-        bound: by what balls of rows bound costs, if they do: the distance to their center in a norm, its square, or
-            the inner product of features.
+        bound: how balls of rows bound costs: by the distance to their center in a norm, its square, or the inner
+            product of features; None: they do not.
     """
 
     score: Callable[[Tensor, Tensor], Tensor]
@@ -122,9 +123,9 @@ def _sample(bank: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class Block(NamedTuple):
-    """Bank rows ``start`` to ``stop``: the rows in the dtype that is computed in, and what products take.
+    """Bank rows ``start`` to ``stop``, in the dtype of the computation, and their features.
 
-    ``center`` is that of the block, if it is not the one of all.
+    ``center`` is the block's own center, or None if the one of all blocks is used.
     """
 
     start: int
@@ -136,9 +137,9 @@ class Block(NamedTuple):
 
 
 class Product(NamedTuple):
-    """Values ``[r, B]`` that rise with the cost, their row minima ``[r]``, and the pairs that were computed again.
+    """Values ``[r, B]`` that rise with the cost, their row minima ``[r]``, and the pairs that were recomputed.
 
-    There are no minima where none were asked for.
+    The minima may be meaningless if they were not requested.
     """
 
     values: Tensor
@@ -157,8 +158,8 @@ class BlockScores:
         tile: queries of a tile.
 
     Attributes:
-        centers_blocks: center each block at its own mean: a little slower, but in a bank whose near rows stand together
-            few pairs are left that lose digits.
+        centers_blocks: center each block at its own mean: a little slower, but if similar rows are adjacent in the
+            bank, few pairs lose digits.
     """
 
     def __init__(
@@ -190,11 +191,11 @@ class BlockScores:
                 self.slack = self.factors.slack_of_queries(self.features)
 
     def resolution(self) -> Resolution:
-        """By how much costs must differ to be told apart; after a pass over the bank."""
+        """How much costs must differ to be told apart; call it after a pass over the bank."""
         return self.kernel.resolution(self.queries, self._longest)
 
     def moved(self, rows: Tensor) -> Tensor:
-        """Bank ``rows [n, d]`` as a similarity is to be given them so that it agrees with products."""
+        """Bank ``rows [n, d]`` as a similarity must get them to agree with products."""
         return rows - self.center if self.factors is not None and self.factors.shifts else rows
 
     def tiles(self) -> list[slice]:
@@ -222,15 +223,15 @@ class BlockScores:
             yield self.block(start)
 
     def everything(self) -> Iterator[tuple[Block, Rows]]:
-        """All blocks, each with all tiles of queries."""
+        """All blocks, each with every tile of queries."""
         for block in self.blocks():
             for rows in self.tiles():
                 yield block, rows
 
     def product(self, rows: Rows, block: Block, *, lowest: bool = True) -> Product:
-        """What the costs of ``rows`` against ``block`` are the root of, or the costs themselves.
+        """The costs of ``rows`` against ``block``, or their squares if costs are roots.
 
-        Without ``lowest`` no row minima are looked for where no pair can have lost digits, as a pass before has seen.
+        Without ``lowest``, row minima are skipped where an earlier pass found that no pair has lost digits.
         """
         if self.factors is None:
             values = -self.kernel.score(self.queries[rows], block.rows).to(self.dtype)
@@ -257,7 +258,7 @@ class BlockScores:
         return Product(values, values.amin(dim=1), pairs)
 
     def costs(self, product: Product) -> tuple[Tensor, Tensor | None]:
-        """Costs ``[r, B]`` of a product, written over it, and 1 / cost where they are roots.
+        """Costs ``[r, B]`` of a product, which overwrite it, and 1 / cost if they are roots.
 
         torch's power is faster than its root.
         """
@@ -268,7 +269,7 @@ class BlockScores:
         return values.mul_(inverse), inverse
 
     def costs_of(self, values: Tensor) -> Tensor:
-        """Costs of single values of products, to the last bit as :meth:`costs` gives them."""
+        """Costs of single values of products, equal to those of :meth:`costs` to the last bit."""
         if not self.rooted:
             return values
         finite = values.clamp(min=_LEAST)

@@ -1,13 +1,13 @@
-r"""SoftStep a block at a time: what is one number a row, what is left for each entry, and the way back of both.
+r"""SoftStep a block at a time: the numbers of each row, the computation for each entry, and the gradients of both.
 
-Entries come as *gaps*. A score gap is the lowest cost of a row minus the cost of an entry; a unit gap is that over the
-width of the row's range, ``unit - 1`` in [-1, 0]. Both are 0 at the nearest row: a block of the bank can be masked
-alone once the row numbers are known, and nothing is lost to rounding where the unit score is near 1.
+Entries are given as *gaps*. A score gap is the lowest cost of a row minus the cost of an entry; a unit gap is that over
+the width of the row's range, ``unit - 1`` in [-1, 0]. Both are 0 at the nearest row, so a block of the bank can be
+masked alone once the row numbers are known, and no digits are lost where the unit score is near 1.
 
 There are two ways. Rows of a step (:class:`S1Rows`, :class:`S2Rows`) give logarithms for any simplex map; weights of a
-step (:class:`S1Weights`, :class:`S2Weights`) go straight from gaps to weights under softmax, before the division by
-the sum of the row, in few passes over memory. Of torch's functions exp2, log1p, sigmoid and reciprocal are fast on CPU,
-while exp, log, powers and addcmul of columns take several times longer, so the formulas are written in the former.
+step (:class:`S1Weights`, :class:`S2Weights`) go straight from gaps to weights under softmax, before division by the row
+sum, in few passes over memory. On a CPU torch's exp2, log1p, sigmoid and reciprocal are fast, while exp, log, powers
+and addcmul of columns take several times longer, so the formulas use the former.
 """
 
 import math
@@ -24,15 +24,15 @@ _LOG2E = 1 / math.log(2)
 _LEAST = 1e-30
 
 FADE = 32.0
-"""How many resolutions a row's range is to exceed before it is taken as it is."""
+"""A row's range is used as it is if it is wider than about this many resolutions."""
 
 
 class StepForm(NamedTuple):
-    """Which step it is: the settings of a :class:`vicinal.masks.SoftStep` that change the formula.
+    """The settings of a :class:`vicinal.masks.SoftStep` that change the formula.
 
     Attributes:
         family: "s1" or "s2".
-        extent: what the range of a row is taken over, "admissible" bank rows or "all".
+        extent: the bank rows that the range of a row is taken over, "admissible" or "all".
         eps: > 0.
     """
 
@@ -42,21 +42,21 @@ class StepForm(NamedTuple):
 
     @property
     def inset(self) -> bool:
-        """Whether rows that cannot be told from the farthest are rejected with it: S2 is too steep for one alone."""
+        """Whether rows that cannot be told from the farthest are rejected too: S2 is too steep to reject only one."""
         return self.family == "s2"
 
     @property
     def floor(self) -> float:
-        """The least u and v of S1."""
+        """Lower bound on u and v of S1."""
         return self.eps if self.extent == "all" else 0.0
 
 
 def unit_width(width: Tensor, zone: Tensor, *, inset: bool = False) -> Tensor:
     r"""What gaps to the highest score are divided by, from the width ``[b, 1]`` of each row's range.
 
-    The width $w$ itself, as long as it is some 32 times the resolution $r$; below $(32 r)^2 / (w - r)$, which goes to
-    infinity for a row that is flat to within its resolution. With ``inset`` the range ends one resolution above the
-    lowest score.
+    It is the width $w$ itself if that is more than about 32 times the resolution $r$ (``zone``), else
+    $(32 r)^2 / (w - r)$, which goes to infinity for a row that is flat to within its resolution. With ``inset`` the
+    range ends one resolution above the lowest score.
     """
     zone = zone.detach()
     left = width - zone
@@ -94,7 +94,7 @@ class S1Rows(NamedTuple):
         return logsigmoid(log_u - log_v).masked_fill_(passed, 0.0).masked_fill_(rejected, -torch.inf)
 
     def backward(self, gap: Tensor, gradient: Tensor, buffers: Buffers) -> tuple[Tensor, list[Tensor]]:
-        """Gradients of ``gap`` and of (low, width, t) from the gradient of :meth:`log`, 0 wherever the log is -inf."""
+        """Gradients of ``gap`` and (low, width, t) from that of :meth:`log`, which must be 0 where the log is -inf."""
         rise, fall = self._sides(gap, buffers)
         rising = torch.sign(fall, out=buffers.like("slopes", gap)).mul_(gradient)  # nothing to pull where S1 is 1
         rise.clamp_(min=_LEAST)
@@ -135,7 +135,7 @@ class S2Rows(NamedTuple):
         return result.mul_(torch.sub(ceiling, below, out=below)).mul_(self.odds)
 
     def backward(self, gap: Tensor, gradient: Tensor, buffers: Buffers) -> tuple[Tensor, list[Tensor]]:
-        """Gradients of ``gap`` and of (b, odds) from the gradient of :meth:`log`, 0 wherever the log is -inf."""
+        """Gradients of ``gap`` and (b, odds) from that of :meth:`log`, which must be 0 where the log is -inf."""
         ceiling = self.b - 1
         below = torch.minimum(gap, ceiling, out=buffers.like("first side", gap))
         log_ratio = torch.log1p(below, out=buffers.like("second side", gap))
@@ -155,16 +155,16 @@ StepRows = S1Rows | S2Rows
 
 
 def reach(step: "Step", first: Tensor) -> Tensor:
-    """Cost ``[b, 1]`` beyond which a bank row is rejected; infinite for S2 and for rows that are left alone."""
+    """Cost ``[b, 1]`` beyond which a bank row is rejected; infinite for S2 and for queries that are left unmasked."""
     if not isinstance(step.rows, S1Rows):
         return torch.full_like(first, torch.inf)
     return first + step.width * (1 + 2 * step.rows.eps - step.rows.low)
 
 
 class Step(NamedTuple):
-    """All row numbers of a SoftStep: ``gap = (first - cost) / width``, kept in [-1, 0], then ``rows``.
+    """All row numbers of a SoftStep: ``gap = (first - cost) / width``, clamped to [-1, 0], then ``rows``.
 
-    ``width [b, 1]`` is infinite for a row that is flat or that must be left alone.
+    ``width [b, 1]`` is infinite for a row that is flat or must be left unmasked.
     """
 
     width: Tensor
@@ -179,15 +179,15 @@ class Step(NamedTuple):
 
 
 def step_rows(form: StepForm, numbers: Tensor, near: Tensor, first: Tensor, far: Tensor, zone: Tensor) -> Step:
-    """The row part of a SoftStep, differentiable.
+    """The row numbers of a SoftStep, differentiable.
 
     Args:
-        form: which one.
-        numbers: ``[b, 4]``, a0, b0, t and t / (1 - t) as :meth:`vicinal.masks.SoftStep.step_parameters` has them.
-        near: ``[b, 1]``, lowest cost (negated score) of an admissible row.
-        first: ``[b, 1]``, lowest cost of a counted row.
-        far: ``[b, 1]``, highest cost of a counted row.
-        zone: ``[b, 1]``, by how much costs must differ to be told apart.
+        form: its settings.
+        numbers: ``[b, 4]``, a0, b0, t and t / (1 - t) of :meth:`vicinal.masks.SoftStep.step_parameters`.
+        near: ``[b, 1]``, lowest cost (negated score) of an admissible bank row.
+        first: ``[b, 1]``, lowest cost of a bank row that counts for the range.
+        far: ``[b, 1]``, highest cost of a bank row that counts for the range.
+        zone: ``[b, 1]``, how much costs must differ to be told apart.
     """
     width = unit_width(far - first, zone, inset=form.inset)
     top = ((first - near) / width + 1).clamp(0.0, 1.0)  # highest admissible unit score
@@ -212,9 +212,9 @@ class S2Weights(NamedTuple):
     Attributes:
         scale: ``[b, 1]``, 1 / (b width).
         offset: ``[b, 1]``, 1 / b - 1.
-        power: ``[b, 1]``, -c = -b t / (1 - t), in powers of 2.
+        power: ``[b, 1]``, -c = -b t / (1 - t), times $\log_2 e$.
         ratio: ``[b, 1]``, t / (1 - t) / width.
-        shift: ``[b, 1]``, added to all masked scores, in powers of 2; or None.
+        shift: ``[b, 1]``, added to all masked scores, times $\log_2 e$; or None.
     """
 
     scale: Tensor
@@ -283,13 +283,13 @@ class S1Weights(NamedTuple):
         return S1Weights(*(value[rows] for value in self))
 
     def weights(self, gap: Tensor, buffers: Buffers) -> Tensor:
-        """Weights from gaps ``[r, B]``, which are written over."""
+        """Weights from gaps ``[r, B]``, which are overwritten."""
         place = torch.mul(gap, self.scale, out=buffers.like("unit gaps", gap)).add_(self.offset).clamp_(0, 1)
         mass = place.reciprocal_().sub_(2).log1p_().mul_(-self.power).sigmoid_()
         return mass.mul_(gap.mul_(_LOG2E).exp2_())
 
     def weights_and_parts(self, gap: Tensor, buffers: Buffers) -> tuple[Tensor, list[Tensor]]:
-        """Weights from gaps, which are written over, and what :meth:`backward` needs."""
+        """Weights from gaps, which are overwritten, and what :meth:`backward` needs."""
         place = torch.mul(gap, self.scale, out=buffers.like("unit gaps", gap)).add_(self.offset).clamp_(0, 1)
         inverse = torch.reciprocal(place, out=buffers.like("first side", gap))
         against = (
@@ -326,10 +326,10 @@ Weights = S1Weights | S2Weights
 
 
 def step_weights(step: Step, shift: Tensor | None) -> Weights | None:
-    """The short way for a step, or None if there is none.
+    """The short formula for the weights of a step, or None if there is none.
 
     Args:
-        step: of all rows.
+        step: of all queries.
         shift: ``[b, 1]``, added to all masked scores; or None.
     """
     rows = step.rows

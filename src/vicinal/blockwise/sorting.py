@@ -1,4 +1,4 @@
-"""Rows that are sorted: ranks, sums above thresholds, and related columns packed to the left."""
+"""Sorted rows: ranks, sums above thresholds, and related columns packed to the left."""
 
 from collections.abc import Callable
 
@@ -14,9 +14,9 @@ _LOW = 0x7FFFFFFF
 
 
 def sort_rows(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Values of each row from the lowest on, and where they stood; equal ones in the order of their columns.
+    """Values of each row in ascending order, and their columns; equal ones stay in column order, but for -0 and 0.
 
-    On a CPU, float32 is sorted as whole numbers that carry their place, by numpy: an order of magnitude quicker.
+    On a CPU, numpy sorts float32 as integers that carry their column, which is an order of magnitude faster.
 
     >>> sort_rows(torch.tensor([[0.5, -1.0, 0.25]]))
     (tensor([[-1.0000,  0.2500,  0.5000]]), tensor([[1, 2, 0]]))
@@ -39,7 +39,7 @@ def sort_rows(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def mean_ranks(rising: Tensor) -> Tensor:
-    """Ranks of the values of each row, which rise, from 1 on; equal ones have the mean of theirs.
+    """Ranks, from 1, of the values of each row, which must ascend; equal ones get their mean rank.
 
     >>> mean_ranks(torch.tensor([[0.5, 0.5, 2.0]]))
     tensor([[1.5000, 1.5000, 3.0000]])
@@ -59,7 +59,7 @@ def mean_ranks(rising: Tensor) -> Tensor:
 
 
 def _by_ties(equal: NDArray[numpy.bool_], rank: Tensor) -> Tensor:
-    """As :func:`mean_ranks`, from where neighbors are equal: ``rank`` changed only there, which are few places."""
+    """:func:`mean_ranks` from where neighbors are equal: ``rank`` changes only in those few places."""
     ties = numpy.flatnonzero(equal)
     if not len(ties):
         return rank
@@ -81,12 +81,11 @@ def above(scores: Tensor, weight: Tensor, thresholds: Tensor, *, equal: bool = F
     Args:
         scores: ``[b, N]``.
         weight: ``[b, N]``, >= 0.
-        thresholds: ``[b, M]``; they pass no gradient, and neither need they: a column at the threshold adds nothing
-            to a hinge.
+        thresholds: ``[b, M]``; they get no gradient and need none: a column at the threshold adds nothing to a hinge.
         equal: whether columns at the threshold count.
 
     Returns:
-        two times ``[b, M]``, in time of N log N a row and memory of a few such matrices.
+        two tensors ``[b, M]``; takes N log N time a row and the memory of a few such matrices.
 
     >>> above(torch.tensor([[1.0, 3.0, 2.0]]), torch.ones(1, 3), torch.tensor([[1.0, 2.5]]))
     (tensor([[2., 1.]]), tensor([[5., 3.]]))
@@ -105,7 +104,7 @@ def _prefix(values: Tensor) -> Tensor:
 
 
 def most_positives(positive: Tensor) -> int:
-    """How many related columns the row has that has most."""
+    """The largest number of related columns of any row."""
     return int((positive > 0).sum(-1).max()) if positive.numel() else 0
 
 
@@ -116,7 +115,7 @@ def first_positives(positive: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def related_columns(positive: Tensor) -> tuple[Tensor, Tensor]:
-    """As :func:`first_positives`, without gradient and in any order; several times quicker on a CPU.
+    """Like :func:`first_positives`, without gradient and in any order; several times faster on a CPU.
 
     >>> related_columns(torch.tensor([[0.0, 1.0, 0.5], [0.0, 0.0, 0.0]]))
     (tensor([[1.0000, 0.5000],
@@ -145,17 +144,18 @@ def each_positive(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Weights, terms and counts for the related columns of each row, packed to the left.
 
+    Blocks of rows are computed again in the backward pass instead of being kept.
+
     Args:
-        terms: called with ``s_p [c, P, 1]``, ``scores [c, 1, N]``, each of ``of_rows [c, 1, N]`` and, of ``square``,
-            the rows of the related columns, ``[c, P, N]``; gives a term and a count, each ``[c, P]``.
+        terms: called with ``s_p [c, P, 1]``, ``scores [c, 1, N]``, each of ``of_rows [c, 1, N]`` and, if there is a
+            ``square``, its rows of the related columns, ``[c, P, N]``; gives a term and a count, each ``[c, P]``.
         scores: ``[b, N]``.
         positive: ``[b, N]``, >= 0.
         of_rows: further matrices ``[b, N]``.
-        square: ``[N, N]`` scores, where rows and columns are the same things.
+        square: scores ``[N, N]``, if rows and columns are the same things.
 
     Returns:
-        weights ``[b, P]`` (0 beyond the last related column of a row), terms and counts ``[b, P]``. Blocks of rows
-        are computed again in the backward pass instead of being kept.
+        weights ``[b, P]`` (0 beyond the last related column of a row), terms and counts ``[b, P]``.
     """
     if square is not None and scores.shape[0] != scores.shape[1]:
         raise ValueError(f"scores: expected as many rows as columns, the same things, got {tuple(scores.shape)}")

@@ -1,4 +1,4 @@
-"""The shortest tree that joins all rows, without their matrix of distances (Boruvka's rounds)."""
+"""The minimum spanning tree of rows, without their matrix of distances, by Boruvka's algorithm."""
 
 import torch
 from torch import Tensor
@@ -11,14 +11,14 @@ from vicinal.blockwise.distances import squared_distances
 def minimum_spanning_tree(rows: Tensor) -> Tensor:
     """Edges of a minimum spanning tree by Euclidean distance.
 
-    In each round every component takes the shortest edge out of it, so there are at most log2 n rounds, each of which
-    sees all distances, a block of rows at a time. Of equal trees it is any one.
+    In each round every component takes the shortest edge that leaves it, so there are at most log2 n rounds, and each
+    computes all distances, a block of rows at a time. If several trees are equally short, it is any of them.
 
     Args:
         rows: ``[n, d]``, finite.
 
     Returns:
-        int64 ``[n - 1, 2]``, places of the two ends; none for fewer than two rows.
+        int64 ``[n - 1, 2]``, positions of the two ends; no edges for fewer than two rows.
 
     >>> minimum_spanning_tree(torch.tensor([[0.0], [10.0], [1.0]])).sort(1).values.tolist()
     [[0, 2], [1, 2]]
@@ -33,7 +33,7 @@ def minimum_spanning_tree(rows: Tensor) -> Tensor:
 
 
 def _round(rows: Tensor, component: Tensor) -> tuple[Tensor, Tensor]:
-    """The shortest edges out of each component, less those that would close a circle, and the components after."""
+    """The shortest edge out of each component, except those that would close a cycle, and the new components."""
     distance, other = rows.new_empty(len(rows)), torch.empty_like(component)
     for part in row_slices(len(rows), block_rows(len(rows), len(rows), rows.device)):
         block = squared_distances(rows[part], rows)

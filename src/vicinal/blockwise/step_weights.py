@@ -1,7 +1,7 @@
-"""Weights of scores that are at hand, by S2 and a simplex map, with their gradient written by hand.
+"""Weights of scores held in memory, by S2 and a simplex map, with a hand-written gradient.
 
-Steps of training spend most of their time here, and autograd would go through a dozen matrices. On a CPU filling by a
-mask takes several times as long as adding 0 or -inf, so the formulas add.
+Training spends most of its time here, and autograd would go through a dozen matrices. On a CPU, filling by a mask takes
+several times as long as adding 0 or -inf, so the formulas add.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from vicinal.blockwise.thresholds import Simplex, find_threshold, response, simp
 
 
 def mapped(simplex: Simplex, scores: Tensor) -> Tensor:
-    """Weights of ``scores [b, N]``, which are written over; a row that is -inf throughout gets weights 0.
+    """Weights of ``scores [b, N]``, which are overwritten; a row of only -inf gets weights 0.
 
     >>> mapped("entmax15", torch.tensor([[1.0, 1.0, -9.0]]))
     tensor([[0.5000, 0.5000, 0.0000]])
@@ -74,7 +74,7 @@ class _Step(NamedTuple):
 
 
 def _sides(scores: Tensor, barred: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Scores with what is not admissible at -inf, and at inf."""
+    """Scores with those that are not admissible at -inf, and at inf."""
     return (scores, scores) if barred is None else (scores + barred, scores - barred)
 
 
@@ -132,13 +132,13 @@ def s2_weights(
     """Weights ``[b, N]`` of scores by S2 over the admissible rows, then ``simplex``.
 
     Args:
-        formula: the same of scores, b and odds, for gradients that are differentiated once more.
+        formula: the same as a function of scores, b and odds, for second derivatives.
         simplex: "softmax", "sparsemax" or "entmax15".
         scores: ``[b, N]``, finite.
         resolution: of the scores.
         allowed: ``[b, N]``, which rows are admissible, at least one of each query; None: all.
-        b: of the step ``[b, 1]``.
-        odds: t / (1 - t) ``[b, 1]``.
+        b: ``[b, 1]``, of the step.
+        odds: ``[b, 1]``, t / (1 - t).
     """
     if torch.is_grad_enabled() and any(one.requires_grad for one in (scores, b, odds)):
         barred = None if allowed is None else allowed.to(scores.dtype).log_()

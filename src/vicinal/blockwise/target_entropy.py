@@ -1,4 +1,4 @@
-"""Softmax cross-entropy of rows that have one related column each, after a change of its score."""
+"""Softmax cross-entropy of rows with one related column each, after a change to its score."""
 
 from collections.abc import Callable
 from typing import Any
@@ -82,7 +82,7 @@ def _there(matrix: Tensor, column: Tensor) -> Tensor:
 
 
 def target_entropy(scores: Tensor, column: Tensor, scale: float = 1.0, change: Change | None = None) -> Tensor:
-    """Minus the log-softmax of each row of ``scale * scores`` at its column, after a change there, ``[b]``.
+    """Minus the log-softmax of each row of ``scale * scores`` at its column, after a ``change`` there, ``[b]``.
 
     >>> target_entropy(torch.zeros(1, 3), torch.tensor([[0]]))
     tensor([1.0986])
@@ -95,11 +95,11 @@ def target_entropy(scores: Tensor, column: Tensor, scale: float = 1.0, change: C
 
 
 _LEAST = 1e-30
-"""Of a share; the logarithm of smaller ones has lost digits."""
+"""Least softmax share whose logarithm has kept its digits."""
 
 
 class _ClassEntropy(torch.autograd.Function):
-    """Cross-entropy of each row, with its slopes; these are computed again where they are to be differentiated."""
+    """Cross-entropy of each row, with its slopes, which are recomputed for a second derivative."""
 
     @staticmethod
     def forward(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Simplex maps over a row that is never held whole: by sums that are added up block after block."""
+"""Simplex maps over rows that are never held whole, from sums that are added up block by block."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -14,22 +14,22 @@ Visit = Callable[[], Iterator[tuple[slice | Tensor, Tensor]]]
 _LOG2E = 1 / math.log(2)
 
 PASSES = 60
-"""Most passes for a threshold; Newton's method takes about ten."""
+"""Most passes for a threshold; Newton's method needs about ten."""
 
 _MANY = 0.125
-"""Share of the scores of a block from which on they are not kept: in most banks other blocks have as many."""
+"""If more than this share of a block's scores may have weight, none are kept: other blocks probably have as many."""
 
 _NARROW = 1 << 20
-"""Entries of a matrix of candidates that may be empty, beside as many as are taken."""
+"""Entries of a matrix of candidates that may be empty, beyond as many as are filled."""
 
 
 def exp_(values: Tensor) -> Tensor:
-    """Exponential of values <= 0, over them; torch's exp2 is several times faster than its exp."""
+    """Exponential of values <= 0, in place; torch's exp2 is several times faster than its exp."""
     return values.mul_(_LOG2E).exp2_()
 
 
 def simplex_weights(simplex: Simplex, scores: Tensor, threshold: Tensor | None) -> Tensor:
-    """Weights, for "softmax" not yet divided by their sum; writes over ``scores [r, B]``, which are relative.
+    """Weights, for "softmax" before division by their sum; overwrites ``scores [r, B]``, relative to the best.
 
     >>> simplex_weights("sparsemax", torch.tensor([[0.0, -0.5, -2.0]]), torch.tensor([[-0.75]]))
     tensor([[0.7500, 0.2500, 0.0000]])
@@ -42,7 +42,7 @@ def simplex_weights(simplex: Simplex, scores: Tensor, threshold: Tensor | None) 
 
 
 def response(simplex: Simplex, weights: Tensor) -> Tensor:
-    r"""How each weight answers to the scores: $r_j$ in $dp_j = r_j (ds_j - \sum_k r_k ds_k / \sum_k r_k)$."""
+    r"""How each weight responds to the scores: $r_j$ in $dp_j = r_j (ds_j - \sum_k r_k ds_k / \sum_k r_k)$."""
     if simplex == "softmax":
         return weights
     if simplex == "entmax15":
@@ -51,12 +51,12 @@ def response(simplex: Simplex, weights: Tensor) -> Tensor:
 
 
 def lowest_threshold(rows: int, like: Tensor) -> Tensor:
-    """``[b, 1]``, at most the threshold of any row whose best score is 0."""
+    """``[b, 1]``, a lower bound on the threshold of any row whose best score is 0."""
     return like.new_full((rows, 1), -1.0)
 
 
 def raise_threshold(simplex: Simplex, threshold: Tensor, visit: Visit, counts: Tensor | None = None) -> bool:
-    """One step of Newton's method for :func:`find_threshold`, over ``threshold``; whether it was the last."""
+    """One Newton step of :func:`find_threshold`, which updates ``threshold``; whether it was the last."""
 
     def add_up(values: Tensor) -> Tensor:
         return (values if counts is None else values * counts).sum(dim=1, keepdim=True)
@@ -88,16 +88,16 @@ def find_threshold(
 ) -> Tensor:
     r"""Threshold ``[b, 1]`` of sparsemax, $\sum_j (s_j - \tau)_+ = 1$, or entmax15, $\|(s/2 - \tau)_+\|_2 = 1$.
 
-    Both sides are convex in the threshold, so Newton's method from the left, where the sum is at least 1, rises to the
-    root without passing it; each step is one pass over the bank.
+    Both left sides are convex in the threshold, so Newton's method from a lower bound, where they are at least 1, rises
+    to the root without passing it; each step is one pass over the bank.
 
     Args:
         simplex: "sparsemax" or "entmax15".
         visit: gives the scores of all blocks.
         rows: number of queries.
-        like: a tensor of the dtype and device that is computed in.
-        counts: how often each score of a visit of one block occurs; None: once.
-        start: ``[b, 1]``, at most the threshold, which is written over it; None: the best score less 1.
+        like: a tensor of the dtype and device to compute in.
+        counts: how often each score occurs, for a visit of one block; None: once.
+        start: ``[b, 1]``, a lower bound, which the threshold overwrites; None: -1.
 
     >>> scores = torch.tensor([[0.0, -0.5, -2.0]])
     >>> find_threshold("sparsemax", lambda: iter([(slice(None), scores.clone())]), 1, scores)
@@ -115,8 +115,8 @@ class Candidates:
 
     Args:
         simplex: "sparsemax" or "entmax15".
-        threshold: ``[b, 1]``, at most that of each row.
-        room: most entries that are kept.
+        threshold: ``[b, 1]``, a lower bound on that of each row.
+        room: most entries to keep.
 
     >>> scores = torch.full((2, 20), -9.0)
     >>> scores[0, 3], scores[1, 1], scores[1, 5] = 0.0, 0.0, -0.5
@@ -136,7 +136,7 @@ class Candidates:
         self._parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []  # positions, scores, queries, how many of each
 
     def take(self, rows: slice | Tensor, start: int, scores: Tensor) -> None:
-        """Keep what may have weight of the scores ``[r, B]`` of the queries ``rows``, bank rows from ``start``."""
+        """Keep the ``scores [r, B]`` that may have weight, of the queries ``rows`` and bank rows from ``start`` on."""
         if self.room < 0:
             return
         above = (scores > self.least[rows]).flatten()
@@ -151,7 +151,7 @@ class Candidates:
             self._filled[rows] += count
 
     def matrix(self) -> tuple[Tensor, Tensor] | None:
-        """Scores and positions ``[b, m]`` in the order of the bank; beyond those -inf and 0. None: too many."""
+        """Scores and positions ``[b, m]`` in the order of the bank, padded with -inf and 0; None if too many."""
         if self.room < 0:
             return None
         width, taken = int(self._filled.amax()), int(self._filled.sum())
@@ -170,10 +170,10 @@ class Candidates:
 
 
 def ranked_threshold(ranked: Tensor) -> Tensor:
-    r"""Threshold of sparsemax, $\sum_j (s_j - \tau)_+ = 1$, of scores that are sorted and at hand.
+    r"""Threshold of sparsemax, $\sum_j (s_j - \tau)_+ = 1$, of sorted scores.
 
     Args:
-        ranked: ``[..., k]``, falling, the first finite.
+        ranked: ``[..., k]``, descending, the first finite.
 
     Returns:
         ``[..., 1]``, with its gradient.

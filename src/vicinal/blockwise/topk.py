@@ -1,4 +1,4 @@
-"""The k nearest bank rows of each query, a block at a time without a sort of the bank."""
+"""The k nearest bank rows of each query, a block at a time, without sorting the bank."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from vicinal.blockwise.scores import Block, BlockScores, Rows
 class Nearest(NamedTuple):
     """Lowest products (see :class:`vicinal.blockwise.scores.Product`) ``[b, k]``, ascending, and their bank rows.
 
-    Where fewer than k rows are admissible, the rest is infinite.
+    If fewer than k rows are admissible, the remaining values are infinite.
     """
 
     values: Tensor
@@ -37,7 +37,7 @@ class RunningTopK:
         self.positions = torch.zeros(self.values.shape, dtype=torch.int64, device=like.device)
 
     def update(self, rows: Rows, values: Tensor, start: int) -> None:
-        """Take in the ``values [r, B]`` of the queries ``rows`` in the columns from ``start`` on."""
+        """Add the ``values [r, B]`` of the queries ``rows``, for columns from ``start`` on."""
         k = self.values.shape[1]
         below = _below(values, self.values[rows, -1:], k)
         joined = torch.cat([self.values[rows], below.values], dim=1)
@@ -50,7 +50,7 @@ class RunningTopK:
 def topk(scores: BlockScores, exclusion: Exclusion, k: int, pruner: Pruner | None = None) -> Nearest:
     """The ``k`` admissible bank rows of lowest cost, or all if there are fewer, in one pass over the bank.
 
-    A ``pruner`` skips blocks whose rows are all farther than the k-th of those before.
+    A ``pruner`` skips blocks whose rows are all farther than the k-th so far.
     """
     nearest = RunningTopK(scores.queries, min(k, len(scores.bank)))
     for block, rows in scores.everything() if pruner is None else _toward_nearest(pruner, nearest.values):
@@ -76,7 +76,7 @@ def _toward_nearest(pruner: Pruner, values: Tensor) -> Iterator[tuple[Block, Row
 
 
 def _below(values: Tensor, limit: Tensor, k: int) -> Nearest:
-    """Entries of ``values [r, B]`` below ``limit [r, 1]``, packed to the left, or at least the ``k`` lowest of them."""
+    """Entries of ``values [r, B]`` below ``limit [r, 1]``, packed to the left, or at least the ``k`` lowest."""
     below = values < limit
     counts = below.sum(dim=1)
     most = int(counts.max())

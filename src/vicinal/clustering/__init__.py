@@ -1,4 +1,4 @@
-"""Classes that nobody named, and labels for rows that have none: tensors in and out."""
+"""New classes, and labels for rows that have none: tensors in and out."""
 
 from vicinal.clustering.ddfa import DomainClasses, ddfa, domain_class_posteriors
 from vicinal.clustering.discovery import Discovery, discover_groups, within_class_whitening

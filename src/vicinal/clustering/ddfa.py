@@ -1,4 +1,4 @@
-"""Classes out of domains: rows of several domains that mix the same unnamed classes in other shares (DDFA)."""
+"""Classes found from domains that mix the same unknown classes in different shares (DDFA)."""
 
 from typing import NamedTuple
 
@@ -11,22 +11,22 @@ from vicinal.core.checks import check_tensor
 
 
 class DomainClasses(NamedTuple):
-    """``shares [K, D]``, of the classes in each domain, and ``classes [n, K]``, those of each row in its domain."""
+    """``shares [K, D]`` of the classes in each domain, and ``classes [n, K]``, their probabilities for each row."""
 
     shares: Tensor
     classes: Tensor
 
 
 def domain_class_posteriors(posteriors: Tensor, shares: Tensor, domains: Tensor | None = None) -> Tensor:
-    r"""Classes of rows by how likely each domain is, $p(y \mid x) = P(d \mid y)^{+} \, p(d \mid x)$.
+    r"""Class probabilities of rows from domain probabilities, $p(y \mid x) = P(d \mid y)^{+} \, p(d \mid x)$.
 
-    $P(d \mid y)$ are the shares of a class over their sum, domains being as likely as one another. In the domain of a
+    $P(d \mid y)$ are the shares of a class divided by their sum, for equally likely domains. Within the domain of a
     row, $p(y \mid x, d) \propto p(y \mid x) P(d \mid y)$.
 
     Args:
         posteriors: $p(d \mid x)$, ``[n, D]``, rows sum to 1.
         shares: $P(y \mid d)$, ``[K, D]``, columns sum to 1; D >= K.
-        domains: of the rows, ``[n]``; None: $p(y \mid x)$, which may be below 0 where the posteriors are wrong.
+        domains: of the rows, ``[n]``; None: $p(y \mid x)$, which may be below 0 if the posteriors are wrong.
 
     Returns:
         ``[n, K]``, rows sum to 1.
@@ -57,15 +57,15 @@ def domain_class_posteriors(posteriors: Tensor, shares: Tensor, domains: Tensor 
     "clustering", "ddfa", "random", paper="arXiv:2207.13179", verified="values of the paper's code, but for its NMF"
 )
 def ddfa(posteriors: Tensor, domains: Tensor, classes: int, *, bins: int | None = None, seed: int = 0) -> DomainClasses:
-    r"""Classes that several domains mix in other shares, from a discriminator of the domains alone (DDFA).
+    r"""Classes that several domains mix in different shares, from a classifier of the domains only (DDFA).
 
-    Rows are grouped by their posteriors into bins (k-means); $P(bin \mid d) \approx P(bin \mid y) P(y \mid d)$ is a
-    factorization of matrices that are not negative; :func:`domain_class_posteriors` gives the classes of rows. Classes
-    are found up to their order, and only where each has a bin of its own is the factorization the true one.
+    k-means groups rows by their posteriors into bins; $P(bin \mid d) \approx P(bin \mid y) P(y \mid d)$ is a
+    nonnegative matrix factorization; :func:`domain_class_posteriors` gives the classes of rows. Classes are found up to
+    their order, and the factorization is the true one only if each class has a bin of its own.
 
     Args:
         posteriors: $p(d \mid x)$, ``[n, D]``, of any calibrated classifier of domains.
-        domains: 0 to D - 1, ``[n]``, each there.
+        domains: 0 to D - 1, ``[n]``, each occurring.
         classes: K, at most D.
         bins: at least K; None: ten times K, at most the number of different posteriors.
         seed: of k-means and of the factorization.

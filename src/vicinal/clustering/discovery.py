@@ -1,4 +1,4 @@
-"""Groups of rows that fit no known class, in a space and a number that find hidden known classes again."""
+"""Groups of rows that fit no known class, with a space and number of groups that recover hidden known classes."""
 
 import math
 from collections.abc import Callable
@@ -12,19 +12,19 @@ from vicinal.core import check_between, check_integer, register
 from vicinal.core.checks import check_tensor
 
 Space: TypeAlias = tuple[float, float | None]
-"""A power of the deviations that principal components are divided by, and the shrinkage of a covariance, or None."""
+"""Power of the standard deviations that principal components are divided by; shrinkage of a whitening, or None."""
 
 SPACES: tuple[Space, ...] = ((0.5, None), (1.0, None), (0.0, 0.1), (0.5, 0.03), (0.5, 0.1), (0.5, 0.3))
-"""What is tried."""
+"""The spaces that are tried."""
 
 PRICES = (0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.005, 0.003, 0.002)
-"""Shares of the inertia that one more group must save; of equal scores the first is taken."""
+"""Shares of the inertia that one more group must save; the first of those with equal scores is taken."""
 
 _DEFAULT: tuple[Space, float] = ((0.5, 0.1), 0.06)
-"""Space and price where too few classes are known to hide some."""
+"""Space and price if too few classes are known to hide some."""
 
 _DIM, _KNOWN, _ROWS, _STARTS = 32, 1024, 4096, 4
-"""Principal components; known rows that choose, and rows to group by, at most; draws of k-means."""
+"""Most principal components, known rows to choose by and rows to group by; starts of k-means."""
 
 
 class Discovery(NamedTuple):
@@ -32,8 +32,8 @@ class Discovery(NamedTuple):
 
     Attributes:
         labels: ``[n]``.
-        typicality: ``[n]``, the share of a row's group that is as far from its centroid or farther: 1 for the nearest.
-        score: mean accuracy of known classes that were hidden and grouped in the same way; NaN if none could be.
+        typicality: ``[n]``, the share of a row's group that is at least as far from its centroid: 1 for the nearest.
+        score: mean accuracy on known classes that were hidden and grouped in the same way; NaN if none could be.
         setting: space, of :data:`SPACES`, and price of a group.
     """
 
@@ -46,8 +46,8 @@ class Discovery(NamedTuple):
 def within_class_whitening(known: Tensor, labels: Tensor, shrinkage: float = 0.1) -> Tensor:
     r"""The map that makes known classes round, $W = ((1 - s) \Sigma + s \frac{\operatorname{tr} \Sigma}{d} I)^{-1/2}$.
 
-    $\Sigma$ is the covariance of rows about the mean of their class. What differs inside of known classes (who speaks)
-    counts for less in $x W$, and what tells classes apart for more; new classes gain as far as they differ likewise.
+    $\Sigma$ is the covariance of rows around the mean of their class. Differences within known classes (such as the
+    speaker) count less in $x W$, differences between classes more; new classes gain if they vary in the same ways.
 
     Args:
         known: x ``[m, d]``.
@@ -55,9 +55,9 @@ def within_class_whitening(known: Tensor, labels: Tensor, shrinkage: float = 0.1
         shrinkage: s, above 0 and below 1.
 
     Returns:
-        ``[d, d]``, symmetric; the identity where no class has two different rows.
+        ``[d, d]``, symmetric; the identity if no class has two different rows.
 
-    Paper: Hatch, Kajarekar and Stolcke 2006, which has the Cholesky factor in the place of the root.
+    Paper: Hatch, Kajarekar and Stolcke 2006, with the Cholesky factor instead of the root.
 
     >>> rows = torch.tensor([[0.0, 0.0], [3.0, 0.0], [0.0, 1.0], [3.0, 1.0]])
     >>> within_class_whitening(rows, torch.tensor([0, 0, 1, 1]), 0.5).diag()
@@ -91,20 +91,20 @@ def discover_groups(
     repeats: int = 3,
     generator: torch.Generator | None = None,
 ) -> Discovery:
-    r"""Groups of rows of no known class; space and number of groups are those that find hidden known classes best.
+    r"""Groups of rows of no known class; the space and number of groups are those that best recover hidden classes.
 
     The number is $\arg\min_k \; J_k / J_1 + \lambda k$ with the inertia $J_k$ of :func:`known_class_kmeans`: one more
-    group must save the share $\lambda$. Spaces are principal components, also with
-    :func:`within_class_whitening`, of length 1. Half of the known classes are hidden at a time, ``repeats`` times,
-    and space and $\lambda$ of the highest mean :func:`cluster_accuracy` are taken, as by :func:`hidden_class_score`.
+    group must save the share $\lambda$. Spaces are principal components, also with :func:`within_class_whitening`,
+    scaled to length 1. Each half of the known classes is hidden in turn, ``repeats`` times, and the space and $\lambda$
+    of the highest mean :func:`cluster_accuracy` are taken, as by :func:`hidden_class_score`.
 
     Args:
-        rows: ``[n, d]``, to be grouped; of more than 4,096 so many are drawn, and the others join the nearest group.
-        known: ``[m, d]``, vectors of the same kind; at most 1,024 of them choose.
-        labels: of these, whole numbers ``[m]``.
-        groups: how many; None: chosen.
-        most: groups that are tried.
-        repeats: of hiding.
+        rows: ``[n, d]``, to be grouped; of more than 4,096 a sample is grouped, and the rest joins the nearest group.
+        known: ``[m, d]``, vectors of the same kind; at most 1,024 of them are used.
+        labels: of the known rows, whole numbers ``[m]``; with fewer than 4 classes the space and $\lambda$ are fixed.
+        groups: their number; None: chosen.
+        most: largest number of groups to try.
+        repeats: how often classes are hidden.
         generator: of all draws.
 
     Raises:
@@ -140,7 +140,7 @@ def discover_groups(
 
 
 def _components(every: Tensor) -> Callable[[Tensor, float], Tensor]:
-    """The map of rows to at most 32 principal components, over deviations to a power, of length 1."""
+    """The map of rows to at most 32 principal components, divided by deviations to a power, then to length 1."""
     center = every.mean(dim=0)
     values, vectors = torch.linalg.eigh((every - center).T @ (every - center) / len(every))
     values, vectors = values.flip(0)[:_DIM], vectors.flip(1)[:, :_DIM]
@@ -154,7 +154,7 @@ def _components(every: Tensor) -> Callable[[Tensor, float], Tensor]:
 
 
 def _round(rows: Tensor, known: Tensor, labels: Tensor, shrinkage: float | None) -> tuple[Tensor, Tensor]:
-    """Rows in a space where known classes are round, if that is tried."""
+    """Rows in a space where known classes are round, unless ``shrinkage`` is None."""
     if shrinkage is None or not len(known):
         return rows, known
     whitening = within_class_whitening(known, labels, shrinkage)
@@ -169,7 +169,7 @@ def _scores(
     repeats: int,
     generator: torch.Generator | None,
 ) -> dict[tuple[Space, float], float]:
-    """The mean accuracy of hidden classes by setting."""
+    """The mean accuracy on hidden classes, by setting."""
     scores: dict[tuple[Space, float], float] = {(space, price): 0.0 for space in SPACES for price in PRICES}
     for away in (one for _ in range(repeats) for one in hidden_classes(labels, 2, generator)):
         truth, others = labels[away], labels[~away]
@@ -185,7 +185,7 @@ def _scores(
 
 
 def _sizes(rows: Tensor, most: int) -> list[int]:
-    """Numbers of groups to try: all up to a dozen, then a quarter more each time."""
+    """Numbers of groups to try: all up to 12, then a quarter more each time."""
     top, sizes = min(most, len(torch.unique(rows, dim=0))), [1]
     while sizes[-1] < top:
         sizes.append(min(top, max(sizes[-1] + 1, round(1.25 * sizes[-1]) if sizes[-1] >= 12 else 0)))
@@ -199,13 +199,13 @@ def _runs(
 
 
 def _number(runs: dict[int, Clusters], price: float) -> int:
-    """The number of groups whose inertia and price are least."""
+    """The number of groups with the least sum of relative inertia and price."""
     whole = runs[1].inertia or 1.0
     return min(runs, key=lambda size: runs[size].inertia / whole + price * size)
 
 
 def _ordered(rows: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
-    """Groups of the nearest centroid, the largest first, and how typical each row is of its group."""
+    """The group of the nearest centroid for each row, the largest group first, and how typical the row is of it."""
     nearest = torch.cdist(rows, centroids).min(dim=1)
     order = torch.bincount(nearest.indices, minlength=len(centroids)).argsort(descending=True, stable=True)
     labels = order.argsort()[nearest.indices]

@@ -1,4 +1,4 @@
-"""New classes beside known ones: k-means and spectral clusters that start from what the known classes leave."""
+"""New classes beside known ones: k-means and spectral clustering that start away from the known classes."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -15,9 +15,9 @@ from vicinal.transport import assignment
 
 
 class Clusters(NamedTuple):
-    """``labels [n]``, the ``centroids`` that they count, and ``inertia``, the sum of squared distances to these.
+    """``labels [n]``, the ``centroids`` that they number, and ``inertia``, the sum of squared distances to them.
 
-    Rows of known classes count in the inertia where they move centroids, too: with ``together``.
+    With ``together`` the inertia includes the rows of known classes.
     """
 
     labels: Tensor
@@ -50,23 +50,23 @@ def known_class_kmeans(
     start: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> Clusters:
-    r"""Clusters of rows of no known class, $\min \sum_i \|x_i - \mu_{c(i)}\|^2$, begun far from the known classes.
+    r"""Clusters of rows of no known class, $\min \sum_i \|x_i - \mu_{c(i)}\|^2$, started far from the known classes.
 
-    New centroids are drawn one after another, with probability proportional to $d^{power}$, d the distance to the
-    nearest mean of a known class or centroid drawn before. Lloyd's steps follow, which never raise the inertia; a
-    cluster that loses all rows stays where it is. Of several starts the one of least inertia is taken. Without known
-    rows it is k-means.
+    New centroids are drawn one after another, with probability proportional to $d^{power}$, with d the distance to the
+    nearest mean of a known class or earlier centroid. Lloyd's steps follow, which never raise the inertia; a cluster
+    that loses all rows stays where it is. The best of several starts, by inertia, is taken. Without known rows it is
+    k-means.
 
     Args:
         rows: x ``[n, d]`` to be grouped.
         known: ``[m, d]``, m may be 0.
-        labels: of these, whole numbers ``[m]``.
-        clusters: how many new ones, at most as many as there are different rows.
-        together: True: the rows may also fall to means of known classes, and these move, too; labels then count the
-            known classes first, in the order of their labels.
-        power: of the distance in the draws; 2 is usual, the paper's code has 1.
-        starts: draws that are tried.
-        steps: of Lloyd at most.
+        labels: of the known rows, whole numbers ``[m]``.
+        clusters: number of new ones, at most the number of different rows.
+        together: the rows may also join known classes, whose means move too; labels then number the known classes
+            first, in the order of their labels.
+        power: of the distance in the draws; 2 is usual, the paper's code uses 1.
+        starts: number of draws to try.
+        steps: of Lloyd, at most.
         start: new centroids ``[clusters, d]`` instead of draws.
         generator: of the draws.
 
@@ -128,7 +128,7 @@ def _nearest(rows: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _drawn(rows: Tensor, means: Tensor, clusters: int, power: float, generator: torch.Generator | None) -> Tensor:
-    """Centroids among the rows, each far from the known means and those before."""
+    """Centroids among the rows, each far from the known means and the earlier centroids."""
     far = _nearest(rows, means)[1] if len(means) else torch.ones_like(rows[:, 0])
     chosen = []
     for count in range(clusters):
@@ -141,7 +141,7 @@ def _drawn(rows: Tensor, means: Tensor, clusters: int, power: float, generator: 
 
 
 def _lloyd(rows: Tensor, centroids: Tensor, fixed: Tensor, where: Tensor, steps: int) -> Clusters:
-    """Steps until no label changes; ``fixed`` rows are always those of their class ``where``."""
+    """Lloyd's steps until no label changes; ``fixed`` rows always belong to their class ``where``."""
     labels, lengths = _nearest(rows, centroids)
     for _ in range(steps):
         sums = torch.zeros_like(centroids).index_add_(0, labels, rows)
@@ -161,13 +161,13 @@ def _lloyd(rows: Tensor, centroids: Tensor, fixed: Tensor, where: Tensor, steps:
 def spectral_vectors(rows: Tensor, dim: int, *, least_affinity: float = 0.5) -> Spectrum:
     r"""Eigenvectors 2 to dim + 1 of a graph's Laplacian $I - D^{-1/2} A D^{-1/2}$, which tell its clusters apart.
 
-    $a_{ij} = e^{-d_{ij}^2 / 2 \sigma^2}$, $a_{ii} = 0$, with $\sigma^2 = -e^2 / \log$ ``least_affinity`` for the
-    longest edge e of the minimum spanning tree: rows that join the clusters are related by the root of it at least.
+    $a_{ij} = e^{-d_{ij}^2 / 2 \sigma^2}$, $a_{ii} = 0$, with $\sigma^2 = -e^2 / \log \alpha$ for $\alpha =$
+    ``least_affinity`` and the longest edge e of the minimum spanning tree: its edges have affinities >= $\sqrt\alpha$.
 
     Args:
-        rows: ``[n, d]``; memory is of the order of n squared.
+        rows: ``[n, d]``; memory grows as n squared.
         dim: below n.
-        least_affinity: between 0 and 1.
+        least_affinity: $\alpha$, between 0 and 1.
 
     Raises:
         ValueError: if all rows are equal, or numbers are not finite.
@@ -210,15 +210,15 @@ def known_class_spectral(
     Args:
         rows: ``[n, d]`` to be grouped.
         known: ``[m, d]``.
-        labels: of these, whole numbers ``[m]``.
-        clusters: how many new ones.
-        dim: of the vectors; None: one less than there are classes, known and new.
-        least_affinity: as for the vectors.
-        starts: as there.
-        generator: as there.
+        labels: of the known rows, whole numbers ``[m]``.
+        clusters: number of new ones.
+        dim: of the vectors; None: one less than the number of classes, known and new.
+        least_affinity: see :func:`spectral_vectors`.
+        starts: see :func:`known_class_kmeans`.
+        generator: of the draws.
 
     Returns:
-        Labels of the rows, and centroids among the spectral vectors.
+        Labels of the rows, with centroids and inertia in the space of the spectral vectors.
 
     >>> rows, known = torch.tensor([[5.0], [5.1], [9.0], [9.1]]), torch.tensor([[0.0], [0.1]])
     >>> groups = known_class_spectral(rows, known, torch.tensor([0, 0]), 2, generator=torch.Generator().manual_seed(0))
@@ -234,7 +234,7 @@ def known_class_spectral(
 
 
 def cluster_accuracy(labels: Tensor, truth: Tensor) -> float:
-    r"""Share of rows whose cluster is the one of their class, $\max_\pi \frac1n |\{i : \pi(c_i) = y_i\}|$ (Hungarian).
+    r"""Share of rows whose cluster is matched to their class, $\max_\pi \frac1n |\{i : \pi(c_i) = y_i\}|$ (Hungarian).
 
     >>> cluster_accuracy(torch.tensor([0, 0, 1, 2]), torch.tensor([7, 7, 3, 3]))
     0.75
@@ -256,14 +256,14 @@ def hidden_class_score(
     folds: int = 3,
     generator: torch.Generator | None = None,
 ) -> float:
-    r"""How well a method groups classes that are known and hidden from it: what to choose its settings by.
+    r"""How well a method groups known classes that are hidden from it; use it to choose settings.
 
-    The known classes are split into folds; the classes of a fold in turn are hidden, their rows grouped, and the
-    :func:`cluster_accuracy` of their labels is averaged. It needs no label of the rows that are to be grouped.
+    The known classes are split into folds; the classes of each fold in turn are hidden, their rows grouped, and the
+    :func:`cluster_accuracy` of the groups is averaged. It needs no labels of the rows to be grouped in the end.
 
     Args:
         method: ``method(rows, known, labels, clusters)`` gives labels ``[n]`` of the rows; ``clusters`` is the number
-            of hidden classes, which a method that finds the number by itself does not read.
+            of hidden classes, which a method that finds the number by itself ignores.
         known: ``[m, d]``.
         labels: ``[m]``, of at least twice as many classes as folds.
         folds: at least 2.
@@ -283,7 +283,7 @@ def hidden_class_score(
 
 
 def hidden_classes(labels: Tensor, folds: int, generator: torch.Generator | None = None) -> Iterator[Tensor]:
-    """Classes in random folds; for each which rows ``[m]`` are of its classes. See :func:`hidden_class_score`.
+    """Random folds of the classes: for each, which rows ``[m]`` are of its classes; see :func:`hidden_class_score`.
 
     Raises:
         ValueError: for fewer than two classes a fold.

@@ -1,4 +1,4 @@
-"""Soft labels of the rows that are surest, of classes of unequal size: partial transport to clusters."""
+"""Soft labels for the most certain rows, by partial transport to clusters of about even size."""
 
 import math
 from collections.abc import Callable
@@ -28,29 +28,30 @@ def partial_assignment(
     steps: int = 1000,
     tolerance: float = 1e-6,
 ) -> Tensor:
-    r"""Soft labels of a share of the rows, which are the surest, and of clusters of about even size.
+    r"""Soft labels for a share of the rows, the most certain ones, with clusters of about even size.
 
     $\min_Q \langle Q, C \rangle + \gamma \, \mathrm{KL}(Q^\top 1, \tfrac{\rho}{k} 1) - \epsilon H(Q)$ with
-    $C = -\log \mathrm{softmax}$ of the logits, $Q 1 \le 1/n$ and $1^\top Q 1 = \rho$ (PPOT); what is left of a row goes
-    to a column of cost 0. With S, ``similarity`` of rows, like rows get like labels (SP2OT): the linear bound
-    $C - \lambda (S + S^\top) Q$ is solved some times. Blocks of rows are read in turn, and only the result is stored.
+    $C = -\log \mathrm{softmax}$ of the logits, $Q 1 \le 1/n$ and $1^\top Q 1 = \rho$ (PPOT); the rest of each row goes
+    to a column of cost 0. With S, the ``similarity`` of rows, similar rows get similar labels (SP2OT): the problem is
+    solved several times with the linear bound $C - \lambda (S + S^\top) Q$ as costs. Rows are read block by block, and
+    only the result is stored.
 
-    As labels: $-\sum_{ik} q_{ik} \log p_{ik} / n$. Let the share rise while training, as
+    To use them as labels: $-\sum_{ik} q_{ik} \log p_{ik} / n$. Let the share rise during training, for example as
     $\rho_0 + (1 - \rho_0) e^{-5 (1 - t)^2}$ for t from 0 to 1.
 
     Args:
         logits: ``[n, k]``, k >= 2, finite.
         share: $\rho$, above 0 and at most 1, of the mass of all rows.
         similarity: S ``[n, n]``, dense or sparse; None: PPOT.
-        strength: lambda >= 0 of it.
+        strength: $\lambda \ge 0$, of the similarity.
         temperature: $\epsilon > 0$.
         evenness: $\gamma \ge 0$; infinity makes all columns equal, 0 leaves them free.
-        rounds: with ``similarity``, how often the bound is renewed.
-        steps: of Sinkhorn at most, for each bound.
-        tolerance: ends them when no logarithm of a column's factor changes by more.
+        rounds: how often the bound is solved, with ``similarity``.
+        steps: of Sinkhorn, at most, for each bound.
+        tolerance: stop when no logarithm of a column's factor changes by more.
 
     Returns:
-        n Q, ``[n, k]``, rows that sum to at most 1; no gradient.
+        n Q, ``[n, k]``, rows sum to at most 1; no gradient.
 
     Raises:
         ValueError: for a share or temperature out of range, or shapes that do not fit.
@@ -99,7 +100,7 @@ def _check_similarity(similarity: Tensor, totals: Tensor) -> Tensor:
 
 
 class _Problem(NamedTuple):
-    """What stays the same from one bound to the next; ``parts`` are the blocks of rows."""
+    """What all bounds share; ``parts`` are the blocks of rows."""
 
     parts: list[slice]
     columns: int
@@ -109,7 +110,7 @@ class _Problem(NamedTuple):
     tolerance: float
 
     def solved(self, scores: Callable[[slice], Tensor], g: Tensor, g_free: float) -> tuple[Tensor, Tensor, float]:
-        """The plan times n: logarithms g of the factors of columns in turn with rows, a block of ``scores`` a time."""
+        """The plan times n, and the logarithms g of column factors, by Sinkhorn's steps over blocks of ``scores``."""
         rows = self.parts[-1].stop
         target = math.log(self.share / self.columns)
         free = math.log1p(-self.share) if self.share < 1 else -math.inf  # of the column that takes what is left
@@ -140,7 +141,7 @@ class _Problem(NamedTuple):
 
 
 def _block(scores: Tensor, g: Tensor, g_free: float) -> tuple[Tensor, Tensor]:
-    """Shares of the columns in each row, beside the free one, and the logarithm of what they are divided by."""
+    """Shares of the columns in each row, beside the free column, and the logarithm of their denominator."""
     logits = scores + g
     log_total = torch.logaddexp(logits.logsumexp(1), torch.full_like(logits[:, 0], g_free))
     return logits.sub_(log_total[:, None]).exp_(), log_total

@@ -1,4 +1,4 @@
-"""Rows that are labelled together: near rows agree, by bound updates of a regularized assignment."""
+"""Rows that are labelled together, so that near rows agree, by bound updates of a regularized assignment."""
 
 import math
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from vicinal.similarity import class_means
 
 
 class Transduction(NamedTuple):
-    """``shares [n, K]`` of the classes, rows that sum to 1, and the energy after each step."""
+    """``shares [n, K]`` of the classes, rows sum to 1, and the energy after each step."""
 
     shares: Tensor
     energies: list[float]
@@ -34,18 +34,19 @@ def transductive(
 ) -> Transduction:
     r"""Classes of rows together, so that near rows agree.
 
-    $\min_Y \sum Y \log Y + \sum u Y - \lambda \sum_{ij} w_{ij} \, y_i \cdot y_j$, each row in the
-    simplex. Each step minimizes a bound, $Y \leftarrow \mathrm{softmax}(-u + \lambda W Y)$, from W = 0. The
-    energy never rises where W is symmetric and has no negative eigenvalue; else it is a heuristic that mostly does not.
+    $\min_Y \sum Y \log Y + \sum u Y - \frac\lambda2 \sum_{ij} w_{ij} \, y_i \cdot y_j$, each row in the simplex. Each
+    step $Y \leftarrow \mathrm{softmax}(-u + \lambda W Y)$, from $\mathrm{softmax}(-u)$, minimizes a bound, so it never
+    rises if W is symmetric without negative eigenvalues. The returned energies have $\lambda$ instead of $\lambda / 2$,
+    as in the papers' code, and may rise a little.
 
     Args:
         unary: u ``[n, K]``, cost of each class: squared distances to prototypes, or negated scores.
         affinity: W ``[n, n]`` >= 0, dense or sparse; see :func:`neighbor_affinity`.
-        strength: lambda >= 0; at 0 the result is the softmax.
-        symmetric: takes $(W + W^\top)/2$; False: as it is, as the papers' code does.
-        labels: whole numbers ``[n]``, the class of rows that are labelled, which they keep; -1 for the others.
+        strength: $\lambda \ge 0$; at 0 the result is the softmax.
+        symmetric: use $(W + W^\top)/2$; False: W as it is, as in the papers' code.
+        labels: whole numbers ``[n]``, the classes of labelled rows, which keep them; -1 for the others.
         steps: at most.
-        tolerance: ends the steps when the energy changes by less than this share, after three of them.
+        tolerance: stop when the energy changes by at most this share of itself, after three steps at the earliest.
 
     Raises:
         ValueError: for numbers that are not finite, negative affinities, or shapes that do not fit.
@@ -103,21 +104,21 @@ def transductive_classes(
     strength: float = 0.7,
     rounds: int = 10,
 ) -> Transduction:
-    r"""Classes of rows from few labelled ones: prototypes and :func:`transductive` assignments in turn.
+    r"""Classes of rows from a few labelled ones: prototypes and :func:`transductive` assignments in turn.
 
-    $u_{ik} = \|z_i - c_k\|^2$ with $c_k$ the mean of the support rows of class k, then of these and of all rows,
+    $u_{ik} = \|z_i - c_k\|^2$, with $c_k$ first the mean of the support rows of class k, then of these and all rows,
     weighted by their shares: $c_k = (\sum_{y_j = k} s_j + \sum_i y_{ik} z_i) / (n_k + \sum_i y_{ik})$.
 
     Args:
-        rows: z ``[n, d]``, of a common length as a rule.
+        rows: z ``[n, d]``, usually all of the same length.
         support: s ``[m, d]``.
-        labels: of these ``[m]``, 0 to K - 1, each there.
-        neighbors: of :func:`neighbor_affinity`.
-        strength: as there.
-        rounds: times that prototypes are computed, at least 1.
+        labels: of the support ``[m]``, 0 to K - 1, each occurring.
+        neighbors: k of :func:`neighbor_affinity`.
+        strength: of :func:`transductive`.
+        rounds: of prototypes and assignments, at least 1.
 
     Returns:
-        Shares of the last round, and the energies of all.
+        Shares of the last round, and the energies of all rounds.
 
     Paper: arXiv:2106.09516.
 

@@ -1,4 +1,4 @@
-"""What every layer above shares: types, checks, row reduction, the safe log of a mask, the registry."""
+"""What all other packages share: types, checks, row reduction, the safe log of a mask, the registry."""
 
 from vicinal.core.checks import (
     ECHO,

@@ -1,4 +1,4 @@
-"""Checks of arguments, all with one form of sentence: ``name: expected X, got Y``.
+"""Checks of arguments, all with the same form of error: ``name: expected X, got Y``.
 
 Checks of shape, dtype and plain Python numbers always run. None of them reads the values of a tensor, which
 would make an accelerator wait.
@@ -22,20 +22,20 @@ from typing import Any
 from torch import Tensor
 
 ECHO = 200
-"""Characters of a value of the user that a sentence repeats at most."""
+"""Most characters of a user's value that an error repeats."""
 
 _PACKAGES = ("vicinal", "torch", "sklearn")
-"""Whose lines are passed over when a warning names the line of the caller."""
+"""Packages whose lines are skipped when a warning names the line of the caller."""
 
 
 class ColumnError(ValueError):
-    """An error of a column or one of its cells; its sentence begins with the name of the column."""
+    """An error of a column or one of its cells; its message begins with the name of the column."""
 
 
 def short(value: object, length: int = 60) -> str:
-    """``repr`` of any value in one line of at most ``length`` characters: how a sentence repeats a cell or a name.
+    """``repr`` of any value in one line of at most ``length`` characters, as errors show a cell or a name.
 
-    However large or nested the value is, only a part of it is looked at.
+    Only a part of a large or nested value is read.
 
     >>> short("abc"), short("a" * 100, 12)
     ("'abc'", "'aaaaaaaa...")
@@ -55,7 +55,7 @@ def short(value: object, length: int = 60) -> str:
 
 
 def short_text(text: object, length: int = 60) -> str:
-    r"""A text in one line of at most ``length`` characters, without quotes: how a sentence begins with a name.
+    r"""A text in one line of at most ``length`` characters, without quotes, as errors begin with a name.
 
     >>> short_text("a column\nname", 60), short_text("a" * 100, 12)
     ('a column name', 'aaaaaaaaa...')
@@ -70,7 +70,7 @@ def _cut(text: str, length: int) -> str:
 
 
 def nearest(value: str, choices: Iterable[str]) -> str:
-    """A clause that names the choice most like ``value``, or nothing.
+    """A clause that suggests the choice most like ``value``, or "" if none is close.
 
     >>> nearest("titel", ["title", "price"])
     "; did you mean 'title'?"
@@ -85,7 +85,7 @@ def nearest(value: str, choices: Iterable[str]) -> str:
 
 
 def listed(names: Iterable[object], room: int = 900) -> str:
-    """The first of some names, as many as ``room`` characters hold, and how many more there are.
+    """The first names, as many as fit into ``room`` characters, and how many more there are.
 
     >>> listed(["a", "b", "c"], room=10)
     "'a', 'b' and 1 more"
@@ -98,7 +98,7 @@ def listed(names: Iterable[object], room: int = 900) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things.
+    """A number with its noun, in the plural unless it is 1.
 
     >>> counted(1, "row"), counted(2, "row")
     ('1 row', '2 rows')
@@ -107,7 +107,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def warn_caller(sentence: str, kind: type[Warning] = UserWarning) -> None:
-    """Warn of the line that called us from outside: not from here, torch or scikit-learn."""
+    """Warn at the line of the caller: the nearest one outside vicinal, torch and scikit-learn."""
     frame, level = inspect.currentframe(), 1
     while (
         frame is not None
@@ -122,7 +122,7 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
     """Return ``value`` if it is one of ``choices``.
 
     Raises:
-        ValueError: naming the choices and the nearest one.
+        ValueError: if not, naming the choices and the nearest one.
 
     >>> check_choice("head", "nonna", ["dense", "nona"])
     Traceback (most recent call last):
@@ -136,7 +136,7 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
 
 
 def local_path(name: str, path: str | os.PathLike[str], *, written: bool = False) -> Path:
-    """``path`` as a Path, unless it is an address on the web.
+    """``path`` as a Path; a web address is refused.
 
     >>> local_path("data", "https://example.org/d.csv")
     Traceback (most recent call last):
@@ -196,10 +196,10 @@ def check_integer(name: str, value: object, low: int = 1, high: int | None = Non
 
 
 def check_tensor(name: str, value: object) -> Tensor:
-    """``value``, a tensor.
+    """Return ``value`` if it is a tensor.
 
     Raises:
-        TypeError: if it is none.
+        TypeError: if it is not.
     """
     if not isinstance(value, Tensor):
         raise TypeError(f"{name}: expected a tensor, got {type(value).__name__}")
@@ -207,7 +207,7 @@ def check_tensor(name: str, value: object) -> Tensor:
 
 
 def check_matrices(queries: Tensor, bank: Tensor) -> None:
-    """Check that ``queries [b, d]`` and ``bank [N, d]`` are floating matrices of one width and device."""
+    """Check that ``queries [b, d]`` and ``bank [N, d]`` are floating matrices of the same width and device."""
     for name, value in (("queries", queries), ("bank", bank)):
         check_tensor(name, value)
         if value.ndim != 2:
@@ -246,16 +246,16 @@ def check_labels(labels: Tensor, rows: int) -> None:
 
 
 def optional_import(name: str, module: str, extra: str, package: str = "") -> Any:
-    """The module of a package that is not installed by default.
+    """Import a module of a package that is not installed by default.
 
     Args:
-        name: of whom the error speaks.
+        name: the name that an error begins with.
         module: full name of the module.
         extra: the extra of vicinal that installs it.
-        package: what it is called where it is installed from; "": as the first part of ``module``.
+        package: its name in an error; "": the first part of ``module``.
 
     Raises:
-        ValueError: if it is not there, or what it needs is not, saying how to install it.
+        ValueError: if it, or something that it needs, is not installed, saying how to install it.
 
     >>> optional_import("index", "a_package.of_nobody", "faiss")
     Traceback (most recent call last):

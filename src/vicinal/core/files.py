@@ -1,4 +1,4 @@
-"""Files that are replaced whole or not at all: the staging place, the lock, and the calls that this rests on."""
+"""Files that are replaced whole or not at all: staging folders, locks, and the system calls behind them."""
 
 import contextlib
 import ctypes
@@ -15,14 +15,14 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 _WAIT = 600.0
-"""Seconds that one process waits for another that puts its result in the same place, which takes milliseconds."""
+"""Seconds that a process waits for another one that is replacing the same file, which takes milliseconds."""
 
 
 class FileLayer:
     """The calls on files whose order decides what a crash leaves behind.
 
-    Files are written by whoever writes them; all that makes them last, or moves or removes them, goes through
-    :data:`layer`, so that a test can record the calls and stop after each of them.
+    Any code may write a file's content; everything that syncs, moves or removes files goes through :data:`layer`, so
+    that a test can record the calls and stop after each of them.
     """
 
     def make_folder(self, path: Path) -> None:
@@ -30,7 +30,7 @@ class FileLayer:
         path.mkdir()
 
     def sync(self, path: Path) -> None:
-        """Wait until what a file holds, or which names a folder holds, is on the disk."""
+        """Wait until the content of a file, or the names in a folder, are on disk."""
         if os.name == "nt" and path.is_dir():
             return  # a folder cannot be opened there
         handle = os.open(path, os.O_RDONLY)
@@ -40,14 +40,14 @@ class FileLayer:
             os.close(handle)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give ``source`` the name ``target``; a file of that name is replaced in the same moment."""
+        """Rename ``source`` to ``target``; a file of that name is replaced atomically."""
         source.replace(target)
 
     def exchange(self, one: Path, other: Path) -> None:
-        """Let two names change places, in one moment.
+        """Swap two names atomically.
 
         Raises:
-            OSError: where the system or the file system cannot do that.
+            OSError: if the system or the file system cannot do that.
         """
         call = _system_exchange()
         if call is None:
@@ -57,7 +57,7 @@ class FileLayer:
             raise OSError(code, os.strerror(code), str(one))
 
     def link(self, source: Path, target: Path) -> None:
-        """A second name for a file, or a copy where the file system has no second names."""
+        """Make a hard link to a file, or a copy if the file system has no hard links."""
         try:
             os.link(source, target, follow_symlinks=False)
         except (OSError, NotImplementedError):
@@ -73,12 +73,12 @@ class FileLayer:
 
 
 layer = FileLayer()
-"""What all of the library goes through."""
+"""The instance that the whole library uses."""
 
 
 @functools.cache
 def _system_exchange() -> Callable[[bytes, bytes], int] | None:
-    """The system's call that lets two names change places, or None."""
+    """The system call that swaps two names, or None."""
     here, swap = (-100, 2) if sys.platform == "linux" else (-2, 2)  # AT_FDCWD; RENAME_EXCHANGE or RENAME_SWAP
     name = {"linux": "renameat2", "darwin": "renameatx_np"}.get(sys.platform)
     call = None if name is None else getattr(ctypes.CDLL(None, use_errno=True), name, None)
@@ -86,7 +86,7 @@ def _system_exchange() -> Callable[[bytes, bytes], int] | None:
 
 
 def resolved(path: str | os.PathLike[str]) -> Path:
-    """The whole path of what is to be written: a symbolic link is followed, so that it stays and its target changes.
+    """The full path to write to: a symbolic link is followed, so that it stays and its target changes.
 
     Raises:
         ValueError: for links that lead in a circle.
@@ -98,7 +98,7 @@ def resolved(path: str | os.PathLike[str]) -> Path:
 
 
 def make_parents(path: Path) -> None:
-    """Make the folders above ``path`` that are not there, each on the disk before the next."""
+    """Make the missing folders above ``path``, each on disk before the next."""
     missing = [folder for folder in path.parents if not folder.is_dir()]
     for folder in reversed(missing):
         with contextlib.suppress(FileExistsError):  # another process made it
@@ -108,17 +108,17 @@ def make_parents(path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(target: Path, word: str = "lock") -> Iterator[None]:
-    """Hold a lock of ``target`` for a moment.
+    """Hold a lock on ``target`` within a ``with`` statement.
 
-    It is a file ``.NAME.lock`` beside it, gone afterwards; one that a killed process left is free.
+    It is a file ``.NAME.lock`` beside it, removed afterwards; one left by a killed process is free.
 
     Args:
         target: what is changed.
-        word: which lock: "lock" of those who put something in its place, "update" of those who read it before.
+        word: which lock: "lock" to replace the target, "update" to read it first and then replace it.
 
     Raises:
         ValueError: if another process keeps it.
-        OSError: if there is no writing beside ``target``.
+        OSError: if nothing can be written beside ``target``.
     """
     lock = FileLock(target.with_name(f".{target.name}.{word}"), timeout=_WAIT, poll_interval=0.005)
     try:
@@ -141,7 +141,7 @@ def hold(path: Path) -> FileLock | None:
     """The lock ``path``, held until it is released or the process ends; None if a living process holds it.
 
     Raises:
-        FileNotFoundError: if its folder is not there, or not any more.
+        FileNotFoundError: if its folder does not exist, or no longer exists.
     """
     lock = FileLock(path, timeout=0)
     try:
@@ -157,13 +157,13 @@ _LOCK, _STAGE = "lock", "new"
 
 @contextlib.contextmanager
 def staging(target: Path, rescue: Callable[[Path], None] = lambda stage: None) -> Iterator[Path]:
-    """An empty folder beside ``target`` to make its successor in, gone when the block ends.
+    """An empty folder beside ``target`` to make its successor in, removed at the end of the ``with`` statement.
 
-    It is the folder ``new`` in ``.NAME.TOKEN.part``, with a token that nobody else has. Beside it lies a file ``lock``
-    that is locked as long as this process lives; what processes left that were killed is removed.
+    It is the folder ``new`` in ``.NAME.TOKEN.part``, with a unique token. A file ``lock`` beside it is locked as long
+    as this process lives; leftovers of killed processes are removed.
 
     Args:
-        target: what is to be made or replaced, in a folder that is there.
+        target: what is to be made or replaced, in an existing folder.
         rescue: called with each folder ``new`` that a killed process left, before it is removed.
     """
     with locked(target):
@@ -180,20 +180,20 @@ def staging(target: Path, rescue: Callable[[Path], None] = lambda stage: None) -
 
 
 def clear_target(target: Path) -> None:
-    """Remove what killed processes left that wrote the file ``target``."""
+    """Remove what killed processes left when they wrote the file ``target``."""
     with locked(target):
         _clear(target)
 
 
 def clear(folder: Path) -> None:
-    """Remove what killed processes left in ``folder`` while they wrote files of whatever name there."""
+    """Remove what killed processes left in ``folder`` when they wrote any files there."""
     for name in {part[1] for path in folder.iterdir() if (part := _PART.fullmatch(path.name))}:
         with contextlib.suppress(OSError):  # nothing can be removed that is only for reading
             clear_target(folder / name)
 
 
 def _clear(target: Path, rescue: Callable[[Path], None] = lambda stage: None) -> None:
-    """Remove what killed processes left that wrote ``target``, whose lock is held."""
+    """Remove what killed processes left when they wrote ``target``, whose lock is held."""
     for work in list(target.parent.iterdir()):
         part = _PART.fullmatch(work.name)
         if part is None or part[1] != target.name or not work.is_dir():
@@ -214,7 +214,7 @@ def _remove_work(work: Path, lock: FileLock) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file, or a folder with all that it holds; what cannot be removed stays."""
+    """Remove a file, or a folder with its content; what cannot be removed stays."""
     with contextlib.suppress(OSError):
         if path.is_dir() and not path.is_symlink():
             for inner in path.iterdir():
@@ -226,10 +226,10 @@ def remove_tree(path: Path) -> None:
 
 @contextlib.contextmanager
 def replaced_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A path beside ``path`` to write to; it takes the place of ``path`` when the block ends without an error.
+    """A path beside ``path`` to write to; it replaces ``path`` if the ``with`` statement ends without an error.
 
-    A reader, and the next start after a kill or a power cut, sees the old file or the new one, never a part. Missing
-    folders are made; a symbolic link stays, and what it points to is replaced.
+    Even after a kill or a power cut a reader sees the old file or the new one, never a part. Missing folders are made;
+    a symbolic link stays, and its target is replaced.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -251,7 +251,7 @@ def replaced_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def replace_text(path: str | os.PathLike[str], text: str) -> Path:
-    """Write ``text`` as the whole of ``path`` in UTF-8: see :func:`replaced_file`. Gives the path."""
+    """Write ``text`` as the whole content of ``path`` in UTF-8, see :func:`replaced_file`; returns the path."""
     with replaced_file(path) as aside:
         aside.write_text(text, encoding="utf-8", newline="\n")
     return Path(path)

@@ -1,4 +1,4 @@
-"""Folders that are written whole or not at all, with checksums, and read as they were at one moment."""
+"""Folders that are written whole or not at all, with checksums, and read as a consistent version."""
 
 import contextlib
 import errno
@@ -16,22 +16,23 @@ from vicinal.core import files
 from vicinal.core.untrusted import machine_memory
 
 SUMS = "SHA256SUMS"
-"""One line a file, in the form that the program ``sha256sum -c`` reads."""
+"""The file of checksums: one line a file, in the form that the program ``sha256sum -c`` reads."""
 
 CHANGES = "changes.jsonl"
-"""The journal of a model folder: ours, but it grows after the folder was written, so it has no checksum there."""
+"""The journal of a model folder: ours, but it grows after the folder is written, so it has no checksum."""
 
 _LARGEST_SUMS = 1 << 20
 """Bytes of the largest file of checksums that is read."""
 
 MARKERS = {"model": "config.json", "index": "index.json", "bank": "bank.json", "matcher": "matcher.json"}
-"""Our kinds of folders, with the file of settings that names the format. A model is a bank, too, an index may be."""
+"""Our kinds of folders, with the settings file that names the format. A model is also a bank; an index may be one."""
 
 _CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
 _HEAD = 4096
-"""Bytes of a folder's settings in which its format is looked for; we write it first."""
+"""Bytes of a folder's settings in which its format is sought; we write it first."""
 _EAGER, _SECONDS = 5, 60.0
-"""How often a folder is read without a lock that is replaced meanwhile, and how long at most where no lock can be."""
+"""How often to read a folder without a lock if it is replaced meanwhile, and how many seconds at most if it cannot be
+locked."""
 
 Read = TypeVar("Read")
 
@@ -47,14 +48,13 @@ def sha256(path: Path) -> str:
 
 @contextlib.contextmanager
 def staged_folder(target: Path, what: str = "model") -> Iterator[Path]:
-    """A new folder beside ``target`` that takes its place when the block ends without an error.
+    """A new folder beside ``target`` that replaces it if the ``with`` statement ends without an error.
 
-    Whatever ends the block early, a kill or a power cut included, ``target`` is as it was before. Several processes
-    may do this at once: each folder is whole, and the last one stays. What a killed process left is cleared away.
+    If it is interrupted, even by a kill or a power cut, ``target`` is as it was before. Several processes may do this
+    at once: each folder is whole, and the last one stays. Leftovers of killed processes are removed.
 
-    Of the folder that is replaced, files that are not ours (its ``SHA256SUMS`` does not list them) go into the new
-    one; where that has a file of the same name, with a ``~`` behind theirs. A symbolic link stays, and what it points
-    to is replaced.
+    Files in the old folder that are not ours (its ``SHA256SUMS`` does not list them) move into the new one; if a file
+    there has the same name, theirs gets a ``~`` at the end. A symbolic link stays, and its target is replaced.
 
     Args:
         target: the folder to make or to replace.
@@ -101,7 +101,7 @@ def check_replaceable(target: Path, what: str = "model") -> None:
 
 
 def kind_of(folder: Path) -> str | None:
-    """Which of :data:`MARKERS` a folder holds; None for one that is not ours, whatever its files are called."""
+    """Which of :data:`MARKERS` a folder holds; None for one that is not ours, whatever the names of its files."""
     if not (folder / SUMS).is_file():
         return None
     for what, marker in MARKERS.items():
@@ -114,12 +114,12 @@ def kind_of(folder: Path) -> str | None:
 
 
 def _previous(target: Path) -> Path:
-    """Where the folder waits that is being replaced, on systems where two names cannot change places."""
+    """Where a folder waits while it is being replaced, on systems that cannot swap two names."""
     return target.with_name(f".{target.name}.previous")
 
 
 def _recover(target: Path) -> None:
-    """Put back, or clear away, what was left by a writer that was killed between two renames."""
+    """Restore, or remove, what a writer left that was killed between two renames."""
     with files.locked(target):
         previous = _previous(target)
         if previous.is_dir() and target.exists():
@@ -131,7 +131,7 @@ def _recover(target: Path) -> None:
 
 
 def _keep_theirs(old: Path, new: Path) -> None:
-    """Put the files of ``old`` that are not ours into ``new``, too; under a free name where there is another file."""
+    """Put the files of ``old`` that are not ours into ``new`` too, under a free name if theirs is taken."""
     if not (old / SUMS).is_file() or not new.is_dir():  # it was never whole, so nobody else knew of it
         return
     ours = {SUMS, CHANGES, *read_sums(old)}  # a journal goes along by whoever writes the new folder, or not at all
@@ -166,7 +166,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _seal(stage: Path) -> None:
-    """Write the checksums, last of all, and see to it that everything is on disk."""
+    """Write the checksums, last of all, and wait until everything is on disk."""
     inside = sorted(stage.rglob("*"))
     names = [path for path in inside if path.is_file()]
     sealed = [path for path in names if path != stage / CHANGES]
@@ -183,7 +183,7 @@ def _seal(stage: Path) -> None:
 
 
 def _swap(target: Path, stage: Path) -> None:
-    """Let ``stage`` and ``target`` change places, if there is a ``target``."""
+    """Swap ``stage`` and ``target``, if there is a ``target``."""
     old = None
     if not target.is_dir():
         files.layer.rename(stage, target)
@@ -203,7 +203,7 @@ def _swap(target: Path, stage: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder of ours; its checksums first, so that what is left of it after a kill is taken for no folder."""
+    """Remove a folder of ours, its checksums first, so that its remains after a kill do not count as a folder."""
     files.remove_tree(folder / SUMS)
     files.remove_tree(folder)
 
@@ -212,17 +212,17 @@ def _remove(folder: Path) -> None:
 
 
 def read_whole(folder: Path, read: Callable[[Path], Read]) -> Read:
-    """What ``read`` makes of a folder that others may replace meanwhile: of the old one or the new one, never of both.
+    """The result of ``read`` on a folder that others may replace: of the old or the new one, never of a mixture.
 
-    ``read`` is called again if the folder was replaced while it read. It must open all that it needs before it ends;
-    what is open or mapped by then stays as it is. Nothing is written, so the file system may be read-only.
+    ``read`` is called again if the folder was replaced while it ran. It must open everything that it needs before it
+    returns; open or mapped files stay as they are. Nothing need be written, so the file system may be read-only.
 
     Args:
         folder: as :func:`staged_folder` writes it.
-        read: called with the folder to read, which may be the one that is just being replaced.
+        read: called with the folder to read, which may be one that is just being replaced.
 
     Raises:
-        ValueError: as ``read`` does for a folder that nobody replaces, or if it is replaced without end.
+        ValueError: as ``read`` does for a folder that nobody replaces, or if it is replaced all the time.
     """
     begun, tries = time.monotonic(), 0
     while time.monotonic() - begun < _SECONDS:
@@ -247,13 +247,13 @@ def read_whole(folder: Path, read: Callable[[Path], Read]) -> Read:
 
 
 def _current_folder(folder: Path) -> Path:
-    """The folder, or what waits in its stead while it is replaced."""
+    """The folder, or its previous version while it is being replaced."""
     previous = _previous(files.resolved(folder))
     return previous if not folder.exists() and previous.is_dir() else folder
 
 
 def _version(place: Path) -> tuple[int, int] | None:
-    """What tells a folder from its successor of the same name; None if it is not there."""
+    """What tells a folder from its successor of the same name; None if it does not exist."""
     try:
         status = place.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -263,7 +263,7 @@ def _version(place: Path) -> tuple[int, int] | None:
 
 @contextlib.contextmanager
 def _pinned(place: Path) -> Iterator[tuple[int, int] | None]:
-    """The version of a folder, whose number no other folder is given meanwhile."""
+    """The version of a folder, whose number no other folder can get meanwhile."""
     try:
         handle = os.open(place, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     except OSError:  # it is not there, or folders cannot be opened here
@@ -295,10 +295,10 @@ def check_sums(folder: Path, names: tuple[str, ...], what: str = "model", larges
     """Raise ValueError naming the first of the files ``names`` that is missing, too large, torn or edited.
 
     Args:
-        folder: that holds the files, and their checksums.
+        folder: holds the files and their checksums.
         names: of the files.
-        what: the thing that the folder holds, as errors name it.
-        largest: bytes of the largest file; None: as many as this machine has memory.
+        what: what the folder holds, as errors name it.
+        largest: most bytes of a file; None: the memory of this machine.
     """
     sums = read_sums(folder, what)
     largest = machine_memory() if largest is None else largest

@@ -1,4 +1,4 @@
-"""Cells of csv that a spreadsheet program would run as formulas: marked when written, given back when read."""
+"""Cells of csv that a spreadsheet program would run as formulas: marked when written, restored when read."""
 
 import re
 
@@ -7,10 +7,10 @@ _NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
 
 
 def escape_formula(cell: str) -> str:
-    """``cell`` with an apostrophe before it if it begins with = + - @, a tab or a line break and is no number.
+    """``cell`` with an apostrophe before it if it begins with = + - @, a tab or a line break and is not a number.
 
-    That is what a spreadsheet program might run (``=cmd|...``); after an apostrophe it is text. A text that has
-    apostrophes before such a sign gets one more, so that :func:`unescape_formula` gives back every text.
+    A spreadsheet program might run such a cell (``=cmd|...``); after an apostrophe it is text. A text with apostrophes
+    before such a sign gets one more, so that :func:`unescape_formula` restores every text.
 
     >>> [escape_formula(cell) for cell in ("=1+2", "-5", "-x", "a=b", "'=")]
     ["'=1+2", '-5', "'-x", 'a=b', "''="]
@@ -19,7 +19,7 @@ def escape_formula(cell: str) -> str:
 
 
 def unescape_formula(cell: str) -> str:
-    """``cell`` without the apostrophe that :func:`escape_formula` put before it, if it did.
+    """``cell`` without the apostrophe that :func:`escape_formula` put before it, if there is one.
 
     >>> [unescape_formula(cell) for cell in ("'=1+2", "-5", "'tis", "''=")]
     ['=1+2', '-5', "'tis", "'="]

@@ -1,8 +1,8 @@
-"""Rows and sums of all processes as one, in the order of their ranks, with gradients.
+"""Rows and sums of all processes together, in the order of their ranks, with gradients.
 
-All gradients here follow one rule: the gradient of what a process put in is the **sum** of the gradients that the
-processes found for it. If all of them take the same loss, a parameter behind it gets its gradient as many times as
-there are processes, and the mean that data-parallel training takes over processes makes it that of one process.
+All gradients here follow one rule: the gradient of a process's input is the **sum** of the gradients that all processes
+computed for it. If all of them compute the same loss, parameters get their gradient once per process, and the mean over
+processes in data-parallel training makes it that of one process with the whole batch.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ Group = Any
 
 
 def process_count(group: Group = None) -> int:
-    """How many processes there are; 1 if torch.distributed was not started.
+    """The number of processes; 1 if torch.distributed was not started.
 
     >>> process_count()
     1
@@ -25,7 +25,7 @@ def process_count(group: Group = None) -> int:
 
 
 def process_rank(group: Group = None) -> int:
-    """Which of them this is, from 0.
+    """The rank of this process, from 0.
 
     >>> process_rank()
     0
@@ -55,14 +55,14 @@ class _Gathered(torch.autograd.Function):
 
 
 def gather_rows(rows: Tensor, group: Group = None) -> Tensor:
-    """The rows ``[b, ...]`` of all processes, rank by rank, ``[sum of b, ...]``; of one process: as they are.
+    """The rows ``[b, ...]`` of all processes, rank by rank, ``[sum of b, ...]``; one process gets its rows as they are.
 
-    The gradient is the sum over processes, so after the mean that data-parallel training takes it is that of one
-    process with the whole batch. Processes may have different numbers of rows, also none.
+    The gradient is the sum over processes, so after the mean of data-parallel training it is that of one process with
+    the whole batch. Processes may have different numbers of rows, even none.
 
     Args:
-        rows: ``[b, ...]``; the same dtype and the same shape behind ``b`` on all processes.
-        group: of processes; None: all. Each of them must call.
+        rows: ``[b, ...]``; the same dtype and the same shape after ``b`` on all processes.
+        group: of processes, each of which must call this; None: all.
 
     >>> gather_rows(torch.ones(2, 3)).shape
     torch.Size([2, 3])
@@ -94,7 +94,7 @@ class _Summed(torch.autograd.Function):
 
 
 def sum_over_processes(values: Tensor, group: Group = None) -> Tensor:
-    """The sum of the ``values`` (of one shape) of all processes, on each of them; of one process: as they are.
+    """The sum of the ``values`` (of one shape) of all processes, on each of them; one process gets its values back.
 
     >>> sum_over_processes(torch.ones(2))
     tensor([1., 1.])

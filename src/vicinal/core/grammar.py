@@ -1,4 +1,4 @@
-"""The one grammar of links and losses as text, ``sinh(scale=.5) + 0.2*sigmoid``: a syntax tree is read, never run."""
+"""The grammar of links and losses as text, ``sinh(scale=.5) + 0.2*sigmoid``: the syntax tree is read, never run."""
 
 import ast
 from typing import Any
@@ -10,14 +10,14 @@ _MAX_DEPTH = 30
 
 
 class Grammar(ast.NodeVisitor):
-    """Reads values out of expressions: numbers, text, truth values and None.
+    """Reads the values of expressions: numbers, text, truth values and None.
 
-    What a name, a call, a list or an operator stands for, a subclass says by ``visit_Name`` and so on; what it does not
-    say is refused.
+    A subclass defines the meaning of names, calls, lists and operators by ``visit_Name`` and so on; anything else is
+    refused.
 
     Args:
-        what: what errors name, "link" or "loss".
-        content: what they say may stand in an expression.
+        what: the name that errors begin with, "link" or "loss".
+        content: what an expression may hold, for errors.
         example: an expression of the grammar, for errors.
 
     >>> Grammar("link", "numbers", "-2.5").read("-2.5")
@@ -28,7 +28,7 @@ class Grammar(ast.NodeVisitor):
     """
 
     sign_hint = ""
-    """What else an error on a sign says."""
+    """Added to an error about a sign."""
 
     def __init__(self, what: str, content: str, example: str) -> None:
         self.what, self.content, self.example, self._depth = what, content, example, 0
@@ -38,12 +38,12 @@ class Grammar(ast.NodeVisitor):
 
         Raises:
             TypeError: if ``text`` is not a string.
-            ValueError: where it is too long, too deep, or no expression of this grammar.
+            ValueError: if it is too long, nested too deep, or not an expression of this grammar.
         """
         return self.visit(self.parse(text))
 
     def parse(self, text: str) -> ast.expr:
-        """The syntax tree of ``text``, a single expression of bounded length; raises as :meth:`read` does."""
+        """The syntax tree of ``text``, a single expression of bounded length; raises the errors of :meth:`read`."""
         if not isinstance(text, str):
             raise TypeError(f"{self.what}: expected text, got {type(text).__name__}")
         if len(text) > _MAX_LENGTH:
@@ -54,17 +54,17 @@ class Grammar(ast.NodeVisitor):
             raise ValueError(f"{self.what}: expected text such as {self.example!r}, got {short(text)}") from error
 
     def parse_call(self, name: str, settings: str) -> ast.Call:
-        """The call ``name(settings)``; raises as :meth:`read` does, and where it is not that one call."""
+        """The call ``name(settings)``; raises the errors of :meth:`read`, also if it is not a single call."""
         call = self.parse(f"{name}({settings})")
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise ValueError(f"{self.what}: expected settings of {name} as in {self.example!r}, got {short(settings)}")
         return call
 
     def arguments(self, call: ast.Call) -> tuple[list[Any], dict[str, Any]]:
-        """The values in the brackets of ``call``, by place and by name.
+        """The positional and the keyword arguments of ``call``.
 
         Raises:
-            ValueError: for one that is refused, and for ``**``.
+            ValueError: for a value that is refused, and for ``**``.
         """
         positional = [self.visit(argument) for argument in call.args]
         for keyword in call.keywords:
@@ -85,7 +85,7 @@ class Grammar(ast.NodeVisitor):
             self._depth -= 1
 
     def generic_visit(self, node: ast.AST) -> Any:
-        """Refuse what no method reads."""
+        """Refuse a node that no other method reads."""
         raise ValueError(f"{self.what}: expected {self.content}, got {short(ast.unparse(node))}")
 
     def visit_Constant(self, node: ast.Constant) -> Any:

@@ -1,19 +1,19 @@
-"""Ids and groups of rows in one canonical form, so that they compare by what they say and not by their type.
+"""Ids and groups of rows in one canonical form, so that they compare by content and not by type.
 
-The same column of ids is whole numbers in one file, floats in the next (a gap made it so) and texts in a third (one
-word among them). An id must be the same id in all of them, or a row meets its own label. So here, and nowhere else, is
-decided what one id is:
+The same column of ids may be whole numbers in one file, floats in the next (because a cell is missing) and texts in a
+third (because one is a word). An id must be the same in all of them, or a row may meet its own label. This module alone
+decides which values are the same id:
 
-- a whole number of any numeric type (int, float, Decimal, numpy, pandas nullable) and the text that is its plain
-  decimal form are one id: 1, 1.0, ``Decimal("1.00")`` and "1". So is "1.0", which is how a float writes itself. "01",
-  "1e3", "+1", "-0" and "1.00" are texts;
+- a whole number of any numeric type (int, float, Decimal, numpy, pandas nullable) and the text of its plain decimal
+  form are one id: 1, 1.0, ``Decimal("1.00")`` and "1". So is "1.0", as Python writes a float. "01", "1e3", "+1", "-0"
+  and "1.00" are texts;
 - white space around a text does not count;
 - other floats go by value, as Python writes them: 0.5 is "0.5";
 - a bool is the text "True" or "False", also spelled "true" or "TRUE"; it is not 1 or 0;
-- dates and times go by their ISO form with a blank: midnight of a day is the day;
+- dates and times are written in ISO form with a blank between them; midnight is written as the date alone;
 - anything else is the text that ``str`` gives;
-- None, NaN, ``pandas.NA`` and NaT are no id, and are refused;
-- a float so large that whole numbers round (from 2**53 on, in float32 from 2**24 on) is refused: it stands for several.
+- None, NaN, ``pandas.NA`` and NaT are not ids, and are refused;
+- a float so large that it may stand for several whole numbers (from 2**53 on, in float32 from 2**24 on) is refused.
 """
 
 import datetime
@@ -37,15 +37,15 @@ _WHOLE_FLOAT = re.compile(r"(0|-?[1-9][0-9]*|-0)\.0")
 _MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?")
 _BOOLS = {"True": "True", "true": "True", "TRUE": "True", "False": "False", "false": "False", "FALSE": "False"}
 _ENDS = (".0", *_BOOLS)
-"""How texts end that may not be in canonical form yet; moments are known by their colon."""
+"""Endings of texts that may not be in canonical form yet; dates with a time have a colon."""
 
 
 class IdentityWarning(UserWarning):
-    """A row may meet its own label, or that of its group, because the caller did not say who it is."""
+    """A row may meet its own label, or that of its group, because the caller gave no ids or groups."""
 
 
 def warn_of_identity(sentence: str) -> None:
-    """An :class:`IdentityWarning` of the line that called us from outside."""
+    """Give an :class:`IdentityWarning` at the line of the caller outside vicinal."""
     warn_caller(sentence, IdentityWarning)
 
 
@@ -59,20 +59,20 @@ def canonical_ids(
 ) -> Array:
     """Ids or groups in canonical form: int64 if all were given as whole numbers, else texts (dtype object).
 
-    A text that is a whole number stays a text, so that ids come back as they were given; :func:`whole_values` and
-    :func:`as_texts` bring the two forms together.
+    A text that is a whole number stays a text, so that ids are returned as they were given; :func:`whole_values` and
+    :func:`as_texts` convert between the two forms.
 
     Args:
         name: of the argument, for errors.
         values: ``[n]``: a list, array, Series, tensor or any other sequence.
         rows: n; None: any number.
-        distinct: each must be there once.
-        labels: ``[n]``, what errors call the rows; None: 0 to n - 1.
+        distinct: each may occur only once.
+        labels: ``[n]``, names of the rows in errors; None: 0 to n - 1.
 
     Raises:
-        TypeError: for a text or a scalar in the place of a sequence.
-        ValueError: if one is missing, cannot be told from another because it is too large for its float type, stands
-            twice (with ``distinct``), or there are not ``rows`` of them.
+        TypeError: for a text or a scalar instead of a sequence.
+        ValueError: if one is missing, is too large for its float type to be told from another, occurs twice (with
+            ``distinct``), or there are not ``rows`` of them.
 
     >>> canonical_ids("ids", [1.0, 2, np.int8(3)])
     array([1, 2, 3])
@@ -103,7 +103,7 @@ def as_texts(ids: Array) -> Array:
 
 
 def whole_values(ids: Array) -> tuple[Array, Array]:
-    """Canonical ids as int64 ``[n]``, and which of them are whole numbers that int64 holds ``[n]``; the rest are 0.
+    """Canonical ids as int64 ``[n]``, and which of them are whole numbers that fit into int64 ``[n]``; others are 0.
 
     >>> whole_values(canonical_ids("ids", ["12", "a", "012"]))
     (array([12,  0,  0]), array([ True, False, False]))
@@ -137,11 +137,11 @@ def whole_ids(name: str, ids: IdsLike) -> Array:
 
 
 def check_distinct(ids: Array, cells: Sequence[Any] | Array | None = None, name: str = "ids") -> Array:
-    """``ids`` if each is there once.
+    """Return ``ids`` if each occurs once.
 
     Args:
         ids: canonical ``[n]``.
-        cells: what they were made of ``[n]``, to name two that differ and are one id.
+        cells: the cells ``[n]`` they were made from, so that errors can show two that differ but are one id.
         name: of the argument, for errors.
 
     >>> check_distinct(np.array([4, 7, 4]))
@@ -165,7 +165,7 @@ def check_distinct(ids: Array, cells: Sequence[Any] | Array | None = None, name:
 
 
 def first_repeat(ids: Array) -> tuple[int, int]:
-    """Where the first id that repeats one before it stands, behind where that one does.
+    """Positions of the first id that repeats an earlier one: that of the earlier one, and its own.
 
     >>> first_repeat(np.array([5, 4, 7, 4, 5]))
     (1, 3)
@@ -178,12 +178,12 @@ def first_repeat(ids: Array) -> tuple[int, int]:
 
 
 def differ(one: object, other: object) -> bool:
-    """Whether two cells of one id were written differently: 1 and "1" are, 1 and ``np.int8(1)`` are not."""
+    """Whether two cells of one id are written differently: 1 and "1" are, 1 and ``np.int8(1)`` are not."""
     return repr(_plain(one)) != repr(_plain(other))
 
 
 def shown(ids: Array) -> str:
-    """The first of ``ids`` as an error names it, and how many others there are."""
+    """The first of ``ids`` as errors show it, and how many others there are."""
     return short(ids[0]) if len(ids) == 1 else f"{short(ids[0])} and {len(ids) - 1} more"
 
 
@@ -193,7 +193,7 @@ def _plain(value: object) -> object:
 
 
 class _Place(NamedTuple):
-    """What errors call an argument and its rows."""
+    """Names of an argument and its rows in errors."""
 
     name: str
     labels: Any
@@ -316,7 +316,7 @@ def _text(text: str) -> str:
 
 
 def _whole(text: str) -> int | None:
-    """The number that a canonical text is, if it is a whole one that int64 holds."""
+    """The number that a canonical text is, if it is a whole one that fits into int64."""
     if len(text) > 20 or not _WHOLE.fullmatch(text):
         return None
     number = int(text)
@@ -330,5 +330,5 @@ def _objects(values: list[Any]) -> Array:
 
 
 def _limit(kind: type) -> float:
-    """The number from which on floats of this type stand for several whole numbers."""
+    """The number from which floats of this type stand for several whole numbers."""
     return float(2 / np.finfo(kind).eps)

@@ -1,4 +1,4 @@
-"""What a long job is at: whoever works reports the steps of its phases, and whoever runs the job may listen."""
+"""Progress of a long job: the code that works reports the steps of its phases, and its caller may listen."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,9 +12,9 @@ class Step:
 
     Attributes:
         phase: "reading", "encoding", "kernel", "training", "baselines", "measuring" or "predicting".
-        done: steps that are done: rows, epochs, methods; parts of one count.
-        total: how many there are, or are expected; None: nobody knows.
-        note: more, for people.
+        done: steps done: rows, epochs or methods; may be a fraction.
+        total: the number of steps, perhaps estimated; None: unknown.
+        note: further information for people.
     """
 
     phase: str
@@ -27,7 +27,7 @@ _listener: ContextVar[Callable[[Step], None] | None] = ContextVar("listener", de
 
 
 def report(phase: str, done: float = 0.0, total: float | None = None, note: str = "") -> None:
-    """Tell whoever listens, in this thread; it costs next to nothing if nobody does."""
+    """Report a step to the listener of this thread; it costs almost nothing if there is none."""
     listener = _listener.get()
     if listener is not None:
         listener(Step(phase, done, total, note))
@@ -35,7 +35,7 @@ def report(phase: str, done: float = 0.0, total: float | None = None, note: str 
 
 @contextmanager
 def listening(listener: Callable[[Step], None]) -> Iterator[None]:
-    """Have ``listener`` called with each step that is reported inside the block.
+    """Call ``listener`` with each step that is reported within the ``with`` statement.
 
     >>> steps = []
     >>> with listening(steps.append):
@@ -52,7 +52,7 @@ def listening(listener: Callable[[Step], None]) -> Iterator[None]:
 
 
 def span_words(seconds: float) -> str:
-    """How long something takes, as people say it.
+    """A duration in words.
 
     >>> span_words(0.2), span_words(14.4), span_words(200), span_words(8000)
     ('1 s', '14 s', '3 min', '2 h 13 min')

@@ -1,4 +1,4 @@
-"""Reduction of row values, and the one logarithm of a mask that has finite gradients."""
+"""Reduction of row values, and a logarithm of masks with finite gradients."""
 
 from typing import Literal, get_args
 
@@ -15,7 +15,7 @@ def reduce_rows(values: Tensor, active: Tensor | None = None, reduction: Reducti
 
     Args:
         values: ``[b]``, one value a row.
-        active: boolean ``[b]``; a row that is not active is 0 and is left out of the mean. None: all count.
+        active: boolean ``[b]``; a row that is not active counts as 0 and is left out of the mean. None: all count.
         reduction: "mean" over active rows, "sum", "none" (gives ``[b]``), "mean_nonzero" over active rows whose
             value is not 0. The mean over no rows is 0.
 
@@ -39,7 +39,7 @@ def reduce_rows(values: Tensor, active: Tensor | None = None, reduction: Reducti
 
 
 def log_mask(mask: Tensor) -> Tensor:
-    """Natural log of ``mask`` (values >= 0): -inf where it is 0, and there with gradient 0 instead of NaN.
+    """Natural log of ``mask`` (values >= 0): -inf where it is 0, with gradient 0 there instead of NaN.
 
     >>> x = torch.tensor([0.0, 1.0], requires_grad=True)
     >>> log_mask(x)

@@ -1,7 +1,7 @@
 """The registry: every method once, with declared facts that tests, docs tables and the command line read.
 
-``KINDS`` says which package registers a kind, so that asking for entries imports it first. ``FACTS`` is the closed
-list of facts: a misspelt fact is refused at registration instead of skipping its test in silence.
+``KINDS`` says which package registers a kind, so that asking for its entries imports the package first. ``FACTS`` lists
+all facts: a misspelled one is refused at registration; otherwise its test would be skipped silently.
 """
 
 import importlib
@@ -108,14 +108,14 @@ class Entry:
 
     Attributes:
         kind: one of ``KINDS``.
-        name: how users name it.
+        name: its name for users.
         factory: the function or class.
-        facts: what it declares about itself, out of ``FACTS``.
-        family: which methods it is like, or "".
+        facts: what it declares about itself, from ``FACTS``.
+        family: the group of similar methods that it is listed with, or "".
         summary: the first line of its docstring.
-        formula: the second paragraph of its docstring where that holds a formula, else "".
+        formula: the second paragraph of its docstring if that holds a formula, else "".
         paper: where it comes from, or "".
-        verified: against what its values were checked, or "".
+        verified: what its values were checked against, or "".
     """
 
     kind: str
@@ -135,7 +135,7 @@ _entries: dict[tuple[str, str], Entry] = {}
 def register(
     kind: str, name: str, *facts: str, family: str = "", paper: str = "", verified: str = ""
 ) -> Callable[[Method], Method]:
-    """Register what is decorated under ``kind`` and ``name`` with its ``facts``.
+    """Register the decorated function or class under ``kind`` and ``name`` with its ``facts``.
 
     Raises:
         ValueError: for an unknown kind or fact, or a name that is taken.
@@ -162,7 +162,7 @@ def _summary_and_formula(docstring: str) -> tuple[str, str]:
 
 
 def entries(kind: str) -> tuple[Entry, ...]:
-    """All entries of ``kind``, by name; the package that registers them is imported first."""
+    """All entries of ``kind``, sorted by name; the package that registers them is imported first."""
     importlib.import_module(KINDS[check_choice("kind", kind, KINDS)])
     return tuple(_entries[key] for key in sorted(_entries) if key[0] == kind)
 
@@ -171,7 +171,7 @@ def entry(kind: str, name: str) -> Entry:
     """The entry of ``kind`` called ``name``.
 
     Raises:
-        ValueError: naming all that are registered, and the nearest.
+        ValueError: for an unknown name, with the registered names and the nearest of them.
     """
     by_name = {item.name: item for item in entries(kind)}
     return by_name[check_choice(kind, name, by_name)]

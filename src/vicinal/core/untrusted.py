@@ -1,4 +1,4 @@
-"""Files that somebody else may have written: read within bounds that are checked first, or refused in one sentence."""
+"""Files that somebody else may have written: read within limits that are checked first, or refused with an error."""
 
 import os
 import stat
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import pyarrow
 
 LARGEST_SETTINGS = 32 << 20
-"""Bytes of the largest JSON file that is read."""
+"""Most bytes of a JSON file that is read."""
 
 UNPACKED, TIMES = 1 << 29, 200
-"""A parquet file may unpack to so many bytes, or to so many times its size if that is more."""
+"""A parquet file may unpack to ``UNPACKED`` bytes, or to ``TIMES`` its size if that is more."""
 
 _BATCH = 1 << 16
 """Rows of a parquet file that are unpacked at a time."""
@@ -41,13 +41,13 @@ Settings = TypeVar("Settings", bound=BaseModel)
 
 
 class Saved(BaseModel):
-    """What a JSON file of ours holds: nothing else, values of just these types, no NaN."""
+    """The content of a JSON file of ours: no other fields, values of exactly these types, no NaN."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 def machine_memory() -> int:
-    """Bytes of memory that this machine has; a petabyte where it does not tell."""
+    """Bytes of memory of this machine; a petabyte if unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
@@ -58,11 +58,11 @@ def machine_memory() -> int:
 
 
 def open_regular(path: Path, name: str = "") -> BufferedReader:
-    """Open a regular file to read it; whatever would wait or never end (a named pipe, a device) is refused.
+    """Open a regular file for reading; one that might block or never end (a named pipe, a device) is refused.
 
     Args:
         path: of the file; links are followed.
-        name: what an error calls it; "" for its own name.
+        name: its name in errors; "" for its own name.
 
     Raises:
         ValueError: if there is no regular file at ``path``.
@@ -103,7 +103,7 @@ def check_inside(folder: Path, *names: str) -> None:
 
 
 class Versioned(BaseModel):
-    """What every JSON file of ours holds, of whatever version it is."""
+    """What every JSON file of ours holds, in any version."""
 
     model_config = ConfigDict(strict=True)
 
@@ -116,12 +116,12 @@ def read_settings(path: Path, model: type[Settings], what: str, *, newest: int, 
     Args:
         path: of the file.
         model: what it must hold, with a field ``version``.
-        what: the thing whose settings these are, as "a bank".
-        newest: version up to which files are understood.
-        oldest: version from which on they are.
+        what: the thing that the settings belong to, such as "a bank".
+        newest: newest version that can be read.
+        oldest: oldest version that can be read.
 
     Raises:
-        ValueError: naming the file and the first value that is not as ``model`` has it.
+        ValueError: naming the file and the first value that does not fit ``model``.
     """
     with open_regular(path) as file:
         text = file.read(LARGEST_SETTINGS + 1)
@@ -139,17 +139,17 @@ def read_settings(path: Path, model: type[Settings], what: str, *, newest: int, 
 
 
 def read_saved(path: Path, model: type[Settings], what: str, *, newest: int, advice: str = "") -> Settings:
-    """What is in a JSON file that is not limited in size, as a user's own files of splits and of runs.
+    """The content of a JSON file of any size, such as a user's own files of splits and of runs.
 
     Args:
         path: of the file.
         model: what it must hold, with a field ``version``.
-        what: it holds, as "splits".
-        newest: version up to which files are understood.
-        advice: what to do with a file that is torn, behind a semicolon.
+        what: the name of its content in errors, such as "splits".
+        newest: newest version that can be read.
+        advice: what to do about a torn file, after a semicolon.
 
     Raises:
-        ValueError: naming the file, for one that is torn, edited or of a newer version.
+        ValueError: naming the file, if it is torn, edited or of a newer version.
     """
     with open_regular(path) as file:
         text = file.read()
@@ -164,10 +164,10 @@ def read_saved(path: Path, model: type[Settings], what: str, *, newest: int, adv
 
 
 def check_settings(name: str, model: type[Settings], content: str | bytes | Mapping[str, Any]) -> Settings:
-    """The settings in a JSON text, or of values in Python (whose types need not be just those of JSON).
+    """The settings in a JSON text, or in a mapping of Python values (whose types need not match exactly).
 
     Raises:
-        ValueError: naming the first that is not as it must be, and ``name``.
+        ValueError: naming the first setting that is wrong, and ``name``.
     """
     try:
         if isinstance(content, Mapping):
@@ -184,14 +184,14 @@ def check_settings(name: str, model: type[Settings], content: str | bytes | Mapp
 
 
 def read_tensors(path: Path, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, after its header was compared with what they must be.
+    """The tensors of a safetensors file, after its header is compared with what is expected.
 
     Args:
         path: of the file.
-        expected: by name, tensors of the same shape and dtype; those of the device "meta" take no memory.
+        expected: by name, tensors of the same shape and dtype; on the device "meta" they take no memory.
 
     Raises:
-        ValueError: naming the file and the first tensor that is missing, too many, of another shape or dtype, or not
+        ValueError: naming the file and the first tensor that is missing, unexpected, of another shape or dtype, or not
             finite.
     """
     name = path.name
@@ -218,7 +218,7 @@ def tensor_header(path: Path) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
     """Shape and dtype of each tensor of a safetensors file, whose size is checked against them.
 
     Raises:
-        ValueError: if it is no whole file of that form.
+        ValueError: if it is not a whole safetensors file.
     """
     open_regular(path).close()
     try:
@@ -249,14 +249,14 @@ _DTYPES = {
 
 
 def read_parquet(stream: BinaryIO, name: str) -> "pyarrow.Table":
-    """The table in a parquet file, which errors call ``name``, unless it unpacks to far more than such a file may hold.
+    """The table in a parquet file, called ``name`` in errors, unless it unpacks to too much.
 
-    What the file declares is checked before it is read, and what comes out is counted while it is read, texts as long
-    as they are in each row.
+    The declared size is checked before the file is read, the actual size while it is read; a text counts in full in
+    each row.
 
     Raises:
-        ValueError: if it is no whole parquet file, or unpacks to more than ``UNPACKED`` bytes and ``TIMES`` its size,
-            or than this machine has memory.
+        ValueError: if it is not a whole parquet file, or unpacks to more than ``UNPACKED`` bytes and ``TIMES`` its
+            size, or to more than the memory of this machine.
     """
     import pyarrow
 
@@ -270,16 +270,16 @@ def read_parquet(stream: BinaryIO, name: str) -> "pyarrow.Table":
 
 
 def read_frame(stream: BinaryIO, name: str, *, ignore_metadata: bool = False) -> "pandas.DataFrame":
-    """The same as a DataFrame; ``ignore_metadata``: without the index and the types that pandas has noted in the file.
+    """:func:`read_parquet` as a DataFrame; ``ignore_metadata``: without the index and types that pandas stored in it.
 
     Raises:
-        ValueError: as :func:`read_parquet`, and for cells or notes that pandas cannot take.
+        ValueError: as :func:`read_parquet`, and for cells or metadata that pandas cannot read.
     """
     return as_frame(read_parquet(stream, name), name, ignore_metadata=ignore_metadata)
 
 
 def parquet_frames(stream: BinaryIO, name: str) -> "Iterator[pandas.DataFrame]":
-    """The same a batch of rows at a time, so that what it unpacks to need not fit in memory; the first has no rows.
+    """:func:`read_frame` a batch of rows at a time, so that the table need not fit in memory; the first has no rows.
 
     Raises:
         ValueError: as :func:`read_frame`.
@@ -296,7 +296,7 @@ def parquet_frames(stream: BinaryIO, name: str) -> "Iterator[pandas.DataFrame]":
 
 
 def as_frame(table: "pyarrow.Table", name: str, *, ignore_metadata: bool) -> "pandas.DataFrame":
-    """``table`` as a DataFrame, see :func:`read_frame`."""
+    """``table`` as a DataFrame; see :func:`read_frame`."""
     import pyarrow
 
     try:
@@ -307,7 +307,7 @@ def as_frame(table: "pyarrow.Table", name: str, *, ignore_metadata: bool) -> "pa
 
 
 def _counted_batches(stream: BinaryIO, name: str, most: int) -> "Iterator[pyarrow.RecordBatch]":
-    """A batch without rows, which has the schema, and then the rows."""
+    """A batch without rows, for the schema, and then the rows."""
     import pyarrow
     from pyarrow import parquet
 
@@ -332,7 +332,7 @@ def _counted_batches(stream: BinaryIO, name: str, most: int) -> "Iterator[pyarro
 
 
 def _decoded_size(column: Any) -> int:
-    """Bytes of a column whose texts, wherever they are in its cells, stand in each row and not once in a dictionary."""
+    """Bytes of a column if its texts, wherever they are in its cells, are in each row and not once in a dictionary."""
     from pyarrow import compute, types
 
     kind = column.type
@@ -358,7 +358,7 @@ def _decoded(column: Any, kind: Any) -> Any:
 
 
 def most_unpacked(size: int) -> int:
-    """Bytes that a file of ``size`` bytes may unpack to, if they all have to fit in memory."""
+    """Bytes that a file of ``size`` bytes may unpack to, if they must all fit in memory."""
     return min(max(UNPACKED, TIMES * size), machine_memory())
 
 
@@ -372,13 +372,13 @@ def check_unpacked(name: str, size: int, most: int) -> None:
 
 
 def arrow_tables(path: Path) -> "Iterator[pyarrow.Table]":
-    """The rows of an Arrow file (Feather, or a stream), a batch at a time; the first has no rows, but the schema.
+    """The rows of an Arrow file (Feather, or a stream), a batch at a time; the first has only the schema.
 
-    The file is mapped. What its messages declare is summed up before the first is unpacked, and where cells begin and
-    end is checked before they are read. The index and the types that pandas has noted in it are left out.
+    The file is memory-mapped. The declared sizes are added up before the first batch is unpacked, and the offsets of
+    cells are checked before they are read. The index and the types that pandas stored in it are ignored.
 
     Raises:
-        ValueError: if it is no whole file of that form, or unpacks to far more than such a file may hold.
+        ValueError: if it is not a whole Arrow file, or unpacks to too much.
     """
     import pyarrow
     from pyarrow import ipc
@@ -404,7 +404,7 @@ def arrow_tables(path: Path) -> "Iterator[pyarrow.Table]":
 
 
 def _declared_size(message: Any) -> int:
-    """Bytes of memory that a message of Arrow's stream says its rows take, by the flatbuffer in front of them."""
+    """Bytes of memory that the rows of an Arrow message take, as declared by the flatbuffer in front of them."""
     if message.type == "schema" or message.body is None:
         return 0
     table = _FlatTable(message.metadata.to_pybytes()).table(2)
@@ -418,7 +418,7 @@ def _declared_size(message: Any) -> int:
 
 
 class _FlatTable:
-    """A table of a flatbuffer: fields by number, each at a place that the table's own list of offsets gives."""
+    """A table of a flatbuffer: fields by number, each at a place given by the table's list of offsets."""
 
     def __init__(self, buffer: bytes, place: int | None = None) -> None:
         self.buffer = buffer
@@ -430,7 +430,7 @@ class _FlatTable:
         return number
 
     def field(self, number: int) -> int | None:
-        """Where a field is, or None if it is not there."""
+        """Where a field is, or None if there is none."""
         at = 4 + 2 * number
         offset = self._number("<H", self.offsets + at) if at < self._number("<H", self.offsets) else 0
         return self.place + offset if offset else None

@@ -1,4 +1,4 @@
-"""Tables: reading files, telling columns apart, splits, rows of identical content, the data of the demo."""
+"""Tables: reading files, the roles of columns, splits, rows of identical content, the data of the demo."""
 
 from vicinal.data.cells import tidy_features
 from vicinal.data.column_views import hidden_columns, mutual_information

@@ -11,7 +11,7 @@ from vicinal.data.cells import as_numbers, missing_cells
 from vicinal.data.target import class_names
 
 RATES = ("positive", "true_positive", "false_positive", "accuracy")
-"""Rates of :func:`vicinal.losses.group_rates` that are measured, and that a fit may make equal."""
+"""Rates of :func:`vicinal.losses.group_rates` that are measured, and that a fit can equalize."""
 
 MOST_GROUPS = 20
 _FEW = 10
@@ -23,10 +23,10 @@ Codes = NDArray[np.int64]
 def attribute_groups(values: "pd.Series[Any]", *, least: int = 2) -> tuple[Codes, list[str]]:
     """Group of each row by an attribute ``[n]``, and the names of the groups.
 
-    Numbers of more than 10 different ones are cut into quarters of the rows; a missing cell is a group of its own.
+    Numbers with more than 10 different values are cut at their quartiles; missing cells are a group of their own.
 
     Raises:
-        ValueError: for more than 20 different values that are no numbers, or fewer than ``least``.
+        ValueError: for more than 20 different values that are not numbers, or fewer than ``least`` groups.
 
     >>> attribute_groups(pd.Series(["f", "m", None, "f"], name="sex"))
     (array([0, 1, 2, 0]), ['f', 'm', 'missing'])

@@ -1,4 +1,4 @@
-"""What the cells of a column hold: which are missing, and which texts are numbers."""
+"""The cells of a column: which are missing, and which texts are numbers."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -12,10 +12,10 @@ from vicinal.core import short, short_text
 from vicinal.encoders.numeric import as_float
 
 WRITTEN_MISSING = frozenset({"", "NA", "NaN", "nan"})
-"""How programs write a missing number: read as missing wherever the rest of a column are numbers."""
+"""How programs write a missing number: read as missing if all other cells of a column are numbers."""
 
 SPELLED_MISSING = WRITTEN_MISSING | {"n/a", "N/A", "#N/A", "na", "null", "NULL", "None", "none", "-", "?"}
-"""How people spell one: read as missing in feature columns only, never in a target."""
+"""How people write one: read as missing in feature columns only, never in a target."""
 
 _CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)  # 007 is a code, not the number 7
 _LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
@@ -23,7 +23,7 @@ _TRUTH = {"True": True, "true": True, "TRUE": True, "False": False, "false": Fal
 
 
 def missing_cells(column: pd.Series) -> NDArray[np.bool_]:
-    """Which cells of ``column [n]`` are empty: None, NaN, or a text of nothing but white space; ``[n]``.
+    """Which cells of ``column [n]`` are empty: None, NaN, or a text of only white space; ``[n]``.
 
     >>> missing_cells(pd.Series(["a", " ", None])).tolist()
     [False, True, True]
@@ -48,7 +48,7 @@ def as_numbers(column: pd.Series) -> NDArray[np.float64]:
 
 
 def _plain_number(cell: Any) -> float | None:
-    """A number object of any make (bool, Decimal, numpy) as a float; None for anything else."""
+    """A number of any type (bool, Decimal, numpy) as a float; None for anything else."""
     if isinstance(cell, (bytes, bytearray)) or not hasattr(cell, "__float__") or np.ndim(cell):
         return None
     return as_float(cell)
@@ -57,10 +57,10 @@ def _plain_number(cell: Any) -> float | None:
 def as_times(column: pd.Series) -> NDArray[Any]:
     """The cells of ``column [n]`` as times: float64 ``[n]``, or datetime64 for dates; its index names rows in errors.
 
-    Dates are written as 2024-05-31 or 2024-05-31 14:30, in UTC if they do not say.
+    Dates are written as 2024-05-31 or 2024-05-31 14:30, in UTC unless they have a time zone.
 
     Raises:
-        ValueError: for a cell that is empty, or neither.
+        ValueError: for a cell that is empty, or neither a number nor a date.
 
     >>> as_times(pd.Series(["2024-05-31", "2024-06"])).astype("datetime64[D]").tolist()
     [datetime.date(2024, 5, 31), datetime.date(2024, 6, 1)]
@@ -87,10 +87,10 @@ def _refuse_times(column: pd.Series, wrong: NDArray[np.bool_], expected: str) ->
 
 
 def typed_text(column: pd.Series, missing: Collection[str] = WRITTEN_MISSING) -> pd.Series:
-    """A column of texts as numbers or bools if every cell that is present is one; else as it was.
+    """A column of texts as numbers or bools if all its cells that are not missing are; else unchanged.
 
-    Codes with leading zeros and whole numbers too long for exact arithmetic stay texts, because to read
-    them as numbers would merge rows that differ.
+    Codes with leading zeros and whole numbers too long for exact arithmetic stay texts, because reading
+    them as numbers would merge different rows.
 
     Args:
         column: ``[n]`` of str, "" where a cell is empty.
@@ -126,13 +126,13 @@ def typed_text(column: pd.Series, missing: Collection[str] = WRITTEN_MISSING) ->
 
 
 def exact_text(column: pd.Series) -> pd.Series:
-    """A column of ids or groups, each cell as it is written whatever the others are, so that it is one id everywhere.
+    """A column of ids or groups, each cell kept as written whatever the others are, so that it is one id everywhere.
 
     Args:
         column: ``[n]`` of str, "" where a cell is empty.
 
     Returns:
-        texts ``[n]``, missing where ``typed_text`` says so; int64 if every one is the plain form of a whole number.
+        texts ``[n]``, missing where they are for ``typed_text``; int64 if all are whole numbers in plain form.
 
     >>> exact_text(pd.Series(["1", "2"])).tolist(), exact_text(pd.Series(["1", "1e3", "+4", "NA"])).tolist()
     ([1, 2], ['1', '1e3', '+4', nan])
@@ -144,13 +144,13 @@ def exact_text(column: pd.Series) -> pd.Series:
 
 
 def tidy_features(frame: pd.DataFrame, numbers: Collection[str] = ()) -> pd.DataFrame:
-    """``frame`` with columns of numbers in which some cells are spelled-out gaps ("n/a", "-") made numbers.
+    """``frame`` with text columns made numbers if all their cells are numbers or written gaps ("n/a", "-").
 
-    Columns of texts without such a gap stay texts, even if all are numbers (codes in a typed file).
+    Text columns without such a gap stay texts, even if all cells are numbers (codes in a typed file).
 
     Args:
         frame: any table.
-        numbers: columns known to be numbers (at prediction), which may then hold nothing but gaps.
+        numbers: columns known to be numbers (at prediction), which may then hold only gaps.
 
     >>> tidy_features(pd.DataFrame({"area": ["12", "n/a"], "name": ["n/a", "Oslo"]})).to_dict("list")
     {'area': [12.0, nan], 'name': ['n/a', 'Oslo']}
@@ -171,10 +171,10 @@ _SURELY = r".*,(?:\d{1,2}|\d{4,})|[+-]?0,.*|.*\..*,.*"  # 1,234 could be a thous
 
 
 def has_decimal_commas(frames: Iterable[pd.DataFrame]) -> bool:
-    """Whether numbers in a table of texts are written 1.234,5, by the columns where nothing else can be meant.
+    """Whether numbers in a table of texts are written 1.234,5, judging by columns that allow no other reading.
 
     Args:
-        frames: the rows of the table, in one piece or several.
+        frames: the rows of the table, in one or more pieces.
 
     >>> whole = pd.DataFrame({"a": ["1,5", "2"]})
     >>> has_decimal_commas([whole]), has_decimal_commas([whole, pd.DataFrame({"a": ["b"]})])
@@ -196,7 +196,7 @@ def has_decimal_commas(frames: Iterable[pd.DataFrame]) -> bool:
 
 
 def with_decimal_points(column: pd.Series) -> pd.Series:
-    """A column of texts in a table with decimal commas, with decimal points if all its cells are such numbers.
+    """A text column of a table with decimal commas; its commas become points if all its cells are such numbers.
 
     >>> with_decimal_points(pd.Series(["1.234,5", "", "3"])).tolist()
     ['1234.5', '', '3']

@@ -1,4 +1,4 @@
-"""Two views of each row of a table, by columns that are hidden: for learning what rows are without labels."""
+"""Two views of each row of a table, made by hiding columns, for learning without labels."""
 
 from typing import Any, Literal
 
@@ -10,10 +10,10 @@ from vicinal.core import check_choice
 
 
 def mutual_information(table: "pd.DataFrame | NDArray[Any]") -> NDArray[np.float64]:
-    r"""How much each pair of categorical columns says of one another, in nats; the diagonal has their entropies.
+    r"""Mutual information of each pair of categorical columns, in nats; their entropies are on the diagonal.
 
-    $I(A, B) = \sum_{a, b} p_{ab} \ln \frac{p_{ab}}{p_a p_b}$ with shares of the rows; a missing value is a category.
-    Columns of numbers are to be cut into classes before, as by ``pandas.qcut``.
+    $I(A, B) = \sum_{a, b} p_{ab} \ln \frac{p_{ab}}{p_a p_b}$ with p shares of the rows; a missing value is a category.
+    Cut columns of numbers into classes first, for example by ``pandas.qcut``.
 
     Args:
         table: ``[n, k]``, n >= 1, any cells that can be compared for equality.
@@ -53,17 +53,17 @@ def hidden_columns(
 ) -> NDArray[np.bool_]:
     """Which columns each of two views hides (correlated feature masking).
 
-    A column c is drawn; the first view hides the half of the columns that say most of c, the second all others. What a
-    view hides can then not be read off a column that it shows, so that a network has to learn how columns go together.
-    A hidden cell is to be encoded as a missing one. Rows of one view against those of the other train with any loss of
-    pairs, as ``losses.nt_xent``.
+    A column c is drawn; the first view hides the half of the columns that say most about c, the second all others. So
+    what a view hides cannot be read off a column that it shows, and a network has to learn how columns depend on each
+    other. Encode hidden cells as missing ones, and train the rows of one view against those of the other with any pair
+    loss, such as ``losses.nt_xent``.
 
     Args:
-        information: symmetric ``[k, k]``, k >= 2, as :func:`mutual_information` gives it; its diagonal is not read.
-        generator: of numpy, draws c, and random halves.
-        how: "correlated"; or random halves, of which the second is the "complement" of the first, or "independent".
-        with_seed: whether c itself counts as what says most of c, as in the paper; its public code hides floor(k / 2)
-            others.
+        information: symmetric ``[k, k]``, k >= 2, from :func:`mutual_information`; its diagonal is not read.
+        generator: of numpy, draws c or random halves.
+        how: "correlated"; or random halves, the second the "complement" of the first or "independent".
+        with_seed: whether c itself counts as the column that says most about c, as in the paper; the authors' code
+            hides floor(k / 2) others.
 
     Returns:
         boolean ``[2, k]``, True where hidden; floor(k / 2) in the first view.

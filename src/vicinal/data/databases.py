@@ -1,4 +1,4 @@
-"""Tables out of databases: a query of SQL, which changes nothing, or a table of a file."""
+"""Tables from databases: an SQL query, which changes nothing, or a table in a file."""
 
 import re
 import sqlite3
@@ -15,27 +15,27 @@ from vicinal.core import ECHO, listed, local_path, nearest, optional_import, sho
 from vicinal.data.writing import storable
 
 DATABASES = (".sqlite", ".sqlite3", ".db", ".duckdb")
-"""Endings of files that are databases."""
+"""Endings of database files."""
 
 QUERY = re.compile(r"\s*(select\s|with\s+[\w\"]+[^.]*\bas\s*\()", re.IGNORECASE)
-"""How a query that reads begins."""
+"""The beginning of a query that only reads."""
 
 _ROWS = 1 << 16
 
 
 def query_tables(sql: str, database: str | None = None) -> Iterator[pa.Table]:
-    """What a query gives, at least one piece; a large answer of DuckDB in several.
+    """The result of a query, as one or, from DuckDB, several pieces.
 
-    Nothing is changed by it: a file is opened for reading, and what is asked of a server is rolled back, in a
-    transaction that only reads where the server has those.
+    It changes nothing: a file is opened read-only, and a query to a server runs in a transaction that is rolled back,
+    and is read-only if the server supports that.
 
     Args:
-        sql: one query, which begins with select or with.
-        database: a file of SQLite or DuckDB, or an address as SQLAlchemy takes it (postgresql://...); None: DuckDB
-            reads the files that the query names (``select * from 'houses.parquet'``).
+        sql: one query, which begins with ``select`` or ``with``.
+        database: a file of SQLite or DuckDB, or an address for SQLAlchemy (postgresql://...); None: DuckDB reads the
+            files that the query names (``select * from 'houses.parquet'``).
 
     Raises:
-        ValueError: if the database cannot be opened or the query fails, or is none that reads.
+        ValueError: if the database cannot be opened, or the query fails or may do more than read.
     """
     if not QUERY.match(sql):
         raise ValueError(f"sql: expected a query that reads (select ...), got {short(sql, ECHO)}")
@@ -50,7 +50,7 @@ def query_tables(sql: str, database: str | None = None) -> Iterator[pa.Table]:
 
 
 def read_database(path: Path, table: str) -> pd.DataFrame:
-    """A table of a database in a file; "": its only one."""
+    """A table of a database file; "": its only one."""
     tables = "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite_%'"
     if path.suffix.lower() == ".duckdb":
         tables = "select table_name from information_schema.tables"

@@ -1,4 +1,4 @@
-"""Rows of identical content: finding them, and saying which a split has torn apart."""
+"""Rows of identical content: finding them, and which of them a split separates."""
 
 import hashlib
 import os
@@ -30,7 +30,7 @@ class Duplicates:
     Attributes:
         content: int64 ``[n]``: rows with the same number have the same content.
         groups: positions of the rows of each content that occurs more than once.
-        conflicting: how many of these groups have more than one target.
+        conflicting: the number of these groups with more than one target.
         rows: row labels ``[n]``, for examples.
     """
 
@@ -41,22 +41,22 @@ class Duplicates:
 
     @property
     def extra(self) -> int:
-        """How many rows are a copy of an earlier one."""
+        """The number of rows that are a copy of an earlier one."""
         return sum(len(group) - 1 for group in self.groups)
 
 
 @dataclass(frozen=True)
 class Leak:
-    """What of the copies a split has on both sides.
+    """Copies of rows on both sides of a split.
 
     Attributes:
-        test: test rows that have a copy among the training or validation rows.
-        validation: validation rows that have a copy among the training rows.
-        groups: groups of identical rows in the whole table.
-        extra: rows of the table that are a copy of an earlier one.
-        conflicting: groups of identical rows with more than one target.
-        examples: pairs of row labels (test row, its copy), a few.
-        sentence: all of this for people; "" if the table has no copies.
+        test: number of test rows with a copy among the training or validation rows.
+        validation: number of validation rows with a copy among the training rows.
+        groups: number of groups of identical rows in the whole table.
+        extra: number of rows of the table that are a copy of an earlier one.
+        conflicting: number of groups of identical rows with more than one target.
+        examples: a few pairs of row labels (test row, its copy).
+        sentence: a summary for people; "" if the table has no copies.
     """
 
     test: int
@@ -73,8 +73,8 @@ def find_duplicates(
 ) -> Duplicates:
     """Find the rows of ``table`` whose features are the same.
 
-    Texts are compared without case and white space, images and audio by the bytes of their files, numbers by value,
-    sets by their elements in any order, files among them by name; a missing cell equals a missing cell.
+    Texts are compared without regard to case and runs of white space, images and audio by the bytes of their files,
+    numbers by value, sets by their elements in any order, with files by name; missing cells are equal to each other.
 
     Args:
         table: a prepared table.
@@ -101,7 +101,7 @@ def find_duplicates(
 
 
 def duplicates_across(split: Split, duplicates: Duplicates, *, examples: int = 3) -> Leak:
-    """Say which of the ``duplicates`` a ``split`` has on both sides, so that test rows were seen in training."""
+    """Find the ``duplicates`` that a ``split`` has on both sides, so that test rows were seen in training."""
     content = duplicates.content
     seen = np.concatenate([split.train, split.validation])
     leaked = split.test[np.isin(content[split.test], content[seen])]
@@ -122,7 +122,7 @@ def duplicates_across(split: Split, duplicates: Duplicates, *, examples: int = 3
 
 
 def group_copies(duplicates: Duplicates, groups: NDArray[Any] | None = None) -> NDArray[np.int64]:
-    """Groups ``[n]`` for ``make_splits`` that hold all copies of a row together, and whole ``groups [n]`` if given."""
+    """Groups ``[n]`` for ``make_splits`` that keep all copies of a row together, and ``groups [n]`` whole if given."""
     if groups is None:
         return duplicates.content
     named = np.unique(canonical_ids("groups", groups), return_inverse=True)[1]
@@ -134,7 +134,7 @@ def group_copies(duplicates: Duplicates, groups: NDArray[Any] | None = None) -> 
 
 
 def table_fingerprint(table: Table) -> str:
-    """A digest of what ``table`` holds (features, target, ids, groups; media by path), 16 hex digits."""
+    """A digest of the content of ``table`` (features, target, ids, groups; media by path), 16 hex digits."""
     digest = hashlib.sha256()
     parts: list[tuple[str, Any]] = [("", table.target), ("", table.ids), ("", table.groups)]
     parts += [(str(name), column) for name, column in table.frame.items()]

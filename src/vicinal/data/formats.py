@@ -1,4 +1,4 @@
-"""What the file of a table is, before it is read: its format, the encoding of its text, what stands between cells."""
+"""What is found out about a table's file before it is read: its format, text encoding and delimiter."""
 
 import codecs
 import csv
@@ -12,7 +12,7 @@ from typing import BinaryIO
 import charset_normalizer
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-"""What may stand between cells, and how it is called."""
+"""Possible delimiters of cells, and their names."""
 
 _SPREADSHEET = "open it in a spreadsheet program and save it as CSV, or pandas.read_excel('NAME').to_csv('table.csv')"
 _UNPACK = "unpack it and give the table inside"
@@ -42,7 +42,7 @@ _FORMATS = (
     (rb"(?i)\s*<(!doctype html|html)", "a web page", _PAGE),
     (rb"\s*<\?xml", "an XML file", "convert it: pandas.read_xml('NAME').to_csv('table.csv')"),
 )
-"""Formats that a table is often kept in: pattern of the first bytes, what it is, what to do."""
+"""Formats that tables are often stored in: pattern of the first bytes, name, what to do."""
 
 _ENDINGS = {
     ".xls": _SPREADSHEET,
@@ -58,16 +58,16 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _LIKELY = ("cp1252", "cp1250", "cp1251")
-"""Encodings that are taken before others that fit as well."""
+"""Encodings that are preferred to others that fit equally well."""
 _WIDE = ["utf_7", "utf_16", "utf_16_be", "utf_16_le", "utf_32", "utf_32_be", "utf_32_le"]
 
 _SAMPLE = 1 << 16
-"""Bytes or characters that an encoding or a delimiter is told by."""
+"""Bytes or characters that an encoding or a delimiter is guessed from."""
 _STEP = 1 << 20
 
 
 def other_format(path: Path) -> str:
-    r"""What a file is, by its first bytes, if it is no text, and what to do: half a sentence; or "".
+    r"""What a file is, by its first bytes, if it is not text, and what to do, for an error message; or "".
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -99,15 +99,15 @@ def _zipped(path: Path) -> tuple[str, str]:
 
 
 def advice_for(path: Path) -> str:
-    """What to do with a file by its ending: half a sentence, or ""."""
+    """What to do with a file, by its ending, for an error message; or ""."""
     return _ENDINGS.get(path.suffix.lower(), "").replace("NAME", path.name)
 
 
 def text_encoding(path: Path) -> str:
-    """The encoding of a text file: by its mark, else UTF-8 if it is that throughout, else what its letters fit best.
+    """The encoding of a text file: by its byte-order mark, else UTF-16 or UTF-8 if it fits, else the likeliest.
 
     Raises:
-        ValueError: if it is UTF-8 but for some lines, fits no encoding, or holds NUL bytes, which no text has.
+        ValueError: if only some lines are UTF-8, no encoding fits, or there are NUL bytes, which text does not have.
     """
     with path.open("rb") as file:
         start = file.read(_SAMPLE)
@@ -139,7 +139,7 @@ def _is_utf8(file: BinaryIO, name: str) -> bool:
 
 
 def _foreign_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """The first lines with other letters than those of ASCII."""
+    """The first lines with characters outside ASCII."""
     number = size = 0
     known = foreign = None
     while size < _SAMPLE and (line := file.readline(_STEP)):
@@ -161,7 +161,7 @@ def _foreign_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def _likeliest(text: bytes) -> str | None:
-    """Of the encodings that fit best, one that is in wide use."""
+    """A widely used encoding among those that fit best."""
     matches = charset_normalizer.from_bytes(text, threshold=0.4, cp_exclusion=_WIDE)
     best = matches.best()
     if best is None:
@@ -172,12 +172,12 @@ def _likeliest(text: bytes) -> str | None:
 
 
 def delimiter_of(path: Path, encoding: str, usual: str) -> str:
-    """What stands between the cells of a text file: what cuts most of its first lines as it cuts the header.
+    """The delimiter of a text file: the one by which most of its first lines have as many cells as the header.
 
     Args:
         path: the file.
         encoding: of its text.
-        usual: what its name speaks for; it is taken if nothing else does better.
+        usual: the delimiter that its name suggests, taken unless another fits better.
     """
     with path.open(encoding=encoding, errors="replace", newline="") as file:
         sample = file.read(_SAMPLE)
@@ -187,7 +187,7 @@ def delimiter_of(path: Path, encoding: str, usual: str) -> str:
 
 
 def _cut_by(delimiter: str, sample: str) -> tuple[float, int]:
-    """Which share of the lines have as many cells as the header, if it has several, and how many these are."""
+    """The share of lines with as many cells as the header, if it has several, and the number of these cells."""
     try:
         rows = [row for row in csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter) if row]
     except csv.Error:

@@ -1,4 +1,4 @@
-"""Missing numbers of a table, put where random halves of its rows look alike."""
+"""Imputation of missing numbers in a table, so that random batches of its rows look alike."""
 
 import itertools
 
@@ -12,7 +12,7 @@ from vicinal.transport import wasserstein
 
 
 class _Coupling(nn.Module):
-    """One half of the columns, scaled and shifted by a network of the other half; scales multiply to 1."""
+    """One half of the columns, scaled and shifted by a network of the other half; the scales multiply to 1."""
 
     def __init__(self, width: int, first: slice, hidden: int) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class _Coupling(nn.Module):
         nn.init.zeros_(self.network[-1].bias)  # type: ignore[arg-type]
 
     def forward(self, rows: Tensor) -> Tensor:
-        """``[b, d]``, invertible and of the same volume."""
+        """``[b, d]``, by a map that is invertible and keeps volumes."""
         scale, shift = self.network(rows[:, self.read]).chunk(2, dim=1)
         scale = (scale - scale.mean(dim=1, keepdim=True)).tanh()
         changed = rows[:, self.moved] * (scale - scale.mean(dim=1, keepdim=True)).exp() + shift
@@ -42,27 +42,26 @@ def impute_by_matching(
     transform_rate: float = 1e-3,
     seed: int = 0,
 ) -> NDArray[np.float64]:
-    r"""Missing numbers where batches of rows are distributed alike (transformed distribution matching).
+    r"""Imputes missing numbers so that batches of rows are distributed alike (transformed distribution matching).
 
     Missing entries $\theta$ start at column means, with a little noise, and follow the gradient of $W_1(f(X_B),
     f(X_{B'}))$ over random batches, exact transport under Euclidean distances (:func:`vicinal.transport.wasserstein`).
-    f are couplings that learn with them; they are invertible and keep the volume, so that f cannot draw all rows
-    together. Columns are standardized before.
+    f is made of couplings that are trained along; they are invertible and keep volumes, so f cannot pull all rows
+    together. Columns are standardized first.
 
-    It is for the rows of one table: all are imputed together, and there is nothing that would impute rows that come
-    later one by one.
+    All rows of one table are imputed together; rows that come later cannot be imputed one by one.
 
     Args:
         table: ``[n, d]``, NaN where a number is missing; at least one number in each column, and n >= 4.
-        couplings: how many make up f; 0: no transformation. With one column there is none.
-        batch_size: rows of a batch at most; n / 2 at most, and a power of two.
+        couplings: their number in f; 0: no transformation. With one column there is none.
+        batch_size: most rows of a batch; it is lowered to n / 2 if that is less, and to a power of two.
         steps: >= 1.
         learning_rate: of the entries, > 0.
         transform_rate: of f, > 0.
         seed: of batches, noise and f.
 
     Returns:
-        ``[n, d]``: the numbers that are there, unchanged, and for each missing one another.
+        ``[n, d]``: the given numbers, unchanged, and the missing ones, imputed.
 
     Raises:
         ValueError: for a column without numbers, or infinite numbers.

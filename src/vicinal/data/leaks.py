@@ -1,4 +1,4 @@
-"""Columns that give the target away, or that name what rows have in common: found and said, never dropped."""
+"""Columns that give the target away, or that name what rows have in common: reported, never dropped."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,36 +13,36 @@ from vicinal.encoders.kinds import ID_NAME
 from vicinal.encoders.numeric import to_numbers
 
 RANKS = 0.99
-"""Rank correlation with the target (Spearman's) from which on a column ranks it almost perfectly."""
+"""Rank correlation with the target (Spearman's) from which a column ranks it almost perfectly."""
 
 BINS = (0.95, 0.999)
-"""The same for a target cut into a few bins: rank correlation, and share of concordant pairs less discordant ones."""
+"""The same for a target cut into a few bins: rank correlation, and share of concordant minus discordant pairs."""
 
 ERRORS, VARIANCE = 0.98, 0.99
-"""Share of the errors of the commonest class, and of the variance, that a column alone takes away."""
+"""Share of the errors of predicting the most common class, and of the variance, that a column alone removes."""
 
 FEWEST = 20
-"""Fewer rows than this say nothing: a column of many may fit them by chance."""
+"""Fewer rows than this tell nothing: among many columns one may fit by chance."""
 
 _MOST = 2000
-"""Rows that are ranked at most."""
+"""Most rows that are ranked."""
 
 _READ = ("number", "category", "text")
 
 
 class LeakWarning(UserWarning):
-    """A column that should be looked at before a model is trusted; see :class:`ColumnLeak`."""
+    """A column should be checked before a model is trusted; see :class:`ColumnLeak`."""
 
 
 @dataclass(frozen=True)
 class ColumnLeak:
-    """A column that should be looked at before a model is trusted.
+    """A column that should be checked before a model is trusted.
 
     Attributes:
         column: its name.
-        form: "target" (it gives the target away), "group" (it names what rows have in common), "name" (by its name it
-            may), or "copy" (it is the groups that were given, by another name).
-        seen: what was seen: half a sentence.
+        form: "target" (it gives the target away), "group" (it names what rows have in common), "name" (its name
+            suggests that), or "copy" (it is a copy of the given groups).
+        seen: what was found, as a clause.
     """
 
     column: str
@@ -51,14 +51,14 @@ class ColumnLeak:
 
     @property
     def sentence(self) -> str:
-        """What was seen, and what to do on the command line."""
+        """What was found, and what to do on the command line."""
         plain = short_text(self.column)
         name = plain if plain.replace("_", "").replace("-", "").isalnum() else f'"{plain}"'
         return f"{self.seen}: {self._advice(f'say --group {name}', f'say --drop {name}')}"
 
     @property
     def python(self) -> str:
-        """The same in the words of Python."""
+        """The same for Python users."""
         return f"{self.seen}: {self._advice('give it as groups', 'leave it out')}"
 
     def _advice(self, group: str, drop: str) -> str:
@@ -79,18 +79,18 @@ def leaking_columns(
 ) -> list[ColumnLeak]:
     """Columns that alone rank or separate the target almost perfectly, or that look like a group key.
 
-    A rounded copy of the target, its rank, the same in another currency, the name of its class or a measure taken
-    after it was known are found so; so is the key of a patient whose rows share one target. What a column that is
-    really so good says of the target is found, too: nothing is dropped, the user decides. Thresholds were set on the
-    toy sets of scikit-learn and real tables: the best honest column among them has a rank correlation of 0.94 with
-    the target, and takes away 94 % of the errors (petal length and width of irises).
+    This finds a rounded copy of the target, its rank, its value in another currency, the name of its class or a
+    measurement made after it was known; also the key of a patient whose rows share one target. It also finds a column
+    that honestly predicts so well: nothing is dropped, the user decides. Thresholds were set on the toy sets of
+    scikit-learn and on real tables: the best honest column among them has a rank correlation of 0.94 with the target,
+    and removes 94 % of the errors (petal length and width of irises).
 
     Args:
         frame: the feature columns ``[n, columns]``.
-        kinds: of the columns that are used; only numbers, categories and texts are looked at.
+        kinds: of the columns that are used; only numbers, categories and texts are checked.
         target: numbers or class names ``[n]``.
         classes: whether the target is a class.
-        groups: ``[n]``; a category or text that is the same as these by another name is named, too.
+        groups: ``[n]``; a category or text that is a copy of these is reported too.
 
     >>> frame = pd.DataFrame({"dollars": [1.1 * i for i in range(30)], "rooms": [1, 2, 3] * 10})
     >>> [leak.column for leak in leaking_columns(frame, dict.fromkeys(frame, "number"), range(30), classes=False)]
@@ -138,7 +138,7 @@ def _look_at_numbers(
 
 
 def _ranks(levels: NDArray[Any], labels: NDArray[Any]) -> str:
-    """Half a sentence if numbers, by their order, rank the target."""
+    """A clause if numbers, by their order, rank the target; else ""."""
     correlation = _correlation(_mean_ranks(levels), _mean_ranks(labels))
     if abs(correlation) >= RANKS or (abs(correlation) >= BINS[0] and abs(concordance(levels, labels)) >= BINS[1]):
         return f"ranks the target almost perfectly (rank correlation {correlation:.3f})"
@@ -153,7 +153,7 @@ def _mean_ranks(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def concordance(one: NDArray[Any], other: NDArray[Any]) -> float:
-    """Goodman and Kruskal's gamma: of pairs that differ in both, the share in one order less that in the opposite.
+    """Goodman and Kruskal's gamma: the share of concordant minus discordant pairs, among pairs that differ in both.
 
     >>> concordance(np.array([1, 1, 2, 2]), np.array([1, 2, 3, 4]))
     1.0
@@ -181,7 +181,7 @@ def _correlation(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 
 def _separates(levels: NDArray[Any], labels: NDArray[Any]) -> str:
-    """Half a sentence if classes lie in intervals of numbers, by their order, one each."""
+    """A clause if each class is one interval of numbers, by their order; else ""."""
     count = len(np.unique(labels))
     order = np.lexsort((labels, levels))
     turns = int((np.diff(labels[order]) != 0).sum())  # of the kindest order of ties
@@ -214,7 +214,7 @@ def _level_leak(name: str, levels: NDArray[Any], labels: NDArray[Any], *, classe
 
 
 def _class_share(levels: NDArray[Any], labels: NDArray[Any]) -> float:
-    """Share of the errors of the commonest class that go if a row has the class of the others of its level."""
+    """Share of the errors of the most common class that go if a row gets the class of the others of its level."""
     table = np.zeros((int(levels.max()) + 1, int(labels.max()) + 1))
     np.add.at(table, (levels, labels), 1)
     others = table[levels]
@@ -225,7 +225,7 @@ def _class_share(levels: NDArray[Any], labels: NDArray[Any]) -> float:
 
 
 def _number_share(levels: NDArray[Any], labels: NDArray[Any]) -> float:
-    """Share of the variance that goes if a row has the mean of the others of its level."""
+    """Share of the variance that goes if a row gets the mean of the others of its level."""
     counts, sums = np.bincount(levels), np.bincount(levels, weights=labels)
     expected = (sums[levels] - labels) / (counts[levels] - 1)
     spread = float(((labels - labels.mean()) ** 2).sum())
@@ -233,7 +233,7 @@ def _number_share(levels: NDArray[Any], labels: NDArray[Any]) -> float:
 
 
 def _group_copy(name: str, levels: NDArray[Any], groups: NDArray[Any]) -> ColumnLeak | None:
-    """A column that is the same as the groups by another name."""
+    """A column that is a copy of the groups."""
     known = levels >= 0
     pairs = np.unique(np.stack([levels[known], groups[known]], axis=1), axis=0)
     number = len(np.unique(groups))
@@ -245,7 +245,7 @@ def _group_copy(name: str, levels: NDArray[Any], groups: NDArray[Any]) -> Column
 
 
 def _named_key(name: str, levels: NDArray[Any]) -> ColumnLeak | None:
-    """A column that is called as a key is, and whose values repeat."""
+    """A column with the name of a key, whose values repeat."""
     if not ID_NAME.search(name):
         return None
     number = len(np.unique(levels[levels >= 0]))

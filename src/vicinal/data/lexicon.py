@@ -1,4 +1,4 @@
-"""Human valence ratings of words and emoticons: the real data of the demo, out of a PyPI wheel.
+"""Human valence ratings of words and emoticons: the real data of the demo, from a PyPI wheel.
 
 Hutto and Gilbert (2014), VADER: ten people rated each word, emoticon or slang term from -4 (extremely negative) to 4.
 """
@@ -19,11 +19,11 @@ SHA256 = "1ec9c6e9ee19aade328f8beb393a6afa71a5bb3acf7d3cc22d4ef568df374bf5"
 def lexicon_table() -> pd.DataFrame:
     """The ratings: columns ``word``, ``valence`` (mean of the raters, -4 to 4) and ``rating_sd``, about 7,500 rows.
 
-    A few words were rated twice, by ten people each; they are one row with the mean of both, so that no word is on both
-    sides of a split. The package is found but not imported.
+    A few words were rated twice, by ten people each; such a word is one row with the mean of both, so that no word is
+    on both sides of a split. The package is located but not imported.
 
     Raises:
-        ValueError: if the package is not installed (the sentence says how to), or its file is another one.
+        ValueError: if the package is not installed (the error says how to), or its file is not the expected one.
     """
     text = _lexicon_file().read_bytes()
     if hashlib.sha256(text).hexdigest() != SHA256:

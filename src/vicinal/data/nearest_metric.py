@@ -1,4 +1,4 @@
-"""Ratings of how unlike things are, as the nearest table of distances that keeps every triangle inequality."""
+"""Ratings of dissimilarity, as the nearest table of distances that satisfies every triangle inequality."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,7 +7,7 @@ from vicinal.core import check_between, check_integer, warn_caller
 
 Matrix = NDArray[np.float64]
 _SWEEPS = 10
-"""Projections of each triangle before triangles without a multiplier are forgotten and others looked for."""
+"""Projections on each triangle before triangles without a multiplier are forgotten and others sought."""
 
 
 def nearest_metric(
@@ -20,20 +20,20 @@ def nearest_metric(
 ) -> Matrix:
     r"""The metric that is nearest to a table of dissimilarities (metric nearness, by project and forget).
 
-    $\min_x \frac12 \sum_{i < j} w_{ij} (x_{ij} - d_{ij})^2$ with $x_{ij} \le x_{ik} + x_{kj}$ for all triples. Of the
-    many triangles only violated ones and those with a multiplier $z > 0$ are in a list. Each is projected on in turn:
-    with $v = x_{ik} + x_{kj} - x_{ij}$, $\delta = \min(z, v / (1/w_{ij} + 1/w_{ik} + 1/w_{kj}))$, x moves by
+    $\min_x \frac12 \sum_{i < j} w_{ij} (x_{ij} - d_{ij})^2$ with $x_{ij} \le x_{ik} + x_{kj}$ for all triples. Only
+    violated triangles and those with a multiplier $z > 0$ are kept in a list, and x is projected on each in turn: with
+    $v = x_{ik} + x_{kj} - x_{ij}$, $\delta = \min(z, v / (1/w_{ij} + 1/w_{ik} + 1/w_{kj}))$, x moves by
     $\pm \delta / w$, z falls by $\delta$; triangles whose z is 0 are forgotten.
 
     Args:
         dissimilarities: d, symmetric ``[n, n]``, >= 0, 0 on the diagonal.
-        weight: w, symmetric ``[n, n]``, > 0 off the diagonal: how sure each entry is; None: 1 each.
-        decrease_only: entries may only fall: the lengths of shortest paths, exact and quick, but further from d.
-        tolerance: ends the rounds when no triangle is violated and none moves by more than this share of the largest d.
-        rounds: at most; a warning says if they were not enough.
+        weight: w, symmetric ``[n, n]``, > 0 off the diagonal: how certain each entry is; None: 1 each.
+        decrease_only: entries may only fall: the lengths of shortest paths, exact and fast, but farther from d.
+        tolerance: stop when no triangle is violated, and no z changes, by more than this share of the largest d.
+        rounds: at most; there is a warning if they were not enough.
 
     Returns:
-        x, ``[n, n]``: all triangle inequalities hold, to rounding. A metric is returned as it is.
+        x, ``[n, n]``: all triangle inequalities hold, up to rounding. A metric is returned unchanged.
 
     Raises:
         ValueError: for a table that is not symmetric, not finite, negative, or not 0 on its diagonal.
@@ -67,7 +67,7 @@ def _symmetric(name: str, values: Matrix) -> Matrix:
 
 
 def _closed(x: Matrix) -> Matrix:
-    """Lengths of shortest paths: x where it is a metric, less where it is not."""
+    """Lengths of shortest paths: x itself if it is a metric, shorter where it is not."""
     shortest = x
     for middle in range(len(x)):
         shortest = np.minimum(shortest, shortest[:, middle, None] + shortest[middle])
@@ -75,7 +75,7 @@ def _closed(x: Matrix) -> Matrix:
 
 
 def _violated(x: Matrix, allowed: float) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Pairs i < j that are longer than by way of another k, and the shortest such k."""
+    """Pairs i < j that are longer than the way through another k, and the k of the shortest way."""
     triples = [np.empty((3, 0), np.int64)]
     for i in range(len(x)):
         ways = x[i, :, None] + x[:, i + 1 :]  # [k, j], of which k = i and k = j give x itself
@@ -87,7 +87,7 @@ def _violated(x: Matrix, allowed: float) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 def _projected(d: Matrix, w: Matrix, allowed: float, rounds: int) -> Matrix:
-    """Triangles are looked for, projected on, and forgotten, until none moves any more."""
+    """Find triangles, project on them and forget them, until nothing moves."""
     count = len(d)
     x, inverse = d.ravel().copy(), 1 / np.where(w > 0, w, 1.0).ravel()
     edges, z = np.empty((0, 3), np.int64), np.empty(0)
@@ -111,7 +111,7 @@ def _projected(d: Matrix, w: Matrix, allowed: float, rounds: int) -> Matrix:
 
 
 def _project(x: Matrix, z: Matrix, edges: NDArray[np.int64], group: NDArray[np.int64], inverse: Matrix) -> float:
-    """Project on triangles that share no edge, and say by how much the largest multiplier moved."""
+    """Project on triangles that share no edge; return the largest change of a multiplier."""
     long, first, second = edges[group].T
     slack = x[first] + x[second] - x[long]
     delta = np.minimum(z[group], slack / (inverse[long] + inverse[first] + inverse[second]))
@@ -123,7 +123,7 @@ def _project(x: Matrix, z: Matrix, edges: NDArray[np.int64], group: NDArray[np.i
 
 
 def _apart(edges: NDArray[np.int64], random: np.random.Generator) -> list[NDArray[np.int64]]:
-    """Groups of triangles that share no edge, so that each group is projected on at once."""
+    """Groups of triangles that share no edge, so that each group can be projected on at once."""
     groups, rest = [], random.permutation(len(edges))
     while len(rest):
         first = np.zeros(3 * len(rest), bool)

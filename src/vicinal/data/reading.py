@@ -1,4 +1,4 @@
-"""Reading a table from what a user names: csv, tsv, json, parquet, Excel and their like, and folders."""
+"""Reading a table from the file or folder that a user names: csv, tsv, json, parquet, Excel and others."""
 
 import itertools
 import json
@@ -32,12 +32,12 @@ from vicinal.encoders.kinds import is_list, read_list
 Log = Callable[[str], None]
 
 DEEPEST = 16
-"""Lists and objects in one another, from which on a row of JSON is refused."""
+"""A row of JSON with more levels of lists and objects is refused."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a table is read: columns of texts, columns of ids, who is told, and the sheet or table that is named."""
+    """How a table is read: columns of texts, columns of ids, the log, and the sheet or table that is named."""
 
     text: Collection[str]
     ids: Collection[str]
@@ -50,29 +50,27 @@ def read_table(
 ) -> pd.DataFrame:
     """The table in the file at ``path``, its rows labelled 1, 2, ... (the header is not counted).
 
-    In csv and tsv a column is read as numbers only if all its cells are (see ``typed_text``); an empty cell is
-    missing, and so is "NA" or "NaN" among numbers. A column of lists in JSON
-    (``["a.jpg", "b.jpg"]``) is one of lists. Semicolons, tabs or bars between cells, decimal commas (only where
-    no comma stands between cells) and other encodings than UTF-8 are found out and said. An apostrophe that keeps a
-    cell from being taken for a formula (see :func:`vicinal.core.escape_formula`) is taken off. All others
-    carry their own types: jsonl (one JSON object a line), json (an array of them), parquet, feather and arrow, xlsx,
-    and databases in a file (sqlite, duckdb).
+    In csv and tsv a column is read as numbers only if all its cells are (see ``typed_text``); an empty cell is missing,
+    and so is "NA" or "NaN" among numbers. A column of lists in JSON (``["a.jpg", "b.jpg"]``) becomes a column of lists.
+    Semicolons, tabs or bars between cells, decimal commas (unless commas separate cells) and encodings other than UTF-8
+    are detected and logged. An apostrophe that keeps a cell from being run as a formula (see
+    :func:`vicinal.core.escape_formula`) is removed. All other formats have their own types: jsonl (one JSON object a
+    line), json (an array of them), parquet, feather and arrow, xlsx, and database files (sqlite, duckdb).
 
     Args:
-        path: a file whose name ends so, a text also packed (.csv.gz, .jsonl.zst); several by a pattern
-            (``sold-*.csv``), all of the same columns; ``book.xlsx#sheet`` or ``shop.sqlite#table``; a folder of images,
-            with a table of labels in it or a folder for each class; or what ``datasets`` has saved to the disk, of
+        path: a file with one of these endings, text also packed (.csv.gz, .jsonl.zst); a pattern of files
+            (``sold-*.csv``) with the same columns; ``book.xlsx#sheet`` or ``shop.sqlite#table``; a folder of images,
+            with a table of labels in it or a folder for each class; or a folder that ``datasets`` saved to disk, with
             several splits ``folder#split``.
         text: columns that csv and tsv leave as texts even if all their cells are numbers (those that a fitted model
-            takes for texts or categories: a title "1984", a code "12").
-        ids: columns of ids and groups, of which csv and tsv keep each cell as it is written ("1e3", "+1"), so that it
-            is the same id in a file whose other cells are words.
-        log: gets how the file was read where that is not as its name says.
+            reads as texts or categories: a title "1984", a code "12").
+        ids: columns of ids and groups, whose cells csv and tsv keep as written ("1e3", "+1"), so that each is the same
+            id as in a file whose other cells are words.
+        log: called with how the file was read, if that differs from what its name suggests.
 
     Raises:
-        ValueError: for a file that is missing, of another format, torn, or with two columns of one name, for files of
-            different columns, or one that unpacks to far more than such a file may hold; the sentence names the file
-            and, where there is one, the line.
+        ValueError: for a file that is missing, of another format, torn, or has two columns of one name, for files with
+            different columns, or one that unpacks to too much; the error names the file and, if there is one, the line.
     """
     frames = [*table_pieces(path, text=text, ids=ids, log=log)]
     frame = frames[0] if len(frames) == 1 else pd.concat(frames)
@@ -89,15 +87,15 @@ def table_pieces(
     ids: Collection[str] = (),
     log: Log = lambda line: None,
 ) -> Iterator[pd.DataFrame]:
-    """The rows of :func:`read_table`, of a file that can be read so ``size`` at a time, or all together.
+    """The rows of :func:`read_table`, ``size`` at a time if the file can be read that way, else all together.
 
     Args:
         path: see :func:`read_table`.
-        size: rows of a piece, about.
+        size: approximate rows of a piece; None: all rows of a file.
         need: columns that each piece has if its file has them in any row: the lines of jsonl may leave some out.
-        text: see :func:`read_table`, as are ``ids`` and ``log``.
-        ids: columns of ids and groups.
-        log: gets how the file is read.
+        text: see :func:`read_table`.
+        ids: see there.
+        log: see there.
     """
     files, part = source_files(path)
     how = Reading(text, ids, log, part)
@@ -138,7 +136,7 @@ def _pieces(path: Path, size: int | None, need: Collection[str], how: Reading) -
 
 
 def _check_same(file: Path, frame: pd.DataFrame, first: Path, names: list[str]) -> None:
-    """Refuse a file that has other columns than the first; a line of jsonl need not have all."""
+    """Refuse a file with other columns than the first; a line of jsonl need not have all."""
     if file == first or set(names) == set(frame.columns) or ".jsonl" in file.suffixes:
         return
     odd = [f"{short(name)} missing" for name in names if name not in frame.columns]
@@ -147,7 +145,7 @@ def _check_same(file: Path, frame: pd.DataFrame, first: Path, names: list[str]) 
 
 
 def check_table(path: Path, part: str = "") -> None:
-    """Refuse what cannot be read as a table, by its ending and its first bytes."""
+    """Refuse a file that cannot be read as a table, by its ending and its first bytes."""
     ending = path.suffix.lower()
     try:
         if path.is_dir():
@@ -172,7 +170,7 @@ def check_table(path: Path, part: str = "") -> None:
 
 
 def with_names(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
-    """``frame`` of a file with texts as column names, all different, without the index that pandas keeps in columns."""
+    """``frame`` of a file with texts as column names, all different, without the columns of a pandas index."""
     names = [str(name).strip() for name in frame.columns]
     _check_names(path, names)
     frame = frame.set_axis(pd.Index(names, dtype=object), axis="columns")
@@ -186,7 +184,7 @@ def _check_names(path: Path, names: Iterable[str]) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Raise ValueError unless ``path`` is a plain file, with the name in its folder that is most like it."""
+    """Raise ValueError unless ``path`` is a plain file, suggesting the most similar name in its folder."""
     if path.is_file():
         return
     siblings = [p.name for p in path.parent.iterdir() if p.is_file()] if path.parent.is_dir() else []
@@ -196,7 +194,7 @@ def check_file(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Delimited:
-    """How a file of csv or tsv is read: the encoding, what stands between its cells, and its columns."""
+    """How a csv or tsv file is read: its encoding, delimiter and columns."""
 
     path: Path
     encoding: str
@@ -205,7 +203,7 @@ class Delimited:
 
     @classmethod
     def of(cls, path: Path) -> "Delimited":
-        """What the file at ``path`` says."""
+        """As found out from the file at ``path``."""
         encoding = text_encoding(path)
         bare = cls(path, encoding, delimiter_of(path, encoding, _usual(path)), ())
         header = next(bare.pieces(header=None, nrows=1)).iloc[0].map(_unescaped)
@@ -219,7 +217,7 @@ class Delimited:
             yield frame.set_axis([name or str(other) for name, other in names], axis="columns")
 
     def pieces(self, **options: Any) -> Iterator[pd.DataFrame]:
-        """What ``pandas.read_csv`` gives for ``options``, cells as texts."""
+        """The frames of ``pandas.read_csv`` with ``options``, cells as texts."""
         options |= {"sep": self.separator, "dtype": str, "keep_default_na": False, "encoding": self.encoding}
         options["low_memory"] = False  # else a wide table is put together piece by piece, for minutes
         with self._refusals():
@@ -234,7 +232,7 @@ class Delimited:
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
-        """Words what pandas finds wrong as ours."""
+        """Turns pandas' errors into ours."""
         name = self.path.name
         try:
             with warnings.catch_warnings():
@@ -250,11 +248,11 @@ class Delimited:
             raise ValueError(f"{name}: expected as many cells in each row as in the header, got: {detail}") from None
 
     def has_decimal_commas(self, frames: Iterable[pd.DataFrame]) -> bool:
-        """Whether numbers are written 1.234,5 in the file, all of whose rows are in ``frames``."""
+        """Whether numbers are written 1.234,5 in the file; ``frames`` hold all its rows."""
         return self.separator != "," and has_decimal_commas(frames)
 
     def tell(self, log: Log, *, comma: bool) -> None:
-        """Say how the file is read where that is not as its name says."""
+        """Log how the file is read, if that differs from what its name suggests."""
         usual = self.separator == _usual(self.path)
         taken = [f"{DELIMITERS[self.separator]} between cells"] * (not usual) + ["decimal commas"] * comma
         taken += [f"the encoding {self.encoding}"] * (self.encoding not in ("utf-8", "utf-8-sig"))
@@ -267,7 +265,7 @@ def _usual(path: Path) -> str:
 
 
 def _delimited_pieces(path: Path, size: int | None, how: Reading) -> Iterator[pd.DataFrame]:
-    """Cells as texts, with decimal points; which of them a file has is seen from all its rows."""
+    """Cells as texts, with decimal points; all rows decide whether a file has decimal commas."""
     file = Delimited.of(path)
     whole = next(file.frames()) if size is None else None
     comma = file.has_decimal_commas(file.frames(size) if whole is None else [whole])
@@ -278,7 +276,7 @@ def _delimited_pieces(path: Path, size: int | None, how: Reading) -> Iterator[pd
 
 
 def typed_cells(frame: pd.DataFrame, how: Reading) -> pd.DataFrame:
-    """A table of texts with each column as what its cells are."""
+    """A table of texts with each column converted to the type of its cells."""
     columns = []
     for name, column in frame.items():
         marked = any(isinstance(cell, str) and cell.startswith("'") for cell in column.tolist())
@@ -295,7 +293,7 @@ def typed_cells(frame: pd.DataFrame, how: Reading) -> pd.DataFrame:
 
 
 def _as_lists(column: pd.Series) -> pd.Series | None:
-    """A column of texts of which each that is present is a list in JSON, as lists; else None."""
+    """A column of texts as lists, if every cell that is not empty is a list in JSON; else None."""
     lists = []
     for cell in column.tolist():
         blank = not isinstance(cell, str) or not cell.strip()
@@ -315,7 +313,7 @@ def _read_parquet(path: Path, _: Reading) -> pd.DataFrame:
 
 
 def _read_folder(folder: Path, how: Reading) -> pd.DataFrame:
-    """A dataset of Hugging Face; or images, with the table of labels that is beside them, or without."""
+    """A Hugging Face dataset; or images, with or without a table of labels beside them."""
     if is_dataset(folder):
         return read_dataset(folder, how.part)
     images = folder_images(folder)
@@ -380,7 +378,7 @@ def _line_pieces(path: Path, size: int, need: Collection[str], log: Log) -> Iter
 
 
 def json_rows(path: Path, log: Log) -> Iterator[dict[str, Any]]:
-    """The objects in a file that has one a line; ``log`` gets an unusual encoding."""
+    """The objects in a file with one a line; ``log`` is told of an unusual encoding."""
     encoding = text_encoding(path)
     if encoding not in ("utf-8", "utf-8-sig"):
         log(f"{path.name} was read with the encoding {encoding}")
@@ -420,7 +418,7 @@ def _nested(prefix: str, where: str) -> str:
 
 
 def _check_row(row: Any, where: str, prefix: str, *, plain: bool = False) -> None:
-    """Refuse what is no object, or one that is too deep or holds half a character; ``plain``: it cannot."""
+    """Refuse anything but an object, and one that is too deep or, unless ``plain``, may hold half a character."""
     if not isinstance(row, dict):
         raise ValueError(f"{prefix} a {type(row).__name__} in {where}")
     if not plain and _depth(row) > DEEPEST:
@@ -430,7 +428,7 @@ def _check_row(row: Any, where: str, prefix: str, *, plain: bool = False) -> Non
 
 
 def _depth(value: Any) -> int:
-    """How deep lists and objects stand in one another."""
+    """How deep lists and objects are nested."""
     level, depth = [value], 0
     while level := [part for part in level if isinstance(part, dict | list)]:
         level = [part for outer in level for part in (outer.values() if isinstance(outer, dict) else outer)]
@@ -484,4 +482,4 @@ _FORMATS = {
     ".gz": "a gzip file",
     ".zst": "a zstandard file",
 }
-"""What the first bytes of a file say that has this ending, by :func:`vicinal.data.formats.other_format`."""
+"""The format of files with this ending, as :func:`vicinal.data.formats.other_format` names it."""

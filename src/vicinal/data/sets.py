@@ -1,4 +1,4 @@
-"""Columns of sets that are made: of several columns, and of the chunks of long texts."""
+"""Columns of sets, made from several columns or from the chunks of long texts."""
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
@@ -10,25 +10,25 @@ from vicinal.core import listed, nearest, short, short_text
 from vicinal.encoders.kinds import infer_kind
 
 CHUNK_WORDS = 180
-"""Words of a chunk, at most: some 250 tokens of English, of which MiniLM reads 256."""
+"""Most words of a chunk: about 250 tokens of English; MiniLM reads 256."""
 
 _SHARE = 0.05
-"""Share of texts of more words from which on a column has long texts."""
+"""Share of longer texts from which a column counts as one of long texts."""
 
 
 def join_columns(frame: pd.DataFrame, sets: Mapping[str, Sequence[str]], *, of_one_kind: bool = False) -> pd.DataFrame:
-    """``frame`` with columns of lists in the place of the columns that are grouped; a missing cell is left out later.
+    """``frame`` with groups of columns replaced by columns of lists; missing cells are left out later.
 
-    A table that has the column of lists already, and none of those that make it, stays as it is.
+    A table that already has the column of lists, and none of the columns that make it up, is not changed.
 
     Args:
         frame: the table.
         sets: by the name of a column of sets, the columns whose cells are its elements.
-        of_one_kind: check that the columns of a set are of one kind; texts and categories are.
+        of_one_kind: check that the columns of a set are of one kind; texts and categories count as one.
 
     Raises:
-        ValueError: for a column that is not there, or is grouped twice, a name that another column has, or columns of
-            several kinds.
+        ValueError: for a column that does not exist, or is grouped twice, a name that another column has, or columns
+            of several kinds.
 
     >>> join_columns(pd.DataFrame({"a": ["x.jpg"], "b": ["y.jpg"]}), {"photos": ["a", "b"]})["photos"].tolist()
     [['x.jpg', 'y.jpg']]
@@ -62,7 +62,7 @@ def _check_kinds(frame: pd.DataFrame, name: str, columns: Sequence[str]) -> None
 
 
 def long_texts(cells: "pd.Series[Any]") -> float:
-    """Share of the texts that have more than ``CHUNK_WORDS`` words; 0 if they are few.
+    """Share of the texts with more than ``CHUNK_WORDS`` words; 0 if it is below 5 %.
 
     >>> long_texts(pd.Series(["word " * 200, "word"])), long_texts(pd.Series(["word"]))
     (0.5, 0.0)
@@ -73,7 +73,7 @@ def long_texts(cells: "pd.Series[Any]") -> float:
 
 
 def split_texts(frame: pd.DataFrame, columns: Collection[str]) -> pd.DataFrame:
-    """``frame`` with the texts of ``columns`` as lists of chunks of like length, at most ``CHUNK_WORDS`` words each.
+    """``frame`` with the texts of ``columns`` cut into lists of chunks of about equal length, <= ``CHUNK_WORDS`` words.
 
     >>> [len(chunk.split()) for chunk in split_texts(pd.DataFrame({"x": ["word " * 300]}), ["x"])["x"][0]]
     [150, 150]

@@ -1,4 +1,4 @@
-"""Labels whose order was lost in part: which label belongs to which row, by a model that both have to agree with."""
+"""Labels that are partly out of order: which label belongs to which row, by a model of the labels."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,12 +15,12 @@ Family = Literal["normal", "poisson", "logistic"]
 
 @dataclass(frozen=True)
 class MatchedLabels:
-    """What :func:`match_labels` gives.
+    """The result of :func:`match_labels`.
 
     Attributes:
         order: int64 ``[n]``: ``labels[order]`` are the labels of the rows.
         coefficients: B, ``[d, q]``.
-        objective: after each round, which never falls.
+        objective: its value after each round, which never falls.
     """
 
     order: NDArray[np.int64]
@@ -37,23 +37,24 @@ def match_labels(
     ridge: float = 1e-6,
     rounds: int = 100,
 ) -> MatchedLabels:
-    r"""Put labels back to the rows that they belong to, where some were exchanged (regression with permuted labels).
+    r"""Match labels to the rows that they belong to, if some were exchanged (regression with permuted labels).
 
     $\max_{\pi, B} \sum_i \langle y_{\pi(i)}, x_i B \rangle - \psi(x_i B) - \frac \rho 2 |B|^2$, with $\psi(u) = u^2 /
-    2$, $e^u$ or $\ln(1 + e^u)$. In turn: the linear assignment of labels to rows under the scores $X B Y^\top$, and the
-    generalized linear model of the matched pairs. It begins with the model of the labels as they stand, so most must
-    stand right; several labels a row (q large) tell rows apart. Reconstructed from memory of the paper.
+    2$, $e^u$ or $\ln(1 + e^u)$. It alternates between the generalized linear model of the matched pairs and the linear
+    assignment of labels to rows under the scores $X B Y^\top$. It starts from the model of the labels in their given
+    order, so most must be in place; several labels a row (q large) tell rows apart. Reconstructed from memory of the
+    paper.
 
     Args:
-        rows: X, ``[n, d]``, of rank d; for an intercept with a column of ones.
-        labels: Y, ``[n]`` or ``[n, q]``: any numbers, counts ("poisson"), or 0 and 1 ("logistic").
+        rows: X, ``[n, d]``, of rank d; add a column of ones for an intercept.
+        labels: Y, ``[n]`` or ``[n, q]``: any numbers, numbers >= 0 ("poisson"), or 0 and 1 ("logistic").
         family: "normal", "poisson" or "logistic".
-        groups: ``[n]``: labels were exchanged within groups alone; None: among all rows.
+        groups: ``[n]``: labels were exchanged only within groups; None: among all rows.
         ridge: $\rho \ge 0$.
         rounds: at most.
 
     Raises:
-        ValueError: for other shapes, labels that the family has not, or X of a lower rank.
+        ValueError: for other shapes, labels that the family does not allow, or X of a lower rank.
 
     Paper: Regression with Label Permutation in Generalized Linear Model.
 
@@ -118,7 +119,7 @@ def _objective(x: Floats, y: Floats, b: Floats, family: str, ridge: float) -> fl
 
 
 def _fitted(x: Floats, y: Floats, b: Floats, family: str, ridge: float) -> Floats:
-    """Newton's steps on the model of one label, each shortened until the objective rises."""
+    """Newton steps on the model of one label, each shortened until the objective rises."""
     value = _objective(x, y, b, family, ridge)
     for _ in range(100):
         _, mean, curve = _potential(x @ b, family)

@@ -1,4 +1,4 @@
-"""What a user names as a table: files by a pattern, a sheet behind a #, packed text, standard input, a query."""
+"""How a user may name a table: a pattern of files, a sheet after a #, packed text, standard input, a query."""
 
 import atexit
 import functools
@@ -24,7 +24,7 @@ from vicinal.data.databases import QUERY, query_tables
 from vicinal.data.formats import other_format
 
 TEXTS = (".csv", ".tsv", ".json", ".jsonl")
-"""Endings of files of text, which may be packed."""
+"""Endings of text files, which may be packed."""
 
 PACKED = (".gz", ".zst")
 
@@ -41,21 +41,21 @@ _SNIFFED = {
 
 
 def table_source(name: str, text: str, database: str | None = None) -> Path:
-    """The path of what was typed for a table; standard input and what a query gives are files until the program ends.
+    """The path of a table as typed by a user; standard input and query results become files until the program ends.
 
     Args:
         name: of the argument.
-        text: a file, a folder, a pattern of files, "-" for standard input, or a query of SQL.
+        text: a file, a folder, a pattern of files, "-" for standard input, or an SQL query.
         database: of the query, see :func:`vicinal.data.query_tables`.
 
     Raises:
-        ValueError: for an address on the web, a database without a query, or a query that fails.
+        ValueError: for a web address, a database without a query, or a query that fails.
     """
     return table_sources(name, [text], database)[0]
 
 
 def table_sources(name: str, texts: Sequence[str], database: str | None = None) -> list[Path]:
-    """The same for several, of which some are queries."""
+    """:func:`table_source` for several tables; with a ``database``, at least one must be a query."""
     queries = [QUERY.match(text) is not None and not os.path.exists(text) for text in texts]
     if database is not None and not any(queries):
         raise ValueError(f"database: expected a query ('select ...') as {name}, got {short(texts[0], ECHO)}")
@@ -69,7 +69,7 @@ def table_sources(name: str, texts: Sequence[str], database: str | None = None) 
 
 
 def _answer(sql: str, database: str | None) -> Path:
-    """A file of what a query gives."""
+    """A file with the result of a query."""
     path = _spool() / f"query{len(list(_spool().glob('query*'))) or ''}.parquet"
     tables = query_tables(sql, database)
     piece = next(tables)
@@ -88,7 +88,7 @@ def _spool() -> Path:
 
 @functools.cache
 def _standard_input() -> Path:
-    """What stands in standard input, with the ending that its beginning speaks for."""
+    """A file with the content of standard input, with the ending that its first bytes suggest."""
     path = _spool() / "stdin"
     with path.open("wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
@@ -109,10 +109,10 @@ def _ending_of(path: Path) -> str:
 
 
 def source_files(path: str | Path) -> tuple[list[Path], str]:
-    """The files that a path means, sorted, and the sheet or table that is named behind a #, or "".
+    """The files that a path means, sorted, and the sheet or table that is named after a #, or "".
 
     Raises:
-        ValueError: for a pattern that no file has.
+        ValueError: for a pattern that no file matches.
     """
     path = local_path("data", path)
     if os.path.lexists(path):
@@ -129,7 +129,7 @@ def source_files(path: str | Path) -> tuple[list[Path], str]:
 
 
 def table_name(path: Path) -> str:
-    """What to call the table at ``path``: the file's name without endings, or that of the folder of a pattern.
+    """A name for the table at ``path``: the file's name without endings, or that of the folder of a pattern.
 
     >>> [table_name(Path("a", name)) for name in ("houses.csv.gz", "*.csv", "sold-*.csv", "book.xlsx#prices")]
     ['houses', 'a', 'sold', 'book-prices']
@@ -143,12 +143,12 @@ def table_name(path: Path) -> str:
 
 
 def root_of(path: Path) -> Path:
-    """The folder that paths in the cells of a table start from: its own; of standard input the current one."""
+    """The folder that paths in the cells of a table start from: its own, or the current one for standard input."""
     return path.resolve() if path.is_dir() else beside(path, "").parent.resolve()
 
 
 def beside(path: Path, word: str) -> Path:
-    """Where to put what is made of the table at ``path`` if nothing else is said: ``NAME-WORD`` beside it."""
+    """The default place for something made from the table at ``path``: ``NAME-WORD`` beside it."""
     folder = path.parent
     while _PATTERN.search(str(folder)) and not folder.exists():
         folder = folder.parent
@@ -157,10 +157,10 @@ def beside(path: Path, word: str) -> Path:
 
 @contextmanager
 def unpacked(path: Path, ending: str = "") -> Iterator[Path]:
-    """``path``, or for a packed file one that is unpacked for as long as the block lasts.
+    """``path``, or for a packed file an unpacked copy, removed at the end of the ``with`` statement.
 
     Raises:
-        ValueError: if it is torn, or unpacks to far more than such a file may hold.
+        ValueError: if it is torn, or unpacks to too much.
     """
     ending = ending or path.suffix.lower()
     if ending not in PACKED:

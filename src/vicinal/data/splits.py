@@ -1,4 +1,4 @@
-"""Seeded splits into train, validation and test, and their file."""
+"""Seeded splits into train, validation and test, and their file format."""
 
 import json
 import os
@@ -22,13 +22,13 @@ CANDIDATES = 16  # draws of groups, of which the one whose share of rows is near
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Positions (not labels) of the rows to train, validate and test on: int64, sorted, no row in two.
+    """Positions (not labels) of the rows to train, validate and test on: int64, sorted, no row in two parts.
 
     Attributes:
         train: ``[a]``.
         validation: ``[b]``, for early stopping and the choice of settings.
-        test: ``[c]``, to be touched once.
-        seed: what it was drawn with.
+        test: ``[c]``, to be used once.
+        seed: the seed it was drawn with.
     """
 
     train: NDArray[np.int64]
@@ -50,19 +50,19 @@ def make_splits(
     groups: Sequence[Any] | NDArray[Any] | None = None,
     stratify: Sequence[Any] | NDArray[Any] | None = None,
 ) -> list[Split]:
-    """Draw ``number`` splits; the i-th is drawn with ``seed + i`` alone, so asking for more keeps the first ones.
+    """Draw ``number`` splits; split i depends only on ``seed + i``, so asking for more keeps the first ones.
 
-    With groups no group is in two parts; a draw is taken (of several) whose parts have nearest to the share of rows
-    asked for. With ``stratify`` (and no groups) each part has about the same share of each class.
+    With groups, no group is in two parts; of several draws the one is taken whose parts come closest to the given
+    shares of rows. With ``stratify`` (and no groups) each part has about the same share of each class.
 
     Args:
         data: a table (its groups, and its classes in a classification, are used), or a number of rows.
-        number: how many splits.
+        number: of splits.
         seed: at least 0.
         test: share of the rows to test on, between 0 and 1.
-        validation: share of the others to validate on.
-        groups: ``[n]``, in place of the table's.
-        stratify: class of each row ``[n]``, in place of the table's.
+        validation: share of the others to validate on, between 0 and 1.
+        groups: ``[n]``, instead of the table's.
+        stratify: class of each row ``[n]``, instead of the table's.
 
     Raises:
         ValueError: for too few rows or groups for three parts.
@@ -100,19 +100,19 @@ def split_by_time(
     groups: NDArray[Any] | None = None,
     seed: int = 0,
 ) -> Split:
-    """The split whose test rows are the latest, and whose validation rows are later than those to train on.
+    """The split whose test rows are the latest, and whose validation rows are later than the training rows.
 
-    Rows of one time are in one part, so shares are about those asked for, and rows of one group: in that of its latest.
+    Rows of one time are in one part, so shares are approximate; rows of one group are in the part of its latest row.
 
     Args:
         times: ``[n]``, numbers or datetime64.
         test: share of the rows to test on, between 0 and 1.
         validation: share of the others to validate on.
         groups: ``[n]``.
-        seed: kept in the split; nothing is drawn.
+        seed: stored in the split; nothing is drawn.
 
     Raises:
-        ValueError: if there are too few different times (of groups: latest times) for three parts.
+        ValueError: if there are fewer than three different times (with groups: latest times of groups).
 
     >>> split = split_by_time(np.array([5, 1, 2, 3, 4]), test=0.2, validation=0.25)
     >>> split.train.tolist(), split.validation.tolist(), split.test.tolist()
@@ -142,13 +142,13 @@ def split_by_time(
 
 
 def _moment_from(counts: NDArray[np.int64], share: float, least: int) -> int:
-    """The moment from which on the rows have most nearly ``share`` of all, after ``least`` moments at least."""
+    """The moment from which the rows come closest to ``share`` of all, after ``least`` moments at least."""
     later = counts[::-1].cumsum()[::-1]
     return least + int(np.argmin(np.abs(later[least:] - share * counts.sum())))
 
 
 def no_test(rows: int, seed: int) -> Split:
-    """The split that trains on all rows, and leaves none to validate or test on.
+    """The split that trains on all rows, with none to validate or test on.
 
     >>> len(no_test(10, 0).train)
     10
@@ -201,7 +201,7 @@ def _halve_groups(
 
 
 def _merge_rare(labels: NDArray[Any]) -> NDArray[np.int64]:
-    """Class numbers to draw by: classes of one row are merged, and if there is only one such row, into the largest."""
+    """Class numbers to draw by: classes of one row are merged; a single such row joins the largest class."""
     _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     rare = counts[codes] < 2
     if rare.sum() == 1:
@@ -215,7 +215,7 @@ _Row = Annotated[int, Field(ge=0, lt=1 << 62)]
 
 
 class SavedSplit(Saved):
-    """A split as a file holds it."""
+    """A split as it is stored in a file."""
 
     seed: int
     train: list[_Row]
@@ -230,7 +230,7 @@ class SavedSplit(Saved):
 
 
 class SavedSplits(Saved):
-    """What a file of splits holds."""
+    """The content of a file of splits."""
 
     version: int
     rows: _Row
@@ -239,7 +239,7 @@ class SavedSplits(Saved):
 
 
 def save_splits(path: str | Path, splits: Sequence[Split], *, fingerprint: str = "") -> None:
-    """Write ``splits`` to a JSON file, aside and renamed; ``fingerprint``: ``table_fingerprint`` of the data."""
+    """Write ``splits`` to a JSON file, whole or not at all; ``fingerprint``: ``table_fingerprint`` of the data."""
     path = Path(path)
     stored = {
         "version": VERSION,
@@ -263,11 +263,12 @@ def load_splits(path: str | Path, *, rows: int | None = None, fingerprint: str =
 
     Args:
         path: a file of ``save_splits``.
-        rows: how many rows the data has; None does not check.
-        fingerprint: of the data; "" does not check.
+        rows: number of rows of the data; None: not checked.
+        fingerprint: of the data; "": not checked.
 
     Raises:
-        ValueError: for a file that is torn, edited so that a row is in two parts, of a newer version, or of other data.
+        ValueError: for a file that is missing, torn, edited so that not each row is in one part, of a newer version, or
+            of other data.
     """
     path = Path(path)
     if not os.path.lexists(path):

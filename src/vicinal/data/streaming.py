@@ -1,4 +1,4 @@
-"""Reading a table a batch of rows at a time, so that one of any length takes the memory of a batch."""
+"""Reading a table a batch of rows at a time, so that its length does not matter for memory."""
 
 import hashlib
 import itertools
@@ -27,17 +27,17 @@ def stream_table(
 ) -> Iterator[pd.DataFrame]:
     """The table that :func:`vicinal.data.read_table` reads, in batches of ``size`` rows; the last may have fewer.
 
-    A cell is what it would be in the whole table, so decimal commas are looked for in the whole file before its first
-    batch; but a column of csv is numbers in the batches in which all its cells are. A table without rows is one batch.
-    Excel, JSON arrays, SQLite and folders are read whole.
+    Cells are as in the whole table, so the whole file is searched for decimal commas before its first batch; but
+    whether a csv column holds numbers is decided for each 65,536 rows. A table without rows is one batch.
+    Excel, JSON arrays, databases and folders are read whole.
 
     Args:
-        path: see :func:`vicinal.data.read_table`, as are ``text``, ``ids`` and ``log``.
+        path: see :func:`vicinal.data.read_table`.
         size: rows of a batch.
         need: columns that each batch has if the file has them in any row: the lines of jsonl may leave some out.
         text: columns that stay texts.
         ids: columns of ids and groups.
-        log: gets how the file is read.
+        log: called with how the file is read.
     """
     pieces = table_pieces(path, _PIECE, need=need, text=text, ids=ids, log=log)
     first, rest = 1, next(pieces)
@@ -51,7 +51,7 @@ def stream_table(
 
 
 def table_checksum(path: str | Path) -> str:
-    """A checksum of all files that a table is read from."""
+    """A checksum of all files of a table."""
     files, part = source_files(path)
     inside = (sorted(p for p in file.rglob("*") if p.is_file()) if file.is_dir() else [file] for file in files)
     lines = [part, *(f"{file.name} {sha256(file)}" for group in inside for file in group)]
@@ -59,7 +59,7 @@ def table_checksum(path: str | Path) -> str:
 
 
 def row_count(path: str | Path) -> int | None:
-    """How many rows a table has, if that can be said without reading their cells; of texts about so many."""
+    """The number of rows of a table, approximate for text files; None if it is not known without reading the cells."""
     counts = [_rows_of(file) for file in source_files(path)[0]]
     return None if None in counts else sum(count for count in counts if count is not None)
 

@@ -16,7 +16,7 @@ from vicinal.data.cells import as_numbers, as_times, missing_cells, tidy_feature
 from vicinal.data.target import Task, read_target
 
 FEWEST = 10
-"""A table needs at least so many rows with a target."""
+"""A table needs at least this many rows with a target."""
 
 TARGET_MISSING = "the target is missing"
 
@@ -31,20 +31,20 @@ class Dropped:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table with its columns told apart; all arrays have one entry for each of the ``n`` rows used.
+    """A table with the roles of its columns; all arrays have one entry for each of the ``n`` rows used.
 
     Attributes:
         frame: the feature columns ``[n, columns]``; its index holds the row labels of the given table.
-        target: float64 ``[n]``, or class names ``[n]`` (object array of str, or of tuples where rows have several).
+        target: float64 ``[n]``, or class names ``[n]`` (object array of str, or of tuples if ``several``).
         task: "regression" or "classification".
         ids: int64 or str ``[n]``, all different.
-        groups: str ``[n]`` or None; rows of one group belong on one side of a split.
+        groups: str ``[n]`` or None; rows of one group must be on one side of a split.
         root: the folder that relative image and audio paths start from, or None.
         target_name: name of the target column.
         classes: the class names in order, or None.
         dropped: the rows left out, with reasons.
         rows: row labels of the given table ``[n]`` (from a file: 1 is the first row after the header).
-        name: what to call the data set.
+        name: of the data set.
         reason: why this task was chosen, as a clause.
         times: float64 or datetime64 ``[n]``, or None.
         weights: float64 ``[n]``, > 0, how much each row counts; or None.
@@ -73,7 +73,7 @@ class Table:
         return len(self.target)
 
     def select(self, positions: NDArray[np.int64]) -> "Table":
-        """The table of the rows at ``positions [m]`` only; ``classes`` and ``dropped`` stay."""
+        """The table with only the rows at ``positions [m]``; ``classes`` and ``dropped`` stay the same."""
         groups = None if self.groups is None else self.groups[positions]
         return replace(
             self,
@@ -89,7 +89,7 @@ class Table:
 
     @property
     def dropped_counts(self) -> dict[str, int]:
-        """How many rows were dropped for each reason."""
+        """The number of rows dropped for each reason."""
         return dict(Counter(row.reason for row in self.dropped))
 
 
@@ -109,12 +109,12 @@ def prepare_table(
     root: Path | None = None,
     separator: str | None = None,
 ) -> Table:
-    """Tell the columns of ``frame`` apart and check them.
+    """Give the columns of ``frame`` their roles and check them.
 
     Args:
         frame: one row for each thing; its index labels name rows in errors.
-        target: the column to predict; rows without one are dropped.
-        id: a column of ids, all different; None numbers the rows (by the index of ``frame`` if it can).
+        target: the column to predict; rows without a value there are dropped.
+        id: a column of ids, all different; None: the index of ``frame`` if it holds unique integers, else row numbers.
         group: a column that says which rows belong together (same patient, same house).
         time: a column of dates or numbers that says when each row came.
         weight: a column of numbers above 0 that says how much each row counts; see :func:`without_weightless`.
@@ -122,12 +122,12 @@ def prepare_table(
         task: "regression" or "classification"; None infers it from the target.
         use: the feature columns; None takes all but target, id, group, time, weight and fair.
         drop: columns to leave out.
-        name: what to call the data set.
+        name: of the data set.
         root: the folder that relative image and audio paths start from.
         separator: between several classes in cells of the target, see :func:`vicinal.data.target.read_target`.
 
     Raises:
-        ValueError: in one sentence that names the column, and the row where one is at fault.
+        ValueError: naming the column and, if a single row is wrong, the row.
 
     >>> frame = pd.DataFrame({"size": range(12), "price": [0.5 * i for i in range(12)]})
     >>> table = prepare_table(frame, "price")
@@ -180,7 +180,7 @@ def read_weights(column: pd.Series, *, zero: bool = False) -> NDArray[np.float64
     """Weights ``[n]`` of rows: numbers above 0, or with ``zero`` at least 0.
 
     Raises:
-        ValueError: naming the first row that has none.
+        ValueError: naming the first row without such a weight.
     """
     values = as_numbers(column)
     wrong = ~(np.isfinite(values) & ((values >= 0) if zero else (values > 0)))
@@ -195,7 +195,7 @@ def read_weights(column: pd.Series, *, zero: bool = False) -> NDArray[np.float64
 
 
 def without_weightless(frame: pd.DataFrame, weight: str | None) -> tuple[pd.DataFrame, str]:
-    """The rows of a weight above 0, and a sentence on the others; "" if there are none.
+    """The rows with a weight above 0, and a sentence about the others, or "" if there are none.
 
     >>> without_weightless(pd.DataFrame({"w": [1, 0, 2]}), "w")[1]
     '1 row of weight 0 in w is left out'
@@ -214,7 +214,7 @@ def without_weightless(frame: pd.DataFrame, weight: str | None) -> tuple[pd.Data
 
 
 def check_column(role: str, column: str, columns: Sequence[str]) -> str:
-    """Return ``column`` if it is one of ``columns``; else say which there are, and the nearest.
+    """Return ``column`` if it is one of ``columns``; else the error lists them and the nearest.
 
     >>> check_column("target", "prise", ["price", "title"])
     Traceback (most recent call last):

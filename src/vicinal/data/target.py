@@ -1,4 +1,4 @@
-"""The target column: which task it asks for, and its values or classes."""
+"""The target column: its task, and its values or classes."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from vicinal.data.cells import as_numbers, missing_cells
 Task = Literal["regression", "classification"]
 
 FEW = 10
-"""Up to so many different whole numbers are taken for classes, if each occurs often enough."""
+"""Up to this many different whole numbers count as classes, if each occurs often enough."""
 
 OFTEN = 5
-"""...that is, on average in at least so many rows."""
+"""Rows that each of them must occur in, on average."""
 
 
 SEPARATOR = "|"
 """Between several classes in a cell."""
 
 _JOINED = 0.1
-"""Share of cells with a sign between parts from which on it is told."""
+"""Share of cells with a sign between parts from which a hint mentions it."""
 
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
 
@@ -35,10 +35,10 @@ class Target:
     """A target column that has been read.
 
     Attributes:
-        values: float64 ``[n]`` in a regression, class names ``[n]`` (object array of str, of several classes a row of
-            tuples of them, in order) in a classification, of the rows kept.
+        values: of the rows kept: float64 ``[n]`` in a regression, class names ``[n]`` in a classification (object array
+            of str, or of sorted tuples of str if rows have several classes).
         task: "regression" or "classification".
-        reason: why, as a clause for people.
+        reason: why this task, as a clause for people.
         classes: the class names in order, or None in a regression.
         keep: bool ``[rows]``, False where the target is missing.
         several: whether rows may have several classes, or none.
@@ -58,11 +58,12 @@ def read_target(column: pd.Series, task: str | None = None, separator: str | Non
     Args:
         column: numbers, bools, categories, texts, or lists of classes; missing cells are left out (``keep``).
         task: "regression" or "classification"; None infers it (see ``infer_task``).
-        separator: between several classes in a cell of text; None: a text is one class, unless cells are lists.
+        separator: between several classes in a cell of text; None: a text is one class. If cells are texts with
+            separators or lists, :func:`read_several` reads them.
 
     Raises:
-        ValueError: for a target that is wholly missing, constant, not finite, not a number in a regression, or
-            with hardly a class that occurs twice; of several classes a row see :func:`read_several`.
+        ValueError: for a target that is all missing, constant, not finite, not a number in a regression, or whose
+            classes hardly repeat.
 
     >>> read_target(pd.Series([1.5, 2.5, None], name="price")).values.tolist()
     [1.5, 2.5]
@@ -95,16 +96,16 @@ def read_target(column: pd.Series, task: str | None = None, separator: str | Non
 
 
 def infer_task(present: pd.Series, numbers: NDArray[np.float64], *, gaps: bool = False) -> tuple[Task, str]:
-    """The task that a target asks for, and the reason as a clause.
+    """The task of a target, and the reason as a clause.
 
-    Bools, categories and texts are classes. Numbers are a regression, but for whole numbers of which there are
-    at most ``FEW`` different ones, each in ``OFTEN`` rows on average. Texts of which at least half are numbers (more
-    than ``FEW`` different ones) are a regression in which some cells are wrong.
+    Bools, categories and texts are classes. Numbers are a regression, except whole numbers with at most ``FEW``
+    different values, each in ``OFTEN`` rows on average. If at least half of the texts are numbers (with more than
+    ``FEW`` different values), it is a regression with some wrong cells.
 
     Args:
         present: the cells that are not missing.
-        numbers: the same as numbers, NaN where they are none.
-        gaps: whether the column had missing cells too (which turns whole numbers into floats).
+        numbers: the same as numbers, NaN for cells that are not.
+        gaps: whether the column also had missing cells (which turns whole numbers into floats).
 
     >>> infer_task(pd.Series([0, 1] * 10), np.array([0.0, 1.0] * 10))
     ('classification', 'only 2 different whole numbers; --task regression if their order and distance matter')
@@ -128,7 +129,7 @@ def infer_task(present: pd.Series, numbers: NDArray[np.float64], *, gaps: bool =
 
 
 def _joined_hint(present: pd.Series) -> str:
-    """What to say of texts of which many are several joined by a sign, and together hold fewer different ones.
+    """A hint if many texts seem to be several classes joined by a sign, of which there are fewer than texts.
 
     >>> _joined_hint(pd.Series(["sea;sun", "sun", "sun;snow", "sea;snow"]))
     "; 75 % of them hold ';': --separator ';' if those are several classes"
@@ -145,7 +146,7 @@ def _joined_hint(present: pd.Series) -> str:
 
 
 def _whole(present: pd.Series, numbers: NDArray[np.float64], *, gaps: bool) -> bool:
-    """Whether the cells are whole numbers by type, or floats only because cells of the column were missing."""
+    """Whether the cells are whole numbers; floats count only if the column had missing cells (``gaps``)."""
     if pd.api.types.is_float_dtype(present.dtype) and not gaps:
         return False
     return bool(np.isfinite(numbers).all() and (numbers == np.round(numbers)).all())
@@ -171,7 +172,7 @@ def _check_cells(name: str, column: pd.Series) -> None:
 
 
 def _check_numbers(name: str, present: pd.Series, numbers: NDArray[np.float64]) -> None:
-    """Refuse the first cell that is no number, or not finite."""
+    """Refuse the first cell that is not a number, or not finite."""
     for wrong, kind in ((np.isnan(numbers), "a number"), (np.isinf(numbers), "a finite number")):
         if wrong.any():
             place = int(np.argmax(wrong))
@@ -186,11 +187,11 @@ def _check_numbers(name: str, present: pd.Series, numbers: NDArray[np.float64]) 
 def read_several(column: pd.Series, task: str | None = None, separator: str | None = None) -> Target:
     """Read a target whose rows have several classes, or none: lists, or texts with ``separator`` between classes.
 
-    An empty list, or a separator alone, is a row without classes; an empty cell is a row without a label.
+    An empty list, or only a separator, is a row without classes; an empty cell is a row without a label.
 
     Raises:
-        ValueError: for a regression, a cell of another kind, no class or one only, the same classes in every row, a
-            separator that no cell has, or classes that hardly repeat.
+        ValueError: for a regression, a cell of another kind, fewer than two classes, the same classes in every row, a
+            blank separator, or classes that hardly repeat.
 
     >>> target = read_several(pd.Series(["sea; sun", ";", None, "sun"]), separator=";")
     >>> target.values.tolist(), target.classes, target.keep.tolist()
@@ -240,11 +241,10 @@ def _check_several(name: str, present: pd.Series, separator: str | None) -> None
 
 
 def read_labels(column: pd.Series, *, classes: bool) -> NDArray[Any]:
-    """Labels of all rows of ``column [n]`` for a model that is fitted: class names, or numbers in float64.
+    """Labels of all rows of ``column [n]`` for a fitted model: class names, or numbers in float64.
 
     Raises:
-        ValueError: naming the first row without a label, or with one that is no finite number where numbers are asked
-            for.
+        ValueError: naming the first row without a label or, unless ``classes``, with one that is not a finite number.
 
     >>> read_labels(pd.Series([1, 2]), classes=True).tolist()
     ['1', '2']
@@ -262,7 +262,7 @@ def read_labels(column: pd.Series, *, classes: bool) -> NDArray[Any]:
 
 
 def several_names(column: pd.Series, separator: str = SEPARATOR) -> list[list[str]]:
-    """The classes of each cell: those of a list, of a text those between separators; none of an empty cell.
+    """The classes of each cell: the elements of a list, or the parts of a text; none for an empty cell.
 
     >>> several_names(pd.Series([["sea", 3], "sea | sun|", None]))
     [['sea', '3'], ['sea', 'sun'], []]
@@ -275,15 +275,15 @@ def several_names(column: pd.Series, separator: str = SEPARATOR) -> list[list[st
 
 
 def alike_labels(column: pd.Series, labels: str, separator: str = SEPARATOR) -> list[Any]:
-    """What makes each row alike, as y of an :class:`vicinal.estimators.EmbeddingLearner`.
+    """What makes rows alike, as y of an :class:`vicinal.estimators.EmbeddingLearner`.
 
     Args:
         column: cells ``[n]``, none of them empty unless rows may have no class ("several").
-        labels: "classes": names as they are written; "several": see :func:`several_names`; "numbers".
+        labels: "classes": names as written; "several": see :func:`several_names`; "numbers".
         separator: between several classes in a cell.
 
     Raises:
-        ValueError: for a cell that is empty, or no finite number where numbers are asked for.
+        ValueError: for a cell that is empty or, with "numbers", not a finite number.
 
     >>> alike_labels(pd.Series(["1.00", "x"]), "classes"), alike_labels(pd.Series(["a|b"]), "several")
     (['1.00', 'x'], [['a', 'b']])
@@ -297,7 +297,7 @@ def alike_labels(column: pd.Series, labels: str, separator: str = SEPARATOR) -> 
 
 
 def class_names(present: pd.Series, numbers: NDArray[np.float64]) -> NDArray[np.object_]:
-    """The cells of a column as names of classes ``[n]``; ``numbers [n]`` are its cells as numbers."""
+    """The cells of a column as class names ``[n]``; ``numbers [n]`` are the same cells as numbers."""
     if (
         pd.api.types.is_bool_dtype(present.dtype)
         or np.isnan(numbers).any()
@@ -309,7 +309,7 @@ def class_names(present: pd.Series, numbers: NDArray[np.float64]) -> NDArray[np.
 
 
 def _read_classes(name: str, present: pd.Series, numbers: NDArray[np.float64]) -> tuple[NDArray[np.object_], list[str]]:
-    """Class names ``[n]``, and the different ones: numbers by size, texts by alphabet."""
+    """Class names ``[n]``, and the different ones: numbers sorted by value, texts by alphabet."""
     truth, labels = pd.api.types.is_bool_dtype(present.dtype), class_names(present, numbers)
     order = dict(zip(labels.tolist(), numbers.tolist(), strict=True))
     numeric = not truth and not np.isnan(numbers).any()

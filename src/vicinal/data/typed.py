@@ -1,4 +1,4 @@
-"""Tables whose files or folders give the types of their cells: Excel, Arrow, folders of images and of datasets."""
+"""Tables whose files or folders give the types of their cells: Excel, Arrow, folders of images, and datasets."""
 
 import json
 import os
@@ -16,16 +16,16 @@ from vicinal.core.untrusted import arrow_tables, as_frame, check_inside, check_u
 from vicinal.encoders.kinds import IMAGE_ENDS
 
 _CELL = 64
-"""Bytes that a cell of a workbook takes at least, while its rows are read."""
+"""Least bytes of a cell of a workbook while its rows are read."""
 
 _LARGEST_NOTES = 1 << 25
-"""Bytes of the largest file of notes about a dataset that is read."""
+"""Most bytes of a file of notes about a dataset that is read."""
 
 
 def read_workbook(path: Path, sheet: str) -> pd.DataFrame:
     """A sheet of an Excel file, "": the first; its first row that is not empty names the columns.
 
-    A cell is the value that was last computed for it.
+    A formula is read as the value that was last computed for it.
     """
     openpyxl = optional_import(path.name, "openpyxl", "files")
     most = most_unpacked(path.stat().st_size)
@@ -44,7 +44,7 @@ def read_workbook(path: Path, sheet: str) -> pd.DataFrame:
 
 @contextmanager
 def _whole_workbook(name: str) -> Iterator[None]:
-    """Words whatever a torn file makes openpyxl do as ours."""
+    """Turns the errors of openpyxl on a torn file into ours."""
     try:
         yield
     except (MemoryError, KeyboardInterrupt):
@@ -55,7 +55,7 @@ def _whole_workbook(name: str) -> Iterator[None]:
 
 
 def _lines(name: str, page: Any) -> Iterator[tuple[Any, ...]]:
-    """Cells of the rows of a sheet that has any."""
+    """Cells of the rows of a sheet, without empty rows."""
     with _whole_workbook(name):
         page.reset_dimensions()  # those that are written in the file may be any
         rows = page.iter_rows(values_only=True)
@@ -89,7 +89,7 @@ def _sheet_frame(name: str, lines: Iterator[tuple[Any, ...]], most: int) -> pd.D
 
 
 def read_arrow(path: Path) -> pd.DataFrame:
-    """A file of Arrow, in the form of Feather or of a stream."""
+    """An Arrow file, in the form of Feather or of a stream."""
     return as_frame(_arrow_table([path]), path.name, ignore_metadata=True)
 
 
@@ -105,12 +105,12 @@ def _arrow_table(paths: list[Path]) -> Any:
 
 
 def is_dataset(folder: Path) -> bool:
-    """Whether a folder is what ``datasets`` of Hugging Face saves to the disk."""
+    """Whether a folder was saved to disk by ``datasets`` of Hugging Face."""
     return any((folder / name).is_file() for name in ("state.json", "dataset_dict.json"))
 
 
 def read_dataset(folder: Path, split: str) -> pd.DataFrame:
-    """A dataset of Hugging Face's ``save_to_disk``; of one with several splits that which is named; classes by name."""
+    """A dataset of Hugging Face's ``save_to_disk``, or the named one of its splits; classes by name."""
     if (folder / "dataset_dict.json").is_file():
         splits = [str(name) for name in _notes(folder, "dataset_dict.json").get("splits", ())]
         if split not in splits and (split or len(splits) != 1):
@@ -151,7 +151,7 @@ def _notes(folder: Path, name: str) -> Mapping[str, Any]:
 
 
 def folder_images(folder: Path) -> list[Path]:
-    """Paths of the images in a folder and those below it, from the folder on, sorted; hidden ones are passed over."""
+    """Paths of the images in a folder and those below it, relative to the folder, sorted; hidden ones are skipped."""
     images = []
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -161,7 +161,7 @@ def folder_images(folder: Path) -> list[Path]:
 
 
 def image_table(images: list[Path]) -> pd.DataFrame:
-    """A row for each image: its path, and as its class the folder that it is in, if there are such folders.
+    """A row for each image: its path and, if there are folders, the topmost folder that it is in as its class.
 
     >>> image_table([Path("cat/1.png"), Path("dog/1.png")]).to_dict("list")
     {'image': ['cat/1.png', 'dog/1.png'], 'class': ['cat', 'dog']}

@@ -1,4 +1,4 @@
-"""Writing a table to a file, with a mark on cells that a spreadsheet program would take for formulas."""
+"""Writing a table to a file, with a mark on cells that a spreadsheet program would run as formulas."""
 
 import json
 import sqlite3
@@ -20,7 +20,7 @@ ENDINGS = (".csv", ".tsv", ".parquet", ".jsonl", ".sqlite")
 
 
 def write_table(table: pd.DataFrame, path: Path, *, escape: bool = True) -> None:
-    """Write ``table`` in the form that the name of the file asks for, whole or not at all.
+    """Write ``table`` in the format of the file's ending, whole or not at all.
 
     Args:
         table: the rows; its index is not written.
@@ -28,16 +28,16 @@ def write_table(table: pd.DataFrame, path: Path, *, escape: bool = True) -> None
         escape: in csv and tsv, mark cells that might be run as formulas (see :func:`vicinal.core.escape_formula`).
 
     Raises:
-        ValueError: for another ending, or a folder that is not there.
+        ValueError: for another ending, or a folder that does not exist.
     """
     write_frames(lambda: [table], path, escape=escape)
 
 
 def write_frames(frames: Frames, path: Path, *, escape: bool = True) -> None:
-    """The same for a table in pieces, of which one at a time is in memory.
+    """:func:`write_table` for a table in pieces, one of which is in memory at a time.
 
     Args:
-        frames: gives the pieces, all of the same columns and types; it may be called twice.
+        frames: gives the pieces, all with the same columns and types; it may be called twice.
         path: see :func:`write_table`.
         escape: see :func:`write_table`.
     """
@@ -54,7 +54,7 @@ def write_frames(frames: Frames, path: Path, *, escape: bool = True) -> None:
 
 
 def check_table_name(path: Path) -> Path:
-    """``path`` if a table can be written there, by its ending and folder."""
+    """Return ``path`` if a table can be written there, by its ending and folder."""
     if path.suffix not in ENDINGS:
         raise ValueError(f"out: expected a name that ends in {', '.join(ENDINGS)}, got {short_text(path)}")
     if path.is_dir() or not path.absolute().parent.is_dir():
@@ -63,7 +63,7 @@ def check_table_name(path: Path) -> Path:
 
 
 def csv_texts(frames: Frames, separator: str = ",", *, escape: bool = True) -> Iterator[str]:
-    """A table in pieces as csv; the first has the names of the columns, ``escape`` as for :func:`write_table`."""
+    """A table in pieces as csv; the first piece has the column names; ``escape``: see :func:`write_table`."""
     torn = any("\r" in cell for table in frames() for _, column in _words(table) for cell in map(str, column))
     quoting: Literal[0, 2] = 2 if torn else 0  # all texts, as a \r outside of quotes ends a line; or where needed
     for number, piece in enumerate(frames()):
@@ -100,7 +100,7 @@ def _write_parquet(path: Path, frames: Frames) -> None:
 
 
 def storable(frame: pd.DataFrame) -> pd.DataFrame:
-    """``frame`` with columns of words and numbers, as ids may be, as words, so that each has one type."""
+    """``frame`` with columns of mixed types, such as ids that are words and numbers, as words."""
     mixed = [n for n, c in frame.items() if c.dtype == object and len({type(cell) for cell in c.dropna()}) > 1]
     return frame.assign(**{str(name): frame[name].map(str, na_action="ignore") for name in mixed})
 
@@ -111,7 +111,7 @@ def _json_lines(frame: pd.DataFrame) -> str:
 
 
 def _plain(cell: Any) -> Any:
-    """A cell that JSON has no form for: an array as a list, a number of numpy as one, anything else as text."""
+    """A cell that JSON cannot hold: an array as a list, a numpy number as a number, anything else as text."""
     return cell.tolist() if hasattr(cell, "tolist") else str(cell)
 
 

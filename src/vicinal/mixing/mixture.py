@@ -1,4 +1,4 @@
-"""Mixed rows: which rows are mixed in which shares, and what the mixture is related to."""
+"""Mixed rows: which rows are mixed, in which shares, and what the mixtures are related to."""
 
 import math
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ class Mixture:
     r"""Rows $v_m = \lambda_m x_{i_m} + (1 - \lambda_m) x_{j_m}$ of a batch, at any level of a network.
 
     ``rows`` mixes inputs, features of a layer or embeddings; ``relation`` says how related the mixed rows are, so any
-    pair loss with soft relations takes them as further columns. No labels are needed beyond the relation.
+    pair loss with soft relations accepts them as further columns. No labels are needed beyond the relation.
 
     Attributes:
         first: i, whole numbers ``[M]``, positions of rows.
         second: j, whole numbers ``[M]``.
-        share: $\lambda$ ``[M]`` in [0, 1], the part of the first.
-        size: n, how many rows are mixed from.
+        share: $\lambda$ ``[M]`` in [0, 1], the share of the first.
+        size: n, the number of rows in the batch.
 
     Raises:
         TypeError: for positions that are not whole numbers.
-        ValueError: for other shapes, a share outside [0, 1], or a position that is not a row's.
+        ValueError: for other shapes, a share outside [0, 1], or a position outside the batch.
 
     >>> mixture = Mixture(torch.tensor([0]), torch.tensor([2]), torch.tensor([0.75]), 3)
     >>> mixture.rows(torch.tensor([[4.0, 0.0], [9.0, 9.0], [0.0, 4.0]]))
@@ -69,7 +69,7 @@ class Mixture:
             values: ``[n, ...]``, floating: inputs, features, embeddings, or labels as 0/1 ``[n, C]``.
 
         Returns:
-            ``[M, ...]``. Embeddings are not of length 1 any more; the cosine does not mind.
+            ``[M, ...]``. Mixed embeddings no longer have length 1, which does not matter for the cosine.
         """
         if not values.is_floating_point():
             raise TypeError(f"values: expected a floating dtype, got {values.dtype}; labels go in one-hot")
@@ -82,7 +82,7 @@ class Mixture:
         r"""How related things are to the mixed rows, $t_{am} = \lambda r_{ai} + (1 - \lambda) r_{aj}$.
 
         Args:
-            relation: ``[b, n]`` to the rows themselves.
+            relation: ``[b, n]``, to the rows themselves.
 
         Returns:
             ``[b, M]``.
@@ -93,13 +93,13 @@ class Mixture:
         return share * relation[:, first] + (1 - share) * relation[:, second]
 
     def weight(self, weight: Tensor, *, with_anchor: bool = False) -> Tensor:
-        """Which mixed rows count: those both of whose sources do, the lower weight of the two.
+        """Weights of the mixed rows: the lower weight of the two sources, so that both must count.
 
         A source of share 0 is not in the mixture and does not matter.
 
         Args:
-            weight: ``[b, n]`` of the rows themselves; 0 for the query itself.
-            with_anchor: the first sources are meant to be the queries themselves, so only the second must count.
+            weight: ``[b, n]``, of the rows themselves; 0 for the query itself.
+            with_anchor: the first sources are the queries themselves, so only the second must count.
 
         Returns:
             ``[b, M]``.
@@ -123,9 +123,9 @@ def draw_shares(number: int, alpha: float = 2.0, *, generator: torch.Generator |
     r"""Shares $\lambda \sim \mathrm{Beta}(\alpha, \alpha)$, ``[number]`` on the CPU.
 
     Args:
-        number: how many, >= 0.
-        alpha: > 0; 1 is uniform, more keeps the shares near one half.
-        generator: of the CPU; None: torch's own.
+        number: of shares, >= 0.
+        alpha: > 0; 1 is uniform, larger values keep the shares near one half.
+        generator: on the CPU; None: torch's own.
 
     >>> draw_shares(2, generator=torch.Generator().manual_seed(0)).shape
     torch.Size([2])
@@ -147,19 +147,20 @@ def draw_mixture(
     alpha: float = 2.0,
     generator: torch.Generator | None = None,
 ) -> Mixture:
-    """For each row of a batch, rows to mix: a related or the row itself with an unrelated one, or two related ones.
+    """Draw rows to mix for each row of a batch: a related row or the row itself with an unrelated one, or two related.
 
-    A row that lacks what is needed gets none. Every mixed row is a column for all rows of the batch.
+    A row without the rows needed gets none; two related rows may be the same. Every mixed row is a column for all rows
+    of the batch.
 
     Args:
         relation: ``[n, n]`` of a batch with itself; above 0 = related.
-        weight: ``[n, n]``; pairs of weight 0 are not drawn (a row and itself). None: all but the diagonal.
+        weight: ``[n, n]``; pairs of weight 0 (such as a row and itself) are not drawn. None: all but the diagonal.
         kind: "positive-negative", "anchor-negative" or "positive-positive".
         per_row: mixed rows for each row of the batch.
-        scores: ``[n, n]``, with ``nearest``.
-        nearest: draw unrelated rows from so many of highest score only, the hard ones; None: from all.
+        scores: ``[n, n]``, needed with ``nearest``.
+        nearest: draw unrelated rows only from this many of highest score, the hard ones; None: from all.
         alpha: of the Beta distribution of the shares, > 0.
-        generator: of the CPU; None: torch's own.
+        generator: on the CPU; None: torch's own.
 
     Returns:
         a mixture of at most ``n * per_row`` rows.
@@ -203,7 +204,7 @@ def _highest(scores: Tensor | None, among: Tensor, number: int) -> Tensor:
 
 
 def _drawn(among: Tensor, number: int, generator: torch.Generator | None) -> Tensor:
-    """``number`` columns for each row, from those ``among``, one row after the other; each row has some."""
+    """``number`` columns for each row, drawn from those ``among``, row after row; each row has some."""
     places = among.cumsum(dim=1, dtype=torch.int32)  # how many there are up to each column
     chosen = torch.rand(len(among), number, generator=generator, dtype=torch.float64) * places[:, -1:]
     return torch.searchsorted(places, chosen.floor().to(torch.int32), right=True).flatten()

@@ -1,4 +1,4 @@
-"""Hard unrelated rows made by mixing others, as further columns of a row (KaLM)."""
+"""Hard unrelated rows made by mixing others, as further columns for each query (KaLM)."""
 
 import math
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from vicinal.mixing.mixture import draw_shares
 
 
 class Columns(NamedTuple):
-    """What a pair loss is given: ``scores``, ``relation`` and ``weight``, each ``[b, N]``."""
+    """The arguments of a pair loss: ``scores``, ``relation`` and ``weight``, each ``[b, N]``."""
 
     scores: Tensor
     relation: Tensor
@@ -19,7 +19,7 @@ class Columns(NamedTuple):
 
 
 def mix_negatives(first: Tensor, second: Tensor, share: Tensor) -> Tensor:
-    r"""Directions of $\lambda n_j + (1 - \lambda) n_k$; of opposite ones that cancel, that of the first.
+    r"""Directions of $\lambda n_j + (1 - \lambda) n_k$; if the two cancel, that of the first.
 
     Args:
         first: $n_j$ ``[..., d]``, rows of length 1.
@@ -49,13 +49,13 @@ def draw_mixed_negatives(
     r"""For each query, mixtures of two of its hard unrelated rows with shares from Beta($\alpha$, $\alpha$).
 
     Args:
-        negatives: ``[b, m, d]``, rows of length 1, m >= 1 of each query. Of one row, it itself is the mixture.
+        negatives: ``[b, m, d]``, rows of length 1, m >= 1 for each query. A single row is its own mixture.
         number: mixtures for each query.
         alpha: > 0.
-        generator: of the CPU; None: torch's own.
+        generator: on the CPU; None: torch's own.
 
     Returns:
-        ``[b, number, d]``, rows of length 1: scores of them are further columns, see :func:`append_negatives`.
+        ``[b, number, d]``, rows of length 1, whose scores are further columns, see :func:`append_negatives`.
 
     Raises:
         ValueError: for other shapes.
@@ -78,11 +78,11 @@ def mix_all_negatives(queries: Tensor, negatives: Tensor, *, temperature: float 
 
     Args:
         queries: ``[b, d]``, rows of length 1.
-        negatives: ``[b, m, d]``, rows of length 1, m >= 1 hard unrelated ones of each query.
-        temperature: > 0. The weights pass no gradient.
+        negatives: ``[b, m, d]``, rows of length 1, m >= 1 hard unrelated ones for each query.
+        temperature: $\tau > 0$. The weights pass no gradient.
 
     Returns:
-        ``[b, 1, d]``, rows of length 1; where all cancels, the one of most weight.
+        ``[b, 1, d]``, rows of length 1; if they all cancel, the one of most weight.
 
     >>> mix_all_negatives(torch.tensor([[1.0, 0.0]]), torch.tensor([[[0.6, 0.8]]]))
     tensor([[[0.6000, 0.8000]]])
@@ -101,7 +101,7 @@ def mix_all_negatives(queries: Tensor, negatives: Tensor, *, temperature: float 
 def append_negatives(
     queries: Tensor, mixed: Tensor, scores: Tensor, relation: Tensor, weight: Tensor | None = None
 ) -> Columns:
-    """Add made unrelated rows as further columns, other ones for each row: relation 0, weight 1.
+    """Add mixed unrelated rows as further columns, different ones for each query, with relation 0 and weight 1.
 
     Args:
         queries: ``[b, d]``, rows of length 1 whose cosines with the bank are the scores.

@@ -1,4 +1,4 @@
-"""Samplers: which rows meet in a batch. Iterators of lists of row numbers, seeded, with ``set_epoch``."""
+"""Samplers, which choose the rows of a batch: iterators of lists of row numbers, seeded, with ``set_epoch``."""
 
 from vicinal.samplers.base import BatchSampler, LongEpochs
 from vicinal.samplers.classes import ClassBatches, GroupBatches, HierarchicalBatches, StratumBatches

@@ -1,4 +1,4 @@
-"""What all samplers share: epochs, seeds, processes, and dealing rows into batches of different kinds."""
+"""What all samplers share: epochs, seeds, processes, and dealing rows of different kinds into batches."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -13,15 +13,15 @@ Rows = NDArray[np.int64]
 
 
 class BatchSampler(ABC):
-    """Says which rows meet in a batch: give it to a ``DataLoader`` as ``batch_sampler``.
+    """Chooses the rows of each batch: pass it to a ``DataLoader`` as ``batch_sampler``.
 
-    Each pass over it is an epoch with another order, drawn from the seed and the number of the epoch: the same two give
-    the same batches. The number counts up by itself; :meth:`set_epoch` sets it, for example after a restart.
+    Each pass over it is an epoch with a new order, drawn from the seed and the number of the epoch: the same two give
+    the same batches. The number is counted up automatically; :meth:`set_epoch` sets it, for example after a restart.
 
     Args:
         seed: whole number >= 0.
-        processes: how many processes share the batches; each gets as many.
-        process: which of them this is, from 0.
+        processes: number of processes that share the batches; each gets the same number of them.
+        process: rank of this process, from 0.
     """
 
     def __init__(self, *, seed: int = 0, processes: int = 1, process: int = 0) -> None:
@@ -38,7 +38,7 @@ class BatchSampler(ABC):
 
     @property
     def sampler(self) -> "BatchSampler":
-        """Itself: Lightning sets the epoch of a batch sampler's ``sampler``, not of the batch sampler."""
+        """The sampler itself: Lightning sets the epoch of a batch sampler's ``sampler``, not of the batch sampler."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
@@ -61,10 +61,10 @@ class BatchSampler(ABC):
 
 
 class LongEpochs(BatchSampler):
-    """As many passes over another sampler as make at least ``fewest`` batches: an epoch of few rows is no step.
+    """Passes over another sampler until there are at least ``fewest`` batches, as an epoch of few rows is too short.
 
     Args:
-        batches: of one process; its seed counts.
+        batches: the other sampler, for one process; its seed is used.
         fewest: batches of an epoch, >= 1.
 
     >>> from vicinal.samplers import ClassBatches
@@ -113,7 +113,7 @@ def members(labels: NDArray[Any]) -> list[Rows]:
 def pieces(rows: Rows, size: int, random: np.random.Generator, *, fill: bool) -> list[Rows]:
     """``rows`` in random order, ``size`` at a time.
 
-    If ``fill``, the last piece is completed with others of the rows, none twice; there may be too few of them.
+    With ``fill`` the last piece is completed with other rows, none of them twice; a single piece may stay smaller.
 
     >>> [len(piece) for piece in pieces(np.arange(5), 3, np.random.default_rng(0), fill=True)]
     [3, 3]
@@ -130,15 +130,15 @@ def pieces(rows: Rows, size: int, random: np.random.Generator, *, fill: bool) ->
 def deal(
     hands: Sequence[list[Rows]], together: int, random: np.random.Generator, *, drop_last: bool
 ) -> list[list[Rows]]:
-    """Batches of ``together`` pieces, each from another hand; each piece is used once.
+    """Batches of ``together`` pieces of different kinds; each piece is used at most once.
 
-    Hands with more pieces left are taken more often, so that they run out at about the same time.
+    Kinds with more pieces left are taken more often, so that all run out at about the same time.
 
     Args:
         hands: pieces of each kind.
         together: kinds in a batch.
         random: source of random numbers.
-        drop_last: leave out batches of fewer kinds, which come up when few kinds are left.
+        drop_last: leave out batches of fewer kinds, which occur at the end.
     """
     left = np.array([len(hand) for hand in hands])
     dealt: list[list[Rows]] = []

@@ -1,4 +1,4 @@
-"""Batches by class, by group and by stratum: which rows meet."""
+"""Batches by class, by group and by stratum."""
 
 from typing import Any
 
@@ -14,15 +14,15 @@ from vicinal.samplers.base import BatchSampler, Rows, as_labels, deal, joined, m
 class ClassBatches(BatchSampler):
     """Batches of ``classes`` different classes with ``per_class`` rows each.
 
-    An epoch goes over all rows: rows of a class are cut into pieces of ``per_class``, and the last piece is completed
-    with other rows of the class. A class with fewer rows gives all it has, never a row twice. Which classes meet is
-    random; large classes come more often, as they have more pieces.
+    The rows of a class are cut into pieces of ``per_class``, the last one completed with other rows of the class; a
+    class with fewer rows gives all it has, never a row twice. Batches combine pieces of random classes, large ones more
+    often. Without ``drop_last`` an epoch goes over all rows.
 
     Args:
         labels: class of each row, ``[n]``.
         classes: classes in a batch, >= 2.
         per_class: rows of a class in a batch, >= 2.
-        drop_last: leave out the last batches if they have fewer classes than asked for.
+        drop_last: leave out the last batches if they have fewer than ``classes`` classes.
         seed: see :class:`vicinal.samplers.BatchSampler`.
         processes: see there.
         process: see there.
@@ -77,7 +77,7 @@ class HierarchicalBatches(BatchSampler):
         parents: super-class of each row, ``[n]``; all rows of a class have the same.
         parents_per_batch: super-classes in a batch.
         classes: classes of each of them in a batch, >= 2; fewer if the super-class has fewer.
-        per_class: rows of a class in a batch, >= 2; see :class:`ClassBatches` for classes that fall short.
+        per_class: rows of a class in a batch, >= 2; see :class:`ClassBatches` for smaller classes.
         seed: see :class:`vicinal.samplers.BatchSampler`.
         processes: see there.
         process: see there.
@@ -142,14 +142,15 @@ class HierarchicalBatches(BatchSampler):
 class GroupBatches(BatchSampler):
     """Batches with at most ``per_group`` rows of a group.
 
-    Rows of one group (one patient, one house) may not be compared with one another, so a batch full of them teaches
-    nothing. Each row comes once an epoch; if some groups are much larger than others the last batches are smaller.
+    Rows of one group (one patient, one house) may not be compared with each other, so a batch full of them teaches
+    nothing. Without ``drop_last`` each row comes once an epoch; if some groups are much larger than others, the last
+    batches are smaller.
 
     Args:
         groups: group of each row, ``[n]``.
-        batch_size: rows of a batch at most; ``batch_size // per_group`` groups meet.
-        per_group: rows of a group in a batch, from 1 to ``batch_size``.
-        drop_last: leave out the last batches if they have fewer groups than fit.
+        batch_size: most rows of a batch, which holds ``batch_size // per_group`` groups.
+        per_group: most rows of a group in a batch, from 1 to ``batch_size``.
+        drop_last: leave out the last batches if they have fewer groups.
         seed: see :class:`vicinal.samplers.BatchSampler`.
         processes: see there.
         process: see there.
@@ -194,15 +195,15 @@ class GroupBatches(BatchSampler):
     verified="counts and coverage, for random targets",
 )
 class StratumBatches(BatchSampler):
-    """Batches that each hold low, middle and high targets: for labels that are numbers.
+    """Batches that each hold low, middle and high targets, for labels that are numbers.
 
-    Rows are sorted by target and cut into ``strata`` of equal size; each batch gets as many of each stratum, up to one.
-    Each row comes once an epoch, and batches differ by at most one row in size.
+    Rows are sorted by target and cut into ``strata`` of equal size; each batch gets about as many of each stratum. Each
+    row comes once an epoch, and batches differ by at most one row in size.
 
     Args:
-        targets: number of each row, ``[n]``, finite.
-        batch_size: rows of a batch at most.
-        strata: how many ranges, >= 2; at most ``batch_size`` is sensible.
+        targets: target of each row, ``[n]``, finite.
+        batch_size: most rows of a batch.
+        strata: number of ranges, >= 2; at most ``batch_size`` is sensible.
         seed: see :class:`vicinal.samplers.BatchSampler`.
         processes: see there.
         process: see there.

@@ -1,4 +1,4 @@
-"""Batches of rows that are near one another, and anchors that are far apart."""
+"""Batches of rows that are close to each other, and anchors that are far apart."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from vicinal.core import check_between, check_integer, register
 from vicinal.samplers.base import BatchSampler, Rows
 
 _GAIN = 1e-4
-"""Two means stop when the mean similarity to them grows by less."""
+"""2-means stop when the mean similarity to the means grows by less."""
 
 Draw = Callable[[int], tuple[int, int]]
 
@@ -24,12 +24,12 @@ def unit_rows(rows: NDArray[Any]) -> NDArray[Any]:
 def split_in_two(rows: NDArray[np.floating[Any]], draw: Draw) -> tuple[Rows, Rows]:
     """Two halves of ``rows [m, d]`` (directions), by 2-means with equal sizes; the first has one more if m is odd.
 
-    Rows are ranked by how much nearer they are to the second mean than to the first and cut in the middle; the means
-    are formed again until the mean similarity of a row to its own grows by less than 1e-4.
+    Rows are ranked by how much closer they are to the second mean than to the first and cut in the middle; the means
+    are recomputed until the mean similarity of a row to its own mean grows by less than 1e-4.
 
     Args:
         rows: ``[m, d]``, rows of length 1, m >= 2.
-        draw: gives two different rows to start from.
+        draw: gives the positions of two different rows to start from.
 
     >>> x = np.array([[1.0, 0.0], [0.0, 1.0], [0.9, 0.1], [0.1, 0.9]])
     >>> [half.tolist() for half in split_in_two(x, lambda m: (0, 1))]
@@ -47,7 +47,7 @@ def split_in_two(rows: NDArray[np.floating[Any]], draw: Draw) -> tuple[Rows, Row
 
 
 def checked_embeddings(embeddings: Any) -> NDArray[np.float64]:
-    """``embeddings [n, d]`` as an array; an error if it is no matrix of finite numbers."""
+    """``embeddings [n, d]`` as an array; a ValueError unless it is a matrix of finite numbers."""
     values = np.asarray(embeddings, dtype=np.float64)
     if values.ndim != 2 or len(values) == 0:
         raise ValueError(f"embeddings: expected a matrix [n, d] of at least one row, got shape {values.shape}")
@@ -58,18 +58,18 @@ def checked_embeddings(embeddings: Any) -> NDArray[np.float64]:
 
 
 def balanced_clusters(embeddings: Any, size: int, random: np.random.Generator | Draw) -> list[Rows]:
-    """Clusters of at most ``size`` rows, by splitting all of them in two again and again.
+    """Clusters of at most ``size`` rows, by splitting all of them in two repeatedly.
 
     Args:
         embeddings: ``[n, d]``, finite; compared by cosine.
-        size: rows of a cluster at most, >= 1. Size 1 forms no clusters at all.
+        size: most rows of a cluster, >= 1. With size 1 every row is alone.
         random: source of random numbers, or a function that draws the two rows that a split of m rows starts from.
 
     Returns:
         rows of each cluster; every row is in one, and sizes differ by at most one.
 
     Raises:
-        ValueError: for embeddings that are no matrix or not finite.
+        ValueError: for embeddings that are not a matrix or not finite.
 
     >>> x = np.array([[1.0, 0.0], [0.0, 1.0], [0.9, 0.1], [0.1, 0.9]])
     >>> sorted(sorted(cluster.tolist()) for cluster in balanced_clusters(x, 2, np.random.default_rng(0)))
@@ -98,16 +98,16 @@ def balanced_clusters(embeddings: Any, size: int, random: np.random.Generator | 
     verified="splits of the authors' code (stored values); sizes and coverage",
 )
 class ClusterBatches(BatchSampler):
-    """Batches of rows that are near one another, so that the batch itself holds hard unrelated rows.
+    """Batches of rows that are close to each other, so that the batch itself holds hard unrelated rows.
 
-    Rows are cut into balanced clusters of at most ``size``; clusters are shuffled, laid in a row and cut into batches.
-    Size 1 is a plain shuffle: start with it, or with a small one, and let it grow. Give new embeddings to
-    :meth:`refresh` every few epochs. Every row comes once an epoch.
+    Rows are cut into balanced clusters of at most ``size``; clusters are shuffled, concatenated and cut into batches.
+    Size 1 is a plain shuffle: start with it, or with a small size, and let it grow. Give new embeddings to
+    :meth:`refresh` every few epochs. Without ``drop_last`` every row comes once an epoch.
 
     Args:
         embeddings: ``[n, d]``, compared by cosine.
         batch_size: rows of a batch.
-        size: rows of a cluster at most, or epoch -> size from that epoch on (epoch 0 must be there).
+        size: most rows of a cluster, or a mapping from epochs to the size from then on (with epoch 0).
         drop_last: leave out the last batch if it is smaller.
         seed: see :class:`vicinal.samplers.BatchSampler`.
         processes: see there.
@@ -140,11 +140,11 @@ class ClusterBatches(BatchSampler):
         self.refresh(embeddings)
 
     def refresh(self, embeddings: Any) -> None:
-        """Take new embeddings ``[n, d]`` of the rows."""
+        """Use new embeddings ``[n, d]`` of the rows."""
         self.embeddings = checked_embeddings(embeddings)
 
     def size(self) -> int:
-        """Rows of a cluster at most, in the current epoch."""
+        """Most rows of a cluster in the current epoch."""
         return self.sizes[max(epoch for epoch in self.sizes if epoch <= self.epoch)]
 
     def batches(self, random: np.random.Generator) -> list[list[int]]:
@@ -163,29 +163,28 @@ def diverse_anchors(
     include: float = 1.0,
     random: np.random.Generator | None = None,
 ) -> Rows:
-    r"""Picks k rows of a pool, each out of those that are little like the rows picked already.
+    r"""Picks k rows of a pool, each from those that are not very similar to the rows picked before.
 
-    Row 0 is first. Then, with v rows left, sorted by their highest cosine with a picked row, lowest first, the next is
-    drawn from places $\lfloor v(1 - i) \rfloor$ to $\lfloor v(1 - e) \rfloor - 1$, at least one of them: the share e
-    that is most like the picked ones is never used, and the next (i - e) are drawn from.
+    Row 0 is first. Then the v rows left are sorted by their highest cosine with a picked row, lowest first, and the
+    next is drawn from places $\lfloor v(1 - i) \rfloor$ to $\lfloor v(1 - e) \rfloor - 1$, at least one of them: the
+    share e most similar to the picked rows is left out, and the next (i - e) are drawn from.
 
-    This is no ``BatchSampler``: it says which rows of a pool are to be anchors, once, and not which rows meet in a
-    batch. Shuffle the pool before, mine anew when embeddings have changed, and give the picked rows to a sampler. The
-    paper's generator of images is not here.
+    This is not a ``BatchSampler``: it picks the anchors of a pool once. Shuffle the pool first, pick again when
+    embeddings have changed, and give the picked rows to a sampler. The paper's image generator is not implemented.
 
     Args:
         embeddings: ``[n, d]``, finite; compared by cosine.
         k: rows to pick, 1 to n.
-        exclude: e, share of the most similar rows that is never used, 0 to 1.
-        include: i >= e, up to which share they are drawn.
-        random: source of random numbers; None: always the most similar row of the window, as the authors' program
-            does without its shuffle.
+        exclude: e, share of the most similar rows that is left out, 0 to 1.
+        include: i, from e to 1; rows are drawn from the share i without the share e.
+        random: source of random numbers; None: always the most similar row of the window, as the authors' code does
+            without its shuffle.
 
     Returns:
         numbers of k different rows, in the order of picking. Duplicates are different rows.
 
     Raises:
-        ValueError: for k > n, shares out of order, or embeddings that are no matrix of finite numbers.
+        ValueError: for k > n, shares out of order, or embeddings that are not a matrix of finite numbers.
 
     >>> x = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]
     >>> diverse_anchors(x, 2, exclude=0.5).tolist()

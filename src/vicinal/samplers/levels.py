@@ -1,4 +1,4 @@
-"""Levels of noise, or of anything else that has a scale, drawn by a log-normal law."""
+"""Noise levels, or levels of anything else with a scale, drawn from a log-normal distribution."""
 
 import math
 
@@ -10,13 +10,13 @@ from vicinal.core.checks import check_tensor
 
 
 def level_probabilities(levels: Tensor, *, mean: float = -1.1, deviation: float = 2.0) -> Tensor:
-    r"""How often each step between neighboring levels is drawn: as often as a log-normal number lies in it.
+    r"""How often each step between neighboring levels is drawn: proportional to the log-normal mass in it.
 
     $p_i \propto \operatorname{erf}\frac{\ln \sigma_{i+1} - \mu}{\sqrt2 s} - \operatorname{erf}\frac{\ln \sigma_i -
     \mu}{\sqrt2 s}$. Song and Dhariwal, *Improved Techniques for Training Consistency Models*, arXiv:2310.14189.
 
     Args:
-        levels: $\sigma$, rising and above 0, ``[n]``, n >= 2.
+        levels: $\sigma$, ascending and above 0, ``[n]``, n >= 2.
         mean: $\mu$.
         deviation: s > 0.
 
@@ -24,7 +24,7 @@ def level_probabilities(levels: Tensor, *, mean: float = -1.1, deviation: float 
         ``[n - 1]``, summing to 1, in at least float32.
 
     Raises:
-        ValueError: for levels that do not rise from above 0, or all too far away for the law.
+        ValueError: for levels that are not ascending and above 0, or all too far from the distribution.
 
     >>> level_probabilities(torch.tensor([0.1, 1.0, 10.0]), mean=0.0, deviation=1.0)
     tensor([0.5000, 0.5000])
@@ -51,7 +51,7 @@ def draw_levels(
     deviation: float = 2.0,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Places ``[count]`` of levels, each the lower one of a step, drawn by :func:`level_probabilities`.
+    """Positions ``[count]`` of levels, each the lower end of a step drawn by :func:`level_probabilities`.
 
     >>> levels = torch.tensor([0.1, 0.2, 100.0])
     >>> draw_levels(levels, 5, mean=3.0, deviation=0.1)

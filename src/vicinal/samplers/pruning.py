@@ -1,6 +1,6 @@
 """Train on fewer rows an epoch, chosen by their last losses: a window from easy to hard, or unbiased pruning.
 
-Both are given to a ``DataLoader`` as ``sampler`` and told the losses of each batch by :meth:`~LossSampler.record`.
+Pass either to a ``DataLoader`` as ``sampler``, and the losses of each batch to :meth:`~LossSampler.record`.
 """
 
 from abc import ABC, abstractmethod
@@ -17,15 +17,15 @@ UNSEEN = 3.0
 
 
 class LossSampler(ABC):
-    """Rows of an epoch, chosen by the losses that were last recorded for them.
+    """Rows of an epoch, chosen by the losses last recorded for them.
 
-    The choice depends on the seed, the epoch and the losses alone, so that processes that know the same losses draw
-    the same rows.
+    The choice depends only on the seed, the epoch and the losses, so processes that know the same losses draw the same
+    rows.
 
     Args:
         rows: number of rows of the training set.
-        epochs: length of the whole training; the last eighth prunes no more by loss, which ends without bias.
-        keep: share of rows drawn at random in each epoch, in (0, 1].
+        epochs: length of the whole training; the last eighth is not pruned by loss, so that it ends without bias.
+        keep: share of the rows (:class:`UnbiasedPruning`: of the easy rows) drawn in each epoch, from 0.1 to 1.
         seed: whole number >= 0.
     """
 
@@ -38,11 +38,11 @@ class LossSampler(ABC):
 
     @property
     def last_pruned(self) -> int:
-        """Epochs from this one on are not pruned by loss."""
+        """The first epoch that is no longer pruned by loss."""
         return int(self.epochs * 0.875)
 
     def record(self, indices: ArrayLike, losses: ArrayLike) -> None:
-        """Remember the losses of a batch: ``indices [b]`` of its rows, ``losses [b]`` (before any weight).
+        """Store the losses of a batch: ``indices [b]`` of its rows, ``losses [b]`` (before any weight).
 
         Raises:
             ValueError: naming the first row whose loss is not finite, or that does not exist.
@@ -62,11 +62,11 @@ class LossSampler(ABC):
         self.epoch = check_integer("epoch", epoch, 0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Epoch and losses, to take up a training where it was."""
+        """Epoch and losses, to resume a training."""
         return {"epoch": self.epoch, "losses": self.losses.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up where ``state_dict`` was called."""
+        """Resume from the result of ``state_dict``."""
         self.set_epoch(state["epoch"])
         self.record(np.arange(self.rows), state["losses"])
 
@@ -76,7 +76,7 @@ class LossSampler(ABC):
         yield from chosen.tolist()
 
     def __len__(self) -> int:
-        """Rows of the next pass; asking changes nothing, also in the middle of a pass."""
+        """Number of rows of the next pass; asking changes nothing, even in the middle of a pass."""
         return len(self._draw()[0])
 
     def chosen(self) -> Rows:
@@ -85,19 +85,19 @@ class LossSampler(ABC):
 
     @abstractmethod
     def _draw(self) -> tuple[Rows, NDArray[np.float64] | None]:
-        """Rows of the next pass, and the weights of all rows in it (None: all 1); what is drawn is not remembered."""
+        """Rows of the next pass, and the weights of all rows in it (None: all 1); the draw is not stored."""
 
     def _random(self) -> np.random.Generator:
         return np.random.default_rng([self.seed, self.epoch])
 
 
 class SlidingLossWindow(LossSampler):
-    """SeTa: of a random share of the rows those whose losses lie in a window that slides from easy to hard.
+    """SeTa: from a random share of the rows, those whose losses are in a window that slides from easy to hard.
 
-    The losses are clustered into ``groups`` (k-means in one dimension; equal losses: equal parts), sorted by their
-    mean; epoch t trains on round(groups * window) of them from number t mod (groups - width + 1) on. Epoch 0 uses all
-    groups. Zhou et al., *Scale Efficient Training for Large Datasets*, CVPR 2025 (arXiv:2503.13385). Losses are not
-    reweighted, so easy and hard rows weigh as they come.
+    The losses are clustered into ``groups`` by :func:`loss_groups`, easy ones first; epoch t trains on w =
+    round(groups * window) of them, starting at number t mod (groups - w + 1). Epoch 0 and the last eighth use all
+    groups. Losses are not reweighted. Zhou et al., *Scale Efficient Training for Large Datasets*, CVPR 2025
+    (arXiv:2503.13385).
 
     Args:
         groups: at least 1, below the number of rows kept.
@@ -145,7 +145,7 @@ class SlidingLossWindow(LossSampler):
 
 
 def loss_groups(losses: ArrayLike, groups: int, *, seed: int = 0) -> Rows:
-    """Group of each loss ``[n]``: k-means in one dimension, 0 for the group of the lowest mean.
+    """Group of each loss ``[n]``, 0 for the lowest: k-means, or with fewer different losses than groups equal parts.
 
     >>> loss_groups([0.1, 5.0, 0.2, 5.1], 2).tolist()
     [0, 1, 0, 1]
@@ -171,9 +171,9 @@ def loss_groups(losses: ArrayLike, groups: int, *, seed: int = 0) -> Rows:
 class UnbiasedPruning(LossSampler):
     """InfoBatch: of the rows with a loss below the mean, only a share is drawn, and these count more.
 
-    Gradients keep their expectation: a row that was drawn from the easy ones has the weight 1 / ``keep``. The weights
-    are those of the pass that was begun last. Qin et al.,
-    *InfoBatch*, ICLR 2024 (arXiv:2303.04947).
+    Gradients keep their expectation: each easy row drawn has the weight (easy rows) / (easy rows drawn), about
+    1 / ``keep``. The weights are those of the pass that began last. Qin et al., *InfoBatch*, ICLR 2024
+    (arXiv:2303.04947).
 
     >>> sampler = UnbiasedPruning(1000, epochs=8, keep=0.5)
     >>> sampler.record(range(1000), [0.0] * 500 + [1.0] * 500)
@@ -187,7 +187,7 @@ class UnbiasedPruning(LossSampler):
         self._weights = np.ones(rows)
 
     def chosen(self) -> Rows:
-        """Rows of the next pass, in the order of training; :meth:`weights` then belongs to them."""
+        """Rows of the next pass, in the order of training; :meth:`weights` are then those of this pass."""
         rows, self._weights = self._draw()
         return rows
 
@@ -202,5 +202,5 @@ class UnbiasedPruning(LossSampler):
         return random.permutation(np.concatenate([hard, drawn])), weights
 
     def weights(self, indices: ArrayLike) -> NDArray[np.float64]:
-        """Factors ``[b]`` for the losses of these rows in the present pass."""
+        """Factors ``[b]`` for the losses of these rows in the current pass."""
         return self._weights[np.asarray(indices, dtype=np.int64)]

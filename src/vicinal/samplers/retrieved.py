@@ -1,4 +1,4 @@
-"""Columns that a search found: dynamic ones for each step (ADORE), static hard ones drawn once (STAR)."""
+"""Columns from the results of a search: dynamic ones for each step (ADORE), static hard ones drawn once (STAR)."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ class Retrieved(NamedTuple):
     Attributes:
         columns: whole numbers ``[b, N]``, rows of the bank; 0 where the weight is 0.
         relation: ``[b, N]``, 1 where the column is related.
-        weight: ``[b, N]``, 0 for columns that are not there.
+        weight: ``[b, N]``, 0 for padding.
     """
 
     columns: Tensor
@@ -24,16 +24,16 @@ class Retrieved(NamedTuple):
 
 
 def with_relevant(results: Tensor, relevant: Tensor, *, always: bool = False) -> Retrieved:
-    """What a search found for each query, and its related rows where it found none of them.
+    """The results of a search for each query, with its related rows added if none of them was found.
 
-    Scores of the columns, such as ``torch.einsum("bd,bnd->bn", queries, bank[columns])``, go with relation and weight
-    into :func:`vicinal.losses.adore` or any other pair loss. The search is made anew at each step, with the queries as
-    they are; only they have a gradient if the bank has none.
+    Pass the scores of the columns, such as ``torch.einsum("bd,bnd->bn", queries, bank[columns])``, with relation and
+    weight to :func:`vicinal.losses.adore` or any other pair loss. Search again at each step, with the current queries;
+    only these get a gradient if the bank needs none.
 
     Args:
-        results: whole numbers ``[b, n]``, bank rows by a search; -1 where it found fewer.
+        results: whole numbers ``[b, n]``, bank rows found by a search; -1 where it found fewer.
         relevant: whole numbers ``[b, r]``, related bank rows of each query, -1 as padding.
-        always: add all related rows that were not found, not only where none was.
+        always: add all related rows that were not found, even if some were.
 
     Returns:
         columns, relation and weight ``[b, n + r]``.
@@ -64,13 +64,13 @@ def with_relevant(results: Tensor, relevant: Tensor, *, always: bool = False) ->
 def draw_negatives(
     results: Tensor, relevant: Tensor, number: int = 1, *, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Hard unrelated rows of each query, drawn from what a search found, without replacement.
+    """Hard unrelated rows of each query, drawn from the results of a search, without replacement.
 
     A search with a trained model before training gives the static negatives of STAR: train with
-    ``triplet(margin=0, smooth=True)`` on the scores of the batch's related rows and these of all its queries together.
+    ``triplet(margin=0, smooth=True)`` on the scores of the related rows and of these rows, of all queries of the batch.
 
     Args:
-        results: whole numbers ``[b, n]``, bank rows by a search; -1 where it found fewer.
+        results: whole numbers ``[b, n]``, bank rows found by a search; -1 where it found fewer.
         relevant: whole numbers ``[b, r]``, related bank rows of each query, -1 as padding; never drawn.
         number: rows for each query.
         generator: source of random numbers on the device of ``results``.
@@ -97,7 +97,7 @@ def draw_negatives(
 
 
 def _hits(results: Tensor, relevant: Tensor) -> Tensor:
-    """Boolean ``[b, n]``: what was found is related."""
+    """Boolean ``[b, n]``: which results are related."""
     for name, value in (("results", results), ("relevant", relevant)):
         if value.ndim != 2 or len(value) != len(results):
             raise ValueError(f"{name}: expected [{len(results)}, n], a row for each query, got {tuple(value.shape)}")
@@ -115,19 +115,20 @@ def draw_unlabelled(
     spurious: float | Tensor = 0.0,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""Unrelated columns for each query, drawn by how far :func:`vicinal.losses.pair_cross_entropy` pushes them (NBPO).
+    r"""Unrelated columns of each query, drawn by how hard :func:`vicinal.losses.pair_cross_entropy` pushes them (NBPO).
 
-    With probability proportional to the slope of the loss over $p = \sigma(s)$:
-    $(1 - p)(1 - \rho - \rho') / (p \rho + (1 - p)(1 - \rho'))$, which falls to 0 where p is 1: what is surely related
-    and was missed is not drawn. At 0 and 0 all are as likely. Draw anew after some steps.
+    The probability is proportional to the slope of the loss divided by $p = \sigma(s)$:
+    $(1 - p)(1 - \rho - \rho') / (p \rho + (1 - p)(1 - \rho'))$, which falls to 0 at p = 1 if $\rho > 0$, so a column
+    that is surely related but not labelled is not drawn. With $\rho = 0$ all are equally likely. Draw again after some
+    steps.
 
     Args:
         scores: ``[b, N]``, logits.
         relation: ``[b, N]``, 0 where a column is not labelled as related.
-        count: how many a query, not twice the same; at most as many as there are.
-        missed: rho, as for the loss: a number, or a tensor of them.
-        spurious: rho', as there.
-        generator: what they are drawn by.
+        count: number for each query, all different; at most N.
+        missed: $\rho$, as for the loss: a number or a tensor.
+        spurious: $\rho'$, likewise.
+        generator: source of random numbers.
 
     Returns:
         Columns, whole numbers ``[b, count]``; -1 where a query has no more.

@@ -1,4 +1,4 @@
-"""Which rows to train on or to label, once and for all: hard or easy ones by prototypes, or rows that cover all."""
+"""Rows to train on or to label, chosen once: hard or easy ones by prototypes, or rows that cover all others."""
 
 import heapq
 import math
@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 
 def label_bands(labels: ArrayLike, bands: int = 10) -> Rows:
-    """Band 0 .. ``bands`` - 1 of each number ``[n]`` by its rank: deciles, so that numbers can be used like classes.
+    """Band 0 .. ``bands`` - 1 of each number ``[n]`` by quantiles (deciles), so that numbers can serve as classes.
 
     >>> label_bands([5.0, 1.0, 9.0, 7.0], 2).tolist()
     [0, 0, 1, 1]
@@ -36,16 +36,15 @@ def prototype_distances(
     kind: Literal["cosine", "euclidean"] = "cosine",
     seed: int = 0,
 ) -> Floats:
-    r"""Distance of each row to the nearest prototype of its group: small = typical (easy), large = unusual (hard).
+    r"""Distance of each row to its prototype, within its group: small = typical (easy), large = unusual (hard).
 
     Prototypes are k-means centers. Without groups this is the self-supervised difficulty of Sorscher et al., *Beyond
-    Neural Scaling Laws*, NeurIPS 2022 (arXiv:2206.14486); with classes, or :func:`label_bands` of numbers, as groups,
-    difficulty is measured within each.
+    Neural Scaling Laws*, NeurIPS 2022 (arXiv:2206.14486); with groups, such as classes or :func:`label_bands` of
+    numbers, difficulty is measured within each.
 
     Args:
         embeddings: ``[n, d]``, finite.
-        prototypes: k-means centers of each group (as many as it has rows where these are fewer); without groups at
-            most n.
+        prototypes: k-means centers of each group (all rows of a smaller group); without groups at most n.
         groups: ``[n]`` classes or bands; None: all rows are one group.
         kind: "cosine": rows are scaled to length 1 and the distance is 1 - cosine with the center's direction;
             "euclidean".
@@ -104,16 +103,16 @@ def keep_rows(
     balance: float = 0.5,
     each_group: bool = False,
 ) -> Rows:
-    r"""The hardest, the easiest, or the middle rows: keep hard ones of many rows, easy ones of few (arXiv:2206.14486).
+    r"""The hardest, easiest or middle rows: keep hard ones if rows are many, easy ones if few (arXiv:2206.14486).
 
     Args:
-        difficulty: ``[n]``, for instance :func:`prototype_distances`, or losses.
+        difficulty: ``[n]``, for example :func:`prototype_distances`, or losses.
         share: of the rows to keep, in (0, 1]; round(share n) of them, at least one.
-        keep: "hard", "easy", or "middle", the rows around the median, as perplexities want it (arXiv:2405.20541). Ties
-            are kept in the order that makes the hard s and the easy 1 - s a partition.
-        groups: ``[n]`` classes or bands that must not starve.
+        keep: "hard", "easy", or "middle", the rows around the median, which suits perplexities (arXiv:2405.20541). Ties
+            are broken so that the hard share s and the easy share 1 - s are a partition.
+        groups: ``[n]`` classes or bands, each of which keeps some rows.
         balance: each group keeps at least floor(balance * share * its rows), from 0 to 1.
-        each_group: each group is a set of its own, which keeps just the share of its rows.
+        each_group: select in each group separately, the share of its rows, without ``balance``.
 
     Returns:
         numbers of the rows kept, ascending.
@@ -152,8 +151,8 @@ class Selection(NamedTuple):
 
     Attributes:
         rows: their numbers ``[k]``.
-        values: ``[k]``, of the rows picked so far: the radius that covers all rows (:func:`k_center_order`), or the
-            mean similarity of all rows to their nearest picked one (:func:`facility_location_order`).
+        values: ``[k]``, for the rows picked up to each: the radius that covers all rows (:func:`k_center_order`), or
+            the mean similarity of all rows to their nearest picked row (:func:`facility_location_order`).
     """
 
     rows: Rows
@@ -163,13 +162,13 @@ class Selection(NamedTuple):
 def k_center_order(embeddings: Any, k: int, *, chosen: ArrayLike | None = None) -> Selection:
     """Greedy k-center: always the row farthest from those picked, so that k rows cover all within a small radius.
 
-    The radius is at most twice the least possible one (Gonzalez 1985); as a core set for labelling: Sener and
+    The radius is at most twice the smallest possible one (Gonzalez 1985); as a core set for labelling: Sener and
     Savarese 2018 (arXiv:1708.00489).
 
     Args:
         embeddings: ``[n, d]``, finite; Euclidean distances.
-        k: rows to pick, 1 to n (less those ``chosen``).
-        chosen: numbers of rows that are there already; None: the first pick is the row nearest to the mean.
+        k: rows to pick, 1 to n (minus those ``chosen``).
+        chosen: numbers of rows picked earlier; None: the first pick is the row nearest to the mean.
 
     >>> k_center_order([[0.0], [1.0], [5.0], [6.0]], 3)
     Selection(rows=array([1, 3, 0]), values=array([5., 1., 1.]))
@@ -201,8 +200,9 @@ def k_center_order(embeddings: Any, k: int, *, chosen: ArrayLike | None = None) 
 def facility_location_order(embeddings: Any, k: int) -> Selection:
     r"""Greedy facility location: rows that raise $\frac{1}{n}\sum_i \max_{j \in S} \frac{1 + \cos(z_i, z_j)}{2}$ most.
 
-    Within 1 - 1/e of the best k rows (Nemhauser et al. 1978). Gains are evaluated lazily (Minoux 1978), a column of
-    similarities at a time, so no ``[n, n]`` matrix is held. Unlike k-center it is not drawn to outliers.
+    The sum is at least 1 - 1/e of that of the best k rows (Nemhauser et al. 1978). Gains are evaluated lazily (Minoux
+    1978), a column of similarities at a time, so no ``[n, n]`` matrix is held. Unlike k-center it does not favor
+    outliers.
 
     Args:
         embeddings: ``[n, d]``, finite; compared by cosine.
