@@ -2,8 +2,8 @@
 
 Every method of a set and split is one row of the CSV, with the error on the test rows in units of the variance of the
 training labels, the error on the validation rows, and processor seconds; a row that is there is not run again. All that
-is tuned has the same encoder, plan and seed. Vectors of an encoder ("frozen", "tuned by ...") are read by kernel ridge
-and k-NN too, whose settings are chosen on the validation rows.
+is tuned has the same encoder, plan and seed. Vectors of an encoder ("frozen", "tuned by ...") are read by kernel ridge,
+boosting and k-NN too, whose settings are chosen on the validation rows.
 
     python benchmarks/fine_tuning.py run --data ../shared/data --out benchmarks/results/fine-tuning.csv --sets tweets
     python benchmarks/fine_tuning.py epoch --tune all --precision bf16-mixed
@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.kernel_ridge import KernelRidge
 
 sys.path.insert(0, str(Path(__file__).parent / "nona"))
@@ -37,6 +38,9 @@ from vicinal.training import NeighborModule
 
 EPOCHS, LEARNING_RATE = 6, 1e-4
 FIELDS = ("set", "split", "method", "test", "validation", "seconds", "settings")
+TREES = 400
+"""Of boosting, at most; the validation rows choose how many."""
+
 GAMMAS, ALPHAS = (0.1, 0.3, 1.0, 3.0), (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
@@ -136,6 +140,18 @@ def kernel_ridge(vectors: np.ndarray, y: np.ndarray, split: Split) -> tuple[np.n
     return best[2], model.predict(vectors[split.test]) + mean, f"gamma {gamma:g} alpha {alpha:g}"
 
 
+def boosting(vectors: np.ndarray, y: np.ndarray, split: Split) -> tuple[np.ndarray, np.ndarray, str]:
+    """The same by gradient boosting; the number of trees by the validation rows, then fitted on both."""
+    settings = {"learning_rate": 0.05, "max_leaf_nodes": 15, "max_features": 0.2, "random_state": 0}
+    model = HistGradientBoostingRegressor(max_iter=TREES, early_stopping=False, **settings)
+    model.fit(vectors[split.train], y[split.train])
+    staged = list(model.staged_predict(vectors[split.validation]))
+    trees = 1 + int(np.argmin([np.mean((said - y[split.validation]) ** 2) for said in staged]))
+    rows = np.concatenate([split.train, split.validation])
+    whole = HistGradientBoostingRegressor(max_iter=trees, early_stopping=False, **settings).fit(vectors[rows], y[rows])
+    return staged[trees - 1], whole.predict(vectors[split.test]), f"{trees} trees"
+
+
 def run(options: argparse.Namespace) -> None:
     """Fill the CSV."""
     store = Store(options.out)
@@ -184,9 +200,10 @@ def extra(method: str, model: Any, x: pd.DataFrame, y: np.ndarray, split: Split,
     """What else reads the vectors of the encoder."""
     (part,) = model.table_encoder.encoders
     vectors = embed(part, part.prepare(x)).double().numpy()
-    begun = time.process_time()
-    validation, test, settings = kernel_ridge(vectors, y, split)
-    add(f"kernel ridge on {method}", validation, test, time.process_time() - begun, settings)
+    for name, read in (("kernel ridge", kernel_ridge), ("boosting", boosting)):
+        begun = time.process_time()
+        validation, test, settings = read(vectors, y, split)
+        add(f"{name} on {method}", validation, test, time.process_time() - begun, settings)
     if "dense" in method:
         near, rows = model.embed(x), np.concatenate([split.train, split.validation])
         parts = near[split.train], y[split.train], near[split.validation], y[split.validation]

@@ -38,6 +38,14 @@ Candidates: TypeAlias = Annotated[
 Scorer: TypeAlias = Annotated[
     str, typer.Option(help="What tells matches: boosting, neighbors or auto.", rich_help_panel=o.LEARN)
 ]
+Tune: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="What of the pretrained encoder of texts is trained to read both rows of a pair at once: none, last-N, "
+        "lora, all, or auto (what --minutes have time for); it is used if pairs held out are told better.",
+        rich_help_panel=o.LEARN,
+    ),
+]
 HubCorrection: TypeAlias = Annotated[
     bool, typer.Option(help="Try whether rows that are near to everything should lose score.", rich_help_panel=o.LEARN)
 ]
@@ -79,6 +87,9 @@ def match(
     precision: Promise = None,
     candidates: Candidates = 10,
     scorer: Scorer = "auto",
+    tune: Tune = "none",
+    minutes: o.Minutes = 10.0,
+    plan: o.Plan = None,
     hub_correction: HubCorrection = True,
     learn_candidates: LearnCandidates = False,
     encoder: o.Encoder = None,
@@ -111,6 +122,9 @@ def dedupe(
     precision: Promise = None,
     candidates: Candidates = 10,
     scorer: Scorer = "auto",
+    tune: Tune = "none",
+    minutes: o.Minutes = 10.0,
+    plan: o.Plan = None,
     hub_correction: HubCorrection = True,
     learn_candidates: LearnCandidates = False,
     encoder: o.Encoder = None,
@@ -157,6 +171,9 @@ def _run(context: typer.Context, left: str, right: str | None, *, links: str, de
             "precision": options["precision"],
             "n_candidates": options["candidates"],
             "scorer": options["scorer"],
+            "tune": options["tune"],
+            "minutes": options["minutes"],
+            "plan": o.plan_of(options["plan"]),
             "hub_correction": options["hub_correction"],
             "learn_candidates": options["learn_candidates"],
             "encoders": o.parse_encoders(options["encoder"]) or None,

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how they become a job."""
+"""Options that several commands share, and their parsing."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -8,25 +8,25 @@ import typer
 
 DATA, LEARN, TRAIN = (f"Advanced: {what}" for what in ("the table", "what is learned", "training"))
 ALSO = "Advanced: also"
-"""Panels of ``--help``; options without one are the basic ones, and stand first."""
+"""Panels of ``--help``; options without a panel are the basic ones, and come first."""
 
 Database: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help="DATA is a query, 'select ...', of this file of SQLite or DuckDB, or of an address as postgresql://...",
+        help="Database, if DATA is a query 'select ...': a SQLite or DuckDB file, or an address such as postgresql://...",
         rich_help_panel=DATA,
         metavar="FILE|URL",
     ),
 ]
 Target: TypeAlias = Annotated[str, typer.Option(help="Column to predict.")]
 Targets: TypeAlias = Annotated[
-    list[str], typer.Option("--target", help="Column to predict; several, all of numbers, one after another.")
+    list[str], typer.Option("--target", help="Column to predict; repeat it for several columns of numbers.")
 ]
 
 
 def _columns(kind: str) -> Any:
     """Option that names columns of one kind."""
-    help_text = f"Take this column for {kind} (may be given several times)."
+    help_text = f"Treat this column as {kind} (repeatable)."
     return typer.Option(help=help_text, rich_help_panel=DATA, metavar="COL")
 
 
@@ -40,7 +40,7 @@ Sets: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Take this column of lists for sets, or group columns of one kind into one: photos=a,b,c,d.",
+        help="Treat this column of lists as sets, or combine columns of one kind into a set: photos=a,b,c,d.",
         rich_help_panel=DATA,
         metavar="COL[=COL,...]",
     ),
@@ -52,9 +52,10 @@ Long: TypeAlias = Annotated[
         rich_help_panel=LEARN,
     ),
 ]
-Drop: TypeAlias = Annotated[list[str] | None, typer.Option(help="Leave this column out.", metavar="COL")]
+Drop: TypeAlias = Annotated[list[str] | None, typer.Option(help="Leave out this column (repeatable).", metavar="COL")]
 Use: TypeAlias = Annotated[
-    list[str] | None, typer.Option(help="Learn from this column only.", rich_help_panel=DATA, metavar="COL")
+    list[str] | None,
+    typer.Option(help="Learn only from this column (repeatable).", rich_help_panel=DATA, metavar="COL"),
 ]
 Id: TypeAlias = Annotated[
     str | None,
@@ -67,7 +68,7 @@ Group: TypeAlias = Annotated[
 Time: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help="Column of dates or numbers: the latest rows are tested on, and those before them stop the training.",
+        help="Column of dates or numbers: the latest rows are test rows, those before them serve early stopping.",
         rich_help_panel=DATA,
         metavar="COL",
     ),
@@ -75,18 +76,18 @@ Time: TypeAlias = Annotated[
 Weight: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help="Column of numbers: a row of weight 2 counts as two, in training, as a neighbor and in errors.",
+        help="Column of numbers: a row of weight 2 counts as two in training, as a neighbor, and in errors.",
         rich_help_panel=DATA,
         metavar="COL",
     ),
 ]
 Task: TypeAlias = Annotated[
-    str | None, typer.Option(help="regression or classification; default: by the target.", rich_help_panel=DATA)
+    str | None, typer.Option(help="regression or classification; default: from the target.", rich_help_panel=DATA)
 ]
 Separator: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help='Between several classes in a cell of the target: --separator ";". Cells that are lists need none.',
+        help='Separator of several classes in a cell of the target, such as ";". Cells that are lists need none.',
         rich_help_panel=DATA,
         metavar="TEXT",
     ),
@@ -102,79 +103,78 @@ Encoder: TypeAlias = Annotated[
 Tune: TypeAlias = Annotated[
     str,
     typer.Option(
-        help="What of pretrained encoders is trained: none, last-N, lora, all, or auto: what --minutes have time for, "
-        "if it predicts the rows held out better.",
+        help="Trained part of pretrained encoders: none, last-N, lora, all, or auto (as much as --minutes allow, if it "
+        "predicts the held-out rows better).",
         rich_help_panel=LEARN,
     ),
 ]
-Minutes: TypeAlias = Annotated[float, typer.Option(help="How long --tune auto may take.", rich_help_panel=TRAIN)]
+Minutes: TypeAlias = Annotated[float, typer.Option(help="Most minutes for --tune auto.", rich_help_panel=TRAIN)]
 Plan: TypeAlias = Annotated[
     str | None,
-    typer.Option(help="plan.json of an earlier model: tune as it was.", rich_help_panel=TRAIN, metavar="FILE"),
+    typer.Option(help="plan.json of an earlier model, to tune the same way.", rich_help_panel=TRAIN, metavar="FILE"),
 ]
 Similarity: TypeAlias = Annotated[
-    str, typer.Option(help="l2, l1, cosine, dot, scaled_dot, snr, squared_l2.", rich_help_panel=LEARN)
+    str, typer.Option(help="Similarity: l2, l1, cosine, dot, scaled_dot, snr, squared_l2.", rich_help_panel=LEARN)
 ]
 Mask: TypeAlias = Annotated[
     str, typer.Option(help="Rejection of far neighbors: s2, s1, topk or none.", rich_help_panel=LEARN)
 ]
 MaskParameters: TypeAlias = Annotated[
-    str, typer.Option(help="Of s1 and s2: pointwise or global.", rich_help_panel=LEARN)
+    str, typer.Option(help="Parameters of s1 and s2: pointwise or global.", rich_help_panel=LEARN)
 ]
 Simplex: TypeAlias = Annotated[
     str,
     typer.Option(
-        help="softmax, sparsemax or entmax15; auto: entmax15 for numbers, softmax for classes.", rich_help_panel=LEARN
+        help="Weights: softmax, sparsemax, entmax15; auto: entmax15 for numbers, softmax for classes.",
+        rich_help_panel=LEARN,
     ),
 ]
 Metric: TypeAlias = Annotated[
     str,
     typer.Option(
-        help="What makes rows near: network (trained), kernel (of numbers and categories a length for each column; for "
-        "classes also of what pretrained encoders see), or auto (where both can be, what predicts the rows held out "
-        "best).",
+        help="What makes rows near: network (trained), kernel (with learned lengths of columns; for classes also of "
+        "frozen encoders), or auto (a kernel where possible, unless the network is clearly better on held-out rows).",
         rich_help_panel=LEARN,
     ),
 ]
 Readout: TypeAlias = Annotated[
     str,
     typer.Option(
-        help="How predictions are read out of the trained metric: attention, kriging (weights of the nearest rows, "
-        "solved for given each other), signed_kriging, or auto (attention or kriging, by the rows held out).",
+        help="How neighbors are combined: attention, kriging (weights solved for jointly), signed_kriging (also below "
+        "0), or auto (attention or kriging by held-out rows; classes: attention; kernel: signed_kriging).",
         rich_help_panel=LEARN,
     ),
 ]
 MaxNeighbors: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        help="Most rows that make a kriging prediction; default 30, with --metric kernel 256 (128 of over 5,000 rows; "
-        "of classes all of up to 2,048).",
+        help="Most neighbors of a kriging prediction; default: 30; for a kernel 256 (128 of over 5,000 rows; for "
+        "classes, all of up to 2,048).",
         rich_help_panel=LEARN,
     ),
 ]
 TargetTransform: TypeAlias = Annotated[
     str,
     typer.Option(
-        help="Scale that numbers are learned on: none, log (positive ones, such as prices: a prediction is a weighted "
-        "geometric mean), rank (normal scores), or auto (log where a kernel predicts the rows of a plain table better "
-        "by it).",
+        help="Scale that numbers are learned on: none, log (for positive numbers such as prices; predictions are "
+        "weighted geometric means), rank (normal scores), or auto (log if a kernel predicts better with it).",
         rich_help_panel=LEARN,
     ),
 ]
 Loss: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help="Added losses of the embeddings: supcon(temperature=.1), 0.5*triplet (see vicinal losses); or what "
-        "predictions train by: matching:sigmoid(scale=2,shift=0.7) in label units, comp_sum(tau=1.7) for classes, "
-        "both with + between them. Default: squared error, log-loss.",
+        help="Losses of the embeddings to add: supcon(temperature=.1), 0.5*triplet (see vicinal losses); or the loss "
+        "of predictions: matching:sigmoid(scale=2,shift=0.7) in label units, comp_sum(tau=1.7) for classes; or both, "
+        "with + between them. Default: squared error, log-loss.",
         rich_help_panel=LEARN,
     ),
 ]
 Fair: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help="Column of an attribute, such as sex or age: its groups are to be treated alike. It is not learned from, "
-        "unless --use or a kind names it. Takes --metric network.",
+        help="Column of an attribute such as sex or age, whose groups should be treated alike. It is not a feature "
+        "unless --use or a kind names it. The metric is then the network.",
         rich_help_panel=LEARN,
         metavar="COL",
     ),
@@ -182,22 +182,22 @@ Fair: TypeAlias = Annotated[
 FairWeight: TypeAlias = Annotated[
     float | None,
     typer.Option(
-        help="Of --fair beside the error; 0 measures only. Default: 0.1 for classes, 1 for numbers.",
+        help="Weight of --fair in the loss; 0: only measure. Default: 0.1 for classes, 1 for numbers.",
         rich_help_panel=LEARN,
     ),
 ]
 FairRate: TypeAlias = Annotated[
     str,
     typer.Option(
-        help="What --fair makes equal, of classes: positive (predictions), true_positive, false_positive or accuracy.",
+        help="For classes, the rate that --fair makes equal: positive, true_positive, false_positive or accuracy.",
         rich_help_panel=LEARN,
     ),
 ]
 Index: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help="Where neighbors are looked up: exact, faiss:IVF1024,Flat, milvus:./bank.db, milvus:http://host:19530; "
-        "default: the whole bank is read. It is kept with the model; a database stays where it is.",
+        help="Index to find neighbors: exact, faiss:IVF1024,Flat, milvus:./bank.db, milvus:http://host:19530; default: "
+        "none, the whole bank is read. It is saved with the model; a database stays where it is.",
         rich_help_panel=ALSO,
         metavar="NAME",
     ),
@@ -206,8 +206,8 @@ IndexAgain: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--index",
-        help="The index to use; default: the model's own. A database has to be named again: a model folder does not "
-        "decide what is opened.",
+        help="Index to use; default: the model's own. A database must be named again: a model folder does not decide "
+        "what is opened.",
         rich_help_panel=ALSO,
         metavar="NAME",
     ),
@@ -216,8 +216,7 @@ EncoderAgain: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--encoder",
-        help="An encoder that the model was fitted with; those of a folder or the hub have to be named again: "
-        "text=folder:PATH, text=hub:NAME.",
+        help="Encoder of the fit; one from a folder or the hub must be named again: text=folder:PATH, text=hub:NAME.",
         rich_help_panel=ALSO,
         metavar="COL=NAME",
     ),
@@ -225,80 +224,80 @@ EncoderAgain: TypeAlias = Annotated[
 IndexTolerance: TypeAlias = Annotated[
     float,
     typer.Option(
-        help="With --index: most weight that may be on rows not looked up; else the whole bank is read.",
+        help="With --index: most weight allowed for rows that were not fetched; else the whole bank is read.",
         rich_help_panel=ALSO,
     ),
 ]
 Hidden: TypeAlias = Annotated[
-    str, typer.Option(help="Sizes of the projector's layers; the last is the embedding.", rich_help_panel=LEARN)
+    str, typer.Option(help="Sizes of the projector's layers; the last is the embedding's.", rich_help_panel=LEARN)
 ]
 Members: TypeAlias = Annotated[
-    int, typer.Option(help="Projectors and heads side by side, whose predictions are averaged.", rich_help_panel=LEARN)
+    int, typer.Option(help="Number of projectors with heads, whose predictions are averaged.", rich_help_panel=LEARN)
 ]
 FinalTanh: TypeAlias = Annotated[
-    bool, typer.Option(help="End the projector in a tanh, as the NONA paper does.", rich_help_panel=LEARN)
+    bool, typer.Option(help="End the projector with a tanh, as in the NONA paper.", rich_help_panel=LEARN)
 ]
-Dropout: TypeAlias = Annotated[float, typer.Option(help="Before each layer of the projector.", rich_help_panel=LEARN)]
+Dropout: TypeAlias = Annotated[float, typer.Option(help="Dropout before each projector layer.", rich_help_panel=LEARN)]
 MaxEpochs: TypeAlias = Annotated[int, typer.Option(help="Most passes over the training rows.", rich_help_panel=TRAIN)]
 Epochs: TypeAlias = Annotated[int | None, typer.Option("--epochs", help="As --max-epochs.", hidden=True)]
-BatchSize: TypeAlias = Annotated[int, typer.Option(help="Rows of a step.", rich_help_panel=TRAIN)]
-LearningRate: TypeAlias = Annotated[float, typer.Option(help="Of all that is new.", rich_help_panel=TRAIN)]
+BatchSize: TypeAlias = Annotated[int, typer.Option(help="Rows per training step.", rich_help_panel=TRAIN)]
+LearningRate: TypeAlias = Annotated[float, typer.Option(help="Learning rate of new weights.", rich_help_panel=TRAIN)]
 EncoderLearningRate: TypeAlias = Annotated[
-    float, typer.Option(help="Of pretrained encoders that are tuned.", rich_help_panel=TRAIN)
+    float, typer.Option(help="Learning rate of tuned pretrained encoders.", rich_help_panel=TRAIN)
 ]
 WeightDecay: TypeAlias = Annotated[float, typer.Option(help="Decoupled weight decay.", rich_help_panel=TRAIN)]
 Patience: TypeAlias = Annotated[
-    int, typer.Option(help="Epochs without a better validation error before it stops.", rich_help_panel=TRAIN)
+    int, typer.Option(help="Epochs without a better validation error before training stops.", rich_help_panel=TRAIN)
 ]
 Test: TypeAlias = Annotated[
     float,
     typer.Option(
-        help="Share of rows to test on. 0: learn from all; scores are of members on rows that they never saw.",
+        help="Share of rows to test on. 0: train on all rows; scores are from members on rows that they never saw.",
         rich_help_panel=TRAIN,
     ),
 ]
 Validation: TypeAlias = Annotated[
     float,
     typer.Option(
-        help="Share of the others that stops training and calibrates. 0: none; each member leaves out a fold.",
+        help="Share of the others held out for early stopping and calibration. 0: none; each member leaves out a fold.",
         rich_help_panel=TRAIN,
     ),
 ]
-Seed: TypeAlias = Annotated[int, typer.Option(help="Of splits and training.")]
+Seed: TypeAlias = Annotated[int, typer.Option(help="Seed of all random choices.")]
 Precision: TypeAlias = Annotated[
-    str, typer.Option(help="32-true, 64-true, bf16-mixed or 16-mixed.", rich_help_panel=TRAIN)
+    str, typer.Option(help="Precision: 32-true, 64-true, bf16-mixed or 16-mixed.", rich_help_panel=TRAIN)
 ]
 Accelerator: TypeAlias = Annotated[
-    str, typer.Option(help="cpu, gpu, mps or auto, as Lightning names them.", rich_help_panel=TRAIN)
+    str, typer.Option(help="Accelerator: cpu, gpu, mps or auto, as in Lightning.", rich_help_panel=TRAIN)
 ]
 Devices: TypeAlias = Annotated[
-    int, typer.Option(help="Processes that train together, each on a device of its own.", rich_help_panel=TRAIN)
+    int, typer.Option(help="Number of processes that train together, each on its own device.", rich_help_panel=TRAIN)
 ]
 Logger: TypeAlias = Annotated[
-    str | None, typer.Option(help="csv, tensorboard, wandb or mlflow.", rich_help_panel=TRAIN)
+    str | None, typer.Option(help="Training log: csv, tensorboard, wandb or mlflow.", rich_help_panel=TRAIN)
 ]
 Root: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help="Folder that paths of images and sounds start from and must stay in; default: that of the table.",
+        help="Folder that paths of images and sounds start from, and must stay in; default: that of the table.",
         rich_help_panel=DATA,
         metavar="FOLDER",
     ),
 ]
 Cache: TypeAlias = Annotated[
     Path | None,
-    typer.Option(help="Folder to keep vectors of frozen encoders in between runs.", rich_help_panel=ALSO),
+    typer.Option(help="Folder that keeps vectors of frozen encoders between runs.", rich_help_panel=ALSO),
 ]
 Baselines: TypeAlias = Annotated[
     bool,
     typer.Option(
-        help="Also measure ridge, kernel ridge, support vectors, k-NN and (tables) boosting, tuned on training rows.",
+        help="Also measure ridge, kernel ridge, support vectors, k-NN and boosting, tuned on the training rows.",
         rich_help_panel=ALSO,
     ),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, for programs.")]
 Verbose: TypeAlias = Annotated[
-    bool, typer.Option("--verbose", "-v", help="A line of progress a second, all of which stay.", rich_help_panel=ALSO)
+    bool, typer.Option("--verbose", "-v", help="Print a line of progress every second.", rich_help_panel=ALSO)
 ]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
 
@@ -307,7 +306,7 @@ _KINDS = ("text", "image", "audio", "number", "category", "vector")
 
 
 def named_kinds(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Kind by column from the options of the kinds; a column named for two is refused."""
+    """Kind by column from the options of the kinds; ValueError for a column of two kinds."""
     from vicinal.core import short
 
     kinds: dict[str, str] = {}
@@ -324,7 +323,7 @@ def named_kinds(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def named_sets(pairs: Iterable[str] | None) -> dict[str, list[str]]:
-    """Columns by the set that they make, out of ``NAME=COL,COL``; a column of lists is named without them."""
+    """Columns by the name of the set that they form, from ``NAME=COL,COL``; a plain ``COL`` of lists is left out."""
     from vicinal.core import short
 
     sets: dict[str, list[str]] = {}
@@ -385,15 +384,20 @@ def estimator_parameters(context: typer.Context) -> dict[str, Any]:
         if options.get(option) is not None:
             parameters[name] = options[option]
     if options.get("plan") is not None:
-        from vicinal.core import local_path
-        from vicinal.estimators.plan import read_plan
-
-        parameters["plan"] = read_plan(local_path("--plan", options["plan"]))
+        parameters["plan"] = plan_of(options["plan"])
     return parameters
 
 
+def plan_of(name: str | None) -> Any:
+    """The plan in a file, if one is named."""
+    from vicinal.core import local_path
+    from vicinal.estimators.plan import read_plan
+
+    return None if name is None else read_plan(local_path("--plan", name))
+
+
 def _max_epochs(context: typer.Context) -> int:
-    """Of the two names of one option, what the one that was given says."""
+    """The value of ``--max-epochs``, or of its hidden alias ``--epochs``; ValueError if both are given."""
     most: int = context.params["max_epochs"]
     alias: int | None = context.params["epochs"]
     if alias is None:
@@ -405,7 +409,7 @@ def _max_epochs(context: typer.Context) -> int:
 
 
 def root_of(path: str | None) -> Path | None:
-    """The folder that ``--root`` names, which must be there."""
+    """The folder of ``--root``, which must exist."""
     from vicinal.core import local_path, short
 
     if path is None:
@@ -417,7 +421,7 @@ def root_of(path: str | None) -> Path | None:
 
 
 def parse_encoders(pairs: Iterable[str] | None) -> dict[str, str]:
-    """``COL=NAME`` pairs."""
+    """Encoders by column or kind, from ``COL=NAME`` pairs."""
     from vicinal.core import short
 
     encoders = {}
@@ -430,7 +434,7 @@ def parse_encoders(pairs: Iterable[str] | None) -> dict[str, str]:
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """Sizes as ``200,25``."""
+    """Layer sizes from text such as ``200,25``."""
     from vicinal.core import short
 
     try:
@@ -448,7 +452,7 @@ def parse_mask(text: str) -> str | None:
 
 
 def check_method(option: str, kind: str, name: str, also: tuple[str, ...] = ()) -> str:
-    """``name`` if it is a registered method of ``kind``, or one of the words that may stand for one."""
+    """``name`` if it is a registered method of ``kind``, or one of ``also``; else ValueError."""
     from vicinal.core import check_choice, entries
 
     return check_choice(option, name, [*also, *(method.name for method in entries(kind))])

@@ -26,6 +26,7 @@ from vicinal.core.untrusted import (
 )
 from vicinal.encoders import Kind, TableEncoder, reaches_out
 from vicinal.estimators.match_tables import Floats, MatchColumns, MatchedTables, MatchTable
+from vicinal.estimators.pair_reader import PairReader
 from vicinal.estimators.pair_scorers import SCORERS, PairScorer
 from vicinal.estimators.saving import SavedTableEncoder, shown_cell
 from vicinal.index.lexical import BUCKETS
@@ -33,6 +34,7 @@ from vicinal.version import __version__
 
 VERSION = 1
 CONFIG, TENSORS, PAIRS, SCORER = MARKERS["matcher"], "matcher.safetensors", "labelled.parquet", "scorer"
+READER = "reader"
 SIDES = ("left", "right")
 
 _Share = Annotated[float, Field(ge=0, le=1)]
@@ -49,6 +51,8 @@ class SavedMatcherParameters(Saved):
     precision: Annotated[float, Field(gt=0, lt=1)] | None
     encoders: dict[str, _Text] | None
     scorer: Literal["auto", "boosting", "neighbors"]
+    tune: Annotated[str, Field(pattern=r"^(none|auto|all|lora|last-[1-9]\d{0,3})$")] = "none"
+    minutes: Annotated[float, Field(gt=0)] = 10.0
     learn_candidates: bool = False
     hub_correction: bool
     validation_fraction: Annotated[float, Field(gt=0, lt=1)]
@@ -73,6 +77,7 @@ class SavedMatcher(Saved):
     temperature: Annotated[float, Field(gt=0)] | None
     turned: bool = False
     scorer: Literal["boosting", "neighbors"] | None
+    reader: tuple[float, float, float] | None = None
     threshold: _Share | None
     doubt: tuple[_Share, _Share]
     scores: dict[str, float]
@@ -87,6 +92,7 @@ class LoadedMatcher(NamedTuple):
     labelled: pd.DataFrame
     known: Floats | None
     scorer: PairScorer | None
+    reader: PairReader | None
 
 
 def write_matcher(
@@ -166,7 +172,7 @@ def read_matcher(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
 
 
 def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
-    check_inside(folder, SUMS, CONFIG, TENSORS, PAIRS, SCORER, *(f"{name}.parquet" for name in SIDES))
+    check_inside(folder, SUMS, CONFIG, TENSORS, PAIRS, SCORER, READER, *(f"{name}.parquet" for name in SIDES))
     check_sums(folder, (CONFIG,), "matcher", LARGEST_SETTINGS)
     config = read_settings(folder / CONFIG, SavedMatcher, "a vicinal matcher", newest=VERSION, oldest=VERSION)
     if len(config.rows) != (1 if config.single else 2):
@@ -194,7 +200,12 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
         if config.scorer == "boosting":
             check_sums(folder, (SCORER,), "matcher")
         scorer = SCORERS[config.scorer].load(folder / SCORER, count)
-    return LoadedMatcher(config, tables, labelled, state["known"].numpy() if "known" in state else None, scorer)
+    reader = None
+    if config.reader is not None:
+        named = {"pair": encoders["text"]} if "text" in encoders else {}
+        reader = PairReader.load(folder / READER, config.reader, named)
+    known = state["known"].numpy() if "known" in state else None
+    return LoadedMatcher(config, tables, labelled, known, scorer, reader)
 
 
 def _encoder(config: SavedMatcher, encoders: Mapping[str, str]) -> TableEncoder | None:

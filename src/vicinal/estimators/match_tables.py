@@ -18,6 +18,7 @@ from vicinal.encoders import Kind, TableEncoder, build_table_encoder, infer_kind
 from vicinal.encoders.transformers import MINILM
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.pair_features import ROW, PairFeatures, Rivals, Side
+from vicinal.estimators.pair_reader import pair_texts
 from vicinal.index import Corrected, Hits, MilvusIndex, hub_bias, open_index
 from vicinal.index.lexical import LexicalIndex, fuse
 from vicinal.similarity.products import l2_normalize
@@ -431,6 +432,11 @@ class MatchedTables:
     def pair_features(self, at: Ids) -> Floats:
         """Features ``[n, F]`` of pairs of positions ``[n, 2]``."""
         return np.concatenate([np.zeros((0, len(self.features.names))), *self.feature_blocks(at)])
+
+    def pair_texts(self, at: Ids) -> list[str]:
+        """Both rows of pairs at positions ``[n, 2]`` as one text each."""
+        sides = (self._side(side).texts[ROW] for side in (0, 1))
+        return pair_texts(*([rows[place] for place in at[:, side]] for side, rows in enumerate(sides)))
 
     def feature_blocks(self, at: Ids) -> Iterator[Floats]:
         """Features of a block of pairs at a time."""

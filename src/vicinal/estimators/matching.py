@@ -1,5 +1,6 @@
 """Which row of one table is the same thing as which row of another: probabilities, links, and why."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +15,26 @@ from torch import Tensor
 from vicinal.calibration import best_f1, precision_threshold
 from vicinal.core import check_between, check_choice, check_integer, listed, short
 from vicinal.core.folders import staged_folder
+from vicinal.core.identity import as_texts
+from vicinal.encoders import check_tune
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.linking import assigned, connected, log_odds, pairs_within
-from vicinal.estimators.match_files import read_matcher, write_matcher
-from vicinal.estimators.match_tables import Floats, Ids, Log, MatchedTables, MatchTable, check_index, installed_encoders
+from vicinal.estimators.match_files import READER, read_matcher, write_matcher
+from vicinal.estimators.match_tables import (
+    Floats,
+    Ids,
+    Log,
+    MatchColumns,
+    MatchedTables,
+    MatchTable,
+    check_index,
+    installed_encoders,
+)
 from vicinal.estimators.match_training import choose_map
 from vicinal.estimators.pair_features import MISSING, text_of
+from vicinal.estimators.pair_reader import PairReader, check_reader
 from vicinal.estimators.pair_scorers import SCORERS, PairScorer
+from vicinal.estimators.plan import read_plan
 from vicinal.index.lexical import fuse
 from vicinal.metrics import candidate_recall, link_quality
 
@@ -49,7 +63,7 @@ AGREE, DIFFER = 0.75, 0.35
 NEAR, FAR = 0.95, 0.8
 """The same for numbers."""
 
-_LOCAL = ("index", "root", "cache_dir")
+_LOCAL = ("index", "root", "cache_dir", "plan")
 """Parameters that say where a run is made; they are not saved."""
 
 _WRONG = 0.02
@@ -123,6 +137,12 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             words and letters only. None: the pretrained ones that are installed.
         scorer: "boosting", "neighbors", or "auto": with up to 10,000 pairs, whichever has the lower log loss on a
             quarter of the pairs it learns from; with more, boosting.
+        tune: which part of the pretrained encoder of texts is trained to read both rows of a pair at once: "all",
+            "last-N", "lora", or "auto" (what ``minutes`` have time for). Its probability and that of the scorer are
+            weighed by labelled pairs, and it is taken if both together have less log loss; see
+            :class:`vicinal.estimators.pair_reader.PairReader`. It takes minutes to hours. "none": pairs are not read.
+        minutes: how long ``tune="auto"`` may take.
+        plan: a :class:`vicinal.estimators.TuningPlan` or its file, in place of four epochs or of the probe.
         learn_candidates: try a linear map of the vectors, learned from matching pairs and hard negatives, and use it to
             find candidates if that helps; the scorer still reads the vectors as they are.
         hub_correction: try lowering the scores of rows that are near everything (hubs), and do so if candidates get
@@ -159,6 +179,9 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         precision: float | None = None,
         encoders: Mapping[str, str] | None = None,
         scorer: str = "auto",
+        tune: str = "none",
+        minutes: float = 10.0,
+        plan: Any = None,
         learn_candidates: bool = False,
         hub_correction: bool = True,
         validation_fraction: float = 0.25,
@@ -170,6 +193,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.id_left, self.id_right = id_left, id_right
         self.n_candidates, self.links, self.precision = n_candidates, links, precision
         self.encoders, self.scorer, self.learn_candidates = encoders, scorer, learn_candidates
+        self.tune, self.minutes, self.plan = tune, minutes, plan
         self.hub_correction, self.validation_fraction = hub_correction, validation_fraction
         self.index, self.root, self.cache_dir, self.random_state = index, root, cache_dir, random_state
 
@@ -220,12 +244,14 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             check_one_label("validation", pd.concat([labelled, chosen]), tables)
         self.notes_: list[str] = []
         encoders = installed_encoders(self.encoders)
+        check_reader(self.tune, encoders["text"], MatchColumns.shared(tables[0].frame, tables[-1].frame).texts)
         if encoders["text"] == "none":
             self.notes_.append(
                 "candidates come from words and letters alone: no encoder of texts is installed or named"
             )
         self.tables_ = MatchedTables.read(tables, encoders, self.cache_dir, self.index, progress)
         self.scorer_: PairScorer | None = None
+        self.reader_: PairReader | None = None
         self.threshold_: float | None = None
         self.doubt_: tuple[float, float] = (0.0, 1.0)
         self.scores_: dict[str, float] = {}
@@ -241,6 +267,11 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         check_integer("random_state", self.random_state, 0)
         check_choice("links", self.links, LINKS)
         check_choice("scorer", self.scorer, ("auto", *SCORERS))
+        check_tune(self.tune, auto=True)
+        check_between("minutes", self.minutes, 0, math.inf)
+        plan = read_plan(self.plan)
+        if plan is not None and self.tune not in ("auto", plan.tune):
+            raise ValueError(f"tune: expected 'auto' or {plan.tune!r}, as the plan says, got {self.tune!r}")
         check_between("validation_fraction", self.validation_fraction, 0, 1)
         if self.precision is not None:
             check_between("precision", self.precision, 0, 1)
@@ -269,7 +300,10 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             self._choose_temperature(same)
         log(f"learning from {len(labelled)} pairs")
         features, matches = self.tables_.pair_features(_positions(labelled)), labelled["match"].to_numpy()
-        self._choose_scorer(features, matches, _held_in(labelled, _INNER, random), log)
+        inner = _held_in(labelled, _INNER, random)
+        self._choose_scorer(features, matches, inner, log)
+        if self.tune != "none":
+            self._try_reader(labelled, features, inner, log)
         self.labelled_, self.known_ = labelled.reset_index(drop=True), features
         chances, truth = self._chances(_positions(held_out)), held_out["match"].to_numpy()
         self.validation_ = pd.DataFrame({"probability": chances, "match": truth})
@@ -349,6 +383,36 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.scorer_name_ = name
         self.scorer_ = SCORERS[name]().fit(features, matches, self.random_state)
 
+    def _try_reader(self, labelled: pd.DataFrame, features: Floats, inner: Ids, log: Log) -> None:
+        """Tune an encoder that reads pairs, and keep it if it makes the scorer better on pairs that are not inner."""
+        at, matches = _positions(labelled), labelled["match"].to_numpy()
+        if len(matches) < _FEWEST_COMPARED or min(len(set(matches[part].tolist())) for part in (inner, ~inner)) < 2:
+            self.notes_.append(
+                f"no pair was read: tuning takes {_FEWEST_COMPARED} labelled pairs of both kinds, got {len(matches)}"
+            )
+            return
+        log(f"tuning an encoder that reads pairs, by {int(inner.sum())} of them")
+        names = {name: getattr(self, name) for name in ("tune", "minutes", "plan", "random_state", "cache_dir")}
+        names["encoder"] = installed_encoders(self.encoders)["text"]
+        texts = self.tables_.pair_texts(at)
+        reader = PairReader.tuned(texts, matches, self._keys(labelled), inner, names)
+        scorer = SCORERS[self.scorer_name_]().fit(features[inner], matches[inner], self.random_state)
+        scored, outer = scorer.chances(features[~inner]), np.flatnonzero(~inner)
+        read = reader.read(scored, lambda some: [texts[place] for place in outer[some]])
+        alone, both, is_better = reader.weigh(scored, read, matches[outer], at[outer, 0])
+        said = f"by {self.scorer_name_} alone the log loss on {len(outer)} pairs is {alone:.3f}, with it {both:.3f}"
+        if is_better:
+            self.reader_ = reader
+            self.notes_.append(f"pairs are read as texts, too ({reader.sentence}): {said}")
+        else:
+            self.notes_.append(f"pairs are not read as texts: {said}")
+
+    def _keys(self, pairs: pd.DataFrame) -> list[str]:
+        """Names of pairs, as the reader of pairs knows them."""
+        named = self._named(_positions(pairs))
+        sides = (as_texts(named[side].to_numpy()).tolist() for side in ("left", "right"))
+        return ["\t".join(ids) for ids in zip(*sides, strict=True)]
+
     def _choose_threshold(self, chances: Floats, truth: Ids) -> None:
         if self.precision is None:
             self.threshold_ = best_f1(chances, truth)
@@ -363,7 +427,10 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _chances(self, at: Ids) -> Floats:
         scorer = self._learned()
-        return np.concatenate([np.zeros(0), *map(scorer.chances, self.tables_.feature_blocks(at))])
+        scored = np.concatenate([np.zeros(0), *map(scorer.chances, self.tables_.feature_blocks(at))])
+        if self.reader_ is None:
+            return scored
+        return self.reader_.together(scored, self.reader_.read(scored, lambda some: self.tables_.pair_texts(at[some])))
 
     def _learned(self) -> PairScorer:
         if self.scorer_ is None:
@@ -582,7 +649,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if len(at) == 0:
             return []
         features = self.tables_.pair_features(at)
-        chances = self._learned().chances(features)
+        chances = self._chances(at)
         likeness, labelled = self._learned().likeness(features, self.known_), _positions(self.labelled_)
         explanations = []
         for row, (left, right) in enumerate(at.tolist()):
@@ -652,6 +719,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         for number, side, table, gone, left_over in changes:  # nothing has changed if an id was wrong
             sides = ["left", "right"] if self.tables_.is_single else [side]
             keep = ~self.labelled_[sides].isin(gone).any(axis=1).to_numpy()
+            if self.reader_ is not None and not self.reader_.forget(self._keys(self.labelled_[~keep])):
+                self.reader_ = None  # it has no pair left
             moved = np.arange(len(table)) - np.searchsorted(np.sort(gone), np.arange(len(table)))
             self.labelled_ = self.labelled_[keep].reset_index(drop=True)
             for each in sides:
@@ -677,6 +746,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         config = {
             "parameters": {name: value for name, value in self.get_params(deep=False).items() if name not in _LOCAL},
             "scorer": None if self.scorer_ is None else self.scorer_name_,
+            "reader": None if self.reader_ is None else self.reader_.weights,
             "threshold": self.threshold_,
             "doubt": list(self.doubt_),
             "scores": self.scores_,
@@ -684,6 +754,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         }
         known = self.known_ if self.scorer_ is not None else None
         write_matcher(stage, config, self.tables_, self.labelled_, known, self.scorer_)
+        if self.reader_ is not None:
+            self.reader_.save(stage / READER)
 
     @classmethod
     def load(cls, folder: str | Path, *, encoders: Mapping[str, str] | None = None) -> Self:
@@ -700,6 +772,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         saved = read_matcher(Path(folder), encoders or {})
         matcher = cls(**saved.config.parameters.model_dump())
         matcher.tables_, matcher.labelled_, matcher.scorer_ = saved.tables, saved.labelled, saved.scorer
+        matcher.reader_ = saved.reader
         matcher.threshold_, matcher.notes_ = saved.config.threshold, list(saved.config.notes)
         matcher.doubt_, matcher.scores_ = saved.config.doubt, dict(saved.config.scores)
         if saved.scorer is not None and saved.known is not None:
