@@ -5,6 +5,7 @@ serialized rows, split into train, valid and test. The two tables are the distin
 from ``COL name VAL value``. Every figure is a line of the CSV as soon as it is known; a run that was stopped goes on.
 
     python benchmarks/matching_rows.py --data DATA/retrieval --cache runs/matching-rows
+    python benchmarks/matching_rows.py --data DATA/retrieval --cache runs/matching-rows --tune   # an hour a set
     python benchmarks/matching_rows.py --tables      # the tables of what is there
 """
 
@@ -23,13 +24,17 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
 from vicinal.calibration import best_f1, clopper_pearson_upper, precision_threshold
-from vicinal.estimators import RowMatcher
+from vicinal.estimators import RowMatcher, TuningPlan
 from vicinal.estimators.pair_features import text_of
 from vicinal.estimators.pair_scorers import BoostedPairs
 from vicinal.metrics import link_quality
 
 SETS = ("abt_buy", "amazon_google", "walmart_amazon", "dblp_acm")
 SEEDS, SPLITS, DRAWS = 3, 20, 1000
+READ, LINKAGE = "matcher, tune='all'", "recordlinkage, logistic regression"
+PLAN = TuningPlan(tune="all", epochs=4, rows=10_000, batch_size=32, precision="bf16-mixed")
+"""What ``tune="all"`` does by itself, but in bfloat16."""
+
 OUT = Path(__file__).parent / "results" / "matching_rows.csv"
 PUBLISHED = {
     "Magellan": (43.6, 49.1, 71.9, 98.4),
@@ -230,9 +235,13 @@ def by_learned(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.Da
             lines.put(name, method, seed, values)
 
 
-def run(data: Path, cache: Path, names: list[str]) -> None:
-    """All figures that are not there yet, those of the matcher first."""
+def run(data: Path, cache: Path, names: list[str], *, tune: bool = False) -> None:
+    """All figures that are not there yet, those of the matcher first; with ``tune`` those of pairs that are read."""
     lines, sets = Lines(), {name: read(data, name) for name in names}
+    if tune:
+        for name, (left, right, pairs) in sets.items():
+            by_reader(lines, name, [left, right], pairs, cache)
+        return
     for name, (left, right, pairs) in sets.items():
         if not lines.has(name, "set", 0):
             is_test = pairs["split"] == "test"
@@ -244,9 +253,55 @@ def run(data: Path, cache: Path, names: list[str]) -> None:
         parts = dict(iter(pairs.groupby("split")))
         by_learned(lines, name, [left, right], pairs, cache)
         tfidf(lines, name, [left, right], pairs)
+        by_recordlinkage(lines, name, [left, right], pairs)
         model = RowMatcher(scorer="boosting", hub_correction=False, cache_dir=cache)
         model.fit(left, right, parts["train"], validation=parts["valid"])
         by_features(lines, name, model, pairs)
+
+
+def by_reader(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.DataFrame, cache: Path) -> None:
+    """The matcher with an encoder that reads pairs; and what that says by itself."""
+    parts = dict(iter(pairs.groupby("split")))
+    test, truth = parts["test"], parts["test"]["match"].to_numpy()
+    if lines.has(name, READ, 0):
+        return
+    begun = time.process_time()
+    model = RowMatcher(scorer="boosting", tune="all", plan=PLAN, random_state=0, cache_dir=cache)
+    model.fit(*tables, parts["train"], validation=parts["valid"])
+    spent = {"seconds": time.process_time() - begun, "taken": float(model.reader_ is not None)}
+    chances = model.predict_proba(test)[:, 1]
+    lines.put(name, READ, 0, scored(chances, truth, float(model.threshold_ or 0)) | spent)
+    if model.reader_ is not None:
+        valid, alone = parts["valid"], []
+        for rows in (valid, test):
+            texts = model.tables_.pair_texts(positions(model, rows))
+            alone.append(model.reader_.chances(texts))
+        threshold = best_f1(alone[0], valid["match"].to_numpy())
+        lines.put(name, "read as texts alone", 0, scored(alone[1], truth, threshold))
+
+
+def by_recordlinkage(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.DataFrame) -> None:
+    """The package recordlinkage: Jaro-Winkler and q-grams of texts, nearness of numbers, logistic regression."""
+    if lines.has(name, LINKAGE, 0):
+        return
+    import recordlinkage
+
+    left, right = (table.set_index("id") for table in tables)
+    compare = recordlinkage.Compare()
+    for column in [column for column in left.columns if column in right.columns]:
+        if pd.api.types.is_numeric_dtype(left[column]) and pd.api.types.is_numeric_dtype(right[column]):
+            compare.numeric(column, column, method="gauss", scale=max(1e-9, float(left[column].std())), label=column)
+        else:
+            left[column], right[column] = left[column].map(text_of), right[column].map(text_of)
+            for method in ("jarowinkler", "qgram"):
+                compare.string(column, column, method=method, label=f"{column} {method}")
+    at = pd.MultiIndex.from_frame(pairs[["left", "right"]])
+    features = compare.compute(at, left, right).fillna(0.0).to_numpy()
+    matches = pairs["match"].to_numpy()
+    train, valid, test = (pairs["split"].to_numpy() == part for part in ("train", "valid", "test"))
+    chances = LogisticRegression(max_iter=1000).fit(features[train], matches[train]).predict_proba(features)[:, 1]
+    threshold = best_f1(chances[valid], matches[valid])
+    lines.put(name, LINKAGE, 0, scored(chances[test], matches[test], threshold))
 
 
 def row_of(*cells: object) -> str:
@@ -262,10 +317,13 @@ def markdown() -> str:
     there = [name for name in SETS if (name, "matcher") in mean.index]
     head = [row_of("test F1", *there), row_of(*["---"] * (1 + len(there)))]
     rows = list(head)
-    methods = ("matcher", "matcher, words counted once", "the pair alone")
-    for method in (*methods, "string similarities, boosting", "tf-idf, logistic regression"):
+    methods = ("matcher", READ, "matcher, words counted once", "the pair alone", "read as texts alone")
+    for method in (*methods, "string similarities, boosting", LINKAGE, "tf-idf, logistic regression"):
         cells = []
         for name in there:
+            if (name, method) not in mean.index:
+                cells.append("")
+                continue
             f1, low, high = 100 * mean.loc[(name, method), ["f1", "low", "high"]]
             deviation = 100 * std.loc[(name, method), "f1"]
             seeds = "" if np.isnan(deviation) else f" ± {deviation:.1f}"
@@ -300,8 +358,9 @@ if __name__ == "__main__":
     parser.add_argument("--data", type=Path)
     parser.add_argument("--cache", type=Path, default=Path("runs/matching-rows"))
     parser.add_argument("--sets", nargs="*", default=list(SETS))
+    parser.add_argument("--tune", action="store_true")
     parser.add_argument("--tables", action="store_true")
     arguments = parser.parse_args()
     if not arguments.tables:
-        run(arguments.data, arguments.cache, arguments.sets)
+        run(arguments.data, arguments.cache, arguments.sets, tune=arguments.tune)
     print(markdown())
