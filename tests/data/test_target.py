@@ -16,7 +16,9 @@ def column(cells, name="price", **kwargs):
 
 TASKS = {
     "floats": ([0.5 * i for i in range(20)], "regression"),
-    "whole floats": ([1.0, 2.0] * 20, "regression"),
+    "whole floats": ([1.0, 2.0, 4.0] * 20, "regression"),
+    "two whole floats": ([0.0, 1.0] * 20, "classification"),
+    "two floats": ([0.5, 1.0] * 20, "regression"),
     "many integers": (list(range(40)), "regression"),
     "few integers, often": ([0, 1, 2] * 10, "classification"),
     "few integers, seldom": ([*range(10), *range(5)], "regression"),

@@ -52,6 +52,28 @@ def test_normal_scores_are_those_of_mean_ranks_and_turn_back():
     assert [len(knots) for knots in many.labels] == [KNOTS, KNOTS]
 
 
+def test_predictions_of_logarithms_do_not_run_far_beyond_the_labels(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 2, 80)[:, None]
+    y = np.exp(3 * x[:, 0] + 0.01 * rng.normal(size=80))
+    model = NeighborRegressor(metric="kernel", target_transform="log").fit(x, y)
+    far = np.array([[9.0], [-9.0]])
+    low, high = np.log(y.min()), np.log(y.max())
+    limits = np.exp([high + 0.25 * (high - low), low - 0.25 * (high - low)])
+    np.testing.assert_allclose(model.predict(far), limits)
+    one = model.explain(far[:1])[0]
+    assert one.total > np.log(one.prediction) + 1  # what the rows sum to goes on
+    model.save(tmp_path / "m")
+    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(far), model.predict(far))
+    unlimited = TargetTransform(name="log")
+    assert unlimited.inverse(torch.tensor([30.0])).item() == pytest.approx(np.exp(30.0))
+    model.add([[2.1]], [1e6], ids=[900])  # a new label is within the limits
+    assert model.target_transform_.ends == [(y.min(), 1e6)]
+    assert model.predict(far)[0] > limits[0]
+    model.relabel([900], [2e6])
+    assert model.target_transform_.ends == [(y.min(), 2e6)]
+
+
 def test_contributions_sum_to_the_prediction_on_its_scale_and_weights_to_1(model, rows):
     x, y = rows
     one = model.explain(x[:1], 4, ids=[0])[0]

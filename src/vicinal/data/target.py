@@ -99,8 +99,8 @@ def infer_task(present: pd.Series, numbers: NDArray[np.float64], *, gaps: bool =
     """The task of a target, and the reason as a clause.
 
     Bools, categories and texts are classes. Numbers are a regression, except whole numbers with at most ``FEW``
-    different values, each in ``OFTEN`` rows on average. If at least half of the texts are numbers (with more than
-    ``FEW`` different values), it is a regression with some wrong cells.
+    different values (two if they are floats, such as 1.0), each in ``OFTEN`` rows on average. If at least half of the
+    texts are numbers (with more than ``FEW`` different values), it is a regression with some wrong cells.
 
     Args:
         present: the cells that are not missing.
@@ -146,8 +146,11 @@ def _joined_hint(present: pd.Series) -> str:
 
 
 def _whole(present: pd.Series, numbers: NDArray[np.float64], *, gaps: bool) -> bool:
-    """Whether the cells are whole numbers; floats count only if the column had missing cells (``gaps``)."""
-    if pd.api.types.is_float_dtype(present.dtype) and not gaps:
+    """Whether the cells are whole numbers; floats such as 1.0 count if the column had missing cells, or if two differ.
+
+    Ratings are often written as 1.0, 2.0 and so on, with halves that no row happens to have; two values are classes.
+    """
+    if pd.api.types.is_float_dtype(present.dtype) and not gaps and len(np.unique(numbers)) > 2:
         return False
     return bool(np.isfinite(numbers).all() and (numbers == np.round(numbers)).all())
 

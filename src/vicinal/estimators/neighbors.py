@@ -451,6 +451,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if self.target_transform_.name == "log":
             for name, column in zip(self.targets_ or ["y"], values.reshape(rows, -1).T, strict=True):
                 check_positive(column, name)
+            if self.target_transform_.ends:
+                self.target_transform_ = self.target_transform_.widened(torch.from_numpy(values))
         return values
 
     def _fit_labels(self, y: Any, rows: int) -> Ids:
@@ -492,7 +494,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         self.target_transform_ = PLAIN
         self._scaled(rows.labels, train)  # raises where labels do not differ
         name = self._better_transform(rows, seed, encoder) if self.target_transform == "auto" else self.target_transform
-        self.target_transform_ = TargetTransform.fitted(name, train)
+        self.target_transform_ = TargetTransform.fitted(name, train).widened(rows.labels)
         super()._train(rows, seed, encoder)
 
     def _better_transform(self, rows: LabelledRows, seed: int, encoder: TableEncoder) -> str:
@@ -506,7 +508,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             return "none"
         errors, fitted = {}, {}
         for name in ("none", "log"):
-            self.target_transform_ = TargetTransform(name=name)
+            self.target_transform_ = TargetTransform.fitted(name, rows.labels)
             with torch.random.fork_rng():
                 self._train_kernel(rows, seed, copy.deepcopy(part))
             errors[name] = self._error_in_label_units()

@@ -15,6 +15,11 @@ TRANSFORMS = ("none", "log", "rank", "auto")
 KNOTS = 512
 """Labels between which normal scores are straight lines, at most."""
 
+_BEYOND = 0.25
+"""How far predictions of "log" may lie beyond the labels, in ranges of their logarithms."""
+
+_Positive = Annotated[float, Field(gt=0, lt=float("inf"))]
+
 _SAID = {
     "log": "labels are learned as logarithms, so a prediction is a weighted geometric mean of its neighbors' labels",
     "rank": "labels are learned as normal scores of their ranks, and a prediction is the label whose score is the "
@@ -28,7 +33,9 @@ class TargetTransform(Saved):
     r"""A rising function $g$ of labels: a head predicts $\hat y = g^{-1}(\sum_j w_j g(y_j))$.
 
     - "none": $g(y) = y$, and the prediction is a weighted mean.
-    - "log": $g(y) = \ln y$ of labels above 0, and it is a weighted geometric mean, $\prod_j y_j^{w_j}$.
+    - "log": $g(y) = \ln y$ of labels above 0, and it is a weighted geometric mean, $\prod_j y_j^{w_j}$. Weights below 0
+      can lead far beyond the labels, and their exponential much farther: predictions keep to the range of the labels
+      and a quarter of it, on the logarithmic scale, to either side.
     - "rank": $g$ takes the label of mean rank $r$ of $n$ training labels to the normal score $\Phi^{-1}((r - 1/2) / n)$
       and is a straight line between ``KNOTS`` of them, at most; beyond the lowest and highest label it is constant.
 
@@ -38,6 +45,7 @@ class TargetTransform(Saved):
 
     Attributes:
         name: "none", "log", "rank" or "softmax".
+        ends: of "log" the lowest and highest label of each target; empty: predictions are not limited.
         labels: of "rank" the knots of each target, rising.
         scores: their normal scores.
         slope: a of "softmax", > 0.
@@ -53,6 +61,7 @@ class TargetTransform(Saved):
     """
 
     name: Literal["none", "log", "rank", "softmax"] = "none"
+    ends: list[tuple[_Positive, _Positive]] = Field(default_factory=list, max_length=1 << 16)
     labels: list[list[float]] = Field(default_factory=list, max_length=1 << 16)
     scores: list[list[float]] = Field(default_factory=list, max_length=1 << 16)
     slope: Annotated[float, Field(gt=0, le=1e6)] = 1.0
@@ -65,6 +74,8 @@ class TargetTransform(Saved):
             raise ValueError("knots of another transform")
         if (self.name == "softmax") != bool(self.biases):
             raise ValueError("biases of another transform")
+        if (self.ends and self.name != "log") or any(low > high for low, high in self.ends):
+            raise ValueError("ends of another transform")
         for labels, scores in pairs:
             steps = [np.diff(ends) for ends in (labels, scores)]
             if not 2 <= len(labels) == len(scores) <= KNOTS or min(step.min() for step in steps) <= 0:
@@ -74,6 +85,8 @@ class TargetTransform(Saved):
     @classmethod
     def fitted(cls, name: str, labels: Tensor) -> Self:
         """The transform of this name for training labels ``[n]`` or ``[n, T]``, which differ."""
+        if name == "log":
+            return cls(name="log").widened(labels)
         if name != "rank":
             return cls.model_validate({"name": name})
         from scipy.stats import norm  # slow to import, and needed only when a model is fitted
@@ -91,10 +104,20 @@ class TargetTransform(Saved):
         """What a prediction is, as a clause; "" of "none"."""
         return _SAID.get(self.name, "").format(slope=self.slope)
 
+    def widened(self, labels: Tensor) -> Self:
+        """The transform with these labels ``[n]`` or ``[n, T]`` within the ends of "log"; another stays as it is."""
+        if self.name != "log" or len(labels) == 0:
+            return self
+        columns = labels.reshape(len(labels), -1).double()
+        ends = list(zip(columns.amin(dim=0).tolist(), columns.amax(dim=0).tolist(), strict=True))
+        before = self.ends or ends
+        both = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(before, ends, strict=True)]
+        return self.model_copy(update={"ends": both})
+
     def of_target(self, place: int) -> Self:
         """The transform of one of several targets."""
-        knots = {"labels": self.labels[place : place + 1], "scores": self.scores[place : place + 1]}
-        return self.model_copy(update=knots)
+        parts = {name: getattr(self, name)[place : place + 1] for name in ("ends", "labels", "scores")}
+        return self.model_copy(update=parts)
 
     def forward(self, labels: Tensor) -> Tensor:
         """Labels ``[n]``, or of several targets ``[n, T]``, on this scale."""
@@ -105,12 +128,23 @@ class TargetTransform(Saved):
     def inverse(self, values: Tensor) -> Tensor:
         """Labels of values on this scale ``[n]`` or ``[n, T]``; probabilities of scores ``[n, K]``."""
         if self.name == "log":
-            return values.exp()
+            return self._limited(values).exp()
         if self.name == "softmax":
             biases = torch.zeros(values.shape[1], dtype=torch.float64)
             biases[: len(self.biases)] = torch.tensor(self.biases, dtype=torch.float64)
             return torch.addcmul(biases, torch.tensor(self.slope, dtype=torch.float64), values.double()).softmax(dim=1)
         return _through(values, self.scores, self.labels) if self.name == "rank" else values
+
+
+    def _limited(self, values: Tensor) -> Tensor:
+        """Logarithms ``[n]`` or ``[n, T]`` that are not far beyond those of the labels."""
+        if not self.ends:
+            return values
+        low, high = torch.tensor(self.ends, dtype=torch.float64).log().unbind(dim=1)
+        slack = _BEYOND * (high - low)
+        shape = () if values.ndim == 1 else (-1,)
+        limits = ((low - slack).reshape(shape), (high + slack).reshape(shape))
+        return values.clamp(*(limit.to(values) for limit in limits))
 
 
 PLAIN = TargetTransform()
