@@ -150,7 +150,7 @@ def _whole(present: pd.Series, numbers: NDArray[np.float64], *, gaps: bool) -> b
 
     Ratings are often written as 1.0, 2.0 and so on, with halves that no row happens to have; two values are classes.
     """
-    if pd.api.types.is_float_dtype(present.dtype) and not gaps and len(np.unique(numbers)) > 2:
+    if pd.api.types.is_float_dtype(present.dtype) and not gaps and len(np.unique(numbers)) != 2:
         return False
     return bool(np.isfinite(numbers).all() and (numbers == np.round(numbers)).all())
 
