@@ -1,4 +1,4 @@
-"""The command line: parse, call, print; no mathematics here."""
+"""The command line: it parses options, calls the workflows, and prints results."""
 
 from vicinal.cli.program import main, run
 

@@ -9,7 +9,7 @@ from vicinal.version import __version__
 
 app = typer.Typer(
     name="vicinal",
-    help="Learn from neighbors: predictions that are weighted means of labels of real rows.",
+    help="Learn from neighbors: predictions are weighted means of the labels of real rows.",
     add_completion=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

@@ -1,4 +1,4 @@
-"""``vicinal embed``, ``add``, ``relabel`` and ``forget``: the rows of a fitted model."""
+"""``vicinal embed``, ``add``, ``relabel`` and ``forget``: vectors of rows, and changes of a model's bank."""
 
 from typing import Annotated, TypeAlias
 
@@ -11,7 +11,7 @@ from vicinal.cli.output import out as output
 
 Model: TypeAlias = Annotated[str, typer.Argument(help="Model folder of any kind.", metavar="MODEL")]
 _LISTED = 20
-"""Corrected labels that are listed."""
+"""Most corrected labels to list."""
 
 
 @app.command(epilog="Example: vicinal embed houses-model new.csv --out vectors.parquet")
@@ -25,14 +25,14 @@ def embed(
             help="File to write: .parquet (columns id and vector) or .npy; or milvus:URI to add to.", metavar="FILE"
         ),
     ],
-    collection: Annotated[str, typer.Option(help="With milvus:URI, the collection.")] = "vicinal",
+    collection: Annotated[str, typer.Option(help="Collection of milvus:URI.")] = "vicinal",
     root: o.Root = None,
     database: o.Database = None,
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
     quiet: o.Quiet = False,
 ) -> None:
-    """Write the vectors of a table's rows: near ones are alike for the model."""
+    """Write the vectors of a table's rows, which are near for rows that are alike to the model."""
     from vicinal.core import counted, local_path
     from vicinal.data import table_source
     from vicinal.workflows import embed_table
@@ -53,32 +53,30 @@ def embed(
 @app.command(epilog="Example: vicinal add houses-model sold-this-week.csv")
 def add(
     model: Model,
-    data: Annotated[str, typer.Argument(help="Table with the columns of the fit, labels too.", metavar="DATA")],
+    data: Annotated[str, typer.Argument(help="Table with the columns of the fit, and labels.", metavar="DATA")],
     *,
     target: Annotated[str | None, typer.Option(help="Column of labels; default: that of the fit.")] = None,
     id_column: Annotated[
-        str | None, typer.Option("--id", help="Column of ids; default: that of the fit, or rows are numbered on.")
+        str | None, typer.Option("--id", help="Column of ids; default: that of the fit, or else the next numbers.")
     ] = None,
     group: Annotated[str | None, typer.Option(help="Column of groups; default: that of the fit.")] = None,
     weight: Annotated[
         str | None,
         typer.Option(
-            help="Column of weights; default: that of the fit, if it is there. auto: what predicts the new rows best.",
+            help="Column of weights; default: that of the fit, if it is there. auto: one that predicts new rows best.",
             metavar="COL|auto",
         ),
     ] = None,
     names: Annotated[
         str | None,
         typer.Option(
-            help="Table of vicinal discover with names in the column label; classes may be new.", metavar="FILE"
+            help="Table from vicinal discover with names in the column label; classes may be new.", metavar="FILE"
         ),
     ] = None,
     new_classes: Annotated[
-        bool, typer.Option("--new-classes", help="Take classes that the model does not know yet.")
+        bool, typer.Option("--new-classes", help="Accept classes that the model does not know yet.")
     ] = False,
-    epochs: Annotated[
-        int | None, typer.Option(help="Then train so many epochs more, for rows of another kind; default: none.")
-    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Then train at most so many more epochs; default: none.")] = None,
     root: o.Root = None,
     database: o.Database = None,
     index: o.IndexAgain = None,
@@ -86,10 +84,10 @@ def add(
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Add labelled rows to a model's bank; nothing is trained, and the next prediction knows them.
+    """Add labelled rows to a model's bank without training; the next prediction uses them.
 
-    Where they are of another kind than those of the fit, --weight auto chooses how much they count, and --epochs 3
-    trains the metric on from where it is.
+    If they differ in kind from the rows of the fit, --weight auto chooses how much they count, and --epochs 3 continues
+    the training.
     """
     from vicinal.core import counted, local_path
     from vicinal.data import table_source
@@ -128,15 +126,15 @@ def relabel(
     id_column: Annotated[
         str | None, typer.Option("--id", help="Column of ids; default: that of the fit, or id.")
     ] = None,
-    who: Annotated[str | None, typer.Option(help="Whom the journal names; default: the user.")] = None,
+    who: Annotated[str | None, typer.Option(help="Name for the journal; default: the user.")] = None,
     database: o.Database = None,
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Correct labels of rows of a model's bank; nothing is trained, and the next prediction knows them.
+    """Correct labels in a model's bank without training; the next prediction uses them.
 
-    Old and new labels are kept with who and when: vicinal show MODEL --changes lists them.
+    The journal keeps old and new labels, with user and time: vicinal show MODEL --changes lists them.
     """
     from vicinal.core import counted, local_path
     from vicinal.data import table_source
@@ -172,15 +170,15 @@ def forget(
     *,
     ids: Annotated[
         list[str],
-        typer.Option(help="An id, or a file of ids: a line each in .txt, or a table with a column id.", metavar="ID"),
+        typer.Option(help="An id, or a file of ids: .txt with one a line, or a table with a column id.", metavar="ID"),
     ],
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Remove rows from a model's bank, and with them its report and card, which may show them.
+    """Remove rows from a model's bank, together with its report and card, which may show them.
 
-    Predictions are then those of a bank that never had the rows; the trained encoder has still seen them.
+    Predictions are then as if the rows had never been in the bank; but the encoder was trained with them.
     """
     from vicinal.core import counted, local_path
     from vicinal.workflows import forget_rows, read_ids

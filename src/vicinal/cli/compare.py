@@ -1,4 +1,4 @@
-"""``vicinal compare``: heads against one another over seeded splits, by the paper's protocol."""
+"""``vicinal compare``: compare heads over seeded splits, by the paper's protocol."""
 
 import math
 from pathlib import Path
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 def compare(
     context: typer.Context,
     data: Annotated[list[str], typer.Argument(help="Tables: files, patterns, folders, - or queries.", metavar="DATA")],
-    target: Annotated[list[str], typer.Option(help="Column to predict: one for all tables, or one each, in order.")],
+    target: Annotated[list[str], typer.Option(help="Column to predict: one for all tables, or one per table.")],
     *,
-    splits: Annotated[int, typer.Option(help="Seeded splits of each table.")] = 10,
-    heads: Annotated[str, typer.Option(help="What to compare.")] = "dense,dense+knn,nona,nona+knn",
+    splits: Annotated[int, typer.Option(help="Number of seeded splits of each table.")] = 10,
+    heads: Annotated[str, typer.Option(help="Heads, or k-NN on their embeddings.")] = "dense,dense+knn,nona,nona+knn",
     text: o.Text = None,
     image: o.Image = None,
     audio: o.Audio = None,
@@ -73,14 +73,14 @@ def compare(
     engine: Annotated[
         str | None,
         typer.Option(
-            help="Several fits at a time: joblib (processes of this machine) or ray.", rich_help_panel=o.TRAIN
+            help="Run several fits at a time: joblib (processes of this machine) or ray.", rich_help_panel=o.TRAIN
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Workers of the engine; default: one a processor.", rich_help_panel=o.TRAIN)
+        int | None, typer.Option(help="Workers of the engine; default: one per processor.", rich_help_panel=o.TRAIN)
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be run, and how long; nothing is trained or written.")
+        bool, typer.Option("--dry-run", help="Only show what would run, and how long; nothing is trained or written.")
     ] = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
@@ -88,8 +88,8 @@ def compare(
 ) -> None:
     """Compare heads, k-NN on their embeddings, and tuned baselines over seeded splits: mean, deviation, tests.
 
-    The paper's protocol: 80/20 and then 85/15 splits, early stopping on the validation rows, the test rows touched
-    once. Runs are stored as they finish; the same command goes on where it was stopped. The paper's own learning rate
+    The protocol is the paper's: 80/20 and then 85/15 splits, early stopping on the validation rows, test rows used only
+    once. Finished runs are stored; if a comparison is stopped, the same command resumes it. The paper's learning rate
     is --learning-rate 1e-5.
     """
     from vicinal.core import local_path
@@ -148,7 +148,7 @@ def compare(
 
 
 def _one(column: str | None, data: list[Path]) -> str | None:
-    """A column that this table lacks: with several tables it belongs to another; with one it is refused later."""
+    """The column for a table that lacks it: None with several tables (it is in another); with one, refused later."""
     return column if len(data) == 1 else None
 
 
@@ -162,7 +162,7 @@ def _check_named(named: dict[str, Any], columns: list[list[str]]) -> None:
 
 
 def plans_json(plans: "list[ComparePlan]") -> dict[str, Any]:
-    """What a program reads of a comparison before it begins."""
+    """The plans of a comparison as JSON values."""
     from vicinal.cli.fit import plan_json
 
     return {
@@ -181,7 +181,7 @@ def plans_json(plans: "list[ComparePlan]") -> dict[str, Any]:
 
 
 def print_plans(plans: "list[ComparePlan]", workers: int | None) -> None:
-    """What a person reads of a comparison before it begins."""
+    """Print the plans of a comparison."""
     from vicinal.cli.fit import print_columns
     from vicinal.core import counted
     from vicinal.core.progress import span_words
@@ -199,7 +199,7 @@ def print_plans(plans: "list[ComparePlan]", workers: int | None) -> None:
 
 
 def write_runs(comparison: "Comparison", path: Path) -> None:
-    """All runs, one line each, as csv."""
+    """Write all runs to a CSV file, one line each."""
     import pandas as pd
 
     from vicinal.data import write_table
@@ -212,7 +212,7 @@ def write_runs(comparison: "Comparison", path: Path) -> None:
 
 
 def comparison_json(comparison: "Comparison") -> dict[str, Any]:
-    """What a program reads of a comparison."""
+    """The result of a comparison as JSON values."""
     tests = comparison.significance
     return {
         "metric": comparison.metric,
@@ -226,7 +226,7 @@ def comparison_json(comparison: "Comparison") -> dict[str, Any]:
 
 
 def print_comparison(comparison: "Comparison", folder: Path) -> None:
-    """What a person reads of a comparison."""
+    """Print the result of a comparison."""
     for sentence in comparison.record.answer:
         output.print(sentence, markup=False)
     scale, title = 1, "micro F1" if comparison.metric == "micro_f1" else "accuracy"

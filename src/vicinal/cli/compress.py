@@ -14,7 +14,7 @@ from vicinal.cli.output import print_json, print_progress, print_rows
 def compress(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit` or `learn`.", metavar="MODEL")],
     *,
-    keep: Annotated[float, typer.Option(help="Share of the numbers of each part that is left.", metavar="SHARE")] = 0.5,
+    keep: Annotated[float, typer.Option(help="Share of the numbers of each part to keep.", metavar="SHARE")] = 0.5,
     out: Annotated[
         str | None, typer.Option(help="Folder of the smaller model; default: MODEL-small.", metavar="FOLDER")
     ] = None,
@@ -22,9 +22,9 @@ def compress(
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Write a model with a thinner table of n-grams, thinner layers and shorter vectors, and say what that costs.
+    """Write a model with a thinner table of n-grams, thinner layers and shorter vectors, and show what that costs.
 
-    Error on the rows held out (or out of fold), bytes and time a row stand side by side; nothing is trained.
+    For both models, it shows the error on held-out rows (or out of fold), bytes, and time per row. Nothing is trained.
     """
     from dataclasses import asdict
 

@@ -1,4 +1,4 @@
-"""``vicinal demo``: the main job on real data that comes with a small package."""
+"""``vicinal demo``: a fit on real data from a small package."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +21,7 @@ def demo(
     quiet: o.Quiet = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Rate the feeling of words by the words beside them: neighbors against a dense head.
+    """Predict the sentiment of words from similar words, and compare neighbors with a dense head.
 
     The data are human valence ratings (-4 to 4) of about 7,500 words and emoticons from the lexicon in the package
     vaderSentiment; nothing is downloaded.

@@ -15,18 +15,18 @@ from vicinal.cli.output import print_json, print_progress, print_rows
 @app.command(epilog="Example: vicinal discover letters-model new.csv")
 def discover(
     model: Annotated[
-        str, typer.Argument(help="Model folder of `vicinal fit` or `learn`, of classes.", metavar="MODEL")
+        str, typer.Argument(help="Model folder of `vicinal fit` or `learn`, for classes.", metavar="MODEL")
     ],
     data: Annotated[str, typer.Argument(help="Table with the columns that the model reads.", metavar="DATA")],
     *,
     out: Annotated[
         str | None,
-        typer.Option(help="File for the names, with the page beside it; default: DATA-groups.csv.", metavar="FILE"),
+        typer.Option(help="File for names, with the page beside it; default: DATA-groups.csv.", metavar="FILE"),
     ] = None,
     error: Annotated[
         float, typer.Option(help="Share of rows of known classes that may be taken for new.", metavar="SHARE")
     ] = 0.05,
-    groups: Annotated[int | None, typer.Option(help="How many groups; default: chosen.")] = None,
+    groups: Annotated[int | None, typer.Option(help="Number of groups; default: chosen.")] = None,
     seed: o.Seed = 0,
     root: o.Root = None,
     database: o.Database = None,
@@ -35,9 +35,9 @@ def discover(
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Find rows that fit no class of a model, in groups, each with its most typical rows and words.
+    """Find rows that fit no class of a model, and group them, each group with its most typical rows and words.
 
-    A page shows the groups; write their names into the table, and vicinal add MODEL DATA --names TABLE takes them.
+    A page shows the groups. Write their names into the table; then vicinal add MODEL DATA --names TABLE adds the rows.
     """
     from vicinal.core import local_path
     from vicinal.data import table_name, table_source

@@ -16,14 +16,12 @@ def distill(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`: the teacher.", metavar="MODEL")],
     data: Annotated[
         str,
-        typer.Argument(help="The table it was fitted on; rows with an empty target teach, too.", metavar="DATA"),
+        typer.Argument(help="The table it was fitted on; rows with an empty target are used, too.", metavar="DATA"),
     ],
     *,
     encoder: Annotated[
         list[str],
-        typer.Option(
-            help="Encoder of the student for a column or kind, as text=ngrams or photo=cnn.", metavar="COL=NAME"
-        ),
+        typer.Option(help="Encoder of the student for a column or kind: text=ngrams, photo=cnn.", metavar="COL=NAME"),
     ],
     unlabelled: Annotated[
         str | None, typer.Option(help="A table of more rows, without labels.", metavar="FILE")
@@ -33,23 +31,23 @@ def distill(
     ] = None,
     loss: Annotated[
         str,
-        typer.Option(help="What also compares the likeness of rows: none, kl_top or sinkhorn_distillation."),
+        typer.Option(help="Loss that also compares similarities of rows: none, kl_top or sinkhorn_distillation."),
     ] = "none",
     share: Annotated[float, typer.Option(help="Share of the teacher's prediction in a label, 0 to 1.")] = 0.5,
     root: o.Root = None,
     database: o.Database = None,
     teacher_encoder: Annotated[
         list[str] | None,
-        typer.Option(help="Encoder of the teacher out of a folder or the hub, named again.", metavar="COL=NAME"),
+        typer.Option(help="Encoder of the teacher from a folder or the hub, named again.", metavar="COL=NAME"),
     ] = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Make a smaller, faster model out of a fitted one, and compare size, time and error of both.
+    """Train a smaller, faster model on the predictions of a fitted one, and compare their size, time and error.
 
-    The student learns from labels and from what the model says of all rows; beside it stands the same student on labels
-    alone.
+    The student learns from labels and from the model's predictions of all rows. A student trained on labels alone is
+    measured for comparison.
     """
     from vicinal.core import local_path
     from vicinal.data import table_source

@@ -22,7 +22,7 @@ def evaluate(
     data: Annotated[str, typer.Argument(help="Labelled table: the one it was fitted on, or new rows.", metavar="DATA")],
     *,
     target: Annotated[
-        str | None, typer.Option(help="Of a model of several targets, the one to look at; default: each.")
+        str | None, typer.Option(help="For a model of several targets, the one to audit; default: all.")
     ] = None,
     out: Annotated[
         str | None, typer.Option(help="Page to write (html); audit.json goes beside it.", metavar="FILE")
@@ -31,24 +31,24 @@ def evaluate(
     database: o.Database = None,
     time: Annotated[
         str | None,
-        typer.Option(help="Column of dates or numbers: errors by period; default: that of the fit.", metavar="COL"),
+        typer.Option(help="Column of dates or numbers, for errors by period; default: that of the fit.", metavar="COL"),
     ] = None,
     weight: Annotated[
         str | None,
-        typer.Option(help="Column of weights of rows in scores and coverage; default: that of the fit.", metavar="COL"),
+        typer.Option(help="Column of row weights for scores and coverage; default: that of the fit.", metavar="COL"),
     ] = None,
     fair: Annotated[
         str | None,
-        typer.Option(help="Column of an attribute: rates by its groups; default: that of the fit.", metavar="COL"),
+        typer.Option(help="Column of an attribute, for rates by group; default: that of the fit.", metavar="COL"),
     ] = None,
-    suspects: Annotated[int, typer.Option(help="How many suspicious labels to list.")] = 50,
+    suspects: Annotated[int, typer.Option(help="Number of suspicious labels to list.")] = 50,
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Audit a model: error by slice, coverage of intervals, hubs, suspicious labels, copies across its rows."""
+    """Audit a model: errors by slice, coverage of intervals, hubs, suspicious labels, and copies of its rows."""
     import json
 
     from vicinal.cli.output import finite
@@ -95,7 +95,7 @@ def evaluate(
 
 
 def _further(page: "Path", place: int) -> "Path":
-    """The page of a further target, as ``audit-2.html``."""
+    """The page of a further target, such as ``audit-2.html``."""
     return page.with_stem(f"{page.stem}-{place}")
 
 
@@ -137,4 +137,4 @@ def _cell(value: object) -> str:
 
 
 _LETTERS = 16
-"""Letters of a label that are shown."""
+"""Most letters of a label to show."""

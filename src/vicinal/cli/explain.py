@@ -1,4 +1,4 @@
-"""``vicinal explain``: why a prediction is what it is."""
+"""``vicinal explain``: the rows behind a prediction."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vicinal.workflows import Explained, Explainer
 
 _CELLS, _CLASSES = 3, 5
-"""Cells of a row, and classes, that are shown."""
+"""Most cells of a row, and classes, to show."""
 
 
 @app.command(
@@ -23,16 +23,16 @@ _CELLS, _CLASSES = 3, 5
 def explain(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
     *,
-    row_id: Annotated[list[str] | None, typer.Option("--id", help="A row of the bank.", metavar="ID")] = None,
+    row_id: Annotated[list[str] | None, typer.Option("--id", help="Id of a row of the bank.", metavar="ID")] = None,
     row: Annotated[
         str | None, typer.Option(help='A row as JSON: {"size": 3}; other columns are left empty.', metavar="JSON")
     ] = None,
     file: Annotated[str | None, typer.Option(help="A table whose rows are explained.", metavar="FILE")] = None,
-    k: Annotated[int, typer.Option("-k", "--k", help="Bank rows to list for each.")] = 5,
+    k: Annotated[int, typer.Option("-k", "--k", help="Number of bank rows to list for each.")] = 5,
     interval: Annotated[
-        float, typer.Option(help="Probability with which the interval covers.", metavar="COVERAGE")
+        float, typer.Option(help="Probability that the interval contains the truth.", metavar="COVERAGE")
     ] = 0.9,
-    target: Annotated[str | None, typer.Option(help="Of a model of several targets, the one to explain.")] = None,
+    target: Annotated[str | None, typer.Option(help="For a model of several targets, the one to explain.")] = None,
     root: o.Root = None,
     database: o.Database = None,
     index: o.IndexAgain = None,
@@ -40,7 +40,7 @@ def explain(
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Say which rows made a prediction, how much each adds, and how far off the prediction may be.
+    """Show the rows behind a prediction, how much each adds, and how uncertain the prediction is.
 
     Rows of the bank (--id) are predicted without themselves.
     """
@@ -119,7 +119,7 @@ def _print_explained(one: "Explained", explainer: "Explainer") -> None:
 
 
 def _near_by(columns: dict[str, float]) -> str:
-    """The columns that make a row near, with their shares of what makes it so: of two at most."""
+    """The one or two columns that make a row nearest, with their shares."""
     nearer = {name: value for name, value in columns.items() if value > 0}
     ranked = sorted(nearer, key=lambda name: -nearer[name])[:2]
     return ", ".join(f"{cell_words(name)} {nearer[name] / sum(nearer.values()):.0%}" for name in ranked)

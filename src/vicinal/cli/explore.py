@@ -1,4 +1,4 @@
-"""``vicinal explore``: look at a model's bank in a browser, and correct it."""
+"""``vicinal explore``: browse a model's bank, and correct it."""
 
 from typing import Annotated
 
@@ -15,22 +15,22 @@ def explore(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
     table: Annotated[
         str | None,
-        typer.Argument(help="Table whose rows that are not in the bank are shown, too.", metavar="TABLE"),
+        typer.Argument(help="Table to show, too, except its rows that are in the bank.", metavar="TABLE"),
     ] = None,
     *,
-    k: Annotated[int, typer.Option("-k", "--k", help="Rows to list behind a prediction.")] = 8,
-    port: Annotated[int, typer.Option(help="Port of the page; 0: any that is free.", metavar="PORT")] = 0,
-    most: Annotated[int, typer.Option("--most", help="Rows of TABLE that are shown, at most.", metavar="N")] = 1000,
+    k: Annotated[int, typer.Option("-k", "--k", help="Number of rows to list behind a prediction.")] = 8,
+    port: Annotated[int, typer.Option(help="Port of the page; 0: a free one.", metavar="PORT")] = 0,
+    most: Annotated[int, typer.Option("--most", help="Most rows of TABLE to show.", metavar="N")] = 1000,
     root: o.Root = None,
     database: o.Database = None,
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
 ) -> None:
-    """Open a page on this computer: a map of the bank, suspicious labels, and what becomes of a correction.
+    """Serve a page on this computer: a map of the bank, suspicious labels, and the effects of corrections.
 
-    Rows of TABLE that are not in the bank are shown beside it, with their predictions, and can be added.
+    Rows of TABLE that are not in the bank are shown with their predictions, and can be added.
 
-    Corrections last as those of `vicinal relabel`, `add` and `forget` do. Ctrl-C ends it.
+    Changes are saved in the model, like those of `vicinal relabel`, `add` and `forget`. Ctrl-C stops the server.
     """
     from vicinal.core import check_integer, local_path
     from vicinal.data import table_source

@@ -18,7 +18,7 @@ def export(
     model: Annotated[str, typer.Argument(help="Model folder of any kind.", metavar="MODEL")],
     *,
     onnx: Annotated[
-        str | None, typer.Option(help="File to write, .onnx: what turns rows into vectors.", metavar="FILE")
+        str | None, typer.Option(help="File to write, .onnx: encoder and projector.", metavar="FILE")
     ] = None,
     mlflow: Annotated[
         str | None, typer.Option(help="Folder to write: the whole model, for MLflow's pyfunc.", metavar="FOLDER")
@@ -27,9 +27,10 @@ def export(
     encoder: o.EncoderAgain = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Write what turns rows into vectors, for programs without torch (--onnx), or all of a model for MLflow (--mlflow).
+    """Write the encoder and projector for programs without torch (--onnx), or a whole model for MLflow (--mlflow).
 
-    Vectors are those of `vicinal embed`. What a graph reads is listed: tokens and n-grams are made outside of it.
+    The vectors are those of `vicinal embed`. The inputs of the graph are listed; other programs must make tokens and
+    n-grams themselves.
     """
     from vicinal.core import local_path
     from vicinal.workflows import export_onnx, save_mlflow

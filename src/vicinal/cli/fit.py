@@ -1,4 +1,4 @@
-"""``vicinal fit``: a table to a model folder."""
+"""``vicinal fit``: from a table to a model folder."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,7 +39,7 @@ def fit(
     task: o.Task = None,
     separator: o.Separator = None,
     root: o.Root = None,
-    head: Annotated[str, typer.Option(help="nona (neighbors) or dense.", rich_help_panel=o.LEARN)] = "nona",
+    head: Annotated[str, typer.Option(help="Head: nona (neighbors) or dense.", rich_help_panel=o.LEARN)] = "nona",
     out: Annotated[
         str | None, typer.Option(help="Model folder; default: NAME-model beside the data.", metavar="FOLDER")
     ] = None,
@@ -84,16 +84,15 @@ def fit(
     database: o.Database = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Only say what would be learned from what; nothing is trained or written."),
+        typer.Option("--dry-run", help="Only show columns, rows and the expected time; nothing is trained or written."),
     ] = False,
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Fit a neighbor model on a table and measure it on rows held out.
+    """Fit a neighbor model on a table, and measure it on held-out rows.
 
-    Writes a folder with the model, a model card and report.html. A run that is killed goes on where it was if the same
-    command is given again.
+    Writes a folder with the model, a model card and report.html. If a run is killed, the same command resumes it.
     """
     from vicinal.core import local_path
     from vicinal.data import beside, table_source
@@ -151,7 +150,7 @@ def fit(
 
 
 def outcome_json(outcome: "FitOutcome") -> dict[str, Any]:
-    """What a program reads of a fit."""
+    """The result of a fit as JSON values."""
     from vicinal.report import verdict_sentence
 
     record, columns = outcome.record, outcome.record.column_list
@@ -177,7 +176,7 @@ def outcome_json(outcome: "FitOutcome") -> dict[str, Any]:
 
 
 def plan_json(plan: "FitPlan") -> dict[str, Any]:
-    """What a program reads of a fit before it begins."""
+    """The plan of a fit as JSON values."""
     table, columns = plan.opened.table, plan.opened.columns
     return {
         "task": table.task,
@@ -200,7 +199,7 @@ def plan_json(plan: "FitPlan") -> dict[str, Any]:
 
 
 def print_plan(plan: "FitPlan", console: "Console") -> None:
-    """What a person reads of a fit before it begins; ``console`` is where."""
+    """Print the plan of a fit on ``console``."""
     from vicinal.core.progress import span_words
     from vicinal.workflows.show import size_words
 
@@ -227,7 +226,7 @@ def print_plan(plan: "FitPlan", console: "Console") -> None:
 
 
 def print_columns(plan: "FitPlan", console: "Console") -> None:
-    """Columns and rows of a fit that is planned."""
+    """Print the columns and rows of a planned fit."""
     table, sizes = plan.opened.table, plan.sizes
     rows = [
         [name, c.kind or "left out", plan.encoders.get(name, ""), c.reason] for name, c in plan.opened.columns.items()
@@ -244,7 +243,7 @@ def print_columns(plan: "FitPlan", console: "Console") -> None:
 
 
 def print_outcome(outcome: "FitOutcome", *, columns: bool = True) -> None:
-    """What a person reads of a fit; without ``columns`` where :func:`print_plan` has just shown them."""
+    """Print the result of a fit; without ``columns``, these only if encoders were chosen after :func:`print_plan`."""
     from vicinal.report import verdict_sentence
 
     record = outcome.record

@@ -1,4 +1,4 @@
-"""``vicinal learn``: a table and what is alike in it to a model that is searched."""
+"""``vicinal learn``: from a table and a column that says what is alike to a model for search."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,9 +20,9 @@ def learn(
     *,
     same: Annotated[str, typer.Option(help="Column that says which rows are alike: a class, group or number.")],
     labels: Annotated[
-        str, typer.Option(help="What that column holds: classes, several (with --separator), or numbers.")
+        str, typer.Option(help="Contents of that column: classes, several (with --separator), or numbers.")
     ] = "classes",
-    separator: Annotated[str, typer.Option(help="Between several classes of a row.")] = "|",
+    separator: Annotated[str, typer.Option(help="Separator of several classes in a cell.")] = "|",
     text: o.Text = None,
     image: o.Image = None,
     audio: o.Audio = None,
@@ -34,7 +34,7 @@ def learn(
     drop: o.Drop = None,
     id_column: o.Id = None,
     group: Annotated[
-        str | None, typer.Option(help="Column of rows that are no pair for one another, as takes of one session.")
+        str | None, typer.Option(help="Column of groups whose rows are not pairs, such as takes of one session.")
     ] = None,
     root: o.Root = None,
     out: Annotated[
@@ -43,28 +43,28 @@ def learn(
     encoder: o.Encoder = None,
     tune: Annotated[
         str,
-        typer.Option(help="What of pretrained encoders is trained: none, last-N, lora, all.", rich_help_panel=o.LEARN),
+        typer.Option(help="Trained part of pretrained encoders: none, last-N, lora, all.", rich_help_panel=o.LEARN),
     ] = "none",
     loss: Annotated[
         str | None,
         typer.Option(
-            help="Of pairs or proxies: multi_similarity(miner=hard), proxy_anchor (see vicinal losses).",
+            help="Loss of pairs or proxies: multi_similarity(miner=hard), proxy_anchor (see vicinal losses).",
             rich_help_panel=o.LEARN,
         ),
     ] = None,
     sampler: Annotated[
-        str, typer.Option(help="Which rows meet: auto, classes, random, strata or groups.", rich_help_panel=o.LEARN)
+        str, typer.Option(help="Sampler of batches: auto, classes, random, strata, groups.", rich_help_panel=o.LEARN)
     ] = "auto",
     per_class: Annotated[int, typer.Option(help="Rows of a class in a batch.", rich_help_panel=o.LEARN)] = 4,
     memory: Annotated[
-        int, typer.Option(help="Rows of earlier batches that each is compared with, too.", rich_help_panel=o.LEARN)
+        int, typer.Option(help="Rows of earlier batches to compare each batch with.", rich_help_panel=o.LEARN)
     ] = 0,
-    dim: Annotated[int, typer.Option(help="Numbers of the learned vector.", rich_help_panel=o.LEARN)] = 128,
+    dim: Annotated[int, typer.Option(help="Largest width of the learned vectors.", rich_help_panel=o.LEARN)] = 128,
     unseen: Annotated[
         bool,
         typer.Option(
             "--unseen/--seen",
-            help="Test on classes that are not seen in training, or on any rows.",
+            help="Test on classes that training has not seen, or on rows of all classes.",
             rich_help_panel=o.TRAIN,
         ),
     ] = True,
@@ -75,9 +75,9 @@ def learn(
     weight_decay: o.WeightDecay = 0.0,
     patience: o.Patience = 10,
     seed: o.Seed = 0,
-    test: Annotated[float, typer.Option(help="Share of the classes to test on.", rich_help_panel=o.TRAIN)] = 0.2,
+    test: Annotated[float, typer.Option(help="Share of classes (or rows) to test on.", rich_help_panel=o.TRAIN)] = 0.2,
     validation: Annotated[
-        float, typer.Option(help="Share of the other classes that stops training.", rich_help_panel=o.TRAIN)
+        float, typer.Option(help="Share of the others held out for early stopping.", rich_help_panel=o.TRAIN)
     ] = 0.15,
     precision: o.Precision = "32-true",
     accelerator: o.Accelerator = "auto",
@@ -87,9 +87,9 @@ def learn(
     quiet: o.Quiet = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Learn vectors in which rows of one class, group or number lie together, also for classes never seen.
+    """Learn vectors that are near for rows of one class, group or number, also of classes never seen.
 
-    Writes a folder that vicinal search, embed, add and forget take, and report.html with queries and what they find.
+    Writes a model folder for vicinal search, embed, add and forget, and report.html with example queries and hits.
     """
     from vicinal.core import local_path
     from vicinal.data import beside, table_source

@@ -1,4 +1,4 @@
-"""``vicinal links``: which links there are, and a picture of one."""
+"""``vicinal links``: list the links, or draw one."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +20,7 @@ app.add_typer(links, name="links")
 
 @links.callback()
 def listing(context: typer.Context, *, as_json: o.AsJson = False) -> None:
-    """List the links: formula, region of sensitivity, whether bounded, slope at three scores."""
+    """List the links: formula, region of sensitivity, whether bounded, slopes at three scores."""
     if context.invoked_subcommand is not None:
         return
     from vicinal.report import link_rows
@@ -39,7 +39,7 @@ def show(
     *,
     out: Annotated[Path, typer.Option(help="Picture to write: png, svg or pdf.")] = Path("link.png"),
 ) -> None:
-    """Draw a link: its curve, its slope, its losses, and the loss of two classes."""
+    """Draw a link: its curve, its slope, its matching losses, and the composite softmax loss of two classes."""
     from vicinal.core import check_choice, replaced_file
     from vicinal.links import parse
     from vicinal.losses import check_link

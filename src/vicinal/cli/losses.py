@@ -1,4 +1,4 @@
-"""``vicinal losses``: which losses, miners and samplers there are, and a sheet of one."""
+"""``vicinal losses``: list losses, miners and samplers, or show one."""
 
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vicinal.report import MethodSheet
 
 losses = typer.Typer(
-    help="Losses, miners and samplers: what labels they take, their settings and papers.",
+    help="Losses, miners and samplers: their labels, settings and papers.",
     invoke_without_command=True,
     epilog="Examples: vicinal losses --labels numbers  |  vicinal losses --kind miners  |  vicinal losses show supcon",
 )
@@ -24,18 +24,19 @@ _SHOWN = ("pairs", "proxies", "class scores", "predictions", "teachers", "regula
 Kind: TypeAlias = Annotated[
     str,
     typer.Option(
-        help="losses; pairs, proxies, class scores, predictions, teachers, regularizers, miners, samplers, all."
+        help="losses (all kinds of them), pairs, proxies, class scores, predictions, teachers, regularizers, miners, "
+        "samplers or all."
     ),
 ]
 Labels: TypeAlias = Annotated[
     str | None,
-    typer.Option(help="Only what takes labels of this form: classes, several, graded, numbers, groups, scores, none."),
+    typer.Option(help="Only methods for these labels: classes, several, graded, numbers, groups, scores, none."),
 ]
 
 
 @losses.callback()
 def listing(context: typer.Context, *, kind: Kind = "losses", labels: Labels = None, as_json: o.AsJson = False) -> None:
-    """List losses (also miners and samplers): name, family, labels that they take, settings with defaults, paper."""
+    """List losses (also miners and samplers): name, family, labels, settings with defaults, paper."""
     if context.invoked_subcommand is not None:
         return
     from vicinal.core import check_choice
@@ -58,7 +59,7 @@ def listing(context: typer.Context, *, kind: Kind = "losses", labels: Labels = N
 
 
 def _kinds(kind: str) -> tuple[str, ...]:
-    """The kinds of methods that an option names."""
+    """The kinds of methods that ``--kind`` names."""
     from vicinal.core import check_choice
     from vicinal.report import METHOD_KINDS
 
@@ -73,7 +74,7 @@ def show(
     kind: Kind = "all",
     as_json: o.AsJson = False,
 ) -> None:
-    """Tell about one: formula, settings with defaults and ranges, labels, paper, how it was verified, how to use it."""
+    """Show one: formula, settings with defaults and ranges, labels, paper, how it was verified, how to use it."""
     from vicinal.report import find_sheets
 
     sheets = find_sheets(name, _kinds(kind))

@@ -1,4 +1,4 @@
-"""Where things are printed: results on standard output, progress and errors on standard error."""
+"""Printing: results on standard output, progress and errors on standard error."""
 
 import json
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ progress = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def print_progress(line: str) -> None:
-    """One line of progress."""
+    """Print a line of progress on standard error."""
     progress.print(line, style="dim", markup=False)
 
 
 def print_json(value: Any) -> None:
-    """``value`` as JSON on standard output, for programs; numbers that are not finite become null."""
+    """Print ``value`` as JSON on standard output; numbers that are not finite become null."""
     print(json.dumps(finite(value), default=str, allow_nan=False))
 
 
 def finite(value: Any) -> Any:
-    """``value`` with numbers that are not finite as None, mappings as dictionaries, tuples as lists: fit for JSON."""
+    """``value`` for JSON: numbers that are not finite as None, mappings as dictionaries, tuples as lists."""
     if isinstance(value, float):
         return value if value - value == 0 else None
     if isinstance(value, Mapping):
@@ -43,9 +43,10 @@ def print_rows(
     names: bool = False,
     console: Console = out,
 ) -> None:
-    """A table, on ``console``.
+    """Print a table on ``console``.
 
-    With ``numbers`` all columns but the first are flush right and unbroken, with ``names`` the first.
+    With ``numbers``, all columns except the first are flush right and never wrapped; with ``names``, the first is not
+    wrapped.
     """
     table = RichTable(title=title, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
     for place, heading in enumerate(headings):
@@ -59,7 +60,7 @@ def print_rows(
 
 
 def print_scores(title: str, scores: Mapping[str, Mapping[str, float]]) -> None:
-    """Scores of methods, the model first."""
+    """Print a table of scores by method."""
     metrics = list(dict.fromkeys(metric for values in scores.values() for metric in values))
     rows = [[method, *(_number(metric, values.get(metric)) for metric in metrics)] for method, values in scores.items()]
     print_rows(title, ["", *(_SHORT.get(metric, metric) for metric in metrics)], rows)
@@ -86,7 +87,7 @@ def _number(metric: str, value: float | None) -> str:
 
 
 def cell_words(value: object) -> str:
-    """A cell as a line of a terminal shows it."""
+    """A cell as short text for a terminal."""
     if isinstance(value, float):
         return "" if value != value else f"{value:.4g}"
     if isinstance(value, bytes | bytearray | dict | list | tuple) or (
@@ -98,7 +99,7 @@ def cell_words(value: object) -> str:
 
 
 def label_words(label: object) -> str:
-    """A label as a line of a terminal shows it; several classes or numbers with commas between them.
+    """A label as short text for a terminal; several classes or numbers with commas between them.
 
     >>> label_words(("sea", "sun")), label_words([1.5, 0.25]), label_words("a")
     ('sea, sun', '1.5, 0.25', 'a')
@@ -107,4 +108,4 @@ def label_words(label: object) -> str:
 
 
 _LETTERS = 60
-"""Letters of a cell that are shown."""
+"""Most letters of a cell to show."""

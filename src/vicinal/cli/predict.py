@@ -1,4 +1,4 @@
-"""``vicinal predict``: a model folder and new rows to predictions, with neighbors and intervals."""
+"""``vicinal predict``: predictions for new rows, with neighbors and intervals."""
 
 import shutil
 import sys
@@ -24,26 +24,26 @@ def predict(
         str | None,
         typer.Option(help="File to write: csv, tsv, parquet, jsonl or sqlite; default: print csv.", metavar="FILE"),
     ] = None,
-    explain: Annotated[int, typer.Option(help="Show the K bank rows that weigh most.", metavar="K")] = 0,
+    explain: Annotated[int, typer.Option(help="Show the K bank rows of most weight.", metavar="K")] = 0,
     explain_elements: Annotated[
         bool,
         typer.Option(
             "--explain-elements",
-            help="Also show what each element of sets adds, by leaving it out: a row is read once more for each.",
+            help="Also show what each element of sets adds: each is left out in turn, which takes time.",
         ),
     ] = False,
     interval: Annotated[
-        float | None, typer.Option(help="Add an interval that covers with this probability.", metavar="COVERAGE")
+        float | None, typer.Option(help="Add intervals that cover with this probability.", metavar="COVERAGE")
     ] = None,
     keep: Annotated[
         list[str] | None, typer.Option(help="Put this column of the table beside the predictions.", metavar="COL")
     ] = None,
     engine: Annotated[
         str | None,
-        typer.Option(help="ray: share the rows out among its workers.", rich_help_panel=o.ALSO, metavar="NAME"),
+        typer.Option(help="ray: predict with its workers.", rich_help_panel=o.ALSO, metavar="NAME"),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Workers of the engine; default: one a processor.", rich_help_panel=o.ALSO)
+        int | None, typer.Option(help="Workers of the engine; default: one per processor.", rich_help_panel=o.ALSO)
     ] = None,
     root: o.Root = None,
     database: o.Database = None,
@@ -51,7 +51,7 @@ def predict(
         bool,
         typer.Option(
             "--no-escape",
-            help="In csv, no apostrophe before cells that a spreadsheet might run as formulas (=, +, -, @).",
+            help="In CSV, no apostrophe before cells that a spreadsheet might run as formulas (=, +, -, @).",
         ),
     ] = False,
     index: o.IndexAgain = None,
@@ -60,7 +60,7 @@ def predict(
     quiet: o.Quiet = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Predict new rows, say which rows made each prediction, and how far off it may be."""
+    """Predict new rows, with the bank rows behind each prediction and an interval, if requested."""
     from vicinal.core import check_between, check_integer, local_path
     from vicinal.data import check_table_name, table_source, write_table
     from vicinal.workflows import predict_file, predict_table

@@ -1,4 +1,4 @@
-"""How far a long command is: one line with the time left, on standard error."""
+"""Progress of a long command: one line with the time left, on standard error."""
 
 import json
 import time
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from vicinal.core.progress import Step
 
 WIDTH = 79
-"""Letters of a line, at most."""
+"""Most letters of a line."""
 
 
 class Display:
-    """What is said of a running job: at a terminal one line that changes, else a line every ten seconds.
+    """Shows the progress of a job: in a terminal one line that changes, else a line every ten seconds.
 
     Args:
-        verbose: a line a second, all of which stay.
+        verbose: print a line every second, and keep all lines.
         as_json: lines of JSON, for programs: {"event": "log", "line"}, and {"event": "step", "phase", "done", "total",
             "note", "seconds_left"}.
-        clock: seconds.
+        clock: returns the time in seconds.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class Display:
         self._line = ""
 
     def expect(self, seconds: Mapping[str, float]) -> None:
-        """Take seconds by phase, in their order, for what is to come."""
+        """Set the expected seconds of the phases, in order."""
         self._expected = dict(seconds)
 
     def log(self, line: str) -> None:
-        """Say something that stays."""
+        """Print a line that stays."""
         self.clear()
         if self.as_json:
             self._write({"event": "log", "line": line})
@@ -50,11 +50,11 @@ class Display:
             print_progress(line)
 
     def event(self, name: str, values: Mapping[str, Any]) -> None:
-        """A line of JSON of its own kind."""
+        """Print a line of JSON with the event ``name``."""
         self._write({"event": name, **values})
 
     def step(self, step: "Step") -> None:
-        """Show how far the job is, if it is time to."""
+        """Show the progress, if enough time has passed since the last line."""
         now = self.clock()
         if not self._seen or step.phase != self._seen[-1]:
             self._seen.append(step.phase)
@@ -73,7 +73,7 @@ class Display:
             print_progress(line_of(step, left))
 
     def seconds_left(self, step: "Step", now: float) -> float | None:
-        """Of this phase by its pace, of those to come as they were expected; None if nothing is known."""
+        """Seconds left: this phase by its pace, later phases as expected; None if nothing is known."""
         gone, left = now - self._begun, None
         if step.total is not None and step.done > self._first and gone > 0:
             left = max(0.0, step.total - step.done) * gone / (step.done - self._first)
@@ -85,7 +85,7 @@ class Display:
         return left if not coming else (left or 0.0) + sum(coming)
 
     def clear(self) -> None:
-        """Take the changing line away."""
+        """Remove the changing line."""
         if self._line:
             progress.file.write("\r\x1b[2K")
             progress.file.flush()
@@ -97,21 +97,21 @@ class Display:
 
 
 class _Silent(Display):
-    """Says nothing."""
+    """Shows nothing."""
 
     def log(self, line: str) -> None:
-        """Pass over it."""
+        """Ignore it."""
 
     def event(self, name: str, values: Mapping[str, Any]) -> None:
-        """Pass over it."""
+        """Ignore it."""
 
     def step(self, step: "Step") -> None:
-        """Pass over it."""
+        """Ignore it."""
 
 
 @contextmanager
 def shown_progress(*, quiet: bool, verbose: bool = False, as_json: bool = False) -> Iterator[Display]:
-    """Show what is reported inside the block; nothing with ``quiet``."""
+    """Show the progress that is reported inside the block; nothing with ``quiet``."""
     from vicinal.core.progress import listening
 
     if quiet:
@@ -126,7 +126,7 @@ def shown_progress(*, quiet: bool, verbose: bool = False, as_json: bool = False)
 
 
 def line_of(step: "Step", left: float | None) -> str:
-    """A step in a line: phase, how far, time left, and as much of the note as there is room for."""
+    """A step as a line: phase, progress, time left, and as much of the note as fits."""
     from vicinal.core.progress import span_words
 
     share = "" if step.total is None else f"  {_count(step.done)} of {_count(step.total)}"

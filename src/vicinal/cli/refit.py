@@ -1,4 +1,4 @@
-"""``vicinal refit``: a model fitted anew on all rows, if that does not make it worse."""
+"""``vicinal refit``: fit a model again on all rows, and replace it unless that is worse."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -17,12 +17,10 @@ def refit(
     model: Annotated[str, typer.Argument(help="Model folder of `vicinal fit`.", metavar="MODEL")],
     data: Annotated[
         str | None,
-        typer.Argument(help="Labelled table; default: the rows of the bank, as added and corrected.", metavar="[DATA]"),
+        typer.Argument(help="Labelled table; default: the rows of the bank, with all changes.", metavar="[DATA]"),
     ] = None,
     *,
-    even_if_worse: Annotated[
-        bool, typer.Option("--even-if-worse", help="Replace the old model whatever the comparison says.")
-    ] = False,
+    even_if_worse: Annotated[bool, typer.Option("--even-if-worse", help="Replace the old model in any case.")] = False,
     root: o.Root = None,
     database: o.Database = None,
     index: o.IndexAgain = None,
@@ -31,9 +29,9 @@ def refit(
     quiet: o.Quiet = False,
     verbose: o.Verbose = False,
 ) -> None:
-    """Fit a model's settings anew on all rows, and replace it unless the new one is worse.
+    """Fit a model's settings again on all rows, and replace the model unless the new one is worse.
 
-    Both are measured on the same rows, which neither was trained on. Corrections and their history stay.
+    Both are measured on the same rows, which neither was trained on. Corrections and their history are kept.
     """
     from vicinal.core import local_path
     from vicinal.data import table_source

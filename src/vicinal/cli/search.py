@@ -1,4 +1,4 @@
-"""``vicinal search``: what in a model's bank is most like a text or a row."""
+"""``vicinal search``: the bank rows most similar to a text or a row."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vicinal.workflows import MatcherSearcher, Searched, Searcher
 
 _CELLS = 3
-"""Cells of a row that are shown."""
+"""Most cells of a row to show."""
 
 
 @app.command(
@@ -23,20 +23,20 @@ _CELLS = 3
 )
 def search(
     model: Annotated[str, typer.Argument(help="Model folder of any kind.", metavar="MODEL")],
-    query: Annotated[str | None, typer.Argument(help="Words to look for.", metavar="TEXT", show_default=False)] = None,
+    query: Annotated[str | None, typer.Argument(help="Text to search for.", metavar="TEXT", show_default=False)] = None,
     *,
-    k: Annotated[int, typer.Option("-k", "--k", help="Rows for each query.")] = 10,
+    k: Annotated[int, typer.Option("-k", "--k", help="Number of hits for each query.")] = 10,
     row_id: Annotated[
-        list[str] | None, typer.Option("--id", help="What is near this row of the bank.", metavar="ID")
+        list[str] | None, typer.Option("--id", help="Id of a row of the bank to search for.", metavar="ID")
     ] = None,
     row: Annotated[
         str | None, typer.Option(help='A row as JSON: {"size": 3}; other columns are left empty.', metavar="JSON")
     ] = None,
     file: Annotated[str | None, typer.Option(help="A table whose rows are the queries.", metavar="FILE")] = None,
-    interactive: Annotated[bool, typer.Option("--interactive", help="Read a text from each line.")] = False,
+    interactive: Annotated[bool, typer.Option("--interactive", help="Search for each line of input.")] = False,
     column: Annotated[
         str | None,
-        typer.Option(help="Column that texts are looked for in; default: the first of texts.", metavar="COL"),
+        typer.Option(help="Column to search for texts; default: the first column of texts.", metavar="COL"),
     ] = None,
     out: Annotated[
         str | None, typer.Option(help="File to write: csv, tsv, parquet, jsonl or sqlite.", metavar="FILE")
@@ -48,9 +48,9 @@ def search(
     as_json: o.AsJson = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Find the rows of a model's bank that are most like a text, a row, or each row of a table.
+    """Find the rows of a model's bank that are most similar to a text, a row, or each row of a table.
 
-    The score is the model's similarity: higher is nearer, and of distances it is the negated distance.
+    The score is the model's similarity (for a distance, its negative): higher is nearer.
     """
     from vicinal.core import check_integer, local_path
     from vicinal.data import check_table_name, table_source, write_table
@@ -93,7 +93,7 @@ def search(
 
 
 def _answer_lines(searcher: "Searcher | MatcherSearcher", *, as_json: bool) -> None:
-    """Hits of each line of standard input as it comes; an empty line is passed over."""
+    """Print the hits of each line of standard input as it arrives; empty lines are ignored."""
     for line in sys.stdin:
         if line.strip():
             result = searcher.texts([line.strip()])
@@ -105,7 +105,7 @@ def _answer_lines(searcher: "Searcher | MatcherSearcher", *, as_json: bool) -> N
 
 
 def print_hits(result: "Searched") -> None:
-    """A table for each query."""
+    """Print a table of hits for each query."""
     for query, hits in zip(result.queries, result.hits, strict=True):
         columns = list(hits[0].row)[:_CELLS] if hits else []
         lines = [

@@ -12,24 +12,24 @@ from vicinal.cli.output import print_progress
 @app.command(epilog="Example: VICINAL_TOKEN=secret vicinal serve houses-model --workers 2")
 def serve(
     models: Annotated[
-        list[str], typer.Argument(help="Model folders; the first answers without a name.", metavar="MODEL")
+        list[str], typer.Argument(help="Model folders; requests without a name get the first.", metavar="MODEL")
     ],
     *,
     port: Annotated[int, typer.Option(help="Port to listen at; 0: a free one.")] = 8000,
     host: Annotated[
-        str, typer.Option(help="Address to listen at; 0.0.0.0 is every one of this machine.")
+        str, typer.Option(help="Address to listen at; 0.0.0.0: all addresses of this machine.")
     ] = "127.0.0.1",
-    workers: Annotated[int, typer.Option(help="Processes that answer.", metavar="N")] = 1,
-    rate: Annotated[int, typer.Option(help="Requests a second that an address may make of a process; 0: any.")] = 200,
-    max_rows: Annotated[int, typer.Option(help="Rows of a request.", metavar="N")] = 1000,
-    max_bytes: Annotated[int, typer.Option(help="Bytes of a request.", metavar="N")] = 32 << 20,
+    workers: Annotated[int, typer.Option(help="Number of processes.", metavar="N")] = 1,
+    rate: Annotated[int, typer.Option(help="Requests per second of a client to each process; 0: unlimited.")] = 200,
+    max_rows: Annotated[int, typer.Option(help="Most rows of a request.", metavar="N")] = 1000,
+    max_bytes: Annotated[int, typer.Option(help="Most bytes of a request.", metavar="N")] = 32 << 20,
     index: o.IndexAgain = None,
     encoder: o.EncoderAgain = None,
     quiet: o.Quiet = False,
 ) -> None:
-    """Answer over HTTP: predict, explain, search; with a token in VICINAL_TOKEN also add, relabel and forget.
+    """Serve models over HTTP: predict, explain, search; with a token in VICINAL_TOKEN also add, relabel and forget.
 
-    Added rows are on the disk before they are acknowledged. SIGTERM finishes the requests and ends with code 0.
+    Changes are on disk before they are acknowledged. After SIGTERM, running requests finish, and the exit code is 0.
     """
     from vicinal.core import check_integer, local_path
     from vicinal.serve.run import serve as run_server

@@ -1,4 +1,4 @@
-"""``vicinal show``: what a folder holds."""
+"""``vicinal show``: the contents of a model folder."""
 
 from typing import Annotated, Any
 
@@ -17,9 +17,9 @@ def show(
     changes: Annotated[bool, typer.Option("--changes", help="List what was added, relabelled and forgotten.")] = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Say what a folder holds: task, columns, settings, scores, rows, versions and sizes.
+    """Show what a folder holds: task, columns, settings, scores, rows, versions and sizes.
 
-    Only its settings are read, so a model of any size answers at once.
+    Only its settings are read, so this is fast for a model of any size.
     """
     from vicinal.core import local_path
     from vicinal.workflows import list_changes, show_folder
@@ -87,7 +87,7 @@ def _print_changes(listed: list[dict[str, Any]]) -> None:
 
 
 _IDS = 5
-"""Rows of a change that are named."""
+"""Most rows of a change to name."""
 
 
 def _what(shown: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Records of a fit or a comparison, and what is written of them: pages, figures, tables, model cards."""
+"""Records of fits and comparisons, and the pages, figures, tables and model cards made from them."""
 
 from vicinal.report.audit import audit_findings, fairness_cells, period_cells, write_audit_page
 from vicinal.report.card import write_card

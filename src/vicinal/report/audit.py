@@ -1,4 +1,4 @@
-"""The page of an audit: where the model errs, whether its intervals hold, what its data hide."""
+"""The page of an audit: where the model errs, whether its intervals hold, and what is wrong with its data."""
 
 import os
 from pathlib import Path
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def write_audit_page(record: AuditRecord, path: str | os.PathLike[str]) -> Path:
-    """Write the page of ``record`` to ``path``, aside first and then renamed.
+    """Write the page of ``record`` to ``path``, whole or not at all.
 
     Returns:
         The path.
@@ -40,7 +40,7 @@ def write_audit_page(record: AuditRecord, path: str | os.PathLike[str]) -> Path:
 
 
 def audit_html(record: AuditRecord) -> str:
-    """The page of ``record`` as text."""
+    """The page of ``record`` as HTML text."""
     return (
         environment()
         .get_template("audit.html")
@@ -80,12 +80,12 @@ def audit_html(record: AuditRecord) -> str:
 
 
 def error_name(record: AuditRecord) -> str:
-    """What the error of a row is."""
+    """Name of the error that is averaged over rows."""
     return "mean squared error" if record.task == "regression" else "Hamming loss" if record.several else "share wrong"
 
 
 def audit_findings(record: AuditRecord) -> list[str]:
-    """The audit in sentences, the most important first."""
+    """The findings as sentences, the most important first."""
     sentences = []
     crossing = [copies for copies in record.copies if copies.across]
     if crossing:
@@ -130,7 +130,7 @@ def audit_findings(record: AuditRecord) -> list[str]:
 
 
 def _of_drift(record: AuditRecord) -> list[str]:
-    """Since when errors and coverage are others."""
+    """Sentences on when error and coverage changed."""
     if not record.periods:
         return []
     error, coverage, name = record.drift.get("error"), record.drift.get("coverage"), one_line(record.time, 40)
@@ -156,7 +156,7 @@ def _time(time: Any) -> str:
 
 
 def period_cells(period: Any) -> list[str]:
-    """A period as a line of a table: from, to, rows, error, times the average, share held, width that 90 % take."""
+    """A period as a table row: start, end, rows, error, ratio to the average, coverage, width factor for 90 %."""
     share = "" if period["covered"] is None else percent(period["covered"])
     width = "" if period["width"] is None else number(period["width"], 2)
     ends = _time(period["start"]), _time(period["end"])
@@ -164,7 +164,7 @@ def period_cells(period: Any) -> list[str]:
 
 
 def fairness_cells(fairness: Any) -> list[list[str]]:
-    """Groups as lines of a table: name, rows, rate of predictions, its interval, rate of labels, error."""
+    """Groups as table rows: name, rows, rate of the predictions, its interval, rate of the labels, error."""
     return [
         [
             one_line(part["group"], 40),
@@ -212,7 +212,7 @@ def _label(label: Any) -> str:
 
 
 def coverage_figure(record: AuditRecord) -> "Figure":
-    """Seen over promised coverage, with the diagonal."""
+    """Observed over promised coverage, with the diagonal."""
     promised = [level["coverage"] for level in record.coverage]
     with style():
         figure, axes = blank(4.2, 3.9)
@@ -228,7 +228,7 @@ def coverage_figure(record: AuditRecord) -> "Figure":
 
 
 def served_figure(record: AuditRecord) -> "Figure":
-    """How many bank rows are among the first neighbors of how many queries."""
+    """Histogram of the number of new rows that have a bank row among their nearest neighbors."""
     with style():
         figure, axes = blank(4.6, 3.3)
         top = int(record.served.max(initial=0))

@@ -1,4 +1,4 @@
-"""The model card: a README.md that says what the model is, how it did, how to use it, and what it cannot do."""
+"""The model card: a README.md with what the model is, how good it is, how to use it, and its limits."""
 
 import os
 import re
@@ -15,12 +15,12 @@ from vicinal.report.theme import shown
 
 
 def write_card(record: FitRecord, path: str | os.PathLike[str], *, folder: str = "MODEL") -> Path:
-    """Write the card of ``record`` to ``path``, aside first and then renamed.
+    """Write the card of ``record`` to ``path``, whole or not at all.
 
     Args:
         record: the fit.
-        path: of the card, usually README.md in the folder of the model.
-        folder: how the examples of use call the folder of the model.
+        path: of the card, usually README.md in the model folder.
+        folder: name of the model folder in the usage examples.
 
     Returns:
         The path.
@@ -51,7 +51,7 @@ def card_text(record: FitRecord, *, folder: str = "MODEL") -> str:
 
 
 def markdown(value: object, limit: int = 300) -> str:
-    r"""``value`` as one line of Markdown that shows it as it is: nothing in it becomes a tag, a link or a table cell.
+    r"""``value`` as one line of Markdown, escaped so that nothing in it becomes a tag, a link or a table cell.
 
     >>> print(markdown("<b>a|b</b> [x](y) snake_case"))
     &lt;b&gt;a\|b&lt;/b&gt; \[x\](y) snake_case
@@ -63,7 +63,7 @@ def markdown(value: object, limit: int = 300) -> str:
 
 
 def _yaml(value: object) -> str:
-    """``value`` as a quoted YAML string of one line, without signs that a reader of Markdown alone would act on."""
+    """``value`` as a quoted YAML string of one line, with characters escaped that have a meaning in Markdown."""
     text = "".join(c if c.isprintable() else " " for c in one_line(value, 200))
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + re.sub(r"[<>\[\]`]", lambda sign: f"\\x{ord(sign[0]):02X}", quoted) + '"'
@@ -124,7 +124,7 @@ def _use(record: FitRecord, folder: str) -> str:
 
 
 def _named_again(record: FitRecord) -> tuple[str, str]:
-    """What of the settings whoever loads the model has to give again, as options and as arguments of Python."""
+    """Settings that must be given again to load the model, as command-line options and as Python arguments."""
     index, encoders = record.settings.get("index"), record.settings.get("encoders") or {}
     outside = {column: name for column, name in encoders.items() if reaches_out(name)}
     options, arguments = "", ""
@@ -166,5 +166,5 @@ def _versions(record: FitRecord) -> str:
 
 
 def _code(value: object) -> str:
-    """``value`` as code; with a tag, as between backticks nothing can be escaped."""
+    """``value`` in a code tag, since nothing can be escaped between backticks."""
     return f"<code>{markdown(value, 60)}</code>"

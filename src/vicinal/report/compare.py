@@ -1,4 +1,4 @@
-"""The page of a comparison: table, change split by split, and which methods can be told apart, with its pictures."""
+"""The page of a comparison: its table, the change on each split, which methods differ, and figures."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def write_compare_page(record: CompareRecord, path: str | os.PathLike[str]) -> Path:
-    """Write the page of ``record`` to ``path``, aside first and then renamed.
+    """Write the page of ``record`` to ``path``, whole or not at all.
 
     Returns:
         The path.
@@ -28,7 +28,7 @@ def write_compare_page(record: CompareRecord, path: str | os.PathLike[str]) -> P
 
 
 def compare_html(record: CompareRecord) -> str:
-    """The page of ``record`` as text."""
+    """The page of ``record`` as HTML text."""
     return (
         environment()
         .get_template("compare.html")
@@ -51,7 +51,7 @@ def compare_html(record: CompareRecord) -> str:
 
 
 def _row(record: CompareRecord, dataset: str) -> dict[str, Any]:
-    """One data set: for each method its spread, change, splits won, and whether it is the best."""
+    """One data set: for each method its mean and deviation, change, splits won, and whether it is the best."""
     results = record.results[dataset]
     means = {method: mean_and_deviation(values)[0] for method, values in results.items()}
     best = (max if record.higher_is_better else min)(means.values())
@@ -78,7 +78,7 @@ def _row(record: CompareRecord, dataset: str) -> dict[str, Any]:
 
 
 def _verdict(record: CompareRecord) -> list[str]:
-    """What the tests say, in sentences."""
+    """The results of the tests as sentences."""
     said = []
     if record.friedman is not None:
         statistic, p = record.friedman
@@ -149,7 +149,7 @@ def cliques(ranks: Mapping[str, float], difference: float) -> list[tuple[float, 
 
 
 def critical_difference(ranks: Mapping[str, float], difference: float) -> "Figure":
-    """Critical-difference diagram: methods on the axis of their average rank, bars join those not told apart.
+    """Critical-difference diagram: methods on an axis of average rank, bars join those that do not differ.
 
     Args:
         ranks: method -> average rank over the data sets, 1 is best.
@@ -207,12 +207,12 @@ def _methods(axes: "Axes", ranks: Mapping[str, float], top: float, ends: tuple[f
 def relative_changes(
     results: Mapping[str, Mapping[str, Sequence[float]]], methods: Sequence[str], reference: str
 ) -> "Figure":
-    """Change of each method's error against ``reference`` in per cent: a dot a split, a bar for the mean of the splits.
+    """Change of each method's score against ``reference`` in percent: a dot for each split, a bar for the mean.
 
     Args:
-        results: data set -> method -> one value a split.
-        methods: in the order of colors; ``reference`` itself is the line at 0.
-        reference: must be a method of each data set that is to be drawn.
+        results: data set -> method -> one value per split.
+        methods: in the order of their colors.
+        reference: the line at 0; data sets without this method are not drawn.
     """
     drawn = [name for name, values in results.items() if reference in values]
     others = [method for method in methods if method != reference]

@@ -1,4 +1,4 @@
-"""The page of rows that fit no known class: groups, with the rows and words that are most typical of each."""
+"""The page of rows that fit no known class: groups, each with its most typical rows and words."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ from vicinal.report.theme import environment, picture, sample_note, shown
 
 @dataclass(frozen=True)
 class FoundGroup:
-    """A group: how many ``rows``, the known class that most are nearest to, words, and its most typical rows.
+    """A group of rows that fit no known class.
 
     Attributes:
-        name: "1" is the largest.
-        rows: how many.
-        nearest: a known class, and the share of the rows whose nearest row is of it.
-        words: that more of its texts have than others.
-        typical: ids and cells, the most typical first.
+        name: its number, "1" for the largest group.
+        rows: number of rows.
+        nearest: the most frequent class of the nearest bank rows, and its share of the group.
+        words: more frequent in its texts than in the others.
+        typical: ids and cells of the most typical rows, the most typical first.
     """
 
     name: str
@@ -37,22 +37,22 @@ class FoundGroup:
 
 @dataclass(frozen=True, eq=False)
 class DiscoverRecord:
-    """What is told of rows that fit no known class.
+    """Contents of the page of rows that fit no known class.
 
     Attributes:
         name: of the table.
-        model: of the model's folder.
-        rows: that were looked at.
-        new: that fit no known class.
-        error: share of rows of known classes that are said to fit none, at most, on average.
-        calibrating: rows that the threshold is from.
-        score: accuracy of known classes that were hidden and grouped likewise; NaN if there were too few.
+        model: name of the model folder.
+        rows: number of rows tested.
+        new: number of rows that fit no known class.
+        error: largest expected share of known-class rows that are taken for new.
+        calibrating: number of rows that set the threshold.
+        score: accuracy of the same grouping on hidden known classes; NaN if there were too few.
         groups: the largest first.
-        names: file that takes the names.
+        names: name of the file to write group names into.
         vectors: of the new rows ``[n, d]``.
-        labels: their groups ``[n]``.
+        labels: groups of the new rows ``[n]``.
         notes: sentences.
-        versions: of programs.
+        versions: package -> version.
     """
 
     name: str
@@ -71,7 +71,7 @@ class DiscoverRecord:
 
 
 def discover_findings(record: DiscoverRecord) -> list[str]:
-    """The result in sentences, with what the threshold promises."""
+    """The result as sentences, with the guarantee of the threshold."""
     said = [
         f"{record.new:,} of {record.rows:,} rows fit no known class, in {len(record.groups)} groups. Of rows of known "
         f"classes at most {percent(record.error)} are said to fit none, on average, as far as they are like the "
@@ -88,7 +88,7 @@ def discover_findings(record: DiscoverRecord) -> list[str]:
 
 
 def write_discover_page(record: DiscoverRecord, path: str | os.PathLike[str]) -> Path:
-    """Write the page of ``record`` to ``path``, aside first and then renamed."""
+    """Write the page of ``record`` to ``path``, whole or not at all."""
     tiles = [("rows looked at", f"{record.rows:,}"), ("fit no known class", f"{record.new:,}")]
     tiles += [("groups", str(len(record.groups)))]
     tiles += [("hidden classes found again", number(record.score, 2))] if record.score == record.score else []

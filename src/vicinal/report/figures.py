@@ -1,4 +1,4 @@
-"""Pictures of one fit: how it learned, its test predictions and the truth, its embedding, its mask."""
+"""Figures of one fit: learning curves, predictions against the truth, embedding, mask."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,14 @@ _HIGHER = ("r2", "accuracy", "acc", "f1", "auc")
 
 
 def learning_curves(history: Mapping[str, Sequence[float]]) -> "Figure":
-    """One panel a measure, with a line for training and one for validation, and the best validation epoch marked.
+    """One panel per measure, with lines for training and validation, and the best validation epoch marked.
 
     Args:
-        history: name -> one value an epoch; "train_mse" and "validation_mse" share the panel "mse". Lines of one
-            epoch are drawn as a point; values that are not finite are left out.
+        history: name -> one value per epoch; "train_mse" and "validation_mse" share the panel "mse". A single epoch is
+            drawn as a point; lines without a finite value are left out.
 
     Raises:
-        ValueError: if there is not one finite value.
+        ValueError: if no value is finite.
     """
     panels: dict[str, dict[str, NDArray[Any]]] = {}
     for name, values in history.items():
@@ -74,14 +74,14 @@ def _curves(axes: "Axes", measure: str, lines: Mapping[str, NDArray[Any]]) -> No
 
 
 def finite_rows(*arrays: ArrayLike) -> list[NDArray[Any]]:
-    """``arrays`` ``[n]`` as floats without the rows where one of them is not finite."""
+    """``arrays`` ``[n]`` as floats, without the rows in which any of them is not finite."""
     columns = [np.asarray(array, dtype=float) for array in arrays]
     keep = np.logical_and.reduce([np.isfinite(column) for column in columns])
     return [column[keep] for column in columns]
 
 
 def predicted_vs_true(predicted: ArrayLike, truth: ArrayLike, target_name: str = "target") -> "Figure":
-    """Test predictions ``[n]`` over the truth ``[n]``, with the diagonal on which they would agree."""
+    """Scatter of predictions ``[n]`` over the truth ``[n]``, with the diagonal."""
     guess, true = finite_rows(predicted, truth)
     shown = sample(len(guess))
     with style():
@@ -100,7 +100,7 @@ def predicted_vs_true(predicted: ArrayLike, truth: ArrayLike, target_name: str =
 
 
 def residuals(predicted: ArrayLike, truth: ArrayLike, target_name: str = "target") -> "Figure":
-    """Error of each test prediction over the prediction, beside the distribution of the errors."""
+    """Scatter of errors over predictions, with their running median and a histogram of the errors."""
     from matplotlib.figure import Figure
 
     guess, true = finite_rows(predicted, truth)
@@ -155,7 +155,7 @@ def confusion_matrix(
         probabilities: ``[n, classes]``.
         truth: names of the true classes ``[n]``.
         classes: names in the order of the columns.
-        limit: of more classes only the most frequent are shown, the rest as one.
+        limit: most classes to show; if there are more, the rarest become one class "(other)".
     """
     names, counts = _count_pairs(np.asarray(probabilities), truth, classes, limit)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -206,14 +206,14 @@ def reliability(
     bins: int = 10,
     axes_names: tuple[str, str, str] = ("share that is right", "probability of the predicted class", "rows"),
 ) -> "Figure":
-    """How often predictions of a given confidence are right, over that confidence; bars below count the rows.
+    """Accuracy over the predicted probability; the bars below count the rows.
 
     Args:
         probabilities: ``[n, classes]``.
         truth: names of the true classes ``[n]``.
         classes: names in the order of the columns.
-        bins: of equal width from 0 to 1.
-        axes_names: what is up, across, and counted.
+        bins: number of bins of equal width from 0 to 1.
+        axes_names: names of the vertical axis, the horizontal axis, and the counts.
     """
     from matplotlib.figure import Figure
 
@@ -249,8 +249,8 @@ def principal_plane(embedding: NDArray[Any]) -> tuple[NDArray[np.float64], NDArr
         embedding: ``[n, d]``, finite.
 
     Returns:
-        Coordinates ``[n, 2]`` and the shares of the variance ``[2]``. A second direction that is not there (d = 1, or
-        all rows on a line) is 0. The sign is fixed by the largest coefficient.
+        Coordinates ``[n, 2]`` and the shares of the variance ``[2]``. The second is 0 if there is none (d = 1, or all
+        rows on a line). The largest coefficient of a direction is positive.
 
     >>> points, shares = principal_plane(np.array([[0.0], [2.0]]))
     >>> points.tolist(), shares.tolist()
@@ -278,7 +278,7 @@ def embedding_map(
 ) -> "Figure":
     """The embedding ``[n, d]`` on its principal plane, colored by ``labels`` ``[n]`` (numbers, or names of classes).
 
-    An embedding of one dimension is drawn along a line, scattered up and down (with ``seed``) to be seen.
+    A one-dimensional embedding gets random heights (from ``seed``), so that points do not overlap.
     """
     values = np.asarray(labels)
     embedding = np.asarray(embedding, dtype=float)
@@ -307,7 +307,7 @@ def embedding_map(
 
 
 def _by_number(figure: "Figure", axes: "Axes", points: NDArray[Any], values: NDArray[Any], target_name: str) -> None:
-    """Points colored by ``values``, the ends of the scale at the 2nd and 98th per cent."""
+    """Points colored by ``values``, with a scale from the 2nd to the 98th percentile."""
     low, high = np.percentile(values, (2, 98)) if len(values) else (0.0, 1.0)
     many = len(values) > 1500
     drawn = axes.scatter(
@@ -329,7 +329,7 @@ def _by_number(figure: "Figure", axes: "Axes", points: NDArray[Any], values: NDA
 
 
 def _by_class(axes: "Axes", points: NDArray[Any], names: list[str]) -> None:
-    """Points colored by class: the nine most frequent each, all further ones together."""
+    """Points colored by class; of more than ten classes, the nine most frequent, and all others as one."""
     classes, counts = np.unique(names, return_counts=True)
     order = [str(name) for name in classes[np.argsort(-counts, kind="stable")]]
     named = sorted(order if len(order) <= len(CLASSES) else order[: len(CLASSES) - 1])
@@ -351,7 +351,7 @@ def _by_class(axes: "Axes", points: NDArray[Any], names: list[str]) -> None:
 
 
 def mask_curves(grid: NDArray[Any], curves: Sequence[tuple[str, NDArray[Any]]]) -> "Figure":
-    """What the mask lets through, over how near a neighbor is.
+    """Mask values over the nearness of a neighbor.
 
     Args:
         grid: ``[g]``, nearness from 0 (the farthest row of the bank) to 1 (the nearest).

@@ -1,4 +1,4 @@
-"""The page of a learned similarity: how well unseen rows find their like, and queries with what they find."""
+"""The page of a learned similarity: how well it retrieves similar test rows, and example queries with their hits."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ NAMES = {"map@r": "MAP@R", "r_precision": "R-precision", "r2@10": "R2@10"}
 
 
 class ShownHit(NamedTuple):
-    """A row that a query finds: what to show of it, its label, its score, and whether it is alike (None: a number)."""
+    """A row that a query finds: its cells, label, score, whether it is alike (None for number labels), and id."""
 
     row: Mapping[str, Cell]
     label: str
@@ -30,7 +30,7 @@ class ShownHit(NamedTuple):
 
 
 class ShownQuery(NamedTuple):
-    """A row of the test with what it finds."""
+    """A test row with its hits."""
 
     title: str
     row: Mapping[str, Cell]
@@ -41,24 +41,24 @@ class ShownQuery(NamedTuple):
 
 @dataclass(eq=False)
 class LearnRecord:
-    """What is told of a learned similarity.
+    """Contents of the page of a learned similarity.
 
     Attributes:
         name: of the data.
         same: the column that says what is alike.
         labels: "classes", "several" or "numbers".
-        rows: how many there are by use: train, validation, test.
-        classes: how many classes by use; none for numbers.
-        scores: method ("model" first) -> measure -> (value, low, high); ends that are NaN are left out.
+        rows: number of rows by use: train, validation, test.
+        classes: number of classes by use; empty unless whole classes were held out.
+        scores: method ("model" first) -> measure -> (value, low, high); ends that are NaN are not shown.
         history: curves by epoch.
         embedding: vectors of test rows ``[n, d]``.
-        embedding_labels: of those.
-        queries: test rows with what they find.
-        apart: pairs that are near and labelled apart: two rows, their labels, their score.
+        embedding_labels: their labels ``[n]``.
+        queries: test rows with their hits.
+        apart: pairs of near test rows with different labels.
         columns: name, kind, encoder, reason.
-        dropped: reason -> rows.
+        dropped: reason -> number of rows.
         settings: shown as they are.
-        versions: of what it was made with.
+        versions: package -> version.
         notes: sentences.
         duration_s: seconds.
     """
@@ -83,12 +83,12 @@ class LearnRecord:
 
 
 def measure_name(measure: str) -> str:
-    """How a measure is written."""
+    """Display name of a measure."""
     return NAMES.get(measure, measure)
 
 
 def score_rows(record: LearnRecord) -> list[list[str]]:
-    """Scores as rows of text, the header first; each with its interval.
+    """Scores with their intervals as rows of text, the header first.
 
     >>> none = np.zeros(0)
     >>> record = LearnRecord("d", "y", "classes", {}, {}, {"model": {"map@r": (0.5, 0.4, 0.6)}}, {}, none, none)
@@ -109,7 +109,7 @@ def _estimate(value: tuple[float, float, float]) -> str:
 
 
 def learned_findings(record: LearnRecord) -> list[str]:
-    """The result in sentences."""
+    """The result as sentences."""
     measures = record.scores.get("model", {})
     if not measures:
         return []
@@ -130,7 +130,7 @@ def learned_findings(record: LearnRecord) -> list[str]:
 
 
 def write_learned_page(record: LearnRecord, path: str | os.PathLike[str]) -> Path:
-    """Write the page of ``record`` to ``path``, aside first and then renamed."""
+    """Write the page of ``record`` to ``path``, whole or not at all."""
     page = (
         environment()
         .get_template("learn.html")

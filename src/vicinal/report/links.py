@@ -1,4 +1,4 @@
-"""Pictures and tables of links: where a loss of them is sensitive."""
+"""Figures and tables of links: where their losses are sensitive."""
 
 import re
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ _CLAUSE = re.compile(r", \$F| with \$F|:|\.\s|\.$|;|, the mirror")
 
 
 def plain_formula(docstring: str) -> str:
-    r"""The formula that a link's docstring starts with, without TeX.
+    r"""The formula at the start of a link's docstring, without TeX.
 
     >>> plain_formula(r"$f(x)=\ln\frac{x}{1-x}$ on (0, 1): scores are probabilities.")
     'ln(x/(1-x)) on (0, 1)'
@@ -32,7 +32,7 @@ def plain_formula(docstring: str) -> str:
 
 
 def link_rows() -> list[list[str]]:
-    """One row a registered link: name, formula, region, bounded, slope at -3, 0 and 3 ("" outside its domain)."""
+    """A row for each registered link: name, formula, region, bounded, slopes at -3, 0 and 3 ("" outside its domain)."""
     rows = []
     for entry in entries("link"):
         link = entry.factory()
@@ -52,7 +52,7 @@ def _slope_at(link: Curve, z: float) -> str:
 
 
 def visible_range(link: Curve, low: float = -3.0, high: float = 3.0) -> tuple[float, float]:
-    """The part of [low, high] that lies inside the domain of ``link``, a little away from its ends."""
+    """The part of [low, high] inside the domain of ``link``, or 6 units of the domain; a little away from its ends."""
     start, end = link.domain
     if end <= low or start >= high:
         low, high = (start, start + 6) if np.isfinite(start) else (end - 6, end)
@@ -66,7 +66,7 @@ def link_figure(link: Curve, name: str) -> "Figure":
 
     Args:
         link: a monotone curve.
-        name: how it was written; the title.
+        name: the title, usually the link as the user wrote it.
     """
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""What there is to learn by: losses, miners and samplers as rows of a table, and one of them as a sheet."""
+"""Losses, miners and samplers as rows of a table, and each of them as a sheet."""
 
 import inspect
 import re
@@ -31,7 +31,7 @@ LABELS = {
     "scores": "target scores of classes or of the items of a list",
     "none": "no labels",
 }
-"""What labels a method may take."""
+"""Forms of labels that a method can take."""
 
 _REGISTERED = {
     "pairs": "pair_loss",
@@ -48,21 +48,21 @@ _ARGUMENT = re.compile(r"^ {4,8}(\w+): (.*)")
 
 @dataclass(frozen=True)
 class MethodSheet:
-    """What a person wants to know of one method.
+    """The documentation of one method.
 
     Attributes:
-        name: how it is called.
+        name: registered name.
         kind: one of ``KINDS``.
-        family: what it is like.
-        summary: one sentence.
-        formula: the first paragraph behind it, or "".
-        more: what else its docstring says, paragraph by paragraph.
-        labels: what labels it takes, out of ``LABELS``.
-        settings: (name, default as text or "needed", what it means and its range).
+        family: of similar methods, or "".
+        summary: the first sentence of its docstring.
+        formula: the paragraph with its formula, or "".
+        more: the other paragraphs of its docstring.
+        labels: forms of labels that it takes, out of ``LABELS``.
+        settings: (name, default as text or "needed", meaning and range).
         paper: where it comes from, or "".
-        verified: against what its values were checked.
-        python: how it is used.
-        command: how it is used on the command line, or "".
+        verified: what its values were checked against, or "".
+        python: example in Python.
+        command: example on the command line, or "".
     """
 
     name: str
@@ -84,12 +84,12 @@ class MethodSheet:
         return ", ".join(f"{name}={default}" if default != "needed" else name for name, default, _ in self.settings)
 
     def as_json(self) -> dict[str, Any]:
-        """The sheet for a program."""
+        """The sheet as a dictionary, with the defaults."""
         return {**asdict(self), "defaults": self.defaults}
 
 
 def method_sheets(kind: str) -> list[MethodSheet]:
-    """The sheets of all methods of a kind out of ``KINDS``.
+    """The sheets of all methods of one of the ``KINDS``.
 
     >>> [sheet.name for sheet in method_sheets("pairs") if sheet.labels == ("numbers",)][:2]
     ['label_contrast', 'log_ratio']
@@ -104,7 +104,7 @@ def find_sheets(name: str, kinds: tuple[str, ...] = tuple(KINDS)) -> list[Method
     """The sheets called ``name``; a loss and a miner may share one.
 
     Raises:
-        ValueError: if there is none, with the nearest.
+        ValueError: if there is none; the message names the closest.
     """
     plain_name = name.strip().replace("-", "_").lower()
     sheets = [sheet for kind in kinds for sheet in method_sheets(kind)]
@@ -144,7 +144,7 @@ def _sheet(kind: str, entry: Entry) -> MethodSheet:
 
 
 def _read(docstring: str) -> tuple[list[str], dict[str, str]]:
-    """Paragraphs before the arguments, and what is said of each argument."""
+    """Paragraphs before the arguments, and the description of each argument."""
     before, _, rest = docstring.partition("\nArgs:\n")
     before = before.partition("\n>>>")[0]
     before = re.split(r"\n(?:Raises|Returns|Attributes):\n", before)[0]
@@ -194,7 +194,7 @@ def _labels(kind: str, entry: Entry) -> tuple[str, ...]:
 
 
 def python_example(kind: str, entry: Entry, settings: tuple[tuple[str, str, str], ...]) -> str:
-    """Lines that make it and use it."""
+    """Python lines that create the method and use it."""
     options = "".join(f", {name}={default}" for name, default, _ in settings if default not in ("needed", "None"))
     name, symbol = entry.name, entry.factory.__name__
     if kind == "pairs":
@@ -277,13 +277,13 @@ def _of_predictions(entry: Entry, settings: tuple[tuple[str, str, str], ...]) ->
 
 
 def _called_with(entry: Entry) -> str:
-    """What a loss of predictions is called with: mostly prediction and target."""
+    """Arguments of a loss of predictions: mostly prediction and target."""
     parameters = list(inspect.signature(getattr(entry.factory, "forward", entry.factory)).parameters.values())
     return ", ".join(p.name for p in parameters if p.default is p.empty and p.name != "self")
 
 
 def command_example(kind: str, entry: Entry, settings: tuple[tuple[str, str, str], ...]) -> str:
-    """The option of ``vicinal fit`` that adds it, or ""."""
+    """The ``vicinal fit`` command that uses the method, or ""."""
     if kind in ("pairs", "proxies"):
         options = ", ".join(f"{n}={d}" for n, d, _ in settings[:2] if d not in ("needed", "None") and "'" not in d)
         return f'vicinal fit data.csv --target label --loss "{entry.name}{f"({options})" if options else ""}"'

@@ -1,4 +1,4 @@
-"""The page of a match: who was a candidate, where the threshold lies, links and doubtful pairs cell by cell."""
+"""The page of a match: recall of the candidates, the threshold, and links and doubtful pairs cell by cell."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _CELL = 240
-"""Characters of a cell that are shown."""
+"""Characters of a cell that are shown, at most."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class ShownPair:
     Attributes:
         left: id of the left row.
         right: id of the right row.
-        probability: that they match.
+        probability: of a match.
         cells: column, left cell, right cell, and "agrees", "differs", "alike in part" or "empty".
-        resembles: labelled pairs as text.
+        resembles: similar labelled pairs, as text.
     """
 
     left: str
@@ -41,26 +41,26 @@ class ShownPair:
 
 @dataclass(frozen=True)
 class MatchRecord:
-    """What the page of a match is made from.
+    """Contents of the page of a match.
 
     Attributes:
         name: of the tables.
-        rows: of the left table and of the right one; one number for a table against itself.
-        pairs: labelled pairs that were learned from, and held out.
-        links: how many, and of which kind.
+        rows: number of rows of each table; one number for a table matched with itself.
+        pairs: number of labelled pairs: learned from, and held out.
+        links: number of links, and their kind.
         recall: share of the labelled matches among the first k candidates, by k.
-        candidates: k that was used.
-        chances: probabilities of the pairs held out, ``[n]``.
+        candidates: the k that was used.
+        chances: probabilities of the held-out pairs, ``[n]``.
         truth: 0 or 1, ``[n]``.
         threshold: None without labelled pairs.
-        scores: precision, recall and f1 of the pairs held out.
-        promised: precision, or None.
+        scores: precision, recall and F1 on the held-out pairs.
+        promised: the requested precision, or None.
         sure: links to show.
         doubtful: pairs to show.
         notes: sentences.
-        clusters: sizes of clusters and how many there are, of a table against itself.
-        contradictions: pairs of one cluster that should not be, as text.
-        versions: of programs.
+        clusters: size -> number of clusters, for a table matched with itself.
+        contradictions: pairs within a cluster that speak against it, as text.
+        versions: package -> version.
     """
 
     name: str
@@ -83,12 +83,12 @@ class MatchRecord:
 
 
 def write_match_page(record: MatchRecord, path: str | os.PathLike[str]) -> Path:
-    """Write the page of ``record`` to ``path``, aside first and then renamed; gives the path."""
+    """Write the page of ``record`` to ``path``, whole or not at all, and return the path."""
     return replace_text(path, match_html(record))
 
 
 def match_html(record: MatchRecord) -> str:
-    """The page of ``record`` as text."""
+    """The page of ``record`` as HTML text."""
     tiles = [("links" if len(record.rows) > 1 else "pairs of copies", f"{record.links[0]:,}")]
     tiles += [(name, number(record.scores[name], 3)) for name in ("precision", "recall", "f1") if name in record.scores]
     return (
@@ -135,7 +135,7 @@ def _view(pair: ShownPair) -> dict[str, Any]:
 
 
 def match_findings(record: MatchRecord) -> list[str]:
-    """The match in sentences, the most important first."""
+    """The findings as sentences, the most important first."""
     sentences = []
     if record.threshold is None:
         return [
@@ -185,7 +185,7 @@ def _pictures(record: MatchRecord) -> list[Picture]:
 
 
 def recall_curve(recall: Mapping[int, float], used: int) -> "Figure":
-    """Recall over the number of candidates, the used one marked."""
+    """Recall over the number of candidates, with the number in use marked."""
     with style():
         figure, axes = blank()
         ks = sorted(recall)
@@ -199,7 +199,7 @@ def recall_curve(recall: Mapping[int, float], used: int) -> "Figure":
 
 
 def precision_recall(chances: NDArray[Any], truth: NDArray[Any], threshold: float) -> "Figure":
-    """Precision over recall, with the point of a threshold."""
+    """Precision over recall, with the chosen threshold marked."""
     order = np.argsort(-chances, kind="stable")
     right = np.cumsum(truth[order])
     ends = np.append(np.diff(chances[order]) < 0, True)  # equal probabilities are accepted together

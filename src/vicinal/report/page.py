@@ -1,6 +1,6 @@
 """One self-contained HTML page of a fit: nothing is loaded, foreign text is escaped, one script searches its rows.
 
-Its neighbor panels show cells as text, image or sound, bars, and contributions that add up to the eye.
+Its neighbor panels show cells as text, image or sound, bars, and contributions whose shown values add up.
 """
 
 import base64
@@ -53,15 +53,15 @@ _SIGNATURES = (
 )
 _LARGEST = {"image": 60_000, "audio": 600_000}
 _CELLS = 12
-"""Cells of a row that are shown."""
+"""Cells of a row that are shown, at most."""
 
 _TITLE = 2000
 _TUNED = ("chosen by cross-validation.", "chosen on the validation rows.")
-"""How notes on the settings of other methods end, which a reader wants last."""
+"""How notes on the settings of other methods end; these are shown last."""
 
 
 def write_page(record: FitRecord, path: str | os.PathLike[str]) -> Path:
-    """Write the page of ``record`` to ``path``, aside first and then renamed, so that it is never half there.
+    """Write the page of ``record`` to ``path``, whole or not at all.
 
     Returns:
         The path.
@@ -70,7 +70,7 @@ def write_page(record: FitRecord, path: str | os.PathLike[str]) -> Path:
 
 
 def page_html(record: FitRecord) -> str:
-    """The page of ``record`` as text."""
+    """The page of ``record`` as HTML text."""
     script = (resources.files("vicinal.report") / "templates" / "find.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
@@ -110,7 +110,7 @@ def page_html(record: FitRecord) -> str:
 
 
 def _example_row(example: Example) -> tuple[str, str, str, str, str, bool]:
-    """A row of the search: id, cells, truth, prediction, interval or error or probability, and whether that is bad."""
+    """A row of the search: id, cells, truth, prediction, one of F1, probability, interval, error, and if it is bad."""
     cells = one_line(" · ".join(f"{name} {text}" for name, text in example.cells.items() if text), 240)
     target, guess = _label(example.target), _label(example.prediction)
     said, bad = "", False
@@ -149,7 +149,7 @@ def _bars(record: FitRecord) -> dict[str, Any] | None:
 
 
 def pictures(record: FitRecord) -> list[Picture]:
-    """All figures that the record has something to show for."""
+    """All figures for which the record has data."""
     target = record.target_name
     drawn = []
     if any(len(values) for values in record.history.values()):
@@ -241,7 +241,7 @@ def _held_out(record: FitRecord) -> list[Picture]:
 
 
 def several_reliability(guess: Any, truth: Any) -> Picture:
-    """Where rows may have several classes: how often a class is there that is given a probability."""
+    """Reliability for rows with several classes: how often a class is present, by its predicted probability."""
     chances = guess.reshape(-1, 1)
     has, names = ["has" if one else "" for one in truth.reshape(-1)], ("share that has it", "probability", "pairs")
     return picture(
@@ -256,7 +256,7 @@ def several_reliability(guess: Any, truth: Any) -> Picture:
 
 @dataclass(frozen=True)
 class CellView:
-    """One cell: ``kind`` is "text", "image" or "audio"; ``source`` is a data URI, ``full`` the text before clipping."""
+    """One cell: ``kind`` is "text", "image" or "audio"; ``source`` is a data URI, ``full`` a text that was clipped."""
 
     column: str
     kind: str
@@ -279,7 +279,7 @@ class NeighborView:
 
 @dataclass(frozen=True)
 class Mark:
-    """A neighbor on the line of numbers: place from 0 to 100, radius, and what to say of it."""
+    """A neighbor on the number line: place from 0 to 100, radius, and tooltip."""
 
     place: float
     radius: float
@@ -288,7 +288,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Line:
-    """The line of numbers of a panel: labels of the neighbors, the prediction and the truth, 0 to 100 across."""
+    """The number line of a panel: labels of the neighbors, the prediction and the truth, as places from 0 to 100."""
 
     marks: list[Mark]
     prediction: float
@@ -298,7 +298,7 @@ class Line:
 
 @dataclass(frozen=True)
 class PanelView:
-    """A panel, all in text."""
+    """A panel as the template shows it, all in text."""
 
     title: str
     id: str
@@ -317,7 +317,7 @@ class PanelView:
 
 
 def cell_view(column: str, cell: Cell, limit: int) -> CellView:
-    """What to show of ``cell``: bytes of a known image or sound as such, all else as at most ``limit`` characters."""
+    """``cell`` for a page: bytes of a known format as image or sound, all else as at most ``limit`` characters."""
     name = one_line(column, 40)
     if isinstance(cell, bytes):
         kind, source = _media(cell)
@@ -333,7 +333,7 @@ def cell_view(column: str, cell: Cell, limit: int) -> CellView:
 
 
 def media_address(content: bytes) -> str:
-    """The data URI of the bytes of an image or a sound of a known format; "" of anything else."""
+    """The data URI of an image or a sound of a known format; "" for anything else."""
     mime = next((mime for start, mime in _SIGNATURES if content.startswith(start)), "")
     if content[:4] == b"RIFF":
         mime = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(content[8:12], "")
@@ -341,7 +341,7 @@ def media_address(content: bytes) -> str:
 
 
 def _media(content: bytes) -> tuple[str, str]:
-    """Kind and data URI of ``content``; ("text", "") for what is not known, or too large and not to be made smaller."""
+    """Kind and data URI of ``content``; ("text", "") for unknown formats, or if it is too large even when shrunk."""
     address = media_address(content)
     kind = address[5:].partition("/")[0]
     if kind == "image" and len(content) > _LARGEST["image"]:
@@ -351,7 +351,7 @@ def _media(content: bytes) -> tuple[str, str]:
 
 
 def _smaller(content: bytes, side: int = 256) -> bytes:
-    """``content`` as a JPEG of at most ``side`` pixels each way; b"" if it cannot be read or Pillow is not there."""
+    """``content`` as a JPEG of at most ``side`` pixels each way; b"" if it cannot be read or Pillow is missing."""
     try:
         from PIL import Image
 
@@ -368,7 +368,7 @@ def _smaller(content: bytes, side: int = 256) -> bytes:
 
 
 def cells(row: Mapping[str, Cell], limit: int) -> list[CellView]:
-    """``row`` as it is shown, media first; of a wide table the first cells, and how many more there are."""
+    """``row`` as it is shown, media first; of a wide table the first 12 cells, and the number of others."""
     views = [cell_view(column, cell, limit) for column, cell in row.items()]
     views = sorted(views, key=lambda view: view.kind == "text")
     rest = views[_CELLS:]
@@ -384,8 +384,8 @@ _SCALES = {"none": "", "log": "log of ", "rank": "normal score of "}
 def panel_view(panel: NeighborPanel) -> PanelView:
     """``panel`` as it is shown.
 
-    Contributions are rounded together, so that the shown column adds up to the shown sum; none of them moves by more
-    than one unit of its last digit.
+    Contributions are rounded together, so that the shown column adds up to the shown sum; rounding moves none of them
+    by more than one unit of the last digit.
     """
     listed = panel.listed
     numeric = not isinstance(panel.prediction, str) and panel.probability is None
@@ -421,7 +421,7 @@ def _label(label: Label) -> str:
 
 
 def _error(panel: NeighborPanel) -> str:
-    """Prediction less truth, with its sign."""
+    """Prediction minus truth, with its sign."""
     if panel.target is None or isinstance(panel.target, str):
         return ""
     error = float(panel.prediction) - float(panel.target)
@@ -461,7 +461,7 @@ def _lines(
 
 
 def _line(panel: NeighborPanel, listed: list[Neighbor]) -> Line | None:
-    """The line of numbers, or None where a label is not a finite number."""
+    """The number line, or None if a label is not a finite number."""
     values = [neighbor.label for neighbor in listed] + [panel.prediction]
     if panel.target is not None:
         values.append(panel.target)

@@ -1,4 +1,4 @@
-"""Plain records of a fit, a comparison, an audit: all that a report needs, and nothing to be computed again."""
+"""Plain records of a fit, a comparison and an audit: all that a report needs, already computed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vicinal.core import check_choice
 
 Cell = str | bytes
-"""What is shown of one cell: text, or the bytes of an image (png, jpeg, gif, webp) or a sound (wav, flac, mp3, ogg)."""
+"""A cell for a page: text, or the bytes of an image (png, jpeg, gif, webp) or a sound (wav, flac, mp3, ogg)."""
 
 Label = float | str
 """A number in regression, the name of a class in classification."""
@@ -20,15 +20,15 @@ _TOLERANCE = 1e-3
 
 
 class Neighbor(NamedTuple):
-    """One row of the bank that took part in a prediction.
+    """One bank row behind a prediction.
 
     Attributes:
-        row: what to show of the row, column by column.
+        row: cells to show, by column.
         label: its label.
-        weight: its share of the prediction, 0 to 1.
-        contribution: what it adds to the prediction: weight times label; in classification its weight if its label
-            is the predicted class, else 0.
-        id: how the row is known to its owner, or "".
+        weight: its share of the prediction; for signed kriging it may be below 0.
+        contribution: what it adds to the prediction: weight times label; in classification its weight if its label is
+            the predicted class, else 0.
+        id: id of the row, or "".
     """
 
     row: Mapping[str, Cell]
@@ -44,21 +44,21 @@ class NeighborPanel:
 
     Attributes:
         title: for example "Best prediction".
-        query: what to show of the row that was predicted, column by column.
+        query: cells of the predicted row to show, by column.
         prediction: the number or the class.
         target: the truth, or None if it is not known.
         neighbors: heaviest first; plain tuples (row, label, weight, contribution) will do.
-        other_weight: weight of all rows that are not listed; with the listed weights it makes 1.
+        other_weight: weight of all rows that are not listed; all weights together sum to 1.
         other_contribution: what those rows add; None: what is missing from the sum.
-        other_rows: how many those rows are, if known.
-        probability: classification only: probability of the predicted class, which the contributions sum to where
-            there is no other scale.
-        id: how the row is known to its owner, or "".
-        said: where rows may have several classes, those that are said; "" elsewhere. ``prediction`` is one of them all,
-            whose probability the neighbors add up to.
-        scale: "log", "rank" or "softmax" where contributions are of labels on another scale, see
-            :class:`vicinal.estimators.target_transform.TargetTransform`.
-        scaled: what they sum to there, the prediction on that scale.
+        other_rows: number of those rows, if known.
+        probability: classification only: probability of the predicted class; without another scale, the contributions
+            sum to it.
+        id: id of the row, or "".
+        said: for rows with several classes, the predicted ones; else "". ``prediction`` is then the class whose
+            probability the contributions sum to.
+        scale: "log", "rank" or "softmax" if contributions are on another scale than the labels, see
+            :class:`vicinal.estimators.target_transform.TargetTransform`; else "none".
+        scaled: the prediction on that scale, which the contributions sum to.
 
     Raises:
         ValueError: if the weights do not sum to 1, or the contributions do not sum to the prediction.
@@ -103,12 +103,12 @@ class NeighborPanel:
 
     @property
     def listed(self) -> list[Neighbor]:
-        """The neighbors, as such."""
+        """The neighbors as ``Neighbor`` tuples."""
         return [Neighbor(*neighbor) for neighbor in self.neighbors]
 
     @property
     def total(self) -> float:
-        """What the contributions sum to: the predicted number, on its scale, or the probability of the class."""
+        """What the contributions sum to: the prediction on its scale, or the probability of the class."""
         if self.scaled is not None:
             return self.scaled
         if self.probability is not None:
@@ -123,7 +123,7 @@ class NeighborPanel:
 
 @dataclass(frozen=True)
 class Column:
-    """What a column was taken for: its name, kind (None: left out), encoder, and why."""
+    """How a column is used: its name, kind (None: left out), encoder, and the reason."""
 
     name: str
     kind: str | None
@@ -132,7 +132,7 @@ class Column:
 
 
 class Doubted(NamedTuple):
-    """A figure and its 95 % interval, which is NaN where there are too few rows for one."""
+    """A number and its 95 % interval, which is NaN if there are too few rows for one."""
 
     value: float
     low: float = float("nan")
@@ -141,17 +141,16 @@ class Doubted(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a report says first.
+    """The summary that a report begins with.
 
     Attributes:
-        rows: that were measured on.
-        typical: half of the rows are predicted within this of the truth; for classes the share that is right; for
-            several classes a row the micro F1.
-        best: the other method with the least error, or "".
-        others: how many other methods there are.
-        change: of the squared error against it, as a share (-0.1: a tenth less); of classes, of the share wrong; of
-            several classes a row, of the micro F1.
-        covered: share of the rows in their 90 % interval or set of classes, or None.
+        rows: number of rows that were measured.
+        typical: the median absolute error; for classes the accuracy; for several classes per row the micro F1.
+        best: the best other method, or "".
+        others: number of other methods.
+        change: against that method, relative change of the squared error (-0.1: a tenth less); for classes, difference
+            of the share that is wrong; for several classes per row, of the micro F1.
+        covered: share of the rows within their 90 % interval or set of classes, or None.
     """
 
     rows: int
@@ -164,16 +163,16 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Example:
-    """A row that was measured on, as the search of a report finds it.
+    """A measured row, as the search of a report finds it.
 
     Attributes:
-        id: how the row is known to its owner.
+        id: id of the row.
         prediction: the number or the class.
         target: the truth.
-        cells: column by column, as text.
-        interval: of 90 %: low and high, or None.
+        cells: as text, by column.
+        interval: low and high ends of the 90 % interval, or None.
         probability: of the predicted class, or None.
-        f1: of the classes said for a row that may have several, or None.
+        f1: for a row with several classes, F1 of the predicted ones; else None.
     """
 
     id: str
@@ -187,37 +186,37 @@ class Example:
 
 @dataclass(eq=False)
 class FitRecord:
-    """One fitted model: what went in, what came out, and pictures of why.
+    """One fitted model: its data, its results, and the data of its figures.
 
     Attributes:
         name: of the data or the model; the title of the page.
         target_name: the predicted column.
         task: "regression" or "classification".
-        settings: shown as they are, in their order; "head" and "seed" are used in sentences.
+        settings: shown in this order; sentences also use "head", "readout" and "target_transform".
         columns: ``Column`` or tuples (name, kind, encoder, reason).
         rows_used: rows left after dropping.
         dropped: reason -> number of rows.
         duplicates: one sentence on equal rows across the splits, or "".
-        scores: method -> metric -> value on the test rows; "model" first, then baselines ("mean", "knn", "ridge").
-        history: name -> one value an epoch; names such as "train_mse" and "validation_mse" share a picture.
+        scores: method -> metric -> value on the test rows; "model" first, then baselines such as "mean".
+        history: name -> one value per epoch; names such as "train_mse" and "validation_mse" share a panel.
         predicted: test predictions ``[n]``, or probabilities ``[n, classes]``.
-        truth: test labels ``[n]``: numbers, or names of classes; where rows may have several, 0 or 1 ``[n, classes]``.
+        truth: test labels ``[n]``: numbers, or names of classes; for several classes per row 0 or 1 ``[n, classes]``.
         classes: names of the classes in the order of the columns of ``predicted``.
-        embedding: a sample of the bank ``[m, d]``.
-        embedding_labels: its labels ``[m]``.
+        embedding: of bank rows ``[m, d]``; a figure samples them.
+        embedding_labels: their labels ``[m]``.
         panels: predictions with their neighbors.
         mask_curves: (unit grid ``[g]``, list of (label, values ``[g]``)), or None if there is no mask.
         split_sizes: "train", "validation", "test" -> number of rows.
-        out_of_fold: metric -> value on the rows that the model was fitted on, each predicted by members that never saw
-            it; empty if rows were held out in place of folds. Without test rows it is where all scores come from.
+        out_of_fold: metric -> value on the rows of the fit, each predicted by members that never saw it; empty if rows
+            were held out instead. Without test rows, ``scores``, ``predicted`` and ``truth`` are out of fold, too.
         duration_s: wall time of the fit in seconds.
         versions: package -> version.
-        notes: further sentences that a reader should see.
-        verdict: how good the model is, with its doubt; None: not known.
-        coverage: of intervals, see :func:`vicinal.evaluation.coverage_curve`; of classes one entry, whose width is the
+        notes: further sentences for the reader.
+        verdict: how good the model is, with its uncertainty; None: not known.
+        coverage: of intervals, see :func:`vicinal.evaluation.coverage_curve`; for classes one entry, whose width is the
             mean number of classes in a set.
         examples: rows that the report lists and searches, in this order.
-        by_class: where rows may have several classes, :func:`vicinal.evaluation.scores_by_class` of each by name.
+        by_class: for several classes per row, :func:`vicinal.evaluation.scores_by_class` of each by name; else empty.
 
     Raises:
         ValueError: if arrays that belong together differ in length, or there is no score of "model".
@@ -252,12 +251,12 @@ class FitRecord:
 
     @property
     def several(self) -> bool:
-        """Whether rows may have several classes."""
+        """Whether rows can have several classes."""
         return self.truth.ndim == 2
 
     @property
     def column_list(self) -> list[Column]:
-        """The columns, as such."""
+        """The columns as ``Column`` objects."""
         return [column if isinstance(column, Column) else Column(*column) for column in self.columns]
 
     def __post_init__(self) -> None:
@@ -288,20 +287,20 @@ class CompareRecord:
 
     Attributes:
         name: the title of the page.
-        results: data set -> method -> one value a split, the splits in the same order for all methods.
-        metric: what the values are.
-        scale: the values are shown times this.
-        higher_is_better: for metrics such as R2.
-        reference: the method that relative changes are against.
-        friedman: (statistic, p value) over the data sets, or None.
+        results: data set -> method -> one value per split, the splits in the same order for all methods.
+        metric: name of the score.
+        scale: factor that shown values are multiplied by.
+        higher_is_better: True for metrics such as R2.
+        reference: the method that relative changes refer to.
+        friedman: (statistic, p-value) over the data sets, or None.
         ranks: method -> average rank over the data sets (1 is best).
         critical_difference: of average ranks by Nemenyi's test, or None.
-        test_note: one sentence on what the test was taken over and at which level.
-        seconds: data set -> wall time a split.
+        test_note: one sentence on the data and the level of the test.
+        seconds: data set -> duration of the fits of a split.
         settings: shown as they are.
         versions: package -> version.
-        notes: further sentences that a reader should see.
-        answer: which method is best, in a sentence for each data set.
+        notes: further sentences for the reader.
+        answer: which method is best, one sentence for each data set.
         p_values: data set -> method -> p-value of the difference from the reference.
 
     Raises:
@@ -340,21 +339,23 @@ class CompareRecord:
 
 
 Part = Literal["bank", "held out", "new"]
-"""Where a row stands: predicted from, held out of training for calibration, or never seen by the model."""
+"""The part that a row belongs to: predicted from, held out of training, or never seen by the model."""
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """A row whose label does not fit what the other rows make one expect.
+    """A row whose label does not fit the other rows.
 
     Attributes:
         row: its id.
-        part: where it stands.
-        label: as the data have it.
-        expected: what a ridge regression on untrained features predicts without it.
-        neighbors: what the model's neighbors predict without it (its encoder has seen the label, if it is in the bank).
-        score: how far the two are apart; larger = more suspicious.
-        shown: some of its cells, for people.
+        part: the part it belongs to.
+        label: as in the data.
+        expected: prediction of a ridge regression on untrained features, without the row; for several classes per row,
+            the most suspicious class, after "+" if missing, "-" if wrong.
+        neighbors: the model's prediction without the row (its encoder has seen the labels of the bank); for several
+            classes per row, the probability of that class.
+        score: how far ``expected`` is from the label; larger = more suspicious.
+        shown: some of its cells as text.
     """
 
     row: Any
@@ -373,7 +374,7 @@ class Copies:
     Attributes:
         what: the column whose cells are equal, "all columns", or "the embedding".
         rows: ids of the rows.
-        parts: where each stands.
+        parts: the part that each row belongs to.
         labels: of each row.
         distance: between embeddings; 0 for equal content.
     """
@@ -386,7 +387,7 @@ class Copies:
 
     @property
     def across(self) -> bool:
-        """Whether a row the model has never seen has a copy among those that it has."""
+        """Whether a new row has a copy among the rows that the model has seen."""
         return "new" in self.parts and len(set(self.parts)) > 1
 
     @property
@@ -402,9 +403,9 @@ class Hub:
     Attributes:
         row: its id.
         label: its label.
-        served: how many queries have it among their first neighbors.
-        weight: its mean weight in the predictions.
-        shown: some of its cells.
+        served: number of new rows that have it among their nearest neighbors.
+        weight: its mean weight in their predictions.
+        shown: some of its cells as text.
     """
 
     row: Any
@@ -420,35 +421,35 @@ class AuditRecord:
 
     Attributes:
         name: of the data.
-        model: name of the model's folder.
-        target_name: the column predicted.
+        model: name of the model folder.
+        target_name: the predicted column.
         task: "regression" or "classification".
-        rows: rows by part.
+        rows: number of rows by part.
         scores: metric -> value on the new rows.
-        slices: rows of the table of slices, worst first.
-        target_slices: by tenths of the target, or by class.
+        slices: errors by category, see :func:`vicinal.evaluation.error_slices`, worst first.
+        target_slices: errors by tenths of the target, or by class.
         coverage: see :func:`vicinal.evaluation.coverage_curve`; empty for classes.
         class_sets: for classes: method -> coverage and mean size of conformal sets; else empty.
-        multiplicity: of members of a classifier, see :func:`vicinal.metrics.predictive_multiplicity`; else empty.
-        hubs: bank rows that serve most.
-        hubness: skewness of how often bank rows are among the first neighbors.
-        unused: share of the bank that is among nobody's first neighbors.
-        neighbors: how many first neighbors that counts.
+        multiplicity: of the members of a classifier, see :func:`vicinal.metrics.predictive_multiplicity`; else empty.
+        hubs: the bank rows that serve most.
+        hubness: skewness of ``served``.
+        unused: share of the bank that is among the nearest neighbors of no new row.
+        neighbors: how many nearest neighbors are counted.
         suspects: most suspicious first.
-        copies: rows of the same content and near copies.
-        predicted: of the new rows: numbers, or probabilities.
-        truth: of the new rows.
-        classes: names, or none.
-        served: ``[N]``, for the picture.
-        notes: what a reader should know.
-        versions: of the software.
-        by_class: as of :class:`FitRecord`.
+        copies: rows of equal content, and near copies.
+        predicted: predictions of the new rows: numbers, or probabilities.
+        truth: labels of the new rows.
+        classes: their names; empty for numbers.
+        served: for each bank row, the number of new rows that have it among their nearest neighbors ``[N]``.
+        notes: further sentences for the reader.
+        versions: package -> version.
+        by_class: see :class:`FitRecord`.
         baselines: method -> metric -> value on the new rows.
         time: column of times, or "".
-        periods: see :class:`vicinal.evaluation.Period`; with ``width``, by which 90 % intervals have to be wider to
-            hold 90 % of the period's rows (None of classes).
-        drift: of "error" and "coverage", where they change in time: see :class:`vicinal.evaluation.Drift`.
-        fairness: :class:`vicinal.evaluation.GroupGap` as a dictionary, and its sentence; or empty.
+        periods: see :class:`vicinal.evaluation.Period`, with ``width``: the factor by which 90 % intervals must be
+            wider to cover 90 % of the period's rows (None for classes).
+        drift: changes of "error" and "coverage" in time, if any: see :class:`vicinal.evaluation.Drift`.
+        fairness: :class:`vicinal.evaluation.GroupGap` as a dictionary, with its sentence; or empty.
     """
 
     name: str
@@ -483,7 +484,7 @@ class AuditRecord:
 
     @property
     def several(self) -> bool:
-        """Whether rows may have several classes."""
+        """Whether rows can have several classes."""
         return self.truth.ndim == 2
 
     def as_json(self) -> dict[str, Any]:

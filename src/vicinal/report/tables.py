@@ -1,4 +1,4 @@
-"""Records as rows of text, for the terminal, the page and the card alike, and what they amount to in words."""
+"""Records as rows of text and as sentences, for the terminal, the page and the card."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ _METHODS = {
 
 
 def method_name(method: str, record: FitRecord) -> str:
-    """How ``method`` of a fit is written."""
+    """Display name of ``method`` of a fit."""
     if method == "model":
         head = record.settings.get("head")
         return f"this model ({one_line(head, 24)})" if head else "this model"
@@ -43,7 +43,7 @@ CLASS_HEADINGS = ["class", "rows", "said", "threshold", "precision", "recall", "
 
 
 def class_rows(by_class: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
-    """A line for each class of rows that may have several, as ``CLASS_HEADINGS`` say; the most frequent first."""
+    """For several classes per row, a table row for each class with the ``CLASS_HEADINGS``, the most frequent first."""
     ordered = sorted(by_class.items(), key=lambda one: -one[1]["rows"])
     shown_of = ("threshold", "precision", "recall", "f1", "average_precision")
     return [
@@ -54,13 +54,13 @@ def class_rows(by_class: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
 
 
 def main_metric(record: FitRecord) -> str:
-    """The metric that sentences are about: MSE or accuracy, else the model's first."""
+    """The metric for sentences: MSE, accuracy or (several classes per row) micro F1, else the model's first."""
     usual = PRIMARY_OF_SEVERAL if record.several else PRIMARY[record.task]
     return usual if usual in record.scores["model"] else next(iter(record.scores["model"]), "")
 
 
 def findings(record: FitRecord) -> list[str]:
-    """Sentences on how the model did on the test rows, beside the baselines: better or worse, as it is."""
+    """Sentences that compare the model with the baselines on the test rows."""
     metric = main_metric(record)
     if not metric:
         return []
@@ -85,7 +85,7 @@ def findings(record: FitRecord) -> list[str]:
 
 
 def verdict_sentence(record: FitRecord) -> str:
-    """How good the model is, in one sentence with its doubt: "" where that is not known.
+    """How good the model is, in one sentence with its uncertainty; "" if that is not known.
 
     >>> verdict = Verdict(89, Doubted(38.2, 32.0, 44.1), "ridge", 3, Doubted(0.047, -0.06, 0.16))
     >>> print(verdict_sentence(FitRecord("d", "y", "regression", scores={"model": {}}, verdict=verdict)))
@@ -120,7 +120,7 @@ error than ridge, the best of 3 others (6 % less to 16 % more: no clear differen
 
 
 def _beside(record: FitRecord, verdict: Verdict, change: Doubted, what: str) -> str:
-    """The clause on the best other method: by how much there is less, or more, of ``what``."""
+    """The clause on the best other method: how much less, or more, of ``what`` the model has."""
     best = method_name(verdict.best, record).removesuffix(" on untuned features")
     name = ("the " if verdict.best == "mean" else "") + best
     name += f", the best of {verdict.others} others" if verdict.others > 1 else ""
@@ -174,13 +174,13 @@ def _against(score: float, other: float, metric: str, name: str) -> str:
 
 
 def mean_of(record: FitRecord) -> str:
-    """Which mean of labels a prediction is."""
+    """The kind of mean of labels that a prediction is."""
     scale = str(record.settings.get("target_transform"))
     return {"log": "geometric mean", "rank": "mean (by normal scores)"}.get(scale, "mean")
 
 
 def limits(record: FitRecord) -> list[str]:
-    """What a user of the model must know that its scores do not say."""
+    """Sentences on the limits of the model, which its scores do not show."""
     said = []
     if str(record.settings.get("head", "nona")).startswith("nona"):
         signed = (
@@ -234,7 +234,7 @@ def mean_and_deviation(values: Sequence[float], scale: float = 1.0) -> tuple[flo
 
 
 def relative_change(record: CompareRecord, dataset: str, method: str) -> float | None:
-    """Change of the mean against the reference as a share; None for the reference, or where there is none."""
+    """Relative change of the mean against the reference; None for the reference itself, or if it is missing or 0."""
     results = record.results[dataset]
     if method == record.reference or record.reference not in results or method not in results:
         return None
@@ -243,7 +243,7 @@ def relative_change(record: CompareRecord, dataset: str, method: str) -> float |
 
 
 def splits_won(record: CompareRecord, dataset: str, method: str) -> tuple[int, int] | None:
-    """In how many splits ``method`` is better than the reference, and of how many."""
+    """Number of splits in which ``method`` is better than the reference, and number of all splits."""
     results = record.results[dataset]
     if method == record.reference or record.reference not in results or method not in results:
         return None
@@ -253,7 +253,7 @@ def splits_won(record: CompareRecord, dataset: str, method: str) -> tuple[int, i
 
 
 def spread(values: Sequence[float], scale: float) -> str:
-    """Mean +- deviation, with a decimal more where the mean is below 10.
+    """Mean +- deviation, with 1 decimal for means from 10 on, 2 from 1 on, else 4.
 
     >>> spread([0.001, 0.002], 1000)
     '1.50 +- 0.71'

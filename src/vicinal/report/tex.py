@@ -41,7 +41,7 @@ _COMMANDS = re.compile("|".join(re.escape(sign) + ("(?![a-z])" if sign[-1].isalp
 
 
 def plain(text: str) -> str:
-    r"""``text`` of a docstring, with its formulas as one would type them.
+    r"""The ``text`` of a docstring, with its formulas as one would type them.
 
     >>> plain(r"Loss $-\log \frac{e^{s_{ip}/\tau}}{\sum_n e^{s_{in}/\tau}}$ of :func:`supcon`, in ``[0, 1]``.")
     'Loss -log(e^(s_ip/tau)/(sum_n e^(s_in/tau))) of supcon, in [0, 1].'

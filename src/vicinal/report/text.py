@@ -1,4 +1,4 @@
-"""How numbers and foreign text are shown: few digits, clipped, and harmless."""
+"""Numbers and foreign text for display: few digits, clipped, and harmless."""
 
 import math
 import unicodedata
@@ -18,7 +18,7 @@ _METRICS = {
 
 
 def metric_name(metric: str) -> str:
-    """How ``metric`` is written.
+    """Display name of ``metric``.
 
     >>> metric_name("mse"), metric_name("log_loss"), metric_name("own")
     ('MSE', 'log loss', 'own')
@@ -27,7 +27,7 @@ def metric_name(metric: str) -> str:
 
 
 def clean(value: object) -> str:
-    r"""``value`` as text that can be written anywhere: no control characters, no half of a surrogate pair.
+    r"""``value`` as text that can be written anywhere: without control characters and lone surrogates.
 
     >>> clean("a\x00b\ud800")
     'a�b�'
@@ -51,7 +51,7 @@ def one_line(value: object, limit: int = 60) -> str:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """``value`` with about ``digits`` significant digits, never cutting whole numbers short.
+    """``value`` with about ``digits`` significant digits, and all digits before the point below 1e9.
 
     >>> number(0.0254321), number(123456.7), number(-2.5), number(5.13e10)
     ('0.02543', '123,457', '-2.5', '5.13e10')
@@ -81,7 +81,7 @@ def compact(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as per cent; of a weight that counts against, below 0.
+    """A share in percent; negative for a negative weight.
 
     >>> percent(0.314), percent(0.0312), percent(0.0002), percent(0), percent(-0.0312)
     ('31 %', '3.1 %', '<0.1 %', '0 %', '-3.1 %')
@@ -96,7 +96,7 @@ def percent(share: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time in words that fit it.
+    """A length of time in suitable units.
 
     >>> duration(4.21), duration(161), duration(7320)
     ('4.2 s', '2 min 41 s', '2 h 2 min')
@@ -110,7 +110,7 @@ def duration(seconds: float) -> str:
 
 
 def decimals_for(values: Sequence[float]) -> int:
-    """How many decimals show ``values`` of one scale alike: 3 digits for the largest, 4 from ten on.
+    """Number of decimals to show all ``values`` with: 3 significant digits for the largest, 4 from ten on.
 
     >>> decimals_for([-2.41, 0.3]), decimals_for([13.2]), decimals_for([350000.0]), decimals_for([0.0])
     (2, 2, 0, 2)
@@ -123,9 +123,9 @@ def decimals_for(values: Sequence[float]) -> int:
 
 
 def round_to_sum(values: Sequence[float], total: float, decimals: int) -> list[str]:
-    """``values`` rounded so that what is shown adds up to ``total`` as shown; none moves by more than one last digit.
+    """``values`` rounded so that they add up to the rounded ``total``; each moves by at most one in the last decimal.
 
-    ``values`` must sum to ``total`` but for floating error.
+    ``values`` must sum to ``total`` up to rounding errors.
 
     >>> round_to_sum([1 / 3, 1 / 3, 1 / 3], 1.0, 2)
     ['0.34', '0.33', '0.33']

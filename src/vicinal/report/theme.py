@@ -1,4 +1,4 @@
-"""One look for all pages: templates, colors that a page may swap for its dark scheme, figures as inline SVG."""
+"""One look for all pages: templates, colors that follow a page's dark scheme, figures as inline SVG."""
 
 import io
 import re
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 INK, MUTED, GRID, PAPER = "#1c2530", "#68717e", "#dedad0", "#fffefb"
 ACCENT, WARM, SOFT = "#1f6f8b", "#cf5f27", "#a9c9d4"
 CLASSES = ("#1f6f8c", "#cf5f28", "#5c9a54", "#a7569b", "#b8922f", "#4f7bd0", "#c2566b", "#6f8f8a", "#8f74c9", "#8d6e55")
-"""Colors of classes, legible on light and dark; the tenth is for all further classes."""
+"""Colors of classes, legible on light and dark; if there are more classes, the tenth is for all the others."""
 
 _VARIABLES = {
     INK: "--ink",
@@ -63,7 +63,7 @@ _LIMIT = 5000
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The look, for as long as a figure is built or written."""
+    """The matplotlib style, while a figure is built or written."""
     import matplotlib as mpl
 
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
@@ -73,7 +73,7 @@ def style() -> Iterator[None]:
 
 
 def blank(width: float = 4.6, height: float = 3.3) -> "tuple[Figure, Axes]":
-    """A new figure of ``width`` times ``height`` inches, of no window system, with one set of axes."""
+    """A new figure of ``width`` times ``height`` inches, without a window, with one set of axes."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -81,7 +81,7 @@ def blank(width: float = 4.6, height: float = 3.3) -> "tuple[Figure, Axes]":
 
 
 def color_map() -> "LinearSegmentedColormap":
-    """Blue to orange over mauve: told apart by the color-blind, legible on light and dark."""
+    """A color map from blue over mauve to orange: safe for the color-blind, legible on light and dark."""
     from matplotlib.colors import LinearSegmentedColormap
 
     return LinearSegmentedColormap.from_list("vicinal", ["#2767b3", "#7f7fc4", "#c77a9c", "#ea8c3d"])
@@ -99,7 +99,7 @@ def sample(count: int, limit: int = _LIMIT, seed: int = 0) -> NDArray[np.int64]:
 
 
 def sample_note(count: int, limit: int = _LIMIT) -> str:
-    """Says so where ``sample`` leaves points out, else nothing.
+    """A sentence if :func:`sample` leaves points out, else "".
 
     >>> sample_note(12_345)
     ' Shown: 5,000 of 12,345 points, drawn at random with a fixed seed.'
@@ -108,11 +108,11 @@ def sample_note(count: int, limit: int = _LIMIT) -> str:
 
 
 def to_svg(figure: "Figure", prefix: str) -> str:
-    """``figure`` as an ``<svg>`` element for inlining: fluid, of the page's font and color scheme.
+    """``figure`` as an inline ``<svg>`` element without a fixed size, in the page's font and color scheme.
 
     Args:
         figure: built inside ``style()``.
-        prefix: put before every id, so that several pictures can stand in one page.
+        prefix: put before every id, so that one page can hold several figures.
     """
     buffer = io.StringIO()
     with style():
@@ -125,7 +125,7 @@ def to_svg(figure: "Figure", prefix: str) -> str:
 
 
 def _retouch(tag: str, prefix: str) -> str:
-    """One tag with its ids made unique, its colors made variables, and no size or font of its own."""
+    """One tag with unique ids, colors as variables, and no size or font family of its own."""
     if tag.startswith("<svg"):
         tag = re.sub(r' (width|height|version|xmlns(:\w+)?)="[^"]*"', "", tag)
         return tag.replace("<svg", '<svg aria-hidden="true" focusable="false"', 1)
@@ -141,7 +141,7 @@ def _retouch(tag: str, prefix: str) -> str:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure in a page: what to see in it (``caption``), and what it shows in words (``alt``)."""
+    """A figure in a page; ``caption`` says how to read it, ``alt`` describes it in words."""
 
     title: str
     svg: Markup
@@ -152,7 +152,7 @@ class Picture:
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """The templates of this package; everything that is put into them is escaped."""
+    """The templates of this package; all values put into them are escaped."""
     templates = Environment(
         loader=PackageLoader("vicinal.report", "templates"),
         autoescape=True,
@@ -182,5 +182,5 @@ def shown(value: object, limit: int = 300) -> str:
 def picture(
     draw: "Callable[[], Figure]", key: str, title: str, alt: str, caption: str, *, wide: bool = False
 ) -> Picture:
-    """Draw a figure for a page; ``key`` tells its ids from those of the others."""
+    """Draw a figure for a page; ``key`` is the prefix of its ids."""
     return Picture(clean(title), Markup(to_svg(draw(), key)), clean(alt), clean(caption), wide)  # noqa: S704

@@ -1,4 +1,4 @@
-"""Model folders over HTTP: predictions, explanations and search, and changes of the bank that last."""
+"""Model folders over HTTP: predictions, explanations, search, and lasting changes of the bank."""
 
 from vicinal.serve.run import serve
 from vicinal.serve.settings import ServeSettings

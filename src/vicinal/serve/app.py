@@ -1,4 +1,4 @@
-"""The addresses of a server, who may use them, and what becomes of errors."""
+"""The endpoints of a server, their limits and token, and the handling of errors."""
 
 import asyncio
 import base64
@@ -37,16 +37,16 @@ _EXAMPLES: dict[str, dict[str, Any]] = {
     "forget": {"ids": ["a7"]},
 }
 _ADDRESSES = 10_000
-"""Addresses whose requests are counted at a time."""
+"""Client addresses whose requests are counted at a time, at most."""
 
 
 class Limits:
-    """ASGI: how often an address may ask, and how many bytes a request may have.
+    """ASGI: limits the requests of a client address, and the bytes of a request.
 
     Args:
-        app: what answers.
+        app: the wrapped application.
         most_bytes: of a request.
-        rate: requests a second of an address, and in a burst; 0: any number.
+        rate: requests per second of an address, and the most in a burst; 0: unlimited.
     """
 
     def __init__(self, app: ASGIApp, most_bytes: int, rate: int) -> None:
@@ -77,7 +77,7 @@ class Limits:
         await self.app(scope, counted, send)
 
     def _wait(self, address: str) -> float:
-        """Seconds until the address may ask again; 0: now."""
+        """Seconds until the address may send a request; 0: now."""
         if not self.rate:
             return 0.0
         now = time.monotonic()
@@ -90,15 +90,15 @@ class Limits:
 
 
 def from_environment() -> FastAPI:
-    """The application of a worker, whose settings stand in the environment."""
+    """The application of a worker, with settings from the environment."""
     return make_app(ServeSettings.model_validate_json(os.environ[SETTINGS]))
 
 
 class Application:
-    """The models of one process and what asks them, each request in its turn.
+    """The models of one process, which handle one request at a time.
 
     Args:
-        settings: of the server; the token of changes is read from the environment at each request.
+        settings: of the server; the token for changes is read from the environment at each request.
     """
 
     def __init__(self, settings: ServeSettings) -> None:
@@ -110,7 +110,7 @@ class Application:
 
     @contextlib.asynccontextmanager
     async def life(self, app: FastAPI) -> AsyncIterator[None]:
-        """Models are opened before the first request, and closed after the last."""
+        """Open the models before the first request, and close them after the last."""
         await self._in_turn(self._open)
         yield
         for model in self.models.values():
@@ -124,7 +124,7 @@ class Application:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
     def served(self, name: str | None) -> ServedModel:
-        """The model of a name; None: the first."""
+        """The model with a name; None: the first."""
         if name is not None and name not in self.models:
             names = ", ".join(self.models)
             hint = nearest(name, self.models)
@@ -132,7 +132,7 @@ class Application:
         return self.models[next(iter(self.models)) if name is None else name]
 
     def endpoint(self, what: str) -> Callable[..., Any]:
-        """What answers the requests of one kind."""
+        """The handler of one kind of request."""
 
         async def answer(request: Request) -> Response:
             begun, status = time.perf_counter(), 500
@@ -153,16 +153,16 @@ class Application:
         return answer
 
     async def health(self) -> Response:
-        """What is served, and that it is alive."""
+        """The status of the server and its models."""
         state = {name: await self._in_turn(model.health) for name, model in self.models.items()}
         return JSONResponse({"status": "ok", "version": __version__, "models": state})
 
     async def metrics(self) -> Response:
-        """Counts and times of all processes, for Prometheus."""
+        """Counters and times of all processes, for Prometheus."""
         return Response(self.measures.text(), media_type="text/plain; version=0.0.4")
 
     async def page(self, request: Request) -> Response:
-        """A page of all addresses."""
+        """A page that lists all endpoints."""
         return HTMLResponse(_page(request.app.openapi(), list(self.models)))
 
 
@@ -190,7 +190,7 @@ def make_app(settings: ServeSettings) -> FastAPI:
 
 
 def _done(work: Callable[[bytes], dict[str, Any]], content: bytes) -> dict[str, Any]:
-    """What a request asks for; what the library refuses is refused."""
+    """The result of a request; errors about its content become refusals."""
     try:
         return work(content)
     except (ValueError, TypeError) as wrong:
@@ -203,7 +203,7 @@ def _done(work: Callable[[bytes], dict[str, Any]], content: bytes) -> dict[str, 
 
 
 def _check_token(request: Request) -> None:
-    """Raise Refused unless the request has the token that changes need."""
+    """Raise Refused unless the request has the token for changes."""
     token = os.environ.get(TOKEN, "")
     if not token:
         raise Refused(403, f"token: expected the server to have one in {TOKEN}, got none, so nothing can be changed")
@@ -217,7 +217,7 @@ def _check_token(request: Request) -> None:
 
 
 async def _content(request: Request) -> bytes:
-    """The body as JSON; of a form its fields are the cells of one row, and its files those of images and sounds."""
+    """The body as JSON; the fields and files of a form become the cells of one row."""
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "multipart/form-data":
         if kind not in ("application/json", ""):
@@ -239,7 +239,7 @@ async def _content(request: Request) -> bytes:
 
 
 def _typed(text: str) -> Any:
-    """A label of a form: a number if it is one."""
+    """A label from a form, as a number if it is one."""
     try:
         return float(text)
     except ValueError:
@@ -247,7 +247,7 @@ def _typed(text: str) -> Any:
 
 
 async def _refusal(request: Request, wrong: Exception) -> Response:
-    """Every error as one sentence; a bug without what it was about."""
+    """Every error as one sentence, without details for errors of the server itself."""
     if isinstance(wrong, Refused):
         return JSONResponse({"error": wrong.sentence}, wrong.status, wrong.headers)
     if isinstance(wrong, HTTPException):
@@ -263,7 +263,7 @@ async def _refusal(request: Request, wrong: Exception) -> Response:
 
 
 def _described(what: str, *, named: bool) -> dict[str, Any]:
-    """What the OpenAPI description says of an address beyond its name."""
+    """The OpenAPI description of an endpoint, besides its name."""
     content = {"application/json": {"schema": {"type": "object"}, "example": _EXAMPLES[what]}}
     described: dict[str, Any] = {"requestBody": {"required": True, "content": content}}
     if named:
@@ -274,7 +274,7 @@ def _described(what: str, *, named: bool) -> dict[str, Any]:
 
 
 def _page(described: dict[str, Any], models: list[str]) -> str:
-    """A page of all addresses, which loads nothing from anywhere."""
+    """A page that lists all endpoints, and loads nothing else."""
     lines = []
     for path, methods in described["paths"].items():
         for method, about in methods.items():

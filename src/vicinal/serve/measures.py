@@ -1,4 +1,4 @@
-"""What a server counts, in the form of Prometheus, added up over its processes."""
+"""Counters of a server for Prometheus, summed over its processes."""
 
 import os
 
@@ -13,9 +13,9 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.025, 0.04, 0.06, 0.1, 0.25, 0.5
 class Measures:
     """Counters of one process; :meth:`text` gives those of all.
 
-    ``errors`` and ``labelled`` count rows whose labels came back by an add or a relabel: their quotient is the mean
-    error of what was predicted for them before (the distance of numbers, the share of wrong classes). Rows that are
-    relabelled are those that somebody looked at, so their error says less of all rows than that of added ones.
+    ``labelled`` counts rows whose labels arrived by an add or a relabel, and ``errors`` sums the errors of their
+    earlier predictions: their quotient is the mean absolute error of numbers, or the share of wrong classes. Somebody
+    chose the relabelled rows, so their error says less about all rows than that of added ones.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Measures:
         self.labelled = Counter("vicinal_labels", words, ["model", "source"], registry=add_up)
 
     def text(self) -> bytes:
-        """All of it, as Prometheus reads it."""
+        """The counters of all processes, in the text format of Prometheus."""
         registry = self._registry
         if os.environ.get(MEASURES):
             registry = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""What requests hold, read with suspicion: JSON and forms to tables of cells, each refused in one sentence."""
+"""Reads untrusted requests: JSON to tables of cells; what is wrong is refused in one sentence."""
 
 import base64
 import binascii
@@ -13,16 +13,16 @@ from vicinal.core import listed, nearest, short
 from vicinal.estimators.banked import BankedEstimator
 
 MEDIA = ("image", "audio")
-"""Kinds of columns whose cells may be files."""
+"""Kinds of columns whose cells are files."""
 
 
 class Refused(Exception):
-    """An answer that says why a request is not done.
+    """Refusal of a request, with the reason.
 
     Args:
-        status: of HTTP.
-        sentence: for whoever asked.
-        headers: of the answer.
+        status: HTTP status.
+        sentence: the reason, for the client.
+        headers: of the response.
     """
 
     def __init__(self, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> None:
@@ -54,14 +54,14 @@ def read_json(content: bytes) -> dict[str, Any]:
 
 
 def known_keys(body: Mapping[str, Any], *names: str) -> None:
-    """Raise ValueError if a request has other keys than ``names``."""
+    """Raise ValueError if a request has keys other than ``names``."""
     for key in body:
         if key not in names:
             raise ValueError(f"body: expected the keys {listed(names, 200)}, got {short(key)}{nearest(key, names)}")
 
 
 def listed_values(name: str, value: Any, most: int) -> list[Any]:
-    """A list of 1 to ``most`` things."""
+    """``value`` if it is a list of 1 to ``most`` items."""
     if not isinstance(value, list) or not value:
         raise ValueError(f"{name}: expected a list of at least one, got {short(value)}")
     if len(value) > most:
@@ -70,14 +70,14 @@ def listed_values(name: str, value: Any, most: int) -> list[Any]:
 
 
 def whole_number(name: str, value: Any, most: int) -> int:
-    """A whole number from 1 to ``most``."""
+    """``value`` if it is a whole number from 1 to ``most``."""
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise ValueError(f"{name}: expected a whole number from 1 to {most}, got {short(value)}")
     return value
 
 
 def coverage_of(value: Any) -> float | None:
-    """The probability of an interval, or None."""
+    """The coverage of an interval, between 0 and 1, or None."""
     if value is None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1:
@@ -86,15 +86,15 @@ def coverage_of(value: Any) -> float | None:
 
 
 def table_of(model: BankedEstimator, rows: list[Any], *, whole: bool = True) -> pd.DataFrame:
-    """Rows as a table, the cells as the model takes them; no cell names a file of this machine.
+    """Rows as a table, with cells as the model takes them; a cell cannot name a file of this machine.
 
     Args:
-        model: that reads them.
+        model: reads the rows.
         rows: JSON objects of cells by column.
-        whole: every row must have all columns that the model reads.
+        whole: whether every row must have all columns that the model reads.
 
     Raises:
-        ValueError: naming the row and the column that cannot be used.
+        ValueError: for a cell that cannot be used, with its row and column.
     """
     columns: dict[str, None] = {}
     for place, row in enumerate(rows):
@@ -127,7 +127,7 @@ def checked_cell(cell: Any, kind: str | None, column: str, place: int) -> Any:
     """A cell of a request as the library takes it: a file as ``{"bytes": ...}``.
 
     Raises:
-        ValueError: for a cell that no column of this kind has.
+        ValueError: for a cell that does not fit the kind of the column.
     """
     at = f"rows: in row {place}, column {short(column)}, expected"
     if isinstance(cell, bytes):
@@ -184,7 +184,7 @@ def _uploaded(cell: dict[str, Any], at: str) -> dict[str, bytes]:
 
 
 def plain(value: Any) -> Any:
-    """A value of an answer as JSON has it; what is no number is null."""
+    """A value as JSON; numbers that are not finite become null, and other objects text."""
     if isinstance(value, dict):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

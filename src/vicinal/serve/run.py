@@ -1,4 +1,4 @@
-"""``vicinal serve``: one or several processes that answer on one port, until they are told to end."""
+"""``vicinal serve``: one or several processes that answer on one port until they are stopped."""
 
 import inspect
 import os
@@ -14,15 +14,15 @@ from vicinal.serve.settings import MEASURES, SETTINGS, ServeSettings
 
 _APP = "vicinal.serve.app:from_environment"
 _PATIENCE = 30
-"""Seconds that requests have to end after a stop."""
+"""Seconds for running requests to finish after a stop."""
 
 
 def serve(settings: ServeSettings, log: Callable[[str], None] = lambda line: None) -> None:
-    """Answer requests until SIGTERM or Ctrl-C; then requests are finished, and journals written into their folders.
+    """Answer requests until SIGTERM or Ctrl-C; then finish running requests and write journals into their folders.
 
     Raises:
-        ValueError: if a package is missing, or a folder holds no model.
-        OSError: if the port is taken.
+        ValueError: if a package is missing, or a folder does not hold a model.
+        OSError: if the port is in use.
     """
     try:
         import uvicorn

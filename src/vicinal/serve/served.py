@@ -1,4 +1,4 @@
-"""A model folder behind HTTP: what each request does with it, on the one thread that may use the model."""
+"""A model folder behind HTTP: what each request does, on the one thread that uses the model."""
 
 import tempfile
 from collections.abc import Sequence
@@ -21,20 +21,20 @@ from vicinal.serve.settings import ServeSettings
 from vicinal.workflows.predict import Answers, answer_rows, features_of, made_rows
 
 _MOST_HITS = 1000
-"""Rows that a search or an explanation gives, at most."""
+"""Most rows that a search or an explanation returns."""
 
 
 class ServedModel:
-    """One model by its name.
+    """One model of the server.
 
-    Before every request what other processes have changed is taken over, so that a change which was acknowledged by
-    any of them is seen by each request that comes after.
+    Before each request, changes made by other processes are taken over, so that every request sees all changes that
+    were acknowledged before it.
 
     Args:
-        name: for the address and for measures.
+        name: for addresses and counters.
         path: of the folder.
         settings: of the server.
-        measures: that are counted.
+        measures: counters to update.
     """
 
     def __init__(self, name: str, path: str, settings: ServeSettings, measures: Measures) -> None:
@@ -53,21 +53,21 @@ class ServedModel:
         return model
 
     def close(self) -> None:
-        """Write the journal into the folder, and let go of it."""
+        """Write the journal into the folder, and release the folder."""
         self.folder.compact()
         self._nowhere.cleanup()
 
     # What is asked.
 
     def predict(self, content: bytes) -> dict[str, Any]:
-        """Predictions of rows, with an interval where a coverage is given."""
+        """Predict rows, with an interval if a coverage is given."""
         model, body = self._current(), read_json(content)
         known_keys(body, "rows", "interval")
         answers = self._answers(model, body, 0, coverage_of(body.get("interval")))
         return {"predictions": [_prediction(one, model) for one in answers.records()]}
 
     def explain(self, content: bytes) -> dict[str, Any]:
-        """The same, each with the rows that it is made from."""
+        """Predict rows, each with the k bank rows of most weight."""
         model, body = self._current(), read_json(content)
         known_keys(body, "rows", "interval", "k")
         k = whole_number("k", body.get("k", 5), _MOST_HITS)
@@ -79,7 +79,7 @@ class ServedModel:
         return {"predictions": records}
 
     def search(self, content: bytes) -> dict[str, Any]:
-        """The rows most like a text or like rows."""
+        """Find the bank rows most similar to a text, or to each of several rows."""
         model, body = self._current(), read_json(content)
         known_keys(body, "query", "rows", "k")
         k = whole_number("k", body.get("k", 10), _MOST_HITS)
@@ -102,7 +102,7 @@ class ServedModel:
     # What changes the bank.
 
     def add(self, content: bytes) -> dict[str, Any]:
-        """Labelled rows into the bank; they are on the disk when this returns."""
+        """Add labelled rows to the bank; they are on disk when this returns."""
         model, body = self._current(), read_json(content)
         known_keys(body, "rows")
         rows = listed_values("rows", body.get("rows"), self.most)
@@ -125,7 +125,7 @@ class ServedModel:
         return {"added": len(names), "ids": plain(names), "rows": len(self.folder.model.bank_)}
 
     def relabel(self, content: bytes) -> dict[str, Any]:
-        """Other labels for rows that are there."""
+        """Change the labels of bank rows."""
         model, body = self._current(), read_json(content)
         known_keys(body, "ids", "labels")
         ids = self._ids(body)
@@ -142,7 +142,7 @@ class ServedModel:
         return {"relabelled": len(old), "before": plain(old)}
 
     def forget(self, content: bytes) -> dict[str, Any]:
-        """Rows out of the bank and out of every file of the folder."""
+        """Remove rows from the bank and from every file of the folder."""
         body = read_json(content)
         self._current()
         known_keys(body, "ids")
@@ -151,7 +151,7 @@ class ServedModel:
         return {"forgotten": len(set(map(str, ids))), "rows": len(self.folder.model.bank_)}
 
     def health(self) -> dict[str, Any]:
-        """What is served."""
+        """Task, number of rows, and number of the last change."""
         model = self._current()
         return {"task": _task(model), "rows": len(model.bank_), "changes": model.changes_.sequence}
 
@@ -181,7 +181,7 @@ class ServedModel:
         return _known_classes(model, frame.pop(str(name)).tolist())
 
     def _count_errors(self, source: str, predicted: np.ndarray[Any, Any], labels: Sequence[Any]) -> None:
-        """Errors of what was predicted for rows before their labels came: distances of numbers, misses of classes."""
+        """Count errors of predictions made before the labels arrived: distances of numbers, wrong classes."""
         if predicted.ndim == 1:
             numbers = predicted.dtype.kind == "f" and not hasattr(self.folder.model, "classes_")
             pairs = zip(predicted.tolist(), labels, strict=True)
@@ -191,7 +191,7 @@ class ServedModel:
 
 
 def _left_out(model: BankedEstimator, names: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """What the model says of bank rows, each from all rows but itself and its group."""
+    """Predictions of bank rows, each from all rows except itself and its group; None for several classes per row."""
     at = model.bank_.store.positions(names)
     groups = model.bank_.groups
     known = None if groups is None else groups[at.numpy()]
@@ -205,7 +205,7 @@ def _left_out(model: BankedEstimator, names: np.ndarray[Any, Any]) -> np.ndarray
 
 
 def _known_classes(model: BankedEstimator, labels: list[Any]) -> list[Any]:
-    """Labels of a request, classes by the names that the fit gave them, so that "3" is the class 3."""
+    """Labels of a request, with classes as in the fit, so that "3" is the class 3."""
     classes = getattr(model, "classes_", None)
     if model.targets_ is not None:
         for place, label in enumerate(labels):
@@ -240,7 +240,7 @@ def _cells(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _prediction(record: dict[str, Any], model: BankedEstimator) -> dict[str, Any]:
-    """A prediction as answers have it: chances of classes in one object."""
+    """A prediction as in responses, with the probabilities of classes in one object."""
     classes = getattr(model, "classes_", None)
     if classes is None:
         return dict(plain(record))

@@ -1,4 +1,4 @@
-"""What a server is told: which folders, where to listen, how much a request may ask for."""
+"""Settings of a server: its model folders, where it listens, and the limits of requests."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,22 +9,22 @@ from vicinal.core import short
 from vicinal.core.untrusted import Saved
 
 SETTINGS, TOKEN, MEASURES = "VICINAL_SERVE", "VICINAL_TOKEN", "PROMETHEUS_MULTIPROC_DIR"
-"""Variables of the environment: settings for the workers, the token of changes, and where workers add up measures."""
+"""Environment variables: settings for the workers, the token for changes, and the folder of the workers' counters."""
 
 
 class ServeSettings(Saved):
-    """What is served, and how.
+    """Settings of a server.
 
     Attributes:
-        models: folders by name; the first answers where no name is said.
+        models: folders by name; the first answers requests without a name.
         host: address to listen at.
         port: port to listen at; 0: a free one.
-        workers: processes.
-        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        workers: number of processes.
+        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
         most_bytes: of a request.
-        most_rows: of a request.
-        rate: requests a second that one address may make of a worker, in bursts of so many; 0: any number.
+        most_rows: of a request; also most ids or queries.
+        rate: requests per second of a client address to each worker, and the most in a burst; 0: unlimited.
     """
 
     models: dict[str, str] = Field(min_length=1)
@@ -39,7 +39,7 @@ class ServeSettings(Saved):
 
 
 def named_folders(folders: list[str]) -> dict[str, str]:
-    """Folders by their names; raises ValueError for two of one name."""
+    """Folders by their names; raises ValueError for two of the same name."""
     named: dict[str, str] = {}
     for folder in folders:
         name = Path(folder).resolve().name

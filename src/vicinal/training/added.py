@@ -9,17 +9,17 @@ from vicinal.losses import ProxyLoss
 
 
 class AddedLosses(nn.Module):
-    """A weighted sum of criteria of the embeddings of a batch, for training only.
+    """A weighted sum of losses of the embeddings of a batch, for training only.
 
-    A row is no pair with a row of its own id or group, as in the head. Learned vectors of classes (proxies) are
-    parameters of this module, are trained with the network, and are no part of it afterwards.
+    Two rows of the same id or group are not a pair, as in the head. Learned class vectors (proxies) are parameters of
+    this module: they are trained with the network, but not part of it.
 
     Args:
-        criteria: factor and criterion of each, ``criterion(embeddings, labels, ids=, groups=)`` or a
+        criteria: factor and criterion of each loss, ``criterion(embeddings, labels, ids=, groups=)`` or a
             :class:`vicinal.losses.ProxyLoss`.
         low: label that training has scaled to 0.
         high: label that training has scaled to 1; the criteria see labels in their own units.
-        multilabel: whether rows have several classes, 0 or 1 ``[b, K]``, which the criteria then see as they are.
+        multilabel: whether rows have several classes, 0 or 1 ``[b, K]``; the criteria then see them unchanged.
 
     >>> from vicinal.losses import EmbeddingLoss
     >>> added = AddedLosses([(0.5, EmbeddingLoss("supcon"))])
@@ -42,11 +42,11 @@ class AddedLosses(nn.Module):
         self.low, self.high, self.multilabel = low, high, multilabel
 
     def forward(self, embeddings: Tensor, labels: Tensor, ids: Tensor, groups: Tensor | None = None) -> Tensor:
-        """The sum.
+        """The weighted sum of the losses.
 
         Args:
             embeddings: ``[b, d]``.
-            labels: as training sees them: numbers ``[b]`` scaled to [0, 1], or one-hot classes ``[b, K]``.
+            labels: as in training: numbers ``[b]`` scaled to [0, 1], or one-hot classes ``[b, K]``.
             ids: whole numbers ``[b]``.
             groups: whole numbers ``[b]`` or None.
 

@@ -1,4 +1,4 @@
-"""The kernel of classes: lengths and noise by the leave-one-out log-loss of calibrated scores."""
+"""The kernel for classes: lengths and noise that minimize the leave-one-out log-loss of calibrated scores."""
 
 import itertools
 import math
@@ -14,16 +14,16 @@ from vicinal.core.progress import report
 from vicinal.training.likelihood import LEAST_NOISE, left_out_errors, unrelated_parts
 
 MOST_ROWS = 1000
-"""Rows that are left out one by one; of more, a random subset."""
+"""Rows that are left out one by one, at most; a random subset of more."""
 
 _FIRST = tuple(product((1.0, 2.0, 4.0, 8.0), (0.001, 0.01, 0.1, 1.0)))
 """Where the search may begin: lengths, in median distances, and the noise."""
 
 _STEPS = 2.0, math.sqrt(10.0)
-"""By what lengths and the noise are multiplied or divided in a step."""
+"""Factors by which a step multiplies or divides a length, and the noise."""
 
 _RANGES = (0.125, 64.0), (1e-5, 30.0)
-"""Where they stay."""
+"""Their ranges."""
 
 _MOST_STEPS = 40
 _UNIT_ROWS = 500
@@ -36,9 +36,9 @@ class ClassKernel(NamedTuple):
     The parts g are sets of columns.
 
     Attributes:
-        log_lengths: of $\ell$ ``[G]``, one a part.
-        log_noise: of $\lambda$, to which 1e-6 is added.
-        loss: mean log-loss of the rows that it was chosen by.
+        log_lengths: of $\ell$ ``[G]``, one per part.
+        log_noise: of the noise $\lambda$, to which 1e-6 is added.
+        loss: mean leave-one-out log-loss; infinite without rows to choose by.
     """
 
     log_lengths: Tensor
@@ -47,7 +47,7 @@ class ClassKernel(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    r"""Scores of classes become probabilities: $p_k \propto e^{a s_k + b_k}$.
+    r"""Turns scores of classes into probabilities: $p_k \propto e^{a s_k + b_k}$.
 
     Attributes:
         slope: a > 0.
@@ -61,15 +61,15 @@ class Calibration(NamedTuple):
 
 
 def calibrate_scores(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> Calibration:
-    r"""Slope a and biases b of least $-\frac1n \sum_{ik} t_{ik} \ln p_{ik}$ with $p_{ik} \propto e^{a s_{ik} + b_k}$.
+    r"""Slope a and biases b of least $-\frac1n \sum_{ik} t_{ik} \ln p_{ik}$ for $p_{ik} \propto e^{a s_{ik} + b_k}$.
 
-    The targets $t_{ik} = (n y_{ik} + 1) / (n + K)$ are those of Platt: where scores separate all classes, the slope
-    stays finite. $b^\top b / 2n$ is added, so that a class which no row has gets a bias, too.
+    The targets $t_{ik} = (n y_{ik} + 1) / (n + K)$ are those of Platt: they keep the slope finite if the scores
+    separate all classes. $b^\top b / 2n$ is added, so that classes without rows get a bias, too.
 
     Args:
-        scores: ``[n, K]``, each of a row that had no part in it.
+        scores: ``[n, K]``, each predicted without its own row.
         labels: one-hot ``[n, K]``.
-        weights: of rows ``[n]``; None: one each.
+        weights: of rows ``[n]``; None: 1 each.
 
     References:
         Platt (1999), Probabilistic outputs for support vector machines.
@@ -113,11 +113,11 @@ def fit_class_kernel(
     seed: int = 0,
     weights: Tensor | None = None,
 ) -> ClassKernel:
-    r"""Lengths and noise of least log-loss of at most 1,000 rows, each predicted from the others and calibrated.
+    r"""Lengths and noise with the least log-loss on at most 1,000 rows, each predicted from the others and calibrated.
 
-    From the best of four lengths, alike for all parts, and four noises, one of them is doubled or halved (the noise by
-    $\sqrt{10}$) as long as the loss falls. Kriging of one-hot labels says by its scores who is near, not
-    how sure that is; so it is judged behind :func:`calibrate_scores`, as it is used.
+    The search starts at the best of four lengths, equal for all parts, and four noises. Then one of them at a time is
+    doubled or halved (the noise: by $\sqrt{10}$) as long as that lowers the loss. Scores by kriging of one-hot labels
+    are not probabilities, so the loss is that of :func:`calibrate_scores`, as in predictions.
 
     With groups, rows are predicted from rows of other groups: see :func:`vicinal.training.likelihood.unrelated_parts`.
 
@@ -126,7 +126,7 @@ def fit_class_kernel(
         labels: one-hot ``[n, K]``.
         groups: integers ``[n]``, or None.
         seed: of the subset.
-        weights: ``[n]``, > 0: a row of weight w has the noise of the mean of w rows, and counts so much in the loss.
+        weights: ``[n]``, > 0: a row of weight w has 1/w of the noise, and counts w times in the loss.
 
     >>> x = torch.linspace(0, 1, 80, dtype=torch.float64)[:, None]
     >>> kernel = fit_class_kernel([x], torch.nn.functional.one_hot((x[:, 0] > 0.5).long(), 2))
@@ -162,9 +162,9 @@ def fit_class_kernel(
 def _search(
     loss: Callable[[Sequence[float], float], float], starts: Sequence[list[float]]
 ) -> tuple[float, list[float]]:
-    """The least loss, and where it is: lengths and, last, the noise.
+    """The least loss, and its point: the lengths and, last, the noise.
 
-    From the best start it goes on by coordinates, to where no step of one of them makes the loss less.
+    A coordinate search from the best start, until no step lowers the loss, or for 20 steps.
     """
     tries = itertools.count(1)
 
@@ -189,7 +189,7 @@ def _search(
 
 
 def _median_distance(rows: Tensor) -> Tensor:
-    """Between the first 500 of rows ``[n, p]``; 1 where that is 0."""
+    """The median distance between the first 500 rows of ``[n, p]``; their mean if that is 0, or 1."""
     distance = torch.pdist(rows[:_UNIT_ROWS].double())
     median = distance.median() if len(distance) else torch.tensor(0.0)
     mean = distance.mean() if len(distance) else torch.tensor(0.0)  # where most rows are equal

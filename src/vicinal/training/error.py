@@ -1,20 +1,20 @@
-"""The error that is trained by default: squared for numbers, log-loss for classes, one or several a row."""
+"""The default training error: squared error for numbers, log-loss for one or several classes per row."""
 
 from torch import Tensor, nn
 
 from vicinal.core import check_choice
 
 _FLOOR = 1e-4
-"""Mass given to every class in the log-loss, so that a class without neighbors costs much but not infinitely much."""
+"""Probability added to every class in the log-loss, so that a class without neighbors has a finite loss."""
 
 
 def error_of(prediction: Tensor, labels: Tensor, *, multilabel: bool = False, numbers: bool = False) -> Tensor:
     r"""Error of each row ``[b]``: squared for labels ``[b]``, log-loss for one-hot labels ``[b, K]``.
 
     The log-loss is $-\sum_k y_k \ln(\delta + (1 - K\delta) p_k)$ with $\delta = 10^{-4}$: finite for a class that no
-    neighbor has. Of several classes a row (``multilabel``) it is the mean over classes of the log-loss of each alone,
-    $-y_k \ln m_k - (1 - y_k) \ln(1 - m_k)$ with $m_k = \delta + (1 - 2\delta) p_k$. Of several numbers a row
-    (``numbers``, ``[b, T]``) it is the mean of their squared errors.
+    neighbor has. For several classes per row (``multilabel``) the error is the mean over classes of the binary log-loss
+    $-y_k \ln m_k - (1 - y_k) \ln(1 - m_k)$ with $m_k = \delta + (1 - 2\delta) p_k$; for several numbers per row
+    (``numbers``, ``[b, T]``) the mean of their squared errors.
 
     >>> import torch
     >>> error_of(torch.tensor([0.5]), torch.tensor([1.0]))
@@ -31,7 +31,7 @@ def error_of(prediction: Tensor, labels: Tensor, *, multilabel: bool = False, nu
 def class_scores(prediction: Tensor, *, odds: bool = False) -> Tensor:
     r"""Scores of classes ``[b, K]`` from probabilities, $\ln(\delta + (1 - K\delta) p_k)$ with $\delta = 10^{-4}$.
 
-    With ``odds`` the log odds of each class by itself, $\ln \frac{m}{1 - m}$, $m = \delta + (1 - 2\delta) p_k$.
+    With ``odds`` the log-odds of each class alone, $\ln \frac{m}{1 - m}$ for $m = \delta + (1 - 2\delta) p_k$.
     """
     if odds:
         return (_FLOOR + (1 - 2 * _FLOOR) * prediction).logit()
@@ -39,9 +39,9 @@ def class_scores(prediction: Tensor, *, odds: bool = False) -> Tensor:
 
 
 class MeanError(nn.Module):
-    """The default criterion: mean of :func:`error_of` over rows; of ``multilabel`` and ``numbers`` see there.
+    """The default criterion: the mean of :func:`error_of` over rows; see there for ``multilabel`` and ``numbers``.
 
-    With ``reduction="none"`` it gives the error of each row.
+    With ``reduction="none"`` it returns the error of each row.
     """
 
     def __init__(self, *, multilabel: bool = False, numbers: bool = False, reduction: str = "mean") -> None:
@@ -56,10 +56,10 @@ class MeanError(nn.Module):
 
 
 def weighted_mean(errors: Tensor, weights: Tensor) -> Tensor:
-    r"""$\frac1b \sum_i w_i e_i$ of a batch: for weights of mean 1 the weighted mean over all rows, on average.
+    r"""$\frac1b \sum_i w_i e_i$ of a batch; for weights of mean 1, the weighted mean of all rows in expectation.
 
     Args:
-        errors: of each row ``[b]``, or ``[b, ...]``, of whose numbers each row has the mean.
+        errors: of each row ``[b]``, or ``[b, ...]``, which is averaged to one error per row.
         weights: ``[b]``.
 
     >>> import torch

@@ -1,4 +1,4 @@
-"""What is added to the error so that predictions do not go by an attribute such as sex or age."""
+"""A training term against predictions that depend on an attribute such as sex or age."""
 
 import math
 from typing import cast
@@ -19,15 +19,15 @@ _LEAST = 4
 class FairTerm(nn.Module):
     r"""$\lambda \sum_k |g_k / g - 1|$ of the rates of a batch's groups, :func:`vicinal.losses.equal_rates` (fairret).
 
-    Of two classes the rate is that of the second, of more the mean over those of each. Numbers have no rates: theirs is
-    $\lambda$ times :func:`vicinal.losses.distance_covariance`, unbiased, of predictions on [0, 1] and groups.
+    For two classes, the rate is that of the second; for more, the term is the mean over the classes. For numbers it is
+    $\lambda$ times the unbiased :func:`vicinal.losses.distance_covariance` of predictions on [0, 1] and groups.
 
     Args:
         groups: of all rows ``[n]``, whole numbers from 0.
-        weight: $\lambda \ge 0$; None: 0.1, of numbers 1.
-        rate: one of :data:`vicinal.data.attributes.RATES`; numbers have none but "positive".
+        weight: $\lambda \ge 0$; None: 0.1 for classes, 1 for numbers.
+        rate: one of :data:`vicinal.data.attributes.RATES`; not used for numbers.
         numbers: whether numbers are predicted.
-        multilabel: whether rows may have several classes.
+        multilabel: whether rows can have several classes.
 
     >>> term = FairTerm(torch.tensor([0, 0, 1]), weight=1.0)
     >>> chances = torch.tensor([[0.8, 0.2], [0.6, 0.4], [0.1, 0.9]])
@@ -54,12 +54,12 @@ class FairTerm(nn.Module):
         self.register_buffer("groups", groups, persistent=False)
 
     def forward(self, prediction: Tensor, labels: Tensor, ids: Tensor) -> Tensor:
-        """The term of a batch, 0 where fewer than two groups have rows that count.
+        """The term of a batch; 0 if fewer than two groups count, or for fewer than four numbers.
 
         Args:
             prediction: numbers ``[b]`` or ``[b, T]`` on [0, 1], or probabilities ``[b, K]``.
-            labels: of classes 0 and 1 ``[b, K]``.
-            ids: places of the rows, 0 to n - 1, ``[b]``.
+            labels: of classes, 0 or 1 ``[b, K]``; not used for numbers.
+            ids: positions of the rows among all, 0 to n - 1, ``[b]``.
         """
         groups = self.groups[ids]
         if self.numbers:
@@ -73,7 +73,7 @@ class FairTerm(nn.Module):
         return self.weight * torch.stack(terms).mean()
 
     def _of_class(self, chances: Tensor, labels: Tensor, groups: Tensor) -> Tensor:
-        """The term of one class, of the groups that have rows which its rate counts."""
+        """The term of one class, over the groups that have rows counted by its rate."""
         counted = labels == _COUNTED[self.rate] if self.rate in _COUNTED else torch.ones_like(groups, dtype=torch.bool)
         rows = torch.isin(groups, groups[counted])
         if len(torch.unique(groups[rows])) < 2:

@@ -1,4 +1,4 @@
-"""The epoch of each member, where members are folds: chosen by the error of the other folds alone."""
+"""The best epoch of each member, where members are folds: chosen by the error on the other folds only."""
 
 import math
 from typing import Any
@@ -14,14 +14,13 @@ from vicinal.training.network import NeighborNetwork
 
 
 class FoldEpochs(Callback):
-    """Keeps each member as it was at the epoch at which the rows of all folds but its own had the least error.
+    """Keeps each member as of the epoch with the least error on the rows of all folds except its own.
 
-    So what a member says of the rows that it leaves out is out of fold in both: it has not learned from them, and its
-    epoch was not chosen by them. (When the run ends is decided by all rows together.) What is kept is part of the
-    checkpoints.
+    So a member's predictions for the rows that it leaves out are out of fold: it was not trained on them, and its epoch
+    was not chosen by them. (All rows together decide when the run ends.) The kept weights are part of the checkpoints.
 
     Args:
-        counts: rows of each fold ``[F]``, or the sum of their weights.
+        counts: number of rows of each fold ``[F]``, or the sum of their weights.
 
     Attributes:
         epochs: the epoch ``[F]`` of each fold's members.
@@ -46,16 +45,16 @@ class FoldEpochs(Callback):
                     self.states[str(member)] = member_state(pl_module.network, member)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs."""
+        """The state that a resumed run needs."""
         return {"least": self.least, "epochs": self.epochs, "states": self.states}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Restore the state of an interrupted run."""
         self.least, self.epochs = list(state_dict["least"]), list(state_dict["epochs"])
         self.states = dict(state_dict["states"])
 
     def restore(self, network: NeighborNetwork) -> None:
-        """Make each member what it was at its epoch."""
+        """Load the weights of each member's best epoch."""
         for member, state in self.states.items():
             load_member_state(network, int(member), state)
 
@@ -66,7 +65,7 @@ def members_of(fold_members: FoldMembers, fold: int) -> list[int]:
 
 
 def member_state(network: NeighborNetwork, member: int) -> dict[str, dict[str, Tensor]]:
-    """A copy of the weights that are one member's own, in the projector and in the head."""
+    """A copy of one member's weights, in the projector and in the head."""
     projector, head = _parts(network)
     weights = {name: value.detach().cpu().clone() for name, value in head.heads[member].state_dict().items()}
     projection = {name: value.cpu() for name, value in projector.member_state(member).items()}
@@ -74,7 +73,7 @@ def member_state(network: NeighborNetwork, member: int) -> dict[str, dict[str, T
 
 
 def load_member_state(network: NeighborNetwork, member: int, state: dict[str, dict[str, Tensor]]) -> None:
-    """Make a member what it was when :func:`member_state` gave ``state``."""
+    """Load the weights that :func:`member_state` returned into a member."""
     projector, head = _parts(network)
     projector.load_member_state(member, state["projector"])
     head.heads[member].load_state_dict(state["head"])

@@ -1,4 +1,4 @@
-"""The kernel of a plain table, learned by the marginal likelihood of its labels."""
+"""The kernel for numbers, learned by the marginal likelihood of the labels."""
 
 import itertools
 import math
@@ -18,13 +18,13 @@ STEPS = 40
 """Steps of L-BFGS."""
 
 FIRST_ROWS = 1000
-"""Rows that the first steps are of where there are more; steps of all then take eight times as long."""
+"""Rows that the first steps use if there are more; a step on all of them takes up to eight times as long."""
 
 LAST_STEPS = 12
-"""Steps of L-BFGS on all rows, from where the first ones came."""
+"""Steps of L-BFGS on all rows, after the first ones."""
 
 MOST_ROWS = 2000
-"""Rows that the likelihood is of; of more, a random subset."""
+"""Rows that the likelihood uses, at most; a random subset of more."""
 
 LEAST_NOISE = 1e-6
 """Noise that is always added."""
@@ -32,19 +32,19 @@ LEAST_NOISE = 1e-6
 _PENALTY = 2.0
 _START = {"log_amplitude": 1.0, "log_linear": 0.3, "log_pieces": 0.1, "log_noise": 0.3}
 _RANGE = (1e-6, 1e3)
-"""Of all that is learned, so that few steps of the search leave what float64 can factor."""
+"""Range of all learned values, so that float64 can factor the matrix at most steps of the search."""
 
 _TOO_FAR = 1e10
-"""What is minimized at one that does."""
+"""Value of the objective at the other steps."""
 
 _AMPLITUDES, _NOISES = (0.03, 0.1, 0.3, 1.0, 3.0), (0.1, 0.3, 1.0, 3.0, 10.0)
-"""By what b and the noise are multiplied when they are tried again."""
+"""Factors of b and of the noise that the leave-one-out error tries."""
 
 _UNCHANGED = _AMPLITUDES.index(1.0) * len(_NOISES) + _NOISES.index(1.0)
-"""Which of these pairs multiplies both by 1."""
+"""Position of the pair that changes neither."""
 
 GAIN = 0.015
-"""Share by which the leave-one-out error must fall for another b or noise to be taken."""
+"""Share by which the leave-one-out error must fall for b and the noise to be changed."""
 
 MOST_LEFT_OUT = 1000
 """Rows that are left out one by one, at most."""
@@ -57,8 +57,8 @@ class TableKernel:
     Here $r^2 = \sum_j (x_j - x'_j)^2 / \ell_j^2$ over p standardized columns.
 
     Attributes:
-        log_lengths: of $\ell$ ``[p]``: a long one says that the column matters little.
-        log_amplitude: of b, the share of the labels' variance that only near rows tell.
+        log_lengths: of $\ell$ ``[p]``; a column with a large length matters little.
+        log_amplitude: of b, the variance of the part of the labels that only near rows share.
         log_linear: of a.
         log_pieces: of c.
         log_noise: of $\lambda$, to which 1e-6 is added.
@@ -75,17 +75,17 @@ class TableKernel:
 
     @classmethod
     def start(cls, columns: int) -> "TableKernel":
-        """Where learning starts: lengths sqrt(p), b = 1, a = 0.3, c = 0.1, noise 0.3."""
+        """The start of learning: lengths sqrt(p), b = 1, a = 0.3, c = 0.1, noise 0.3."""
         lengths = torch.full((columns,), math.log(columns) / 2, dtype=torch.float64)
         return cls(lengths, *(torch.tensor(math.log(value), dtype=torch.float64) for value in _START.values()))
 
     @classmethod
     def of(cls, values: Tensor) -> "TableKernel":
-        """From all logarithms in a row ``[p + 4]``."""
+        """The kernel with these logarithms ``[p + 4]``, in the order of :meth:`values`."""
         return cls(values[:-4], *values[-4:].unbind())
 
     def values(self) -> Tensor:
-        """All logarithms in a row ``[p + 4]``."""
+        """All logarithms as one vector ``[p + 4]``."""
         rest = [self.log_amplitude, self.log_linear, self.log_pieces, self.log_noise]
         return torch.cat([self.log_lengths, torch.stack(rest)])
 
@@ -97,14 +97,14 @@ class TableKernel:
         return matrix
 
     def with_noise(self, inputs: Tensor, pieces: Tensor, weights: Tensor | None = None) -> Tensor:
-        """The same plus the noise on its diagonal, divided by ``weights [n]``: a row of weight w is a mean of w."""
+        """The covariance plus noise on its diagonal, divided by ``weights [n]``: a row of weight w is a mean of w."""
         noise = (self.log_noise.exp() + LEAST_NOISE) * torch.ones(len(inputs), dtype=torch.float64)
         return self.covariance(inputs, pieces) + torch.diag(noise if weights is None else noise / weights)
 
     def penalty(self) -> Tensor:
-        r"""$2 \sum_j (\log \ell_j - m)^2 + 2 (m - \tfrac12 \log p)^2$ with m their mean: alike, and near sqrt(p).
+        r"""$2 \sum_j (\log \ell_j - m)^2 + 2 (m - \tfrac12 \log p)^2$ with m the mean of $\log \ell_j$.
 
-        Without it a table of a few hundred rows overfits its many lengths.
+        It keeps lengths alike and near sqrt(p); without it, a table of a few hundred rows overfits its many lengths.
         """
         mean = self.log_lengths.mean()
         return _PENALTY * ((self.log_lengths - mean).square().sum() + (mean - math.log(len(self.log_lengths)) / 2) ** 2)
@@ -148,7 +148,7 @@ def negative_log_likelihood(matrix: Tensor, labels: Tensor) -> Tensor:
 
     Args:
         matrix: K ``[n, n]``, float64, positive definite.
-        labels: y ``[n]``, or ``[n, T]`` of several targets, which are independent given K: their sum.
+        labels: y ``[n]``, or ``[n, T]`` of several targets, which are independent given K: the sum over them.
 
     Raises:
         torch.linalg.LinAlgError: if K is not positive definite.
@@ -182,7 +182,7 @@ class _Likelihood(torch.autograd.Function):
 def factored(matrix: Tensor, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     r"""Diagonal ``[n]`` of the Cholesky factor of K ``[n, n]``, $K^{-1} Y$ of columns ``[n, T]``, and $K^{-1}$.
 
-    By the LAPACK of scipy, in place, in two thirds of the time that torch's takes on many processors.
+    It uses the LAPACK of scipy, which takes two thirds of the time of torch's on many processors.
 
     Raises:
         torch.linalg.LinAlgError: if K is not positive definite.
@@ -212,15 +212,15 @@ def objective(
     parts: Sequence[Tensor],
     weights: Tensor | None = None,
 ) -> Tensor:
-    """What is minimized: negative log likelihood of each part of the rows, added up, and the penalty.
+    """What is minimized: the sum of the negative log-likelihoods of all parts of the rows, plus the penalty.
 
     Args:
-        kernel: its logarithms may need gradients.
+        kernel: its logarithms may require gradients.
         inputs: ``[n, p]``.
         pieces: ``[n, m]``.
         labels: ``[n]`` or ``[n, T]``, mean 0 and variance 1.
-        parts: positions of rows; rows of different parts are not related to each other.
-        weights: how many observations each row is the mean of ``[n]``; None: one.
+        parts: positions of rows; rows of different parts count as independent.
+        weights: how many observations each row is the mean of ``[n]``; None: 1.
     """
     total = kernel.penalty()
     for rows in parts:
@@ -230,7 +230,7 @@ def objective(
 
 
 def unrelated_parts(rows: Tensor, groups: Tensor | None) -> list[Tensor]:
-    """``rows [n]`` in parts of which none has two rows of one group; all in one without groups.
+    """``rows [n]`` split into parts, none with two rows of a group; a single part without groups.
 
     >>> [part.tolist() for part in unrelated_parts(torch.tensor([3, 4, 5]), torch.tensor([0, 0, 0, 7, 7, 8]))]
     [[3, 5], [4]]
@@ -256,7 +256,7 @@ def most_likely_kernel(
     start: TableKernel | None = None,
     steps: int = STEPS,
 ) -> TableKernel:
-    """Where L-BFGS comes in so many steps from ``start``, or :meth:`TableKernel.start`; see :func:`objective`."""
+    """The kernel after so many steps of L-BFGS from ``start``, or :meth:`TableKernel.start`; see :func:`objective`."""
     from scipy.optimize import minimize  # only training needs it
 
     tries = itertools.count(1)
@@ -278,13 +278,13 @@ def most_likely_kernel(
 
 
 def left_out_errors(matrix: Tensor, labels: Tensor) -> Tensor:
-    r"""Each label less what ordinary kriging says of it from all others ``[n, T]``.
+    r"""Each label minus its prediction from all others by ordinary kriging, ``[n, T]``.
 
-    At row i it is $(P y)_i / P_{ii}$ with $P = K^{-1} - K^{-1} 1 1^\top K^{-1} / (1^\top K^{-1} 1)$ (Dubrule, 1983), so
-    that no row is left out in fact.
+    For row i this is $(P y)_i / P_{ii}$ with $P = K^{-1} - K^{-1} 1 1^\top K^{-1} / (1^\top K^{-1} 1)$ (Dubrule, 1983),
+    so one factorization does for all rows.
 
     Args:
-        matrix: kernel and noise of all pairs ``[n, n]``, float64; two rows at least.
+        matrix: kernel and noise of all pairs ``[n, n]``, float64; at least two rows.
         labels: ``[n, T]``.
     """
     inverse = factored(matrix, labels[:, :1])[2]
@@ -301,9 +301,9 @@ def leave_one_out_error(
     parts: Sequence[Tensor],
     weights: Tensor | None = None,
 ) -> float:
-    """Mean squared error of labels that are each predicted from all others of its part, see :func:`left_out_errors`.
+    """Mean squared error of labels, each predicted from all others of its part: see :func:`left_out_errors`.
 
-    With weights the mean is weighted. Arguments are those of :func:`objective`; a part needs two rows.
+    With weights the mean is weighted. The arguments are those of :func:`objective`; parts of one row are left out.
     """
     total, count = 0.0, 0.0
     for rows in parts:
@@ -325,10 +325,10 @@ def corrected(
     parts: Sequence[Tensor],
     weights: Tensor | None = None,
 ) -> TableKernel:
-    """The kernel, or the one with another b and noise of least leave-one-out error if that falls by 1.5 %.
+    """The kernel with the b and noise of least leave-one-out error, if that is more than 1.5 % lower; else unchanged.
 
-    The likelihood takes noise to be normal and the same everywhere. Of labels such as prices, where few are far off, it
-    explains by near rows what is noise.
+    The likelihood assumes that noise is normal and the same everywhere. For labels such as prices, with few outliers,
+    it mistakes noise for similarity of near rows.
     """
     bounds = tuple(map(math.log, _RANGE))
     errors: list[tuple[float, TableKernel]] = []
@@ -354,22 +354,21 @@ def fit_kernel(
 ) -> TableKernel:
     """The kernel of highest penalized marginal likelihood: 40 steps of L-BFGS from :meth:`TableKernel.start`.
 
-    Of more than 1,000 rows these steps are of a random 1,000, and 12 more of all.
+    With more than 1,000 rows, these steps use a random 1,000, and 12 more steps use all, but at most a random 2,000.
+    Then b and the noise are corrected by the leave-one-out error of at most 1,000 rows, see :func:`corrected`.
 
-    Then b and the noise are tried again by the leave-one-out error of at most 1,000 rows, see :func:`corrected`.
-
-    Of more than 2,000 rows a random subset of so many is taken, by ``seed``. With groups the likelihood is the product
-    of those of parts in which each group has one row at most, so that nothing is learned from a row's own group.
+    With groups, the likelihood is the product over parts that hold at most one row of each group, so that nothing is
+    learned from a row's own group.
 
     Args:
         inputs: standardized columns ``[n, p]``, float64.
         pieces: their piecewise-linear features ``[n, m]``, centered.
-        labels: ``[n]``, or ``[n, T]`` of several targets; not all equal; they are standardized here.
+        labels: ``[n]``, or ``[n, T]`` of several targets; they are standardized here.
         groups: integers ``[n]``, or None.
-        seed: of the subset.
-        weights: ``[n]``, > 0. A row of weight w is taken for the mean of w observations, whose noise is 1/w of that of
-            one. That is what w equal rows say of all but the noise: as each tells the others' labels, they would show
-            that there is none. The noise is that of a row of weight 1; other units of the weights change nothing else.
+        seed: of the subsets.
+        weights: ``[n]``, > 0. A row of weight w counts as the mean of w observations, with 1/w of the noise. (w equal
+            rows would instead suggest that there is no noise.) The learned noise is that of a row of weight 1; the
+            units of the weights change nothing else.
 
     """
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))[:MOST_ROWS]

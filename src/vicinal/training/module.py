@@ -1,4 +1,4 @@
-"""The Lightning module: a batch is its own bank while training, the training rows are the bank in validation."""
+"""The Lightning module: a batch is its own bank in training; the training rows are the bank in validation."""
 
 from functools import partial
 from typing import Any, cast
@@ -22,25 +22,25 @@ from vicinal.training.settings import TrainingSettings
 class NeighborModule(LightningModule):
     """Trains a :class:`NeighborNetwork` on rows against one another.
 
-    In a training step the batch is its own bank; ids keep a row from seeing itself, groups from seeing its group.
-    Rows of a batch that have nobody to attend to are left out of the loss. In validation the bank is the training
-    rows, embedded anew each time.
+    In a training step the batch is its own bank; ids keep a row from attending to itself, groups from attending to its
+    group. Rows without any neighbor in the batch are left out of the loss. In validation the bank is the training
+    rows, which are embedded again each time.
 
-    Rows with folds train members as folds (see :class:`vicinal.heads.folds.FoldMembers`): each member learns from the
-    rows of other folds and is validated on those of its own, all against the whole bank less that fold.
+    Rows with folds train members as folds (see :class:`vicinal.heads.folds.FoldMembers`): each member is trained on the
+    rows of the other folds, and validated on those of its own fold, with the whole bank except that fold.
 
-    Several processes train as one: each embeds and predicts its part of a batch, against the whole of it; embeddings,
-    predictions and labels are gathered, with gradients, and all take the same loss of the whole batch. The mean over
-    processes of the gradients is then that of one process. Batch norms take their statistics over all processes.
+    Several processes train as one: each embeds and predicts its part of a batch, against the whole batch. Embeddings,
+    predictions and labels are gathered, with gradients, so that all processes have the same loss, and the mean of their
+    gradients is that of a single process. Batch norms take their statistics over all processes.
 
     Args:
-        network: what is trained.
+        network: the network to train.
         train_rows: the bank of validation.
-        settings: learning rates and weight decay are read here.
-        criterion: ``criterion(prediction, labels) -> []``, what is trained and stopped by; None: :class:`MeanError`.
-            Where rows have weights it gives the error of each row ``[b]``, of which the weighted mean is taken.
-        added: losses of the embeddings, added to it in training steps; or None.
-        fair: a term of predictions that is added to the criterion, ``fair(prediction, labels, ids) -> []``; or None.
+        settings: learning rates, their schedule, weight decay and the seed are read here.
+        criterion: ``criterion(prediction, labels) -> []``, the error of training and early stopping; None:
+            :class:`MeanError`. If rows have weights, it must return the error of each row ``[b]``.
+        added: losses of the embeddings, added in training steps only; or None.
+        fair: a term of the predictions, ``fair(prediction, labels, ids) -> []``, added to the criterion; or None.
     """
 
     def __init__(
@@ -191,20 +191,20 @@ class NeighborModule(LightningModule):
         return counts[: process_rank()].sum()
 
     def setup(self, stage: str) -> None:
-        """Join the other processes, if there are any."""
+        """With several processes, synchronize batch norms and seed each process."""
         self.together = self.trainer.world_size > 1
         if self.together:
             synchronize(self.network)
             torch.manual_seed(self.settings.seed + process_rank())
 
     def teardown(self, stage: str) -> None:
-        """Leave them."""
+        """Undo :meth:`setup`."""
         if self.together:
             separate(self.network)
         self.together = False
 
     def on_validation_epoch_start(self) -> None:
-        """Embed the training rows anew: they are the neighbors of the validation rows. Each process embeds a part."""
+        """Embed the training rows, which are the bank of the validation rows; each process embeds a part."""
         inputs: RowInputs = self._train_rows.inputs
         if self.together:
             inputs = RowSubset(inputs, part_of(torch.arange(len(inputs))))
@@ -240,7 +240,7 @@ class NeighborModule(LightningModule):
         self.log("validation_error", error, on_epoch=True, batch_size=len(prediction), prog_bar=True)
 
     def on_validation_epoch_end(self) -> None:
-        """The error of each fold's rows by its own members, and the mean over all rows, which training stops by."""
+        """With folds: the error on each fold's rows by its own members, and the mean over all rows."""
         if not self._left_out:
             return
         prediction, labels, folds, weight = (torch.cat(parts) for parts in zip(*self._left_out, strict=True))
@@ -256,7 +256,7 @@ class NeighborModule(LightningModule):
         self.log("validation_error", error, prog_bar=True)
 
     def configure_optimizers(self) -> Any:
-        """AdamW with one learning rate for each layer of pretrained encoders and one for the rest."""
+        """AdamW, with a learning rate for each layer of pretrained encoders and one for the rest."""
         settings = self.settings
         layers = [part.by_layer() for part in self.network.encoder.modules() if isinstance(part, PretrainedEncoder)]
         groups = [
@@ -280,7 +280,7 @@ class NeighborModule(LightningModule):
         }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Leave the weights of frozen pretrained encoders out: they do not change and may be large."""
+        """Leave out the weights of frozen pretrained encoders, which do not change and may be large."""
         frozen = {id(p) for p in _pretrained_parameters(self.network.encoder) if not p.requires_grad}
         names = {name for name, p in self.named_parameters() if id(p) in frozen}
         state = checkpoint["state_dict"]
@@ -288,7 +288,7 @@ class NeighborModule(LightningModule):
 
 
 def _rise_and_fall(rise: int, steps: int, step: int) -> float:
-    """The share of its learning rate that a step has, of ``steps`` of which ``rise`` warm up.
+    """The factor of the learning rate at a step, of ``steps`` of which the first ``rise`` warm up.
 
     >>> [_rise_and_fall(2, 6, step) for step in range(6)]
     [0.5, 1.0, 0.8, 0.6, 0.4, 0.2]

@@ -27,7 +27,7 @@ class NeighborNetwork(nn.Module):
         self.head = head
 
     def start_at(self, other: "NeighborNetwork") -> None:
-        """Take the weights of the projector of a fitted network, and of its head unless a kriging one stands there."""
+        """Copy the projector's weights from a fitted network, and its head's unless that is a kriging head."""
         self.projector.load_state_dict(other.projector.state_dict())
         if not isinstance(other.head, Kriging):
             self.head.load_state_dict(other.head.state_dict())
@@ -40,7 +40,7 @@ class NeighborNetwork(nn.Module):
 
     @torch.no_grad()
     def embed_all(self, inputs: RowInputs, device: torch.device, batch_size: int = 256) -> Tensor:
-        """Embeddings ``[n, d]`` of all rows, in evaluation mode, a batch at a time."""
+        """Embeddings ``[n, d]`` of all rows, batch by batch in evaluation mode."""
         was_training = self.training
         if was_training:
             self.eval()
@@ -65,7 +65,7 @@ class NeighborNetwork(nn.Module):
         bank_groups: Tensor | None = None,
         bank_weight: Tensor | None = None,
     ) -> Tensor:
-        """The head on many queries, a block of queries at a time: see :meth:`vicinal.heads.NONA.forward`."""
+        """Predictions of the head for many queries, block by block: see :meth:`vicinal.heads.NONA.forward`."""
         streamed = getattr(self.head, "can_stream", False)  # then memory does not grow with the bank
         streamed &= bank_weight is None or isinstance(self.head, Kriging)
         sizes = policy()

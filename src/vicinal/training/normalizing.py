@@ -1,6 +1,6 @@
 """Batch norm over the batches of all processes, exact in value and gradient.
 
-torch.nn.SyncBatchNorm is for GPUs alone; this one needs nothing but a sum over processes.
+torch.nn.SyncBatchNorm runs on GPUs only; this one needs only a sum over processes.
 """
 
 from typing import Any
@@ -50,7 +50,7 @@ class _Synchronized:
 def synchronize(network: nn.Module) -> None:
     """Make every batch norm in ``network`` take its statistics over the batches of all processes, in place.
 
-    A subclass keeps its own ``forward``; what it hands on to torch's is synchronized.
+    A subclass of a batch norm keeps its own ``forward``; its calls of torch's are synchronized.
 
     >>> norm = nn.BatchNorm1d(2)
     >>> synchronize(norm)

@@ -1,4 +1,4 @@
-"""Steps against the worst weights near by: flat minima by adversarial model perturbation (AMP)."""
+"""Flat minima by adversarial model perturbation (AMP): gradients at the worst weights nearby."""
 
 import math
 from collections.abc import Callable
@@ -12,16 +12,16 @@ from vicinal.core import check_between, check_integer
 class AdversarialSteps:
     r"""An optimizer whose gradient is taken at weights that were moved uphill, $\theta + \delta$.
 
-    $\delta \leftarrow \mathrm{clip}(\delta + \zeta g)$ to $\|\delta\| \le \epsilon$ a few times, each tensor by itself;
-    then a step from $\theta$ by the gradient there. Zheng et al., *Regularizing Neural Networks via Adversarial Model
-    Perturbation*, CVPR 2021. Each step takes one more gradient than there are inner ones; layers that keep statistics
-    see the rows as often.
+    Inner steps set $\delta \leftarrow \mathrm{clip}(\delta + \zeta g)$ to $\|\delta\| \le \epsilon$, for each tensor
+    alone; then the optimizer takes a step from $\theta$ with the gradient at $\theta + \delta$. Zheng et al.,
+    *Regularizing Neural Networks via Adversarial Model Perturbation*, CVPR 2021. A step computes one gradient more than
+    it has inner steps; layers with running statistics see the rows as often.
 
     Args:
         optimizer: takes the step.
         radius: $\epsilon \ge 0$, of each tensor.
         rate: $\zeta > 0$.
-        steps: inner ones, >= 0; none is the optimizer itself.
+        steps: number of inner steps, >= 0; 0 is the plain optimizer.
 
     >>> weight = torch.nn.Parameter(torch.tensor([2.0]))
     >>> steps = AdversarialSteps(torch.optim.SGD([weight], lr=0.1), radius=0.5)
@@ -39,7 +39,7 @@ class AdversarialSteps:
         self.rate, self.steps = check_between("rate", rate, 0, math.inf), check_integer("steps", steps, 0)
 
     def step(self, closure: Callable[[], Tensor]) -> Tensor:
-        """Take a step; ``closure()`` gives the loss of the batch, without ``backward``. Returns the loss at the start.
+        """Take a step and return the loss before it; ``closure()`` returns the batch loss, without ``backward``.
 
         Raises:
             TypeError: if ``closure`` cannot be called.

@@ -1,4 +1,4 @@
-"""The processes that train together: how many, who starts them, and what each does when it begins."""
+"""The processes that train together: how many there are, what starts them, and how each begins."""
 
 import os
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ class Processes:
     """Processes that train together.
 
     Attributes:
-        devices: on this machine.
-        nodes: machines.
-        started: they run already, started by torchrun or the like, and each of them has come here.
+        devices: processes on this machine.
+        nodes: number of machines.
+        started: whether a launcher such as torchrun has started them all.
     """
 
     devices: int = 1
@@ -34,7 +34,7 @@ class Processes:
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """Number of processes on all machines."""
         return self.devices * self.nodes
 
 
@@ -42,7 +42,7 @@ def processes_of(settings: TrainingSettings) -> Processes:
     """The processes that ``settings`` ask for.
 
     Raises:
-        ValueError: if torchrun has started another number of them on this machine.
+        ValueError: if torchrun has started a different number of them on this machine.
     """
     if settings.devices == 1:
         return Processes()
@@ -66,8 +66,8 @@ class SpawnedOrStarted(DDPStrategy):
     """Lightning's data-parallel training, in processes that are spawned here unless they were started already.
 
     Args:
-        processes: that train.
-        timeout: seconds that one waits for another before it fails.
+        processes: that train together.
+        timeout: seconds that a process waits for another before it fails.
     """
 
     def __init__(self, processes: Processes, timeout: float) -> None:
@@ -80,7 +80,7 @@ class SpawnedOrStarted(DDPStrategy):
         self._spawned, self._threads = not processes.started, max(1, torch.get_num_threads() // processes.devices)
 
     def setup_environment(self) -> None:
-        """What a process does first."""
+        """Silence Lightning and limit the threads of a spawned process, then set up."""
         if self._spawned:
             silence()
             torch.set_num_threads(self._threads)
@@ -89,9 +89,9 @@ class SpawnedOrStarted(DDPStrategy):
 
 @contextmanager
 def errors_of_processes() -> Iterator[None]:
-    """Raise an error of a spawned process as it was raised there, if it is one about what the user gave.
+    """Raise a ValueError or TypeError of a spawned process here.
 
-    When the processes have ended, the port that they met at is forgotten.
+    Afterwards ``MASTER_PORT`` is unset, unless it was set before.
     """
     port = os.environ.get("MASTER_PORT")
     try:
@@ -121,7 +121,7 @@ def errors_of_processes() -> Iterator[None]:
 
 @torch.no_grad()
 def share_weights(network: nn.Module, epoch: int) -> int:
-    """Give the weights and the ``epoch`` of the first process to all; the epoch."""
+    """Send the weights and the ``epoch`` of the first process to all others; returns that epoch."""
     if process_count() == 1:
         return epoch
     device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
@@ -136,7 +136,7 @@ def share_weights(network: nn.Module, epoch: int) -> int:
 
 
 def part_of(values: Tensor) -> Tensor:
-    """The part of ``values [n]`` that falls to this process; parts differ in length by at most 1.
+    """This process's part of ``values [n]``; parts differ in length by at most 1.
 
     >>> part_of(torch.arange(3))
     tensor([0, 1, 2])

@@ -1,4 +1,4 @@
-"""Silence what Lightning says about choices made here on purpose."""
+"""Silence Lightning's warnings about deliberate choices."""
 
 import logging
 import warnings
@@ -9,7 +9,7 @@ _LOGGERS = ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilitie
 
 
 def silence() -> None:
-    """Silence it from here on: one process loads rows, short epochs, processes that begin and end."""
+    """Silence these warnings from now on: one loading process, short epochs, checkpoint folders."""
     for text in (".*does not have many workers.*", ".*Checkpoint directory.*", ".*fewer than.*"):
         warnings.filterwarnings("ignore", text)
     for category in (UserWarning, FutureWarning, DeprecationWarning):
@@ -20,7 +20,7 @@ def silence() -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence it inside."""
+    """Silence these warnings inside the block."""
     levels = {name: logging.getLogger(name).level for name in _LOGGERS}
     with warnings.catch_warnings():
         silence()

@@ -1,4 +1,4 @@
-"""Rows as training sees them: inputs, labels and identity, and how they are cut into batches."""
+"""Rows for training: inputs, labels and identity, and their batches."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # scikit-learn's clusters come with the samplers, and take a 
 
 
 def spread(rows: int, most: int) -> Tensor:
-    """Positions of at most ``most`` of so many rows, spread evenly over their order, first and last among them.
+    """At most ``most`` positions, spread evenly over so many rows, with the first and the last.
 
     >>> spread(100, 4)
     tensor([ 0, 33, 66, 99])
@@ -27,7 +27,7 @@ def spread(rows: int, most: int) -> Tensor:
 
 
 class RowInputs(Protocol):
-    """Prepared rows: their number, and the batch that the encoder takes for some of them."""
+    """Prepared rows, of which the encoder can read batches."""
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -38,7 +38,7 @@ class RowInputs(Protocol):
 
 @dataclass(frozen=True)
 class RowSubset:
-    """Some rows of prepared inputs, by position; nothing is copied."""
+    """Some rows of prepared inputs, by position, without a copy."""
 
     inputs: RowInputs
     positions: Tensor
@@ -58,10 +58,10 @@ class Rows:
     Attributes:
         inputs: prepared columns.
         labels: floating ``[n]``, or one-hot ``[n, K]``.
-        ids: int64 ``[n]``, one number a row, never twice.
+        ids: int64 ``[n]``, all different.
         groups: int64 ``[n]`` or None.
-        folds: int64 ``[n]``, the fold of members that leave each row out, from 0; or None.
-        weights: floating ``[n]``, > 0, of mean 1: how many equal rows each counts as; None: one.
+        folds: int64 ``[n]`` from 0: the fold of the members that leave each row out; or None.
+        weights: floating ``[n]``, > 0, of mean 1: how many equal rows each row counts as; None: 1.
     """
 
     inputs: RowInputs
@@ -86,27 +86,27 @@ class Rows:
         return Rows(RowSubset(self.inputs, at), self.labels[at], self.ids[at], *more)
 
     def select(self, rows: Tensor) -> dict[str, Any]:
-        """Batch of the named positions: inputs, labels, ids and, if there are any, groups, folds and weights."""
+        """Batch of these positions: inputs, labels, ids and, if there are any, groups, folds and weights."""
         batch = {"inputs": self.inputs.select(rows), "labels": self.labels[rows], "ids": self.ids[rows]}
         more = {"groups": self.groups, "folds": self.folds, "weights": self.weights}
         return batch | {name: values[rows] for name, values in more.items() if values is not None}
 
 
 class RowBatches(Sampler[list[int]]):
-    """Batches of nearly equal size that cover every row once an epoch, in an order set by seed and epoch.
+    """Batches of nearly equal size that cover every row once per epoch, in an order set by seed and epoch.
 
-    The order of an epoch depends on nothing that came before it, so a resumed run sees the same batches. Rows left
-    over are spread instead of making a last tiny batch, in which nobody would have neighbors.
+    The order of an epoch does not depend on earlier epochs, so a resumed run sees the same batches. Leftover rows are
+    spread over all batches, since a tiny last batch would hardly have any neighbors.
 
-    Several processes go through the same batches, each with its part: one after the other the parts are the batch that
-    one process would have, and they differ in length by at most 1.
+    Several processes share each batch: their parts, concatenated, are the batch of a single process, and differ in
+    length by at most 1.
 
     Args:
         rows: number of rows.
         batch_size: wanted size.
-        seed: of the order; None keeps the rows in order and the last batch small, as prediction wants it.
-        processes: how many share each batch.
-        process: which of them this is; None: its rank in torch.distributed at the time.
+        seed: of the order; None: rows stay in order, and the last batch may be small, as for prediction.
+        processes: how many processes share each batch.
+        process: the rank of this one; None: that in torch.distributed when batches are drawn.
 
     Raises:
         ValueError: if a batch would have fewer rows than processes.
@@ -128,11 +128,11 @@ class RowBatches(Sampler[list[int]]):
 
     @property
     def sampler(self) -> "RowBatches":
-        """Itself: Lightning sets the epoch of a batch sampler's ``sampler``, not of the batch sampler."""
+        """Itself, since Lightning sets the epoch of a batch sampler's ``sampler``."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
-        """Called by Lightning before each epoch."""
+        """Set the epoch that orders the rows; Lightning calls this before each epoch."""
         self.epoch = epoch
 
     def __len__(self) -> int:
@@ -175,7 +175,7 @@ def _select(rows: Rows, positions: list[int]) -> dict[str, Any]:
 def loader(
     rows: Rows, batch_size: int, seed: int | None, processes: int = 1, batches: "BatchSampler | None" = None
 ) -> DataLoader[Any]:
-    """Loader of ``batches`` of ``rows``; without, of this process' part of all of them (see :class:`RowBatches`)."""
+    """Loader of ``batches`` of ``rows``; None: of this process's part of all rows (see :class:`RowBatches`)."""
     return DataLoader(
         _Positions(len(rows)),
         batch_sampler=batches or RowBatches(len(rows), batch_size, seed, processes),

@@ -1,4 +1,4 @@
-"""How a network is trained."""
+"""Settings of training."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +14,10 @@ LOGGERS = {
     "wandb": "WandbLogger",
     "mlflow": "MLFlowLogger",
 }
-"""Loggers by name, with the class of ``lightning.pytorch.loggers`` that each stands for."""
+"""Loggers by name, with their classes of ``lightning.pytorch.loggers``."""
 
 _LARGEST = 1e6
-"""Of learning rates and decays: far beyond what learns, and far from what float32 cannot hold."""
+"""Largest learning rate and decay: far above useful ones, far below the range of float32."""
 
 
 @dataclass(frozen=True)
@@ -26,29 +26,29 @@ class TrainingSettings:
 
     Attributes:
         max_epochs: most passes over the training rows, >= 1.
-        batch_size: rows of a step, >= 2; a batch is its own bank, so it is also the number of neighbors plus one.
-            Each epoch is cut into batches of nearly this size, none of them much smaller.
-        learning_rate: of Adam, for everything that starts from random weights.
-        encoder_learning_rate: of Adam, for pretrained encoders that are tuned.
-        weight_decay: decoupled (AdamW), >= 0.
-        layer_decay: of the learning rate of a tuned encoder, from each layer to the one below, in (0, 1].
-        schedule: "constant", or "linear": all learning rates rise over the first tenth of the steps, and then fall to
-            0 at the end of ``max_epochs``.
+        batch_size: rows of a step, >= 2; a batch is its own bank, so this is also the number of neighbors plus one. The
+            batches of an epoch have nearly this size; none is much smaller.
+        learning_rate: of AdamW, for everything that starts from random weights.
+        encoder_learning_rate: of AdamW, for pretrained encoders that are tuned.
+        weight_decay: of AdamW (decoupled), >= 0.
+        layer_decay: factor of a tuned encoder's learning rate from each layer to the one below, in [0, 1].
+        schedule: "constant", or "linear": all learning rates rise over the first tenth of the steps, then fall to 0 at
+            the end of ``max_epochs``.
         patience: epochs without a better validation error before training stops, >= 1.
         seed: of the order of rows and of dropout.
         precision: as Lightning names it: "32-true", "bf16-mixed", "16-mixed", "64-true".
         accelerator: as Lightning names it: "auto", "cpu", "gpu", "cuda", "mps"; one that this computer has.
-        devices: how many processes train together, each on a device of its own (on the CPU: a process). A step has
-            ``batch_size`` rows over all of them, and the result is that of one process, but for rounding and dropout.
-            "auto": all that torchrun has started, or else all GPUs; on a CPU one. More than one are spawned, so a
-            script that trains has to begin under ``if __name__ == "__main__":``, unless torchrun started it.
-        timeout: seconds that one process waits for another before it fails, > 0.
+        devices: how many processes train together, each on its own device (or all on the CPU). They share the
+            ``batch_size`` rows of a step, and the result is that of one process, up to rounding and dropout. "auto":
+            those that torchrun has started, else one for each GPU, else 1. More than one are spawned, so a script must
+            train under ``if __name__ == "__main__":``, unless torchrun started it.
+        timeout: seconds that a process waits for another before it fails, > 0.
         logger: None, or one of "csv", "tensorboard", "wandb", "mlflow".
         progress: show Lightning's progress bar, on standard error.
-        folder: where checkpoints are kept, so that a killed run resumes; None: a temporary folder.
+        folder: for checkpoints, from which a killed run resumes; None: no checkpoints are left.
 
     Raises:
-        ValueError: naming the setting.
+        ValueError: for a setting out of its range; the message names it.
 
     >>> TrainingSettings(batch_size=1)
     Traceback (most recent call last):
@@ -94,7 +94,7 @@ class TrainingSettings:
 
 
 def check_accelerator(name: object) -> str:
-    """Return the name of an accelerator if this computer has it.
+    """Return ``name`` if this computer has the accelerator; else raise ValueError.
 
     >>> check_accelerator("cpu")
     'cpu'

@@ -1,4 +1,4 @@
-"""Training for what is alike: losses of the embeddings alone, judged by what is near on rows held out."""
+"""Training of a similarity by losses of embeddings, validated by the embeddings of held-out rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from vicinal.training.settings import TrainingSettings
 
 @dataclass(frozen=True)
 class SimilarityGoal:
-    """What embeddings are trained and judged by.
+    """The losses and the validation error of embeddings.
 
     Attributes:
         criteria: factor and criterion of each loss, ``criterion(embeddings, labels, ids=, groups=)`` or a
             :class:`vicinal.losses.ProxyLoss`.
-        judge: from embeddings and labels of all rows held out to an error, which training stops by.
-        batches: which rows meet; None: all rows at random.
+        judge: maps embeddings and labels of all held-out rows to an error, for early stopping.
+        batches: sampler of batches; None: :class:`RowBatches`, in random order.
     """
 
     criteria: Sequence[tuple[float, nn.Module]]
@@ -35,10 +35,10 @@ class SimilarityModule(NeighborModule):
     """Trains encoder and projector by losses of the embeddings of a batch; nothing is predicted.
 
     Args:
-        network: what is trained; its head is not used.
+        network: the network to train; its head is not used.
         train_rows: labels as the losses take them: classes, several classes ``[n, C]``, or numbers.
         settings: see :class:`NeighborModule`.
-        goal: what by.
+        goal: losses and validation error.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SimilarityModule(NeighborModule):
         self._parts: list[tuple[Tensor, Tensor]] = []
 
     def training_step(self, batch: dict[str, Any], batch_index: int) -> Tensor:
-        """The sum of the losses."""
+        """The weighted sum of the losses."""
         embeddings, labels = self.network.embed(batch["inputs"]), batch["labels"]
         total = embeddings.new_zeros((), dtype=torch.promote_types(embeddings.dtype, torch.float32))
         for weight, criterion in zip(self.weights, self.criteria, strict=True):
@@ -61,15 +61,15 @@ class SimilarityModule(NeighborModule):
         return total
 
     def on_validation_epoch_start(self) -> None:
-        """Nothing is embedded before."""
+        """Forget earlier embeddings."""
         self._parts = []
 
     def validation_step(self, batch: dict[str, Any], batch_index: int) -> None:
-        """Embed some of the rows held out."""
+        """Embed a batch of held-out rows."""
         self._parts.append((self.network.embed(batch["inputs"]), batch["labels"]))
 
     def on_validation_epoch_end(self) -> None:
-        """Judge all of them."""
+        """Log the validation error of all held-out rows."""
         embeddings, labels = (torch.cat(parts) for parts in zip(*self._parts, strict=True))
         self._parts = []
         self.log("validation_error", self.judge(embeddings, labels), prog_bar=True)

@@ -1,4 +1,4 @@
-"""Steps on a surrogate in the space of the targets: one slope of an expensive loss, many steps of the model (SSO)."""
+"""Steps on a surrogate in target space: many steps of the model for one gradient of an expensive loss (SSO)."""
 
 import math
 from collections.abc import Callable
@@ -16,15 +16,15 @@ Form = Literal["squared", "kl"]
 def surrogate(targets: Tensor, start: Tensor, slope: Tensor, *, rate: float, form: Form = "squared") -> Tensor:
     r"""The bound that a step minimizes: $\langle g, z - z_t \rangle + \frac{1}{2\eta} \|z - z_t\|^2$ at the targets z.
 
-    "kl" has $\frac1\eta \sum z \log \frac{z}{z_t}$ in place of the squares, for targets that are probabilities. With
-    $\eta$ at most 1 over the smoothness of the loss in its targets, the loss at $z_t$ plus this bounds it from above.
+    "kl" has $\frac1\eta \sum z \log \frac{z}{z_t}$ in place of the squares, for targets that are probabilities. If
+    $\eta$ is at most 1 over the smoothness of the loss in its targets, the loss at $z_t$ plus this is an upper bound.
 
     Args:
-        targets: z, what the model gives now ``[b, ...]``; for "kl" above 0.
-        start: $z_t$, what it gave at the start of the step; no gradient.
-        slope: g, of the loss at $z_t$; no gradient.
+        targets: z, the current outputs of the model ``[b, ...]``; for "kl" above 0.
+        start: $z_t$, its outputs at the start of the step; gets no gradient.
+        slope: g, the gradient of the loss at $z_t$; gets no gradient.
         rate: $\eta > 0$.
-        form: see above.
+        form: "squared" or "kl".
 
     >>> surrogate(torch.tensor([3.0]), torch.tensor([1.0]), torch.tensor([0.5]), rate=1.0)
     tensor(3.)
@@ -44,17 +44,17 @@ def surrogate(targets: Tensor, start: Tensor, slope: Tensor, *, rate: float, for
 
 
 class SurrogateSteps:
-    r"""An optimizer that takes several steps on :func:`surrogate` for each slope of the loss (SSO).
+    r"""An optimizer that takes several steps on :func:`surrogate` for each gradient of the loss (SSO).
 
-    For losses that cost more than the model: a simulation, a rendering, the answer of a person. The slope is asked for
-    once a step, at the model's targets, such as the scores of a batch; then the model alone runs and trains. With one
-    inner step it is the optimizer itself. Lavington et al., *Target-based Surrogates for Stochastic Optimization*,
-    arXiv:2302.02607.
+    For losses that cost more than the model: a simulation, a rendering, a person's answer. A step evaluates the loss
+    and its gradient once, at the model's targets (such as the scores of a batch); then only the model runs and trains.
+    With one inner step it is the plain optimizer. Lavington et al., *Target-based Surrogates for Stochastic
+    Optimization*, arXiv:2302.02607.
 
     Args:
         optimizer: takes the inner steps.
-        rate: $\eta > 0$, how far the targets may go.
-        steps: inner ones, at least 1.
+        rate: $\eta > 0$, how far the targets can move.
+        steps: number of inner steps, at least 1.
         form: as in :func:`surrogate`.
 
     >>> weight = torch.nn.Parameter(torch.tensor([2.0]))
@@ -73,14 +73,14 @@ class SurrogateSteps:
         check_choice("form", form, get_args(Form))
 
     def step(self, targets: Callable[[], Tensor], loss: Callable[[Tensor], Tensor]) -> Tensor:
-        """Take the inner steps of one slope; returns the loss at the start.
+        """Take the inner steps for one gradient of the loss, and return the loss before them.
 
         Args:
-            targets: runs the model on a batch, ``[b, ...]``, the same each time but for its weights.
-            loss: the expensive one, of targets; asked once.
+            targets: runs the model on a batch, ``[b, ...]``; only its weights may change.
+            loss: the expensive loss of the targets; called once.
 
         Raises:
-            TypeError: if one of them cannot be called.
+            TypeError: if one of them is not callable.
             ValueError: if the targets change their shape.
         """
         for name, function in (("targets", targets), ("loss", loss)):

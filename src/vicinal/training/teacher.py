@@ -1,4 +1,4 @@
-"""What a fitted model teaches another one: labels of rows, and which rows are alike."""
+"""What a fitted model teaches another one: labels of rows, and which rows are similar."""
 
 from collections.abc import Callable
 
@@ -11,20 +11,20 @@ from vicinal.similarity import resolve_similarity
 
 
 class Teacher(nn.Module):
-    r"""What a fitted model says of the rows of a fit, as ``loss=`` of the estimator that is to learn from it.
+    r"""A fitted model's predictions for the rows of a fit, as ``loss=`` of the estimator that learns from it.
 
-    The labels of row i that are trained on become $(1 - \lambda_i) y_i + \lambda_i \hat y_i$, $\hat y$ what the teacher
-    predicts; those of the rows held out stay. With ``loss`` the scores of each row of a batch against the others are
-    compared with those of the teacher's embeddings, beside the error of the predictions.
+    The training label of row i becomes $(1 - \lambda_i) y_i + \lambda_i \hat y_i$ with the teacher's prediction
+    $\hat y_i$; labels of held-out rows stay. ``loss`` also compares the scores of each row of a batch against the
+    others with those of the teacher's embeddings; it is added to the error of the predictions.
 
     Args:
         predictions: $\hat y$ of all rows of the fit: numbers ``[n]``, or probabilities of classes ``[n, K]``.
-        share: $\lambda$ in [0, 1], one number or one a row ``[n]``.
+        share: $\lambda$ in [0, 1], one number, or one per row ``[n]``.
         vectors: the teacher's embeddings ``[n, d]``; needed by ``loss``.
-        loss: of teachers, ``loss(scores [b, b - 1], teacher_scores [b, b - 1])``, such as
-            :func:`vicinal.losses.kl_top`; None: labels alone teach.
-        weight: > 0, of ``loss`` beside the error of predictions.
-        similarity: of both embeddings.
+        loss: a teacher loss, ``loss(scores [b, b - 1], teacher_scores [b, b - 1])``, such as
+            :func:`vicinal.losses.kl_top`; None: only the labels teach.
+        weight: > 0, factor of ``loss``.
+        similarity: used for the embeddings of both models.
 
     >>> teacher = Teacher(torch.tensor([0.0, 1.0]), share=0.5)
     >>> teacher.blend(torch.tensor([1.0, 1.0]))
@@ -63,12 +63,12 @@ class Teacher(nn.Module):
         label_range: tuple[float, float] | None = None,
         transform: Callable[[Tensor], Tensor] = lambda predictions: predictions,
     ) -> Tensor:
-        """The labels that are trained on, all rows.
+        """Labels mixed with the predictions, for all rows.
 
         Args:
-            labels: as training sees them, ``[n]`` or ``[n, K]``.
-            label_range: what training has scaled to 0 and 1, in the units of the predictions.
-            transform: what labels went through before they were scaled.
+            labels: as in training, ``[n]`` or ``[n, K]``.
+            label_range: the values that training has scaled to 0 and 1; None: labels were not scaled.
+            transform: applied to labels before scaling, and here to predictions.
         """
         if labels.shape != self.predictions.shape:
             raise ValueError(f"predictions: expected {tuple(labels.shape)}, got {tuple(self.predictions.shape)}")
@@ -78,12 +78,12 @@ class Teacher(nn.Module):
         return torch.lerp(labels, known, share if labels.ndim == 1 else share[:, None])
 
     def forward(self, embeddings: Tensor, labels: Tensor, ids: Tensor, groups: Tensor | None = None) -> Tensor:
-        """The loss of a batch.
+        """The weighted loss of a batch; 0 without a loss, or for fewer than 3 rows.
 
         Args:
             embeddings: ``[b, d]``.
             labels: not used.
-            ids: places of the rows, 0 to n - 1, ``[b]``.
+            ids: positions of the rows in the fit, 0 to n - 1, ``[b]``.
             groups: not used.
         """
         rows = len(embeddings)

@@ -1,4 +1,4 @@
-"""What each command does, from a table to a folder: one file a command, named after it, and what several begin with."""
+"""What each command does, from a table to a folder: one file per command, and the steps that several share."""
 
 import importlib as _importlib
 import typing as _typing
@@ -49,7 +49,7 @@ _FILES = {
     "show": ("list_changes", "show_folder"),
     "streaming": ("predict_file",),
 }
-"""Names by file, each read when it is first used: no command waits for what another imports."""
+"""Names by file; a file is imported at first use, so that no command waits for the imports of another."""
 
 __all__ = [
     "HEADS",

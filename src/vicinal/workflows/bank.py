@@ -1,4 +1,4 @@
-"""``vicinal embed``, ``add``, ``relabel`` and ``forget``: what is done with the rows of a fitted model."""
+"""``vicinal embed``, ``add``, ``relabel`` and ``forget``: vectors of rows, and changes of a fitted model's bank."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -24,14 +24,14 @@ from vicinal.workflows.predict import as_written, features_of, read_rows, separa
 Log = Callable[[str], None]
 
 AUTO = "auto"
-"""In the place of a column of weights: what predicts added rows best."""
+"""In place of a column of weights: the weight that predicts the added rows best."""
 
 VECTOR_FILES = (".parquet", ".npy")
 
 
 @dataclass(frozen=True)
 class BankChange:
-    """What became of a bank: rows that were added or forgotten, and rows that it has now."""
+    """The number of rows that were added, relabelled or forgotten, and of rows in the bank now."""
 
     changed: int
     rows: int
@@ -53,29 +53,31 @@ def add_table(
     encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
 ) -> BankChange:
-    """Add the labelled rows of a table to the bank of the model in ``folder``, whole or not at all; nothing is trained.
+    """Add the labelled rows of a table to the bank of the model in ``folder``, all or none, without training.
 
     Args:
         folder: of the model.
         source: file of the table, or the table itself.
         target: column of labels; None: that of the fit, as for ``id`` and ``group``.
-        id: column of ids; without one, rows are numbered on.
+        id: column of ids; without one, rows get the next numbers.
         group: column of groups.
-        weight: column of numbers that say how much each row counts, in the units of the fit; None: that of the fit, if
-            the table has it, else each counts as a row of the fit does on average. Rows of weight 0 are left out.
-            "auto", unless it is a column: what predicts the new rows best, see :meth:`NeighborRegressor.weights_for`.
-        names: table of :func:`vicinal.workflows.discover_table` with labels of rows, or one label in a group, which is
-            that of the group; they go before ``target``, classes may be new, and rows without a name are left out.
-        new_classes: take classes that the model does not know yet; see :meth:`NeighborRegressor.add`.
-        epochs: then train so many epochs more on all rows of the bank, which has the new ones by then: see
+        weight: column of numbers: how much each row counts, in the units of the fit. None: that of the fit if the table
+            has it, else each row counts as an average row of the fit. Rows of weight 0 are left out. "auto" (unless
+            there is a column of that name): the weight that predicts the new rows best, see
+            :meth:`NeighborRegressor.weights_for`.
+        names: table of :func:`vicinal.workflows.discover_table` with labels; a group with a single label has that label
+            for all of its rows. These labels replace ``target`` and may be new classes; rows without one are left out.
+        new_classes: accept classes that the model does not know yet; see :meth:`NeighborRegressor.add`.
+        epochs: then train at most so many more epochs on all rows of the bank, with the new ones: see
             :meth:`NeighborRegressor.train_on`.
         root: folder that paths of images and sounds start from; None: that of the file.
-        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
-        log: gets what was passed over.
+        log: gets lines on what was ignored or left out, and on the weight and the training.
 
     Raises:
-        ValueError: if a label is missing, an id is known, or the rows cannot be used; the folder is as it was.
+        ValueError: if a label is missing, an id is in the bank already, or rows cannot be used; the folder is
+            unchanged.
     """
     opened = ModelFolder(folder, index=index, encoders=encoders)
     model = opened.model
@@ -118,7 +120,7 @@ def add_table(
 
 
 def _finish(opened: ModelFolder, added: Any, epochs: int | None, log_weight: Log | None, log: Log) -> None:
-    """Train on, if that is asked for, and write the folder anew if it is due."""
+    """Continue training, if requested, and rewrite the folder if it is due."""
     bank = opened.model.bank_
     if log_weight is not None:
         mass = 1.0 if bank.weights is None else float(bank.weights[bank.store.positions(added)[0]])
@@ -194,22 +196,22 @@ def relabel_table(
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
 ) -> tuple[BankChange, list[tuple[Any, Any, Any]]]:
-    """Give rows of the model in ``folder`` the labels of a table, all or none; nothing is trained.
+    """Give rows of the model in ``folder`` the labels of a table, all or none, without training.
 
     Args:
         folder: of the model.
         source: file of the table, or the table itself: a column of ids and one of labels.
         target: column of labels; None: that of the fit.
         id: column of ids; None: that of the fit, or "id".
-        who: whom the journal names; None: the user.
-        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        who: name for the journal; None: the user.
+        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
 
     Returns:
-        how many labels are others now, and of each id, old and new label; rows that had that label are passed over.
+        the change, and (id, old label, new label) of each row whose label changed.
 
     Raises:
-        ValueError: for an id that no row has, an id that is there twice, or a label that the model cannot have.
+        ValueError: for an unknown id, an id that appears twice, or a label that the model cannot have.
     """
     opened = ModelFolder(folder, index=index, encoders=encoders, who=who)
     notes = opened.model.notes_
@@ -240,16 +242,16 @@ def _cells(frame: pd.DataFrame, column: str | None) -> list[Any] | None:
 def forget_rows(
     folder: Path, ids: Sequence[Any], *, index: str | None = None, encoders: Mapping[str, str] | None = None
 ) -> BankChange:
-    """Remove rows from the model in ``folder``, whole or not at all, with its report and card, which may show them.
+    """Remove rows from the model in ``folder``, all or none, with its report and card, which may show them.
 
     Args:
         folder: of the model.
-        ids: of rows of the bank, or of rows that were held out.
-        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        ids: of rows of the bank, or of held-out rows.
+        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
 
     Raises:
-        ValueError: for an id that no row has, or if no row would be left; the folder is as it was.
+        ValueError: for an unknown id, or if no row would be left; the folder is unchanged.
     """
     opened = ModelFolder(folder, index=index, encoders=encoders)
     gone = pd.unique(canonical_ids("ids", list(ids)))
@@ -258,12 +260,12 @@ def forget_rows(
 
 
 def read_ids(values: Sequence[str]) -> list[str]:
-    """Ids as they were typed; one that is a table in a file stands for the ids in it: the column "id", or the only one.
+    """Ids as typed; the name of a table file stands for the ids in its column "id", or its only column.
 
-    A text file has an id in each line.
+    A text file has one id per line.
 
     Raises:
-        ValueError: if there is no id, or a table has several columns and none is called id.
+        ValueError: if there is no id, or a table has several columns but none named "id".
     """
     ids: list[str] = []
     for value in values:
@@ -302,19 +304,19 @@ def embed_table(
     Args:
         folder: of the model.
         source: file of the table, or the table itself.
-        out: a file that ends in .parquet (columns ``id`` and ``vector``) or .npy (float32 ``[n, d]``), or
+        out: a file name that ends in .parquet (columns ``id`` and ``vector``) or .npy (float32 ``[n, d]``), or
             ``milvus:URI``, a database to which the rows are added.
         collection: in that database.
         root: folder that paths of images and sounds start from; None: that of the file.
-        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
-        log: gets what was passed over.
+        log: gets what was ignored.
 
     Returns:
-        how many rows, and how many numbers in the vector of each.
+        the number of rows and the width of the vectors.
 
     Raises:
-        ValueError: for another ending, or ids that the database cannot take.
+        ValueError: for another file name, or ids that the database cannot take.
     """
     kind, _, uri = out.partition(":")
     path = Path() if kind == "milvus" else _vector_file(out)

@@ -1,4 +1,4 @@
-"""The paper's comparison: heads, with and without k-NN on their embeddings, over seeded splits of tables."""
+"""``vicinal compare``: heads, and k-NN on their embeddings, over seeded splits of tables, as in the paper."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -55,7 +55,7 @@ from vicinal.workflows.opening import (
 )
 
 HEADS = ("dense", "dense+knn", "nona", "nona+knn")
-"""What can be compared: a head, or k-NN on the embeddings that were trained for that head."""
+"""What can be compared: a head, or k-NN on the embeddings trained for that head."""
 
 Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
@@ -63,13 +63,14 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Figures of all runs.
+    """Results of all runs.
 
     Attributes:
-        metric: what the table shows: "mse" on labels scaled to [0, 1] by the training range, or "log_loss".
+        metric: "mse" on labels scaled to [0, 1] by the training range, "accuracy", or (several classes per row)
+            "micro_f1".
         runs: one for each data set, split and method.
-        table: mean, deviation and change against dense, one for each data set and method.
-        significance: tests of the heads over data sets; None for fewer than two.
+        table: mean, deviation and change against dense, for each data set and method.
+        significance: tests of the heads over the data sets; None for fewer than two data sets or heads.
         record: the same for the page of the report.
     """
 
@@ -85,10 +86,10 @@ class ComparePlan:
     """What a comparison would run on one table, known before anything is encoded or trained.
 
     Attributes:
-        fit: columns, rows and one fit of the first head.
-        fits: what each fit gives, and how often it is still to be run: names of methods -> number.
-        finished: fits that the folder has already.
-        seconds: of one processor for all that is left, lowest and highest.
+        fit: the plan of one fit of the first head, with columns and rows.
+        fits: names of the methods of a fit -> number of fits still to run.
+        finished: number of fits that the folder has already.
+        seconds: estimate for all remaining fits on one processor, lowest and highest.
     """
 
     fit: FitPlan
@@ -107,20 +108,20 @@ def compare_tables(
     workers: int | None = None,
     log: Log = lambda line: None,
 ) -> Comparison:
-    """Compare ``heads`` on the same seeded splits of each table; what ``out`` holds already is not run again.
+    """Compare ``heads`` on the same seeded splits of each table; runs stored in ``out`` are not repeated.
 
     Args:
         jobs: one for each table, all of one task.
         out: folder for splits, runs and the cache of frozen encoders.
-        splits: how many splits of each table, 80/20 and then 85/15 by default; by time there is one.
+        splits: number of splits of each table, by default 80/20 and then 85/15; a split by time is the only one.
         heads: out of ``HEADS``.
-        engine: "joblib", processes of this machine, or "ray": several fits at a time, see
+        engine: "joblib" (processes of this machine) or "ray" for several fits at a time, see
             :func:`vicinal.workflows.engines.done_together`; None: one after the other. Results are the same.
-        workers: of the engine; None: one a processor.
+        workers: of the engine; None: one per processor.
         log: gets one line of progress at a time.
 
     Raises:
-        ValueError: if data or settings cannot be used, or ``out`` holds runs of other settings.
+        ValueError: if data or settings cannot be used, or ``out`` holds runs with other settings.
     """
     count = check_engine(engine, workers, FITTING)
     together = None if engine is None or count is None else partial(done_together, engine, count)
@@ -187,7 +188,7 @@ def plan_compare(
 
 
 def _opened(jobs: Sequence[TableJob], splits: int, heads: Sequence[str], log: Log) -> tuple[list[str], list[OpenTable]]:
-    """The heads, once each, and the tables, which fit together."""
+    """The heads, each once, and the tables, of one task and of different names."""
     check_integer("splits", splits)
     heads = list(dict.fromkeys(check_choice("heads", head, HEADS) for head in heads))
     if not heads:
@@ -213,7 +214,7 @@ def _settings(job: TableJob) -> dict[str, Any]:
 
 
 def _of_table(job: TableJob, opened: OpenTable) -> dict[str, Any]:
-    """What the runs on a table have in common."""
+    """Settings that all runs on a table share."""
     weights = opened.table.weights
     known = {} if weights is None else {"weights": sha256(weights.tobytes()).hexdigest()[:16]}
     return {"rows": table_fingerprint(opened.table), "kinds": opened.kinds, "target": job.target} | known
@@ -224,7 +225,7 @@ def _splits_file(opened: OpenTable, out: Path) -> Path:
 
 
 def _drawn_splits(job: TableJob, opened: OpenTable, number: int, out: Path) -> list[Split]:
-    """The splits stored in ``out``, or new ones; those by time are drawn from nothing."""
+    """The splits stored in ``out``, or new ones; a split by time is never stored, as it is not random."""
     path = _splits_file(opened, out)
     if path.is_file() and job.time is None:
         clear_target(resolved(path))  # what a run left that was killed just after it wrote them
@@ -236,13 +237,13 @@ def _drawn_splits(job: TableJob, opened: OpenTable, number: int, out: Path) -> l
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """A fit on a split, which may be done in another process.
+    """A fit on a split, which may run in another process.
 
     Attributes:
         of: what to learn.
         opened: the table.
-        base: the head; None: the baselines on untuned features, all at once.
-        names: of the methods that it yields: the head's own scores, and those of k-NN on its embeddings.
+        base: the head; None: all baselines on untuned features.
+        names: methods that it scores: the head itself, and k-NN on its embeddings.
         out: folder of the comparison.
     """
 
@@ -296,9 +297,9 @@ def _scores(model: BankedEstimator, opened: OpenTable, split: Split, *, knn: boo
 def _scaled_scores(
     model: BankedEstimator, opened: OpenTable, split: Split, predicted: Array, thresholds: Array | None = None
 ) -> dict[str, float]:
-    """Scores on the test rows, numbers scaled to [0, 1] by the range of the rows that the model trains on.
+    """Scores on the test rows, for numbers scaled to [0, 1] by the range of the training rows.
 
-    Of several classes a row they are said from ``thresholds [K]`` on.
+    For several classes per row, classes are predicted from ``thresholds [K]`` on.
     """
     target, rows = opened.table.target, np.concatenate([split.train, split.validation])
     truth, weights = target[split.test], None if opened.table.weights is None else opened.table.weights[split.test]

@@ -1,4 +1,4 @@
-"""``vicinal compress``: a model folder of fewer numbers beside the old one, with what it costs in error."""
+"""``vicinal compress``: a smaller model folder beside the old one, and what it costs in error."""
 
 import time
 import warnings
@@ -24,12 +24,12 @@ from vicinal.training.rows import spread
 Log = Callable[[str], None]
 
 _TIMED, _TIMES = 200, 3
-"""Rows whose prediction is timed, at most, and how often; the least time counts."""
+"""Most rows whose prediction is timed, and how often; the least time counts."""
 
 
 @dataclass(frozen=True)
 class Weighed:
-    """A model beside another: ``bytes`` of its folder without pages, ``seconds`` of processor time a row, ``error``."""
+    """A model's ``bytes`` (its folder without pages), processor ``seconds`` per row, and ``error``."""
 
     bytes: int
     seconds: float
@@ -38,15 +38,15 @@ class Weighed:
 
 @dataclass(frozen=True)
 class Compressed:
-    """What :func:`compress_model` gives.
+    """The result of :func:`compress_model`.
 
     Attributes:
         folder: of the smaller model.
         before: the model.
-        after: the smaller one.
-        cuts: what became of each part.
-        error: what the errors are: "mean squared error", "log-loss", or "1 - MAP@R" of what is alike.
-        rows: how many rows, held out or out of fold, they are of.
+        after: the smaller model.
+        cuts: how each part was cut.
+        error: "mean squared error", "log-loss", or for a model of ``learn`` "1 - MAP@R" (numbers: "1 - R2@10").
+        rows: number of rows, held out or out of fold, that errors are measured on.
     """
 
     folder: Path
@@ -68,14 +68,14 @@ def compress_model(
     """Write a smaller model beside the one in ``folder``, see :func:`vicinal.estimators.compression.compressed`.
 
     Args:
-        folder: of the model; it stays as it is.
-        keep: share of the numbers of each part that is left, between 0 and 1.
-        out: folder of the smaller one; None: the name with "-small" behind.
+        folder: of the model, which is not changed.
+        keep: share of the numbers of each part that is kept, between 0 and 1.
+        out: folder of the smaller model; None: the name of ``folder`` with "-small" appended.
         encoders: see :func:`vicinal.estimators.load_model`.
         log: gets one line of progress at a time.
 
     Raises:
-        ValueError: for a model of which nothing can be cut, in one sentence; nothing is written.
+        ValueError: for a model of which nothing can be cut; nothing is written.
     """
     out = folder.parent / f"{folder.name}-small" if out is None else out
     check_replaceable(out)
@@ -109,7 +109,7 @@ def _error_name(model: BankedEstimator) -> str:
 
 
 def _error(model: BankedEstimator) -> float:
-    """The error on rows held out, or out of fold."""
+    """The error on held-out rows, or out of fold."""
     if not isinstance(model, EmbeddingLearner):
         return model.honest_error()
     from vicinal.evaluation.alike import alike_scores  # scipy's tests take a while to import
@@ -121,7 +121,7 @@ def _error(model: BankedEstimator) -> float:
 
 
 def _seconds(model: BankedEstimator) -> float:
-    """Processor seconds of a row: of its cells, or of its vector where the bank has no cells."""
+    """Processor seconds per row, from its cells, or from its vector if the bank does not keep the cells."""
     at, best = spread(len(model.bank_), _TIMED), np.inf
     rows = model.bank_.store.rows_at(at)
     queries = EmbeddedRows(rows, model.bank_.store.vectors_at(at))

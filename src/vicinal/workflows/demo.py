@@ -1,4 +1,4 @@
-"""The demo: the main job on human ratings of words, with a dense head beside it."""
+"""``vicinal demo``: a fit on human ratings of words, compared with a dense head."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,21 +26,21 @@ PARAMETERS = {
 """Settings of both heads, chosen on the validation rows of three splits."""
 
 NEIGHBORS = {"similarity": "squared_l2", "simplex": "entmax15", "weight_decay": 0.1}
-"""Those of the neighbor head: entmax gives most rows no weight at all, so that a few words explain a word."""
+"""Further settings of the neighbor head: entmax gives most rows weight 0, so that a few words explain a word."""
 
 DENSE = {"head": "dense", "weight_decay": 0.01}
-"""Those of the dense head, chosen in the same way."""
+"""Further settings of the dense head, chosen in the same way."""
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """Figures and examples of the demo.
+    """Scores and examples of the demo.
 
     Attributes:
-        scores: method -> metric -> value; "mse" is 1000 times that of labels scaled to [0, 1].
-        lines: held-out words with their prediction and neighbors.
-        test_rows: number of held-out words.
-        outcome: of the fit.
+        scores: method -> metric -> value; "mse" is 1000 times the MSE on labels scaled to [0, 1].
+        lines: test words with their prediction and neighbors.
+        test_rows: number of test words.
+        outcome: of the fit of the neighbor head.
     """
 
     scores: dict[str, dict[str, float]]
@@ -49,7 +49,7 @@ class DemoResult:
     outcome: FitOutcome
 
     def as_json(self) -> dict[str, Any]:
-        """What a program reads of the demo."""
+        """The result for programs."""
         return {
             "model": str(self.outcome.folder),
             "scores": self.scores,
@@ -60,7 +60,7 @@ class DemoResult:
 
 
 def run_demo(out: Path, *, seed: int = 0, log: Log = lambda line: None) -> DemoResult:
-    """Fit both heads on the lexicon's words, write the neighbor model to ``out``, and explain a few held-out words."""
+    """Fit both heads on the words of the lexicon, write the neighbor model to ``out``, and explain a few test words."""
     frame = lexicon_table()
     job = TableJob(
         source=frame,
@@ -101,7 +101,7 @@ def _scores(outcome: FitOutcome, dense: Any) -> dict[str, dict[str, float]]:
 
 
 def _lines(outcome: FitOutcome, count: int = 5) -> list[str]:
-    """Held-out words spread over the ratings, in each part the one whose first neighbor says most beside two others."""
+    """Test words spread over the ratings: in each part the one whose neighbors explain it best, see ``_telling``."""
     table, split = outcome.opened.table, outcome.split
     part = table.select(split.test)
     explained = outcome.model.explain(part.frame[["word"]], 3, ids=part.ids)
@@ -114,5 +114,5 @@ def _lines(outcome: FitOutcome, count: int = 5) -> list[str]:
 
 
 def _telling(weights: list[float]) -> float:
-    """How well three neighbors explain: the weight of the first, if the third has a twentieth."""
+    """How well three neighbors explain a word: the weight of the first, if the third has at least 0.05; else -1."""
     return weights[0] if weights[-1] >= 0.05 else -1.0

@@ -1,4 +1,4 @@
-"""``vicinal discover``: rows of a table that fit no known class of a model, in groups that wait for a name."""
+"""``vicinal discover``: rows of a table that fit no known class of a model, in groups to be named."""
 
 import platform
 import re
@@ -35,16 +35,16 @@ Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
 
 NEAREST = 5
-"""Bank rows whose mean distance says how strange a row is."""
+"""Nearest bank rows, whose mean distance is the strangeness of a row."""
 
 COLUMNS = ("id", "group", "typicality", "label")
-"""Of the table of names."""
+"""Columns of the table of names."""
 
 _TYPICAL, _WORDS, _KNOWN = 12, 8, 1024
-"""Rows and words of a group that are shown; rows of known classes that choose how to group, at most."""
+"""Most rows and words of a group that are shown; most rows of known classes that choose how to group."""
 
 _FEWEST_CLASSES, _FEWEST_ROWS = 4, 5
-"""Classes, and rows of each, that can be hidden."""
+"""Fewest classes, and rows of each, with which some can be hidden."""
 
 _PLAIN = ("text", "number", "category")
 """Kinds of columns whose cells the bank keeps whole."""
@@ -52,14 +52,14 @@ _PLAIN = ("text", "number", "category")
 
 @dataclass(frozen=True, eq=False)
 class Discovered:
-    """What :func:`discover_table` gives.
+    """The result of :func:`discover_table`.
 
     Attributes:
-        table: columns ``id``, ``group``, ``typicality`` and ``label``, which is empty; a line for each new row, by
-            group and the most typical first.
-        record: what the page shows.
-        page: its file; None if no row is new, as for ``names``.
-        names: the file of ``table``.
+        table: columns ``id``, ``group``, ``typicality`` and the empty ``label``; one line for each new row, by group,
+            the most typical first.
+        record: contents of the page.
+        page: file of the page; None if nothing was written, as for ``names``.
+        names: file of ``table``.
     """
 
     table: pd.DataFrame
@@ -81,35 +81,34 @@ def discover_table(
     encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
 ) -> Discovered:
-    r"""Rows of a table that fit no class of the model in ``folder``, grouped.
+    r"""Find rows of a table that fit no class of the model in ``folder``, and group them.
 
-    A row is as strange as the mean distance to its five nearest rows of the bank. It fits no known class where its
-    conformal p-value $(1 + \#\{i : s_i \ge s\}) / (m + 1)$ is at most ``error``, with the strangeness $s_i$ of m rows
-    of known classes that were held out of training. So of new rows of known classes, if exchangeable with these, at
-    most the share ``error`` is said to be new, on average. Where members are folds each row counts by the members that
-    left it out, and the promise is twice the share. A model of ``learn`` held out whole classes: a row must be as
-    strange beside the rows that it was trained on, too, for which there is no promise.
+    The strangeness of a row is its mean distance to the five nearest bank rows. A row fits no known class if its
+    conformal p-value $(1 + \#\{i : s_i \ge s\}) / (m + 1)$ is at most ``error``, where $s_i$ is the strangeness of m
+    held-out rows of known classes. So rows of known classes, if exchangeable with these, are taken for new with
+    probability at most ``error``. Where members are folds, each row is scored by the members that left it out, and the
+    guarantee is twice ``error``. A model of ``learn`` held out whole classes: there a row must also be strange compared
+    with the training rows, which carries no guarantee.
 
-    Groups are those of :func:`vicinal.clustering.discover_groups`, of the encoders' vectors: those of frozen encoders
-    have seen no label, so that hidden classes are a fair test; where one has learned, as n-grams do, known rows are
-    those held out of training. Else they are those of the bank where it keeps their cells (texts, numbers, categories),
-    or the rows of this table that fit a class; with fewer than four classes of five rows among them, the model's own
-    vectors are grouped.
+    Groups are those of :func:`vicinal.clustering.discover_groups`, on the encoders' vectors, beside known rows whose
+    classes are hidden as a test. If the bank keeps the cells (texts, numbers, categories), these are rows of the bank;
+    only held-out ones if an encoder was trained on labels, as for n-grams. Else they are the rows of this table that
+    fit a class; with fewer than four classes of five such rows, the model's own vectors are grouped.
 
     Args:
-        folder: of a model of one class a row, of ``fit`` or ``learn``.
+        folder: of a model of one class per row, from ``fit`` or ``learn``.
         source: file of the table, or the table itself; labels in it are not read.
-        out: file for the names, .csv or another that is written; the page stands beside it. None: nothing is written.
+        out: file for the names, such as .csv; the page is written beside it. None: nothing is written.
         error: share of rows of known classes that may be taken for new.
-        groups: how many; None: chosen.
-        seed: of draws.
+        groups: number of groups; None: chosen.
+        seed: of random draws.
         root: folder that paths of images and sounds start from; None: that of the file.
-        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
-        log: gets what was passed over.
+        log: gets what was ignored, and the number of new rows.
 
     Raises:
-        ValueError: for another model, too few rows to calibrate, or names in ``out`` that would be lost.
+        ValueError: for another kind of model, too few rows to calibrate, or names in ``out`` that would be lost.
     """
     check_between("error", error, 0, 1)
     if groups is not None:
@@ -166,7 +165,7 @@ def discover_table(
 
 
 def check_no_names(out: Path | None) -> None:
-    """Raise ValueError if a person has written names into ``out``, which would be lost."""
+    """Raise ValueError if somebody has written names into ``out``, which would be lost."""
     if out is None or not out.is_file():
         return
     before = read_table(out)
@@ -178,7 +177,7 @@ def check_no_names(out: Path | None) -> None:
 
 
 def _check_model(model: BankedEstimator) -> None:
-    """Raise ValueError for a model that has not one class a row, or no neighbors."""
+    """Raise ValueError for a model without neighbors, or with labels other than one class per row."""
     kind = getattr(model, "labels_", "classes")
     if not hasattr(model, "classes_") or model.multilabel_ or kind != "classes":
         raise ValueError("model: expected one of one class a row, got one of numbers or of several classes")
@@ -186,7 +185,7 @@ def _check_model(model: BankedEstimator) -> None:
 
 
 def p_values(model: BankedEstimator, queries: Tensor, identity: Mapping[str, Any]) -> tuple[Array, int]:
-    """Conformal p-values ``[n]`` of embedded rows being of a known class, and how many rows calibrate them."""
+    """Conformal p-values ``[n]`` that embedded rows are of a known class, and the number of calibrating rows."""
     bank, rows = model.bank_, model.calibration_
     if model.folds_ is None:
         if not len(rows):
@@ -209,7 +208,7 @@ def p_values(model: BankedEstimator, queries: Tensor, identity: Mapping[str, Any
 
 
 def _beside(model: BankedEstimator, bank: Bank, positions: Tensor, scores: Array) -> tuple[Array, int]:
-    """p-values ``[n]`` of ``scores [n]`` beside those of known rows, each without itself, and how many these are."""
+    """p-values ``[n]`` of ``scores [n]`` against known rows, each scored without itself, and the number of these."""
     at = positions[spread(len(positions), MOST)]
     groups = bank.groups if model.bank_.store.group_codes is not None else None
     known = {"ids": bank.ids[at.numpy()], "groups": None if groups is None else groups[at.numpy()]}
@@ -224,7 +223,7 @@ def _strangeness(model: BankedEstimator, queries: Tensor, identity: Mapping[str,
 
 @torch.no_grad()
 def _strangeness_in(model: BankedEstimator, queries: Tensor, others: Tensor) -> Array:
-    """The same among the rows and columns that the members of a fold know."""
+    """Strangeness among the rows and columns that the members of a fold know."""
     similarity, k = model.fitted_similarity(), min(NEAREST, len(others))
     blocks = [similarity(part, others).topk(k).values.mean(1) for part, _ in model.query_blocks(queries, {})]
     return -torch.cat(blocks).numpy() if blocks else np.zeros(0)
@@ -239,7 +238,7 @@ def _grouped(
     groups: int | None,
     seed: int,
 ) -> tuple[Discovery, list[str]]:
-    """Groups of the rows at ``new``, and what they are of."""
+    """Groups of the rows at ``new``, and a note on their vectors."""
     bank, fitting = model.bank_, np.setdiff1d(np.arange(len(features)), new)
     some = spread(len(bank), _KNOWN)
     if set(model.kinds_.values()) <= set(_PLAIN):
@@ -266,7 +265,7 @@ def _grouped(
 
 
 def _known_rows(model: BankedEstimator) -> tuple[Bank, str]:
-    """Rows of known classes that no encoder has learned the labels of, if there are enough, and words on that."""
+    """Rows of known classes whose labels no encoder was trained on, if there are enough, and a note on them."""
     if model.table_encoder.frozen:
         return model.bank_, ""
     if _enough(model.calibration_.labels.numpy()):
@@ -293,7 +292,7 @@ def _shown_groups(
     new: Array,
     discovery: Discovery | None,
 ) -> tuple[pd.DataFrame, list[FoundGroup]]:
-    """The table of names, and the groups as they are shown."""
+    """The table of names, and the groups for the page."""
     if discovery is None:
         return pd.DataFrame({name: [] for name in COLUMNS}), []
     labels, typicality = discovery.labels.numpy(), discovery.typicality.numpy()
@@ -312,7 +311,7 @@ def _shown_groups(
 
 
 def _shown(model: BankedEstimator, features: pd.DataFrame, row: int, root: Path | None) -> dict[str, str | bytes]:
-    """The cells of a row; sounds as they are."""
+    """The cells of a row for the page, with sounds as bytes."""
     cells = {str(name): cell for name, cell in features.iloc[row].items()}
     shown = shown_cells(cells, model.kinds_, root)
     for name, kind in model.kinds_.items():
@@ -325,7 +324,7 @@ def _shown(model: BankedEstimator, features: pd.DataFrame, row: int, root: Path 
 
 
 def typical_words(texts: "pd.Series[Any]", rows: Array) -> list[str]:
-    """Words that more of the texts at ``rows`` have than of the others, by the difference of the shares.
+    """Words more frequent in the texts at ``rows`` than in the others, by the difference of the shares of texts.
 
     >>> typical_words(pd.Series(["the sea", "a sea", "the car", "a road"]), np.array([0, 1]))
     ['sea']

@@ -1,4 +1,4 @@
-"""``vicinal distill``: a fitted model teaches one with a smaller or faster encoder, on rows without labels, too."""
+"""``vicinal distill``: a fitted model teaches a model with a smaller or faster encoder, also on unlabelled rows."""
 
 import itertools
 import time
@@ -33,18 +33,18 @@ Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
 
 LOSSES = ("none", "kl_top", "sinkhorn_distillation")
-"""What may compare the likeness of rows with the teacher's; "none": its predictions alone teach."""
+"""Losses that compare similarities of rows with the teacher's; "none": only its predictions teach."""
 
 FEWEST = 10
-"""Rows that the model has not seen, at least, to measure on."""
+"""Fewest rows to measure on that the model has not seen."""
 
 _TIMED, _TIMES = 200, 3
-"""Rows whose prediction is timed, at most, and how often; the least time counts."""
+"""Most rows whose prediction is timed, and how often; the least time counts."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A model beside others: ``bytes`` of its weights and bank, ``seconds`` of processor time a row, scores."""
+    """A model's ``bytes`` (weights and vectors of the bank), processor ``seconds`` per row, and ``scores``."""
 
     bytes: int
     seconds: float
@@ -53,13 +53,13 @@ class Measure:
 
 @dataclass(frozen=True)
 class Distilled:
-    """What :func:`distill_table` gives.
+    """The result of :func:`distill_table`.
 
     Attributes:
         model: the student.
         folder: where it was written; None: nowhere.
-        measures: "teacher", "student", and "student on labels alone", which learned nothing from the teacher.
-        rows: how many were learned from with labels ("labelled") and without ("unlabelled"), and tested on ("test").
+        measures: of the "teacher", the "student", and the "student on labels alone", trained without the teacher.
+        rows: number of "labelled" and "unlabelled" rows to learn from, and of "test" rows.
         task: "regression" or "classification".
     """
 
@@ -83,30 +83,29 @@ def distill_table(
     teacher_encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
 ) -> Distilled:
-    """Train a model with other encoders on what the model in ``folder`` says, and measure both on rows new to both.
+    """Train a model with other encoders on the predictions of the model in ``folder``, and measure both on new rows.
 
-    The student has the settings of its teacher, but for the encoders, whose weights are not tuned, and no index. Labels
-    that it is trained on are mixed with the teacher's predictions, each made without the row's own label; rows without
-    a label have the teacher's prediction alone. They leave the bank after training, so that all neighbors of the
-    student have labels that were given.
+    The student has its teacher's settings, with the new encoders, whose pretrained weights are not tuned, with
+    ``metric="network"``, and without an index. Its training labels are mixed with the teacher's predictions, each made
+    without the row's own label; rows without a label get the teacher's prediction alone. The latter leave the bank
+    after training, so that all neighbors of the student have given labels.
 
     Args:
         folder: of the teacher.
-        source: the table that it was fitted on, whose other labelled rows are tested on; rows with an empty target
-            teach without a label.
-        encoders: of the student by column or kind; other columns keep theirs.
+        source: the table that the teacher was fitted on; its other labelled rows are the test rows, and rows with an
+            empty target are unlabelled rows.
+        encoders: of the student, by column or kind; other columns keep theirs.
         out: folder of the student, or None to write nothing.
-        unlabelled: another table, of whose rows only the columns that the model reads are used.
-        loss: what also compares the likeness of rows, see :class:`vicinal.training.Teacher`; "none" or a loss of
-            teachers of ``LOSSES``.
+        unlabelled: another table of unlabelled rows; only the columns that the model reads are used.
+        loss: one of ``LOSSES``, which also compares similarities of rows, see :class:`vicinal.training.Teacher`.
         share: of the teacher's prediction in a label, from 0 to 1.
         root: folder that paths of images and sounds start from; None: that of the file.
         teacher_encoders: see ``encoders`` of :func:`vicinal.estimators.load_model`.
         log: gets one line of progress at a time.
 
     Raises:
-        ValueError: if the model or a table cannot be used, no encoder is new, fewer than ten labelled rows are new to
-            the model, or rows that it was fitted on are missing.
+        ValueError: if the model or a table cannot be used, no encoder differs, fewer than ten labelled rows are new to
+            the model, or over half of the rows that it was fitted on are missing.
     """
     started = time.perf_counter()
     check_choice("loss", loss, LOSSES)
@@ -159,7 +158,7 @@ def distill_table(
 
 
 def _student_encoders(teacher: BankedEstimator, encoders: Mapping[str, str]) -> dict[str, str]:
-    """Encoders of the student by column; those that are named go before the teacher's, by column before by kind."""
+    """Encoders of the student by column: those named by column, else those named by kind, else the teacher's."""
     kinds, parts = teacher.kinds_, teacher.table_encoder.describe()
     known = {column: part.encoder for part in parts for column in part.columns}
     for name in encoders:
@@ -174,7 +173,7 @@ def _student_encoders(teacher: BankedEstimator, encoders: Mapping[str, str]) -> 
 
 
 def _split(teacher: BankedEstimator, table: Table) -> Split:
-    """Where rows are that the teacher was trained on, that it held out, and that it has never seen."""
+    """Positions of the rows that the teacher was trained on, held out, and has never seen."""
     parts = np.array(parts_of(teacher, table))
     train, validation, test = (np.flatnonzero(parts == part) for part in ("bank", "held out", "new"))
     if len(train) + len(validation) < len(teacher.bank_) / 2:
@@ -191,7 +190,7 @@ def _split(teacher: BankedEstimator, table: Table) -> Split:
 
 
 def _student(teacher: BankedEstimator, encoders: dict[str, str]) -> BankedEstimator:
-    """The student before it is fitted: its teacher's settings, but for encoders and what goes with them."""
+    """The student before its fit: the teacher's settings, except encoders and what depends on them."""
     settings = teacher.get_params(deep=False)
     validation = settings["validation_fraction"] or TableJob.validation
     changed = {"encoders": encoders, "columns": dict(teacher.kinds_), "tune": "none", "plan": None, "index": None}
@@ -203,7 +202,7 @@ def _student(teacher: BankedEstimator, encoders: dict[str, str]) -> BankedEstima
 
 @dataclass(frozen=True, eq=False)
 class _Lesson:
-    """Rows to learn from: with labels first, then without, and what the teacher says of all of them."""
+    """Rows to learn from, labelled ones first, with the teacher's predictions and vectors of all."""
 
     frame: pd.DataFrame
     labels: Array
@@ -216,7 +215,7 @@ class _Lesson:
     similarity: str
 
     def fit(self, plain: BankedEstimator, share: float, loss: Any, *, labelled_only: bool = False) -> BankedEstimator:
-        """The student, taught; or, ``labelled_only``, as it is without a teacher."""
+        """The fitted student; with ``labelled_only`` without the teacher, on labelled rows."""
         count = self.labelled if labelled_only else len(self.frame)
         student: BankedEstimator = clone(plain)
         if not labelled_only:
@@ -235,7 +234,7 @@ class _Lesson:
         return student
 
     def _validation(self, student: BankedEstimator, count: int) -> Array:
-        """The teacher's rows held out, or as many of the labelled ones at random; never a row without a label."""
+        """The teacher's held-out rows, or a random share of the labelled rows; never an unlabelled row."""
         if self.validation is not None:
             return self.validation
         held_out = max(1, round(student.validation_fraction * self.labelled))

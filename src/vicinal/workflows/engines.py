@@ -1,4 +1,4 @@
-"""``--engine``: batches of a table, or fits of ``compare``, by several processes, of this machine or of a cluster."""
+"""``--engine``: batches of a table, or fits of ``compare``, in several processes on this machine or a cluster."""
 
 import contextlib
 import itertools
@@ -17,27 +17,27 @@ from vicinal.workflows.predict import answer_rows, load_predictor, made_rows
 Log = Callable[[str], None]
 
 ENGINES = ("ray",)
-"""What may answer batches, beside this process."""
+"""Engines that predict batches outside this process."""
 
 FITTING = ("joblib", "ray")
-"""What may do the fits of a comparison, beside this process."""
+"""Engines that run the fits of a comparison outside this process."""
 
 _AHEAD = 2
-"""Batches that each worker has at a time, so that it does not wait for the next."""
+"""Batches sent to each worker at a time, so that it does not wait for the next."""
 
 
 class BatchPredictor:
-    """What a worker holds: a model of its own, whose bank is mapped, so that all of a machine share its pages.
+    """The model of a worker; its bank is memory-mapped, so that all workers on a machine share it.
 
     Args:
         folder: of the model, as this machine sees it.
         root: folder that paths of images and sounds start from.
         settings: of :func:`vicinal.workflows.predict.answer_rows`.
         named: ``index`` and ``encoders``, see :func:`vicinal.estimators.load_model`.
-        digest: what :func:`model_digest` gives of the folder.
+        digest: the :func:`model_digest` of the folder.
 
     Raises:
-        ValueError: if the folder has another model by now.
+        ValueError: if the model in the folder has changed.
     """
 
     def __init__(
@@ -49,22 +49,22 @@ class BatchPredictor:
             raise ValueError(f"model: expected {folder.name} to stay while it predicts, got another one; try again")
 
     def predict(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-        """The lines of a batch as ``vicinal predict`` writes them, and what it says of them."""
+        """The predictions of a batch as ``vicinal predict`` writes them, and the lines for its log."""
         lines: list[str] = []
         answers = answer_rows(self.model, made_rows(self.model, frame), log=lines.append, **self.settings)
         return answers.flat(), lines
 
 
 def model_digest(folder: Path) -> list[str]:
-    """What changes with the files of a model and with its journal."""
+    """Digests that change with the files of a model and with its journal."""
     return [sha256(folder / name) for name in (SUMS, CHANGES) if (folder / name).is_file()]
 
 
 def check_engine(engine: str | None, workers: int | None, engines: Sequence[str] = ENGINES) -> int | None:
-    """How many workers there are; None: this process alone.
+    """The number of workers; None: only this process.
 
     Raises:
-        ValueError: for an engine that does not exist, one that is not installed, or workers without one.
+        ValueError: for an unknown engine, one that is not installed, or workers without an engine.
     """
     if engine is None:
         if workers is not None:
@@ -79,17 +79,17 @@ def check_engine(engine: str | None, workers: int | None, engines: Sequence[str]
 def predicted_by_ray(
     predictor: tuple[Any, ...], frames: Iterable[pd.DataFrame], workers: int, log: Log
 ) -> Generator[pd.DataFrame, None, None]:
-    """Predictions of batches, in their order, by ``workers`` actors of Ray.
+    """Predictions of batches, in order, by ``workers`` actors of Ray.
 
-    Ray is started on this machine, and stopped in the end, unless it runs already or ``RAY_ADDRESS`` names a cluster,
-    whose machines then see the model's folder under the same path. A few batches for each worker are on their way at a
-    time. Ray sends rows between its own processes as pickles.
+    Ray is started on this machine and stopped at the end, unless it is running already. ``RAY_ADDRESS`` names a
+    cluster instead, whose machines must see the model folder under the same path. Each worker gets two batches at a
+    time. Ray sends rows between its processes as pickles.
 
     Args:
         predictor: arguments of :class:`BatchPredictor`.
         frames: batches of rows.
-        workers: how many, one processor each.
-        log: gets what the workers say.
+        workers: number of workers, one processor each.
+        log: gets the log lines of the workers.
     """
     with _ray(workers) as ray:
         actors = [ray.remote(num_cpus=1)(BatchPredictor).remote(*predictor) for _ in range(workers)]
@@ -114,7 +114,7 @@ def _answered(answer: tuple[pd.DataFrame, list[str]], log: Log) -> pd.DataFrame:
 
 @contextlib.contextmanager
 def _ray(workers: int) -> Iterator[Any]:
-    """Ray, started with so many processors and stopped in the end unless it runs already, here or at an address."""
+    """Ray, started with so many processors (or connected to ``RAY_ADDRESS``) and stopped, unless it runs already."""
     ray = optional_import("engine", "ray", "ray")
     started = not ray.is_initialized()
     if started:
@@ -141,15 +141,15 @@ def _result(ray: Any, reference: Any) -> Any:
 def done_together(
     engine: str, workers: int, works: Sequence[Callable[[], Any]]
 ) -> Generator[tuple[int, Any], None, None]:
-    """What pieces of work give, each with its place, as they end.
+    """Results of independent jobs as they finish, each with the position of its job.
 
     Workers are processes of this machine ("joblib"), or tasks of Ray, here or on a cluster whose machines see the same
-    files under the same paths. Work and results go between processes as pickles. After an error no more is begun.
+    files under the same paths. Jobs and results go between processes as pickles. After an error no more jobs start.
 
     Args:
         engine: out of ``FITTING``.
-        workers: how many at a time, one processor each.
-        works: without arguments; nothing that one does may matter for another.
+        workers: number of jobs at a time, one processor each.
+        works: functions without arguments, independent of each other.
     """
     if engine == "ray":
         yield from _done_by_ray(workers, works)

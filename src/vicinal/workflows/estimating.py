@@ -1,4 +1,4 @@
-"""How long a fit will take, and how much memory: a rough range, from a few steps on this computer."""
+"""Rough estimates of the time and memory of a fit, from a few steps on this computer."""
 
 import sys
 import time
@@ -29,22 +29,22 @@ from vicinal.training.likelihood import (
 Range = tuple[float, float]
 
 _PROBED, _MEDIA, _ENCODED = 256, 16, 4
-"""Rows that are computed with, those where files are read, and rows that pretrained encoders encode."""
+"""Rows for the timed steps, fewer where files are read, and rows that pretrained encoders encode."""
 
 _STEP = 0.004
-"""Seconds of a training step beside its arithmetic."""
+"""Overhead of a training step, in seconds."""
 
 _LIBRARIES = 3e8
-"""Bytes of the libraries that only training and baselines import."""
+"""Bytes of libraries that only training and baselines import."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a fit is expected to take.
+    """The expected time and memory of a fit.
 
     Attributes:
-        seconds: by phase (see :class:`vicinal.core.progress.Step`), in their order: lowest and highest.
-        memory: bytes, lowest and highest; None where the system does not say what is used now.
+        seconds: lowest and highest by phase (see :class:`vicinal.core.progress.Step`), in order.
+        memory: bytes, lowest and highest; None on Windows.
     """
 
     seconds: Mapping[str, Range]
@@ -58,7 +58,7 @@ class Estimate:
 
     @property
     def middle(self) -> dict[str, float]:
-        """Seconds by phase, between both ends of its range."""
+        """Seconds by phase: the geometric mean of both ends of its range."""
         return {phase: (low * high) ** 0.5 for phase, (low, high) in self.seconds.items()}
 
 
@@ -74,21 +74,21 @@ def estimate_fit(
     classes: int,
     baselines: bool,
 ) -> Estimate:
-    """Time a few steps of each phase on some rows, and scale them to all.
+    """Time a few steps of each phase on some rows, and scale the times to all rows.
 
-    Seconds are of the processor: other work on this computer comes on top. Epochs are between ``patience`` and
-    ``max_epochs``, and pretrained encoders are tuned for ``minutes`` at most, so the range is wide.
+    Times are processor seconds, without other work on this computer. The range is wide, since the number of epochs lies
+    between ``patience`` + 1 and ``max_epochs``, and pretrained encoders are tuned for up to ``minutes``.
 
     Args:
         root: folder that paths start from.
-        frame: the rows to train on.
+        frame: the training rows.
         kinds: of the columns.
-        encoders: by column; "one or another" where the fit will choose.
+        encoders: by column; "one or another" if the fit will choose.
         settings: of the estimator.
-        sizes: rows, see :class:`vicinal.workflows.FitPlan`.
-        kernel: see there.
-        classes: how many; 0 for numbers.
-        baselines: whether these are fitted.
+        sizes: of the parts, see :class:`vicinal.workflows.FitPlan`.
+        kernel: "only", "tried" or "none", see there.
+        classes: number of classes; 0 for numbers.
+        baselines: whether baselines are fitted.
     """
     rows, train = sum(sizes.values()), sizes["train"]
     probed = _PROBED if set(kinds.values()) <= {"number", "category", "text"} else _MEDIA
@@ -127,7 +127,7 @@ def _timed(work: Callable[[], Any]) -> float:
 
 
 def _encoding(encoder: TableEncoder, inputs: TableInputs, rows: int, *, sure: bool) -> Range:
-    """Of frozen networks, which run once; if one may not be chosen it runs on some rows only."""
+    """Seconds of frozen networks, which run once; on some rows only, if the fit may choose another encoder."""
     low = high = 0.0
     for part, item in zip(encoder.encoders, inputs.parts, strict=True):
         if part.learned and part.frozen and len(item):
@@ -139,7 +139,7 @@ def _encoding(encoder: TableEncoder, inputs: TableInputs, rows: int, *, sure: bo
 
 
 def _class_kernel(columns: int, rows: int, fitted: int, classes: int) -> Range:
-    """Of some 20 to 60 kernels, each of which leaves rows out one by one and is calibrated, and of errors held out."""
+    """Seconds of 20 to 60 kernels, each calibrated on left-out rows, and of held-out errors."""
     few = min(rows, _PROBED)
     matrix, labels = (
         torch.eye(few, dtype=torch.float64),
@@ -151,7 +151,7 @@ def _class_kernel(columns: int, rows: int, fitted: int, classes: int) -> Range:
 
 
 def _kernel(columns: int, rows: int, fitted: int) -> Range:
-    """Of the likelihood and its correction, whose work grows about as rows to the power 2.2, and of errors held out."""
+    """Seconds of the likelihood and its correction, which grow as rows to the power 2 to 2.7, and of held-out rows."""
     few = min(rows, _PROBED)
     x, labels, parts = torch.randn(few, columns).double(), torch.randn(few).double(), [torch.arange(few)]
 
@@ -172,7 +172,7 @@ def _kernel(columns: int, rows: int, fitted: int) -> Range:
 def _training(
     encoder: TableEncoder, inputs: TableInputs, settings: Mapping[str, Any], sizes: Mapping[str, int], classes: int
 ) -> Range:
-    """Of epochs, between patience and all, by a few steps of a network of this form."""
+    """Seconds of patience + 1 to all epochs, from a few steps of a network of this form."""
     batch = min(settings["batch_size"], len(inputs))
     ids = torch.arange(batch)
     known = {
@@ -204,7 +204,7 @@ def _training(
 
 
 def _memory(encoder: TableEncoder, settings: Mapping[str, Any], rows: int, kernel: int) -> Range | None:
-    """What is used now, libraries, vectors and bank, and the matrices of a kernel."""
+    """Bytes in use now, plus libraries, vectors, the bank, and the matrices of a kernel."""
     if sys.platform == "win32":
         return None
     import resource

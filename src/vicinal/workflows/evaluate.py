@@ -1,4 +1,4 @@
-"""``vicinal evaluate``: a saved model on labelled rows: errors, coverage, hubs, suspicious labels, and copies."""
+"""``vicinal evaluate``: audit a saved model on labelled rows: errors, coverage, hubs, suspicious labels, and copies."""
 
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -57,29 +57,29 @@ from vicinal.workflows.showing import shown_label
 Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-"""Coverage of intervals that is looked at."""
+"""Coverages of the intervals that are checked."""
 
 SETS = 0.9
 """Coverage of sets of classes."""
 
 FIRST = 10
-"""First neighbors of a row, for the counts of hubs."""
+"""Nearest neighbors of a row that count for hubs."""
 
 MEDIA = ("text", "image", "audio", "vector", "set")
-"""Kinds of which one equal cell makes two rows copies."""
+"""Kinds of columns in which an equal cell makes two rows copies."""
 
 SHORT = 40
-"""Characters of a typical text up to which an equal one says little."""
+"""A column of texts is checked for copies if their median length is above this."""
 
 
 @dataclass(frozen=True)
 class BankUse:
-    """What the rows attend to, put together block by block so that no ``[n, N]`` weights are kept.
+    """Summary of the rows' weights on the bank, collected block by block so that no ``[n, N]`` matrix is kept.
 
     Attributes:
-        expected: what each row's neighbors say without it: numbers ``[n]``, or probabilities ``[n, K]``.
-        spread: deviation of the neighbors' labels ``[n]``, for numbers.
-        served: how many new rows have each bank row among their first neighbors ``[N]``.
+        expected: prediction of each row without itself: numbers ``[n]``, or probabilities ``[n, K]``.
+        spread: for numbers, standard deviation of the neighbors' labels ``[n]``; else 0.
+        served: number of new rows that have each bank row among their nearest neighbors ``[N]``.
         weight: mean weight of each bank row over the new rows ``[N]``.
     """
 
@@ -103,24 +103,24 @@ def audit_table(
     encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
 ) -> AuditRecord:
-    """Look at the model saved in ``folder`` with the labelled rows of ``source``.
+    """Audit the model saved in ``folder`` with the labelled rows of ``source``.
 
-    Errors, intervals and hubs are measured on rows that the model has neither in its bank nor held out; suspicious
-    labels and copies are looked for among all. A row is known to the model if the model has its id (the column of ids
-    it was fitted with, or else the row's place in the table) with the same content.
+    Errors, intervals and hubs are measured on new rows, which the model has neither in its bank nor held out; all rows
+    are searched for suspicious labels and copies. A row is known to the model by its id if the fit had a column of ids;
+    else by its position in the table, together with equal content.
 
     Args:
-        folder: of the model; it must predict from neighbors.
+        folder: of the model, which must predict from neighbors.
         source: file of the table, or the table itself, with the column that the model predicts.
-        target: of a model of several targets the one to look at; rows that have this one count.
+        target: for a model of several targets, the one to audit, on the rows that have it.
         root: folder that paths of images and sounds start from; None: that of the file.
-        suspects: how many suspicious labels to list.
-        time: column of dates or numbers, by which errors and coverage are shown in time; None: that of the fit.
-        weight: column of numbers that say how much each row counts in scores, baselines and coverage; None: that of the
-            fit, if the table has it.
-        fair: column of an attribute, between whose groups rates of predictions are compared; None: that of the fit, if
-            it is there.
-        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        suspects: number of suspicious labels to list.
+        time: column of dates or numbers, to show errors and coverage by period; None: that of the fit.
+        weight: column of numbers: how much each row counts in scores, baselines and coverage; None: that of the fit, if
+            the table has it.
+        fair: column of an attribute whose groups are compared by their rates of predictions; None: that of the fit, if
+            the table has it.
+        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
         log: gets one line of progress at a time.
 
@@ -190,13 +190,13 @@ def audit_table(
 def audit_targets(
     folder: Path, source: Path | pd.DataFrame, *, target: str | None = None, **settings: Any
 ) -> list[AuditRecord]:
-    """What :func:`audit_table` gives for each target of the model, or for the one that is named.
+    """The records of :func:`audit_table` for each target of the model, or for ``target`` only.
 
     Args:
         folder: of the model.
         source: file of the table, or the table itself.
-        target: of a model of several targets the only one to look at.
-        settings: the others of :func:`audit_table`.
+        target: for a model of several targets, the only one to audit.
+        settings: further arguments of :func:`audit_table`.
     """
     named = {name: settings.get(name) for name in ("index", "encoders")}
     names = load_predictor(folder, **named, several=True).targets_
@@ -235,7 +235,7 @@ def _coverage(model: BankedEstimator, fresh: Table) -> list[Mapping[str, Any]]:
 
 
 def _in_time(model: BankedEstimator, fresh: Table, errors: Array) -> dict[str, Any]:
-    """Errors and coverage by period, and since when they are others; {} without times."""
+    """Errors and coverage by period, and their changes in time; {} without times."""
     if fresh.times is None:
         return {}
     times, inside, excess = fresh.times, None, None
@@ -265,11 +265,11 @@ def _in_time(model: BankedEstimator, fresh: Table, errors: Array) -> dict[str, A
 
 
 _TIMES = 10
-"""Rows of a period, at least, that say how wide its intervals had to be."""
+"""Fewest rows of a period for the width that its intervals would need."""
 
 
 def _moment(time: Any) -> str | float:
-    """A time as people write it."""
+    """A time as a number, or as text of a date."""
     if not isinstance(time, np.datetime64):
         return float(time)
     day = time == time.astype("datetime64[D]")
@@ -277,7 +277,7 @@ def _moment(time: Any) -> str | float:
 
 
 def _notes(model: BankedEstimator, table: Table) -> list[str]:
-    """What a reader should know: rows that were left out, and what could not be calibrated."""
+    """Notes for the reader: rows that were left out, weights, unknown classes, and what could not be calibrated."""
     notes = [f"{len(table.dropped)} rows were left out: {table.dropped[0].reason}."] if table.dropped else []
     notes += [] if table.weights is None else ["Scores, baselines and coverage count rows by their weights."]
     unknown = unknown_classes(model, table.target)
@@ -345,7 +345,7 @@ def _hubs(model: BankedEstimator, seen: BankUse, most: int = 10) -> list[Hub]:
 
 
 def _baselines(model: BankedEstimator, table: Table, features: Any, new: Array) -> tuple[list[Baseline], list[str]]:
-    """Baselines that learn from the rows of the table that the model knows, for the new ones; and what to say."""
+    """Baselines for the new rows, which learn from the rows that the model knows, and notes on them."""
     known, classes = np.flatnonzero(~new), getattr(model, "classes_", None)
     if len(known) < len(model.bank_) / 2 or len(known) < 10:
         return [], [f"Baselines are left out: they learn from the model's rows; {len(known)} are in this table."]
@@ -364,9 +364,9 @@ def _baselines(model: BankedEstimator, table: Table, features: Any, new: Array) 
 def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse, parts: list[Part]) -> list[Suspect]:
     """All rows, the most suspicious first.
 
-    The trained encoder has seen the labels of the bank and has moved mislabelled rows toward their wrong labels, so the
-    score is that of a ridge regression on the untrained features, which leaves each row out, of numbers on the scale
-    that the model has learned them on.
+    The trained encoder has seen the labels of the bank, and has moved mislabelled rows toward their wrong labels. So
+    the score comes from a ridge regression on the untrained features that leaves each row out, for numbers on the
+    model's label scale.
     """
     classes = getattr(model, "classes_", None)
     if isinstance(model, NeighborClassifier) and model.multilabel_:
@@ -392,7 +392,7 @@ def _suspects(model: BankedEstimator, table: Table, features: Any, seen: BankUse
 
 
 def _label_scale(model: BankedEstimator, labels: Any) -> TargetTransform:
-    """That of the model, or labels as they are if some have no logarithm."""
+    """The model's label scale, or the plain one if some labels have no logarithm."""
     scale = model.target_transform_
     return PLAIN if scale.name == "log" and (labels <= 0).any() else scale
 
@@ -400,9 +400,9 @@ def _label_scale(model: BankedEstimator, labels: Any) -> TargetTransform:
 def _suspects_of_several(
     model: NeighborClassifier, table: Table, features: Any, seen: BankUse, parts: list[Part]
 ) -> list[Suspect]:
-    """The same where rows may have several classes: a row is as suspicious as its most suspicious class.
+    """The same for rows with several classes: a row is as suspicious as its most suspicious class.
 
-    Expected is that one, which is missing (+) or too much (-); of the neighbors its probability is shown.
+    ``expected`` is that class, missing (+) or wrong (-); ``neighbors`` is its probability by the model.
     """
     names = model.classes_.tolist()
     labels = several_hot(table.target, names)[0]
@@ -419,9 +419,9 @@ def _suspects_of_several(
 
 
 def _untrained_features(model: BankedEstimator, table: Table) -> Any:
-    """Features of the rows as encoders give them before any training, statistics from the bank's rows.
+    """Features of the rows from encoders before any training, with statistics from the bank's rows.
 
-    Of vectors and sets these are not at hand; what their encoders give here no training has changed.
+    Vectors and sets keep their fitted encoders, since the bank does not have their whole cells.
     """
     frame, rows = table.frame[list(model.kinds_)], model.bank_.rows[list(model.kinds_)]
     with torch.random.fork_rng():
@@ -460,10 +460,9 @@ def labelled_rows(
     weight: str | None = None,
     fair: str | None = None,
 ) -> Table:
-    """The rows of ``source`` with the model's columns and target, times of a column ``time``, weights and an attribute.
+    """The rows of ``source`` with the model's columns and target, and the columns ``time``, ``weight`` and ``fair``.
 
-    Weights are those of the column ``weight``; None: of that of the fit, if the table has it; so for the attribute of
-    ``fair``.
+    For ``weight`` and ``fair``, None is the column of the fit, if the table has it.
     """
     name = table_name(source) if isinstance(source, Path) else "table"
     frame, known = read_rows(model, source, root, log), model.notes_.get("weight")
@@ -480,7 +479,7 @@ def labelled_table(
     weight: str | None = None,
     fair: str | None = None,
 ) -> Table:
-    """The same of rows that :func:`vicinal.workflows.predict.read_rows` has read."""
+    """The same for rows from :func:`vicinal.workflows.predict.read_rows`."""
     frame, left = without_weightless(frame, weight)
     if left:
         log(left)
@@ -519,7 +518,7 @@ def labelled_table(
 
 
 def parts_of(model: BankedEstimator, table: Table) -> list[Part]:
-    """Where each row stands: its id is in the bank, or held out, and its content is the same there."""
+    """The part of each row: "bank" or "held out" if its id is there (without a column of ids: with equal cells)."""
     parts: list[Part] = ["new"] * len(table)
     cells = _by_value(model, table.frame)
     for part, bank in (("bank", model.bank_), ("held out", model.calibration_)):
@@ -532,7 +531,7 @@ def parts_of(model: BankedEstimator, table: Table) -> list[Part]:
 
 
 def _by_value(model: BankedEstimator, frame: pd.DataFrame) -> pd.DataFrame:
-    """The columns that the model reads, numbers (but not dates) by their value: 3 and 3.0 are alike."""
+    """The columns that the model reads, with numbers (but not dates) by their value, so that 3 equals 3.0."""
     columns: dict[str, Any] = {name: frame[name] for name in model.kinds_}
     for name in [name for name, kind in model.kinds_.items() if kind == "number"]:
         numbers = as_numbers(frame[name])
@@ -542,7 +541,7 @@ def _by_value(model: BankedEstimator, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _same(model: BankedEstimator, frame: pd.DataFrame, row: int, bank_row: "pd.Series[Any]") -> bool:
-    """Whether a row of ``frame`` has the cells of a bank row, as the bank keeps them."""
+    """Whether a row of ``frame`` has the same cells as a bank row, in the form that the bank keeps."""
     for name, kind in model.kinds_.items():
         cell = frame[name].iloc[row]
         cell = shown_cell(cell, kind) if frame[name].dtype == object else cell
@@ -555,7 +554,7 @@ def _same(model: BankedEstimator, frame: pd.DataFrame, row: int, bank_row: "pd.S
 
 
 def attend(model: BankedEstimator, table: Table, vectors: Tensor, parts: list[Part]) -> BankUse:
-    """Let every row attend to the bank, none to its own row."""
+    """Let every row attend to the bank, except to itself."""
     new = np.array([part == "new" for part in parts])
     ids = table.ids.astype(object)
     ids[new] = None  # a new row may bear the number of another one in the bank
@@ -577,12 +576,12 @@ def attend(model: BankedEstimator, table: Table, vectors: Tensor, parts: list[Pa
 
 
 def equal_content(table: Table, kinds: dict[str, str], parts: Sequence[Part]) -> list[Copies]:
-    """Groups of rows that are equal in all columns, or in one that holds media or long text.
+    """Groups of rows that are equal in all columns, or in one column of media, vectors, sets or long texts.
 
     Args:
         table: the labelled rows.
         kinds: of the columns that the model reads.
-        parts: ``[n]``, where each row stands.
+        parts: part of each row ``[n]``.
     """
     copies, listed = [], set()
     singles = [name for name, kind in kinds.items() if kind in MEDIA and _says_much(table, name, kind)]
@@ -596,7 +595,7 @@ def equal_content(table: Table, kinds: dict[str, str], parts: Sequence[Part]) ->
 
 
 def _says_much(table: Table, name: str, kind: str) -> bool:
-    """Whether an equal cell of this column means the same thing: a medium does, "yes" does not."""
+    """Whether equal cells of this column make rows copies: for a medium they do, for "yes" they do not."""
     if kind != "text":
         return True
     return bool(table.frame[name].astype(str).str.len().median() > SHORT)
@@ -611,15 +610,15 @@ def near_embeddings(
     share: float = 0.01,
     most: int = 20,
 ) -> list[Copies]:
-    """New rows whose nearest row that the model has seen lies much nearer than is usual, and is no known copy.
+    """New rows that lie unusually near a row that the model has seen, and are not known copies.
 
     Args:
         table: the labelled rows.
         vectors: ``[n, d]``, their embeddings.
-        parts: ``[n]``.
+        parts: part of each row ``[n]``.
         known: copies of equal content.
-        share: of the median distance to the nearest neighbor, below which two rows count as near copies.
-        most: how many to give, nearest first.
+        share: of the median distance from new rows to their nearest seen row; up to it, two rows are near copies.
+        most: number of pairs to return, at most, nearest first.
     """
     new = np.array([part == "new" for part in parts])
     seen = np.flatnonzero(~new)

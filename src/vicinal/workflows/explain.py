@@ -1,4 +1,4 @@
-"""``vicinal explain``: a prediction, the bank rows that made it, and its doubt."""
+"""``vicinal explain``: a prediction, the bank rows behind it, and its uncertainty."""
 
 import math
 import warnings
@@ -25,27 +25,27 @@ from vicinal.workflows.predict import identity_of, load_predictor, of_target, re
 from vicinal.workflows.search import Log, json_row, read_row
 
 _MEANT = 4096
-"""Rows of the bank, at most, whose mean is that of an average row."""
+"""Most bank rows whose mean stands for an average row."""
 
 _USUAL = 256
-"""Rows of the bank whose nearest row says what is usual."""
+"""Most bank rows whose nearest-row distances show what is usual."""
 
 
 @dataclass(frozen=True)
 class Explained:
-    """A prediction with its rows and its doubt.
+    """A prediction with its rows and its uncertainty.
 
     Attributes:
         query: name of the row.
-        label: its own, of a row of the bank; else None.
+        label: the label of a bank row; else None.
         explanation: the prediction as a sum over bank rows.
-        interval: low and high, of numbers, if enough rows were held out; else None.
-        chances: probability by class, the highest first; none of numbers.
-        nearest: distance (of other similarities the negated score) of the nearest row of the bank.
-        near_by: for a kernel, of each row of the explanation how much nearer it is than an average row of the bank, in
-            squared distance, by column; see :func:`vicinal.estimators.kernel_metric.nearness_by_column`.
-        said: where rows may have several classes, those that are predicted; the explanation is that of the most
-            probable one. Else None.
+        interval: low and high, for numbers, if enough rows calibrate; else None.
+        chances: class -> probability, the highest first; empty for numbers.
+        nearest: distance to the nearest bank row (for other similarities, the negated score).
+        near_by: for a kernel, how much nearer each row of the explanation is than an average bank row, in squared
+            distance by column; see :func:`vicinal.estimators.kernel_metric.nearness_by_column`.
+        said: for several classes per row, the predicted ones; the explanation is that of the most probable class. Else
+            None.
     """
 
     query: Any
@@ -59,19 +59,20 @@ class Explained:
 
 
 class Explainer:
-    """A model folder whose predictions are explained.
+    """Explains predictions of the model in a folder.
 
     Args:
-        folder: of a model that predicts by its neighbors.
-        k: bank rows to list for each prediction.
+        folder: of a model that predicts from neighbors.
+        k: number of bank rows to list for each prediction.
         coverage: of intervals.
+        target: for a model of several targets, the one to explain.
         root: folder that paths of images and sounds start from; None: that of a table.
-        log: gets what a reader should know: columns that were left empty, why there is no interval.
+        log: gets notes such as columns that were left empty, or why there is no interval.
         settings: see :func:`vicinal.estimators.load_model`.
 
     Attributes:
-        usual: distances within which half, and nine of ten, of the bank's rows have their nearest row.
-        digits: decimals that predicted numbers are shown with.
+        usual: median and 90 % quantile of the distance from bank rows to their nearest row, or None.
+        digits: number of decimals to show predicted numbers with.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Explainer:
         self.usual = self._usual()
 
     def ids(self, ids: Sequence[str]) -> list[Explained]:
-        """Of rows of the bank, each without itself and its group."""
+        """Explain bank rows, each predicted without itself and its group."""
         bank = self.model.bank_
         vectors, known = vectors_of(self.model, ids)
         at = bank.store.positions(known)
@@ -104,11 +105,11 @@ class Explainer:
         return self._explained(list(ids), rows, known, groups, self.model.labels_of(known))
 
     def row(self, text: str) -> list[Explained]:
-        """Of a row given as a JSON object; columns that it has not are left empty."""
+        """Explain a row given as a JSON object; missing columns are left empty."""
         return self._of_frame(pd.DataFrame([read_row(text)]), [text])
 
     def table(self, source: Any) -> list[Explained]:
-        """Of the rows of a table; none is explained by the bank's row of its own id or group."""
+        """Explain the rows of a table, each without the bank rows of its own id or group."""
         frame = read_rows(self.model, source, self.root, self.log)
         return self._of_frame(frame, frame.index.tolist())
 
@@ -137,7 +138,7 @@ class Explainer:
         return [Explained(*part) for part in parts]
 
     def _near_by(self, explanation: Explanation, query: Tensor) -> tuple[dict[str, float], ...]:
-        """By which columns each row is near, for a kernel; else nothing."""
+        """For a kernel, the columns that make each row near; else nothing."""
         if self.model.metric_ != "kernel" or not explanation.neighbors:
             return ()
         store = self.model.bank_.store
@@ -163,14 +164,14 @@ class Explainer:
         return [dict(sorted(zip(classes, line, strict=True), key=lambda one: -one[1])) for line in lines]
 
     def _said(self, chances: dict[Any, float]) -> tuple[Any, ...] | None:
-        """Classes of a row that may have several, the most probable first."""
+        """For several classes per row, the predicted ones, the most probable first; else None."""
         if not isinstance(self.model, NeighborClassifier) or not self.model.multilabel_:
             return None
         limits = dict(zip(self.model.classes_.tolist(), self.model.thresholds_.tolist(), strict=True))
         return tuple(name for name, chance in chances.items() if chance >= limits[name])
 
     def _usual(self) -> tuple[float, float] | None:
-        """How far the nearest row is from rows of the bank, at most 256: half of them, nine of ten."""
+        """Median and 90 % quantile of the distances of at most 256 bank rows to their nearest row."""
         bank = self.model.bank_
         some = spread(len(bank), _USUAL)
         groups = None if bank.store.group_codes is None or bank.groups is None else bank.groups[some.numpy()]
@@ -184,7 +185,7 @@ class Explainer:
 
 
 def label_digits(labels: Tensor) -> int:
-    """Decimals that predictions of numbers are shown with: those of the labels, and such that three digits change.
+    """Decimals to show predictions with: at least those of the labels, and three digits of their range.
 
     >>> import torch
     >>> label_digits(torch.tensor([869500.0, 22000.0])), label_digits(torch.tensor([1.0, 5.0]))
@@ -199,7 +200,7 @@ def label_digits(labels: Tensor) -> int:
 
 
 def explained_record(one: Explained) -> dict[str, Any]:
-    """An explained prediction for programs."""
+    """An explained prediction as a dictionary for programs."""
     explanation = one.explanation
     doubt: dict[str, Any] = {"probabilities": {str(name): chance for name, chance in one.chances.items()}}
     if not one.chances:

@@ -1,4 +1,4 @@
-"""``vicinal explore``: the bank of a model as a person looks through it, doubts its labels, and corrects them."""
+"""``vicinal explore``: browse the bank of a model, find suspicious labels, and correct them."""
 
 import copy
 import csv
@@ -27,33 +27,33 @@ from vicinal.workflows.explore_rows import TableRows, as_text, embedded_row, pag
 from vicinal.workflows.search import read_row
 
 _DOUBTED = 4096
-"""Rows whose labels are doubted, at most, spread evenly over the bank: each is predicted from all others."""
+"""Most rows whose labels are checked, spread evenly over the bank: each is predicted from all others."""
 
 _LEAST, _PAIRS = 256, 1 << 25
-"""Of a large bank at least so many rows, and fewer than make so many pairs with all others, so that nobody waits."""
+"""In a large bank, at least so many rows, and beyond that at most so many pairs with all others, to limit the time."""
 
 _HITS, _LISTED = 12, 50
 _FARTHEST = 1000
-"""Nearest rows among which one of another label is looked for."""
+"""Nearest rows that are searched for one of another label."""
 
 _PLAIN = ("text", "number", "category")
-"""Kinds of columns whose cells the bank keeps whole, so that a row of other cells can be embedded."""
+"""Kinds of columns whose cells the bank keeps whole, so that changed rows can be embedded."""
 
 
 class Explorer:
-    """The model in a folder, as its page asks for it; changes go through :class:`vicinal.estimators.ModelFolder`.
+    """The model in a folder, with the queries and changes of its page.
 
-    Every change is in the journal of the folder when its method returns. What undoes a ``forget`` is in the memory of
-    this object only: no file holds a forgotten row. What others change is
-    taken over by :meth:`version` and :meth:`map`. One thread at a time may use it.
+    Every change is in the journal of the folder when its method returns. Only the memory of this object can undo a
+    ``forget``: no file holds a forgotten row. :meth:`version` and :meth:`map` take over changes made by others. Only
+    one thread at a time may use it.
 
     Args:
-        folder: of a model that predicts a number, or one class a row, by its neighbors.
-        k: rows to list behind a prediction.
+        folder: of a model that predicts one number, or one class per row, from neighbors.
+        k: number of rows to list behind a prediction.
         table: file of a table whose rows that are not in the bank are shown, too.
-        root: folder that paths of images and sounds start from; None: that of the table, or none without one.
-        most: rows of the table that are shown, at most, spread evenly over those that are not in the bank.
-        log: gets what was passed over of the table.
+        root: folder that paths of images and sounds start from; None: that of the table.
+        most: most rows of the table to show, spread evenly over those that are not in the bank.
+        log: gets what was ignored in the table.
         settings: see :class:`vicinal.estimators.ModelFolder`.
     """
 
@@ -84,19 +84,19 @@ class Explorer:
 
     @property
     def model(self) -> BankedEstimator:
-        """The model as it is now."""
+        """The current model."""
         return self.folder.model
 
     # What is looked at.
 
     def version(self) -> dict[str, Any]:
-        """The number of the last change, also by others, by which a page knows that it is old."""
+        """The number of the last change, also by others, which tells a page that it is outdated."""
         while self.folder.refresh():  # until nothing is new
             pass
         return {"version": self.model.changes_.sequence, "rows": len(self.model.bank_), "undo": len(self._undo)}
 
     def map(self) -> dict[str, Any]:
-        """Places of all rows on their principal plane, labels, doubts as of :meth:`suspects`, and rows of the table."""
+        """All rows on their principal plane, with labels, the scores of the last :meth:`suspects`, and table rows."""
         version, bank, classes = self.version(), self.model.bank_, getattr(self.model, "classes_", None)
         points, doubt, left = self._points(), self._doubts(), [] if self.table is None else self.table.left(self.model)
         return {
@@ -122,12 +122,12 @@ class Explorer:
         }
 
     def suspects(self, n: int = 50) -> list[dict[str, Any]]:
-        """The rows whose labels fit least what the model says of them without themselves, most doubtful first.
+        """The rows whose labels fit their predictions without themselves least, the most suspicious first.
 
-        The score of a number is the distance to its prediction over the deviation of all such distances, on the scale
-        that numbers are learned on (of logarithms, the ratio counts); of a class see
-        :func:`vicinal.evaluation.class_suspicion`. Where members are folds each row is predicted by those that
-        never saw it; else by all of the model from all rows but itself, and the encoder has seen its label.
+        For a number, the score is its distance to the prediction over the root mean square of these distances, on the
+        scale that numbers are learned on (with logarithms, ratios count); for a class see
+        :func:`vicinal.evaluation.class_suspicion`. Where members are folds, each row is predicted by members that
+        never saw it; else by the whole model without the row, but the encoder has seen its label.
         """
         doubt, bank = self._doubts(fresh=True), self.model.bank_
         best = np.argsort(-doubt["score"], kind="stable")[:n]
@@ -139,11 +139,11 @@ class Explorer:
         ]
 
     def row(self, name: str, without: Sequence[str] = ()) -> dict[str, Any]:
-        """A row of the bank: its cells, what is predicted without itself, and the rows behind that.
+        """A bank row: its cells, its prediction without itself, the rows behind that, and the two most similar rows.
 
         Args:
             name: its id.
-            without: ids of rows that the prediction is made without, too.
+            without: ids of further rows to leave out of the prediction.
         """
         vectors, known = vectors_of(self.model, [name])
         bank = self.model.bank_
@@ -162,7 +162,7 @@ class Explorer:
         }
 
     def queries(self, start: str = "0") -> list[dict[str, Any]]:
-        """Rows of the table that are not in the bank, with their predictions, some from the place ``start`` on."""
+        """Up to 50 rows of the table that are not in the bank, from the position ``start`` on, with predictions."""
         table = self._table()
         if self._said_of_table is None or self._said_of_table[0] is not self.model.bank_.state:
             self._said_of_table = (self.model.bank_.state, self._named(table.predict(self.model).numpy()))
@@ -173,11 +173,11 @@ class Explorer:
         ]
 
     def query(self, place: str, without: Sequence[str] = ()) -> dict[str, Any]:
-        """A row of the table: its cells, what is predicted of it, the rows behind that, and those most like it.
+        """A table row: its cells, its prediction, the rows behind that, and the two most similar bank rows.
 
         Args:
-            place: in the table's rows that are shown.
-            without: ids of rows that the prediction is made without.
+            place: position among the shown rows of the table.
+            without: ids of rows to leave out of the prediction.
         """
         at = self._place(place)
         rows, ids, groups = self._table().row(self.model, at)
@@ -191,16 +191,16 @@ class Explorer:
         }
 
     def sound(self, column: str, name: str = "", place: str = "") -> dict[str, str]:
-        """The data of a sound: of the bank's row ``name``, or of the table's at ``place``."""
+        """The data of a sound, of the bank row ``name`` or of the table row at ``place``."""
         row = self._row_of(name) if not place else self._table().frame.iloc[self._place(place)].to_dict()
         return {"source": sound_address(self.model, row, column, name or place)}
 
     def search(self, query: str, without: Sequence[str] = (), files: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """Rows most like a text, or like a row as a JSON object, of which the prediction is given, too.
+        """Rows most similar to a text, or to a row given as a JSON object, which is also predicted.
 
         Args:
-            query: a text, an id, a JSON object, or nothing if there are files.
-            without: ids of rows that the prediction of a row is made without.
+            query: a text, a JSON object, nothing if there are files, or the id of a bank row, which is returned.
+            without: ids of rows to leave out of the prediction.
             files: images and sounds of the row in base64, by column.
         """
         if not files and not query.lstrip().startswith("{"):
@@ -213,9 +213,9 @@ class Explorer:
         return {"hits": [self._hit(hit) for hit in hits], **self._explained(rows, None, None, without)}
 
     def nearest_other(self, name: str) -> dict[str, Any]:
-        """The nearest row of another class, or of a number that is a deviation of all labels away.
+        """The nearest row of another class; for numbers, of a label at least one standard deviation away.
 
-        The deviation is that on the scale that numbers are learned on.
+        The standard deviation of all labels is on the scale that numbers are learned on.
         """
         vectors, known = vectors_of(self.model, [name])
         label = self.model.labels_of(known)[0]
@@ -230,10 +230,10 @@ class Explorer:
         return {"other": None if nearest is None else self._hit(nearest)}
 
     def compare(self, a: str, b: str) -> dict[str, Any]:
-        """Two rows column by column, and by how much the first were nearer to the second with its cell of each column.
+        """Two rows column by column, and how much higher their score were with the second row's cell in that column.
 
-        The shares are of the model's similarity; None where a column of the model is of images, sounds, vectors or
-        sets, which the bank does not keep whole.
+        ``adds`` holds these gains by column; it is None if the model reads images, sounds, vectors or sets, which the
+        bank does not keep whole.
         """
         model, bank = self.model, self.model.bank_
         at = bank.store.positions(vectors_of(model, [a, b])[1])
@@ -261,7 +261,7 @@ class Explorer:
     # What is changed.
 
     def relabel(self, name: str, label: str) -> dict[str, Any]:
-        """Give a row another label."""
+        """Change the label of a bank row."""
         known = canonical_ids("ids", [name])
         before = self.folder.relabel(known, [self._label(label)])[0]
         return self._done("relabel", name, before, label, lambda: self.folder.relabel(known, [before]))
@@ -280,7 +280,7 @@ class Explorer:
         )
 
     def add(self, row: str, label: str, files: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """Put a row into the bank; it gets the next number, or the id that is in its column of ids.
+        """Add a row to the bank, with the id in its column of ids, or the next number.
 
         Args:
             row: a JSON object, or nothing if there are files.
@@ -296,7 +296,7 @@ class Explorer:
         return self._added(embedded_row(self.model, row, files or {}), label, ids)
 
     def add_query(self, place: str, label: str) -> dict[str, Any]:
-        """Put a row of the table into the bank, under its id there, or the next number."""
+        """Add a table row to the bank, with its id in the table, or the next number."""
         at = self._place(place)
         rows, ids, groups = self._table().row(self.model, at)
         added = self._added(rows, label, ids, groups)
@@ -308,7 +308,7 @@ class Explorer:
         return self._done("add", name, None, label, lambda: self.folder.forget([name]))
 
     def undo(self) -> dict[str, Any]:
-        """Take the last change of this page back, by another one."""
+        """Undo the last change of this page, by another change."""
         if not self._undo:
             raise ValueError("undo: expected a change of this page, got none")
         change, back = self._undo[-1]
@@ -319,7 +319,7 @@ class Explorer:
         return {**self.version(), "id": change["id"]}
 
     def changed(self) -> dict[str, Any]:
-        """All changes of this page as csv, oldest first."""
+        """All changes of this page as CSV, oldest first."""
         text = io.StringIO()
         lines = csv.DictWriter(text, ("what", "id", "before", "after"))
         lines.writeheader()
@@ -344,7 +344,7 @@ class Explorer:
             raise ValueError(f"label: expected a number, got {short(text)}") from wrong
 
     def _points(self) -> np.ndarray[Any, Any]:
-        """Rows of the bank, then of the table, on their principal plane; a model that stays only grows."""
+        """Rows of the bank, then of the table, on their principal plane; cached for a model and a size of its bank."""
         model = self.model
         if self._plane is None or self._plane[:2] != (model, len(model.bank_)):
             vectors = model.bank_.vectors
@@ -360,7 +360,7 @@ class Explorer:
         return self.table
 
     def _place(self, place: str) -> int:
-        """The place of a row of the table that is not in the bank."""
+        """The position of a table row that is not in the bank."""
         at = _whole("place", place)
         if at not in self._table().left(self.model):
             raise ValueError("place: expected that of a row that is not in the bank, got another; load the page again")
@@ -382,7 +382,7 @@ class Explorer:
         }
 
     def _without(self, names: Sequence[str]) -> BankedEstimator:
-        """The model over a bank without these rows."""
+        """The model with a bank without these rows."""
         if self.model.near_bank() is not None:
             raise ValueError("without: expected a model that reads its whole bank, got one with an index")
         bank, model = self.model.bank_, copy.copy(self.model)
@@ -396,7 +396,7 @@ class Explorer:
         return {"id": hit.id, "label": hit.label, "score": hit.score, "cells": self._cells(hit.id)}
 
     def _row_of(self, name: Any) -> dict[str, Any]:
-        """The bank's row, with images and sounds of the table where that has them."""
+        """The bank row, with images and sounds of the table if it has them."""
         store = self.model.bank_.store
         frame = store.rows_at(store.positions(canonical_ids("ids", [name])))
         row = {str(column): frame[column].iloc[0] for column in frame}
@@ -409,19 +409,19 @@ class Explorer:
         return page_cells(self.model, self._table().frame.iloc[place].to_dict())
 
     def _named(self, said: np.ndarray[Any, Any]) -> list[Any]:
-        """Predictions as people read them: numbers, or the most probable class."""
+        """Predictions as numbers, or as names of the most probable classes."""
         classes = getattr(self.model, "classes_", None)
         return list(said.tolist()) if classes is None else [str(classes[place]) for place in said.argmax(1)]
 
     def _scaled(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Numbers on the scale that the model has learned them on."""
+        """Numbers on the model's label scale."""
         return self.model.target_transform_.forward(torch.tensor(values, dtype=torch.float64)).numpy()
 
     def _doubts(self, *, fresh: bool = False) -> dict[str, np.ndarray[Any, Any]]:
-        """Positions ``at``, predictions ``said``, ``error`` and ``score`` by the labels as they are now.
+        """Positions ``at``, predictions ``said``, ``error`` and ``score`` with the current labels.
 
         Args:
-            fresh: predict again if the bank has changed; else the last predictions count, if there are any.
+            fresh: predict again if the bank has changed; else use the last predictions, if there are any.
         """
         model, bank = self.model, self.model.bank_
         if fresh and (self._said is None or self._said[0] is not bank.state):
@@ -442,7 +442,7 @@ class Explorer:
 
     @torch.no_grad()
     def _left_out(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Ids of rows whose labels are doubted, and what is predicted for each without itself."""
+        """Ids of the rows whose labels are checked, and the prediction of each without itself."""
         model, bank = self.model, self.model.bank_
         most = max(_LEAST, min(_DOUBTED, _PAIRS // len(bank)))
         if model.folds_ is not None:
@@ -457,7 +457,7 @@ class Explorer:
 
 
 def _sparse(at: np.ndarray[Any, Any], values: np.ndarray[Any, Any], rows: int) -> list[float | None]:
-    """``values`` at the places ``at``, None elsewhere."""
+    """``values`` at the positions ``at``, None elsewhere."""
     full: list[float | None] = [None] * rows
     for place, value in zip(at.tolist(), np.round(values, 5).tolist(), strict=True):
         full[place] = value

@@ -1,4 +1,4 @@
-"""The page of ``vicinal explore``: a server for one person on this computer, and no other page of their browser."""
+"""The page of ``vicinal explore``: a server for one user on this computer, closed to other pages of the browser."""
 
 import hmac
 import json
@@ -12,7 +12,7 @@ from typing import Any
 from vicinal.workflows.explore import Explorer
 
 _MOST = 32 << 20
-"""Bytes of a request."""
+"""Most bytes of a request."""
 
 _FILES = {
     "/": ("explore.html", "text/html; charset=utf-8"),
@@ -42,24 +42,24 @@ _QUESTIONS = {
     "undo": (),
     "changed": (),
 }
-"""Methods of an explorer that a page may call, and their arguments: texts, a list of them in ``without``, in ``files``
-texts by column."""
+"""Methods of an explorer that a page may call, and their arguments: texts, except the list ``without`` and the mapping
+``files``."""
 
 
 class ExplorePage:
-    """A server of the page of one explorer, on 127.0.0.1.
+    """A server for the page of one explorer, on 127.0.0.1.
 
-    The address holds a random token behind ``#``, which browsers send to nobody; the page sends it with each question.
-    Questions without it, from another origin, or to another name of this computer are refused, so that no other web
-    page can read or change the bank.
+    The address holds a random token after ``#``, which browsers do not send; the page sends it with each request.
+    Requests without it, from another origin, or to another host name are refused, so that no other web page can read
+    or change the bank.
 
     Args:
-        explorer: what answers, one question at a time.
-        port: 0: any that is free.
+        explorer: answers one request at a time.
+        port: of the page; 0: a free one.
 
     Attributes:
         token: of this server.
-        address: of the page.
+        address: of the page, with the token.
     """
 
     def __init__(self, explorer: Explorer, port: int = 0) -> None:
@@ -69,23 +69,23 @@ class ExplorePage:
         self.address = f"http://127.0.0.1:{self.port}/#{self.token}"
 
     def serve(self) -> None:
-        """Answer until :meth:`close`, or Ctrl-C."""
+        """Answer requests until :meth:`close` or Ctrl-C."""
         self._server.serve_forever()
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
 
     def is_own(self, headers: Any) -> bool:
-        """Whether a request is one of this page."""
+        """Whether a request comes from this page, by its headers."""
         names = {f"{host}:{self.port}" for host in ("127.0.0.1", "localhost")}
         origin = headers.get("Origin")
         known = headers.get("Host") in names and (origin is None or origin.removeprefix("http://") in names)
         return known and hmac.compare_digest(headers.get("X-Token", "").encode(), self.token.encode())
 
     def answer(self, what: str, content: bytes) -> Any:
-        """The answer to a question; raises ValueError if there is none."""
+        """The result of the method ``what`` for JSON arguments; raises ValueError for any other."""
         arguments = json.loads(content or b"{}")
         if what not in _QUESTIONS or not isinstance(arguments, dict) or not set(arguments) <= set(_QUESTIONS[what]):
             raise ValueError("question: expected one of this page, got another; load the page again")
@@ -106,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
     page: ExplorePage
 
     def do_GET(self) -> None:
-        """The page and what it is made of, which hold no data."""
+        """Send the page and its files, which hold no data."""
         file, kind = _FILES.get(self.path, ("", ""))
         if not file:
             self._send(404, b"not here", "text/plain")
@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, resources.files("vicinal.report").joinpath("templates", file).read_bytes(), kind)
 
     def do_POST(self) -> None:
-        """A question of the page."""
+        """Answer a request of the page."""
         length = self.headers.get("Content-Length", "")
         if not self.page.is_own(self.headers):
             self._send_json(403, {"error": "expected the address that `vicinal explore` printed, whole"})
@@ -127,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send_json(400, {"error": " ".join(str(wrong).split())})
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Nothing is printed of requests."""
+        """Print nothing about requests."""
 
     def _send_json(self, status: int, answer: Any) -> None:
         self._send(status, json.dumps(answer, default=_plain).encode(), "application/json")

@@ -1,4 +1,4 @@
-"""Rows that the page of ``vicinal explore`` shows beside those of the bank (typed, or of a table), and their cells."""
+"""Rows that the page of ``vicinal explore`` shows besides the bank (typed, or of a table), and their cells."""
 
 import base64
 import binascii
@@ -28,27 +28,27 @@ from vicinal.workflows.showing import shown_cells
 
 MEDIA = ("image", "audio")
 _SOUND = 24 << 20
-"""Bytes of a sound that a browser plays."""
+"""Most bytes of a sound that is sent to the browser."""
 
 
 class TableRows:
-    """Rows of a table as a page shows them: those that are not in the bank as queries, of all others images and sounds.
+    """Rows of a table for the page: those that are not in the bank as queries, and images and sounds of all rows.
 
-    Rows are told by the column of ids that the model was fitted with. Without such a column all count as new.
+    Rows are identified by the column of ids that the model was fitted with. Without such a column all count as new.
 
     Args:
-        model: that reads them.
+        model: reads the rows.
         source: file of the table.
         root: folder that paths of images and sounds start from; None: that of the file.
-        most: new rows that are taken, at most, spread evenly.
-        log: gets what was passed over.
+        most: most new rows to take, spread evenly.
+        log: gets what was ignored.
 
     Attributes:
         name: of the file.
-        total: how many rows are not in the bank.
-        ids: of the rows that are taken, None without such a column; ``groups`` likewise.
-        titles: what a page calls them.
-        added: id in the bank of each row that was added, by place.
+        total: number of rows that are not in the bank.
+        ids: of the taken rows; None without such a column, as for ``groups``.
+        titles: names of the taken rows on the page.
+        added: position of each added row -> its id in the bank.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class TableRows:
         return {} if place is None else {str(name): self._media[name].iloc[place] for name in self._media}
 
     def left(self, model: BankedEstimator) -> list[int]:
-        """Places of the rows that are not in the bank by now."""
+        """Positions of the rows that are not in the bank yet."""
         every = range(len(self.frame))
         names = self.added if self.ids is None else dict(zip(every, self.ids, strict=True))
         there = model.bank_.has(list(names.values())) if names else np.zeros(0, dtype=bool)
@@ -84,7 +84,7 @@ class TableRows:
         return [place for place in every if place not in gone]
 
     def embedded(self, model: BankedEstimator) -> EmbeddedRows:
-        """The rows with their embeddings, which are computed again for another network."""
+        """The rows with their embeddings, which are computed again if the network has changed."""
         if self._embedded is None or self._embedded[0] is not model:
             rows = None if self._embedded is None else self._embedded[1]
             if rows is None or not _is_embedded_by(model, rows):
@@ -93,7 +93,7 @@ class TableRows:
         return self._embedded[1]
 
     def row(self, model: BankedEstimator, place: int) -> tuple[EmbeddedRows, Any, Any]:
-        """One row with its embedding; its id and its group as lists of one, or None."""
+        """One row with its embedding, and its id and group, each as a list of one or None."""
         rows = self.embedded(model)
         one = EmbeddedRows(rows.frame.iloc[[place]], rows.vectors[place : place + 1])
         ids, groups = (None if names is None else [names[place]] for names in (self.ids, self.groups))
@@ -106,7 +106,7 @@ class TableRows:
 
 
 def _is_embedded_by(model: BankedEstimator, rows: EmbeddedRows) -> bool:
-    """Whether the network of ``model`` still gives the embedding of the first row: a folder may be fitted anew."""
+    """Whether the network of ``model`` still gives the embedding of the first row; a folder may have been refitted."""
     if not len(rows.frame):
         return True
     first = model.embedded_rows(rows.frame.iloc[:1])[1]
@@ -118,7 +118,7 @@ def _none(model: BankedEstimator, frame: pd.DataFrame) -> EmbeddedRows:
 
 
 def embedded_row(model: BankedEstimator, row: str, files: Mapping[str, str]) -> EmbeddedRows:
-    """A row that was typed, a JSON object or nothing, with files that were uploaded, in base64 by column.
+    """A typed row (a JSON object, or nothing) with uploaded files (in base64, by column), embedded.
 
     Raises:
         ValueError: for a file in a column of another kind, or a row that the model cannot read.
@@ -140,9 +140,9 @@ def embedded_row(model: BankedEstimator, row: str, files: Mapping[str, str]) -> 
 
 
 def page_cells(model: BankedEstimator, row: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row as the page shows it: an image as an address of its data, a sound by its name, all else as text.
+    """A row for the page: an image as a data URI, a sound by its name, all else as text.
 
-    A path is opened only inside of the folder that the user named, never because a bank says so.
+    A path is opened only inside the folder that the user named, never because a bank contains it.
     """
     kinds, plain = dict(model.kinds_), dict(row)
     sounds = {name: plain.pop(name) for name in row if kinds.get(name) == "audio"}
@@ -167,10 +167,10 @@ def _content(cell: Any) -> bool:
 
 
 def sound_address(model: BankedEstimator, row: Mapping[str, Any], column: str, name: Any) -> str:
-    """The data of a sound for a player.
+    """The data URI of a sound, for a player.
 
     Raises:
-        ValueError: if it cannot be read, is none that browsers play, or is very large.
+        ValueError: if it cannot be read, is not in a format that browsers play, or is over 24 MiB.
     """
     cell = row.get(column)
     if model.kinds_.get(column) != "audio" or not (_content(cell) or model.root is not None):
@@ -184,6 +184,6 @@ def sound_address(model: BankedEstimator, row: Mapping[str, Any], column: str, n
 
 
 def as_text(cell: Any) -> str:
-    """A cell of csv; one that a spreadsheet would run as a formula gets an apostrophe before it."""
+    """A cell for CSV; text that a spreadsheet would run as a formula gets a leading apostrophe."""
     text = "" if cell is None else cell if isinstance(cell, str) else json.dumps(cell, default=str)
     return f"'{text}" if isinstance(cell, str) and text[:1] in ("=", "+", "-", "@") else text

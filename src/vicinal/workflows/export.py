@@ -1,4 +1,4 @@
-"""``vicinal export``: what turns rows into vectors as one ONNX graph, for programs that have no torch."""
+"""``vicinal export``: the encoder and projector of a model as one ONNX graph, for programs without torch."""
 
 import copy
 import functools
@@ -32,11 +32,11 @@ class GraphInput:
 
     Attributes:
         name: in the graph.
-        columns: of the table, whose cells it is of.
-        shape: its dimensions, a name where any size will do.
+        columns: of the table, whose cells it holds.
+        shape: its dimensions; a name stands for any size.
         dtype: as numpy names it.
-        meaning: what it holds.
-        slots: by column, what the numbers from 0 on stand for; None: they are what they are.
+        meaning: description of its values.
+        slots: for each column, the categories that 0, 1, ... stand for; None if values are not codes.
     """
 
     name: str
@@ -49,7 +49,7 @@ class GraphInput:
 
 @dataclass(frozen=True)
 class _Piece:
-    """An encoder in a graph: ``module`` maps tensors for ``inputs`` to vectors, ``read`` gives them for a table."""
+    """An encoder in a graph: ``module`` maps tensors for ``inputs`` to vectors, ``read`` makes these from a table."""
 
     inputs: tuple[GraphInput, ...]
     module: nn.Module
@@ -59,22 +59,22 @@ class _Piece:
 def export_onnx(
     folder: Path, out: Path, *, index: str | None = None, encoders: Mapping[str, str] | None = None
 ) -> list[GraphInput]:
-    """Write encoder and projector of the model in ``folder`` as an ONNX graph.
+    """Write the encoder and projector of the model in ``folder`` as an ONNX graph.
 
-    Its output ``vectors``, float32 ``[rows, d]``, is what ``vicinal embed`` gives and the bank of the model holds. Its
-    metadata ``vicinal`` describes its inputs, as JSON. No row of the bank is in it.
+    Its output ``vectors``, float32 ``[rows, d]``, is the same as from ``vicinal embed`` and in the bank. The metadata
+    ``vicinal`` describes its inputs, as JSON. It holds no row of the bank.
 
     Args:
         folder: of a model of any kind.
         out: file to write; its name ends in .onnx.
-        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
 
     Returns:
-        the inputs.
+        the inputs of the graph.
 
     Raises:
-        ValueError: for another ending, if the package onnx is not there, or an encoder of the model has no such form.
+        ValueError: for another file name, without the package onnx, or for an encoder that cannot be exported.
     """
     if out.suffix != ".onnx" or out.is_dir() or not out.absolute().parent.is_dir():
         raise ValueError(f"onnx: expected a name that ends in .onnx, in a folder that is there, got {short_text(out)}")
@@ -92,11 +92,11 @@ def export_onnx(
 
 
 def graph_inputs(model: BankedEstimator, frame: pd.DataFrame, root: Path | None = None) -> dict[str, np.ndarray]:
-    """What the graph of ``model`` reads for the rows of a table: what another program has to make by itself.
+    """Inputs of the graph of ``model`` for the rows of a table, which other programs have to make themselves.
 
     Args:
-        model: as :func:`vicinal.estimators.load_model` gives it.
-        frame: with the columns that it reads.
+        model: as loaded by :func:`vicinal.estimators.load_model`.
+        frame: with the columns that the model reads.
         root: folder that paths of images start from.
 
     >>> from vicinal import NeighborRegressor
@@ -132,7 +132,7 @@ class _Graph(nn.Module):
 
 
 class _Normalized(nn.Module):
-    """A batch norm that is no longer trained, without its operator: the exporter has to know the width for that."""
+    """A batch norm in evaluation mode as plain arithmetic, since the exporter needs a known width for its operator."""
 
     mean: Tensor
     factor: Tensor
@@ -150,7 +150,7 @@ class _Normalized(nn.Module):
 
 
 def _traced(graph: nn.Module, inputs: list[GraphInput]) -> bytes:
-    """The graph as ONNX; traced, as torch's newer exporter needs packages that vicinal does not."""
+    """The traced graph as ONNX, since torch's newer exporter needs further packages."""
     sizes = [[size if isinstance(size, int) else 3 + place for place, size in enumerate(one.shape)] for one in inputs]
     examples = tuple(torch.from_numpy(np.ones(size, one.dtype)) for one, size in zip(inputs, sizes, strict=True))
     free = {one.name: {d: f"{size}" for d, size in enumerate(one.shape) if isinstance(size, str)} for one in inputs}
@@ -172,7 +172,7 @@ def _traced(graph: nn.Module, inputs: list[GraphInput]) -> bytes:
 
 @functools.singledispatch
 def _piece(part: ColumnEncoder) -> _Piece:
-    """An encoder as a piece of a graph; one of images reads what it makes of them."""
+    """An encoder as a piece of a graph; an image encoder reads prepared pixels."""
     (column, *_), image = part.columns, io.BytesIO()
     if part.kind != "image":
         raise ValueError(
@@ -191,7 +191,7 @@ def _piece(part: ColumnEncoder) -> _Piece:
 
 
 class _Standardized(nn.Module):
-    """Numbers less their mean, times their factor; NaN as 0, and then a flag for those in ``flagged``."""
+    """Numbers minus their mean, times their factor, with NaN as 0; then flags of NaN for the columns ``flagged``."""
 
     mean: Tensor
     factor: Tensor
@@ -244,7 +244,7 @@ def _categories(part: CategoryEncoder) -> _Piece:
 
 
 class _Bags(nn.Module):
-    """Vectors of hashed n-grams that have one, by their counts, each text weighted to length 1."""
+    """Sum of the vectors of a text's known n-grams, weighted by their counts, which are scaled to length 1."""
 
     slots: Tensor
     table: Tensor

@@ -1,4 +1,4 @@
-"""``vicinal fit``: a table goes in, a model folder with its report comes out."""
+"""``vicinal fit``: from a table to a model folder with its report."""
 
 import contextlib
 import json
@@ -63,7 +63,7 @@ from vicinal.workflows.showing import mask_curves, neighbor_panels
 from vicinal.workflows.verdict import covering, examples, verdict
 
 REPORT = "report-{}.html"
-"""Page of the second target, and of further ones."""
+"""Name of the pages of the second and further targets."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,14 @@ class FitPlan:
     """What a fit will do, known before anything is encoded or trained.
 
     Attributes:
-        opened: the table, and what its columns were taken for.
-        split: which rows are trained on, held out and tested on.
-        encoders: by column; "one or another" where the rows that are trained on will choose.
+        opened: the table, with the kinds of its columns.
+        split: rows to train on, to hold out and to test on.
+        encoders: by column; "one or another" if the fit will choose by the training rows.
         duplicates: the sentence on rows of equal content.
-        sizes: rows to train on ("train"), to stop early and calibrate ("validation"; 0 where members are folds) and to
-            test on ("test").
-        steps: of an epoch at most ("steps"), epochs at most, members; "kernel" says that one is fitted instead, or
-            ("tried") beside.
+        sizes: number of rows to train on ("train"), to stop early and calibrate ("validation"; 0 where members are
+            folds) and to test on ("test").
+        steps: "steps" of an epoch, "max_epochs", "patience", "members", "batch_size"; and "kernel": "only", "tried"
+            (besides a network) or "none".
         estimate: of time and memory.
     """
 
@@ -93,9 +93,9 @@ class FitPlan:
 
 @dataclass(frozen=True)
 class FitOutcome:
-    """What :func:`fit_table` gives: the model, its figures, and where it was written (None: nowhere).
+    """The result of :func:`fit_table`: the model, its record, and where it was written (None: nowhere).
 
-    ``further`` are the figures of further targets.
+    ``further`` holds the records of further targets.
     """
 
     model: BankedEstimator
@@ -107,7 +107,7 @@ class FitOutcome:
 
 
 def plan_fit(job: TableJob, log: Log = lambda line: None) -> FitPlan:
-    """Read and check the table, find out kinds and encoders, and split; nothing is encoded, trained or written.
+    """Read and check the table, detect kinds, plan encoders, and split; nothing is encoded, trained or written.
 
     Raises:
         ValueError: as :func:`fit_table` does before it trains.
@@ -120,7 +120,7 @@ def plan_fit(job: TableJob, log: Log = lambda line: None) -> FitPlan:
 
 
 def plan_opened(job: TableJob, opened: OpenTable, split: Split) -> FitPlan:
-    """The same for a table that was read, and its split."""
+    """The same for an open table and its split."""
     model = make_estimator(opened, job)
     leak = duplicates_across(split, find_duplicates(opened.table, opened.kinds))
     folds = model.validation_fraction == 0
@@ -146,15 +146,15 @@ def fit_table(
 ) -> FitOutcome:
     """Split, fit, measure on the test rows, and write the model folder.
 
-    The folder holds the four files of the model, ``splits.json``, ``report.html`` and ``README.md`` (the model card). A
-    killed run resumes if it is called again with the same job; a model that was there before stays until
-    the new one is whole.
+    The folder holds the model, ``splits.json``, ``report.html`` (and reports of further targets), ``README.md`` (the
+    model card) and any ``plan.json``. A killed run resumes if it is called again with the same job; an earlier model
+    stays until the new one is complete.
 
     Args:
         job: what to learn.
         out: the folder to write, or None to write nothing.
         log: gets one line of progress at a time.
-        first: gets what will be done, before anything is encoded or trained.
+        first: gets the plan, before anything is encoded or trained.
 
     Raises:
         ValueError: if data or settings cannot be used.
@@ -191,14 +191,14 @@ def fit_table(
 
 
 def _other_targets(names: Sequence[str], name: str) -> list[str]:
-    """Where the reports of the other targets are."""
+    """A note on the reports of the other targets."""
     pages = {each: "report.html" if place == 0 else REPORT.format(place + 1) for place, each in enumerate(names)}
     others = ", ".join(f"{each} in {page}" for each, page in pages.items() if each != name)
     return [f"The model predicts other targets, too: {others}."] if others else []
 
 
 class _ToLog(logging.Handler):
-    """What estimators say while they are fitted, as lines of progress."""
+    """Log messages of estimators as lines of progress."""
 
     def __init__(self, log: Log) -> None:
         super().__init__()
@@ -224,7 +224,7 @@ def _logged(log: Log) -> Iterator[None]:
 
 
 def _split_of(job: TableJob, opened: OpenTable) -> Split:
-    """The split of a job; for one without test rows all are trained on, which needs members that are folds."""
+    """The split of a job; without test rows all rows are trained on, which needs members as folds."""
     model = make_estimator(opened, job)
     if job.time is not None and model.validation_fraction == 0:
         raise ValueError(
@@ -237,7 +237,7 @@ def _split_of(job: TableJob, opened: OpenTable) -> Split:
 
 
 def run_fingerprint(job: TableJob, opened: OpenTable) -> str:
-    """All that the result of a fit depends on: an interrupted run of the same goes on."""
+    """All that the result of a fit depends on; an interrupted run with the same fingerprint resumes."""
     settings = {name: value for name, value in job.parameters.items() if name not in ("progress", "logger")}
     also = {name: sha256(values.tobytes()).hexdigest() for name, values in opened.also.items()}
     weights = None if opened.table.weights is None else sha256(opened.table.weights.tobytes()).hexdigest()
@@ -264,7 +264,7 @@ def fit_record(
     duplicates: str,
     duration: float,
 ) -> FitRecord:
-    """The figures of a fit, for its report and its card; ``duplicates`` is the sentence on rows of equal content."""
+    """The record of a fit, for its report and card; ``duplicates`` is the sentence on rows of equal content."""
     table = opened.table
     loss = "mse" if table.task == "regression" else "log_loss"
     loss = loss if predicts_by_default(model.loss) else "loss"
@@ -344,7 +344,7 @@ _OF_NETWORKS = (
     "accelerator",
     "devices",
 )
-"""Settings that a kernel passes over."""
+"""Settings that a kernel ignores."""
 
 
 def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
@@ -370,7 +370,7 @@ def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
 
 
 def _tuning(model: BankedEstimator) -> list[str]:
-    """By which plan the encoder was tuned, if there was one to tune."""
+    """A note on the plan by which the encoder was tuned, if there was one to tune."""
     if model.plan_ is None:
         return []
     if model.plan_.tune == "none":
@@ -379,7 +379,7 @@ def _tuning(model: BankedEstimator) -> list[str]:
 
 
 def _transform(model: BankedEstimator) -> list[str]:
-    """On which scale labels are learned, if it is not their own."""
+    """A note on the label scale, unless it is the plain one."""
     chosen, sentence = model.target_transform == "auto", model.target_transform_.sentence
     chosen &= not hasattr(model, "classes_")
     why = " (a kernel predicts rows better from the others so)" if chosen else ""
@@ -387,7 +387,7 @@ def _transform(model: BankedEstimator) -> list[str]:
 
 
 def _curves(model: BankedEstimator, loss: str) -> dict[str, list[float]]:
-    """Error by epoch; a kernel has none."""
+    """Errors by epoch; none for a kernel."""
     if model.metric_ == "kernel":
         return {}
     return {f"train_{loss}": model.history_.train_error, f"validation_{loss}": model.history_.validation_error}
@@ -408,7 +408,7 @@ def _notes(job: TableJob, record: FitRecord, chunked: Sequence[str]) -> dict[str
 
 
 def _tries_kernel(model: BankedEstimator, opened: OpenTable, encoders: Mapping[str, str]) -> bool:
-    """Whether a kernel may be fitted beside a network; of texts and files that hangs on encoders yet to be chosen."""
+    """Whether a kernel may be fitted besides a network; for texts and files this depends on the encoders."""
 
     def untrained(kind: str, encoder: str) -> bool:
         sets, _, elements = encoder.partition(":") if kind == "set" else ("moments", "", encoder)
@@ -431,7 +431,7 @@ def write_fit(
     *,
     further: Sequence[FitRecord] = (),
 ) -> None:
-    """Write the folder of a model with its splits, report and card; further targets have reports of their own."""
+    """Write a model folder with its splits, report and card, and the reports of further targets."""
     with staged_folder(out) as stage:
         write_files(stage, model, record, split, notes)
         for place, other in enumerate(further, start=2):
@@ -439,7 +439,7 @@ def write_fit(
 
 
 def write_files(stage: Path, model: BankedEstimator, record: FitRecord, split: Split, notes: dict[str, Any]) -> None:
-    """The same into an empty folder."""
+    """Write the files of a model, its splits, plan, report and card into an empty folder."""
     write_model(model, stage, notes | {"torch": torch.__version__})
     save_splits(stage / "splits.json", [split])
     if model.plan_ is not None:

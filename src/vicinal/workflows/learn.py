@@ -1,4 +1,4 @@
-"""``vicinal learn``: a table and a column that says what is alike go in; a model folder that is searched comes out."""
+"""``vicinal learn``: from a table and a column that says what is alike to a model folder for search."""
 
 import json
 import platform
@@ -44,7 +44,7 @@ Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
 
 QUERIES = 8
-"""Test rows that a report shows with what they find."""
+"""Test rows that a report shows with their hits."""
 
 APART = 10
 
@@ -58,16 +58,16 @@ class LearnJob:
         same: the column that says what is alike.
         labels: what it holds: "classes" (also groups), "several" classes with ``separator`` between them, "numbers".
         separator: between several classes.
-        kinds: kind of columns where it should not be found out.
+        kinds: kind of a column, where it should not be detected.
         id: column of ids, or None.
-        group: column of rows that are no pair for one another (takes of one session), or None.
+        group: column of groups whose rows are not pairs (such as takes of one session), or None.
         root: folder that paths of images and sounds start from; None: that of the file.
         sets: by the name of a column of sets, the columns of one kind that are its elements.
         use: columns to learn from; None: all that can be used.
         drop: columns to leave out.
         name: of the data; "" for the name of the file.
         seed: of splits and training.
-        test: share of the classes (of rows, where ``unseen`` is False or labels are no classes) to test on.
+        test: share of the classes to test on; of rows, if ``unseen`` is False or labels are not "classes".
         parameters: of :class:`vicinal.estimators.EmbeddingLearner`.
     """
 
@@ -90,7 +90,7 @@ class LearnJob:
 
 @dataclass(frozen=True)
 class LearnedTable:
-    """A table that was read: its rows, what makes each alike (as y of a learner), kinds of columns, notes."""
+    """A table that was read: its rows, their labels (as y of a learner), kinds of columns, and notes."""
 
     table: Table
     labels: Any
@@ -111,7 +111,7 @@ class LearnedTable:
 
 @dataclass(frozen=True)
 class LearnOutcome:
-    """What :func:`learn_table` gives: the model, what is told of it, and where it was written (None: nowhere)."""
+    """The result of :func:`learn_table`: the model, its record, and where it was written (None: nowhere)."""
 
     model: EmbeddingLearner
     record: LearnRecord
@@ -119,7 +119,7 @@ class LearnOutcome:
 
 
 def learn_table(job: LearnJob, out: Path | None = None, log: Log = lambda line: None) -> LearnOutcome:
-    """Hold classes out, learn, measure on them, put all rows into the bank, and write the model folder with its report.
+    """Hold classes out, learn, measure on them, add all rows to the bank, and write the model folder with its report.
 
     A killed run resumes if it is called again with the same job.
 
@@ -175,7 +175,7 @@ def open_labelled(job: LearnJob, log: Log = lambda line: None) -> LearnedTable:
     """Read and check the table of ``job``.
 
     Raises:
-        ValueError: in one sentence, for any of the many ways in which a table can be wrong.
+        ValueError: if the table cannot be used; the message says why in one sentence.
     """
     notes: list[str] = []
     check_choice("labels", job.labels, LABELS[1:])
@@ -220,7 +220,7 @@ def open_labelled(job: LearnJob, log: Log = lambda line: None) -> LearnedTable:
 
 
 def _test_rows(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner) -> Array:
-    """Rows to test on: of classes that are not seen in training, or any."""
+    """Test rows: those of classes held out of training, or random ones (whole groups, if there are any)."""
     count = len(opened.table)
     if job.labels == "classes" and model.unseen:
         codes = np.unique(opened.labels, return_inverse=True)[1]
@@ -281,7 +281,7 @@ _LOCAL = ("root", "cache_dir", "checkpoint_dir", "progress", "logger", "columns"
 
 
 def known_labels(model: EmbeddingLearner, labels: Any) -> Tensor:
-    """Labels of rows as they are measured by; the model stays as it is, whatever classes are new."""
+    """Labels of rows in the form for measures; new classes do not change the model."""
     classes = getattr(model, "classes_", None)
     known = model.as_known(labels, len(labels))
     if classes is not None:
@@ -295,7 +295,7 @@ def _class_counts(model: EmbeddingLearner, test: Sequence[Any]) -> dict[str, int
 
 
 def _untrained(opened: LearnedTable, model: EmbeddingLearner, test: Array) -> tuple[Tensor, Tensor]:
-    """Vectors of test rows as encoders give them before training, and whitened by those that were trained on."""
+    """Vectors of test rows from encoders before training, plain, and whitened by the training rows."""
     from vicinal.encoders import EmbeddingCache, build_table_encoder
 
     kinds = {name: column.kind for name, column in opened.columns.items() if column.kind is not None}
@@ -323,7 +323,7 @@ def _queries(
     groups: Tensor | None,
     names: list[str],
 ) -> list[ShownQuery]:
-    """Test rows from the best to the worst answered, with their nearest among the test rows."""
+    """Test rows from the best to the worst retrieval, with their nearest test rows."""
     if labels.is_floating_point():
         quality = -(number_values(vectors, labels, groups) - labels).abs()
     else:
@@ -346,7 +346,7 @@ def _queries(
 
 
 def _nearest(vectors: Tensor, rows: Tensor, groups: Tensor | None) -> Any:
-    """Scores and places ``[b, k]`` of what is nearest to ``rows [b]``; of a row itself and its group minus infinity."""
+    """Scores and positions ``[b, k]`` of the nearest to ``rows [b]``; -inf for a row itself and its group."""
     scores = vectors[rows] @ vectors.T
     scores[torch.arange(len(rows)), rows] = -torch.inf
     if groups is not None:

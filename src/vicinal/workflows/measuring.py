@@ -1,4 +1,4 @@
-"""How good a fitted model is on rows held out, beside what an expert would try first."""
+"""Scores of a fitted model on held-out rows, compared with what an expert would try first."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,14 +43,14 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Measured:
-    """Scores on the test rows.
+    """Scores on the test rows, or out of fold.
 
     Attributes:
         scores: method ("model" first) -> metric -> value.
         predicted: the model's predictions ``[n]`` or probabilities ``[n, K]``.
-        notes: what the baselines chose, and what else a reader should know.
-        predictions: method -> the same of every method.
-        thresholds: where rows may have several classes, of every method but the model.
+        notes: settings of the baselines, and further sentences for the reader.
+        predictions: method -> predictions or probabilities, for all methods.
+        thresholds: for several classes per row, method -> thresholds, for all methods except the model.
     """
 
     scores: dict[str, dict[str, float]]
@@ -78,7 +78,7 @@ def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Spl
 
 
 def measure_out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable) -> Measured:
-    """Scores on the rows fitted on, each by members that never saw it; of the mean; and of baselines in folds."""
+    """Out-of-fold scores on the rows of the fit: of the model (by members that never saw a row), mean and baselines."""
     table = opened.table
     predicted = model.out_of_fold_predictions()[1][model.bank_.keys_of(table.ids)]  # in the order of the table
     mean = mean_baseline(table.target, len(table), classes=_classes(model), weights=table.weights)
@@ -109,7 +109,7 @@ def _measured(
 
 
 def threshold_notes(model: BankedEstimator) -> list[str]:
-    """Where rows may have several classes, how thresholds were chosen."""
+    """For several classes per row, a note on how thresholds were chosen."""
     if not isinstance(model, NeighborClassifier) or not model.multilabel_:
         return []
     rows = model.calibrating_rows()
@@ -120,14 +120,14 @@ def threshold_notes(model: BankedEstimator) -> list[str]:
 
 
 def _weighted(job: TableJob) -> list[str]:
-    """What to say of weights."""
+    """A note on weights, if there are any."""
     if job.weight is None:
         return []
     return [f"Rows count by {short_text(job.weight)}, in errors, too; k-NN predicts without weights."]
 
 
 def unknown_classes(model: BankedEstimator, target: Array) -> list[str]:
-    """Where rows may have several classes, which of ``target`` the model does not know, and how often, as a clause."""
+    """For several classes per row, a clause on the classes of ``target`` that the model does not know."""
     if not isinstance(model, NeighborClassifier) or not model.multilabel_:
         return []
     known = set(model.classes_.tolist())
@@ -139,9 +139,9 @@ def unknown_classes(model: BankedEstimator, target: Array) -> list[str]:
 
 
 def untuned_baselines(model: BankedEstimator, opened: OpenTable, split: Split) -> list[Baseline]:
-    """What is tried first, on the features that the encoders give before any training: see :func:`tuned_baselines`.
+    """Baselines on the features that the encoders give before any training: see :func:`tuned_baselines`.
 
-    All but the test rows are learned from; without test rows, each row is predicted without its fold.
+    They learn from all rows except the test rows; without test rows, each row is predicted without its fold.
     """
     rows, table = np.concatenate([split.train, split.validation]), opened.table
     features = untuned_features(model, opened, rows, split.test)
@@ -158,14 +158,14 @@ def untuned_baselines(model: BankedEstimator, opened: OpenTable, split: Split) -
 
 
 def classes_among(target: Array, table: Table) -> list[Any] | None:
-    """The classes that some of ``target`` have, in order; None of numbers."""
+    """The classes that occur in ``target``, sorted; None for numbers."""
     if table.task == "regression":
         return None
     return sorted({name for names in target for name in names}) if table.several else np.unique(target).tolist()
 
 
 def table_choices(model: BankedEstimator, opened: OpenTable, split: Split) -> Sequence[EncoderChoice]:
-    """The encoders that a fit on the training rows of ``split`` would choose, for baselines without one."""
+    """The encoders that a fit on the training rows of ``split`` would choose, for baselines without a fit."""
     table = opened.table.select(split.train)
     classes = table.task == "classification"
     labels = np.unique(table.target, return_inverse=True)[1] if classes else table.target
@@ -177,7 +177,7 @@ def table_choices(model: BankedEstimator, opened: OpenTable, split: Split) -> Se
 
 
 def baseline_names(kinds: Mapping[str, Kind], *, classes: bool, several: bool = False) -> list[str]:
-    """The baselines for columns of these kinds; boosting is for numbers and categories, of one class a row."""
+    """Names of the baselines for columns of these kinds; boosting only for numbers and categories."""
     if several:
         return list(SEVERAL)
     plain = set(kinds.values()) <= {"number", "category"}
@@ -185,7 +185,7 @@ def baseline_names(kinds: Mapping[str, Kind], *, classes: bool, several: bool = 
 
 
 def baseline_notes(tuned: Sequence[Baseline], rows: int) -> list[str]:
-    """The settings of baselines, chosen by cross-validation, and whether all ``rows`` were used for that."""
+    """Notes on the settings of baselines, and on how many of the ``rows`` they were chosen by."""
     notes = [f"{one.name}: {_settings_of(one)}, chosen by cross-validation." for one in tuned]
     fewer = [one for one in tuned if one.rows < rows]
     if tuned and rows > TRIED:
@@ -195,7 +195,7 @@ def baseline_notes(tuned: Sequence[Baseline], rows: int) -> list[str]:
 
 
 def out_of_fold_scores(model: BankedEstimator) -> dict[str, float]:
-    """Scores of the predictions out of fold; none if rows were held out in place of folds."""
+    """Scores of the out-of-fold predictions; empty if rows were held out instead of folds."""
     if model.folds_ is None:
         return {}
     ids, predictions = model.out_of_fold_predictions()
@@ -205,7 +205,7 @@ def out_of_fold_scores(model: BankedEstimator) -> dict[str, float]:
 
 
 def predict_test(model: BankedEstimator, opened: OpenTable, split: Split) -> Array:
-    """Predictions of the test rows; their ids and groups keep a row from its own."""
+    """Predictions of the test rows, each without bank rows of its own id or group."""
     part = opened.table.select(split.test)
     frame = part.frame[list(opened.kinds)]
     predict = model.predict if _classes(model) is None else model.predict_proba
@@ -214,7 +214,7 @@ def predict_test(model: BankedEstimator, opened: OpenTable, split: Split) -> Arr
 
 
 def knn_of_embeddings(model: BankedEstimator, opened: OpenTable, split: Split) -> Baseline:
-    """The paper's k-NN grid on the model's embeddings, chosen on the rows held out, or on a fold that was left out."""
+    """The paper's k-NN grid on the model's embeddings, chosen on the held-out rows, or on a left-out fold."""
     test = model.embed(opened.table.select(split.test).frame[list(opened.kinds)])
     vectors, labels, classes = model.bank_.vectors, named_labels(model, model.bank_.labels), _classes(model)
     if model.bank_.folds is None:
@@ -229,7 +229,7 @@ def knn_of_embeddings(model: BankedEstimator, opened: OpenTable, split: Split) -
 
 
 def untuned_features(model: BankedEstimator, opened: OpenTable, rows: Array, others: Array) -> list[Any]:
-    """Features of ``rows`` and ``others`` as encoders give them before any training, statistics from ``rows``."""
+    """Features of ``rows`` and ``others`` from encoders before any training, with statistics from ``rows``."""
     frame = opened.table.frame[list(opened.kinds)]
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -244,7 +244,7 @@ def untuned_features(model: BankedEstimator, opened: OpenTable, rows: Array, oth
 
 
 def calibrates(model: BankedEstimator, level: float) -> bool:
-    """Whether so many rows calibrate that their scores have a quantile for this coverage."""
+    """Whether enough rows calibrate for intervals or sets of this coverage."""
     count = model.calibrating_rows()
     return bool(count and np.ceil((count + 1) * level - 1e-9) <= count)
 
@@ -270,7 +270,7 @@ def score(
 
 
 def truth_of(model: BankedEstimator, target: Array) -> Array:
-    """Labels as a report has them: of several classes a row 0 or 1 of each that the model knows ``[n, K]``."""
+    """Labels for a report; for several classes per row, 0 or 1 for each class that the model knows ``[n, K]``."""
     if isinstance(model, NeighborClassifier) and model.multilabel_:
         return several_hot(target, model.classes_.tolist())[0]
     return target
@@ -279,7 +279,7 @@ def truth_of(model: BankedEstimator, target: Array) -> Array:
 def by_class(
     model: BankedEstimator, predicted: Array, target: Array, weights: Array | None = None
 ) -> dict[str, dict[str, float]]:
-    """Scores of each class by name where rows may have several; else {}."""
+    """For several classes per row, the scores of each class by name; else {}."""
     if not isinstance(model, NeighborClassifier) or not model.multilabel_:
         return {}
     each = scores_by_class(truth_of(model, target), predicted, model.thresholds_, weights)
@@ -287,7 +287,7 @@ def by_class(
 
 
 def most_frequent(classes: Sequence[str], labels: Array) -> Array:
-    """The class of each bank row, of several its most frequent one, for pictures ``[n]``; "" of none."""
+    """The class of each bank row ``[n]``, for figures; of several, the most frequent in the bank; "" if it has none."""
     if labels.ndim == 1:
         return np.array([classes[int(place)] for place in labels])
     order = (labels * labels.sum(0)).argmax(1)
@@ -295,9 +295,9 @@ def most_frequent(classes: Sequence[str], labels: Array) -> Array:
 
 
 def fairness_of(model: BankedEstimator, predicted: Array, table: Table) -> tuple[GroupGap | None, list[str]]:
-    """How differently predictions of the rows of ``table`` treat the groups of its attribute, and that in words.
+    """The gap between groups of the attribute of ``table`` in the predictions of its rows, and a sentence on it.
 
-    None and no words without an attribute; None and the reason where fewer than two groups have rows that count.
+    Without an attribute, None and no sentence; if groups cannot be compared, None and the reason.
     """
     if table.attribute is None:
         return None, []
@@ -319,7 +319,7 @@ def _classes(model: BankedEstimator) -> Sequence[Any] | None:
 
 
 def named_labels(model: BankedEstimator, labels: torch.Tensor) -> Array:
-    """Labels of a bank as a table has them: numbers, classes, or tuples of classes ``[n]``."""
+    """Labels of a bank as in a table: numbers, classes, or tuples of classes ``[n]``."""
     classes = getattr(model, "classes_", None)
     if classes is None:
         return labels.numpy()
@@ -327,7 +327,7 @@ def named_labels(model: BankedEstimator, labels: torch.Tensor) -> Array:
 
 
 def named_sets(classes: Any, labels: Array) -> Array:
-    """Rows of 0 and 1 ``[n, K]`` as tuples of their classes ``[n]``, as a table has them."""
+    """Rows of 0 and 1 ``[n, K]`` as tuples of classes ``[n]``."""
     values = np.empty(len(labels), dtype=object)
     values[:] = [tuple(np.asarray(classes)[row > 0].tolist()) for row in labels]
     return values

@@ -1,4 +1,4 @@
-"""A model folder as a model of MLflow: flavor ``pyfunc``, without pickle."""
+"""A model folder as an MLflow model of the flavor ``pyfunc``, without pickle."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from vicinal.workflows.predict import answer_rows, load_predictor, read_rows
 
 
 class PyfuncModel:
-    """What MLflow calls.
+    """The model that MLflow calls.
 
     Args:
         model: that predicts.
@@ -23,11 +23,11 @@ class PyfuncModel:
         self.model = model
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """What ``vicinal predict`` writes, one line a row.
+        """Predictions as ``vicinal predict`` writes them, one line per row.
 
         Args:
             model_input: a table with the columns that the model reads.
-            params: ``explain``, how many neighbors to show; ``interval``, the coverage of an interval, 0 for none.
+            params: ``explain``, the number of neighbors to show; ``interval``, the coverage of an interval, 0 for none.
         """
         chosen = {"explain": 0, "interval": 0.0} | (params or {})
         rows = read_rows(self.model, model_input, None, _quiet)
@@ -39,29 +39,29 @@ class PyfuncModel:
 def save_mlflow(folder: Path, out: Path, **options: Any) -> None:
     """Write the model in ``folder`` as a folder that ``mlflow.pyfunc.load_model`` reads.
 
-    The folder is copied as it is, and vicinal reads it again. The parameters of a prediction are ``explain`` and
+    The folder is copied as it is, and vicinal loads the copy. Predictions have the parameters ``explain`` and
     ``interval``: see :meth:`PyfuncModel.predict`.
 
     Args:
         folder: of a model that predicts.
         out: folder to write.
-        options: further arguments of ``mlflow.pyfunc.save_model``, as ``signature`` or ``pip_requirements``.
+        options: further arguments of ``mlflow.pyfunc.save_model``, such as ``signature`` or ``pip_requirements``.
 
     Raises:
-        ValueError: if MLflow is not there, or ``folder`` has no model that predicts.
+        ValueError: if MLflow is not installed, or ``folder`` does not hold a model that predicts.
     """
     pyfunc, described = _described(folder)
     pyfunc.save_model(str(out), **(described | options))
 
 
 def log_mlflow(folder: Path, name: str = "model", **options: Any) -> Any:
-    """Log the model in ``folder`` in the active run of MLflow; gives what ``mlflow.pyfunc.log_model`` gives."""
+    """Log the model in ``folder`` to the active MLflow run; returns the result of ``mlflow.pyfunc.log_model``."""
     pyfunc, described = _described(folder)
     return pyfunc.log_model(name=name, **(described | options))
 
 
 def _described(folder: Path) -> tuple[Any, dict[str, Any]]:
-    """MLflow's module, and what it is told of a model."""
+    """The module ``mlflow.pyfunc``, and its arguments for a model."""
     pyfunc = optional_import("mlflow", "mlflow.pyfunc", "mlflow", "mlflow-skinny")
     types, models = (optional_import("mlflow", f"mlflow.{name}", "mlflow") for name in ("types", "models"))
     encoders = load_predictor(folder).table_encoder.encoders
@@ -77,9 +77,9 @@ def _described(folder: Path) -> tuple[Any, dict[str, Any]]:
 
 
 def _load_pyfunc(path: str) -> PyfuncModel:
-    """What MLflow loads a model by."""
+    """Load a model; MLflow calls this."""
     return PyfuncModel(load_predictor(Path(path)))
 
 
 def _quiet(line: str) -> None:
-    """Say nothing: a server has nobody to say it to."""
+    """Ignore a log line."""

@@ -1,4 +1,4 @@
-"""A table is read and checked, split, and given to the estimator of its task: how every command begins."""
+"""Reads, checks and splits a table, and makes the estimator of its task: the first steps of several commands."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -55,26 +55,26 @@ class TableJob:
     Attributes:
         source: file of the table, see :func:`vicinal.data.read_table`, or the table itself.
         target: the column to predict.
-        also: further columns of numbers to predict, by the same model.
-        kinds: kind of columns where it should not be found out.
+        also: further columns of numbers to predict with the same model.
+        kinds: kind of a column, where it should not be detected.
         id: column of ids, or None.
         group: column of groups, or None.
-        time: column of dates or numbers, or None; the latest rows are tested on, and those before them held out.
-        weight: column of numbers that say how much each row counts, or None; rows of weight 0 are left out.
-        task: "regression", "classification", or None to read it from the target.
+        time: column of dates or numbers, or None; the latest rows are the test rows, those before them are held out.
+        weight: column of numbers: how much each row counts, or None; rows of weight 0 are left out.
+        task: "regression", "classification", or None to detect it from the target.
         separator: between several classes in cells of the target; None: a text is one class. Cells that are lists are
-            read as such.
+            several classes in either case.
         root: folder that paths of images and sounds start from; None: that of the file.
         use: feature columns; None: all that can be used.
         drop: columns to leave out.
         sets: by the name of a column of sets, the columns of one kind that are its elements.
-        long: "cut": of long texts a pretrained encoder reads the beginning; "chunks": they are sets of their chunks.
+        long: "cut": a pretrained encoder reads the beginning of long texts; "chunks": a text is the set of its chunks.
         name: of the data; "" for the name of the file.
         seed: of the split and of training.
-        test: share of rows to test on; 0: all are fitted on, members are folds, and scores are out of fold.
+        test: share of rows to test on; 0: all rows are trained on, members are folds, and scores are out of fold.
         validation: share of the remaining rows held out for early stopping and intervals; 0: members are folds.
         parameters: of the estimator, see :class:`NeighborRegressor`.
-        baselines: measure, beside the model, what :func:`vicinal.evaluation.tuned_baselines` gives.
+        baselines: also measure :func:`vicinal.evaluation.tuned_baselines`.
     """
 
     source: Path | pd.DataFrame
@@ -106,10 +106,10 @@ class OpenTable:
 
     Attributes:
         table: the rows that are used.
-        columns: what each column was taken for.
+        columns: the kind of each column, and the reason.
         leaks: columns that give the target away or look like a key of groups.
-        notes: how the file was read, where that is not as its name says, and what is done with long texts.
-        chunked: columns of texts that were made sets of their chunks.
+        notes: how the file was read, if not as its name says, rows of weight 0, and the treatment of long texts.
+        chunked: text columns that were turned into sets of their chunks.
         also: further targets ``[n]`` by name.
     """
 
@@ -121,12 +121,12 @@ class OpenTable:
     also: Mapping[str, Array] = field(default_factory=dict)
 
     def of_target(self, name: str) -> Self:
-        """The same rows with one of several targets."""
+        """The same table with one of its targets."""
         return replace(self, table=replace(self.table, target=self.targets[name], target_name=name), also={})
 
     @property
     def targets(self) -> dict[str, Array]:
-        """All targets by name, the first one first."""
+        """All targets by name, the main one first."""
         return {self.table.target_name: self.table.target, **self.also}
 
     @property
@@ -136,10 +136,10 @@ class OpenTable:
 
 
 def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
-    """Read and check the table of ``job``; ``log`` gets how it was read.
+    """Read and check the table of ``job``; ``log`` gets notes on it.
 
     Raises:
-        ValueError: in one sentence, for any of the many ways in which a table can be wrong.
+        ValueError: if the table cannot be used; the message says why in one sentence.
     """
     notes: list[str] = []
     check_choice("long", job.long, ("cut", "chunks"))
@@ -205,10 +205,10 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
 
 
 def further_targets(frame: pd.DataFrame, job: TableJob) -> tuple[pd.DataFrame, dict[str, Array]]:
-    """The numbers of further targets ``[n]`` where all targets are there, and the table without the target elsewhere.
+    """The table without the target in rows that lack any target, and the further targets ``[n]`` of the other rows.
 
     Raises:
-        ValueError: for a column that is not there, is named twice, or is no numbers.
+        ValueError: for a column that is missing, named twice, or not of numbers.
     """
     frame = frame.rename(columns=str)
     if not job.also:
@@ -235,12 +235,12 @@ def _long_note(name: str, share: float, long: str) -> str:
 
 
 def _exact_columns(job: TableJob) -> list[str]:
-    """Columns of ids and groups, unless they are learned from too."""
+    """Columns of ids and groups, unless they are also features."""
     return [name for name in (job.id, job.group) if name is not None and name not in (job.use or ())]
 
 
 def groups_sentence(table: Table) -> str:
-    """What is wrong with groups of which each holds one row, as a copy of the ids does; "" if there is nothing."""
+    """A warning if every group has a single row, as if the column were ids; else ""."""
     if table.groups is None or len(set(table.groups.tolist())) < len(table):
         return ""
     return LONE_GROUPS
@@ -256,9 +256,9 @@ def make_estimator(opened: OpenTable, job: TableJob) -> BankedEstimator:
 
 
 def fit_split(model: BankedEstimator, opened: OpenTable, split: Split) -> BankedEstimator:
-    """Fit on the training and validation rows of ``split``; test rows are not read.
+    """Fit on the training and validation rows of ``split``, without the test rows.
 
-    The validation rows are held out of training, unless the members are folds.
+    The validation rows are held out of training, unless members are folds.
     """
     rows = np.concatenate([split.train, split.validation])
     part = opened.table.select(rows)
@@ -277,7 +277,7 @@ def fit_split(model: BankedEstimator, opened: OpenTable, split: Split) -> Banked
 
 
 def draw_splits(table: Table, job: TableJob, number: int) -> list[Split]:
-    """Splits of a job with test rows, of one with times only one; with folds, baselines still have validation rows."""
+    """Splits of a job with test rows, only one by time. Even with folds they have validation rows, for baselines."""
     share = job.validation or TableJob.validation
     if table.times is not None:
         return [split_by_time(table.times, test=job.test, validation=share, groups=table.groups, seed=job.seed)]

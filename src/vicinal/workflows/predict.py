@@ -1,4 +1,4 @@
-"""``vicinal predict``: a saved model and the rows of a table to predictions, with neighbors and intervals."""
+"""``vicinal predict``: predictions of a saved model for the rows of a table, with neighbors and intervals."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -24,19 +24,18 @@ from vicinal.estimators.saving import shown_cell
 Log = Callable[[str], None]
 
 _SHOWN = 3
-"""Elements in a line of a table, those of most effect; records have all."""
+"""Elements of most effect in a line of a table; records have all."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Predictions of rows, in their order.
+    """Predictions of rows, in order.
 
     Attributes:
-        rows: row labels of the table, or its ids.
-        columns: name -> one value a row: prediction (several classes as a tuple), probabilities, low and high of an
-            interval; for a model with an index ``index_error``, how far off reading the whole bank each prediction
-            may be.
-        explanations: one a row, or none if none were asked for.
+        rows: ids of the rows, or else the index of the table.
+        columns: name -> one value per row: kept columns, prediction (several classes as a tuple), probabilities, low
+            and high of an interval; with an index ``index_error``, at most the error against reading the whole bank.
+        explanations: one per row; empty unless requested.
         separator: between several classes of a label.
     """
 
@@ -46,7 +45,7 @@ class Answers:
     separator: str = SEPARATOR
 
     def flat(self) -> pd.DataFrame:
-        """One line a row; neighbors in columns ``neighbor_1_id``, ``neighbor_1_weight`` and so on."""
+        """One line per row, with neighbors in columns ``neighbor_1_id``, ``neighbor_1_weight`` and so on."""
         columns = {name: [joined(one, self.separator) for one in values] for name, values in self.columns.items()}
         table = pd.DataFrame({"row": self.rows, **columns})
         if not self.explanations:
@@ -67,7 +66,7 @@ class Answers:
         return pd.concat([table, explained.astype(whole)], axis=1)
 
     def records(self) -> list[dict[str, Any]]:
-        """One dictionary a row; neighbors in a list."""
+        """One dictionary per row, with neighbors in a list."""
         records = []
         for place, row in enumerate(self.rows):
             record = {"row": row, **{name: values[place] for name, values in self.columns.items()}}
@@ -96,7 +95,7 @@ def _element(one: Element) -> dict[str, Any]:
 
 
 def joined(value: Any, separator: str = SEPARATOR) -> Any:
-    """Several classes as one text, as cells of a target have them; anything else as it is."""
+    """Several classes as one text, as in cells of a target; any other value unchanged."""
     return separator.join(map(str, value)) if isinstance(value, tuple) else value
 
 
@@ -120,21 +119,21 @@ def predict_table(
 ) -> Answers:
     """Predict the rows of ``source`` with the model saved in ``folder``.
 
-    If the model was fitted with a column of ids or groups and the table has it, a row is never predicted from the bank
-    row of its own id or group, whatever the type of the column; if the table has it not, that is said. Columns that the
-    model does not read are passed over.
+    If the model was fitted with a column of ids or groups and the table has it, a row is never predicted from bank rows
+    of its own id or group, whatever the type of the column; if the table lacks it, ``log`` gets a warning. Columns that
+    the model does not read are ignored.
 
     Args:
         folder: of the model.
         source: file of the table, or the table itself.
         root: folder that paths of images and sounds start from; None: that of the file.
-        explain: how many neighbors to show for each row.
+        explain: number of neighbors to show for each row.
         elements: also show what each element of sets adds; see :meth:`vicinal.estimators.NeighborRegressor.explain`.
         coverage: of intervals, or None for none.
-        keep: columns of the table that stand beside the predictions.
-        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        keep: columns of the table to put beside the predictions.
+        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
-        log: gets what was passed over, and which ids or groups are missing.
+        log: gets which columns were ignored, and whether ids or groups are missing.
 
     Raises:
         ValueError: if the model cannot be loaded, a column is missing, or a cell cannot be used.
@@ -154,7 +153,7 @@ def answer_rows(
     keep: Sequence[str],
     log: Log,
 ) -> Answers:
-    """Predictions of rows as :func:`read_rows` gives them; see :func:`predict_table` for the settings."""
+    """Predictions of rows from :func:`read_rows`; see :func:`predict_table` for the arguments."""
     for name in keep:
         check_column("keep", name, list(frame.columns))
     features = features_of(model, frame, log)
@@ -179,9 +178,9 @@ def answer_rows(
 def load_predictor(
     folder: Path, *, index: str | None = None, encoders: Mapping[str, str] | None = None, several: bool = False
 ) -> BankedEstimator:
-    """The model in ``folder``; raises ValueError for one that learned what is alike, and predicts nothing.
+    """The model in ``folder``; raises ValueError for a model of ``learn``, which does not predict.
 
-    Models of several targets are for who takes ``several``.
+    A model of several targets is refused, too, unless ``several`` is True.
     """
     model = load_model(folder, index=index, encoders=encoders)
     if not hasattr(model, "predict"):
@@ -198,10 +197,10 @@ def load_predictor(
 
 
 def of_target(model: BankedEstimator, target: str | None) -> BankedEstimator:
-    """The model for one of several targets alone; itself if it predicts one.
+    """The model for one of its several targets; a model of one target itself.
 
     Raises:
-        ValueError: if no target is named where there are several, or one where there is one.
+        ValueError: if there are several targets and none is named, or one target and any is named.
     """
     if model.targets_ is None or not isinstance(model, NeighborRegressor):
         if target is not None:
@@ -213,7 +212,7 @@ def of_target(model: BankedEstimator, target: str | None) -> BankedEstimator:
 
 
 def _by_target(model: BankedEstimator, name: str, values: np.ndarray[Any, Any]) -> dict[str, list[Any]]:
-    """Values ``[n]`` as a column ``name``, those of several targets ``[n, T]`` as columns of their names."""
+    """Values ``[n]`` as the column ``name``; those of several targets ``[n, T]`` as columns ``name_TARGET``."""
     if model.targets_ is None:
         return {name: values.tolist()}
     return {f"{name}_{target}": values[:, place].tolist() for place, target in enumerate(model.targets_)}
@@ -251,18 +250,18 @@ def _answers(
 
 
 def separator_of(model: BankedEstimator) -> str:
-    """What stands between several classes in cells of the model's target."""
+    """The separator between several classes in cells of the model's target."""
     return str(model.notes_.get("separator", SEPARATOR))
 
 
 def read_rows(model: BankedEstimator, source: Path | Any, root: Path | None, log: Log) -> pd.DataFrame:
-    """The rows of a file or table, with cells as ``model`` takes them; its paths start from ``root`` from now on.
+    """The rows of a file or table, with cells as ``model`` takes them; sets ``model.root`` to ``root``.
 
     Args:
-        model: what reads them.
+        model: reads the rows.
         source: file of the table, or the table itself.
-        root: None: the folder of the file.
-        log: gets how the file was read.
+        root: folder that paths start from; None: that of the file.
+        log: gets notes on how the file was read.
     """
     if not isinstance(source, Path):
         model.root = root
@@ -274,7 +273,7 @@ def read_rows(model: BankedEstimator, source: Path | Any, root: Path | None, log
 
 
 def as_written(model: BankedEstimator) -> dict[str, list[str]]:
-    """Which columns of csv ``model`` reads as texts, and which are ids and groups."""
+    """The columns of a CSV file to read as text: texts of ``model``, and ids and groups."""
     chunked = model.notes_.get("chunked") or []
     words = [name for name, kind in model.kinds_.items() if kind in ("text", "category") or name in chunked]
     named = isinstance(model, EmbeddingLearner) and model.labels_ != "numbers"  # classes as they are written
@@ -283,14 +282,14 @@ def as_written(model: BankedEstimator) -> dict[str, list[str]]:
 
 
 def made_rows(model: BankedEstimator, frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows of a table with the columns that ``model`` makes of others: sets, and chunks of long texts."""
+    """Rows of a table with the columns that ``model`` derives from others: sets, and chunks of long texts."""
     chunked = model.notes_.get("chunked") or []
     frame = join_columns(frame.rename(columns=str), model.notes_.get("sets") or {})
     return split_texts(frame, [name for name in chunked if name in frame.columns])
 
 
 def features_of(model: BankedEstimator, frame: pd.DataFrame, log: Log) -> pd.DataFrame:
-    """The columns of ``frame`` that ``model`` reads, tidied; ``log`` gets what was passed over."""
+    """The columns of ``frame`` that ``model`` reads, tidied; ``log`` gets the ignored columns."""
     columns = [str(name) for name in model.feature_names_in_]
     for name in columns:
         if name not in frame.columns:
@@ -310,7 +309,7 @@ def features_of(model: BankedEstimator, frame: pd.DataFrame, log: Log) -> pd.Dat
 
 
 def _log_unknown(model: BankedEstimator, ids: list[Any] | None, groups: list[Any] | None, log: Log) -> None:
-    """Say that the model was fitted with ids or groups that the table has not, so that a row may meet its own label."""
+    """Warn if the table lacks ids or groups that the model was fitted with, so that a row may see its own label."""
     if not model.network_.head.uses_bank:
         return
     grouped = model.bank_.store.group_codes is not None

@@ -1,4 +1,4 @@
-"""``vicinal refit``: a model's settings fitted on all rows that there are now; it takes the place of a worse model."""
+"""``vicinal refit``: fit a model's settings again on all current rows, and replace the model unless that is worse."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,22 +43,22 @@ Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
 
 FEWEST = 10
-"""Rows that two models are compared on, at least."""
+"""Fewest rows to compare two models on."""
 
 
 @dataclass(frozen=True)
 class Refit:
-    """What became of a refit.
+    """The result of a refit.
 
     Attributes:
-        replaced: whether the new model stands in the folder now.
+        replaced: whether the new model has replaced the old one.
         scores: of the "new" and the "old" model on the same rows.
-        error: by which they are compared, "mse" or "log_loss".
-        change: its mean over the rows of the new model, less that of the old one.
-        doubt: standard error of ``change``, with groups by groups.
-        basis: which rows were compared on, as a sentence.
-        rows: "compared", and in the new model "trained", "held out" and "bank".
-        notes: what became of corrections, of forgotten rows, and of rows that are no more there.
+        error: that they are compared by, "mse" or "log_loss".
+        change: mean error of the new model minus that of the old one.
+        doubt: standard error of ``change``, over groups if there are any.
+        basis: sentence on the rows of the comparison.
+        rows: number of rows "compared", and, of the new model, "trained", "held out" and (if it was written) "bank".
+        notes: sentences on corrections, forgotten rows, and rows that are missing now.
     """
 
     replaced: bool
@@ -73,9 +73,9 @@ class Refit:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """The rows of a refit: their table, where each stands in the old model, and which it was not trained on.
+    """The rows of a refit: their table, the part of each in the old model, and which that has never seen.
 
-    ``targets`` are all numbers of the rows by their ids, of a model of several targets; else None.
+    ``targets`` holds the numbers of several targets by id; else None.
     """
 
     table: Table
@@ -85,7 +85,7 @@ class _Rows:
     targets: pd.DataFrame | None = None
 
     def opened(self, old: BankedEstimator) -> OpenTable:
-        """The table, and what its columns were taken for."""
+        """The table with the kinds of its columns."""
         columns = infer_kinds(self.table.frame, dict(old.kinds_))
         if self.targets is None:
             return OpenTable(self.table, columns)
@@ -97,7 +97,7 @@ class _Rows:
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """How the new model is compared with the old one: its split, the positions compared on, and what that is."""
+    """The comparison of the new model with the old one: its split, and a sentence on the rows compared."""
 
     split: Split
     basis: str
@@ -113,28 +113,28 @@ def refit_model(
     encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
 ) -> Refit:
-    """Fit the settings of the model in ``folder`` anew, and put the new model in its place unless it is worse.
+    """Fit the settings of the model in ``folder`` again, and replace the model unless the new one is worse.
 
-    Both are compared on rows that neither was trained on: rows that are new to the old one (added since its fit, or of
-    ``source`` and not in it), a fifth of all at most; else half of those that it held out, by which it stopped its
-    training, which favors it. Where members are folds, all rows are, each by members that never saw it. The new model
-    takes the place of the old one if its mean error is at most one standard error of the difference larger. The rows
-    that were compared on enter its bank then, and calibrate.
+    Both models are compared on rows that neither was trained on. With at least ten rows that are new to the old model
+    (added since its fit, or in ``source`` only), these are new rows, at most a fifth of all. Else, where members are
+    folds, these are all common rows, each predicted by members that never saw it; otherwise half of the old model's
+    held-out rows, which favors it, as they stopped its training. The new model replaces the old one if its mean error
+    is larger by at most one standard error of the difference. Its bank then gets the compared rows, which calibrate.
 
-    Corrected labels stay with their history; a label of ``source`` that a correction has replaced is passed over, and
-    forgotten rows stay out. Rows that others add, relabel or forget meanwhile are taken over.
+    Corrected labels stay, with their history: labels of ``source`` from before a correction are ignored. Forgotten rows
+    stay out. Rows that others add, relabel or forget meanwhile are taken over.
 
     Args:
         folder: of the model.
-        source: file of a table, or the table itself; None: the rows of the bank, where it has their cells.
-        even_if_worse: replace the old model whatever the comparison says.
+        source: file of a table, or the table itself; None: the rows of the bank, if it keeps their cells.
+        even_if_worse: replace the old model in any case.
         root: folder that paths of images and sounds start from; None: that of the file.
-        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
         log: gets one line of progress at a time.
 
     Raises:
-        ValueError: if the rows cannot be used, or fewer than ten can be compared on; the folder is as it was.
+        ValueError: if the rows cannot be used, or there are too few to compare on; the folder is unchanged.
     """
     started = time.perf_counter()
     named: dict[str, Any] = {"index": index, "encoders": encoders}
@@ -171,7 +171,7 @@ def refit_model(
 
 
 def _job(old: BankedEstimator, rows: "_Rows") -> TableJob:
-    """The fit of ``old`` on other rows, as reports and fingerprints name it."""
+    """The job of fitting ``old`` on other rows, for reports and fingerprints."""
     notes, seed = old.notes_, old.random_state or 0
     return TableJob(
         rows.table.frame,
@@ -189,7 +189,7 @@ def _job(old: BankedEstimator, rows: "_Rows") -> TableJob:
 
 
 def _check(old: BankedEstimator, source: Any) -> None:
-    """Refuse models that cannot be fitted again, or not from their bank."""
+    """Raise ValueError for models that cannot be fitted again, or not from their bank."""
     if old.notes_.get("distilled_from"):
         raise ValueError(
             f"model: expected one that was fitted on labels, got one distilled from "
@@ -216,7 +216,7 @@ def _check(old: BankedEstimator, source: Any) -> None:
 
 
 def _labels(model: BankedEstimator) -> "pd.Series[Any]":
-    """Labels of the bank as users give them, by id; of several targets or classes tuples."""
+    """Labels of the bank as users give them, by id; tuples of several targets or classes."""
     labels, classes = model.bank_.labels.numpy(), getattr(model, "classes_", None)
     values = labels if classes is None else named_labels(model, model.bank_.labels)
     series = pd.Series(list(map(tuple, values.tolist())), dtype=object) if values.ndim == 2 else pd.Series(values)
@@ -227,13 +227,13 @@ def _labels(model: BankedEstimator) -> "pd.Series[Any]":
 
 
 def _added_ids(folder: Path) -> list[Any]:
-    """Ids of rows that were added since the folder was written, which no training has seen."""
+    """Ids of rows added since the folder was written, which no training has seen."""
     changes = read_whole(folder, read_changes)[0]
     return [name for change in changes if change.what == "add" for name in change.ids]
 
 
 def _of_bank(old: BankedEstimator, folder: Path) -> _Rows:
-    """All rows of the bank, with the labels that they have now."""
+    """All rows of the bank, with their current labels."""
     bank, notes = old.bank_, old.notes_
     frame = bank.rows
     frame.index = pd.Index(bank.ids if bank.ids.dtype == np.int64 else np.arange(len(bank)))
@@ -279,7 +279,7 @@ def _of_table(old: BankedEstimator, folder: Path, source: Any, root: Path | None
 
 
 def _with_weights(old: BankedEstimator, table: Table) -> Table:
-    """The table with the weights that its rows have in the bank, unless it has weights; others count as a mean row."""
+    """The table with its rows' weights in the bank, unless it has its own; new rows count as an average row."""
     known = old.given_weights()
     if known is None or table.weights is not None:
         return table
@@ -290,7 +290,7 @@ def _with_weights(old: BankedEstimator, table: Table) -> Table:
 def _with_corrections(
     old: BankedEstimator, table: Table, numbers: pd.DataFrame | None, parts: Array
 ) -> tuple[Table, pd.DataFrame | None, int]:
-    """The table and the numbers with corrected labels where they have those of before, and how many these are."""
+    """The table and the numbers with corrections in place of the labels before them, and the number of these."""
     before: dict[str, list[Any]] = {}
     sets = (lambda label: tuple(sorted(label))) if table.several else (lambda label: label)
     for change in old.changes_.history:
@@ -321,7 +321,7 @@ def _unseen(table: Table, parts: Array, added: Sequence[Any]) -> Array:
 
 
 def _trial(old: BankedEstimator, rows: _Rows) -> _Trial:
-    """Which rows the new model is trained on, and which both are compared on."""
+    """The rows to train the new model on, and those to compare both on."""
     table, seed = rows.table, old.random_state or 0
     new = np.flatnonzero(rows.unseen)
     if len(new) >= FEWEST:
@@ -351,7 +351,7 @@ def _trial(old: BankedEstimator, rows: _Rows) -> _Trial:
 
 
 def _some(table: Table, positions: Array, most: int, seed: int) -> Array:
-    """Some of ``positions``, at most ``most`` but for a first group, whole groups; the latest, if there are times."""
+    """Whole groups of ``positions``: at most ``most`` rows, but at least one group; the latest, if there are times."""
     names = positions if table.groups is None else table.groups[positions]
     if table.times is None:
         order = np.random.RandomState(seed).permutation(np.unique(names))
@@ -383,7 +383,7 @@ def _by_target(model: BankedEstimator, opened: OpenTable) -> list[tuple[BankedEs
 def _compared(
     job: TableJob, old: BankedEstimator, new: BankedEstimator, opened: OpenTable, rows: _Rows, trial: _Trial
 ) -> tuple[Refit, list[Measured]]:
-    """Both models on the same rows, and what is measured of each target."""
+    """The comparison of both models on the same rows, and the scores for each target."""
     table, split, parts, notes = opened.table, trial.split, _by_target(new, opened), list(rows.notes)
     if len(split.test):
         measured, at = [measure(job, one, part, split) for one, part in parts], split.test
@@ -432,12 +432,12 @@ def _compared(
 
 
 def _columns(measured: Sequence[Measured]) -> Array:
-    """Predictions of a target, or of several ``[n, T]``."""
+    """Predictions of one target ``[n]`` or of several ``[n, T]``."""
     return measured[0].predicted if len(measured) == 1 else np.stack([one.predicted for one in measured], axis=1)
 
 
 def _losses(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
-    """Squared error, of several targets their mean, or negative log probability of each row, of classes their mean."""
+    """Error of each row: squared error (mean over targets), or log-loss (mean over several classes)."""
     if getattr(model, "classes_", None) is None:
         return np.asarray(((predicted - truth) ** 2).reshape(len(truth), -1).mean(axis=1))
     if isinstance(model, NeighborClassifier) and model.multilabel_:
@@ -447,9 +447,9 @@ def _losses(model: BankedEstimator, predicted: Array, truth: Array) -> Array:
 
 
 def _difference(differences: Array, groups: Array | None, weights: Array | None = None) -> tuple[float, float]:
-    r"""Mean of paired differences $d$ ``[n]`` and its standard error, by groups $g$ and weights $w$ of mean 1.
+    r"""Mean of paired differences $d$ ``[n]`` and its standard error, with groups $g$ and weights $w$ of mean 1.
 
-    $\sqrt{\frac{G}{G-1} \sum_g (\sum_{i \in g} w_i (d_i - \bar d))^2} / n$; each row is a group if there are none.
+    $\sqrt{\frac{G}{G-1} \sum_g (\sum_{i \in g} w_i (d_i - \bar d))^2} / n$; without groups, each row is one.
     """
     count = len(differences)
     mass = np.ones(count) if weights is None else weights / weights.mean()
@@ -462,7 +462,7 @@ def _difference(differences: Array, groups: Array | None, weights: Array | None 
 
 
 def _hold_out_more(new: BankedEstimator, opened: OpenTable, rows: Array) -> None:
-    """Put the rows that were compared on into the bank; with those that were held out, they calibrate."""
+    """Add the compared rows to the bank; they calibrate together with the held-out rows."""
     if not len(rows):
         return
     table = opened.table.select(rows)
@@ -481,7 +481,7 @@ def _hold_out_more(new: BankedEstimator, opened: OpenTable, rows: Array) -> None
 def _following(
     folder: Path, old: BankedEstimator, known: "pd.Series[Any]", new: BankedEstimator, named: Mapping[str, Any]
 ) -> Iterator[Path]:
-    """A folder to write ``new`` into, in the turn of writers, with what they changed since labels were ``known``."""
+    """A locked folder to write ``new`` into, after taking over changes since the labels were ``known``."""
     opened = ModelFolder(folder, **named)
     with opened.replaced() as stage:
         now, labels = opened.model, _labels(opened.model)
@@ -505,7 +505,7 @@ def _following(
 
 
 def _take_over(new: BankedEstimator, now: BankedEstimator, ids: Array, labels: list[Any]) -> None:
-    """Add rows that came while the new model was fitted."""
+    """Add rows that arrived while the new model was fitted."""
     if set(new.kinds_.values()) - set(CELLS):
         raise ValueError(
             f"model: expected one that stays while it is fitted anew, got {len(ids)} rows that were added meanwhile; "

@@ -1,4 +1,4 @@
-"""The working folder of a run: one run at a time; kept when it is killed, and gone when it ends well."""
+"""The working folder of a run: for one run at a time, kept if the run is killed, and removed when it succeeds."""
 
 import contextlib
 import hashlib
@@ -15,22 +15,22 @@ CHECKPOINT, CACHE = "last.ckpt", "cache"
 
 
 class WorkingFolder:
-    """Where checkpoints of a run go.
+    """The folder for the checkpoints of a run.
 
     Args:
-        folder: the folder; None: nowhere.
-        mark: the file that is there from when on there is something to go on with.
-        shared: whether another process looks after it.
+        folder: the folder; None: no checkpoints.
+        mark: name of a file that exists as soon as the run can be resumed.
+        shared: whether another process manages the folder.
     """
 
     def __init__(self, folder: Path | None, mark: str = CHECKPOINT, *, shared: bool = False) -> None:
         self.folder, self.mark, self.shared = folder, mark, shared
 
     def take_up(self, fingerprint: str) -> bool:
-        """Whether there is a run of this ``fingerprint`` to go on with; what another run left is removed.
+        """Whether there is a run with this ``fingerprint`` to resume; files of a different run are removed.
 
         Args:
-            fingerprint: all that the result depends on.
+            fingerprint: text of all that the result depends on.
         """
         if self.folder is None:
             return False
@@ -46,18 +46,18 @@ class WorkingFolder:
 
 @contextlib.contextmanager
 def working_folder(out: Path | None, work: str = "fit", mark: str = CHECKPOINT) -> Iterator[WorkingFolder]:
-    """A folder ``.NAME.fit`` beside ``out`` for the checkpoints of one run, locked until the run ends.
+    """A folder ``.NAME.WORK`` beside ``out`` for the checkpoints of one run, locked until the run ends.
 
-    It is removed when the block ends without an error, and kept if the user stops the run, the process is killed, or
-    an error (a full disk, say) comes after training has begun.
+    It is removed when the block ends without an error, and kept if the process is killed, the user stops the run, or an
+    error (such as a full disk) comes after the first checkpoint.
 
     Args:
-        out: what the run makes; None: no folder is made.
+        out: the file or folder that the run makes; None: no working folder.
         work: the last part of the folder's name.
         mark: see :class:`WorkingFolder`.
 
     Raises:
-        ValueError: if another process writes ``out``.
+        ValueError: if another process is writing ``out``.
     """
     if out is None:
         yield WorkingFolder(None)
@@ -93,7 +93,7 @@ def working_folder(out: Path | None, work: str = "fit", mark: str = CHECKPOINT) 
 
 
 def _empty(folder: Path, names: tuple[str, ...]) -> None:
-    """Remove all but the files ``names``."""
+    """Remove everything except the files ``names``."""
     for path in folder.iterdir():
         if path.name not in names:
             files.remove_tree(path)

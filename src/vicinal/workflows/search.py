@@ -1,4 +1,4 @@
-"""``vicinal search``: a text, a row, or the rows of a table to the rows of a model's bank that are most like them."""
+"""``vicinal search``: the bank rows of a model most similar to a text, a row, or each row of a table."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -23,17 +23,17 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Searched:
-    """What a search gives: names of the queries, and hits of each, best first."""
+    """The result of a search: names of the queries, and the hits of each, best first."""
 
     queries: list[Any]
     hits: list[list[Hit]]
 
     def flat(self) -> pd.DataFrame:
-        """One line a hit: query, rank, id, score, label."""
+        """One line per hit: query, rank, id, score, label."""
         return hit_table(self.hits, self.queries)
 
     def records(self) -> list[dict[str, Any]]:
-        """One dictionary a query; its hits in a list, with the cells of their rows."""
+        """One dictionary per query, with a list of hits and the cells of their rows."""
         return [
             {
                 "query": query,
@@ -46,14 +46,14 @@ class Searched:
 
 
 def json_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Cells of a row for programs."""
+    """Cells of a row as JSON values."""
     numbers = (bool, int, float, np.number)
     cells = {name: cell if isinstance(cell, numbers) else shown_cell(cell, None) for name, cell in row.items()}
     return {name: None if cell is None or cell != cell else cell for name, cell in cells.items()}
 
 
 def open_searcher(folder: Path, k: int = 10, **settings: Any) -> "Searcher | MatcherSearcher":
-    """What searches a folder: of a model, see :class:`Searcher`, or of a matcher of rows, which needs no settings."""
+    """A :class:`Searcher` for the folder of a model, or a :class:`MatcherSearcher` for a match (without ``index``)."""
     if kind_of(folder) == "matcher":
         if settings.get("index") is not None:
             raise ValueError("index: expected none with the folder of a match, which is searched whole, got one")
@@ -62,7 +62,7 @@ def open_searcher(folder: Path, k: int = 10, **settings: Any) -> "Searcher | Mat
 
 
 class MatcherSearcher:
-    """The folder of a match, whose right table is searched as :meth:`vicinal.estimators.RowMatcher.search` does."""
+    """Searches the right table of a match, see :meth:`vicinal.estimators.RowMatcher.search`."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class MatcherSearcher:
             check_choice("column", column, self.matcher.tables_.columns.texts)
 
     def texts(self, texts: Sequence[str]) -> Searched:
-        """Search for texts."""
+        """Search for texts, in ``column`` if there is one."""
         queries = list(texts) if self.column is None else pd.DataFrame({self.column: list(texts)})
         return self._searched(list(texts), self.matcher.search(queries, self.k))
 
@@ -92,7 +92,7 @@ class MatcherSearcher:
         return self._searched(frame.index.tolist(), self.matcher.search(frame, self.k))
 
     def ids(self, ids: Sequence[str]) -> Searched:
-        """What is near rows of the left table, without themselves in a table that is matched with itself."""
+        """Search for rows of the left table; in a table matched with itself, without the row itself."""
         return self._searched(list(ids), self.matcher.search_ids(list(ids), self.k))
 
     def _searched(self, names: list[Any], table: pd.DataFrame) -> Searched:
@@ -104,7 +104,7 @@ class MatcherSearcher:
 
 
 def read_row(text: str) -> dict[str, Any]:
-    """The row that a JSON object is."""
+    """The cells of a row from a JSON object; ValueError for other text."""
     try:
         row = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as wrong:
@@ -115,14 +115,14 @@ def read_row(text: str) -> dict[str, Any]:
 
 
 class Searcher:
-    """A model folder that is searched, once or many times.
+    """Searches the bank of the model in a folder.
 
     Args:
         folder: of a model of any kind.
-        k: hits of a query.
-        column: that texts are looked for in; None: the first column of texts.
+        k: number of hits for each query.
+        column: to search for texts; None: the first column of texts.
         root: folder that paths of images and sounds start from; None: that of a table of queries.
-        index: see :func:`vicinal.estimators.load_model`, as are ``encoders``.
+        index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
         log: gets which columns were left empty.
     """
@@ -153,7 +153,7 @@ class Searcher:
         return Searched([text], self._hits(tidy_features(pd.DataFrame([row]), numbers)))
 
     def table(self, source: Path | pd.DataFrame) -> Searched:
-        """Search for the rows of a table; a row does not get the bank's row of its own id, if the table has ids."""
+        """Search for the rows of a table; if it has ids, a row does not find the bank row of its own id."""
         frame = read_rows(self.model, source, self.root, self.log)
         numbers = [name for name, kind in self.model.kinds_.items() if kind == "number"]
         column = self.model.notes_.get("id")
@@ -162,7 +162,7 @@ class Searcher:
         return Searched(names, self._hits(tidy_features(frame, [n for n in numbers if n in frame.columns]), ids))
 
     def ids(self, ids: Sequence[str]) -> Searched:
-        """What is near rows of the bank, without themselves."""
+        """Search for bank rows, without themselves."""
         vectors, known = vectors_of(self.model, ids)
         return Searched(list(ids), search_rows(self.model, vectors, self.k, known))
 

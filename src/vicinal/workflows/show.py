@@ -1,4 +1,4 @@
-"""``vicinal show``: what a folder holds, told from its settings; no weights and no rows are read."""
+"""``vicinal show``: what a folder holds, from its settings only; no weights or rows are read."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _HELD_OUT = "held"
 
 
 class _Summary(BaseModel):
-    """Settings of a folder of ours; those that are not shown are passed over, as nothing is made of them."""
+    """Settings of a folder; those that are not shown are ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
     version: int
@@ -92,10 +92,9 @@ class _Matcher(_Summary):
 
 
 def list_changes(folder: Path) -> list[dict[str, Any]]:
-    """The journal of a model folder, oldest first: number, time, who, what, ids, and labels before and after.
+    """The journal of a model folder, oldest first: sequence, time, who, what, ids, and labels before and after.
 
-    Rows that were added stand in it until the folder is written anew; corrected labels stay until their row is
-    forgotten.
+    Added rows are listed until the folder is written again; corrected labels until their row is forgotten.
     """
     from vicinal.estimators.journal import read_changes  # it takes as long to import as a model to load
 
@@ -108,13 +107,13 @@ def show_folder(folder: Path) -> dict[str, Any]:
     """What the folder of a model or a matcher holds.
 
     Returns:
-        of both "kind", "vicinal" (the version that wrote it), "written" (when, UTC), "rows", "columns" (each with its
-        kind and encoder), "settings", "scores", "files" (bytes by name); of a model also "task", "target",
-        "torch" (None for folders of before it was noted), "dim" and, if its bank was changed since it was
-        written, "journal".
+        for both "model" (the folder), "kind", "task", "vicinal" (the version that wrote it), "written" (time, UTC),
+        "rows", "columns" (each with its kind and encoder), "settings", "scores", "bytes" and "files" (bytes by name);
+        for a matcher "notes"; for a model "target", "name", "id", "group", "time", "weight", "labels", "dim",
+        "storage", "torch" (None in older folders), "distilled_from", and "journal" (None without one).
 
     Raises:
-        ValueError: if there is no such folder, or its settings were torn, edited, or are of a newer version.
+        ValueError: if there is no such folder, or its settings are damaged, edited, or of a newer version.
     """
     if not folder.is_dir():
         what = "a file" if folder.exists() else "which is not there"
@@ -179,7 +178,7 @@ def _model(folder: Path) -> dict[str, Any]:
 
 
 def _journal(path: Path) -> dict[str, int] | None:
-    """Bytes and records of the journal, None without one."""
+    """Bytes and records of the journal; None without one."""
     if not path.is_file():
         return None
     check_inside(path.parent, path.name)
@@ -189,7 +188,7 @@ def _journal(path: Path) -> dict[str, int] | None:
 
 
 _NAMES = 20
-"""Classes that are named."""
+"""Most classes that are named."""
 
 
 def _bank(folder: Path) -> _Rows:
@@ -198,7 +197,7 @@ def _bank(folder: Path) -> _Rows:
 
 
 def _settings(config: _Model) -> dict[str, Any]:
-    """The settings that matter: what was fitted in the place of "auto", and no settings of what is not there."""
+    """The settings that apply, with the fitted choice in place of "auto"."""
     parameters = config.parameters
     metric = config.metric or ("kernel" if parameters.get("metric") == "kernel" else "network")
     if config.task == "similarity":
@@ -236,7 +235,7 @@ def _matcher(folder: Path) -> dict[str, Any]:
 
 
 def size_words(size: int) -> str:
-    """Bytes as a person reads them.
+    """A number of bytes in suitable units.
 
     >>> size_words(900), size_words(126_944), size_words(5_300_000_000)
     ('900 B', '127 kB', '5.3 GB')
@@ -250,7 +249,7 @@ def size_words(size: int) -> str:
 
 
 def setting_words(value: Any) -> str:
-    """A setting in a line: none, texts as they are, lists with commas."""
+    """A setting as one line: "none" for None, texts unchanged, lists with commas."""
     if isinstance(value, list):
         return ",".join(map(setting_words, value))
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What a report shows of a model: the rows behind some predictions, thumbnails, learned masks."""
+"""Parts of a model for its report: the rows behind some predictions, thumbnails, learned masks."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ Array = np.ndarray[Any, Any]
 def neighbor_panels(
     model: BankedEstimator, table: Table, columns: list[str], test: Array, predicted: Array, k: int = 5
 ) -> list[NeighborPanel]:
-    """Panels of the best, the median and the worst test prediction; none for a head without neighbors."""
+    """Panels of the best, the median and the worst of the predictions; none for a head without neighbors."""
     if not model.network_.head.uses_bank or len(test) == 0:
         return []
     order = np.argsort(_errors(model, predicted, table.target[test]), kind="stable")
@@ -49,7 +49,7 @@ def neighbor_panels(
 
 
 def mask_curves(model: BankedEstimator, queries: int = 200) -> tuple[Array, list[tuple[str, Array]]] | None:
-    """Learned masks (of the first member) of held-out rows: those that reject the least, the median, and the most."""
+    """Learned masks (of the first member) over held-out rows: those that reject least, median and most; or None."""
     head = model.network_.head
     members = len(head.heads) if isinstance(head, Ensemble) else 1
     mask = getattr(head.heads[0] if isinstance(head, Ensemble) else head, "mask", None)
@@ -113,7 +113,7 @@ def _panel(
 
 
 _SHOWN = 6
-"""Images of a set that a report shows."""
+"""Most images of a set that a report shows."""
 
 
 def _label(value: Any) -> float | str:
@@ -121,12 +121,12 @@ def _label(value: Any) -> float | str:
 
 
 def shown_label(value: Any) -> str:
-    """A class as a page shows it; several with commas between them."""
+    """A class as text; several classes with commas between them."""
     return (", ".join(map(str, value)) or "(none)") if isinstance(value, tuple) else str(value)
 
 
 def shown_cells(row: dict[str, Any], kinds: dict[str, Any], root: Path | None) -> dict[str, str | bytes]:
-    """What to show of a row: thumbnails of images, names of sounds, texts and numbers as they read."""
+    """Cells of a row for display: thumbnails of images, names of sounds, all else as text."""
     shown: dict[str, str | bytes] = {}
     for name, cell in row.items():
         content = cell.get("bytes") if isinstance(cell, dict) else cell

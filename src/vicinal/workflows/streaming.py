@@ -1,4 +1,4 @@
-"""``vicinal predict --out``: a table of any length to a file of predictions, which goes on where it was stopped."""
+"""``vicinal predict --out``: predictions for a table of any length into a file; a stopped run resumes."""
 
 import contextlib
 import itertools
@@ -26,10 +26,10 @@ from vicinal.workflows.resuming import WorkingFolder, working_folder
 Log = Callable[[str], None]
 
 BATCH = 1 << 13
-"""Rows that are predicted at a time; the blocks of the library divide it, so that each row is computed as ever."""
+"""Rows predicted at a time; a multiple of the library's block sizes, so that batches do not change predictions."""
 
 _SECONDS, _MOST = 10.0, 1 << 20
-"""How long rows wait before they are put aside in a part, and how many at most."""
+"""Seconds until predicted rows are saved as a part, and most rows of a part before that."""
 
 _PART = "part-{:08d}.parquet"
 
@@ -51,34 +51,34 @@ def predict_file(
     escape: bool = True,
     log: Log = lambda line: None,
 ) -> int:
-    """Write the predictions of :func:`vicinal.workflows.predict_table`, in the memory of a few thousand rows.
+    """Write the predictions of :func:`vicinal.workflows.predict_table` to a file, without holding all rows in memory.
 
-    What is predicted is put aside in parts every ten seconds, in a folder ``.NAME.predict`` beside ``out``. If the
-    run is stopped or killed, the same call goes on behind the last part; if the table (by its checksum), the model or a
-    setting is another one, it begins anew. ``out`` appears whole, at the end.
+    Predictions are saved in parts every ten seconds, in a folder ``.NAME.predict`` beside ``out``. If the run is
+    stopped or killed, the same call continues after the last part; if the table (by its checksum), the model or a
+    setting has changed, it starts again. ``out`` appears at the end, complete.
 
     Args:
         folder: of the model.
         source: file of the table.
         out: file to write, see :func:`vicinal.data.write_table`.
-        root: see :func:`vicinal.workflows.predict_table`, as are the settings up to ``encoders``.
-        explain: neighbors to show.
+        root: see :func:`vicinal.workflows.predict_table`, as for the arguments up to ``encoders``.
+        explain: number of neighbors to show.
         elements: show what elements of sets add.
         coverage: of intervals.
-        keep: columns of the table that stand beside the predictions.
+        keep: columns of the table to put beside the predictions.
         index: of the model.
         encoders: by column or kind.
-        engine: "ray": batches are answered by its workers, see :func:`vicinal.workflows.engines.predicted_by_ray`;
-            None: by this process.
-        workers: how many; None: one a processor.
+        engine: "ray": its workers predict the batches, see :func:`vicinal.workflows.engines.predicted_by_ray`; None:
+            this process does.
+        workers: of the engine; None: one per processor.
         escape: see :func:`vicinal.data.write_table`.
-        log: gets how far it is, every ten seconds, and what :func:`vicinal.workflows.predict_table` says.
+        log: gets the log lines of :func:`vicinal.workflows.predict_table`, each once.
 
     Returns:
-        how many rows were predicted.
+        the number of predicted rows.
 
     Raises:
-        ValueError: as :func:`vicinal.workflows.predict_table`, or if the file is changed meanwhile.
+        ValueError: as for :func:`vicinal.workflows.predict_table`, or if the file changes meanwhile.
     """
     count = check_engine(engine, workers)
     named: dict[str, Any] = {"index": index, "encoders": encoders}
@@ -117,7 +117,7 @@ def predict_file(
 
 
 def _once(log: Log) -> Log:
-    """``log`` for what each batch says again."""
+    """A ``log`` that ignores lines it already got."""
     lines: set[str] = set()
 
     def tell(line: str) -> None:
@@ -133,7 +133,7 @@ def _parts(work: WorkingFolder) -> list[Path]:
 
 
 def _take_up(work: WorkingFolder, fingerprint: str, log: Log) -> int:
-    """Rows that an earlier run of the same has put aside."""
+    """The number of rows that an interrupted run with the same settings has saved."""
     done: int = sum(parquet.read_metadata(part).num_rows for part in _parts(work))
     if work.take_up(fingerprint):
         log(f"going on behind {done:,} rows that were predicted before")
@@ -144,14 +144,14 @@ def _take_up(work: WorkingFolder, fingerprint: str, log: Log) -> int:
 
 
 def _behind(first: pd.DataFrame, frames: Iterator[pd.DataFrame], done: int) -> Iterator[pd.DataFrame]:
-    """The batches after ``done`` rows, which are whole batches."""
+    """The batches after the first ``done`` rows, which are whole batches."""
     for frame in itertools.chain([first], frames):
         if done == 0 or frame.index[0] > done:
             yield frame
 
 
 def _predict(answers: Iterator[pd.DataFrame], work: WorkingFolder, progress: "_Progress") -> int:
-    """Put the predictions of batches aside in parts; gives how many rows there are in all."""
+    """Save the predictions of batches in parts, and return the total number of rows."""
     waiting: list[pd.DataFrame] = []
     count, begun = 0, time.monotonic()
     for table in answers:
@@ -175,7 +175,7 @@ def _put_aside(frames: list[pd.DataFrame], work: WorkingFolder) -> None:
 
 
 def _unified(schemas: list[pa.Schema]) -> pa.Schema:
-    """The columns of all in the order in which they come, each of a type that holds all its cells."""
+    """The columns of all schemas in order of appearance, each with a type that holds all its cells."""
     kinds: dict[str, pa.DataType] = {}
     for field in (field for schema in schemas for field in schema):
         kinds[field.name] = _wider(kinds.get(field.name, field.type), field.type)
@@ -203,14 +203,14 @@ def _read(part: Path, schema: pa.Schema) -> pd.DataFrame:
 
 
 class _Progress:
-    """Says how many rows are done, and how long the others will take."""
+    """Reports the number of finished rows and their rate."""
 
     def __init__(self, rows: int | None, done: int) -> None:
         self.rows, self.before, self.done = rows, done, done
         self.begun = time.monotonic()
 
     def add(self, count: int) -> None:
-        """So many more are done."""
+        """Count ``count`` more rows, and report."""
         self.done += count
         rate = (self.done - self.before) / (time.monotonic() - self.begun)
         report("predicting", self.done, self.rows, f"rows, {rate:,.0f} a second")

@@ -1,6 +1,6 @@
-"""What a report says first of a model: how near it comes, how far from the best other method, whether it covers.
+"""The summary at the top of a report: the model's error, its change from the best other method, and its coverage.
 
-Each figure has its doubt, a 95 % interval; the rows behind them are at hand for the report's search.
+Each number has a 95 % interval; the rows behind them are listed for the report's search.
 """
 
 from collections.abc import Iterator
@@ -22,29 +22,29 @@ from vicinal.workflows.showing import shown_cells, shown_label
 
 Array = np.ndarray[Any, Any]
 LEVELS = (0.5, 0.8, 0.9)
-"""Coverage of intervals that a fit looks at."""
+"""Coverages of the intervals that a fit checks."""
 
 COVERED = 2000
-"""Test rows, at most, of which intervals are looked at."""
+"""Most test rows whose intervals are checked."""
 
 SEARCHED = 300
-"""Test rows, at most, that a report shows."""
+"""Most test rows that a report shows."""
 
 FEWEST = 10
-"""Rows, or groups of rows, below which no doubt can be said."""
+"""Fewest rows, or groups of rows, for a 95 % interval."""
 
 _RESAMPLES = 1000
 
 
 @dataclass(frozen=True)
 class Covering:
-    """What a model promises beside its predictions, on ``places`` of the test rows.
+    """Coverage of a model's intervals or sets of classes on some of the test rows.
 
     Attributes:
-        places: ``[m]`` of the test rows.
-        levels: of intervals, see :func:`vicinal.evaluation.coverage_curve`; or one of sets of classes.
-        bounds: intervals ``[m, 2]`` of 90 %, or None.
-        inside: whether the promise of 90 % is kept ``[m]``, or None.
+        places: positions of these rows among the test rows ``[m]``.
+        levels: of intervals, see :func:`vicinal.evaluation.coverage_curve`; one level for sets of classes.
+        bounds: 90 % intervals ``[m, 2]``, or None.
+        inside: whether the 90 % interval or set of a row holds its label ``[m]``, or None.
     """
 
     places: Array
@@ -54,7 +54,7 @@ class Covering:
 
 
 def covering(model: BankedEstimator, opened: OpenTable, split: Split) -> Covering:
-    """Whether intervals, or sets of classes, of the test rows hold what is true; none without rows that calibrate."""
+    """Whether intervals, or sets of classes, hold the labels of the test rows; empty if too few rows calibrate."""
     places = np.linspace(0, len(split.test) - 1, min(COVERED, len(split.test))).round().astype(np.int64)
     levels = [level for level in LEVELS if calibrates(model, level)]
     if not len(places) or not levels or not model.network_.head.uses_bank:
@@ -87,14 +87,14 @@ def verdict(
     promise: Covering,
     weights: Array | None = None,
 ) -> Verdict:
-    """The figures that a report begins with.
+    """The summary that a report begins with.
 
     Args:
-        model: which was measured.
+        model: the measured model.
         measured: predictions of the model and of other methods on the same rows.
-        truth: labels ``[n]`` of these rows.
-        groups: of these rows ``[n]``, which are drawn together; None: each row is a group.
-        promise: of :func:`covering`.
+        truth: labels of these rows ``[n]``.
+        groups: of these rows ``[n]``, resampled as a whole; None: each row is a group.
+        promise: from :func:`covering`.
         weights: of these rows ``[n]``; None: 1 each.
     """
     mass = np.ones(len(truth)) if weights is None else weights / weights.mean()
@@ -118,7 +118,7 @@ def verdict(
 def _verdict_of_several(
     model: NeighborClassifier, measured: Measured, truth: Array, codes: Array, mass: Array
 ) -> Verdict:
-    """The same where rows may have several classes: by the micro F1."""
+    """The same for several classes per row, by the micro F1."""
     labels, missed = several_hot(truth, model.classes_.tolist())
     limits = {"model": model.thresholds_, **measured.thresholds}
     parts = {name: f1_parts(labels, guess >= limits[name], missed) for name, guess in measured.predictions.items()}
@@ -131,14 +131,14 @@ def _verdict_of_several(
 def examples(
     model: BankedEstimator, opened: OpenTable, rows: Array, measured: Measured, promise: Covering
 ) -> list[Example]:
-    """A few hundred of the rows measured, the largest error first.
+    """At most 300 of the measured rows, the largest error first.
 
     Args:
-        model: which was measured.
+        model: the measured model.
         opened: the table.
-        rows: places in the table ``[n]``.
+        rows: positions in the table ``[n]``.
         measured: with the predictions of these rows.
-        promise: of :func:`covering`, whose intervals are shown.
+        promise: from :func:`covering`, with the intervals to show.
     """
     places = np.linspace(0, len(rows) - 1, min(SEARCHED, len(rows))).round().astype(np.int64)
     part, classes = opened.table.select(rows[places]), getattr(model, "classes_", None)
@@ -188,7 +188,7 @@ def _losses(model: BankedEstimator, guess: Array, truth: Array) -> Array:
 
 
 def _share(hits: Array, codes: Array, mass: Array) -> Doubted:
-    r"""A share with its Clopper-Pearson interval, as if each group were one row, of $(\sum w)^2 / \sum w^2$ rows."""
+    r"""A share with its Clopper-Pearson interval for one row per group, with weights $(\sum w)^2 / \sum w^2$ rows."""
     share = float((mass * hits).sum() / mass.sum())
     each = np.bincount(np.unique(codes, return_inverse=True)[1], mass)
     even = bool((mass == 1).all())
@@ -200,7 +200,7 @@ def _share(hits: Array, codes: Array, mass: Array) -> Doubted:
 
 
 def _doubted(values: Array, others: Array | None, codes: Array, mass: Array, statistic: Any) -> Doubted:
-    """A statistic of the rows with its percentile interval over rows that are drawn again, group by group."""
+    """A statistic of the rows with its bootstrap percentile interval, resampling whole groups."""
     if values.ndim == 1:
         order = np.argsort(values, kind="stable")
         values, codes, mass = values[order], codes[order], mass[order]
@@ -214,7 +214,7 @@ def _doubted(values: Array, others: Array | None, codes: Array, mass: Array, sta
 
 
 def _draws(codes: Array) -> Iterator[Array]:
-    """How often each row is drawn, ``[r, n]``, a block of resamples at a time."""
+    """How often each row is drawn ``[r, n]``, in blocks of resamples."""
     rng, groups = np.random.default_rng(0), int(codes.max()) + 1
     block = max(1, 1_000_000 // len(codes))
     for start in range(0, _RESAMPLES, block):
@@ -234,7 +234,7 @@ def _relative(weights: Array, values: Array, others: Array | None) -> Array:
 
 
 def _micro_f1(weights: Array, values: Array, others: Array | None) -> Array:
-    """The F1 of what rows add above and below its line, ``[n, 2]``."""
+    """The micro F1 from the rows' parts of its numerator and denominator, ``[n, 2]``."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray((weights @ values[:, 0]) / (weights @ values[:, 1]))
 
@@ -244,5 +244,5 @@ def _more_f1(weights: Array, values: Array, others: Array) -> Array:
 
 
 def _difference(weights: Array, values: Array, others: Array | None) -> Array:
-    """Mean of ``values`` less that of ``others``."""
+    """Mean of ``values`` minus that of ``others``."""
     return np.asarray(weights @ (values - others) / weights.sum(1))
