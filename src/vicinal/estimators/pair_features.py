@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vicinal.index.base import Hits
-from vicinal.index.lexical import Shared, Sparse, Terms, beside
+from vicinal.index.lexical import Shared, Sparse, Terms, beside, presence
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Ids = np.ndarray[Any, Any]
@@ -45,7 +45,7 @@ class Side:
         texts: of each shared column, ``[n]``; "row" is all columns in one.
         numbers: of each shared column of numbers, ``[n]``, NaN where empty.
         vectors: unit rows ``[n, d]``, or None.
-        terms: sparse matrices by column and kind of terms.
+        terms: which terms each row has, by column and kind, ``[n, BUCKETS]``.
         lexical: rows as :class:`vicinal.index.lexical.LexicalIndex` compares them.
     """
 
@@ -108,7 +108,7 @@ class PairFeatures:
         self, table: pd.DataFrame, texts: dict[str, list[str]], counts: Mapping[Key, Sparse], vectors: Tensor | None
     ) -> Side:
         numbers = {name: pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64) for name in self.numbers}
-        terms = {key: terms.of_counts(counts[key]) for key, terms in self.terms.items()}
+        terms = {key: presence(counts[key]) for key in self.terms}
         lexical = beside([self.terms[ROW, kind].unit(counts[ROW, kind]) for kind in _LEXICAL])
         return Side(texts, numbers, vectors, terms, lexical)
 
@@ -151,7 +151,8 @@ class PairFeatures:
         at, to = pairs[:, 0], pairs[:, 1]
         columns: list[Floats] = []
         for (column, kind), terms in self.terms.items():
-            shared = terms.shared(left.terms[column, kind][at], right.terms[column, kind][to])
+            rows = left.terms[column, kind][at], right.terms[column, kind][to]
+            shared = terms.shared(*map(terms.of_counts, rows))
             empty = np.minimum(shared.left, shared.right) == 0
             columns += [np.where(empty, MISSING, value) for value in _shares(shared)]
             if column != ROW and kind == _COLUMN_TERMS[-1]:

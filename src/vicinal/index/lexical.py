@@ -88,9 +88,8 @@ class Terms:
 
     def of_counts(self, counts: Sparse) -> Sparse:
         """What :meth:`of` gives of texts, from their :meth:`counts`."""
-        return scipy.sparse.csr_matrix(
-            (np.sqrt(self.weights[counts.indices]), counts.indices, counts.indptr), counts.shape
-        )
+        roots = np.sqrt(self.weights)
+        return scipy.sparse.csr_matrix((roots[counts.indices], counts.indices, counts.indptr), counts.shape)
 
     def unit(self, counts: Sparse) -> Sparse:
         """Rows of length 1 in which a term that stands c times has w (1 + log c), sparse ``[n, BUCKETS]``."""
@@ -103,6 +102,12 @@ class Terms:
         """What each row of one matrix shares with the same row of the other; see :class:`Shared`."""
         both = np.asarray(left.multiply(right).sum(axis=1)).ravel()
         return Shared(both, *(np.asarray(side.multiply(side).sum(axis=1)).ravel() for side in (left, right)))
+
+
+def presence(counts: Sparse) -> Sparse:
+    """Which terms stand in each text, as 1 in a byte each: all that :meth:`Terms.of_counts` needs of counts."""
+    ones = np.ones(counts.nnz, dtype=np.int8)
+    return scipy.sparse.csr_matrix((ones, counts.indices, counts.indptr), counts.shape)
 
 
 class Shared(NamedTuple):
@@ -136,7 +141,7 @@ class Shared(NamedTuple):
 
 def beside(parts: Sequence[Sparse]) -> Sparse:
     """Unit rows of several kinds of terms side by side: their products are means of cosines."""
-    return scipy.sparse.hstack(list(parts), format="csr") / np.float32(np.sqrt(len(parts)))
+    return scipy.sparse.hstack(list(parts), format="csr") * np.float32(len(parts) ** -0.5)
 
 
 class LexicalIndex:
