@@ -232,7 +232,7 @@ def test_sets_by_their_moments_have_a_kernel_as_nothing_of_them_is_trained(tmp_p
     assert np.ptp(chances[~full], axis=0).max() == 0
     model.save(tmp_path / "bags")
     np.testing.assert_array_equal(load_model(tmp_path / "bags").predict_proba(fresh), chances)
-    with pytest.raises(ValueError, match="^metric: expected 'network' for bag, whose encoder deep_sets:vectors is"):
+    with pytest.raises(ValueError, match=r"^metric: expected 'network' for bag, whose encoder deep_sets:vectors is"):
         NeighborClassifier(metric="kernel", encoders={"bag": "deep_sets"}, **settings).fit(frame, kinds)
 
 

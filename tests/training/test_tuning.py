@@ -94,6 +94,9 @@ def test_each_layer_has_its_learning_rate(folder):
         id(next(layer.parameters())) for layer in (layers[2], layers[1])
     ]
     assert all(group["weight_decay"] == 0.1 for group in optimizer.param_groups)
+    for wrong in (0, 1.5):
+        with pytest.raises(ValueError, match="^layer_decay: expected a number above 0 and at most 1"):
+            TrainingSettings(layer_decay=wrong)
 
 
 def test_the_linear_schedule_rises_and_falls(folder, monkeypatch):

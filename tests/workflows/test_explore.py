@@ -85,6 +85,16 @@ def test_a_change_lasts_and_undo_takes_it_back(folder):
         explorer.undo()
 
 
+def test_the_map_is_drawn_again_when_one_row_takes_the_place_of_another(folder):
+    explorer = Explorer(folder)
+    before = explorer.map()
+    explorer.forget("r9")
+    explorer.add(json.dumps({"name": "new", "text": "apple fig", "size": 0.1}), "fruit")
+    after = explorer.map()
+    assert after != before
+    assert after | {"undo": 0} == Explorer(folder).map()
+
+
 def test_a_prediction_without_a_neighbor_is_that_of_a_bank_without_it(folder):
     explorer = Explorer(folder)
     gone = str(explorer.row("r3")["behind"][0]["id"])

@@ -38,20 +38,20 @@ class KeptCheckpoints(CheckpointIO):
     """Keeps the weights of a run that leaves no folder in memory, by the names of the files that would hold them."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, dict[str, Any]] = {}
+        self._states: dict[str, dict[str, Any]] = {}
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         """Copy the weights of ``checkpoint``, which go on changing."""
         weights = {name: value.detach().clone() for name, value in checkpoint["state_dict"].items()}
-        self._kept[Path(path).name] = {"state_dict": weights, "epoch": checkpoint["epoch"]}
+        self._states[Path(path).name] = {"state_dict": weights, "epoch": checkpoint["epoch"]}
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: Any = None) -> dict[str, Any]:
         """What was kept by that name."""
-        return self._kept[Path(path).name]
+        return self._states[Path(path).name]
 
     def remove_checkpoint(self, path: Any) -> None:
         """Forget what was kept by that name."""
-        self._kept.pop(Path(path).name, None)
+        self._states.pop(Path(path).name, None)
 
 
 class GoOn(Callback):

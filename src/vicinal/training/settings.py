@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from vicinal.core import check_between, check_choice, check_integer
+from vicinal.core import check_between, check_choice, check_integer, check_number
 
 LOGGERS = {
     "csv": "CSVLogger",
@@ -80,7 +80,8 @@ class TrainingSettings:
         check_between("learning_rate", self.learning_rate, 0, _LARGEST)
         check_between("encoder_learning_rate", self.encoder_learning_rate, 0, _LARGEST)
         check_between("weight_decay", self.weight_decay, 0, _LARGEST, closed=True)
-        check_between("layer_decay", self.layer_decay, 0, 1, closed=True)
+        if not 0 < check_number("layer_decay", self.layer_decay) <= 1:  # 0 would leave lower layers as they are
+            raise ValueError(f"layer_decay: expected a number above 0 and at most 1, got {self.layer_decay}")
         check_choice("schedule", self.schedule, ("constant", "linear"))
         check_choice("precision", self.precision, ("32-true", "64-true", "bf16-mixed", "16-mixed"))
         check_accelerator(self.accelerator)

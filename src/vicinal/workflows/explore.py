@@ -79,7 +79,7 @@ class Explorer:
         self.changes: list[dict[str, Any]] = []
         self._undo: list[tuple[dict[str, Any], Callable[[], object]]] = []
         self._said: tuple[Any, np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None
-        self._plane: tuple[BankedEstimator, int, np.ndarray[Any, Any]] | None = None
+        self._plane: tuple[object, np.ndarray[Any, Any]] | None = None
         self._said_of_table: tuple[Any, list[Any]] | None = None
 
     @property
@@ -344,15 +344,15 @@ class Explorer:
             raise ValueError(f"label: expected a number, got {short(text)}") from wrong
 
     def _points(self) -> np.ndarray[Any, Any]:
-        """Rows of the bank, then of the table, on their principal plane; cached for a model and a size of its bank."""
+        """Rows of the bank, then of the table, on their principal plane; computed again when the bank's rows change."""
         model = self.model
-        if self._plane is None or self._plane[:2] != (model, len(model.bank_)):
+        if self._plane is None or self._plane[0] is not model.bank_.state:
             vectors = model.bank_.vectors
             if self.table is not None:
                 vectors = torch.cat([vectors, self.table.embedded(model).vectors])
             places = principal_plane(vectors.numpy())[0]
-            self._plane = model, len(model.bank_), np.round(places / (float(np.abs(places).max()) or 1.0), 5)
-        return self._plane[2]
+            self._plane = model.bank_.state, np.round(places / (float(np.abs(places).max()) or 1.0), 5)
+        return self._plane[1]
 
     def _table(self) -> TableRows:
         if self.table is None:
