@@ -95,7 +95,7 @@ def test_each_layer_has_its_learning_rate(folder):
     ]
     assert all(group["weight_decay"] == 0.1 for group in optimizer.param_groups)
     for wrong in (0, 1.5):
-        with pytest.raises(ValueError, match="^layer_decay: expected a number above 0 and at most 1"):
+        with pytest.raises(ValueError, match=r"^layer_decay: expected a number above 0 and at most 1"):
             TrainingSettings(layer_decay=wrong)
 
 

@@ -244,24 +244,47 @@ def check_known(bank: Bank, others: Bank, ids: Ids) -> None:
         raise ValueError(f"ids: expected ids of rows that the model was given, got {short(lost[0])}{hint}")
 
 
+_PROCESSOR = torch.device("cpu")
+
 _BLOCK = 1 << 14
 """Rows that are embedded before they are kept; a multiple of the batch of embedding."""
 
 
-def embedded(network: NeighborNetwork, inputs: RowInputs, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Embeddings ``[n, d]`` of all rows, on the CPU."""
+def embedded(
+    network: NeighborNetwork,
+    inputs: RowInputs,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device = _PROCESSOR,
+) -> Tensor:
+    """Embeddings ``[n, d]`` of all rows, on the CPU.
+
+    Encoders that were tuned run on ``device``, and the network moves back; those of frozen ones have run by now.
+    """
+    tuned = any(part.learned and not part.frozen for part in getattr(network.encoder, "encoders", ()))
+    device = device if tuned else _PROCESSOR
     vectors: Tensor | None = None
-    for start in range(0, len(inputs), _BLOCK):
-        rows = torch.arange(start, min(start + _BLOCK, len(inputs)))
-        part = network.embed_all(RowSubset(inputs, rows), torch.device("cpu"))
-        if vectors is None:
-            vectors = torch.empty(len(inputs), part.shape[1], dtype=dtype)
-        vectors[start : start + len(rows)] = part
+    if device != _PROCESSOR:
+        network.to(device)
+    try:
+        for start in range(0, len(inputs), _BLOCK):
+            rows = torch.arange(start, min(start + _BLOCK, len(inputs)))
+            part = network.embed_all(RowSubset(inputs, rows), device)
+            if vectors is None:
+                vectors = torch.empty(len(inputs), part.shape[1], dtype=dtype)
+            vectors[start : start + len(rows)] = part.to(_PROCESSOR)
+    finally:
+        if device != _PROCESSOR:
+            network.to(_PROCESSOR)
     return torch.zeros(0, 0, dtype=dtype) if vectors is None else vectors
 
 
 def fill_bank(
-    store: NeighborBank, network: NeighborNetwork, inputs: RowInputs, rows: LabelledRows, positions: np.ndarray
+    store: NeighborBank,
+    network: NeighborNetwork,
+    inputs: RowInputs,
+    rows: LabelledRows,
+    positions: np.ndarray,
+    device: torch.device = _PROCESSOR,
 ) -> None:
     """Put rows into an empty bank.
 
@@ -271,11 +294,12 @@ def fill_bank(
         inputs: the rows, prepared.
         rows: all rows of the table.
         positions: of those that go in ``[n]``.
+        device: where encoders that were tuned run.
     """
     store.reserve(len(positions) + len(positions) // 8)  # room for rows that are added; it costs no memory until then
     for start in range(0, len(positions), _BLOCK):
         at = positions[start : start + _BLOCK]
-        vectors = embedded(network, RowSubset(inputs, torch.arange(start, start + len(at))), torch.float32)
+        vectors = embedded(network, RowSubset(inputs, torch.arange(start, start + len(at))), torch.float32, device)
         folds, weights = rows.held_out.folds, rows.weights
         store.add(
             rows.ids[at],

@@ -69,10 +69,14 @@ from vicinal.index import Index, NeighborBank
 from vicinal.similarity import resolve_similarity
 from vicinal.training import NeighborNetwork, Rows, RowSubset, TrainingHistory, error_of
 from vicinal.training.rows import spread
+from vicinal.training.settings import encoding_device
 
 SCORES = 1 << 22
 """Scores or weights held at a time while many queries are looked up, explained or calibrated."""
 
+
+_MANY = 64
+"""Rows from which on it pays to run encoders on a GPU."""
 
 _CURVE = 256
 """Rows trained on whose error the history of a kernel tells, at most."""
@@ -146,7 +150,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         patience: int = 10,
         validation_fraction: float = 0.15,
         precision: str = "32-true",
-        accelerator: str = "cpu",
+        accelerator: str = "auto",
         devices: int | str = 1,
         logger: str | None = None,
         progress: bool = False,
@@ -422,7 +426,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self.network_ = network.eval()
         everything = np.arange(len(rows.frame))  # rows held out, too: an id keeps each from its own label
         for positions, store in zip((everything, rows.held_out.validation), stores, strict=True):
-            fill_bank(store, network, RowSubset(inputs, torch.from_numpy(positions)), rows, positions)
+            device = self._device(len(positions))
+            fill_bank(store, network, RowSubset(inputs, torch.from_numpy(positions)), rows, positions, device)
         self.bank_, self.calibration_ = (Bank.over(store) for store in stores)
 
     def _may_choose(self) -> bool:
@@ -645,7 +650,11 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         """Prepared rows, those of frozen networks run once (and kept in ``cache_dir`` if there is one)."""
         inputs = encoder.prepare(frame, None if self.root is None else Path(self.root))
         store = None if self.cache_dir is None else EmbeddingCache(self.cache_dir)
-        return encoder.cache(inputs, store=store)
+        return encoder.cache(inputs, store=store, device=self._device(len(frame)))
+
+    def _device(self, rows: int) -> torch.device:
+        """Where encoders run for so many rows: few are done before weights have come to a GPU."""
+        return encoding_device(self.accelerator if rows >= _MANY else "cpu")
 
     @property
     def table_encoder(self) -> TableEncoder:
@@ -662,7 +671,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             return x.frame, x.vectors.to(dtype)
         frame = as_frame(self, x, reset=False)
         inputs = self._prepare(self.table_encoder, frame)
-        vectors = embedded(self.network_, inputs, dtype)
+        vectors = embedded(self.network_, inputs, dtype, self._device(len(frame)))
         _check_finite("embeddings", vectors)
         return frame, vectors
 

@@ -82,7 +82,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         cache_dir: folder for vectors of frozen encoders.
         checkpoint_dir: folder of checkpoints, from which a killed fit resumes.
         precision: of training, as Lightning names it.
-        accelerator: of training, as Lightning names it.
+        accelerator: see :class:`vicinal.estimators.NeighborRegressor`.
         logger: None, "csv", "tensorboard", "wandb" or "mlflow".
         progress: show a progress bar.
         random_state: seed.
@@ -155,7 +155,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         cache_dir: Any = None,
         checkpoint_dir: Any = None,
         precision: str = "32-true",
-        accelerator: str = "cpu",
+        accelerator: str = "auto",
         logger: str | None = None,
         progress: bool = False,
         random_state: Any = 0,

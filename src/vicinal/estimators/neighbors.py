@@ -143,7 +143,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             saw it (:meth:`out_of_fold_predictions`), which calibrates intervals. That needs several members that share
             nothing that learns from labels: frozen encoders, no losses of embeddings, one process.
         precision: as Lightning names it, "32-true", "64-true", "bf16-mixed", "16-mixed".
-        accelerator: as Lightning names it, "cpu", "auto", "gpu"; for training.
+        accelerator: as Lightning names it, "cpu", "auto", "gpu"; for training, and for encoders of 64 rows and more,
+            which then run on a CUDA GPU if there is one.
         devices: number of processes that train together, see :class:`vicinal.training.TrainingSettings`.
         logger: None, "csv", "tensorboard", "wandb" or "mlflow".
         progress: show a progress bar.

@@ -135,7 +135,6 @@ class TargetTransform(Saved):
             return torch.addcmul(biases, torch.tensor(self.slope, dtype=torch.float64), values.double()).softmax(dim=1)
         return _through(values, self.scores, self.labels) if self.name == "rank" else values
 
-
     def _limited(self, values: Tensor) -> Tensor:
         """Logarithms ``[n]`` or ``[n, T]`` that are not far beyond those of the labels."""
         if not self.ends:

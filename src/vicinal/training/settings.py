@@ -109,6 +109,18 @@ def check_accelerator(name: object) -> str:
     return known
 
 
+def encoding_device(accelerator: str) -> torch.device:
+    """Where encoders run for ``accelerator``: on a CUDA GPU if there is one and it may be used, else on the processor.
+
+    GPUs of Apple's machines are left to training, as embeddings are float64 behind the encoder.
+
+    >>> encoding_device("cpu")
+    device(type='cpu')
+    """
+    may_use = accelerator in ("auto", "gpu", "cuda")
+    return torch.device("cuda" if may_use and torch.cuda.is_available() else "cpu")
+
+
 def make_logger(settings: TrainingSettings, folder: Path) -> Any:
     """The Lightning logger that ``settings`` names, writing under ``folder``; False for none.
 
