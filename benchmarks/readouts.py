@@ -51,6 +51,8 @@ READOUTS = {
 RIVALS = ("kernel ridge", "NNK 32", "signed 64, untrained")
 MUYGPS = ("MuyGPs 64", "MuyGPs 64, untrained")
 """Local kriging by the package of that name (``pip install muygpys``); left out where it is not installed."""
+BLEND = "auto, blended"
+"""With kernel ridge on the frozen vectors, over all rows."""
 ONE = "one attention"
 """In place of each member's weights: those of the mean of the members' scores and masks, so fewer rows at a time."""
 EXPERTS = tuple(f"tuned {name}" for name in NUMBERS)
@@ -128,6 +130,27 @@ class Job:
         prediction = (weights @ labels).numpy()
         row = {"error": float(np.mean((prediction - self.labels[self.test]) ** 2) / self.unit)}
         return row | shares(weights) | {"predict_s": time.process_time() - started, "test_rows": len(self.test)}
+
+    def blended(self) -> dict[str, float]:
+        """The default and kernel ridge on the frozen vectors, weighed by least squares on the rows held out."""
+        started, model = time.process_time(), self.fit(METHODS["auto"])
+        rows, train, truth = model.calibration_, self.split.train, self.labels[self.test]
+        groups = rows.groups if model.bank_.store.group_codes is not None else None
+        said = model.predict_embedded(rows.vectors.double(), model.bank_.identity(ids=rows.ids, groups=groups))
+        held, first = self.known[rows.ids.astype(int)], model.in_label_units(said).double().numpy()
+        x, y, unit = self.vectors, self.labels, np.median(pdist(self.vectors[train[:1000]]))
+        inner, outer = np.split(np.random.default_rng(0).permutation(train), [len(train) // 8])
+
+        def ridge(settings, rows, queries) -> np.ndarray:
+            return predict_by("kernel ridge", settings, unit, x[rows], y[rows], x[queries])
+
+        best = min(GRIDS["kernel"], key=lambda one: np.mean((ridge(one, outer, inner) - y[inner]) ** 2))
+        apart = ridge(best, train, held) - first
+        share = float(np.clip((y[held] - first) @ apart / (apart @ apart), 0, 1))
+        plain = model.predict(self.frame.iloc[self.test], **self.of(self.test))
+        both = plain + share * (ridge(best, self.known, self.test) - plain)
+        error = float(np.mean((both - truth) ** 2) / self.unit)
+        return {"error": error, "share": share, "fit_s": time.process_time() - started, "test_rows": len(self.test)}
 
     def expert(self, name: str) -> dict[str, float]:
         """One of :data:`EXPERTS`."""
@@ -235,7 +258,9 @@ def errors(found: pd.DataFrame) -> str:
     table = table.dropna(subset=["attention"])
     logs = np.log(table.div(table["attention"], axis=0)).groupby("set", sort=False)
     names = [
-        name for name in (*METHODS, ONE, *READOUTS, *RIVALS, *MUYGPS, "ridge") if name in table and name != "attention"
+        name
+        for name in (*METHODS, BLEND, ONE, *READOUTS, *RIVALS, *MUYGPS, "ridge")
+        if name in table and name != "attention"
     ]
     ratios = np.exp(logs.mean())[names].assign(splits=logs.size())
     lines = ["| set | splits | " + " | ".join(names) + " |", "|" + " --- |" * (2 + len(names))]
@@ -310,6 +335,8 @@ def rows_of(job: Job, methods: list[str]) -> Iterator[tuple[str, dict[str, float
             yield method, {"error": float(np.mean((one.prediction - y[split.test]) ** 2) / job.unit)}
         elif method in EXPERTS:
             yield method, job.expert(method)
+        elif method == BLEND:
+            yield method, job.blended()
         else:
             metric = job.fit(METHODS["attention"]) if metric is None else metric
             started = time.process_time()
@@ -328,7 +355,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sets", nargs="+", default=None, choices=[*SETS])
     parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--methods", nargs="+", default=[*METHODS, ONE, *READOUTS, *RIVALS, *EXPERTS, "ridge"])
+    parser.add_argument("--methods", nargs="+", default=[*METHODS, BLEND, ONE, *READOUTS, *RIVALS, *EXPERTS, "ridge"])
     arguments = parser.parse_args()
     done = pd.read_csv(arguments.out) if arguments.out.is_file() else pd.DataFrame(columns=["set", "split", "method"])
     there = set(zip(done["set"], done["split"], done["method"], strict=True))
