@@ -18,6 +18,8 @@ from vicinal.heads import Kriging
 from vicinal.training.likelihood import TableKernel
 
 READOUTS = ("kriging", "signed_kriging")
+FEW = {"metric": "kernel", "max_neighbors": 32}
+"""Predictions by few rows, for promises that do not hang on how many they are: 256 take most of a test's time."""
 
 
 def houses(count, seed=0):
@@ -117,7 +119,7 @@ def test_nothing_is_learned_from_the_labels_held_out(rows):
     held_out = np.arange(50)
     other = np.where(np.arange(len(price)) < 50, 1000.0, price)
     first, second = (
-        NeighborRegressor(metric="kernel", readout="kriging").fit(frame, y, validation=held_out) for y in (price, other)
+        NeighborRegressor(**FEW, readout="kriging").fit(frame, y, validation=held_out) for y in (price, other)
     )
     for one, another in zip(first.network_.state_dict().values(), second.network_.state_dict().values(), strict=True):
         assert torch.equal(one, another)
@@ -127,7 +129,7 @@ def test_it_predicts_better_than_the_mean_of_a_town(rows):
     frame, price = rows
     fresh, truth = houses(200, seed=1)
     for readout in READOUTS:
-        assert NeighborRegressor(metric="kernel", readout=readout).fit(frame, price).score(fresh, truth) > 0.9
+        assert NeighborRegressor(**FEW, readout=readout).fit(frame, price).score(fresh, truth) > 0.9
 
 
 def test_weights_sum_to_1_and_convex_ones_are_not_negative(model):
@@ -147,7 +149,7 @@ def test_the_order_of_the_rows_does_not_matter(rows):
     order = np.random.default_rng(0).permutation(len(frame))
     place = np.argsort(order)[held_out]
     fresh, _ = houses(50, seed=1)
-    settings = {"metric": "kernel", "readout": "signed_kriging"}
+    settings = FEW | {"readout": "signed_kriging"}
     first = NeighborRegressor(**settings).fit(frame, price, validation=held_out)
     second = NeighborRegressor(**settings).fit(frame.iloc[order], price[order], validation=place)
     np.testing.assert_allclose(first.predict(fresh), second.predict(fresh), atol=0.02)
@@ -157,7 +159,7 @@ def test_the_unit_of_columns_and_labels_does_not_matter(rows):
     frame, price = rows
     fresh, _ = houses(50, seed=1)
     scaled, other = (part.assign(size=1e6 * part["size"], age=1e-6 * part["age"]) for part in (frame, fresh))
-    settings = {"metric": "kernel", "readout": "kriging"}
+    settings = FEW | {"readout": "kriging"}
     first = NeighborRegressor(**settings).fit(frame, price).predict(fresh)
     second = NeighborRegressor(**settings).fit(scaled, 1e6 * price - 3e6).predict(other)
     np.testing.assert_allclose((second + 3e6) / 1e6, first, atol=0.02)
@@ -182,7 +184,7 @@ def test_columns_that_say_nothing_new_do_no_harm(rows, readout, change):
         n: "category" for n in change if n == "one"
     }
     train, test = np.arange(200), np.arange(200, 260)
-    model = NeighborRegressor(metric="kernel", readout=readout, columns=columns).fit(changed.iloc[train], price[train])
+    model = NeighborRegressor(**FEW, readout=readout, columns=columns).fit(changed.iloc[train], price[train])
     assert model.score(changed.iloc[test], price[test]) > 0.9
 
 
@@ -215,7 +217,7 @@ def test_added_and_forgotten_rows_count_at_once(model, rows):
 def test_no_row_predicts_itself_nor_its_group(rows):
     frame, price = rows
     groups = np.arange(len(frame)) // 3
-    model = NeighborRegressor(metric="kernel", readout="kriging").fit(frame, price, groups=groups)
+    model = NeighborRegressor(**FEW, readout="kriging").fit(frame, price, groups=groups)
     ids = model.bank_.ids[:20]
     for row, one in zip(ids, model.explain(frame.iloc[ids], 90, ids=ids, groups=groups[ids]), strict=True):
         assert not set(groups[[n.id for n in one.neighbors]]) & {groups[row]}

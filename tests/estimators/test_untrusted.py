@@ -192,7 +192,7 @@ def deep(key, value):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("parameters.members", 30_000),
+        pytest.param("parameters.members", 30_000, marks=pytest.mark.slow),
         ("parameters.members", 1024),
         ("parameters.hidden", [1 << 24, 1 << 24]),
         ("parameters.hidden", [10**12]),
