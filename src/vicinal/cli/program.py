@@ -1,5 +1,6 @@
 """The program ``vicinal``: all commands together, and how errors end it."""
 
+import gc
 import logging
 import os
 import re
@@ -69,6 +70,7 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 def main() -> None:
     """Run the program; errors of the user end it with one sentence and exit code 2."""
+    gc.set_threshold(10_000, 10, 10)  # imports make a million objects that stay: no need to look for garbage so often
     sys.exit(run(sys.argv[1:]))
 
 
