@@ -113,7 +113,7 @@ def test_intervals_cover_and_are_wider_where_rows_are_far():
         assert ((low <= truth) & (truth <= high)).mean() == pytest.approx(coverage, abs=0.06)
     far = frame.iloc[:1].assign(size=frame["size"].max() * 3)
     widths = np.ptp(model.predict_interval(frame), axis=1)
-    assert np.ptp(model.predict_interval(far), axis=1)[0] > np.median(widths)
+    assert np.ptp(model.predict_interval(far), axis=1)[0] > 1.05 * np.median(widths)
 
 
 def test_classes_get_probabilities(rows):
