@@ -7,10 +7,7 @@ that of the file or folder that a prediction needs. A run that is killed goes on
 
     pip install pytabkit tabm rtdl_num_embeddings skorch faiss-cpu
     python benchmarks/kin.py --data FOLDER --out benchmarks/results/kin.csv --splits 2   # FOLDER as for tables.py
-    python benchmarks/kin.py --vectors runs/nona --sets tweets amazon --out benchmarks/results/kin.csv --splits 2
     python benchmarks/kin.py --out benchmarks/results/kin.csv --splits 0 --page docs/results/nona.md  # of what is there
-
-Of texts (``--vectors``: the cache of ``nona/sets.py``) 1,200 rows are a table of the 384 numbers that MiniLM makes.
 
 TabPFN and TabICL need weights that no package carries; who has them runs ``--methods tabpfn`` or ``tabicl`` beside the
 others, with the packages of these names.
@@ -21,7 +18,6 @@ import contextlib
 import logging
 import pickle
 import re
-import sys
 import tempfile
 import time
 import warnings
@@ -37,23 +33,13 @@ from torch import Tensor, nn
 
 from vicinal.estimators import NeighborRegressor, save_model
 
-TABLES, TEXTS = SETS[:10], ("tweets", "amazon")
+TABLES = SETS[:10]
 OURS = {"default": {}, "network": {"metric": "network"}}
 PYTABKIT = {"tabm": "TabM_D_Regressor", "tabr": "TabR_S_D_Regressor", "realmlp": "RealMLP_TD_Regressor"}
 WITH_WEIGHTS = {"tabpfn": ("tabpfn", "TabPFNRegressor"), "tabicl": ("tabicl", "TabICLRegressor")}
 METHODS = (*OURS, *PYTABKIT, "modernnca", *WITH_WEIGHTS)
 MARKED = re.compile(r"(<!-- kin -->\n).*?(<!-- /kin -->)", re.DOTALL)
 USUAL = tuple(name for name in METHODS if name not in WITH_WEIGHTS)
-
-
-def read_vectors(name: str, cache: Path) -> tuple[pd.DataFrame, np.ndarray]:
-    """1,200 rows of a set of texts, as vectors of a frozen encoder."""
-    sys.path.insert(0, str(Path(__file__).parent / "nona"))
-    from sets import load
-
-    data = load(name, cache)
-    some = np.sort(np.random.default_rng(0).permutation(len(data.labels))[:1200])
-    return pd.DataFrame(data.features[some]).add_prefix("v"), data.labels[some]
 
 
 def is_number(column: pd.Series) -> bool:
@@ -168,9 +154,9 @@ def ours(settings: dict[str, Any], table: pd.DataFrame, y: np.ndarray, train, he
         return predicted, sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
 
 
-def measure(name: str, split: int, method: str, data: Path | None, cache: Path | None) -> dict[str, Any]:
+def measure(name: str, split: int, method: str, data: Path | None) -> dict[str, Any]:
     """One line of the CSV."""
-    table, y = read_vectors(name, cache) if name in TEXTS else read(name, data)
+    table, y = read(name, data)
     order = np.random.default_rng(1000 + split).permutation(len(y))  # as tables.py cuts them
     parts = np.split(order, [round(0.6 * len(y)), round(0.8 * len(y))])
     torch.manual_seed(split)
@@ -231,8 +217,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder below which the files are")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/kin.csv"))
-    parser.add_argument("--vectors", type=Path, help="folder of vectors of texts")
-    parser.add_argument("--sets", nargs="*", default=list(TABLES), choices=(*SETS, *TEXTS))
+    parser.add_argument("--sets", nargs="*", default=list(TABLES), choices=SETS)
     parser.add_argument("--methods", nargs="*", default=list(USUAL), choices=METHODS)
     parser.add_argument("--splits", type=int, default=2)
     parser.add_argument("--page", type=Path, help="page to write the table into, between its marks")
@@ -244,7 +229,7 @@ def main() -> None:
         done = {tuple(key) for key in pd.read_csv(options.out)[["set", "split", "method"]].itertuples(index=False)}
     for split, name, method in product(range(options.splits), options.sets, options.methods):
         if (name, split, method) not in done:
-            line = pd.DataFrame([measure(name, split, method, options.data, options.vectors)])
+            line = pd.DataFrame([measure(name, split, method, options.data)])
             line.to_csv(options.out, mode="a", header=not options.out.exists(), index=False)
             print(line.to_string(header=False, index=False), flush=True)
     if not options.out.exists():
