@@ -315,7 +315,7 @@ def rows_used(found: pd.DataFrame) -> str:
         shares = " | ".join(f"{row[c]:.0%}" for c in ("five", "ten", "twenty"))
         rest = f"{row['covered']:.3f} | {row['wider']:.3f} | {row['predict_s']:.2f}"
         lines.append(f"| {name} | {row['rows']:.0f} | {shares} | {rest} |")
-    return "\n".join(lines).replace(" nan ", " - ").replace("**nan**", "-")
+    return "\n".join(lines).replace(" nan% ", " - ").replace(" nan ", " - ")
 
 
 def rows_of(job: Job, methods: list[str]) -> Iterator[tuple[str, dict[str, float]]]:
