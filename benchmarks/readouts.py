@@ -102,6 +102,7 @@ class Job:
         if model.folds_ is not None:
             ids, honest = model.out_of_fold_predictions()
             row["out_of_fold"] = float(np.mean((honest - self.labels[self.known][ids]) ** 2) / self.unit)
+            row["estimated"] = model.out_of_fold_error() / self.unit
         return row
 
     def read_out(self, model: NeighborRegressor, k: int, convex: bool) -> NeighborRegressor:
@@ -318,6 +319,17 @@ def rows_used(found: pd.DataFrame) -> str:
     return "\n".join(lines).replace(" nan% ", " - ").replace(" nan ", " - ")
 
 
+def told(found: pd.DataFrame) -> str:
+    """Markdown: errors that folds tell against that of the test rows, of single members and of all together."""
+    lines = ["| readout | single members | all members | single, of sets within 10 % | all |", "|" + " --- |" * 5]
+    for method in (name for name in METHODS if name.endswith(", folds")):
+        means = found[found["method"] == method].groupby("set", sort=False).mean(numeric_only=True)
+        ratios = means[["out_of_fold", "estimated"]].div(means["error"], axis=0).dropna()
+        middle, near = ratios.median(), ((ratios - 1).abs() <= 0.1).sum()
+        lines.append(f"| {method} | " + " | ".join([*(f"{v:.3f}" for v in middle), *(str(v) for v in near)]) + " |")
+    return "\n".join(lines)
+
+
 def rows_of(job: Job, methods: list[str]) -> Iterator[tuple[str, dict[str, float]]]:
     """The figures of each method on a split."""
     metric = None
@@ -369,7 +381,7 @@ def main() -> None:
             done = pd.concat([done, line], ignore_index=True)
             done.to_csv(arguments.out, index=False)
             print(name, seed, method, {k: round(v, 4) for k, v in row.items()}, flush=True)
-    print(errors(done), rows_used(done), against_experts(done), sep="\n\n")
+    print(errors(done), rows_used(done), told(done), against_experts(done), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
+from vicinal.estimators.out_of_fold import fold_predictions
 from vicinal.heads import Kriging
 
 SETTINGS = {
@@ -71,6 +72,50 @@ def test_the_error_out_of_fold_is_near_that_of_new_rows(model):
     seen = np.mean((model.predict(x) - y) ** 2)
     assert 0.75 < new / honest < 1.25
     assert seen < 0.6 * honest
+
+
+@pytest.mark.parametrize("readout", ["attention", "kriging", "dense"])
+def test_the_error_of_all_members_is_that_of_one_less_their_disagreement(readout):
+    x, y = table()
+    kind = {"head": "dense"} if readout == "dense" else {"readout": readout}
+    weights, groups = np.random.default_rng(3).uniform(0.2, 2, size=len(y)), np.arange(len(y)) // 2
+    one = NeighborRegressor(**{**SETTINGS, **kind, "target_transform": "log"})
+    one.fit(x, y + 5, groups=groups, sample_weight=weights)
+    single = one.out_of_fold_predictions()[1]
+    every = np.zeros((4, len(y)))
+    for fold, row in np.ndindex(every.shape):
+        seen = (one.bank_.folds != fold).numpy() & (groups != groups[row])
+        members, head = one.fold_members(), one.fold_members().part(fold)
+        query, rows = (members.columns(fold, v.double()) for v in (one.bank_.vectors[[row]], one.bank_.vectors[seen]))
+        who = {"bank_weight": one.bank_.weights[seen]} if head.uses_bank else {}
+        with torch.no_grad():
+            said = head(query, rows, one.bank_labels()[seen], **who)
+        every[fold, row] = one.in_label_units(said)[0]
+    disagreement = np.average(every.var(axis=0), weights=weights)
+    error = np.average((single - y - 5) ** 2, weights=weights)
+    assert disagreement > 0.02 * error
+    np.testing.assert_allclose(one.out_of_fold_error(), error - disagreement, rtol=1e-6)
+
+
+def test_all_members_gain_on_new_rows_what_out_of_fold_rows_tell(model, other):
+    fresh, truth = table(4000, seed=9)
+    y = table()[1]
+    for one in (model, other):
+        ids, said = one.out_of_fold_predictions()
+        share = one.out_of_fold_error() / np.mean((said - y[ids]) ** 2)
+        queries = torch.from_numpy(one.embed(fresh)).double()
+        single = fold_predictions(one, queries, one.bank_.identity(ids=None, groups=None)).double()
+        single = one.in_label_units(single).numpy()
+        new = np.mean((one.predict(fresh) - truth) ** 2) / np.mean((single - truth[:, None]) ** 2)
+        assert new < 0.97
+        assert abs(share - new) < 0.5 * (1 - new)
+
+
+def test_the_error_of_several_targets_is_the_mean_of_each():
+    x, y = table()
+    one = NeighborRegressor(**SETTINGS).fit(x, np.c_[y, x[:, 1] - x[:, 2]])
+    each = [one.of_target(name).out_of_fold_error() for name in one.targets_]
+    np.testing.assert_allclose(np.sum(each), 2 * one.out_of_fold_error(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.9])

@@ -154,7 +154,11 @@ def test_members_that_are_folds_are_compared_out_of_fold(tmp_path):
     assert outcome.basis.startswith("Out of fold")
     assert outcome.rows["compared"] == 40
     assert outcome.scores["old"]["mse"] == pytest.approx(np.mean((before - truth) ** 2))
-    assert load_model(folder).folds_ == 2
+    new, page = load_model(folder), (folder / "report.html").read_text()
+    assert new.folds_ == 2
+    assert f"{new.out_of_fold_error():.4g}" in page
+    share = model.out_of_fold_error() / np.mean((before - truth) ** 2)
+    assert f"{outcome.scores['old']['mse'] * share:.4g}" in page
 
 
 def test_classes_are_compared_by_log_loss_and_a_new_class_is_learned_in_whole_groups(tmp_path):

@@ -85,3 +85,19 @@ def test_a_fit_is_judged_and_its_rows_are_listed(classes):
         assert errors == sorted(errors, reverse=True)
         inside = [row.interval[0] <= row.target <= row.interval[1] for row in record.examples]
         assert np.mean(inside) == pytest.approx(found.covered.value)
+
+
+def test_without_test_rows_all_members_together_are_judged():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(121, 3)), columns=list("abc")).assign(y=lambda t: t["a"] + t["b"] ** 2)
+    settings = {"members": 4, "hidden": (8, 4), "max_epochs": 8, "readout": "attention"}
+    outcome = fit_table(TableJob(frame, "y", test=0, parameters=settings))
+    model, record = outcome.model, outcome.record
+    errors = record.truth - record.predicted
+    assert record.scores["model"]["mse"] == pytest.approx(model.out_of_fold_error())
+    assert record.scores["model"] == pytest.approx(record.out_of_fold)
+    share = model.out_of_fold_error() / np.mean(errors**2)
+    assert share < 0.99
+    assert record.scores["model"]["r2"] == pytest.approx(1 - model.out_of_fold_error() / np.var(record.truth))
+    assert record.scores["model"]["mae"] == pytest.approx(np.mean(np.abs(errors)) * share**0.5)
+    assert record.verdict.typical.value == pytest.approx(np.median(np.abs(errors)) * share**0.5)

@@ -113,7 +113,7 @@ class BankedEstimator(TunedEstimator):
 
         Members are folds then (see ``validation_fraction``): a row is predicted by those that leave out its fold, from
         the rows of other folds. So the error of these predictions is honest, as on new rows, though of fewer members
-        than a prediction has.
+        than a prediction has: see :meth:`NeighborRegressor.out_of_fold_error`.
 
         Returns:
             ids ``[n]`` of the rows of the bank that were fitted on, and predictions: numbers ``[n]``, or

@@ -20,7 +20,14 @@ from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import FITTED
 from vicinal.estimators.inputs import EmbeddedRows, Ids, LabelledRows, as_series, refused_text
 from vicinal.estimators.kernel_metric import may_be_kernel
-from vicinal.estimators.out_of_fold import MOST, cross_intervals, fold_positions, fold_predictions, out_of_fold
+from vicinal.estimators.out_of_fold import (
+    MOST,
+    cross_intervals,
+    ensemble_share,
+    fold_positions,
+    fold_predictions,
+    out_of_fold,
+)
 from vicinal.estimators.several import is_multilabel, read_multilabel, several_numbers, target_names
 from vicinal.estimators.target_transform import PLAIN, TargetTransform, check_positive
 from vicinal.heads import Kriging, conformal_margin
@@ -280,6 +287,35 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         prediction, error = self._answer(queries, self._prediction_identity(len(queries), ids, groups))
         values = self.in_label_units(prediction).numpy()
         return (values, error.numpy()) if return_error else values
+
+    def out_of_fold_error(self) -> float:
+        r"""Mean squared error of the whole model on new rows, as estimated from the rows that it was fitted on.
+
+        Where members are folds, row i has the prediction $\hat y^{f(i)}_i$ of the members that never saw it, an honest
+        one, but of few members. The mean $\bar y_i$ of the predictions of all F folds errs less by as much as they
+        disagree (the ambiguity decomposition of Krogh and Vedelsby 1994):
+
+        $$ \frac{1}{n} \sum_i \big(\hat y^{f(i)}_i - y_i\big)^2 \Big(1 -
+        \frac{\sum_i \frac{1}{F} \sum_f (\hat y^f_i - \bar y_i)^2}{\sum_i (\hat y^{f(i)}_i - y_i)^2}\Big) . $$
+
+        How far members disagree needs no label; each row is left out of the rows that it is predicted from. It is
+        measured on at most 4,096 rows. Kriging reads all members side by side, and errs about as their mean. With
+        weights the means are weighted; of several targets it is the mean.
+
+        Raises:
+            ValueError: if rows were held out in place of folds.
+
+        >>> x = np.linspace(0, 6, 120)[:, None]
+        >>> model = NeighborRegressor(metric="network", validation_fraction=0, members=4).fit(x, np.sin(x[:, 0]))
+        >>> ids, single = model.out_of_fold_predictions()
+        >>> 0 < model.out_of_fold_error() < np.mean((single - np.sin(x[ids, 0])) ** 2)
+        True
+        """
+        ids, single = self.out_of_fold_predictions()
+        at = self.bank_.keys_of(ids)
+        error = (single - self.bank_.labels[at].double().numpy()) ** 2
+        weights = None if self.bank_.weights is None else self.bank_.weights[at].numpy()
+        return float(np.average(error, axis=0, weights=weights).mean() * ensemble_share(self))
 
     def predict_interval(
         self, X: Any, coverage: float = 0.9, *, ids: Any = None, groups: Any = None

@@ -56,6 +56,27 @@ def fold_predictions(model: NeighborEstimator, queries: Tensor, identity: Mappin
     return torch.cat(blocks) if blocks else labels.new_zeros(0, members.folds, *labels.shape[1:])
 
 
+def ensemble_share(model: NeighborEstimator) -> float:
+    """The squared error of all members together as a share of that of the members that never saw a row; at most 1.
+
+    See :meth:`vicinal.estimators.NeighborRegressor.out_of_fold_error`.
+    """
+    positions = fold_positions(model, MOST)
+    if not len(positions):
+        return 1.0
+    queries, who = model.bank_.vectors[positions].double(), _identity(model, positions)
+    each = fold_predictions(model, queries, who)  # [n, F] or [n, F, T]
+    said = torch.stack([model.in_label_units(one).double() for one in each.unbind(dim=1)])  # [F, n] or [F, n, T]
+    unseen = model.in_label_units(out_of_fold(model, positions)).double()
+    error = (unseen - model.bank_.labels[positions].double()).square()
+    disagreement = said.var(dim=0, unbiased=False)
+    if model.bank_.weights is not None:
+        mass = model.bank_.weights[positions].double().reshape(-1, *[1] * (error.ndim - 1))
+        error, disagreement = error * mass, disagreement * mass
+    total = float(error.sum())
+    return max(0.0, 1 - float(disagreement.sum()) / total) if total > 0 else 1.0
+
+
 def cross_intervals(
     model: NeighborEstimator, queries: Tensor, identity: Mapping[str, Tensor | None], coverage: float
 ) -> Tensor:

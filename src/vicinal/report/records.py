@@ -207,8 +207,9 @@ class FitRecord:
         panels: predictions with their neighbors.
         mask_curves: (unit grid ``[g]``, list of (label, values ``[g]``)), or None if there is no mask.
         split_sizes: "train", "validation", "test" -> number of rows.
-        out_of_fold: metric -> value on the rows of the fit, each predicted by members that never saw it; empty if rows
-            were held out instead. Without test rows, ``scores``, ``predicted`` and ``truth`` are out of fold, too.
+        out_of_fold: metric -> value on the rows of the fit, each predicted by members that never saw it (for numbers,
+            what all members together should have); empty if rows were held out instead. Without test rows, ``scores``,
+            ``predicted`` and ``truth`` are out of fold, too.
         duration_s: wall time of the fit in seconds.
         versions: package -> version.
         notes: further sentences for the reader.

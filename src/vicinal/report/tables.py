@@ -78,7 +78,8 @@ def findings(record: FitRecord) -> list[str]:
     said = [f"{first}: {'; '.join(parts)}." if parts else f"{first}."]
     if count and metric in record.out_of_fold:
         said.append(
-            f"Out of fold, where each row fitted on is predicted by the members that never saw it, "
+            "Out of fold, where each row fitted on is predicted by the members that never saw it"
+            f"{' and their disagreement tells what all of them gain' if record.task == 'regression' else ''}, "
             f"{'it' if metric == 'accuracy' else 'the ' + metric_name(metric)} is {number(record.out_of_fold[metric])}."
         )
     return said
@@ -221,8 +222,12 @@ def limits(record: FitRecord) -> list[str]:
         )
     else:
         said.append(
-            "No row was kept for a test: the scores are those of single members on rows that these never saw. The "
-            "whole model should do a little better."
+            "No row was kept for a test: the scores are those of single members on rows that these never saw"
+            + (
+                ", less what averaging over all members gains, which their disagreement tells."
+                if record.task == "regression"
+                else ". The whole model should do a little better."
+            )
         )
     return said
 

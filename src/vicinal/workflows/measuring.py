@@ -1,7 +1,7 @@
 """Scores of a fitted model on held-out rows, compared with what an expert would try first."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,8 @@ from vicinal.encoders import (
 )
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
-from vicinal.estimators.neighbors import NeighborClassifier
+from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
+from vicinal.estimators.out_of_fold import ensemble_share
 from vicinal.evaluation import (
     Baseline,
     GroupGap,
@@ -51,6 +52,7 @@ class Measured:
         notes: settings of the baselines, and further sentences for the reader.
         predictions: method -> predictions or probabilities, for all methods.
         thresholds: for several classes per row, method -> thresholds, for all methods except the model.
+        share: of the squared error of ``predicted``, what the model has; below 1 for out-of-fold predictions.
     """
 
     scores: dict[str, dict[str, float]]
@@ -58,6 +60,7 @@ class Measured:
     notes: list[str]
     predictions: Mapping[str, Array] = field(default_factory=dict)
     thresholds: Mapping[str, Array | None] = field(default_factory=dict)
+    share: float = 1.0
 
 
 def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Split) -> Measured:
@@ -78,7 +81,7 @@ def measure(job: TableJob, model: BankedEstimator, opened: OpenTable, split: Spl
 
 
 def measure_out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable) -> Measured:
-    """Out-of-fold scores on the rows of the fit: of the model (by members that never saw a row), mean and baselines."""
+    """Out-of-fold scores on the rows of the fit: of the model (see :func:`of_all_members`), mean and baselines."""
     table = opened.table
     predicted = model.out_of_fold_predictions()[1][model.bank_.keys_of(table.ids)]  # in the order of the table
     mean = mean_baseline(table.target, len(table), classes=_classes(model), weights=table.weights)
@@ -90,7 +93,10 @@ def measure_out_of_fold(job: TableJob, model: BankedEstimator, opened: OpenTable
         notes = ["Baselines predict each row without its fold, by the settings that are best over all folds."]
     others |= {f"{baseline.name} on untuned features": baseline for baseline in tuned}
     notes += [*_weighted(job), *baseline_notes(tuned, len(table)), *threshold_notes(model)]
-    return _measured(model, predicted, others, table.target, table.weights, notes)
+    measured = _measured(model, predicted, others, table.target, table.weights, notes)
+    share = share_of_all(model)
+    scores = measured.scores | {"model": of_all_members(measured.scores["model"], share)}
+    return replace(measured, scores=scores, share=share)
 
 
 def _measured(
@@ -201,7 +207,23 @@ def out_of_fold_scores(model: BankedEstimator) -> dict[str, float]:
     ids, predictions = model.out_of_fold_predictions()
     bank, at = model.bank_, model.bank_.keys_of(ids)
     weights = None if bank.weights is None else bank.weights[at].numpy()
-    return score(model, predictions, named_labels(model, bank.labels[at]), weights)
+    return of_all_members(score(model, predictions, named_labels(model, bank.labels[at]), weights), share_of_all(model))
+
+
+def share_of_all(model: BankedEstimator) -> float:
+    """Of the squared error of a model's out-of-fold predictions, the share that the whole model has; 1 for classes."""
+    return ensemble_share(model) if isinstance(model, NeighborRegressor) else 1.0
+
+
+def of_all_members(scores: Mapping[str, float], share: float) -> dict[str, float]:
+    """Scores of out-of-fold predictions as those of the whole model: see ``NeighborRegressor.out_of_fold_error``.
+
+    The absolute error is taken to fall as the root of the squared one.
+    """
+    if share == 1:
+        return dict(scores)
+    changed = {"mse": scores["mse"] * share, "mae": scores["mae"] * share**0.5, "r2": 1 - (1 - scores["r2"]) * share}
+    return dict(scores) | changed
 
 
 def predict_test(model: BankedEstimator, opened: OpenTable, split: Split) -> Array:

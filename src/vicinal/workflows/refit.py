@@ -31,8 +31,10 @@ from vicinal.workflows.measuring import (
     measure,
     measure_out_of_fold,
     named_labels,
+    of_all_members,
     predict_test,
     score,
+    share_of_all,
     truth_of,
 )
 from vicinal.workflows.opening import OpenTable, TableJob, fit_split, further_targets
@@ -407,9 +409,11 @@ def _compared(
         )
     pairs = list(zip(("new", "old"), (new, old), predicted, strict=True))
     scores = {name: score(model, guess, truth, weights) for name, model, guess in pairs}
-    former = [scores["old"]]
+    olds, former = [one for one, _ in _by_target(old, opened)], [scores["old"]]
     if opened.also:
         former = [score(one, both[1][:, k], part.table.target[at], weights) for k, (one, part) in enumerate(parts)]
+    if not len(split.test):
+        former = [of_all_members(one, share_of_all(before)) for before, one in zip(olds, former, strict=True)]
     error = "mse" if table.task == "regression" else "log_loss"
     losses = [_losses(model, guess, truth) for _, model, guess in pairs]
     change, doubt = _difference(losses[0] - losses[1], groups, weights)

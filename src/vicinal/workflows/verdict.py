@@ -103,7 +103,7 @@ def verdict(
         return _verdict_of_several(model, measured, truth, codes, mass)
     numbers = getattr(model, "classes_", None) is None
     losses = {name: _losses(model, guess, truth) for name, guess in measured.predictions.items()}
-    errors = losses.pop("model", _losses(model, measured.predicted, truth))
+    errors = losses.pop("model", _losses(model, measured.predicted, truth)) * measured.share
     typical = _doubted(np.sqrt(errors), None, codes, mass, _median) if numbers else _share(1 - errors, codes, mass)
     best = min(losses, key=lambda name: float((mass * losses[name]).mean()), default="")
     change = None
