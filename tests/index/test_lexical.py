@@ -52,6 +52,20 @@ def test_search_is_exact(k):
         np.testing.assert_allclose(values[: len(expected)], scores[row, expected], rtol=1e-5)
 
 
+@pytest.mark.parametrize("postings", [None, (30, 0)])
+def test_any_number_of_threads_gives_the_same(monkeypatch, postings):
+    random = np.random.default_rng(1)
+    texts = [" ".join(f"{n:03d}" for n in random.integers(0, 200, 6)) for _ in range(150)]
+    rows = rows_of(texts, [Terms(kind).fit(texts) for kind in ("words", "letters")])
+    hits = []
+    for threads in (1, 50, 64):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        hits.append(LexicalIndex(rows).search(rows, 7, exclude=torch.arange(150), postings=postings))
+    for other in hits[1:]:
+        assert torch.equal(other.ids, hits[0].ids)
+        assert torch.equal(other.scores, hits[0].scores)
+
+
 def test_a_text_is_not_found_where_it_is_excluded():
     rows = rows_of(TEXTS, [Terms(kind).fit(TEXTS) for kind in ("words", "letters")])
     hits = LexicalIndex(rows).search(rows, 1, exclude=torch.arange(len(TEXTS)))

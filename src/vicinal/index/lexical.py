@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ BUCKETS = 1 << 18
 """Terms that fall in one bucket are one term."""
 
 _BLOCK = 1 << 10
-"""Rows whose products with all others are held at a time."""
+"""Rows whose products with all others are held at a time, by all threads together."""
 
 _TIMES, _MORE = 2, 20
 """So many times the rows that are wanted, and so many more, are compared by all terms after a search by the rarest."""
@@ -167,6 +168,8 @@ class LexicalIndex:
     ) -> Hits:
         """The ``k`` rows that share most with each query, best first; fewer where fewer share anything.
 
+        Blocks of queries are searched at a time, one for each thread of ``torch.get_num_threads()``.
+
         Args:
             queries: rows like those of the index, ``[b, ...]``.
             k: >= 1.
@@ -179,21 +182,34 @@ class LexicalIndex:
         count = queries.shape[0]
         hidden = np.full(count, -1) if exclude is None else exclude.numpy()
         ids, scores = np.full((count, k), -1), np.full((count, k), -np.inf, dtype=np.float32)
-        whole = np.zeros(self._rows.shape[1], dtype=np.float32)  # one query at a time
-        for start in range(0, count, _BLOCK):
-            block = queries[start : start + _BLOCK]
-            rarest = block if postings is None else self._rarest(block, postings, k)
-            depth = k if rarest.nnz == block.nnz else _TIMES * k + _MORE
-            for row, (columns, values) in enumerate(_rows(rarest @ self._columns), start):
-                columns, values = _best(columns, values, depth, hidden[row])
-                if depth > k:
-                    terms = slice(*block.indptr[row - start : row - start + 2])
-                    whole[block.indices[terms]] = block.data[terms]
-                    columns, values = _best(columns, self._rows[columns] @ whole, k)
-                    whole[block.indices[terms]] = 0
+
+        workers = torch.get_num_threads()
+        step = max(1, _BLOCK // workers)
+
+        def search_block(start: int) -> None:
+            part = slice(start, start + step)
+            for row, (columns, values) in enumerate(self._best(queries[part], k, hidden[part], postings), start):
                 ids[row, : len(columns)], scores[row, : len(columns)] = columns, values
+
+        with ThreadPoolExecutor(workers) as threads:  # sparse products and partitions let other threads run
+            for _ in threads.map(search_block, range(0, count, step)):
+                pass
         hits = ordered(torch.from_numpy(ids), torch.from_numpy(scores))
         return Hits(hits.ids, hits.scores)
+
+    def _best(self, block: Sparse, k: int, hidden: Any, postings: Sequence[int] | None) -> Iterator[tuple[Any, Any]]:
+        """Places and scores of the best rows of each query of a block, in any order."""
+        rarest = block if postings is None else self._rarest(block, postings, k)
+        depth = k if rarest.nnz == block.nnz else _TIMES * k + _MORE
+        whole = np.zeros(self._rows.shape[1], dtype=np.float32)  # one query at a time
+        for row, (columns, values) in enumerate(_rows(rarest @ self._columns)):
+            columns, values = _best(columns, values, depth, hidden[row])
+            if depth > k:
+                terms = slice(*block.indptr[row : row + 2])
+                whole[block.indices[terms]] = block.data[terms]
+                columns, values = _best(columns, self._rows[columns] @ whole, k)
+                whole[block.indices[terms]] = 0
+            yield columns, values
 
     def _rarest(self, queries: Sparse, postings: Sequence[int], k: int) -> Sparse:
         """Queries with their rarest terms of each kind alone, that stand in so many rows, or in at least k."""
