@@ -4,9 +4,9 @@ import math
 from typing import Literal, Self
 
 import numpy as np
+import scipy  # loads its parts when they are used
 import torch
 from numpy.typing import ArrayLike
-from scipy.stats import binom, poisson
 from torch import Tensor, nn
 
 from vicinal.calibration.checks import Floats, Integers, check_vector
@@ -56,9 +56,9 @@ def precision_threshold(scores: ArrayLike, related: ArrayLike, precision: float,
     ranked, wrong = values[order], np.cumsum(1 - truth[order])
     ends = np.flatnonzero(np.append(ranked[1:] < ranked[:-1], True)) + 1  # equal scores are accepted together
     counts = _counts(ends)
-    most_wrong = binom.ppf(level, counts, 1 - precision)
-    most_wrong -= binom.cdf(most_wrong, counts, 1 - precision) > level  # -1 where none may be wrong
-    likely = poisson.cdf(most_wrong, _DOUBT * np.cumsum(1 - ranked)[counts - 1]).round(3)
+    most_wrong = scipy.stats.binom.ppf(level, counts, 1 - precision)
+    most_wrong -= scipy.stats.binom.cdf(most_wrong, counts, 1 - precision) > level  # -1 where none may be wrong
+    likely = scipy.stats.poisson.cdf(most_wrong, _DOUBT * np.cumsum(1 - ranked)[counts - 1]).round(3)
     begin = int(likely.argmax())
     passed = int(np.append(wrong[counts - 1][begin:] <= most_wrong[begin:], False).argmin())  # before the first failure
     if passed == 0:
@@ -81,7 +81,7 @@ def _missing(wrong: Floats, ends: Integers, precision: float, level: float) -> s
     if clean.any():
         count, share = int(ends[clean][-1]), float(shares[clean][-1])
         more = count
-        while binom.cdf(math.ceil(share * more), more, 1 - precision) > level:
+        while scipy.stats.binom.cdf(math.ceil(share * more), more, 1 - precision) > level:
             more = math.ceil(more * 1.02) + 1
         if more > count:
             return (

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import scipy  # loads its parts when they are used
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
 
 from vicinal.core import check_between, check_choice, check_integer
 
@@ -75,7 +75,7 @@ def match_labels(
         )
         scores = x @ coefficients @ y.T  # [row, label]
         for part in parts:
-            order[part] = part[linear_sum_assignment(scores[np.ix_(part, part)], maximize=True)[1]]
+            order[part] = part[scipy.optimize.linear_sum_assignment(scores[np.ix_(part, part)], maximize=True)[1]]
         value = sum(_objective(x, y[order, k], coefficients[:, k], family, ridge) for k in range(y.shape[1]))
         objective.append(max(value, objective[-1]))
         if value <= objective[-2] + 1e-12 * (1 + abs(value)):

@@ -2,9 +2,9 @@
 
 import math
 
+import scipy  # loads its parts when they are used
 import torch
 from scipy import sparse
-from scipy.optimize import linprog, minimize_scalar
 from torch import Tensor
 
 from vicinal.core import check_between, check_integer, warn_caller
@@ -116,7 +116,7 @@ def _unpenalized(scores: Tensor, a: Tensor, b: Tensor) -> Tensor:
     of_rows = sparse.kron(sparse.eye(m), sparse.csr_array([[1.0] * n]))
     of_columns = sparse.kron(sparse.csr_array([[1.0] * m]), sparse.eye(n))
     sums, masses = sparse.vstack([of_rows, of_columns]), torch.cat([a, b]).cpu().numpy()
-    end = linprog(-scores.double().cpu().numpy().ravel(), A_eq=sums, b_eq=masses)
+    end = scipy.optimize.linprog(-scores.double().cpu().numpy().ravel(), A_eq=sums, b_eq=masses)
     return torch.from_numpy(end.x).reshape(m, n).to(scores)
 
 
@@ -219,12 +219,12 @@ def group_lasso_transport(
         entropy = torch.special.xlogy(plan, plan).sum()
         return float(strength * lengths(plan).sum() + temperature * entropy - (plan * s).sum())
 
-    plan, last = a[:, None] * b / a.sum(), math.inf
+    plan, last, near = a[:, None] * b / a.sum(), math.inf, {"xatol": 1e-12}
     for _ in range(steps):
         slope = plan / (classes.T @ lengths(plan)).clamp(min=1e-300)
         aim = sinkhorn(s - strength * slope, a, b, temperature=temperature, steps=5000, tolerance=1e-13)
         toward = aim - plan
-        share = minimize_scalar(lambda t: cost(plan + t * toward), bounds=(0, 1), options={"xatol": 1e-12}).x  # noqa: B023
+        share = scipy.optimize.minimize_scalar(lambda t: cost(plan + t * toward), bounds=(0, 1), options=near).x  # noqa: B023
         plan = plan + share * toward
         value = cost(plan)
         if abs(last - value) <= tolerance * abs(value):

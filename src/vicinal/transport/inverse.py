@@ -3,8 +3,8 @@
 import math
 
 import numpy as np
+import scipy  # loads its parts when they are used
 import torch
-from scipy.optimize import minimize
 from torch import Tensor
 
 from vicinal.core import check_between, check_integer, check_matrices
@@ -101,7 +101,7 @@ def inverse_transport(
 
     options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": 0.0, "gtol": tolerance}
     start, bounds = np.zeros(2 * size), [(0.0, None)] * (2 * size)
-    end = minimize(objective, start, method="L-BFGS-B", jac=True, bounds=bounds, options=options)
+    end = scipy.optimize.minimize(objective, start, method="L-BFGS-B", jac=True, bounds=bounds, options=options)
     return torch.from_numpy(end.x[:size] - end.x[size:]).reshape(shape).to(rows)
 
 

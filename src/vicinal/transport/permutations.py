@@ -2,8 +2,8 @@
 
 import math
 
+import scipy  # loads its parts when they are used
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from vicinal.core import check_between
@@ -61,7 +61,7 @@ def assignment(scores: Tensor) -> Tensor:
     if scores.shape[-2] > scores.shape[-1]:
         raise ValueError(f"scores: expected at least as many columns as rows, got {tuple(scores.shape)}")
     each = wide.flatten(0, -3).cpu().double().numpy() if scores.ndim > 2 else wide[None].cpu().double().numpy()
-    columns = [torch.from_numpy(linear_sum_assignment(matrix, maximize=True)[1]) for matrix in each]
+    columns = [torch.from_numpy(scipy.optimize.linear_sum_assignment(matrix, maximize=True)[1]) for matrix in each]
     places = torch.stack(columns) if columns else torch.zeros(0, scores.shape[-2])
     return places.to(scores.device, torch.int64).reshape(scores.shape[:-1])
 

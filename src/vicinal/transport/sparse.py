@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy  # loads its parts when they are used
 import torch
-from scipy.optimize import minimize
 from torch import Tensor
 
 from vicinal.blockwise.thresholds import ranked_threshold
@@ -92,7 +92,7 @@ def minimum_with_kinks(objective: Objective, size: int, steps: int, tolerance: f
     place, least = np.zeros(size), math.inf
     while steps > 0:
         options = {"maxiter": steps}
-        end = minimize(objective, place, method="L-BFGS-B", jac=True, tol=tolerance, options=options)
+        end = scipy.optimize.minimize(objective, place, method="L-BFGS-B", jac=True, tol=tolerance, options=options)
         if not end.fun < least - tolerance * max(1.0, abs(end.fun)):
             break
         place, least, steps = end.x, end.fun, steps - max(1, end.nit)
