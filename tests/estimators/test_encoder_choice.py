@@ -9,7 +9,7 @@ import torch
 
 from vicinal.encoders import EmbeddingCache, MiniLMEncoder
 from vicinal.estimators import NeighborRegressor, TuningPlan, encoder_choice, load_model
-from vicinal.estimators.encoder_choice import MINILM, EncoderChoice, choose_encoders
+from vicinal.estimators.encoder_choice import MINILM, EncoderChoice, choose_encoders, planned_encoders
 
 GOOD = ("wonderful", "lovely", "superb", "delightful", "charming", "splendid", "marvelous", "pleasant")
 BAD = ("dreadful", "awful", "nasty", "horrible", "miserable", "vile", "dismal", "disgusting")
@@ -106,3 +106,23 @@ def test_a_chosen_encoder_is_tuned_as_one_that_was_named_is(few, tmp_path):
     np.testing.assert_array_equal(model.predict(frame[:5]), named.predict(frame[:5]))
     model.save(tmp_path / "m")
     np.testing.assert_allclose(load_model(tmp_path / "m").predict(frame[:5]), model.predict(frame[:5]), atol=1e-5)
+
+
+@needs_minilm
+def test_two_columns_whose_difference_says_the_label_are_read_as_a_pair(few, tmp_path):
+    frame, first = reviews(120)
+    other, second = reviews(120, seed=1)
+    frame, same = frame.assign(other=other["text"], size=0.5), (first == second).astype(float)
+    kinds = {"text": "text", "other": "text", "size": "number"}
+    choices = choose_encoders(frame, kinds, same, None, EmbeddingCache(), classes=False)
+    assert [choice.encoder for choice in choices] == ["pair:minilm"] * 2
+    assert choices[0].explained["pair:minilm"] > choices[0].explained["minilm"] + 0.3
+    assert choices[0].sentence.startswith("pair:minilm explains")
+    beside = choose_encoders(frame, kinds, first + second, None, EmbeddingCache(), classes=False)
+    assert not any(choice.encoder.startswith("pair:") for choice in beside)
+    settings = {"columns": kinds, "max_epochs": 20, "members": 2, "metric": "network"}
+    model = NeighborRegressor(**settings).fit(frame, same)
+    assert [part.columns for part in model.table_encoder.encoders] == [["size"], ["text", "other"]]
+    model.save(tmp_path / "m")
+    np.testing.assert_allclose(load_model(tmp_path / "m").predict(frame[:5]), model.predict(frame[:5]), atol=1e-5)
+    assert planned_encoders(frame, kinds, None)["text"] == "pair:minilm or minilm or ngrams"

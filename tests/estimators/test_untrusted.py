@@ -193,7 +193,7 @@ def deep(key, value):
     ("key", "value"),
     [
         pytest.param("parameters.members", 30_000, marks=pytest.mark.slow),
-        ("parameters.members", 1024),
+        ("parameters.members", 256),
         ("parameters.hidden", [1 << 24, 1 << 24]),
         ("parameters.hidden", [10**12]),
         ("parameters.hidden", [4] * 10_000),

@@ -15,6 +15,7 @@ from vicinal.encoders.merging import merge
 from vicinal.encoders.names import check_encoder, encoder_names, reaches_out
 from vicinal.encoders.ngrams import NgramEncoder
 from vicinal.encoders.numeric import NumberEncoder, VectorEncoder
+from vicinal.encoders.pairs import PairEncoder
 from vicinal.encoders.pretrained import PretrainedEncoder, check_tune
 from vicinal.encoders.projector import MemberProjectors, PrincipalProjector, Projector
 from vicinal.encoders.set_columns import SetColumnEncoder
@@ -44,6 +45,7 @@ __all__ = [
     "MiniLMEncoder",
     "NgramEncoder",
     "NumberEncoder",
+    "PairEncoder",
     "PartSummary",
     "PretrainedEncoder",
     "PrincipalProjector",

@@ -14,6 +14,9 @@ from vicinal.encoders.base import KIND_NAMES, ColumnEncoder, Kind
 from vicinal.encoders.pretrained import PretrainedEncoder
 from vicinal.encoders.transformers import TRANSFORMERS
 
+PAIR = "pair:"
+"""What the names of encoders of two columns start with; the name of the encoder of each follows."""
+
 DEFAULTS: dict[Kind, str] = {
     "number": "numbers",
     "category": "categories",
@@ -29,11 +32,11 @@ def encoder_names(kind: str) -> list[str]:
     """Names under which encoders of ``kind`` can be asked for; those of a set are followed by one of its elements.
 
     >>> encoder_names("text")
-    ['folder:PATH', 'hub:NAME', 'minilm', 'ngrams']
+    ['folder:PATH', 'hub:NAME', 'minilm', 'ngrams', 'pair:ENCODER']
     """
     if check_choice("kind", kind, KIND_NAMES) == "set":
         return [f"{item.name}:ELEMENTS" for item in entries("set_encoder")]
-    suffix = {"folder": "folder:PATH", "hub": "hub:NAME"}
+    suffix = {"folder": "folder:PATH", "hub": "hub:NAME", "pair": f"{PAIR}ENCODER"}
     return sorted(suffix.get(item.name, item.name) for item in entries("encoder") if kind in item.facts)
 
 
@@ -60,11 +63,15 @@ def check_encoder(name: str, kind: str, where: str = "encoder") -> str:
 
     >>> check_encoder("minilm", "image")
     Traceback (most recent call last):
-    ValueError: encoder: expected one of 'cnn', 'efficientnet-lite0', 'folder:PATH', 'hub:NAME', got 'minilm'
+    ValueError: encoder: expected one of 'cnn', 'efficientnet-lite0', 'folder:PATH', 'hub:NAME', 'pair:ENCODER', \
+got 'minilm'
     """
     if kind == "audio" and name == "cnn":
         return "cnn-mel"
     names = encoder_names(kind)
+    if is_pair(name) and f"{PAIR}ENCODER" in names:
+        one = name.removeprefix(PAIR)
+        return PAIR + (check_encoder(one, kind, where) if not is_pair(one) else check_choice(where, one, names))
     if kind == "set":
         sets, element = set_parts(name) if isinstance(name, str) and not name.endswith(":") else ("", "")
         of_elements = sorted({known for one in KIND_NAMES if one != "set" for known in encoder_names(one)})
@@ -80,6 +87,11 @@ def _is_named(name: object, names: Sequence[str]) -> bool:
     """Whether a name is one of ``names``, in which what follows a colon stands for anything."""
     prefix, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
     return name in names or bool(colon and rest and any(known.startswith(f"{prefix}:") for known in names))
+
+
+def is_pair(name: object) -> bool:
+    """Whether an encoder of this name reads two columns."""
+    return isinstance(name, str) and name.startswith(PAIR)
 
 
 def reaches_out(name: object) -> bool:
@@ -105,7 +117,9 @@ def make_encoder(
     """The encoder of a full name, not fitted yet; ``tune`` is for pretrained ones."""
     factory = _encoder_class(name, kind)
     options: dict[str, Any] = {"tune": tune} if issubclass(factory, PretrainedEncoder) else {}
-    if kind == "set":
+    if is_pair(name):
+        options = {"tune": tune, "encoder": name, "kind": kind}
+    elif kind == "set":
         options["encoder"] = name
     elif reaches_out(name):
         options["model"] = name
@@ -125,13 +139,16 @@ def encoder_from_config(config: Mapping[str, Any], *, empty: bool = False) -> Co
     """
     factory = _encoder_class(config.get("encoder"), config.get("kind"))
     settings = check_settings("encoder", factory.saved, json.dumps(config)).model_dump()
-    pretrained = issubclass(factory, PretrainedEncoder)  # it may stand in a set that has no memory yet
+    pretrained = issubclass(factory, PretrainedEncoder) or is_pair(config.get("encoder"))
+    # which may stand in a set that has no memory yet
     with torch.device("cpu" if pretrained else "meta") if empty else contextlib.nullcontext():
         return factory.from_config(settings)
 
 
 def _encoder_class(name: Any, kind: Any) -> type[ColumnEncoder]:
     """The class behind a full name."""
+    if is_pair(name):
+        return entry("encoder", PAIR[:-1]).factory  # type: ignore[return-value]  # a registry knows no types
     if kind == "set":
         return entry("encoder", "set").factory  # type: ignore[return-value]  # a registry knows no types
     if reaches_out(name):

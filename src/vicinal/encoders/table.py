@@ -16,7 +16,8 @@ from vicinal.core.progress import report
 from vicinal.encoders.base import KIND_NAMES, ColumnEncoder, Features, Kind, to_device
 from vicinal.encoders.cache import EmbeddingCache, content_key
 from vicinal.encoders.inputs import EmbeddedInputs, Inputs
-from vicinal.encoders.names import check_encoder, chosen_encoder, encoder_from_config, make_encoder
+from vicinal.encoders.names import check_encoder, chosen_encoder, encoder_from_config, is_pair, make_encoder
+from vicinal.encoders.pairs import PairEncoder, PairInputs
 from vicinal.encoders.pretrained import PretrainedEncoder, check_tune
 from vicinal.encoders.set_columns import SetColumnEncoder, SetInputs
 
@@ -94,6 +95,12 @@ class TableEncoder(nn.Module):
         return list(self.parts)  # type: ignore[arg-type]  # a ModuleList
 
     @property
+    def tunable(self) -> list[PretrainedEncoder]:
+        """The pretrained networks that may be tuned, also those that read two columns."""
+        networks = [part.one if isinstance(part, PairEncoder) else part for part in self.encoders]
+        return [network for network in networks if isinstance(network, PretrainedEncoder)]
+
+    @property
     def dim(self) -> int:
         """Sum of the widths."""
         return sum(part.dim for part in self.encoders)
@@ -155,7 +162,10 @@ class TableEncoder(nn.Module):
         parts = list(inputs.parts)
         for number, part in enumerate(self.encoders):
             item, elements = parts[number], part.frozen_elements if isinstance(part, SetColumnEncoder) else None
-            if part.learned and part.frozen and not isinstance(item, EmbeddedInputs):
+            if isinstance(item, PairInputs) and isinstance(part, PairEncoder) and part.frozen:
+                sides = [_embedded(part.one, side, store, batch_size, device, progress) for side in item.sides]
+                parts[number] = EmbeddedInputs(part.compared(*(side.values for side in sides)))
+            elif part.learned and part.frozen and not isinstance(item, EmbeddedInputs):
                 parts[number] = _embedded(part, item, store, batch_size, device, progress)
             elif elements is not None and isinstance(item, SetInputs):
                 vectors = _embedded(elements, item.elements, store, batch_size, device, progress)
@@ -167,10 +177,14 @@ class TableEncoder(nn.Module):
 
         See :meth:`PretrainedEncoder.keep_states`; ``forward`` takes these as well.
         """
-        pairs = zip(self.encoders, inputs.parts, strict=True)
-        return TableInputs(
-            tuple(part.keep_states(item) if isinstance(part, PretrainedEncoder) else item for part, item in pairs)
-        )
+        states: list[Inputs] = []
+        for part, item in zip(self.encoders, inputs.parts, strict=True):
+            if isinstance(part, PretrainedEncoder):
+                states.append(part.keep_states(item))
+            else:
+                pair = isinstance(part, PairEncoder) and isinstance(item, PairInputs)
+                states.append(part.keep_states(item) if pair else item)  # type: ignore[operator]  # both are
+        return TableInputs(tuple(states))
 
     def features(self, frame: pd.DataFrame, inputs: TableInputs) -> Features:
         """What a linear baseline is given: the untuned features of all parts ``[n, d]``, sparse where one is."""
@@ -326,7 +340,7 @@ def build_table_encoder(
     for column, kind in kinds.items():
         check_choice(f"kinds[{short(column)}]", kind, KIND_NAMES)
         if kind not in ("number", "category"):
-            groups[column,] = kind
+            groups[_read_with(column, kinds, encoders)] = kind
     if not groups:
         raise ValueError("kinds: expected at least one column, got none")
     parts: list[ColumnEncoder] = []
@@ -334,6 +348,18 @@ def build_table_encoder(
         choice, where = chosen_encoder(columns, kind, encoders)
         options = settings.get(columns[0], settings.get(kind, {}))
         part = make_encoder(check_encoder(choice, kind, where), columns, kind, tune=tune, **options)
-        scratch = part.learned and not isinstance(part, PretrainedEncoder)
+        scratch = part.learned and not isinstance(part, PretrainedEncoder | PairEncoder)
         parts.append(part.hold() if scratch and not tune_scratch else part)
     return TableEncoder(parts, EmbeddingCache(cache_dir) if cache is None else cache)
+
+
+def _read_with(column: str, kinds: Mapping[str, Kind], encoders: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns that are read with this one: of a pair both, else the column alone."""
+    name = chosen_encoder((column,), kinds[column], encoders)[0]
+    if not is_pair(name):
+        return (column,)
+    return tuple(
+        other
+        for other, kind in kinds.items()
+        if kind == kinds[column] and chosen_encoder((other,), kind, encoders)[0] == name
+    )

@@ -1,6 +1,7 @@
 """Which encoder reads a column where none was named: one from scratch, or the pretrained one that is installed."""
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from vicinal.encoders import EmbeddingCache, Kind, build_table_encoder
 from vicinal.encoders.efficientnet import EFFICIENTNET
 from vicinal.encoders.ge2e import GE2E
 from vicinal.encoders.kinds import element_kind, elements_of
-from vicinal.encoders.names import DEFAULTS, chosen_encoder
+from vicinal.encoders.names import DEFAULTS, PAIR, chosen_encoder
+from vicinal.encoders.pairs import PairEncoder
 from vicinal.encoders.transformers import MINILM
 from vicinal.estimators.inputs import Ids
 
@@ -25,6 +27,10 @@ FEWEST, MOST = 200, 2000
 
 WORDS = 4.0
 """Mean words of a text from which on a pretrained encoder is tried."""
+
+PAIRED, MOST_PAIRED = 0.01, 5
+"""Share of the labels' variance that a pair of columns must explain beyond what else was tried, and the most columns of
+a kind of which pairs are tried."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,8 @@ class EncoderChoice:
         """``minilm explains 61 % of the labels' variance linearly, ngrams 48 %``."""
         if not self.explained:
             return "the pretrained encoder that is installed"
-        first, *others = sorted(self.explained, key=lambda name: name != self.encoder.rpartition(":")[2])
+        own_names = self.encoder, self.encoder.rpartition(":")[2]
+        first, *others = sorted(self.explained, key=lambda name: [name != known for known in own_names])
         shares = {name: f"{100 * max(share, 0.0):.0f} %" for name, share in self.explained.items()}
         rest = "".join(f", {name} {shares[name]}" for name in others)
         return f"{first} explains {shares[first]} of the labels' variance linearly{rest}"
@@ -87,7 +94,9 @@ def planned_encoders(
     planned = {name: chosen_encoder((name,), kind, named)[0] for name, kind in kinds.items()}
     for name, kind in free.items():
         scratch, wheel = CANDIDATES[kind]
+        together = list(free.values()).count(kind) > 1 and kinds[name] != "set"
         planned[name] = " or ".join(_full_name(kinds[name], one) for one in (wheel.encoder, scratch))
+        planned[name] = together * f"{PAIR}{wheel.encoder} or " + planned[name]
     return planned
 
 
@@ -120,6 +129,9 @@ def choose_encoders(
     Columns are images, sounds, and texts of at least ``WORDS`` words on average, of at least ``FEWEST`` rows, that
     ``encoders`` does not name, by column or kind, and whose pretrained encoder is installed.
 
+    Of several such columns of one kind, texts say, two are read as a pair (:class:`vicinal.encoders.PairEncoder`) if
+    that explains at least ``PAIRED`` of the variance more than both side by side, or either.
+
     Args:
         frame: the rows to train on.
         kinds: of the columns.
@@ -141,17 +153,46 @@ def choose_encoders(
         some = np.sort(np.random.default_rng(seed).choice(some, MOST, replace=False))
     targets = np.eye(int(labels.max()) + 1)[labels[some].astype(int)] if classes else labels[some].astype(np.float64)
     part, kept_apart = frame.iloc[some], None if groups is None else groups[some].tolist()
-    choices = []
+
+    def share(features: Any) -> float:
+        missed = np.square(targets - left_out_predictions(features, targets, groups=kept_apart)).sum()
+        return 1 - float(missed / max(np.square(targets - targets.mean(0)).sum(), 1e-300))
+
+    choices: dict[str, EncoderChoice] = {}
+    vectors: dict[str, dict[str, Ids]] = {}  # of columns, by the pretrained encoder of their kind
     for column, kind in members.items():
         scratch, wheel = CANDIDATES[kind]
-        explained = {}
-        for name in (wheel.encoder, scratch):
-            features = _vectors(part, column, kinds[column], name, cache, root, seed)
-            missed = np.square(targets - left_out_predictions(features, targets, groups=kept_apart)).sum()
-            explained[name] = 1 - float(missed / max(np.square(targets - targets.mean(0)).sum(), 1e-300))
-        best = _full_name(kinds[column], max(explained, key=lambda name: explained[name]))
-        choices.append(EncoderChoice(column, best, explained))
-    return choices
+        features = {
+            name: _vectors(part, column, kinds[column], name, cache, root, seed) for name in (wheel.encoder, scratch)
+        }
+        explained = {name: share(values) for name, values in features.items()}
+        best = max(explained, key=lambda name: explained[name])
+        choices[column] = EncoderChoice(column, _full_name(kinds[column], best), explained)
+        if kinds[column] != "set":
+            vectors.setdefault(wheel.encoder, {})[column] = features[wheel.encoder]
+    for name, columns in vectors.items():
+        choices |= _best_pair(name, columns, choices, share)
+    return [choices[column] for column in members]
+
+
+def _best_pair(
+    name: str, columns: Mapping[str, Ids], alone: Mapping[str, EncoderChoice], share: Callable[[Any], float]
+) -> dict[str, EncoderChoice]:
+    """The choice of both columns that gain most as a pair; empty if none gains enough.
+
+    Args:
+        name: of a pretrained encoder.
+        columns: its vectors ``[n, d]`` of each column.
+        alone: what was chosen for each.
+        share: of the labels' variance that features explain.
+    """
+    best: tuple[float, tuple[str, ...], dict[str, float]] = (PAIRED, (), {})
+    for both in itertools.combinations(columns, 2) if len(columns) <= MOST_PAIRED else ():
+        sides = [torch.from_numpy(columns[column]) for column in both]
+        explained = {PAIR + name: share(PairEncoder.compared(*sides).numpy()), name: share(torch.cat(sides, 1).numpy())}
+        gain = explained[PAIR + name] - max(explained[name], *(max(alone[each].explained.values()) for each in both))
+        best = max(best, (gain, both, explained), key=lambda one: one[0])
+    return {column: EncoderChoice(column, PAIR + name, best[2]) for column in best[1]}
 
 
 def _elements(cells: "pd.Series[Any]", kind: Kind) -> tuple[Kind | None, Sequence[Any]]:

@@ -72,7 +72,7 @@ class TunedEstimator(NeighborEstimator):
         started, self._named = time.perf_counter(), None
         frozen = chosen = self._part("frozen", seed, tune="none", plan=None).fit(x, y, **labelled)
         self._named = frozen.named_encoders() or None
-        pretrained = [part for part in frozen.table_encoder.encoders if isinstance(part, PretrainedEncoder)]
+        pretrained = frozen.table_encoder.tunable
         if pretrained and chosen.folds_ is None and self.metric != "kernel":
             if plan is None:
                 plan = self._stored_plan(chosen, pretrained, x, seed, started)

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from vicinal.encoders import Kind, PretrainedEncoder, TableEncoder, TableInputs, build_table_encoder
+from vicinal.encoders import Kind, TableEncoder, TableInputs, build_table_encoder
 from vicinal.estimators.network import make_network
 from vicinal.training.class_kernel import MOST_ROWS as CLASS_ROWS
 from vicinal.training.class_kernel import calibrate_scores
@@ -109,7 +109,7 @@ def estimate_fit(
             seconds["training"] = _training(encoder, inputs, settings, sizes, classes)
     if settings["target_transform"] == "auto" and "kernel" in seconds:  # that of labels and of logarithms, before
         seconds["kernel"] = seconds["kernel"][0], 2 * seconds["kernel"][1]
-    pretrained = any(isinstance(part, PretrainedEncoder) for part in encoder.encoders)
+    pretrained = bool(encoder.tunable)
     if settings["tune"] != "none" and pretrained:
         low, high = seconds.get("training", (0.0, 0.0))
         seconds["training"] = low, high + 60 * settings["minutes"]

@@ -6,7 +6,6 @@ from typing import Any
 import pandas as pd
 
 from vicinal.core import optional_import
-from vicinal.encoders import PretrainedEncoder
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.version import __version__
 from vicinal.workflows.predict import answer_rows, load_predictor, read_rows
@@ -64,8 +63,9 @@ def _described(folder: Path) -> tuple[Any, dict[str, Any]]:
     """The module ``mlflow.pyfunc``, and its arguments for a model."""
     pyfunc = optional_import("mlflow", "mlflow.pyfunc", "mlflow", "mlflow-skinny")
     types, models = (optional_import("mlflow", f"mlflow.{name}", "mlflow") for name in ("types", "models"))
-    encoders = load_predictor(folder).table_encoder.encoders
-    extras = {part.kind for part in encoders if isinstance(part, PretrainedEncoder) or part.kind in ("image", "audio")}
+    encoder = load_predictor(folder).table_encoder
+    extras = {part.kind for part in encoder.tunable}
+    extras |= {part.kind for part in encoder.encoders if part.kind in ("image", "audio")}
     needs = f"[{','.join(sorted(extras))}]" if extras else ""
     parameters = [types.ParamSpec("explain", "integer", 0), types.ParamSpec("interval", "double", 0.0)]
     return pyfunc, {

@@ -1,0 +1,166 @@
+"""Two columns read by one encoder, and how they differ: two sentences, a question and its answer, two photos."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import pandas as pd
+import torch
+from pydantic import JsonValue
+from torch import Tensor
+
+from vicinal.core import register, short
+from vicinal.encoders.base import ColumnEncoder, Features, SavedEncoder, embed
+from vicinal.encoders.cache import content_key
+from vicinal.encoders.inputs import EmbeddedInputs, Inputs
+from vicinal.encoders.names import PAIR, check_encoder, encoder_from_config, make_encoder
+from vicinal.encoders.pretrained import PretrainedEncoder
+
+
+@dataclass(frozen=True)
+class PairInputs:
+    """Two prepared columns.
+
+    Attributes:
+        first: what the encoder reads of the first one.
+        second: likewise.
+    """
+
+    first: Inputs
+    second: Inputs
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @property
+    def sides(self) -> tuple[Inputs, Inputs]:
+        """Both."""
+        return self.first, self.second
+
+    def select(self, rows: Tensor) -> dict[str, Any]:
+        """The batches of both, "first" and "second"."""
+        return {"first": self.first.select(rows), "second": self.second.select(rows)}
+
+    def content(self, row: int) -> bytes:
+        """The contents of both, hashed."""
+        return "".join(content_key(side.content(row)) for side in self.sides).encode()
+
+    def sizes(self) -> Tensor:
+        """The sum of both."""
+        return self.first.sizes() + self.second.sizes()
+
+
+class SavedPair(SavedEncoder):
+    """See :meth:`PairEncoder.config`."""
+
+    kind: Literal["text", "image", "audio"]
+    tune: str
+    one: dict[str, JsonValue]
+
+
+@register("encoder", "pair", "text", "image", "audio", "pretrained", family="pairs", paper="arXiv:1705.02364")
+class PairEncoder(ColumnEncoder):
+    r"""Two columns of a kind by one pretrained encoder: $[u, v, |u - v|, u \odot v]$, ``[b, 4 d]``.
+
+    A label such as "how alike are both" or "does this answer that" hangs on how the two differ, which a distance of
+    rows with u and v side by side does not see. What is trained of the encoder is trained by both columns.
+
+    Args:
+        columns: two.
+        encoder: "pair:" and the name of a pretrained encoder.
+        kind: of both columns: "text", "image" or "audio".
+        tune: of the encoder: "none", "all", "last-N" or "lora".
+
+    Paper: Conneau et al. 2017, arXiv:1705.02364.
+
+    Raises:
+        ValueError: for one column or more than two, or an encoder that is not pretrained.
+    """
+
+    several = True
+    saved = SavedPair
+
+    def __init__(
+        self,
+        columns: str | Sequence[str],
+        encoder: str,
+        kind: Literal["text", "image", "audio"] = "text",
+        tune: str = "none",
+        *,
+        one: PretrainedEncoder | None = None,
+    ) -> None:
+        self.name, self.tune = check_encoder(encoder, kind), tune
+        super().__init__(columns)
+        self.kind = kind  # type: ignore[misc]  # of each pair its own
+        if len(self.columns) != 2:
+            raise ValueError(f"columns: expected two for the encoder {self.name!r}, got {short(self.columns)}")
+        reader = one or make_encoder(self.name.removeprefix(PAIR), self.columns[0], kind, tune=tune)
+        if not isinstance(reader, PretrainedEncoder):
+            raise ValueError(f"encoder: expected a pretrained one after {PAIR!r}, got {self.name!r}")
+        self.one = reader
+
+    @property
+    def dim(self) -> int:
+        """Four times that of the encoder."""
+        return 4 * self.one.dim
+
+    def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> PairInputs:
+        """Prepare both columns."""
+        self.check_frame(frame)
+        sides = []
+        for column in self.columns:
+            self.one.columns = [column]
+            sides.append(self.one.prepare(frame, root))
+        return PairInputs(*sides)
+
+    def forward(self, batch: Mapping[str, Any]) -> Tensor:
+        """``[b, 4 d]``."""
+        return self.compared(*(self._side(batch[side]) for side in ("first", "second")))
+
+    @staticmethod
+    def compared(first: Tensor, second: Tensor) -> Tensor:
+        """``[b, 4 d]`` of the vectors ``[b, d]`` of both columns."""
+        return torch.cat([first, second, (first - second).abs(), first * second], dim=1)
+
+    def keep_states(self, inputs: PairInputs) -> PairInputs:
+        """See :meth:`PretrainedEncoder.keep_states`."""
+        return PairInputs(self.one.keep_states(inputs.first), self.one.keep_states(inputs.second))
+
+    def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
+        """Those of the published weights, before any training."""
+        if self.frozen or isinstance(inputs, EmbeddedInputs):
+            return super().features(frame, inputs)
+        fresh = type(self).from_config({**self.config(), "tune": "none"})
+        return embed(fresh.to(next(self.parameters()).device), inputs).double().numpy()
+
+    def config(self) -> dict[str, Any]:
+        """Settings of the pair, and of the encoder of both columns."""
+        one = {name: value for name, value in self.one.config().items() if name not in ("columns", "tune")}
+        return {"encoder": self.name, "columns": self.columns, "kind": self.kind, "tune": self.tune, "one": one}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """See :class:`ColumnEncoder`; the name says which encoder reads the columns."""
+        name = check_encoder(config["encoder"], config["kind"])
+        known = {"encoder": name.removeprefix(PAIR), "columns": config["columns"][:1], "tune": config["tune"]}
+        if name.removeprefix(PAIR).partition(":")[1]:
+            known["kind"] = config["kind"]
+        one = encoder_from_config({**config["one"], **known})
+        if not isinstance(one, PretrainedEncoder):
+            raise ValueError(f"encoder: expected a pretrained one after {PAIR!r}, got {name!r}")
+        return cls(config["columns"], name, config["kind"], config["tune"], one=one)
+
+    def hold(self) -> Self:
+        """See :class:`ColumnEncoder`."""
+        self.one.hold()
+        return super().hold()
+
+    def remade_keys(self) -> set[str]:
+        """Those of the published weights that were left as they are."""
+        return {f"one.{key}" for key in self.one.remade_keys()}
+
+    def _side(self, batch: Any) -> Tensor:
+        has_states = isinstance(batch, Mapping) and "states" in batch
+        vectors: Tensor = self.one.onward(batch) if has_states else self.one(batch)
+        return vectors
