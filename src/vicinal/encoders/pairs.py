@@ -1,5 +1,6 @@
 """Two columns read by one encoder, and how they differ: two sentences, a question and its answer, two photos."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,11 +109,16 @@ class PairEncoder(ColumnEncoder):
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> PairInputs:
         """Prepare both columns."""
         self.check_frame(frame)
-        sides = []
+        return PairInputs(*(reader.prepare(frame, root) for reader in self.readers()))
+
+    def readers(self) -> list[PretrainedEncoder]:
+        """The encoder for each column, with the same network."""
+        readers = []
         for column in self.columns:
-            self.one.columns = [column]
-            sides.append(self.one.prepare(frame, root))
-        return PairInputs(*sides)
+            reader = copy.copy(self.one)
+            reader.columns = [column]
+            readers.append(reader)
+        return readers
 
     def forward(self, batch: Mapping[str, Any]) -> Tensor:
         """``[b, 4 d]``."""

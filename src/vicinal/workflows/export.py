@@ -15,7 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import optional_import, replaced_file, short, short_text
-from vicinal.encoders import CategoryEncoder, ColumnEncoder, NgramEncoder, NumberEncoder, TextTransformer, VectorEncoder
+from vicinal.encoders import (
+    CategoryEncoder,
+    ColumnEncoder,
+    NgramEncoder,
+    NumberEncoder,
+    PairEncoder,
+    TextTransformer,
+    VectorEncoder,
+)
 from vicinal.encoders.ngrams import hashed_ngrams, to_texts
 from vicinal.encoders.numeric import to_numbers, to_vectors
 from vicinal.estimators import load_model
@@ -312,3 +320,25 @@ def _tokens(part: TextTransformer) -> _Piece:
         return values.long().masked_fill(~mask, part.processor.pad_token_id or 0), mask.long()
 
     return _Piece(inputs, _Tokens(part), read)
+
+
+class _Pair(nn.Module):
+    """Vectors of two columns, their distance and their product."""
+
+    def __init__(self, sides: list[_Piece]) -> None:
+        super().__init__()
+        self.sides = nn.ModuleList(side.module for side in sides)
+
+    def forward(self, *tensors: Tensor) -> Tensor:
+        half = len(tensors) // 2
+        return PairEncoder.compared(self.sides[0](*tensors[:half]), self.sides[1](*tensors[half:]))
+
+
+@_piece.register
+def _pair(part: PairEncoder) -> _Piece:
+    sides = [_piece(reader) for reader in part.readers()]
+
+    def read(frame: pd.DataFrame, root: Path | None) -> tuple[Tensor, ...]:
+        return tuple(tensor for side in sides for tensor in side.read(frame, root))
+
+    return _Piece(tuple(one for side in sides for one in side.inputs), _Pair(sides), read)
