@@ -95,7 +95,10 @@ class PairEncoder(ColumnEncoder):
         super().__init__(columns)
         self.kind = kind  # type: ignore[misc]  # of each pair its own
         if len(self.columns) != 2:
-            raise ValueError(f"columns: expected two for the encoder {self.name!r}, got {short(self.columns)}")
+            raise ValueError(
+                f"columns: expected two for the encoder {self.name!r}, got {short(self.columns)}; name it for both "
+                "columns of a pair"
+            )
         reader = one or make_encoder(self.name.removeprefix(PAIR), self.columns[0], kind, tune=tune)
         if not isinstance(reader, PretrainedEncoder):
             raise ValueError(f"encoder: expected a pretrained one after {PAIR!r}, got {self.name!r}")

@@ -28,9 +28,9 @@ FEWEST, MOST = 200, 2000
 WORDS = 4.0
 """Mean words of a text from which on a pretrained encoder is tried."""
 
-PAIRED, MOST_PAIRED = 0.01, 5
-"""Share of the labels' variance that a pair of columns must explain beyond what else was tried, and the most columns of
-a kind of which pairs are tried."""
+PAIRED, MOST_PAIRED, PAIR_ROWS = 0.01, 4, 1000
+"""Share of the labels' variance that a pair of columns must explain beyond what else was tried, the most columns of a
+kind of which pairs are tried, and the rows to try them on."""
 
 
 @dataclass(frozen=True)
@@ -152,11 +152,13 @@ def choose_encoders(
     if len(some) > MOST:
         some = np.sort(np.random.default_rng(seed).choice(some, MOST, replace=False))
     targets = np.eye(int(labels.max()) + 1)[labels[some].astype(int)] if classes else labels[some].astype(np.float64)
-    part, kept_apart = frame.iloc[some], None if groups is None else groups[some].tolist()
+    part, owners = frame.iloc[some], None if groups is None else groups[some]
 
-    def share(features: Any) -> float:
-        missed = np.square(targets - left_out_predictions(features, targets, groups=kept_apart)).sum()
-        return 1 - float(missed / max(np.square(targets - targets.mean(0)).sum(), 1e-300))
+    def share(features: Any, most: int = MOST) -> float:
+        at = np.linspace(0, len(some) - 1, min(most, len(some))).round().astype(int)
+        known, apart = targets[at], None if owners is None else owners[at].tolist()
+        missed = np.square(known - left_out_predictions(features[at], known, groups=apart)).sum()
+        return 1 - float(missed / max(np.square(known - known.mean(0)).sum(), 1e-300))
 
     choices: dict[str, EncoderChoice] = {}
     vectors: dict[str, dict[str, Ids]] = {}  # of columns, by the pretrained encoder of their kind
@@ -176,7 +178,7 @@ def choose_encoders(
 
 
 def _best_pair(
-    name: str, columns: Mapping[str, Ids], alone: Mapping[str, EncoderChoice], share: Callable[[Any], float]
+    name: str, columns: Mapping[str, Ids], alone: Mapping[str, EncoderChoice], share: Callable[[Any, int], float]
 ) -> dict[str, EncoderChoice]:
     """The choice of both columns that gain most as a pair; empty if none gains enough.
 
@@ -184,12 +186,13 @@ def _best_pair(
         name: of a pretrained encoder.
         columns: its vectors ``[n, d]`` of each column.
         alone: what was chosen for each.
-        share: of the labels' variance that features explain.
+        share: of the labels' variance that features explain, on so many rows at most.
     """
     best: tuple[float, tuple[str, ...], dict[str, float]] = (PAIRED, (), {})
     for both in itertools.combinations(columns, 2) if len(columns) <= MOST_PAIRED else ():
         sides = [torch.from_numpy(columns[column]) for column in both]
-        explained = {PAIR + name: share(PairEncoder.compared(*sides).numpy()), name: share(torch.cat(sides, 1).numpy())}
+        together, apart = PairEncoder.compared(*sides).numpy(), torch.cat(sides, dim=1).numpy()
+        explained = {PAIR + name: share(together, PAIR_ROWS), name: share(apart, PAIR_ROWS)}
         gain = explained[PAIR + name] - max(explained[name], *(max(alone[each].explained.values()) for each in both))
         best = max(best, (gain, both, explained), key=lambda one: one[0])
     return {column: EncoderChoice(column, PAIR + name, best[2]) for column in best[1]}

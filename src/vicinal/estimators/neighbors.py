@@ -125,8 +125,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             :class:`vicinal.encoders.SetColumnEncoder`). Where no encoder is named, images, sounds, and texts of at
             least four words on average get the pretrained one if its package is installed and its vectors explain more
             of the labels than those of the encoder from scratch, judged by a ridge regression on 200 to 2,000 training
-            rows, each predicted from the others (see ``encoder_choices_``). "pair:minilm" reads two columns together, see
-            :class:`vicinal.encoders.PairEncoder`; it is chosen where the difference of two texts says the label.
+            rows, each predicted from the others (see ``encoder_choices_``). "pair:minilm" reads two columns together
+            (:class:`vicinal.encoders.PairEncoder`); it is chosen where the difference of two texts says the label.
         tune: which part of a pretrained encoder is trained: "none", "last-N", "all", or "lora" (matrices of low rank
             beside its linear layers; a model folder is small then); or "auto": whatever a timed probe of a few batches
             finds time for, if that has a lower error on the held-out rows than the encoder as published. The default
