@@ -247,8 +247,8 @@ def test_large_images_are_decoded_once_and_a_few_at_a_time(monkeypatch):
     prepare(*cells)
     assert prepare(cells[5]).content(0) == prepare(cells[5]).content(0)
     assert len(calls) == 6
-    prepare(cells[0])  # the oldest had to go
-    assert len(calls) == 7
+    prepare(*cells[:4])  # the two oldest had to go; which of the four were decoded first is up to the threads
+    assert len(calls) >= 8
 
 
 def test_thumbnails_are_small_upright_and_recent():

@@ -309,7 +309,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         >>> x = np.linspace(0, 6, 120)[:, None]
         >>> model = NeighborRegressor(metric="network", validation_fraction=0, members=4).fit(x, np.sin(x[:, 0]))
         >>> ids, single = model.out_of_fold_predictions()
-        >>> 0 < model.out_of_fold_error() < np.mean((single - np.sin(x[ids, 0])) ** 2)
+        >>> bool(0 < model.out_of_fold_error() < np.mean((single - np.sin(x[ids, 0])) ** 2))
         True
         """
         ids, single = self.out_of_fold_predictions()

@@ -20,7 +20,7 @@ BUCKETS = 1 << 18
 """Terms that fall in one bucket are one term."""
 
 _BLOCK = 1 << 10
-"""Rows whose products with all others are held at a time, by all threads together."""
+"""Rows whose products with all others are held at a time; by all threads together at most twice as many."""
 
 _TIMES, _MORE = 2, 20
 """So many times the rows that are wanted, and so many more, are compared by all terms after a search by the rarest."""
@@ -184,7 +184,7 @@ class LexicalIndex:
         ids, scores = np.full((count, k), -1), np.full((count, k), -np.inf, dtype=np.float32)
 
         workers = torch.get_num_threads()
-        step = max(1, _BLOCK // workers)
+        step = max(1, 2 * _BLOCK // max(workers, 2))
 
         def search_block(start: int) -> None:
             part = slice(start, start + step)
