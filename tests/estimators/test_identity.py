@@ -12,7 +12,7 @@ from vicinal.blockwise import block_policy
 from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 
-pytestmark = pytest.mark.sweep(6)
+pytestmark = pytest.mark.sweep(9)
 
 ROWS, HELD = 64, 12
 RNG = np.random.default_rng(0)

@@ -9,7 +9,7 @@ import pytest
 from references.tables import QUICK, table
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, explanation_table, load_model, save_model
 
-pytestmark = pytest.mark.sweep(2)
+pytestmark = pytest.mark.sweep(3)
 
 
 def assert_same(found, wanted):

@@ -15,7 +15,7 @@ from references.tables import QUICK, table
 from vicinal.estimators import NeighborRegressor, load_model, save_model
 from vicinal.index import MilvusIndex, load_index, open_index
 
-pytestmark = pytest.mark.sweep(2)
+pytestmark = pytest.mark.sweep(3)
 
 
 @pytest.fixture(scope="module")
