@@ -23,7 +23,8 @@ assert scipy.stats.__file__.endswith("__init__.py")
 inspect.getmodule(load_later.__code__, "nowhere")  # looks at all modules
 assert not {"scipy.stats._stats_py", "scipy.optimize._optimize"} & set(sys.modules)
 """,
-    "a name": "from scipy.stats import norm, qmc; assert norm.cdf(0) == 0.5 and qmc.Sobol",
+    "a name": "from scipy.stats import norm, qmc; assert norm.cdf(0) == 0.5 and qmc.Sobol; "
+    "assert type(__import__('scipy').stats.__loader__).__name__ == 'SourceFileLoader'",
     "an attribute": "import scipy; assert scipy.optimize.minimize(lambda x: x @ x, [1.0]).success",
     "a part": "import scipy.stats._distn_infrastructure as part, scipy; assert part.rv_continuous and scipy.stats.t",
     "no attribute": "import scipy.stats; assert getattr(scipy.stats, 'nothing', 1) == 1 and scipy.stats.norm",

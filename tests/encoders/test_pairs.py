@@ -139,7 +139,7 @@ def test_what_is_no_pair_is_refused(columns, name, sentence):
         PairEncoder(columns, name)
 
 
-@pytest.mark.parametrize("kind", ["number", "category", "vector"])
+@pytest.mark.parametrize("kind", ["number", "category", "vector", "set"])
 def test_other_kinds_have_no_pairs(kind):
     with pytest.raises(ValueError, match="expected"):
         check_encoder("pair:minilm", kind)

@@ -28,12 +28,13 @@ class LaterModule(ModuleType):
             if type(self) is LaterModule:
                 if "__path__" in vars(self):  # asked by what it imports itself
                     raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-                self.__path__ = self.__spec__.submodule_search_locations
+                self.__path__, loader = self.__spec__.submodule_search_locations, self.__spec__.loader.loader
                 try:
-                    self.__spec__.loader.loader.exec_module(self)
+                    loader.exec_module(self)
                 except BaseException:
                     del self.__path__
                     raise
+                self.__loader__ = self.__spec__.loader = loader
                 object.__setattr__(self, "__class__", ModuleType)
         return getattr(self, name)
 

@@ -110,6 +110,10 @@ class ColumnEncoder(nn.Module, abc.ABC):
             setattr(encoder, name, config[name])
         return encoder
 
+    def keep_states(self, inputs: Inputs) -> Inputs:
+        """``inputs`` with what the frozen part of a network makes of them, where it is tuned in part."""
+        return inputs
+
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
         """What a linear baseline is given: by default the vectors, in float64 ``[n, dim]``."""
         del frame

@@ -75,6 +75,7 @@ got 'minilm'
     if kind == "set":
         sets, element = set_parts(name) if isinstance(name, str) and not name.endswith(":") else ("", "")
         of_elements = sorted({known for one in KIND_NAMES if one != "set" for known in encoder_names(one)})
+        of_elements = [known for known in of_elements if not is_pair(known)]  # an element is alone
         if element is None or _is_named(element, of_elements):
             return name
         before = f"{sets}:" if name.startswith(f"{sets}:") else ""
@@ -139,8 +140,8 @@ def encoder_from_config(config: Mapping[str, Any], *, empty: bool = False) -> Co
     """
     factory = _encoder_class(config.get("encoder"), config.get("kind"))
     settings = check_settings("encoder", factory.saved, json.dumps(config)).model_dump()
+    # A pretrained one may stand in a set that has no memory yet.
     pretrained = issubclass(factory, PretrainedEncoder) or is_pair(config.get("encoder"))
-    # which may stand in a set that has no memory yet
     with torch.device("cpu" if pretrained else "meta") if empty else contextlib.nullcontext():
         return factory.from_config(settings)
 
@@ -148,7 +149,7 @@ def encoder_from_config(config: Mapping[str, Any], *, empty: bool = False) -> Co
 def _encoder_class(name: Any, kind: Any) -> type[ColumnEncoder]:
     """The class behind a full name."""
     if is_pair(name):
-        return entry("encoder", PAIR[:-1]).factory  # type: ignore[return-value]  # a registry knows no types
+        return entry("encoder", "pair").factory  # type: ignore[return-value]  # a registry knows no types
     if kind == "set":
         return entry("encoder", "set").factory  # type: ignore[return-value]  # a registry knows no types
     if reaches_out(name):

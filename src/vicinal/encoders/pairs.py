@@ -132,9 +132,9 @@ class PairEncoder(ColumnEncoder):
         """``[b, 4 d]`` of the vectors ``[b, d]`` of both columns."""
         return torch.cat([first, second, (first - second).abs(), first * second], dim=1)
 
-    def keep_states(self, inputs: PairInputs) -> PairInputs:
+    def keep_states(self, inputs: Inputs) -> Inputs:
         """See :meth:`PretrainedEncoder.keep_states`."""
-        return PairInputs(self.one.keep_states(inputs.first), self.one.keep_states(inputs.second))
+        return PairInputs(*map(self.one.keep_states, inputs.sides)) if isinstance(inputs, PairInputs) else inputs
 
     def features(self, frame: pd.DataFrame, inputs: Inputs) -> Features:
         """Those of the published weights, before any training."""

@@ -177,14 +177,8 @@ class TableEncoder(nn.Module):
 
         See :meth:`PretrainedEncoder.keep_states`; ``forward`` takes these as well.
         """
-        states: list[Inputs] = []
-        for part, item in zip(self.encoders, inputs.parts, strict=True):
-            if isinstance(part, PretrainedEncoder):
-                states.append(part.keep_states(item))
-            else:
-                pair = isinstance(part, PairEncoder) and isinstance(item, PairInputs)
-                states.append(part.keep_states(item) if pair else item)  # type: ignore[operator]  # both are
-        return TableInputs(tuple(states))
+        pairs = zip(self.encoders, inputs.parts, strict=True)
+        return TableInputs(tuple(part.keep_states(item) for part, item in pairs))
 
     def features(self, frame: pd.DataFrame, inputs: TableInputs) -> Features:
         """What a linear baseline is given: the untuned features of all parts ``[n, d]``, sparse where one is."""

@@ -94,7 +94,8 @@ def planned_encoders(
     planned = {name: chosen_encoder((name,), kind, named)[0] for name, kind in kinds.items()}
     for name, kind in free.items():
         scratch, wheel = CANDIDATES[kind]
-        together = list(free.values()).count(kind) > 1 and kinds[name] != "set"
+        alike = [other for other in free if free[other] == kind and kinds[other] != "set"]
+        together = name in alike and 1 < len(alike) <= MOST_PAIRED
         planned[name] = " or ".join(_full_name(kinds[name], one) for one in (wheel.encoder, scratch))
         planned[name] = together * f"{PAIR}{wheel.encoder} or " + planned[name]
     return planned

@@ -274,6 +274,7 @@ def fit_record(
     reasons = {choice.column: [choice.sentence] for choice in model.encoder_choices_}
     settings = {"head": model.head, "seed": job.seed, **_shown_settings(model)}
     scored = split.test if len(split.test) else np.arange(len(table))
+    is_out_of_fold = model.folds_ is not None and not len(split.test)
     held_out = 0 if model.folds_ is not None else len(split.validation)
     sizes = {"train": len(table) - len(split.test) - held_out, "validation": held_out, "test": len(split.test)}
     promise = covering(model, opened, split)
@@ -300,7 +301,7 @@ def fit_record(
         panels=neighbor_panels(model, opened.table, list(opened.kinds), scored, measured.predicted),
         mask_curves=mask_curves(model),
         split_sizes=sizes,
-        out_of_fold=out_of_fold_scores(model),
+        out_of_fold=measured.scores["model"] if is_out_of_fold else out_of_fold_scores(model),
         duration_s=duration,
         versions={"vicinal": __version__, "torch": torch.__version__, "python": platform.python_version()},
         notes=[
