@@ -92,7 +92,16 @@ MODELS: dict[str, dict[str, Any]] = {
     "tuned dense x8": {"tuned": True, "head": "dense"},
     "tuned dense x1": {"tuned": True, "head": "dense", "members": 1},
     "tuned paper head": {"tuned": True, "members": 1, "simplex": "softmax", "readout": "attention"},
+    "tuned, steps of 64": {"tuned": {"batch_size": 64}},
+    "tuned, steps of 32": {"tuned": {"batch_size": 32}},
+    "tuned, rate 5e-5": {"tuned": {"encoder_learning_rate": 5e-5}},
+    "tuned, rate 2e-4": {"tuned": {"encoder_learning_rate": 2e-4}},
+    "tuned, lower layers slower": {"tuned": {"layer_decay": 0.8}},
+    "tuned, weights decay": {"tuned": {"weight_decay": 0.1}},
+    "tuned, last-2": {"tuned": {"tune": "last-2"}},
+    "tuned, LoRA": {"tuned": {"tune": "lora", "encoder_learning_rate": 1e-3}},
 }
+"""What a fit is asked for; of ``tuned``, what its plan has other than usual."""
 
 
 class Store:
@@ -118,15 +127,11 @@ def fit(name: str, encoders: dict[str, str], x: pd.DataFrame, y: np.ndarray, gro
     settings = dict(MODELS[name])
     if settings.pop("apart", False):
         encoders = {kind: encoder.removeprefix("pair:") for kind, encoder in encoders.items()}
-    if settings.pop("tuned", False):
-        plan = TuningPlan(
-            tune="all",
-            epochs=EPOCHS,
-            rows=len(split.train),
-            encoder_learning_rate=LEARNING_RATE,
-            precision="bf16-mixed",
-        )
-        settings |= {"tune": "all", "plan": plan}
+    tuned = settings.pop("tuned", False)
+    if tuned:
+        usual = {"tune": "all", "encoder_learning_rate": LEARNING_RATE, "precision": "bf16-mixed"}
+        plan = TuningPlan(epochs=EPOCHS, rows=len(split.train), **usual | (tuned if isinstance(tuned, dict) else {}))
+        settings |= {"tune": plan.tune, "plan": plan}
     rows = np.concatenate([split.train, split.validation])
     model = NeighborRegressor(encoders=encoders, **settings)
     positions = np.arange(len(split.train), len(rows))

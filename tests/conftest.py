@@ -1,6 +1,8 @@
 """Fixtures that all tests share."""
 
 import os
+import sys
+import types
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +28,9 @@ BRIEF_FOLDERS = ("tests", "cli", "workflows", "estimators", "faults", "serve", "
 
 def pytest_configure(config: pytest.Config) -> None:
     """Properties are tried with 20 examples by ``make test``, with 100 by ``make test-all``."""
+    # pytorch-metric-learning imports it, and it replaces FAISS's search for the whole process by one without
+    # `params`, which Milvus in a file calls: an index of Milvus would fail in whichever process had run its tests.
+    sys.modules.setdefault("faiss.contrib.torch_utils", types.ModuleType("faiss.contrib.torch_utils"))
     quick = bool(config.getoption("markexpr"))
     settings.load_profile("quick" if quick else "thorough")
     os.environ.pop(BRIEF, None)

@@ -174,7 +174,7 @@ print(peak() - before)
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the highest memory cannot be reset here")
-@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("copies", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_needs_a_few_blocks_where_all_distances_have_781_mib(copies):
     code = MEMORY.format(copies=copies)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)

@@ -307,7 +307,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             ValueError: if rows were held out in place of folds.
 
         >>> x = np.linspace(0, 6, 120)[:, None]
-        >>> model = NeighborRegressor(metric="network", validation_fraction=0, members=4).fit(x, np.sin(x[:, 0]))
+        >>> model = NeighborRegressor(metric="network", validation_fraction=0, members=4, max_epochs=30)
+        >>> model = model.fit(x, np.sin(x[:, 0]))
         >>> ids, single = model.out_of_fold_predictions()
         >>> bool(0 < model.out_of_fold_error() < np.mean((single - np.sin(x[ids, 0])) ** 2))
         True
