@@ -7,6 +7,7 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.metrics import f1_score
 
@@ -203,6 +204,21 @@ def test_vectors_make_candidates_too_and_hubs_are_corrected_where_it_helps(tmp_p
     model.save(tmp_path / "m")
     loaded = RowMatcher.load(tmp_path / "m")
     np.testing.assert_array_equal(loaded.predict_proba(pairs.head(9)), model.predict_proba(pairs.head(9)))
+
+
+def test_a_seed_is_a_model_and_rows_are_encoded_whole(tmp_path):
+    left, right, pairs = shops(60)
+    settings = {"encoders": {"text": "ngrams"}}
+    one, same = (matcher(**settings).fit(left, right, pairs) for _ in range(2))
+    other = matcher(**settings, random_state=1).fit(left, right, pairs)
+    pd.testing.assert_frame_equal(one.candidates(), same.candidates())
+    np.testing.assert_array_equal(one.predict_proba(pairs), same.predict_proba(pairs))
+    assert not np.array_equal(one.candidates()["score"], other.candidates()["score"])
+    one.save(tmp_path / "m")
+    loaded = RowMatcher.load(tmp_path / "m")
+    for model in (one, loaded):  # no n-gram is left out, as it is in training
+        vectors = model.tables_.vectors_of(model.tables_.left.frame)
+        torch.testing.assert_close(vectors, model.tables_.left.vectors)
 
 
 def test_without_labelled_pairs_nothing_is_learned_and_that_is_said():
@@ -452,6 +468,7 @@ def test_large_tables_in_blocks_and_samples_give_the_same_links(monkeypatch):
     chances = matcher().fit(left, right, pairs).predict_proba(pairs)
     for name, value in (("_ROWS", 7), ("_PAIRS", 9)):
         monkeypatch.setattr(f"vicinal.estimators.match_tables.{name}", value)
+    monkeypatch.setattr("vicinal.estimators.pair_scorers._BLOCK", 4)
     np.testing.assert_allclose(matcher().fit(left, right, pairs).predict_proba(pairs), chances, atol=1e-9)
     for name, value in (("_ALL", 10), ("_POSTINGS", (60, 20)), ("_SAMPLED", 30)):
         monkeypatch.setattr(f"vicinal.estimators.match_tables.{name}", value)

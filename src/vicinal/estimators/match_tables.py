@@ -1,10 +1,12 @@
 """Two tables side by side: their rows as vectors and words, who is a candidate for whom, and pairs as features."""
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any, Self
 
 import numpy as np
@@ -174,7 +176,8 @@ class MatchedTables:
     def __init__(
         self, tables: Sequence[MatchTable], columns: MatchColumns, encoder: TableEncoder | None, index: str = "exact"
     ) -> None:
-        self.tables, self.columns, self.encoder, self.index = list(tables), columns, encoder, index
+        self.tables, self.columns, self.index = list(tables), columns, index
+        self.encoder = None if encoder is None else encoder.eval()  # in training mode it leaves out n-grams at random
         self.features = PairFeatures(columns.texts, columns.numbers)
         self.temperature: float | None = None
         self.weight: Tensor | None = None
@@ -182,19 +185,25 @@ class MatchedTables:
 
     @classmethod
     def read(
-        cls, tables: Sequence[MatchTable], encoders: Mapping[str, str], cache_dir: Any, index: str, log: Log
+        cls, tables: Sequence[MatchTable], encoders: Mapping[str, str], cache_dir: Any, index: str, seed: int, log: Log
     ) -> Self:
-        """Tables of the user with encoders named by kind, "none" for no encoder of texts; counted and encoded."""
+        """Tables of the user with encoders named by kind, "none" for no encoder of texts; counted and encoded.
+
+        ``seed`` draws the vectors of encoders that are not pretrained.
+        """
         columns = MatchColumns.shared(tables[0].frame, tables[-1].frame)
         kinds: dict[str, Kind] = dict(columns.media)
         if encoders["text"] != "none":
             kinds[ROW] = "text"
         named = {kind: name for kind, name in encoders.items() if kind in kinds.values()}
-        encoder = build_table_encoder(kinds, encoders=named, cache_dir=cache_dir) if kinds else None
-        both = cls(tables, columns, encoder, index)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            encoder = build_table_encoder(kinds, encoders=named, cache_dir=cache_dir) if kinds else None
+            both = cls(tables, columns, encoder, index)
+            if encoder is not None:
+                encoder.fit(pd.concat([both.encoder_rows(table.frame) for table in both.tables], ignore_index=True))
         sides = both.features.fit([both.words(table.frame) for table in both.tables])
         if encoder is not None:
-            encoder.fit(pd.concat([both.encoder_rows(table.frame) for table in both.tables], ignore_index=True))
             for table in both.tables:
                 log(f"encoding {len(table)} rows")
                 table.vectors = both.vectors_of(table.frame, table.root)
@@ -431,18 +440,31 @@ class MatchedTables:
 
     def pair_features(self, at: Ids) -> Floats:
         """Features ``[n, F]`` of pairs of positions ``[n, 2]``."""
-        return np.concatenate([np.zeros((0, len(self.features.names))), *self.feature_blocks(at)])
+        return np.concatenate([np.zeros((0, len(self.features.names))), *self.of_features(at, lambda block: block)])
 
     def pair_texts(self, at: Ids) -> list[str]:
         """Both rows of pairs at positions ``[n, 2]`` as one text each."""
         sides = (self._side(side).texts[ROW] for side in (0, 1))
         return pair_texts(*([rows[place] for place in at[:, side]] for side, rows in enumerate(sides)))
 
-    def feature_blocks(self, at: Ids) -> Iterator[Floats]:
-        """Features of a block of pairs at a time."""
-        rivals = self._rivals(at)
-        for start in range(0, len(at), _PAIRS):
-            yield self.features.of(self._side(0), self._side(1), at[start : start + _PAIRS], rivals)
+    def of_features(self, at: Ids, work: Callable[[Floats], Floats]) -> list[Floats]:
+        """What ``work`` gives for the features of each block of pairs; each thread of torch computes those of a block.
+
+        ``work`` is called by one thread at a time.
+        """
+        rivals, left, right = self._rivals(at), self._side(0), self._side(1)
+        workers = torch.get_num_threads()
+        step = min(_PAIRS, max(1, -(-len(at) // workers)))
+
+        turn = Lock()
+
+        def of_block(start: int) -> Floats:
+            features = self.features.of(left, right, at[start : start + step], rivals)
+            with turn:
+                return work(features)
+
+        with ThreadPoolExecutor(workers) as threads:  # sparse products and comparisons let other threads run
+            return list(threads.map(of_block, range(0, len(at), step)))
 
 
 def installed_encoders(named: Mapping[str, str] | None) -> dict[str, str]:

@@ -249,7 +249,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             self.notes_.append(
                 "candidates come from words and letters alone: no encoder of texts is installed or named"
             )
-        self.tables_ = MatchedTables.read(tables, encoders, self.cache_dir, self.index, progress)
+        self.tables_ = MatchedTables.read(tables, encoders, self.cache_dir, self.index, self.random_state, progress)
         self.scorer_: PairScorer | None = None
         self.reader_: PairReader | None = None
         self.threshold_: float | None = None
@@ -427,7 +427,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _chances(self, at: Ids) -> Floats:
         scorer = self._learned()
-        scored = np.concatenate([np.zeros(0), *map(scorer.chances, self.tables_.feature_blocks(at))])
+        scored = np.concatenate([np.zeros(0), *self.tables_.of_features(at, scorer.chances)])
         if self.reader_ is None:
             return scored
         return self.reader_.together(scored, self.reader_.read(scored, lambda some: self.tables_.pair_texts(at[some])))

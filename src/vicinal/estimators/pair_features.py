@@ -156,8 +156,9 @@ class PairFeatures:
             empty = np.minimum(shared.left, shared.right) == 0
             columns += [np.where(empty, MISSING, value) for value in _shares(shared)]
             if column != ROW and kind == _COLUMN_TERMS[-1]:
-                ours, theirs = (np.array(side.texts[column], dtype=object) for side in (left, right))
-                columns.append(np.where(empty, MISSING, (ours[at] == theirs[to]).astype(float)))
+                ours, theirs = (side.texts[column] for side in (left, right))
+                same = [ours[one] == theirs[other] for one, other in pairs.tolist()]
+                columns.append(np.where(empty, MISSING, np.array(same, dtype=float)))
         for column in self.numbers:
             columns += _nearness(left.numbers[column][at], right.numbers[column][to])
         cosine = np.full(len(pairs), MISSING)

@@ -1,5 +1,6 @@
 """What tells pairs that match from those that do not: gradient boosting, or neighbors among the labelled pairs."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +19,9 @@ ROUNDS, DEPTH, RATE = 300, 4, 0.05
 
 _LARGEST = 1 << 20
 """Nodes of a saved scorer, at most."""
+
+_BLOCK = 1 << 14
+"""Pairs that go down the trees at a time, so that their numbers stay in a cache."""
 
 
 class PairScorer(Protocol):
@@ -83,19 +87,35 @@ class BoostedPairs:
 
     def leaves(self, features: Floats) -> Ids:
         """The leaf of each pair in each tree, ``[n, trees]``."""
-        trees = {name: part.numpy() for name, part in self.trees.items()}
-        rows, values = np.arange(len(features))[:, None], features.astype(np.float32)  # as the trees were grown
-        at = np.broadcast_to(trees["roots"], (len(features), len(trees["roots"]))).copy()
-        for _ in range(DEPTH):
-            inner = trees["left"][at] >= 0
-            low = values[rows, trees["feature"][at]] <= trees["threshold"][at]
-            at = np.where(inner, np.where(low, trees["left"][at], trees["right"][at]), at)
-        return at
+        at = np.empty((len(self.trees["roots"]), len(features)), dtype=np.int64)
+        for tree, leaves in enumerate(self._by_tree(features, range(self.trees["value"].numel()))):
+            at[tree] = leaves
+        return at.T
+
+    def _by_tree(self, features: Floats, values: Sequence[float]) -> Iterator[Any]:
+        """For one tree after the other what ``values`` has for the leaf of each pair: ``[n]``, or one for all."""
+        columns = np.ascontiguousarray(features.T, dtype=np.float32)  # as the trees were grown
+        left, right, feature = (self.trees[name].tolist() for name in ("left", "right", "feature"))
+        exact = self.trees["threshold"].numpy()
+        near = exact.astype(np.float32)  # at most a threshold is at most the float32 below it: no conversion of columns
+        threshold = np.where(near > exact, np.nextafter(near, np.float32(-np.inf)), near).tolist()
+
+        def reached(node: int, splits: int) -> Any:
+            # All splits of a tree for all pairs: contiguous comparisons are faster than a walk down for each pair.
+            if splits == 0 or left[node] < 0:
+                return values[node]
+            low = columns[feature[node]] <= threshold[node]
+            return np.where(low, reached(left[node], splits - 1), reached(right[node], splits - 1))
+
+        return (reached(root, DEPTH) for root in self.trees["roots"].tolist())
 
     def chances(self, features: Floats) -> Floats:
         """See :class:`PairScorer`."""
-        parts = [self.trees["value"].numpy()[self.leaves(part)].sum(axis=1) for part in _parts(features)]
-        odds = float(self.trees["start"]) + np.concatenate(parts)
+        odds = np.full(len(features), float(self.trees["start"]))
+        for start in range(0, len(features), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            for value in self._by_tree(features[part], self.trees["value"].tolist()):
+                odds[part] += value
         return np.asarray(1 / (1 + np.exp(-odds)))
 
     def likeness(self, features: Floats, known: Floats) -> Floats:

@@ -93,7 +93,8 @@ class MilvusIndex(Index):
     """Search by a collection of Milvus, which is there as soon as it is opened and stays when the program ends.
 
     With a file (milvus-lite) nothing has to be started, but only one process at a time can use it. With the address of
-    a server or a cluster, several processes and machines can share it.
+    a server or a cluster, several processes and machines can share it. The server of a file searches by FAISS in this
+    process: once ``faiss.contrib.torch_utils`` is imported, as pytorch-metric-learning does, its searches fail.
 
     When :meth:`add` or :meth:`remove` returns, the change is stored: killing the process, even in the middle of a later
     ``add``, loses none of it. Of the interrupted ``add``, some rows may be there; :meth:`has` tells which. (A
