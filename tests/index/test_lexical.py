@@ -66,6 +66,19 @@ def test_any_number_of_threads_gives_the_same(monkeypatch, postings):
         assert torch.equal(other.scores, hits[0].scores)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["words", "letters", "codes"])
+def test_texts_are_counted_by_several_processes_as_by_one(monkeypatch, kind):
+    texts = [f"red lamp A{number % 7}-{number}" for number in range(50)]
+    alone = Terms(kind).counts(texts)
+    monkeypatch.setattr("vicinal.index.lexical._MANY", 12)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    together = Terms(kind).counts(texts)
+    assert together.dtype == alone.dtype
+    assert together.shape == alone.shape
+    assert (together != alone).nnz == 0
+
+
 def test_a_text_is_not_found_where_it_is_excluded():
     rows = rows_of(TEXTS, [Terms(kind).fit(TEXTS) for kind in ("words", "letters")])
     hits = LexicalIndex(rows).search(rows, 1, exclude=torch.arange(len(TEXTS)))

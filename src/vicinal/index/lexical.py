@@ -25,6 +25,9 @@ _BLOCK = 1 << 10
 _TIMES, _MORE = 2, 20
 """So many times the rows that are wanted, and so many more, are compared by all terms after a search by the rarest."""
 
+_MANY = 100_000
+"""Texts that a process counts at least; it starts in seconds, and counts so many in some ten."""
+
 _GRAMS = 4
 """Letters of an n-gram, at the most; those of three are taken, too."""
 
@@ -69,7 +72,20 @@ class Terms:
         self.weights = np.ones(BUCKETS, dtype=np.float32) if weights is None else weights
 
     def counts(self, texts: Sequence[str]) -> Sparse:
-        """How often each term stands in each text, sparse ``[n, BUCKETS]``."""
+        """How often each term stands in each text, sparse ``[n, BUCKETS]``.
+
+        Very many texts are counted by as many processes as torch has threads, as threads would wait for one another.
+        """
+        workers = min(torch.get_num_threads(), len(texts) // _MANY)
+        if workers < 2:
+            return self._counted(texts)
+        from joblib import Parallel, delayed  # it takes a while to import
+
+        step = -(-len(texts) // workers)
+        parts = (texts[start : start + step] for start in range(0, len(texts), step))
+        return scipy.sparse.vstack(Parallel(n_jobs=workers)(map(delayed(self._counted), parts)), format="csr")
+
+    def _counted(self, texts: Sequence[str]) -> Sparse:
         return self.hashing.transform(texts).astype(np.float32)
 
     def fit(self, texts: Sequence[str]) -> "Terms":

@@ -168,7 +168,10 @@ def _student_encoders(teacher: BankedEstimator, encoders: Mapping[str, str]) -> 
             )
     chosen = {column: encoders.get(column, encoders.get(kind, known[column])) for column, kind in kinds.items()}
     if chosen == known:
-        raise ValueError("encoders: expected another encoder than the model has, as text=ngrams, got none")
+        named = ", ".join(f"{name}={encoder}" for name, encoder in encoders.items())
+        raise ValueError(
+            f"encoders: expected another encoder than the model has, got {f'its own, {named}' if named else 'none'}"
+        )
     return {column: name for column, name in chosen.items() if name != "numbers"}
 
 
