@@ -60,6 +60,14 @@ def test_training_is_repeatable(generator):
     assert not torch.equal(found[0], found[2])
 
 
+@pytest.mark.parametrize(("cells", "visited"), [(8, 8), (64, 16), (512, 64), (4096, 128)])
+def test_an_eighth_of_the_cells_is_visited_within_bounds(cells, visited):
+    import faiss
+
+    index = FaissIndex(4, factory=f"IVF{cells},Flat")
+    assert faiss.try_extract_index_ivf(index._index).nprobe == visited
+
+
 def test_far_from_zero_no_digits_are_lost(generator):
     vectors = torch.randn(300, 4, generator=generator) * 0.01 + 3000
     index = open_index("faiss:Flat", dim=4)

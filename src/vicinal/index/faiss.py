@@ -24,6 +24,9 @@ from vicinal.index.tensor_file import Column, map_tensors, write_tensors
 _DATA, _STATE = "index.faiss", "state.safetensors"
 
 
+_CELLS = 128
+"""Cells that a search visits by default, at most: with an eighth of very many it takes as long as comparing all rows."""
+
 _USUAL = re.compile(
     r"(PCA[RW]{0,2}\d{1,4},|OPQ\d{1,3}(_\d{1,4})?,)?(IVF\d{1,7}(_HNSW\d{1,2})?,)?"
     r"(Flat|SQ[468]|SQfp16|SQbf16|PQ\d{1,3}(x([4-9]|1[0-2]))?(fs|fsr|np)?|HNSW\d{1,3}(,Flat|_SQ8|_PQ\d{1,3})?)(,RFlat)?"
@@ -55,7 +58,7 @@ class FaissIndex(Index):
         similarity: l2, squared_l2, dot, scaled_dot or cosine.
         factory: see https://github.com/facebookresearch/faiss/wiki/The-index-factory.
         search: parameters of the search as FAISS words them, ``"nprobe=32"`` or ``"efSearch=128"``. None: an eighth of
-            the cells, at least 16, and efSearch 64.
+            the cells, at least 16 and at most 128, and efSearch 64.
         seed: of the training.
         bank: rescore what FAISS finds from the vectors of this bank, which must hold the same rows under the same keys;
             without it, scores are those that FAISS computes from what it stored.
@@ -277,7 +280,7 @@ class FaissIndex(Index):
             settings = self.settings
             self._attempt(lambda: space.set_index_parameters(self._index, settings), "search")
         elif ivf is not None:
-            ivf.nprobe = min(ivf.nlist, max(16, ivf.nlist // 8))
+            ivf.nprobe = min(ivf.nlist, max(16, ivf.nlist // 8), _CELLS)
         elif "HNSW" in self.factory:
             space.set_index_parameters(self._index, "efSearch=64")
 
