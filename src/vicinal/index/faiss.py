@@ -25,7 +25,7 @@ _DATA, _STATE = "index.faiss", "state.safetensors"
 
 
 _CELLS = 128
-"""Cells that a search visits by default, at most: with an eighth of very many it takes as long as comparing all rows."""
+"""Cells that a search visits by default, at most: an eighth of very many takes as long as comparing all rows."""
 
 _USUAL = re.compile(
     r"(PCA[RW]{0,2}\d{1,4},|OPQ\d{1,3}(_\d{1,4})?,)?(IVF\d{1,7}(_HNSW\d{1,2})?,)?"
