@@ -519,6 +519,7 @@ def of_tuning() -> Iterable[Sentence]:
         ("tuned neighbors x8", "as above: steps of 128 rows, all layers at 1e-4"),
         ("tuned, steps of 64", "steps of 64 rows"),
         ("tuned, steps of 32", "steps of 32 rows"),
+        ("tuned, rate 2e-4", "all layers at 2e-4"),
         ("tuned, lower layers slower", "each layer at .8 of the rate of the one above"),
     ):
         shown = {name: f"{first.loc[method, name]:.3f}" for name in sets[:2] if first.loc[method, name] > 0}
