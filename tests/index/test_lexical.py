@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from joblib import parallel_config
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from vicinal.index import Hits
@@ -66,14 +67,15 @@ def test_any_number_of_threads_gives_the_same(monkeypatch, postings):
         assert torch.equal(other.scores, hits[0].scores)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["words", "letters", "codes"])
-def test_texts_are_counted_by_several_processes_as_by_one(monkeypatch, kind):
+def test_texts_are_counted_by_several_processes_as_by_one(monkeypatch, kind, backend):
     texts = [f"red lamp A{number % 7}-{number}" for number in range(50)]
     alone = Terms(kind).counts(texts)
     monkeypatch.setattr("vicinal.index.lexical._MANY", 12)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    together = Terms(kind).counts(texts)
+    with parallel_config(backend=backend):
+        together = Terms(kind).counts(texts)
     assert together.dtype == alone.dtype
     assert together.shape == alone.shape
     assert (together != alone).nnz == 0

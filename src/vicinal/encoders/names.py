@@ -148,10 +148,9 @@ def encoder_from_config(config: Mapping[str, Any], *, empty: bool = False) -> Co
 
 def _encoder_class(name: Any, kind: Any) -> type[ColumnEncoder]:
     """The class behind a full name."""
-    if is_pair(name):
-        return entry("encoder", "pair").factory  # type: ignore[return-value]  # a registry knows no types
-    if kind == "set":
-        return entry("encoder", "set").factory  # type: ignore[return-value]  # a registry knows no types
+    if kind == "set" or is_pair(name):
+        several = "pair" if is_pair(name) else "set"
+        return entry("encoder", several).factory  # type: ignore[return-value]  # a registry knows no types
     if reaches_out(name):
         return TRANSFORMERS[check_choice("kind", kind, TRANSFORMERS)]
     known = [item.name for item in entries("encoder") if item.name not in ("hub", "folder")]

@@ -21,7 +21,7 @@ _LARGEST = 1 << 20
 """Nodes of a saved scorer, at most."""
 
 _BLOCK = 1 << 14
-"""Pairs that go down the trees at a time, so that their numbers stay in a cache."""
+"""Pairs that are scored at a time, so that their numbers stay in a cache."""
 
 
 class PairScorer(Protocol):
@@ -111,12 +111,9 @@ class BoostedPairs:
 
     def chances(self, features: Floats) -> Floats:
         """See :class:`PairScorer`."""
-        odds = np.full(len(features), float(self.trees["start"]))
-        for start in range(0, len(features), _BLOCK):
-            part = slice(start, start + _BLOCK)
-            for value in self._by_tree(features[part], self.trees["value"].tolist()):
-                odds[part] += value
-        return np.asarray(1 / (1 + np.exp(-odds)))
+        start, values = float(self.trees["start"]), self.trees["value"].tolist()
+        parts = [sum(self._by_tree(part, values), np.full(len(part), start)) for part in _parts(features)]
+        return np.asarray(1 / (1 + np.exp(-np.concatenate(parts))))
 
     def likeness(self, features: Floats, known: Floats) -> Floats:
         """See :class:`PairScorer`."""
@@ -206,5 +203,4 @@ SCORERS: dict[str, type[BoostedPairs] | type[NeighborPairs]] = {"boosting": Boos
 
 
 def _parts(features: Floats) -> list[Floats]:
-    size = 1 << 14
-    return [features[start : start + size] for start in range(0, max(1, len(features)), size)]
+    return [features[start : start + _BLOCK] for start in range(0, max(1, len(features)), _BLOCK)]

@@ -26,7 +26,7 @@ _TIMES, _MORE = 2, 20
 """So many times the rows that are wanted, and so many more, are compared by all terms after a search by the rarest."""
 
 _MANY = 100_000
-"""Texts that a process counts at least; it starts in seconds, and counts so many in some ten."""
+"""Texts that a process counts at least; it starts in seconds, and counts so many in some seven."""
 
 _GRAMS = 4
 """Letters of an n-gram, at the most; those of three are taken, too."""
