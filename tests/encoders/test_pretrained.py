@@ -147,13 +147,13 @@ def test_texts_of_like_length_run_together_without_a_change(monkeypatch):
     texts = [" ".join(["day", "fine", "film", "not", "good"][k % 5] for _ in range(1 + 7 * k % 20)) for k in range(20)]
     encoder = MiniLMEncoder("x", tune="all").eval()
     batch = encoder.prepare(pd.DataFrame({"x": texts})).select(torch.arange(20))
-    monkeypatch.setattr("vicinal.encoders.transformers.ROWS_AT_ONCE", 100)
+    monkeypatch.setattr("vicinal.encoders.texts.ROWS_AT_ONCE", 100)
     want = encoder(batch)
     want[:, 3].sum().backward()
     gradient = encoder.by_layer()[-1][0].grad.clone()
-    monkeypatch.setattr("vicinal.encoders.transformers.ROWS_AT_ONCE", 8)
+    monkeypatch.setattr("vicinal.encoders.texts.ROWS_AT_ONCE", 8)
     for limit in (1 << 40, 0):  # bytes of activations: kept, or made again on the way back
-        monkeypatch.setattr("vicinal.encoders.transformers.MOST_ACTIVATIONS", limit)
+        monkeypatch.setattr("vicinal.encoders.texts.MOST_ACTIVATIONS", limit)
         encoder.zero_grad()
         vectors = encoder(batch)
         vectors[:, 3].sum().backward()

@@ -7,8 +7,8 @@ import torch
 
 from vicinal.encoders.efficientnet import EFFICIENTNET
 from vicinal.encoders.ge2e import GE2E
+from vicinal.encoders.minilm import MINILM
 from vicinal.encoders.pretrained import Wheel, check_file, load_tensors
-from vicinal.encoders.transformers import MINILM
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 

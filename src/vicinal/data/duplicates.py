@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 
 from vicinal.core.identity import canonical_ids
 from vicinal.core.untrusted import open_regular
@@ -129,6 +128,8 @@ def group_copies(duplicates: Duplicates, groups: NDArray[Any] | None = None) -> 
     n, contents = len(named), int(duplicates.content.max()) + 1
     ends = (duplicates.content, contents + named)  # a graph of contents and groups; each row is an edge
     size = contents + int(named.max()) + 1
+    from scipy.sparse.csgraph import connected_components  # slow to import, and needed for the rows of a split only
+
     _, parts = connected_components(coo_matrix((np.ones(n), ends), shape=(size, size)), directed=False)
     return np.asarray(parts[duplicates.content], dtype=np.int64)
 

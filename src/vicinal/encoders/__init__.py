@@ -12,6 +12,7 @@ from vicinal.encoders.inputs import Inputs
 from vicinal.encoders.kinds import ColumnKind, infer_kinds
 from vicinal.encoders.media import read_cell
 from vicinal.encoders.merging import merge
+from vicinal.encoders.minilm import MiniLMEncoder
 from vicinal.encoders.names import check_encoder, encoder_names, reaches_out
 from vicinal.encoders.ngrams import NgramEncoder
 from vicinal.encoders.numeric import NumberEncoder, VectorEncoder
@@ -22,7 +23,7 @@ from vicinal.encoders.set_columns import SetColumnEncoder
 from vicinal.encoders.soft_selection import FoldedIdTable, SelectedIdTable
 from vicinal.encoders.sounds import open_sound
 from vicinal.encoders.table import PartSummary, TableEncoder, TableInputs, build_table_encoder
-from vicinal.encoders.transformers import AudioTransformer, ImageTransformer, MiniLMEncoder, TextTransformer
+from vicinal.encoders.transformers import AudioTransformer, ImageTransformer, TextTransformer
 
 __all__ = [
     "FSQ",

@@ -193,8 +193,7 @@ def state_hash(module: nn.Module) -> str:
     digest = hashlib.sha256()
     for key, value in module.state_dict().items():
         digest.update(f"{key}{value.dtype}{tuple(value.shape)}".encode())
-        flat = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        digest.update(flat.numpy().tobytes())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
 
 

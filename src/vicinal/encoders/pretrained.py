@@ -313,7 +313,7 @@ class Wheel:
     @property
     def installed(self) -> bool:
         """Whether the package is there, and whatever else the extra brings that reads it."""
-        names = (self.package, "transformers") if self.extra == "text" else (self.package,)
+        names = (self.package, "tokenizers") if self.extra == "text" else (self.package,)
         return all(importlib.util.find_spec(name) is not None for name in names)
 
     def folder(self) -> Path:

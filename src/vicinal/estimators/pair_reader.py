@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from vicinal.data import LeakWarning
-from vicinal.encoders.transformers import MINILM
+from vicinal.encoders.minilm import MINILM
 from vicinal.estimators.plan import TuningPlan, read_plan
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]

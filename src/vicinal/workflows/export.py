@@ -21,11 +21,11 @@ from vicinal.encoders import (
     NgramEncoder,
     NumberEncoder,
     PairEncoder,
-    TextTransformer,
     VectorEncoder,
 )
 from vicinal.encoders.ngrams import hashed_ngrams, to_texts
 from vicinal.encoders.numeric import to_numbers, to_vectors
+from vicinal.encoders.texts import TextEncoder
 from vicinal.estimators import load_model
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.version import __version__
@@ -293,17 +293,16 @@ def _bags(part: NgramEncoder) -> _Piece:
 
 
 class _Tokens(nn.Module):
-    def __init__(self, part: TextTransformer) -> None:
+    def __init__(self, part: TextEncoder) -> None:
         super().__init__()
-        self.net, self.pool, self.normalized = part.net, part.pool, part.normalized
+        self.part = part
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        pooled = self.pool(self.net(input_ids=ids, attention_mask=mask).last_hidden_state, mask)
-        return nn.functional.normalize(pooled, dim=1) if self.normalized else pooled
+        return self.part.pooled(ids, mask)
 
 
 @_piece.register
-def _tokens(part: TextTransformer) -> _Piece:
+def _tokens(part: TextEncoder) -> _Piece:
     (column,) = part.columns
     meanings = (
         f"tokens of the text, {part.longest()} at most, by the tokenizer of {part.name}",
@@ -317,7 +316,7 @@ def _tokens(part: TextTransformer) -> _Piece:
     def read(frame: pd.DataFrame, root: Path | None) -> tuple[Tensor, ...]:
         values, lengths = part.prepare(frame).padded(torch.arange(len(frame)))
         mask = torch.arange(values.shape[1]) < lengths[:, None]
-        return values.long().masked_fill(~mask, part.processor.pad_token_id or 0), mask.long()
+        return values.long().masked_fill(~mask, part.padding), mask.long()
 
     return _Piece(inputs, _Tokens(part), read)
 

@@ -1,0 +1,75 @@
+"""The network of MiniLM, beside the same weights read by transformers; what a command that reads texts loads."""
+
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+import torch
+
+from vicinal.encoders import MiniLMEncoder, TextTransformer
+from vicinal.encoders.base import embed
+from vicinal.encoders.minilm import MINILM
+
+pytestmark = pytest.mark.skipif(not MINILM.installed, reason="the package of MiniLM's weights is not installed")
+
+TEXTS = [
+    "Lovely phone, poor battery!", "", " ", "na\u00efve \u4e2d\u6587 \U0001f600 \x00\u200b", "word " * 300, "no.",
+]  # fmt: skip
+
+
+def both(**settings):
+    pytest.importorskip("transformers")
+    theirs = TextTransformer("x", f"folder:{MINILM.folder() / 'model'}", **settings)
+    theirs.normalized, theirs.longest = True, lambda: 256
+    return MiniLMEncoder("x", **settings), theirs
+
+
+@pytest.mark.parametrize("tune", ["none", "last-1", "all"])
+def test_tokens_vectors_and_gradients_are_those_of_transformers(tune):
+    results = []
+    for encoder in both(tune=tune):
+        encoder.train()
+        inputs = encoder.prepare(pd.DataFrame({"x": TEXTS}))
+        torch.manual_seed(0)  # dropout draws the same numbers in the same order
+        vectors = encoder(inputs.select(torch.arange(len(TEXTS))))
+        if tune != "none":
+            (vectors * torch.arange(384)).sum().backward()
+        gradients = {name: each.grad for name, each in encoder.named_parameters() if each.grad is not None}
+        results.append((inputs.values, inputs.offsets, vectors.detach(), gradients))
+    (tokens, offsets, vectors, gradients), theirs = results
+    assert torch.equal(tokens, theirs[0])
+    assert torch.equal(offsets, theirs[1])
+    torch.testing.assert_close(vectors, theirs[2], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(gradients, theirs[3], rtol=1e-4, atol=1e-4)
+    assert (len(gradients) > 0) == (tune != "none")
+
+
+def test_its_state_has_the_names_that_model_folders_have():
+    ours, theirs = both()
+    assert {name: tuple(value.shape) for name, value in ours.state_dict().items()} == {
+        name: tuple(value.shape) for name, value in theirs.state_dict().items()
+    }
+
+
+def test_training_does_not_change_the_published_file():
+    before = embed(MiniLMEncoder("x"), MiniLMEncoder("x").prepare(pd.DataFrame({"x": TEXTS})))
+    encoder = MiniLMEncoder("x", tune="all")
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.zero_()
+    again = MiniLMEncoder("x")
+    assert torch.equal(embed(again, again.prepare(pd.DataFrame({"x": TEXTS}))), before)
+
+
+def test_texts_are_read_without_transformers():
+    script = """
+import sys, pandas as pd
+from vicinal.encoders import MiniLMEncoder
+from vicinal.encoders.base import embed
+encoder = MiniLMEncoder("x")
+embed(encoder, encoder.prepare(pd.DataFrame({"x": ["a text", "another"]})))
+print([name for name in ("transformers", "torch._dynamo", "scipy.sparse.csgraph") if name in sys.modules])
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
