@@ -62,6 +62,14 @@ def test_training_does_not_change_the_published_file():
     assert torch.equal(embed(again, again.prepare(pd.DataFrame({"x": TEXTS}))), before)
 
 
+def test_its_identity_is_that_of_the_file_until_a_weight_changes():
+    first, second = MiniLMEncoder("x"), MiniLMEncoder("y")
+    assert first.identity() == second.identity()
+    with torch.no_grad():
+        second.net.embeddings.LayerNorm.bias.add_(1)
+    assert second.identity() != first.identity()
+
+
 def test_texts_are_read_without_transformers():
     script = """
 import sys, pandas as pd

