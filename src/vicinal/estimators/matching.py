@@ -33,7 +33,7 @@ from vicinal.estimators.match_tables import (
 from vicinal.estimators.match_training import choose_map
 from vicinal.estimators.pair_features import MISSING, text_of
 from vicinal.estimators.pair_reader import PairReader, check_reader
-from vicinal.estimators.pair_scorers import SCORERS, PairScorer
+from vicinal.estimators.pair_scorers import SCORERS, MeanPairs, PairScorer, choose_scorer
 from vicinal.estimators.plan import read_plan
 from vicinal.index.lexical import fuse
 from vicinal.metrics import candidate_recall, link_quality
@@ -135,8 +135,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             :func:`vicinal.calibration.precision_threshold`); None: the threshold with the best F1.
         encoders: name of the encoder of the rows' texts, and of shared images and sounds, by kind; {"text": "none"}:
             words and letters only. None: the pretrained ones that are installed.
-        scorer: "boosting", "neighbors", or "auto": with up to 10,000 pairs, whichever has the lower log loss on a
-            quarter of the pairs it learns from; with more, boosting.
+        scorer: "boosting", "neighbors", "both" (the mean of their probabilities), or "auto": with up to 10,000 pairs,
+            both, unless one alone has surely less log loss on a quarter of those to learn from; with more, boosting.
         tune: which part of the pretrained encoder of texts is trained to read both rows of a pair at once: "all",
             "last-N", "lora", or "auto" (what ``minutes`` have time for). Its probability and that of the scorer are
             weighed by labelled pairs, and it is taken if both together have less log loss; see
@@ -363,18 +363,18 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             self.notes_.append(f"hub correction at temperature {best}: {said[best]} {where}, {said[None]} without it")
 
     def _choose_scorer(self, features: Floats, matches: Ids, inner: Ids, log: Log) -> None:
-        """The scorer of less log loss on the pairs that are not ``inner``, fitted to all."""
+        """The scorer that tells the pairs that are not ``inner`` best, fitted to all."""
         name, truth = self.scorer, matches[~inner]
-        both = len(set(truth.tolist())) == len(set(matches[inner].tolist())) == 2
-        if name == "auto" and both and _FEWEST_COMPARED <= len(matches) <= MOST_COMPARED:
-            errors = {}
-            for each, scorer in SCORERS.items():
-                log(f"trying {each}")
-                chances = scorer().fit(features[inner], matches[inner], self.random_state).chances(features[~inner])
-                errors[each] = float(-np.log(np.clip(np.where(truth == 1, chances, 1 - chances), 1e-3, 1)).mean())
-            name = min(errors, key=lambda each: errors[each])
+        are_mixed = len(set(truth.tolist())) == len(set(matches[inner].tolist())) == 2
+        if name == "auto" and are_mixed and _FEWEST_COMPARED <= len(matches) <= MOST_COMPARED:
+            log("trying boosting and neighbors")
+            both = MeanPairs().fit(features[inner], matches[inner], self.random_state)
+            chances = [part.chances(features[~inner]) for part in both.parts]
+            chances.append(np.mean(chances, axis=0))
+            name, errors = choose_scorer(dict(zip(SCORERS, chances, strict=True)), truth)
             listing = ", ".join(f"{each} {error:.3f}" for each, error in errors.items())
-            self.notes_.append(f"{name} tells matches best, by its log loss on {len(truth)} pairs: {listing}")
+            taken = "boosting and neighbors tell matches together" if name == "both" else f"{name} tells matches"
+            self.notes_.append(f"{taken}, by the log loss on {len(truth)} pairs: {listing}")
         elif name == "auto":
             name = "boosting"
             self.notes_.append(
@@ -400,7 +400,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         scored, outer = scorer.chances(features[~inner]), np.flatnonzero(~inner)
         read = reader.read(scored, lambda some: [texts[place] for place in outer[some]])
         alone, both, is_better = reader.weigh(scored, read, matches[outer], at[outer, 0])
-        said = f"by {self.scorer_name_} alone the log loss on {len(outer)} pairs is {alone:.3f}, with it {both:.3f}"
+        said = f"by the scorer alone the log loss on {len(outer)} pairs is {alone:.3f}, with it {both:.3f}"
         if is_better:
             self.reader_ = reader
             self.notes_.append(f"pairs are read as texts, too ({reader.sentence}): {said}")
