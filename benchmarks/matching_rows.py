@@ -203,7 +203,7 @@ def by_matcher(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.Da
         if lines.has(name, method, seed):
             continue
         begun = time.process_time()
-        scorer = "auto" if hubs and seed == 0 else "boosting"
+        scorer = "auto" if hubs else "boosting"
         model = RowMatcher(scorer=scorer, hub_correction=hubs, random_state=seed, cache_dir=cache)
         model.fit(*tables, parts["train"], validation=parts["valid"])
         values = scored(model.predict_proba(test)[:, 1], test["match"].to_numpy(), float(model.threshold_ or 0))

@@ -316,41 +316,37 @@ def test_a_promised_precision_is_promised_or_refused():
 def test_scorers_are_compared_and_what_tells_matches_is_said():
     left, right, pairs = shops(40)
     model = matcher(scorer="auto").fit(left, right, pairs)
-    taken = {"both": "boosting and neighbors tell matches together"}
-    assert any(
-        note.startswith(taken.get(model.scorer_name_, f"{model.scorer_name_} tells matches")) for note in model.notes_
-    )
+    assert any(note.startswith(f"{model.scorer_name_} tells matches, by the log loss") for note in model.notes_)
 
 
-def test_both_scorers_are_taken_unless_one_alone_is_surely_better():
+def test_many_candidates_are_scored_by_boosting(monkeypatch):
+    monkeypatch.setattr("vicinal.estimators.matching.MOST_SCORED", 100)
+    left, right, pairs = shops(40)
+    model = matcher(scorer="auto").fit(left, right, pairs)
+    assert model.scorer_name_ == "boosting"
+    assert any(note.endswith("of at most 100 candidates") for note in model.notes_)
+
+
+def test_neighbors_are_taken_only_if_surely_better():
     truth = np.array([0, 1] * 50)
-    sharp, blunt = np.where(truth, 0.99, 0.01), np.full(100, 0.5)
-    assert choose_scorer({"boosting": sharp, "neighbors": blunt, "both": (sharp + blunt) / 2}, truth)[0] == "boosting"
-    near = 0.5 + 0.3 * (sharp - 0.5)
-    moved = np.where(truth, near, 1 - near) * np.exp(np.where(np.arange(100) % 4 < 2, -0.1, 0.09))  # a little worse
-    by_chance = np.where(truth, moved, 1 - moved)
-    name, errors = choose_scorer({"boosting": near, "neighbors": blunt, "both": by_chance}, truth)
-    assert errors["boosting"] < errors["both"]
-    assert name == "both"
-    assert errors["boosting"] == pytest.approx(-np.log(np.clip(np.where(truth, near, 1 - near), 1e-3, 1)).mean())
+    near = np.where(truth, 0.65, 0.35)
+    moved = 0.65 * np.exp(np.where(np.arange(100) % 4 < 2, 0.1, -0.09))  # a little better on the mean
+    chances = {"boosting": near, "neighbors": np.where(truth, moved, 1 - moved)}
+    name, errors = choose_scorer(chances, truth)
+    assert name == "boosting"
+    assert errors["neighbors"] < errors["boosting"] == pytest.approx(-np.log(0.65))
+    assert choose_scorer(chances | {"neighbors": np.where(truth, 0.9, 0.1)}, truth)[0] == "neighbors"
 
 
-@pytest.mark.parametrize("scorer", ["neighbors", "both"])
-def test_scorers_score_explain_and_are_saved(tmp_path, scorer):
+def test_neighbors_score_explain_and_are_saved(tmp_path):
     left, right, pairs = shops(60)
-    model = matcher(scorer=scorer).fit(left, right, pairs)
+    model = matcher(scorer="neighbors").fit(left, right, pairs)
     assert f1_score(pairs["match"], model.predict(pairs)) > 0.8
     assert model.explain(pairs.head(1))[0].resembles[0][2]
     model.save(tmp_path / "m")
-    again = RowMatcher.load(tmp_path / "m")
-    np.testing.assert_allclose(again.predict_proba(pairs), model.predict_proba(pairs), atol=1e-6)
-    if scorer == "both":
-        each = [part.chances(model.known_) for part in model.scorer_.parts]
-        np.testing.assert_allclose(model.scorer_.chances(model.known_), (each[0] + each[1]) / 2)
-        assert (each[0] != each[1]).any()
-        (tmp_path / "m" / "trees").write_bytes(b"torn")
-        with pytest.raises(ValueError, match="trees"):
-            RowMatcher.load(tmp_path / "m")
+    np.testing.assert_allclose(
+        RowMatcher.load(tmp_path / "m").predict_proba(pairs), model.predict_proba(pairs), atol=1e-6
+    )
 
 
 def test_trees_as_arrays_predict_what_scikit_learn_predicts():

@@ -36,7 +36,7 @@ Candidates: TypeAlias = Annotated[
     int, typer.Option(help="Rows that each row is compared with; see the report.", rich_help_panel=o.LEARN)
 ]
 Scorer: TypeAlias = Annotated[
-    str, typer.Option(help="What tells matches: boosting, neighbors, both, or auto.", rich_help_panel=o.LEARN)
+    str, typer.Option(help="What tells matches: boosting, neighbors or auto.", rich_help_panel=o.LEARN)
 ]
 Tune: TypeAlias = Annotated[
     str,

@@ -27,7 +27,7 @@ from vicinal.core.untrusted import (
 from vicinal.encoders import Kind, TableEncoder, reaches_out
 from vicinal.estimators.match_tables import Floats, MatchColumns, MatchedTables, MatchTable
 from vicinal.estimators.pair_reader import PairReader
-from vicinal.estimators.pair_scorers import SCORERS, TREES, PairScorer
+from vicinal.estimators.pair_scorers import SCORERS, PairScorer
 from vicinal.estimators.saving import SavedTableEncoder, shown_cell
 from vicinal.index.lexical import BUCKETS
 from vicinal.version import __version__
@@ -50,7 +50,7 @@ class SavedMatcherParameters(Saved):
     links: Literal["one-to-one", "one-to-many", "many"]
     precision: Annotated[float, Field(gt=0, lt=1)] | None
     encoders: dict[str, _Text] | None
-    scorer: Literal["auto", "boosting", "neighbors", "both"]
+    scorer: Literal["auto", "boosting", "neighbors"]
     tune: Annotated[str, Field(pattern=r"^(none|auto|all|lora|last-[1-9]\d{0,3})$")] = "none"
     minutes: Annotated[float, Field(gt=0)] = 10.0
     learn_candidates: bool = False
@@ -76,7 +76,7 @@ class SavedMatcher(Saved):
     labelled: Annotated[int, Field(ge=0)]
     temperature: Annotated[float, Field(gt=0)] | None
     turned: bool = False
-    scorer: Literal["boosting", "neighbors", "both"] | None
+    scorer: Literal["boosting", "neighbors"] | None
     reader: tuple[float, float, float] | None = None
     threshold: _Share | None
     doubt: tuple[_Share, _Share]
@@ -172,7 +172,7 @@ def read_matcher(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
 
 
 def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
-    check_inside(folder, SUMS, CONFIG, TENSORS, PAIRS, SCORER, TREES, READER, *(f"{name}.parquet" for name in SIDES))
+    check_inside(folder, SUMS, CONFIG, TENSORS, PAIRS, SCORER, READER, *(f"{name}.parquet" for name in SIDES))
     check_sums(folder, (CONFIG,), "matcher", LARGEST_SETTINGS)
     config = read_settings(folder / CONFIG, SavedMatcher, "a vicinal matcher", newest=VERSION, oldest=VERSION)
     if len(config.rows) != (1 if config.single else 2):
@@ -197,8 +197,8 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
     labelled = _labelled(folder / PAIRS, config)
     scorer: PairScorer | None = None
     if config.scorer is not None:
-        if config.scorer != "neighbors":
-            check_sums(folder, (SCORER if config.scorer == "boosting" else TREES,), "matcher")
+        if config.scorer == "boosting":
+            check_sums(folder, (SCORER,), "matcher")
         scorer = SCORERS[config.scorer].load(folder / SCORER, count)
     reader = None
     if config.reader is not None:

@@ -33,7 +33,7 @@ from vicinal.estimators.match_tables import (
 from vicinal.estimators.match_training import choose_map
 from vicinal.estimators.pair_features import MISSING, text_of
 from vicinal.estimators.pair_reader import PairReader, check_reader
-from vicinal.estimators.pair_scorers import SCORERS, MeanPairs, PairScorer, choose_scorer
+from vicinal.estimators.pair_scorers import SCORERS, PairScorer, choose_scorer
 from vicinal.estimators.plan import read_plan
 from vicinal.index.lexical import fuse
 from vicinal.metrics import candidate_recall, link_quality
@@ -50,6 +50,9 @@ MOST_CANDIDATES = 10_000
 
 MOST_COMPARED = 10_000
 """Labelled pairs up to which scorers are compared; of more, boosting is taken."""
+
+MOST_SCORED = 200_000
+"""Candidates up to which neighbors are tried as a scorer; boosting scores them 30 times as fast."""
 
 _INNER = 0.25
 """Share of the pairs to learn from that scorers are compared on."""
@@ -135,8 +138,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             :func:`vicinal.calibration.precision_threshold`); None: the threshold with the best F1.
         encoders: name of the encoder of the rows' texts, and of shared images and sounds, by kind; {"text": "none"}:
             words and letters only. None: the pretrained ones that are installed.
-        scorer: "boosting", "neighbors", "both" (the mean of their probabilities), or "auto": with up to 10,000 pairs,
-            both, unless one alone has surely less log loss on a quarter of those to learn from; with more, boosting.
+        scorer: "boosting", "neighbors", or "auto": boosting, or with up to 10,000 labelled pairs and 200,000 candidates
+            neighbors, if these have surely less log loss on a quarter of the pairs to learn from.
         tune: which part of the pretrained encoder of texts is trained to read both rows of a pair at once: "all",
             "last-N", "lora", or "auto" (what ``minutes`` have time for). Its probability and that of the scorer are
             weighed by labelled pairs, and it is taken if both together have less log loss; see
@@ -366,19 +369,21 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """The scorer that tells the pairs that are not ``inner`` best, fitted to all."""
         name, truth = self.scorer, matches[~inner]
         are_mixed = len(set(truth.tolist())) == len(set(matches[inner].tolist())) == 2
-        if name == "auto" and are_mixed and _FEWEST_COMPARED <= len(matches) <= MOST_COMPARED:
-            log("trying boosting and neighbors")
-            both = MeanPairs().fit(features[inner], matches[inner], self.random_state)
-            chances = [part.chances(features[~inner]) for part in both.parts]
-            chances.append(np.mean(chances, axis=0))
-            name, errors = choose_scorer(dict(zip(SCORERS, chances, strict=True)), truth)
+        is_small = len(self.tables_.left) * self.n_candidates <= MOST_SCORED
+        if name == "auto" and are_mixed and is_small and _FEWEST_COMPARED <= len(matches) <= MOST_COMPARED:
+            chances: dict[str, Floats] = {}
+            for each, scorer in SCORERS.items():
+                log(f"trying {each}")
+                fitted = scorer().fit(features[inner], matches[inner], self.random_state)
+                chances[each] = fitted.chances(features[~inner])
+            name, errors = choose_scorer(chances, truth)
             listing = ", ".join(f"{each} {error:.3f}" for each, error in errors.items())
-            taken = "boosting and neighbors tell matches together" if name == "both" else f"{name} tells matches"
-            self.notes_.append(f"{taken}, by the log loss on {len(truth)} pairs: {listing}")
+            self.notes_.append(f"{name} tells matches, by the log loss on {len(truth)} pairs: {listing}")
         elif name == "auto":
             name = "boosting"
             self.notes_.append(
-                f"boosting tells matches; scorers are compared on {_FEWEST_COMPARED} to {MOST_COMPARED} labelled pairs"
+                f"boosting tells matches; scorers are compared on {_FEWEST_COMPARED} to {MOST_COMPARED} labelled "
+                f"pairs, of at most {MOST_SCORED} candidates"
             )
         self.scorer_name_ = name
         self.scorer_ = SCORERS[name]().fit(features, matches, self.random_state)

@@ -1,4 +1,4 @@
-"""What tells pairs that match from those that do not: gradient boosting, neighbors among labelled pairs, or both."""
+"""What tells pairs that match from those that do not: gradient boosting, or neighbors among the labelled pairs."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,9 +16,6 @@ Ids = np.ndarray[Any, Any]
 
 ROUNDS, DEPTH, RATE = 300, 4, 0.05
 """Trees, splits from root to leaf at most, and the share of each tree that is added."""
-
-TREES = "trees"
-"""The file of the boosted trees where neighbors are the scorer, too."""
 
 _LARGEST = 1 << 20
 """Nodes of a saved scorer, at most."""
@@ -202,55 +199,20 @@ class NeighborPairs:
         return scorer
 
 
-class MeanPairs:
-    """Boosting and neighbors together: means of their probabilities, and of how alike either finds two pairs."""
-
-    def __init__(self, *parts: PairScorer) -> None:
-        self.parts = parts
-
-    def fit(self, features: Floats, matches: Ids, seed: int) -> "MeanPairs":
-        """See :class:`PairScorer`."""
-        return MeanPairs(*(part().fit(features, matches, seed) for part in (BoostedPairs, NeighborPairs)))
-
-    def chances(self, features: Floats) -> Floats:
-        """See :class:`PairScorer`."""
-        return np.asarray(np.mean([part.chances(features) for part in self.parts], axis=0))
-
-    def likeness(self, features: Floats, known: Floats) -> Floats:
-        """See :class:`PairScorer`."""
-        return np.asarray(np.mean([part.likeness(features, known) for part in self.parts], axis=0))
-
-    def save(self, path: Path) -> None:
-        """See :class:`PairScorer`: a model folder of the neighbors, and the trees in a file beside it."""
-        for part, place in zip(self.parts, (path.with_name(TREES), path), strict=True):
-            part.save(place)
-
-    @classmethod
-    def load(cls, path: Path, features: int) -> "MeanPairs":
-        """The scorer saved at ``path``, of pairs of so many features."""
-        return cls(BoostedPairs.load(path.with_name(TREES), features), NeighborPairs.load(path, features))
-
-
-SCORERS: dict[str, type[BoostedPairs] | type[NeighborPairs] | type[MeanPairs]] = {
-    "boosting": BoostedPairs,
-    "neighbors": NeighborPairs,
-    "both": MeanPairs,
-}
+SCORERS: dict[str, type[BoostedPairs] | type[NeighborPairs]] = {"boosting": BoostedPairs, "neighbors": NeighborPairs}
 
 
 def choose_scorer(chances: dict[str, Floats], truth: Ids) -> tuple[str, dict[str, float]]:
     """Which scorer tells pairs ``[n]`` best by its ``chances``, and the log loss of each.
 
-    "both", unless one alone has less by more than a standard error of the difference: the mean of two errs less than
-    one of them on other pairs, and few pairs tell small differences badly.
+    Boosting, unless the other has less by more than a standard error of the difference: few pairs tell small
+    differences badly, and boosting scores faster.
     """
     right = {name: np.clip(np.where(truth == 1, each, 1 - each), 1e-3, 1) for name, each in chances.items()}
     errors = {name: -np.log(each) for name, each in right.items()}
-    means = {name: float(each.mean()) for name, each in errors.items()}
-    best = min(means, key=lambda name: means[name])
-    gained = errors["both"] - errors[best]
+    gained = errors["boosting"] - errors["neighbors"]
     surely = gained.mean() > gained.std() / len(truth) ** 0.5
-    return best if surely else "both", means
+    return "neighbors" if surely else "boosting", {name: float(each.mean()) for name, each in errors.items()}
 
 
 def _parts(features: Floats) -> list[Floats]:
