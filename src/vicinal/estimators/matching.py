@@ -405,7 +405,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         scored, outer = scorer.chances(features[~inner]), np.flatnonzero(~inner)
         read = reader.read(scored, lambda some: [texts[place] for place in outer[some]])
         alone, both, is_better = reader.weigh(scored, read, matches[outer], at[outer, 0])
-        said = f"by the scorer alone the log loss on {len(outer)} pairs is {alone:.3f}, with it {both:.3f}"
+        said = f"by {self.scorer_name_} alone the log loss on {len(outer)} pairs is {alone:.3f}, with it {both:.3f}"
         if is_better:
             self.reader_ = reader
             self.notes_.append(f"pairs are read as texts, too ({reader.sentence}): {said}")
