@@ -324,7 +324,7 @@ def test_many_candidates_are_scored_by_boosting(monkeypatch):
     left, right, pairs = shops(40)
     model = matcher(scorer="auto").fit(left, right, pairs)
     assert model.scorer_name_ == "boosting"
-    assert any(note.endswith("of at most 100 candidates") for note in model.notes_)
+    assert any(note.endswith("of tables with at most 100 candidates") for note in model.notes_)
 
 
 def test_neighbors_are_taken_only_if_surely_better():

@@ -124,12 +124,12 @@ def group_copies(duplicates: Duplicates, groups: NDArray[Any] | None = None) -> 
     """Groups ``[n]`` for ``make_splits`` that keep all copies of a row together, and ``groups [n]`` whole if given."""
     if groups is None:
         return duplicates.content
+    from scipy.sparse.csgraph import connected_components  # slow to import, and needed for the rows of a split only
+
     named = np.unique(canonical_ids("groups", groups), return_inverse=True)[1]
     n, contents = len(named), int(duplicates.content.max()) + 1
     ends = (duplicates.content, contents + named)  # a graph of contents and groups; each row is an edge
     size = contents + int(named.max()) + 1
-    from scipy.sparse.csgraph import connected_components  # slow to import, and needed for the rows of a split only
-
     _, parts = connected_components(coo_matrix((np.ones(n), ends), shape=(size, size)), directed=False)
     return np.asarray(parts[duplicates.content], dtype=np.int64)
 

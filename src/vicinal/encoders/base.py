@@ -197,26 +197,29 @@ def state_hash(module: nn.Module) -> str:
     return digest.hexdigest()
 
 
-_HASHES: "weakref.WeakKeyDictionary[nn.Module, tuple[list[Tensor], list[int], str]]" = weakref.WeakKeyDictionary()
-"""Hashes of modules, with the tensors and their versions of which each was taken."""
+_HASHES: "weakref.WeakKeyDictionary[nn.Module, tuple[list[Tensor], list[tuple[object, ...]] | None, str]]" = (
+    weakref.WeakKeyDictionary()
+)
+"""Hashes of modules, with the tensors of which each was taken and their marks."""
+
+
+def _marks(state: Sequence[Tensor]) -> list[tuple[object, ...]]:
+    """What changes with the tensors of a state: their place, shape, type, and how often they were written."""
+    return [
+        (each.data_ptr(), each.shape, each.dtype, each._version) for each in state
+    ]  # torch has no public name for it
 
 
 def remember_hash(module: nn.Module, digest: str) -> None:
     """Take ``digest`` for the hash of a module as it is now, such as that of the file that it was read from."""
     state = [value.detach() for value in module.state_dict().values()]
-    versions = [value._version for value in state]  # torch has no public name for it
-    _HASHES[module] = (state, versions, digest)  # the tensors are held, so that their place is not given again
+    _HASHES[module] = (state, _marks(state), digest)  # the tensors are held, so that their place is not given again
 
 
 def _known_hash(module: nn.Module) -> str:
     """:func:`state_hash`, taken once as long as the same tensors are there unchanged: a large one takes 0.1 s."""
-    state = module.state_dict().values()
-    tensors, versions, digest = _HASHES.get(module, ([], [], ""))
-    same = [value._version for value in state] == versions and all(
-        (one.data_ptr(), one.shape, one.dtype) == (two.data_ptr(), two.shape, two.dtype)
-        for one, two in zip(state, tensors, strict=True)
-    )
-    if not same or not digest:
+    _, marks, digest = _HASHES.get(module, ([], None, ""))
+    if marks != _marks(list(module.state_dict().values())):
         digest = state_hash(module)
         remember_hash(module, digest)
     return digest

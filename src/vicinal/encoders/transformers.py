@@ -305,10 +305,10 @@ class TextTransformer(TransformerEncoder, TextEncoder):
         return min(int(self.processor.model_max_length), int(places), LONGEST)
 
     def tokens(self, texts: list[str]) -> list[list[int]]:
-        """By the tokenizer of the model; a text without any has the unknown one."""
+        """Numbers of the tokens of each text, by the tokenizer of the model."""
         with quiet(import_transformers(self.kind)):
             rows = self.processor(texts, truncation=True, max_length=self.longest(), return_attention_mask=False)
-        unknown = [self.processor.unk_token_id or 0]
+        unknown = [self.processor.unk_token_id or 0]  # for the models whose empty text has no tokens at all
         return [row or unknown for row in rows["input_ids"]]
 
     def hidden(self, tokens: Tensor, mask: Tensor) -> Tensor:

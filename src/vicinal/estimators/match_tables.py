@@ -323,9 +323,8 @@ class MatchedTables:
         def make() -> LexicalIndex:
             if ("side", side) in self._known:
                 return LexicalIndex(self._side(side).lexical)
-            return LexicalIndex(
-                self.features.lexical(self.row_texts(self._table(side).frame))
-            )  # a search needs no more
+            texts = self.row_texts(self._table(side).frame)  # a search needs no more of a side than this
+            return LexicalIndex(self.features.lexical(texts))
 
         index: LexicalIndex = self.once(("words", side), make)
         return index

@@ -383,7 +383,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             name = "boosting"
             self.notes_.append(
                 f"boosting tells matches; scorers are compared on {_FEWEST_COMPARED} to {MOST_COMPARED} labelled "
-                f"pairs, of at most {MOST_SCORED} candidates"
+                f"pairs of tables with at most {MOST_SCORED} candidates"
             )
         self.scorer_name_ = name
         self.scorer_ = SCORERS[name]().fit(features, matches, self.random_state)
