@@ -122,14 +122,22 @@ class Store:
         print(*values, flush=True)
 
 
-def fit(name: str, encoders: dict[str, str], x: pd.DataFrame, y: np.ndarray, groups: Any, split: Split) -> Any:
+def fit(
+    name: str,
+    encoders: dict[str, str],
+    x: pd.DataFrame,
+    y: np.ndarray,
+    groups: Any,
+    split: Split,
+    precision: str = "bf16-mixed",
+) -> Any:
     """One model, trained on the training rows; the validation rows stop it and choose its readout."""
     settings = dict(MODELS[name])
     if settings.pop("apart", False):
         encoders = {kind: encoder.removeprefix("pair:") for kind, encoder in encoders.items()}
     tuned = settings.pop("tuned", False)
     if tuned:
-        usual = {"tune": "all", "encoder_learning_rate": LEARNING_RATE, "precision": "bf16-mixed"}
+        usual = {"tune": "all", "encoder_learning_rate": LEARNING_RATE, "precision": precision}
         plan = TuningPlan(epochs=EPOCHS, rows=len(split.train), **usual | (tuned if isinstance(tuned, dict) else {}))
         settings |= {"tune": plan.tune, "plan": plan}
     rows = np.concatenate([split.train, split.validation])
@@ -181,7 +189,7 @@ def run(options: argparse.Namespace) -> None:
                 if alone or (name, str(number), method) in store.known:
                     continue
                 begun = time.process_time()
-                model = fit(method, encoders, x, y, together, split)
+                model = fit(method, encoders, x, y, together, split, options.precision)
                 spent = time.process_time() - begun
                 predictions = [
                     model.predict(x.iloc[rows], ids=ids, groups=None if together is None else together[rows])
@@ -272,6 +280,9 @@ def main() -> None:
     running.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
     running.add_argument("--methods", nargs="+", default=list(MODELS), choices=list(MODELS))
     running.add_argument("--splits", type=int, default=3)
+    running.add_argument(
+        "--precision", default="bf16-mixed", help="of tuning; 32-true where bfloat16 is not in hardware"
+    )
     running.set_defaults(command=run)
     timing = commands.add_parser("epoch")
     timing.add_argument("--tune", default="all")

@@ -484,9 +484,9 @@ def test_an_assignment_in_parts_is_that_of_all_at_once(monkeypatch):
 def test_large_tables_in_blocks_and_samples_give_the_same_links(monkeypatch):
     left, right, pairs = shops(60, vectors=True)
     chances = matcher().fit(left, right, pairs).predict_proba(pairs)
-    for name, value in (("_ROWS", 7), ("_PAIRS", 9)):
+    for name, value in (("_ROWS", 17), ("_PAIRS", 29)):
         monkeypatch.setattr(f"vicinal.estimators.match_tables.{name}", value)
-    monkeypatch.setattr("vicinal.estimators.pair_scorers._BLOCK", 4)
+    monkeypatch.setattr("vicinal.estimators.pair_scorers._BLOCK", 16)
     np.testing.assert_allclose(matcher().fit(left, right, pairs).predict_proba(pairs), chances, atol=1e-9)
     for name, value in (("_ALL", 10), ("_POSTINGS", (60, 20)), ("_SAMPLED", 30)):
         monkeypatch.setattr(f"vicinal.estimators.match_tables.{name}", value)

@@ -36,7 +36,7 @@ def test_a_network_has_to_be_better_by_more_than_a_twentieth(monkeypatch, factor
     np.testing.assert_array_equal(model.predict(frame[:9]), alone.predict(frame[:9]))
 
 
-@pytest.mark.parametrize("name", [None, "exact", "faiss:Flat"])
+@pytest.mark.parametrize("name", [None, pytest.param("exact", marks=pytest.mark.slow), "faiss:Flat"])
 def test_a_saved_model_and_one_with_an_index_are_of_the_metric_that_was_chosen(name, tmp_path):
     pytest.importorskip("faiss" if name and name.startswith("faiss") else "torch")
     frame, y = rows()

@@ -94,7 +94,7 @@ def test_auto_keeps_the_frozen_encoder_unless_tuning_is_better_on_the_rows_held_
         assert "plan: tune last-1 for 3 epochs of 30 rows in float32" in caplog.text
 
 
-@pytest.mark.parametrize("kind", [NeighborRegressor, NeighborClassifier])
+@pytest.mark.parametrize("kind", [NeighborRegressor, pytest.param(NeighborClassifier, marks=pytest.mark.slow)])
 def test_the_probe_makes_a_plan_that_is_kept_with_the_checkpoints(folder, tmp_path, kind):
     x, y = table()
     y = y if kind is NeighborRegressor else np.array(["a", "b"])[(y > 0).astype(int)]

@@ -21,6 +21,13 @@ def wave(rows=120, width=4, seed=0):
     return x, 3 * np.sin(2 * x[:, 0]) + x[:, 1] + 0.1 * rng.normal(size=rows) + 50
 
 
+@pytest.fixture
+def few_settings(monkeypatch):
+    """To choose from, where it is not the choice that is tested."""
+    monkeypatch.setattr("vicinal.evaluation.tuned.SCALES", {"rbf": (0.3,), "laplacian": (0.1,)})
+    monkeypatch.setattr("vicinal.evaluation.tuned.STAGES", {(8, 5): (5, 10)})
+
+
 def fitted(name, settings, x, z):
     """scikit-learn's model of the settings that were chosen, on standardized labels."""
     if name == "ridge":
@@ -115,7 +122,7 @@ def test_trees_that_so_few_rows_cannot_tell_apart_are_grown_once(rows, fits, mon
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_classes_get_probabilities_and_a_class_without_rows_gets_none(name):
+def test_classes_get_probabilities_and_a_class_without_rows_gets_none(name, few_settings):
     x, y = wave(150)
     truth = np.array(["low", "mid", "high"])[np.digitize(y, [49, 51])]
     names = ["high", "low", "mid", "never"]
@@ -131,7 +138,7 @@ def test_classes_get_probabilities_and_a_class_without_rows_gets_none(name):
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_rare_classes_and_a_single_one_do_no_harm(name):
+def test_rare_classes_and_a_single_one_do_no_harm(name, few_settings):
     x, _ = wave(30)
     rare = np.array(["a"] * 26 + ["b"] * 3 + ["c"])
     (got,) = tuned_baselines(x, rare, x, methods=[name], classes=["a", "b", "c"])
@@ -140,7 +147,7 @@ def test_rare_classes_and_a_single_one_do_no_harm(name):
     assert (one.prediction == [1, 0]).all()
 
 
-def test_sparse_features_and_constant_ones():
+def test_sparse_features_and_constant_ones(few_settings):
     x, y = wave(40)
     for baseline in tuned_baselines(scipy.sparse.csr_matrix(x), y, scipy.sparse.csr_matrix(x[:3])):
         assert baseline.prediction.shape == (3,)

@@ -80,7 +80,7 @@ def test_without_a_share_and_without_more_rows_nothing_is_learned_from_the_teach
     assert alone.scores == student.scores
 
 
-@pytest.mark.parametrize("loss", ["kl_top", "sinkhorn_distillation"])
+@pytest.mark.parametrize("loss", [pytest.param("kl_top", marks=pytest.mark.slow), "sinkhorn_distillation"])
 def test_classes_are_taught_by_probabilities_and_by_the_likeness_of_rows(tmp_path, loss, capsys):
     fitted(tmp_path / "m", "big")
     command = ["distill", str(tmp_path / "m"), str(tmp_path / "t.jsonl"), "--encoder", f"set={STUDENT}", "--loss", loss]
