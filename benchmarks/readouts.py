@@ -44,6 +44,7 @@ METHODS = {  # fitted each for itself; the first also gives the metric of all RE
     "auto": {"metric": "network"},
     "attention, folds": {"readout": "attention"} | FOLDS,
     "kriging, folds": {"readout": "kriging"} | FOLDS,
+    "auto, folds": {} | FOLDS,
 }
 READOUTS = {
     f"{name} {k}": (k, convex) for k in (16, 30, 64, 128) for name, convex in (("convex", True), ("signed", False))
@@ -112,7 +113,7 @@ class Job:
         who = bank.identity(ids=rows.ids, groups=groups)
         other.network_ = copy.copy(model.network_)
         other.network_._modules = dict(model.network_._modules)
-        head = choose_kriging(Kriging(k, convex=convex), rows.vectors, rows.labels, bank.vectors, bank.labels, who)
+        head = choose_kriging(Kriging(k, convex=convex), rows.vectors, rows.labels, bank.vectors, bank.labels, who).head
         other.network_.head = head
         return other
 

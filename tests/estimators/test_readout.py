@@ -10,7 +10,7 @@ import torch
 from references.tables import QUICK, table
 from vicinal.cli import run
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
-from vicinal.estimators.readout import choose_kriging
+from vicinal.estimators.readout import NOISES, PARTS, SCALES, choose_kriging
 from vicinal.heads import Kriging
 
 BRIEF = {**QUICK, "max_epochs": 3}
@@ -133,8 +133,8 @@ def test_scale_and_noise_are_those_of_least_error_on_the_rows_held_out():
     bank, queries = (torch.rand(count, 1, generator=generator, dtype=torch.float64) for count in (400, 100))
     smooth, truth = (6 * bank[:, 0]).sin(), (6 * queries[:, 0]).sin()
     noisy = torch.randn(400, generator=generator, dtype=torch.float64)
-    clear = choose_kriging(Kriging(16), queries, truth, bank, smooth)
-    blurred = choose_kriging(Kriging(16), queries, truth + noisy[:100], bank, smooth + 3 * noisy)
+    clear = choose_kriging(Kriging(16), queries, truth, bank, smooth).head
+    blurred = choose_kriging(Kriging(16), queries, truth + noisy[:100], bank, smooth + 3 * noisy).head
     assert clear.log_noise < -4
     assert blurred.log_noise > -2
     assert clear.k == blurred.k == 16
@@ -149,9 +149,44 @@ def test_signed_weights_are_chosen_by_error_alone():
     def error(head):
         return float((head(queries, bank, labels).detach() - truth).square().mean())
 
-    signed, convex = (choose_kriging(Kriging(16, convex=form), queries, truth, bank, labels) for form in (False, True))
+    signed, convex = (
+        choose_kriging(Kriging(16, convex=form), queries, truth, bank, labels).head for form in (False, True)
+    )
     convex.convex = False
     assert error(signed) < 0.99 * error(convex)  # fewer rows would cost more than a hundredth here
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_the_error_that_a_choice_has_is_told_by_rows_that_did_not_choose(grouped):
+    generator = torch.Generator().manual_seed(5)
+    bank, queries = (torch.rand(count, 2, generator=generator, dtype=torch.float64) for count in (80, 40))
+    labels, truth = (
+        (6 * x[:, 0]).sin() + torch.randn(len(x), generator=generator, dtype=torch.float64) / 4 for x in (bank, queries)
+    )
+    groups = torch.arange(40) // 4
+    identity = {"query_groups": groups, "bank_groups": torch.arange(100, 180)} if grouped else {}
+    choice = choose_kriging(Kriging(8, convex=False), queries, truth, bank, labels, identity)
+    unit = float(torch.pdist(bank).median())
+    heads = [Kriging(8, scale=unit * scale, noise=noise, convex=False) for scale in SCALES for noise in NOISES]
+    with torch.no_grad():
+        errors = torch.stack([(head(queries, bank, labels) - truth).square() for head in heads])
+    parts, crossed = (groups if grouped else torch.arange(40)) % PARTS, 0.0
+    for part in range(PARTS):
+        inside = parts == part
+        crossed += errors[errors[:, ~inside].sum(dim=1).argmin(), inside].sum()
+    assert choice.optimism == pytest.approx(float(crossed / errors.sum(dim=1).min()), rel=1e-9)
+    assert choice.optimism > 1
+    one = {"query_groups": torch.zeros(40, dtype=torch.int64), "bank_groups": torch.arange(100, 180)}
+    assert choose_kriging(Kriging(8), queries, truth, bank, labels, one).optimism == 1
+
+
+@pytest.mark.parametrize(("optimism", "kind"), [(1e-9, "Kriging"), (1e9, "Ensemble")])
+def test_kriging_is_compared_by_its_error_on_rows_that_did_not_choose(optimism, kind, rows, monkeypatch):
+    monkeypatch.setattr(
+        "vicinal.estimators.base.choose_kriging", lambda *a, **b: choose_kriging(*a, **b)._replace(optimism=optimism)
+    )
+    model = NeighborRegressor(**{**BRIEF, "metric": "network", "readout": "auto"}).fit(rows[0], rows[1])
+    assert type(model.network_.head).__name__ == kind
 
 
 @pytest.mark.parametrize(
@@ -183,7 +218,10 @@ INDEXES = ("exact", "exact:int8", "faiss:Flat", "faiss:HNSW16", "milvus")
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] if name in ("exact:int8", "faiss:Flat") else []) for name in INDEXES],
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in ("exact", "exact:int8", "faiss:Flat") else [])
+        for name in INDEXES
+    ],
 )
 def test_an_index_below_it_gives_the_same(name, rows, tmp_path):
     pytest.importorskip({"faiss": "faiss", "milvus": "milvus_lite"}.get(name.partition(":")[0], "torch"))
@@ -285,7 +323,7 @@ def test_what_the_bank_holds_for_searches_follows_its_rows(rows):
         assert not np.array_equal(after[0], before)
 
 
-@pytest.mark.parametrize("similarity", ["l2", "squared_l2"])
+@pytest.mark.parametrize("similarity", ["l2", pytest.param("squared_l2", marks=pytest.mark.slow)])
 def test_kneighbors_are_those_of_all_distances_in_float64(similarity):
     frame, price = houses(260)
     groups = np.arange(len(frame)) % 9

@@ -62,7 +62,7 @@ from vicinal.estimators.network import (
     training_settings,
 )
 from vicinal.estimators.plan import TuningPlan
-from vicinal.estimators.readout import COMPARED, MOST, choose_kriging, choose_out_of_fold, local_weights
+from vicinal.estimators.readout import COMPARED, MOST, Choice, choose_kriging, choose_out_of_fold, local_weights
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.heads import FoldMembers, Kriging
 from vicinal.index import Index, NeighborBank
@@ -453,8 +453,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         network, attention = self.network_, self.network_.head
         compared = self.readout == "auto" and len(self.bank_) <= COMPARED
         error = self._honest_error() if compared else torch.inf
-        network.head = self._chosen(kriging)
-        if compared and error < self._honest_error():
+        network.head, optimism = self._chosen(kriging)
+        if compared and error < optimism * self._honest_error():
             network.head = attention
         return network.head is not attention
 
@@ -612,14 +612,14 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         low, high = (self._label_ends() if self.targets_ is None else None) or (0.0, 1.0)
         return float(high - low)
 
-    def _chosen(self, kriging: Kriging) -> Kriging:
+    def _chosen(self, kriging: Kriging) -> Choice:
         """The kriging head with the scale and noise that predict the rows held out, or out of fold, best."""
         if self.folds_ is not None:
             members, bank = FoldMembers(kriging, self.members, self.folds_), self.bank_
             codes = bank.store.group_codes
             numbers = self.targets_ is not None
             rows_of_bank = bank.vectors, self.bank_labels(), bank.folds, codes
-            return choose_out_of_fold(members, *rows_of_bank, numbers=numbers, weights=bank.weights).eval()
+            return choose_out_of_fold(members, *rows_of_bank, numbers=numbers, weights=bank.weights)
         rows, groups = self.calibration_, self.calibration_.groups
         identity = self.bank_.identity(
             ids=rows.ids, groups=groups if self.bank_.store.group_codes is not None else None
@@ -627,7 +627,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         truth, labels = (self._as_predicted(bank.labels) for bank in (rows, self.bank_))
         banks = rows.vectors, truth, self.bank_.vectors, labels
         numbers = self.targets_ is not None
-        return choose_kriging(kriging, *banks, identity, numbers=numbers, mass=rows.weights).eval()
+        return choose_kriging(kriging, *banks, identity, numbers=numbers, mass=rows.weights)
 
     def _class_count(self) -> int | None:
         classes = getattr(self, "classes_", None)

@@ -13,11 +13,20 @@ from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from vicinal.calibration import best_f1, precision_threshold
-from vicinal.core import check_between, check_choice, check_integer, listed, short
+from vicinal.core import check_between, check_choice, check_integer, short
 from vicinal.core.folders import staged_folder
 from vicinal.core.identity import as_texts
 from vicinal.encoders import check_tune
 from vicinal.estimators.inputs import as_table
+from vicinal.estimators.labelled_pairs import (
+    check_one_label,
+    pair_positions,
+    pairs_to_learn_from,
+    positions_of,
+    take_labels,
+    take_pairs,
+    with_answers,
+)
 from vicinal.estimators.linking import assigned, connected, log_odds, pairs_within
 from vicinal.estimators.match_files import READER, read_matcher, write_matcher
 from vicinal.estimators.match_tables import (
@@ -285,7 +294,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         random = np.random.default_rng(self.random_state)
         labelled = self._with_others(labelled) if labelled.attrs.get("implicit") else labelled
         if chosen is None:
-            train = _held_in(labelled, self.validation_fraction, random)
+            train = pairs_to_learn_from(labelled, self.validation_fraction, random)
             labelled, held_out = labelled[train], labelled[~train]
         else:
             held_out = self._with_others(chosen) if chosen.attrs.get("implicit") else chosen
@@ -302,13 +311,13 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if self.hub_correction and self.tables_.encoder is not None:
             self._choose_temperature(same)
         log(f"learning from {len(labelled)} pairs")
-        features, matches = self.tables_.pair_features(_positions(labelled)), labelled["match"].to_numpy()
-        inner = _held_in(labelled, _INNER, random)
+        features, matches = self.tables_.pair_features(positions_of(labelled)), labelled["match"].to_numpy()
+        inner = pairs_to_learn_from(labelled, _INNER, random)
         self._choose_scorer(features, matches, inner, log)
         if self.tune != "none":
             self._try_reader(labelled, features, inner, log)
         self.labelled_, self.known_ = labelled.reset_index(drop=True), features
-        chances, truth = self._chances(_positions(held_out)), held_out["match"].to_numpy()
+        chances, truth = self._chances(positions_of(held_out)), held_out["match"].to_numpy()
         self.validation_ = pd.DataFrame({"probability": chances, "match": truth})
         self._choose_threshold(chances, truth)
         quality = link_quality(chances >= (self.threshold_ or 0.0), truth)
@@ -332,7 +341,10 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _learn_candidates(self, matches: pd.DataFrame, log: Log) -> pd.DataFrame:
         """Turn the vectors, if that helps; gives the matches that nothing was learned from."""
-        inner, at = _held_in(matches, _INNER, np.random.default_rng(self.random_state)), _positions(matches)
+        inner, at = (
+            pairs_to_learn_from(matches, _INNER, np.random.default_rng(self.random_state)),
+            positions_of(matches),
+        )
         if inner.all() or not inner.any():
             return matches
         temperatures = (None, *TEMPERATURES) if self.hub_correction else (None,)
@@ -390,7 +402,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _try_reader(self, labelled: pd.DataFrame, features: Floats, inner: Ids, log: Log) -> None:
         """Tune an encoder that reads pairs, and keep it if it makes the scorer better on pairs that are not inner."""
-        at, matches = _positions(labelled), labelled["match"].to_numpy()
+        at, matches = positions_of(labelled), labelled["match"].to_numpy()
         if len(matches) < _FEWEST_COMPARED or min(len(set(matches[part].tolist())) for part in (inner, ~inner)) < 2:
             self.notes_.append(
                 f"no pair was read: tuning takes {_FEWEST_COMPARED} labelled pairs of both kinds, got {len(matches)}"
@@ -414,7 +426,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _keys(self, pairs: pd.DataFrame) -> list[str]:
         """Names of pairs, as the reader of pairs knows them."""
-        named = self._named(_positions(pairs))
+        named = self._named(positions_of(pairs))
         sides = (as_texts(named[side].to_numpy()).tolist() for side in ("left", "right"))
         return ["\t".join(ids) for ids in zip(*sides, strict=True)]
 
@@ -486,7 +498,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
         For one table against itself, candidates of either row count.
         """
-        at = _positions(pairs[pairs["match"] == 1])
+        at = positions_of(pairs[pairs["match"] == 1])
         rows, place = np.unique(at if self.tables_.is_single else at[:, 0], return_inverse=True)
         ids = self.tables_.candidates(max(depths), torch.from_numpy(rows)).ids.numpy()
         ways = [(place, at[:, 1])]
@@ -577,7 +589,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             raise ValueError("right: expected a matcher of one table (right=None), got one of two; use link()")
         names = connected(self._pair_positions(self.link()), len(self.tables_.left))
         clusters = pd.DataFrame({"id": self.tables_.left.ids, "cluster": names})
-        apart = _positions(self.labelled_[self.labelled_["match"] == 0])
+        apart = positions_of(self.labelled_[self.labelled_["match"] == 0])
         apart = apart[names[apart[:, 0]] == names[apart[:, 1]]]
         parts = [self._named(apart, cluster=names[apart[:, 0]], why="labelled 0")]
         if self.scorer_ is not None:
@@ -655,7 +667,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             return []
         features = self.tables_.pair_features(at)
         chances = self._chances(at)
-        likeness, labelled = self._learned().likeness(features, self.known_), _positions(self.labelled_)
+        likeness, labelled = self._learned().likeness(features, self.known_), positions_of(self.labelled_)
         explanations = []
         for row, (left, right) in enumerate(at.tolist()):
             others = np.flatnonzero((labelled != at[row]).any(axis=1))  # a labelled pair is not explained by itself
@@ -783,93 +795,3 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         if saved.scorer is not None and saved.known is not None:
             matcher.scorer_name_, matcher.known_ = str(saved.config.scorer), saved.known
         return matcher
-
-
-# Labelled pairs.
-
-
-def pair_positions(name: str, pairs: Any, tables: Sequence[MatchTable]) -> Ids:
-    """Positions ``[n, 2]`` of pairs by id; of one table the lower one first.
-
-    Raises:
-        ValueError: for a column that is not there, an id that is not in its table, or a row with itself.
-    """
-    columns = list(pairs.columns) if isinstance(pairs, pd.DataFrame) else []
-    if not {"left", "right"} <= set(columns):
-        raise ValueError(
-            f"{name}: expected the columns left and right, with ids of either table, got {listed(columns, 99)}"
-        )
-    at = np.stack(
-        [table.positions(pairs[side]) for side, table in (("left", tables[0]), ("right", tables[-1]))], axis=1
-    )
-    if len(tables) > 1:
-        return at
-    same = at[:, 0] == at[:, 1]
-    if same.any():
-        who = short(pairs["left"].iloc[int(same.argmax())])
-        raise ValueError(f"{name}: expected pairs of two rows, got {who} with itself")
-    return np.sort(at, axis=1)
-
-
-def take_pairs(name: str, pairs: Any, tables: Sequence[MatchTable]) -> pd.DataFrame:
-    """Labelled pairs as positions ``left`` and ``right`` and 0 or 1 in ``match``, each once.
-
-    Raises:
-        ValueError: for pairs that are none, labels other than 0 and 1, two labels of one pair, or labels of one kind.
-    """
-    frame = as_table(name, pairs)
-    table = take_labels(name, frame, tables)
-    check_one_label(name, table, tables)
-    if not (table["match"] == 1).any():
-        raise ValueError(f"{name}: expected at least one pair that matches, got {len(table)} that do not")
-    if "match" in frame.columns and (table["match"] == 1).all():
-        raise ValueError(
-            f"{name}: expected at least one pair that does not match, got {len(table)} that do; leave the column match "
-            "out, and other candidates of the same rows are taken for such"
-        )
-    table.attrs["implicit"] = "match" not in frame.columns
-    return table
-
-
-def take_labels(name: str, pairs: Any, tables: Sequence[MatchTable]) -> pd.DataFrame:
-    """Pairs as positions ``left`` and ``right``, with 0 or 1 in ``match`` (1 without that column), each label once."""
-    frame = as_table(name, pairs)
-    at = pair_positions(name, frame, tables)
-    match = np.ones(len(frame))
-    if "match" in frame.columns:
-        match = pd.to_numeric(frame["match"], errors="coerce").to_numpy(np.float64)
-        wrong = ~np.isin(match, (0, 1))
-        if wrong.any():
-            raise ValueError(
-                f"{name}: expected 0 or 1 in the column match, got {short(frame['match'].iloc[int(wrong.argmax())])}"
-            )
-    return pd.DataFrame({"left": at[:, 0], "right": at[:, 1], "match": match.astype(np.int64)}).drop_duplicates()
-
-
-def with_answers(labelled: pd.DataFrame | None, answers: pd.DataFrame) -> pd.DataFrame:
-    """Labelled pairs with those of a review, the last of which is right; only matches have implicit others."""
-    implicit = (answers["match"] == 1).all() if labelled is None else labelled.attrs["implicit"]
-    parts = [answers] if labelled is None else [labelled, answers]
-    table = pd.concat(parts, ignore_index=True).drop_duplicates(["left", "right"], keep="last", ignore_index=True)
-    table.attrs["implicit"] = bool(implicit)
-    return table
-
-
-def check_one_label(name: str, table: pd.DataFrame, tables: Sequence[MatchTable]) -> None:
-    """Raise ValueError for a pair that was labelled 0 and 1."""
-    labels = table.groupby(["left", "right"])["match"].nunique()
-    if (labels > 1).any():
-        left, right = labels.index[labels > 1][0]
-        who = f"{short(tables[0].ids[left])} and {short(tables[-1].ids[right])}"
-        raise ValueError(f"{name}: expected one label for each pair, got both 0 and 1 for {who}")
-
-
-def _positions(pairs: pd.DataFrame) -> Ids:
-    return pairs[["left", "right"]].to_numpy(dtype=np.int64)
-
-
-def _held_in(pairs: pd.DataFrame, fraction: float, random: np.random.Generator) -> Ids:
-    """Which labelled pairs are learned from: all of a left row or none."""
-    rows = pairs["left"].unique()
-    held_out = random.permutation(rows)[: max(1, round(fraction * len(rows)))]
-    return ~pairs["left"].isin(held_out).to_numpy()

@@ -1,6 +1,7 @@
 """The kriging readout of a trained metric: how its scale and noise are chosen, on rows held out."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,23 @@ LARGE = 1 << 15
 
 COMPARED = 1 << 13
 """Rows up to which attention, which reads them all for each member, is compared with kriging, one search for all."""
+
+
+PARTS = 5
+"""Parts of the rows held out; what the others choose for each says how much the choice flatters itself."""
+
+
+class Choice(NamedTuple):
+    """A kriging head whose scale and noise were chosen.
+
+    Attributes:
+        head: with them.
+        optimism: its error on rows that did not choose, divided by that on the rows that did, by cross-fitting: each
+            part of the rows is predicted with what the other parts would choose. Mostly above 1.
+    """
+
+    head: Kriging
+    optimism: float
 
 
 @torch.no_grad()
@@ -70,7 +88,7 @@ def choose_kriging(
     *,
     numbers: bool = False,
     mass: Tensor | None = None,
-) -> Kriging:
+) -> Choice:
     """The kriging head whose scale and noise do best on rows that the metric was not trained on.
 
     Of those whose error is at most a hundredth above the least, the one whose five strongest rows carry most: much
@@ -91,7 +109,8 @@ def choose_kriging(
     identity = {n: v if v is None or n.startswith("bank") else v[at] for n, v in (identity or {}).items()}
     tried, mass = _candidates(head, bank), torch.ones(len(queries)) if mass is None else mass[at]
     errors = _errors(tried, queries, truth, bank, labels, identity, mass, numbers=numbers)
-    return tried[_best(*errors, convex=head.convex)]
+    groups = identity.get("query_groups")
+    return _choice(tried, *errors, parts=(torch.arange(len(queries)) if groups is None else groups) % PARTS)
 
 
 @torch.no_grad()
@@ -104,7 +123,7 @@ def choose_out_of_fold(
     *,
     numbers: bool = False,
     weights: Tensor | None = None,
-) -> Kriging:
+) -> Choice:
     """The same where members are folds: the least error of all rows, each by the members that leave out its fold.
 
     Args:
@@ -119,7 +138,7 @@ def choose_out_of_fold(
     if folds is None or not isinstance(members.head, Kriging):
         raise TypeError("readout: expected a kriging head, and rows with folds")
     tried = _candidates(members.head, bank)
-    error = shares = torch.zeros(len(tried), dtype=torch.float64)
+    each: list[tuple[Tensor, Tensor]] = []
     chosen = spread(len(bank), 4 * MOST)
     for fold in range(members.folds):
         queries = chosen[folds[chosen] == fold]
@@ -129,9 +148,25 @@ def choose_out_of_fold(
         rows, known_labels, known = members.bank(fold, bank, labels, folds, identity)
         parts = [FoldMembers(one, members.members, members.folds).part(fold) for one in tried]
         of_fold = members.columns(fold, bank[queries]), labels[queries]
-        some = _errors(parts, *of_fold, rows, known_labels, known, mass, numbers=numbers)
-        error, shares = error + some[0], shares + some[1]
-    return tried[_best(error, shares, convex=members.head.convex)]
+        each.append(_errors(parts, *of_fold, rows, known_labels, known, mass, numbers=numbers))
+    error, shares = (torch.cat(some, dim=1) for some in zip(*each, strict=True))
+    codes = torch.arange(len(each)).repeat_interleave(torch.tensor([some.shape[1] for some, _ in each]))
+    return _choice(tried, error, shares, parts=codes)
+
+
+def _choice(tried: Sequence[Kriging], error: Tensor, shares: Tensor, *, parts: Tensor) -> Choice:
+    """The best of ``tried`` by errors and shares ``[T, n]`` of rows, and its optimism by the parts ``[n]`` of these."""
+    convex = tried[0].convex
+    best = _best(error.sum(dim=1), shares.sum(dim=1), convex=convex)
+    honest = 0.0
+    for part in parts.unique():
+        inside = parts == part
+        if inside.all():
+            return Choice(tried[best].eval(), 1.0)
+        others = _best(error[:, ~inside].sum(dim=1), shares[:, ~inside].sum(dim=1), convex=convex)
+        honest += float(error[others, inside].sum())
+    least = float(error[best].sum())
+    return Choice(tried[best].eval(), honest / least if least > 0 else 1.0)
 
 
 def _best(error: Tensor, shares: Tensor, *, convex: bool) -> int:
@@ -162,22 +197,22 @@ def _errors(
     *,
     numbers: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Of each of ``tried``, over queries ``[n, d]`` from the rows of ``bank [N, d]``: error and share of five rows.
+    """Of each of ``tried``, for queries ``[n, d]`` from the rows of ``bank [N, d]``: error and share of five rows.
 
     Each query counts by its ``mass [n]``.
 
     Returns:
-        summed errors ``[T]``, and summed weights of the five strongest rows ``[T]``.
+        errors ``[T, n]``, and weights of the five strongest rows ``[T, n]``.
     """
     heads = [one for one in tried if isinstance(one, Kriging)]
     queries, truth = queries.double(), truth.double()
     positions = heads[0].nearest(queries, bank, Identity(**identity))
-    error, shares = torch.zeros(2, len(heads), dtype=torch.float64)
+    error, shares = torch.zeros(2, len(heads), len(queries), dtype=torch.float64)
     mass = mass.double()
     for some in neighborhoods(queries, bank, positions, bank_weight=identity.get("bank_weight")):
         for number, (weights, variance) in enumerate(solve_each(heads, *some[1:])):
             prediction = KrigingWeights(weights, positions[some.part], variance).mean(labels)
-            error[number] += (error_of(prediction, truth[some.part], numbers=numbers) * mass[some.part]).sum()
+            error[number, some.part] = error_of(prediction, truth[some.part], numbers=numbers) * mass[some.part]
             strongest = weights.topk(min(_FIRST, weights.shape[1]), dim=1).values
-            shares[number] += (strongest * mass[some.part, None]).sum()
+            shares[number, some.part] = strongest.sum(dim=1) * mass[some.part]
     return error, shares
