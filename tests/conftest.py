@@ -22,6 +22,9 @@ settings.register_profile("quick", settings.get_profile("thorough"), max_example
 BRIEF = "VICINAL_TEST_BRIEF"
 """Set by ``make test``, where the fits of most tests are brief: see ``brief_fits``."""
 
+CHOSEN = ("test_readout.py", "test_out_of_fold.py")
+"""What tests the choice of kriging's scale and noise: elsewhere it is made among four pairs."""
+
 BRIEF_FOLDERS = ("tests", "cli", "workflows", "estimators", "faults", "serve", "benchmarks")
 """Whose tests look at neither the pictures of a report nor at the settings that baselines are tuned among."""
 
@@ -75,6 +78,9 @@ def brief_fits(request: pytest.FixtureRequest) -> Iterator[None]:
             patch.setattr(f"vicinal.report.{page}.picture", undrawn)
         patch.setattr("vicinal.evaluation.tuned.SCALES", {"rbf": (0.3,), "laplacian": (0.1,)})
         patch.setattr("vicinal.evaluation.tuned.STAGES", {(8, 5): (5, 10)})
+        if request.path.name not in CHOSEN:
+            patch.setattr("vicinal.estimators.readout.SCALES", (0.5, 2.0))
+            patch.setattr("vicinal.estimators.readout.NOISES", (0.03, 0.3))
         yield
 
 
