@@ -83,10 +83,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             jointly (see :class:`vicinal.heads.Kriging`), so that few rows make the whole prediction; its scale and
             noise minimize the error on the held-out rows, or, for ``metric="kernel"``, come from the likelihood.
             "signed_kriging": the same with weights of either sign, so that predictions can go beyond the labels of the
-            neighbors. "auto": for numbers, attention or kriging, whichever has the lower error on the held-out rows,
-            and kriging for more than 8,192 rows, since attention reads them all for each prediction; attention for
-            classes, since few rows would rule most of them out, and where ``loss`` measures another error or
-            ``similarity`` is no distance; signed kriging for ``metric="kernel"``.
+            neighbors. "auto": for numbers, attention or kriging, whichever has the lower error on the held-out rows
+            (of kriging by cross-fitting, as they choose its scale), and kriging for more than 8,192 rows, since
+            attention reads them all for each prediction; attention for classes, since few rows would rule most of them
+            out, and where ``loss`` measures another error or ``similarity`` is no distance; signed kriging for
+            ``metric="kernel"``.
         max_neighbors: most rows that a kriging readout predicts from. None is 30; for ``metric="kernel"`` 256 (128 for
             more than 5,000 rows), and for classes all rows if there are at most 2,048.
         target_transform: the scale that numbers are learned on: "none"; "log", for positive ones such as prices, where

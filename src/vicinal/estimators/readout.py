@@ -159,7 +159,7 @@ def _choice(tried: Sequence[Kriging], error: Tensor, shares: Tensor, *, parts: T
     convex = tried[0].convex
     best = _best(error.sum(dim=1), shares.sum(dim=1), convex=convex)
     honest = 0.0
-    for part in parts.unique():
+    for part in sorted(set(parts.tolist())):
         inside = parts == part
         if inside.all():
             return Choice(tried[best].eval(), 1.0)
