@@ -6,6 +6,10 @@ is there is not run again.
 
     python benchmarks/nona/sets.py --data ../shared/data --cache runs/nona
     python benchmarks/readouts.py --cache runs/nona --out benchmarks/results/readouts.csv
+
+Plain tables, their columns standardized and one-hot, from a folder as ``tables.py`` takes it:
+
+    python benchmarks/readouts.py --tables FOLDER --out benchmarks/results/readouts-tables.csv
 """
 
 import argparse
@@ -27,7 +31,9 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.neighbors import NearestNeighbors
 
 sys.path.insert(0, str(Path(__file__).parent / "nona"))
-from sets import SETS, load
+from sets import SETS, RegressionSet, load
+from tables import SETS as TABLES
+from tables import columns_of, read
 
 from vicinal import NeighborRegressor
 from vicinal.calibration import conformal_quantile
@@ -58,6 +64,13 @@ ONE = "one attention"
 """In place of each member's weights: those of the mean of the members' scores and masks, so fewer rows at a time."""
 EXPERTS = tuple(f"tuned {name}" for name in NUMBERS)
 """On the frozen vectors; each tuned by cross-validation on the training and validation rows together."""
+
+
+def load_table(name: str, folder: Path) -> RegressionSet:
+    """A plain table as one vector a row."""
+    table, labels = read(name, folder)
+    vectors = columns_of(table).fit_transform(table).astype(np.float32)
+    return RegressionSet(name, vectors, labels, np.arange(len(labels)))
 
 
 class Job:
@@ -322,6 +335,8 @@ def rows_used(found: pd.DataFrame) -> str:
 
 def told(found: pd.DataFrame) -> str:
     """Markdown: errors that folds tell against that of the test rows, of single members and of all together."""
+    if "out_of_fold" not in found:
+        return ""
     lines = ["| readout | single members | all members | single, of sets within 10 % | all |", "|" + " --- |" * 5]
     for method in (name for name in METHODS if name.endswith(", folds")):
         means = found[found["method"] == method].groupby("set", sort=False).mean(numeric_only=True)
@@ -364,19 +379,22 @@ def rows_of(job: Job, methods: list[str]) -> Iterator[tuple[str, dict[str, float
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cache", type=Path, required=True)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--cache", type=Path, help="folder that nona/sets.py fills")
+    source.add_argument("--tables", type=Path, help="folder of plain tables")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--sets", nargs="+", default=None, choices=[*SETS])
+    parser.add_argument("--sets", nargs="+", default=None, choices=[*SETS, *TABLES])
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--methods", nargs="+", default=[*METHODS, BLEND, ONE, *READOUTS, *RIVALS, *EXPERTS, "ridge"])
     arguments = parser.parse_args()
     done = pd.read_csv(arguments.out) if arguments.out.is_file() else pd.DataFrame(columns=["set", "split", "method"])
     there = set(zip(done["set"], done["split"], done["method"], strict=True))
-    for seed, name in product(range(arguments.splits), arguments.sets or SETS):
+    usual = SETS if arguments.tables is None else TABLES[:10]
+    for seed, name in product(range(arguments.splits), arguments.sets or usual):
         wanted = [method for method in arguments.methods if (name, seed, method) not in there]
         if not wanted:
             continue
-        data = load(name, arguments.cache)
+        data = load(name, arguments.cache) if arguments.tables is None else load_table(name, arguments.tables)
         for method, row in rows_of(Job(data, data.splits(arguments.splits)[seed]), wanted):
             line = pd.DataFrame([{"set": name, "split": seed, "method": method} | row])
             done = pd.concat([done, line], ignore_index=True)
