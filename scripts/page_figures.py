@@ -550,8 +550,8 @@ def of_tuning() -> Iterable[Sentence]:
         ),
     ):
         apart = (tuned - np.log(runs[rival])).dropna()
-        shown = {"ahead": str((apart < 0).sum()), "all": str(len(apart)), "p": f"{wilcoxon(apart).pvalue:.1g}"}
-        shown["p"] = f"{wilcoxon(apart).pvalue:.2f}" if float(shown["p"]) >= 0.01 else shown["p"]
+        p = wilcoxon(apart).pvalue
+        shown = {"ahead": str((apart < 0).sum()), "all": str(len(apart)), "p": f"{p:.2f}" if p >= 0.01 else f"{p:.1g}"}
         yield Sentence(page, words, shown)
         if rival == "tuned dense x8":
             gains = 100 * -np.expm1(apart.groupby("set").mean())

@@ -157,10 +157,11 @@ def test_intervals_of_labels_that_repeat_do_not_tie():
     frame, price = table(400, seed=3)
     whole = np.round(price - price.min()) // max(np.ptp(price) / 6, 1e-9)
     held = np.arange(0, 400, 4)
-    model = NeighborRegressor(columns={"note": "text"}, **BRIEF).fit(frame, whole, validation=held)
+    model = NeighborRegressor(columns={"note": "text"}, readout="attention", **BRIEF)
+    model.fit(frame, whole, validation=held)
     low, high = model.predict_interval(frame.iloc[held], 0.9).T
     covered = ((low - 1e-9 <= whole[held]) & (whole[held] <= high + 1e-9)).sum()
-    assert 91 <= covered <= 95  # ceil(0.9 * 101) = 91 of those calibrated on; ends that are labels covered nearly all
+    assert 91 <= covered <= 93  # ceil(0.9 * 101) = 91 of those calibrated on; ends that are labels covered nearly all
 
 
 def test_dense_head_is_a_drop_in(data):

@@ -7,7 +7,8 @@ import torch
 
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.estimators.out_of_fold import fold_predictions
-from vicinal.heads import Kriging
+from vicinal.estimators.readout import NOISES, SCALES, choose_out_of_fold
+from vicinal.heads import FoldMembers, Kriging
 
 SETTINGS = {
     "metric": "network",
@@ -41,6 +42,23 @@ def other(request):
 def classifier():
     x, y = table(240)
     return NeighborClassifier(**SETTINGS).fit(x, np.digitize(y, [-0.7, 0.7]))
+
+
+def test_what_a_choice_flatters_itself_by_is_told_fold_by_fold():
+    generator = torch.Generator().manual_seed(2)
+    bank = torch.rand(90, 4, generator=generator, dtype=torch.float64)
+    labels = (5 * bank[:, 0]).sin() + torch.randn(90, generator=generator, dtype=torch.float64) / 4
+    folds = torch.arange(90) // 30
+    head = Kriging(8, convex=False)
+    choice = choose_out_of_fold(FoldMembers(head, 4, 3), bank, labels, folds, None)
+    unit = float(torch.pdist(bank).median())
+    heads = [Kriging(8, scale=unit * scale, noise=noise, convex=False) for scale in SCALES for noise in NOISES]
+    with torch.no_grad():
+        each = [FoldMembers(one, 4, 3).out_of_fold(bank, folds, bank, labels, folds) for one in heads]
+    errors = (torch.stack(each) - labels).square()
+    crossed = sum(errors[errors[:, folds != fold].sum(dim=1).argmin(), folds == fold].sum() for fold in range(3))
+    assert choice.optimism == pytest.approx(float(crossed / errors.sum(dim=1).min()), rel=1e-9)
+    assert choice.optimism > 1
 
 
 def test_all_rows_are_in_the_bank_and_none_is_held_out(model):

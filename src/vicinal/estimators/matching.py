@@ -341,10 +341,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _learn_candidates(self, matches: pd.DataFrame, log: Log) -> pd.DataFrame:
         """Turn the vectors, if that helps; gives the matches that nothing was learned from."""
-        inner, at = (
-            pairs_to_learn_from(matches, _INNER, np.random.default_rng(self.random_state)),
-            positions_of(matches),
-        )
+        inner = pairs_to_learn_from(matches, _INNER, np.random.default_rng(self.random_state))
+        at = positions_of(matches)
         if inner.all() or not inner.any():
             return matches
         temperatures = (None, *TEMPERATURES) if self.hub_correction else (None,)
