@@ -1,7 +1,7 @@
 """Columns of categories: one slot for each frequent value."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -149,6 +149,24 @@ class CategoryEncoder(ColumnEncoder):
                 missing if level is None else place.get(level, other) for level in to_levels(frame[column], column)
             ]
         return RowInputs(torch.from_numpy(slots))
+
+    def forget(self, gone: pd.DataFrame, left: "Callable[[str], pd.Series[Any]]") -> None:
+        """Take their names from levels that no row has any more; the slots stay, so that no vector changes.
+
+        >>> frame = pd.DataFrame({"city": ["Bonn", "Rome", "Bonn"]})
+        >>> encoder = CategoryEncoder("city").fit(frame)
+        >>> encoder.forget(frame[1:], lambda column: frame[column][:1])
+        >>> encoder.levels
+        [['Bonn', ' forgotten 1']]
+        """
+        for column, levels in zip(self.columns, self.levels, strict=True):
+            lost = set(levels) & set(to_levels(gone[column], column))
+            if lost:
+                cells = left(column)
+                different = [cell for _, cell in set(zip(map(type, cells), cells, strict=True))]
+                lost -= set(to_levels(pd.Series(different, dtype=object), column))
+            for place in [place for place, level in enumerate(levels) if level in lost]:
+                levels[place] = f" forgotten {place}"  # no cell is of this level, as names begin without a blank
 
     def forward(self, batch: Tensor) -> Tensor:
         """Zeros and ones ``[b, dim]`` of slot numbers ``[b, columns]``."""

@@ -16,14 +16,16 @@ from vicinal.core import check_choice, check_integer, short
 from vicinal.core.folders import kind_of
 from vicinal.core.identity import canonical_ids, shown
 from vicinal.estimators.attention import Explanation, attended, explain_rows, nearest_rows
-from vicinal.estimators.bank import check_known
+from vicinal.estimators.bank import Bank, check_known, check_predicts
 from vicinal.estimators.elements import with_elements
+from vicinal.estimators.forgetting import forget_values
 from vicinal.estimators.inputs import FEWEST_ROWS, HeldOut, Ids, LabelledRows, hold_out, with_weight
 from vicinal.estimators.journal import Change, added_rows
 from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
 from vicinal.estimators.readout import predicted_over
 from vicinal.estimators.saving import read_model, save_model
 from vicinal.estimators.search import Hit, query_table, search_rows
+from vicinal.estimators.target_transform import TargetTransform
 from vicinal.estimators.tuning import TunedEstimator
 from vicinal.training import error_of
 from vicinal.training.rows import spread
@@ -208,7 +210,16 @@ class BankedEstimator(TunedEstimator):
         """
         frame, vectors = self.embedded_rows(X)
         known = {"ids": ids, "groups": groups, "new_classes": new_classes}
-        self.add_embedded(frame, vectors, y, sample_weight=sample_weight, **known)
+        before = getattr(self, "classes_", None), self.target_transform_
+        names = self.add_embedded(frame, vectors, y, sample_weight=sample_weight, **known)
+        try:
+            check_predicts(self, names)
+        except ValueError:
+            near, keys = self.near_bank(), self.bank_.remove(names)
+            if near is not None:
+                near.remove(keys)
+            self._take_back(*before)
+            raise
         return self
 
     def embedded_rows(self, X: Any) -> tuple[pd.DataFrame, Tensor]:
@@ -248,16 +259,21 @@ class BankedEstimator(TunedEstimator):
                 sample_weight = self.weights_for(vectors, y, groups)
             sample_weight, rows = with_weight(sample_weight, frame, vectors, y, ids, groups)
             frame, vectors, y, ids, groups = rows
-        before = getattr(self, "classes_", None)
+        before = getattr(self, "classes_", None), self.target_transform_
         try:
             if new_classes:
                 self._learn_classes(y, len(frame))
             return self._add_embedded(frame, vectors, y, ids, groups, sample_weight)
-        except BaseException:
-            if before is not None:  # nothing was added, so no class is new
-                self.classes_ = before
-                self._tell_index_of_classes()
+        except BaseException:  # nothing was added, so no class is new, and no end of labels
+            self._take_back(*before)
             raise
+
+    def _take_back(self, classes: Any, transform: TargetTransform) -> None:
+        """Be as before a change of the bank that was refused."""
+        self.target_transform_ = transform
+        if classes is not None:
+            self.classes_ = classes
+            self._tell_index_of_classes()
 
     @torch.no_grad()
     def weights_for(self, vectors: Tensor, y: Any, groups: Any = None) -> Ids:
@@ -361,16 +377,27 @@ class BankedEstimator(TunedEstimator):
             self.
 
         Raises:
-            ValueError: for an id that no row has, or a label that the model cannot have.
+            ValueError: for an id that no row has, a label that the model cannot have, or one with which no row can be
+                predicted.
         """
         check_is_fitted(self, "bank_")
         names = canonical_ids("ids", ids, distinct=True)
         check_known(self.bank_, self.calibration_, names)
+        before, former = (getattr(self, "classes_", None), self.target_transform_), self.labels_of(names)
+        try:
+            self._relabel(names, y)
+            check_predicts(self, names)
+        except BaseException:
+            self._relabel(names, former)
+            self._take_back(*before)
+            raise
+        return self
+
+    def _relabel(self, names: Ids, y: Any) -> None:
         labels = torch.from_numpy(np.array(self._known_labels(y, len(names)), dtype=np.float64))
-        for bank in (self.bank_, self.calibration_):
+        for bank in self._banks():
             there = bank.has(names)
             bank.relabel(names[there], labels[torch.from_numpy(there)])
-        return self
 
     def labels_of(self, ids: Iterable[Any]) -> list[Any]:
         """The labels of rows, as users give them: numbers, classes, or a list of classes for each row.
@@ -404,7 +431,9 @@ class BankedEstimator(TunedEstimator):
             known = {"ids": change.ids, "groups": change.groups, "sample_weight": change.weights}
             self.add_embedded(frame, vectors, change.labels, **known, new_classes=change.new_classes)
         elif change.what == "relabel":
-            self.relabel(change.ids, change.labels)
+            names = canonical_ids("ids", change.ids, distinct=True)
+            check_known(self.bank_, self.calibration_, names)
+            self._relabel(names, change.labels)
         else:
             self.forget(change.ids)
         self.changes_ = self.changes_.with_change(change)
@@ -519,6 +548,8 @@ class BankedEstimator(TunedEstimator):
 
         The trained encoder has still seen them; to undo that, fit again without them.
 
+        What the model holds of single rows beside the bank goes, too: see :mod:`vicinal.estimators.forgetting`.
+
         Args:
             ids: ids of bank rows, or of rows that were held out for early stopping and calibration.
 
@@ -530,13 +561,28 @@ class BankedEstimator(TunedEstimator):
         check_known(self.bank_, self.calibration_, gone)
         if self.bank_.has(gone).sum() == len(self.bank_):
             raise ValueError("ids: expected to leave at least one row in the bank, got all of them")
+        cells = [bank.store.rows_at(bank.store.positions(gone[bank.has(gone)])) for bank in self._banks()]
+        former = [label for name in gone for _, *both in self.changes_.relabels(name) for label in both]
+        labels = [*self.labels_of(gone), *former]
         near = self.near_bank()
         keys = self.bank_.remove(gone)
         self.calibration_.remove(gone)
         if near is not None:
             near.remove(keys)
         self.changes_ = self.changes_.without(gone.tolist())
+        forget_values(self, cells, labels)
         return self
+
+    def _banks(self) -> tuple[Bank, Bank]:
+        """All rows that it was given: those of the bank, and those held out (of old models not in the bank)."""
+        return self.bank_, self.calibration_
+
+    def _forget_labels(self, gone: list[Any]) -> None:
+        """Let go of what is fitted to single labels.
+
+        Args:
+            gone: labels of rows that were forgotten, as users give them, also earlier ones; other rows may have them.
+        """
 
 
 def load_model(

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import getpass
+import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ import torch
 from vicinal.core import ECHO, check_choice, files, local_path, short_text
 from vicinal.core.folders import CHANGES, staged_folder
 from vicinal.core.identity import canonical_ids
+from vicinal.estimators.bank import check_predicts
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import Ids, with_weight
 from vicinal.estimators.journal import Change, append_change, now, read_changes, vectors_as_text
@@ -250,8 +252,13 @@ class ModelFolder:
 
     def _write(self, values: Mapping[str, Any], who: str | None) -> None:
         """Do a change, first in memory, where it may be refused, then in the journal."""
-        change = self._change(values, who)
-        self.model.apply_change(change)
+        change, before = self._change(values, who), self.model.target_transform_
+        try:
+            self.model.apply_change(change)
+        except BaseException:
+            self.model.target_transform_ = before  # which a label may have widened
+            raise
+        check_predicts(self.model, np.asarray(change.ids))
         self._end = append_change(self.path, change, self._end)
         seen = self._look()
         if self._seen is None or seen[0] != self._seen[0]:
@@ -266,8 +273,9 @@ class ModelFolder:
         with staged_folder(self.path) as stage:
             write_model(self.model, stage, self.model.notes_)
             for name in pages:
-                if (self.path / name).is_file():
-                    shutil.copy2(self.path / name, stage / name)
+                page = self.path / name
+                if page.is_file() and not page.is_symlink():  # a link may lead to what is nobody's business here
+                    shutil.copy2(page, stage / name, follow_symlinks=False)
         self._open()  # so that the files that were replaced are let go
 
 
@@ -294,11 +302,9 @@ def _cells(column: pd.Series, kind: str | None) -> list[Any]:
     """Cells as explanations show them, None for a gap."""
     cells: list[Any] = []
     for cell in column.tolist():
-        if isinstance(cell, bool | np.bool_ | int | float | np.number):
-            plain = _scalar(cell)
-            cells.append(plain if np.isfinite(plain) else None)
-        elif cell is None or cell is pd.NA or cell is pd.NaT:
-            cells.append(None)
+        plain = _scalar(cell)
+        if isinstance(plain, bool | int | float):
+            cells.append(None if isinstance(plain, float) and not math.isfinite(plain) else plain)
         else:
             shown = shown_cell(cell, kind)
             cells.append({"base64": base64.b64encode(shown).decode()} if isinstance(shown, bytes) else shown)
