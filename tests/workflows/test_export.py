@@ -56,6 +56,7 @@ def check_graph(model, rows, folder):
     return known
 
 
+@pytest.mark.filterwarnings("ignore::vicinal.core.ColumnWarning")
 def test_numbers_and_categories_of_a_kernel(table, tmp_path):
     frame, target = table
     model = NeighborRegressor(metric="kernel").fit(frame[["a", "b", "c"]], target)

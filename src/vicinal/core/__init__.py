@@ -3,6 +3,7 @@
 from vicinal.core.checks import (
     ECHO,
     ColumnError,
+    ColumnWarning,
     check_between,
     check_choice,
     check_integer,
@@ -30,6 +31,7 @@ __all__ = [
     "FACTS",
     "KINDS",
     "ColumnError",
+    "ColumnWarning",
     "Entry",
     "Reduction",
     "check_between",

@@ -32,6 +32,10 @@ class ColumnError(ValueError):
     """An error of a column or one of its cells; its message begins with the name of the column."""
 
 
+class ColumnWarning(UserWarning):
+    """What a person may want to know of a column: left out, read in one of two ways, with values never seen."""
+
+
 def short(value: object, length: int = 60) -> str:
     """``repr`` of any value in one line of at most ``length`` characters, as errors show a cell or a name.
 

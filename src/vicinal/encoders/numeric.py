@@ -33,7 +33,7 @@ def to_numbers(series: "pd.Series[Any]", column: str) -> Array:
     array([1. , nan, 2.5])
     """
     if pd.api.types.is_datetime64_any_dtype(series):
-        return np.asarray(_days(pd.to_datetime(series, utc=True)), dtype=np.float64)
+        return _days(series)
     if pd.api.types.is_timedelta64_dtype(series):
         return np.asarray(series.dt.total_seconds(), dtype=np.float64)
     if pd.api.types.is_complex_dtype(series):
@@ -51,7 +51,7 @@ def to_numbers(series: "pd.Series[Any]", column: str) -> Array:
         objects = objects.where(objects.map(_is_scalar) | objects.isna(), "not a number")
         dates = objects.map(is_date)
         if dates.any():
-            objects[dates] = _days(pd.to_datetime(objects[dates].map(str), format="ISO8601", utc=True))
+            objects[dates] = _days(pd.Series([_moment(cell) for cell in objects[dates]], dtype="datetime64[us]"))
         read = pd.to_numeric(objects, errors="coerce")
         values = read.to_numpy(dtype=np.float64, na_value=np.nan)
         wrong = np.isnan(values) & ~(series.isna() | objects.map(_is_blank)).to_numpy(dtype=bool)
@@ -94,8 +94,19 @@ def is_date(cell: object) -> bool:
     return isinstance(cell, datetime.date) and not pd.isna(cell)
 
 
-def _days(times: "pd.Series[Any]") -> "pd.Series[Any]":
-    return (times - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+def _days(times: "pd.Series[Any]") -> Array:
+    """Days since 1970, of microseconds: nanoseconds would end in 2262."""
+    if getattr(times.dtype, "tz", None) is not None:
+        times = times.dt.tz_convert("UTC").dt.tz_localize(None)
+    moments = times.to_numpy(dtype="datetime64[us]")
+    days = moments.astype(np.int64) / 86_400e6
+    return np.where(np.isnat(moments), np.nan, days)
+
+
+def _moment(cell: str | datetime.date) -> datetime.datetime:
+    """A date, or text of one, in UTC without a zone."""
+    moment = datetime.datetime.fromisoformat(str(cell).strip())
+    return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
 
 
 def is_duration(cell: object) -> bool:

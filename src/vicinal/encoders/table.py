@@ -15,6 +15,7 @@ from vicinal.core import check_choice, check_integer, short
 from vicinal.core.progress import report
 from vicinal.encoders.base import KIND_NAMES, ColumnEncoder, Features, Kind, to_device
 from vicinal.encoders.cache import EmbeddingCache, content_key
+from vicinal.encoders.category import CategoryEncoder
 from vicinal.encoders.inputs import EmbeddedInputs, Inputs
 from vicinal.encoders.names import check_encoder, chosen_encoder, encoder_from_config, is_pair, make_encoder
 from vicinal.encoders.pairs import PairEncoder, PairInputs
@@ -186,6 +187,11 @@ class TableEncoder(nn.Module):
         if any(scipy.sparse.issparse(matrix) for matrix in matrices):
             return scipy.sparse.hstack(matrices, format="csr")
         return np.concatenate(matrices, axis=1)
+
+    def unseen(self, frame: pd.DataFrame) -> dict[str, list[str]]:
+        """See :meth:`CategoryEncoder.unseen`."""
+        parts = [part.unseen(frame) for part in self.encoders if isinstance(part, CategoryEncoder)]
+        return {column: cells for part in parts for column, cells in part.items()}
 
     def describe(self) -> list[PartSummary]:
         """One line for each part, for cards and reports."""

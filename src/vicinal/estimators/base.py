@@ -17,7 +17,7 @@ from torch import Tensor
 from vicinal.blockwise import policy, query_rows
 from vicinal.core import short, warn_caller
 from vicinal.core.identity import canonical_ids, warn_of_identity
-from vicinal.data import LeakWarning, leaking_columns
+from vicinal.data import LeakWarning, TableForm, leaking_columns
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
 from vicinal.estimators.bank import Bank, embedded, fill_bank
 from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
@@ -39,9 +39,11 @@ from vicinal.estimators.inputs import (
     as_table,
     check_rows,
     fair_groups,
+    form_of,
     hold_out,
     kinds_of,
     make_folds,
+    warn_of_unseen,
 )
 from vicinal.estimators.journal import Changes
 from vicinal.estimators.kernel_metric import (
@@ -107,6 +109,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     targets_: Sequence[str] | None = None
     plan_: TuningPlan | None = None
     target_transform_: TargetTransform = PLAIN
+    form_: TableForm = TableForm()
     changes_: Changes = Changes()
     weight_unit_: float = 1.0
     _near_head: NearBank | None = None
@@ -134,6 +137,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         index: str | None = None,
         index_tolerance: float = 1e-3,
         columns: Mapping[str, Kind] | None = None,
+        form: TableForm | None = None,
         encoders: Mapping[str, str] | None = None,
         tune: str = "none",
         minutes: float = 10.0,
@@ -177,6 +181,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self.index = index
         self.index_tolerance = index_tolerance
         self.columns = columns
+        self.form = form
         self.encoders = encoders
         self.tune = tune
         self.minutes = minutes
@@ -243,6 +248,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self._check_settings()
         x = as_table("X", x)
         frame = as_frame(self, x, reset=True)
+        self.form_ = form_of(frame, x, self.form, self.columns)
+        frame = self.form_.read(frame)
         labels = self._fit_labels(y, len(frame))
         check_rows(len(frame))
         kind = "classes" if hasattr(self, "classes_") else "numbers"
@@ -669,7 +676,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         check_is_fitted(self, "bank_")
         if isinstance(x, EmbeddedRows):
             return x.frame, x.vectors.to(dtype)
-        frame = as_frame(self, x, reset=False)
+        frame = self.form_.read(as_frame(self, x, reset=False))
+        warn_of_unseen(self.table_encoder.unseen(frame), len(frame))
         inputs = self._prepare(self.table_encoder, frame)
         vectors = embedded(self.network_, inputs, dtype, self._device(len(frame)))
         _check_finite("embeddings", vectors)

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from vicinal.core import check_between, short_text, warn_caller
+from vicinal.core import ColumnWarning, check_between, short_text, warn_caller
 from vicinal.core.untrusted import machine_memory
-from vicinal.data import check_column
+from vicinal.data import TableForm, check_column
 from vicinal.data.attributes import attribute_groups
 from vicinal.encoders import ColumnKind, Kind, infer_kinds
 
 Ids = np.ndarray[Any, Any]
+
 
 FEWEST_ROWS = 10
 """Fewer labelled rows than this are refused: nothing can be held out of them."""
@@ -207,15 +208,40 @@ def refused_text(name: str) -> Iterator[None]:
         raise ValueError(f"{name}: expected numbers, got {short_text(refused[1])}{advice}") from None
 
 
+def form_of(frame: pd.DataFrame, x: Any, form: TableForm | None, columns: Mapping[str, Kind] | None) -> TableForm:
+    """How the columns of a table are written: by ``form``, and what that does not know as they show; none of an array.
+
+    A column whose cells allow two readings is named in a warning.
+    """
+    if not isinstance(x, pd.DataFrame):
+        return TableForm()
+    return (form or TableForm()).widened(frame, kinds=columns, log=lambda line: warn_caller(line, ColumnWarning))
+
+
 def kinds_of(frame: pd.DataFrame, x: Any, columns: Mapping[str, Kind] | None) -> dict[str, Kind]:
     """Kind of each column that is used: those of ``columns``, the rest by what they hold; all numbers for an array."""
     if not isinstance(x, pd.DataFrame):
         return {str(name): "number" for name in frame.columns}
     inferred = infer_kinds(frame, dict(columns or {}))
     used: dict[str, Kind] = {name: column.kind for name, column in inferred.items() if column.kind is not None}
+    aside = {name: column for name, column in inferred.items() if column.kind is None}
     if not used:
         raise ValueError(f"X: expected at least one column to learn from, got none ({left_out(inferred)})")
+    if aside:
+        warn_caller(f"X: {left_out(aside)}", ColumnWarning)
     return used
+
+
+def warn_of_unseen(unseen: Mapping[str, Sequence[str]], rows: int) -> None:
+    """Warn of cells, by column, whose category no training row had."""
+    parts = [
+        f"{short_text(name)}: {len(cells)} of {rows} cells were never seen in training: "
+        f"{', '.join(short_text(cell, 40) for cell in sorted(set(cells))[:5])}"
+        for name, cells in list(unseen.items())[:5]
+    ]
+    if parts:
+        more = f"; and {len(unseen) - 5} more columns" if len(unseen) > 5 else ""
+        warn_caller("; ".join(parts) + more, ColumnWarning)
 
 
 def left_out(columns: Mapping[str, ColumnKind]) -> str:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from vicinal.core import check_between, check_choice, check_integer, short
 from vicinal.core.identity import as_texts, canonical_ids
+from vicinal.data import TableForm
 from vicinal.data.target import SEPARATOR
 from vicinal.encoders import EmbeddingCache, Kind, PrincipalProjector, TableEncoder, check_tune
 from vicinal.estimators.banked import BankedEstimator
@@ -66,8 +67,8 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         memory: how many rows of recent batches each batch is also compared with (cross-batch memory); 0: none.
         dim: width of the learned vector, at most.
         unseen: hold out whole classes; False: hold out rows of every class.
-        columns: see :class:`vicinal.estimators.NeighborRegressor`, as are ``root``, ``cache_dir``, ``checkpoint_dir``,
-            ``precision``, ``accelerator``, ``logger`` and ``progress``.
+        columns: see :class:`vicinal.estimators.NeighborRegressor`, as are ``form``, ``root``, ``cache_dir``,
+            ``checkpoint_dir``, ``precision``, ``accelerator``, ``logger`` and ``progress``.
         encoders: encoder by column or by kind, see there. Images, sounds and texts that are not named get the
             pretrained encoder if it is installed.
         tune: what of pretrained encoders is trained: "none", "last-N", "lora" or "all".
@@ -142,6 +143,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         dim: int = 128,
         unseen: bool = True,
         columns: Mapping[str, Kind] | None = None,
+        form: TableForm | None = None,
         encoders: Mapping[str, str] | None = None,
         tune: str = "none",
         max_epochs: int = 100,
@@ -168,6 +170,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         self.dim = dim
         self.unseen = unseen
         self.columns = columns
+        self.form = form
         self.encoders = encoders
         self.tune = tune
         self.max_epochs = max_epochs
@@ -244,7 +247,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
             hits with ``shares``: keyed by column, or by several columns joined by commas; they sum to the score.
         """
         check_is_fitted(self, "bank_")
-        frame = as_frame(self, as_table("X", X), reset=False)
+        frame = self.form_.read(as_frame(self, as_table("X", X), reset=False))
         encoder, projector = self.table_encoder, self.network_.projector
         if not isinstance(projector, PrincipalProjector):
             raise TypeError(f"projector: expected a PrincipalProjector, got {type(projector).__name__}")

@@ -121,6 +121,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             small can be shown, the whole bank is read after all.
         columns: kind of a column ("number", "category", "text", "image", "audio", "vector", "set") where it should not
             be detected; for DataFrames.
+        form: how columns are written, a :class:`vicinal.data.TableForm`; None: found when the model is fitted, which
+            keeps it as ``form_`` and reads all later rows by it.
         encoders: encoder by column or by kind: "ngrams", "cnn", "minilm", "efficientnet-lite0", "ge2e", "hub:NAME",
             "folder:PATH"; of sets "set_transformer:minilm", the encoder of sets and that of their elements (see
             :class:`vicinal.encoders.SetColumnEncoder`). Where no encoder is named, images, sounds, and texts of at

@@ -20,6 +20,7 @@ from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.model_folder import PAGES
 from vicinal.estimators.saving import save_model
 from vicinal.training.rows import spread
+from vicinal.workflows.opening import rows_of_the_table
 
 Log = Callable[[str], None]
 
@@ -57,6 +58,7 @@ class Compressed:
     rows: int
 
 
+@rows_of_the_table()
 def compress_model(
     folder: Path,
     keep: float = 0.5,

@@ -514,6 +514,8 @@ def labelled_table(
         separator=separator_of(model) if model.multilabel_ else None,
         name=name,
         root=None if model.root is None else Path(model.root),
+        form=model.form_,
+        log=log,
     )
 
 

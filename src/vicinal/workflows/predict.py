@@ -11,7 +11,7 @@ import pandas as pd
 
 from vicinal.core import check_choice, counted, listed, nearest, short, short_text
 from vicinal.core.identity import IdentityWarning
-from vicinal.data import check_column, join_columns, read_table, root_of, split_texts, tidy_features
+from vicinal.data import check_column, join_columns, read_cells, root_of, split_texts
 from vicinal.data.target import SEPARATOR
 from vicinal.estimators.attention import Element, Explanation
 from vicinal.estimators.banked import BankedEstimator, load_model
@@ -101,7 +101,7 @@ def joined(value: Any, separator: str = SEPARATOR) -> Any:
 
 def table_columns(path: Path) -> list[str]:
     """Names of the columns of a table file."""
-    return [str(name) for name in read_table(path).columns]
+    return [str(name) for name in read_cells(path).columns]
 
 
 def predict_table(
@@ -255,7 +255,9 @@ def separator_of(model: BankedEstimator) -> str:
 
 
 def read_rows(model: BankedEstimator, source: Path | Any, root: Path | None, log: Log) -> pd.DataFrame:
-    """The rows of a file or table, with cells as ``model`` takes them; sets ``model.root`` to ``root``.
+    """The rows of a file or table, cells as they are written; sets ``model.root`` to ``root``.
+
+    The model reads the cells by its ``form_``; whatever else does, such as labels, reads them by it, too.
 
     Args:
         model: reads the rows.
@@ -268,28 +270,27 @@ def read_rows(model: BankedEstimator, source: Path | Any, root: Path | None, log
         frame: pd.DataFrame = as_table("data", source)
     else:
         model.root = root or root_of(source)
-        frame = read_table(source, log=log, **as_written(model))
+        frame = read_cells(source, ids=exact_columns(model), log=log)
     return made_rows(model, frame)
 
 
-def as_written(model: BankedEstimator) -> dict[str, list[str]]:
-    """The columns of a CSV file to read as text: texts of ``model``, and ids and groups."""
-    chunked = model.notes_.get("chunked") or []
-    words = [name for name, kind in model.kinds_.items() if kind in ("text", "category") or name in chunked]
+def exact_columns(model: BankedEstimator) -> list[str]:
+    """The columns of ids and groups that ``model`` names, whose cells a csv file gives as they are written."""
     named = isinstance(model, EmbeddingLearner) and model.labels_ != "numbers"  # classes as they are written
-    known = [model.notes_.get(role) for role in ("id", "group", *["target"][:named])]
-    return {"text": words, "ids": [name for name in known if name is not None and name not in model.kinds_]}
+    columns = [model.notes_.get(role) for role in ("id", "group", *["target"][:named])]
+    return [name for name in columns if name is not None and name not in model.kinds_]
 
 
 def made_rows(model: BankedEstimator, frame: pd.DataFrame) -> pd.DataFrame:
     """Rows of a table with the columns that ``model`` derives from others: sets, and chunks of long texts."""
-    chunked = model.notes_.get("chunked") or []
-    frame = join_columns(frame.rename(columns=str), model.notes_.get("sets") or {})
+    chunked, sets = model.notes_.get("chunked") or [], model.notes_.get("sets") or {}
+    parts = {name for names in sets.values() for name in names}
+    frame = join_columns(model.form_.of_columns(parts).read(frame.rename(columns=str)), sets)
     return split_texts(frame, [name for name in chunked if name in frame.columns])
 
 
 def features_of(model: BankedEstimator, frame: pd.DataFrame, log: Log) -> pd.DataFrame:
-    """The columns of ``frame`` that ``model`` reads, tidied; ``log`` gets the ignored columns."""
+    """The columns of ``frame`` that ``model`` reads; ``log`` gets the ignored columns."""
     columns = [str(name) for name in model.feature_names_in_]
     for name in columns:
         if name not in frame.columns:
@@ -305,7 +306,7 @@ def features_of(model: BankedEstimator, frame: pd.DataFrame, log: Log) -> pd.Dat
             f"passed over {counted(len(extra), 'column')} that the model does not read: "
             f"{', '.join(short_text(name) for name in extra[:8])}"
         )
-    return tidy_features(frame[columns], numbers=[name for name in columns if model.kinds_.get(name) == "number"])
+    return frame[columns]
 
 
 def _log_unknown(model: BankedEstimator, ids: list[Any] | None, groups: list[Any] | None, log: Log) -> None:
