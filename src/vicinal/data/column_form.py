@@ -104,7 +104,8 @@ def _each(column: "pd.Series[Any]", reading: Callable[[Any], T]) -> list[T]:
 
 
 def _with_index(cells: Any, column: "pd.Series[Any]", dtype: Any = None) -> "pd.Series[Any]":
-    return pd.Series(cells, index=column.index, name=column.name, dtype=dtype)
+    series: pd.Series[Any] = pd.Series(cells, index=column.index, name=column.name, dtype=dtype)
+    return series
 
 
 def _read_numbers(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":

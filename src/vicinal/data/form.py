@@ -249,7 +249,7 @@ def _number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool) -> 
     if len(signs) > 1 or (commas and points):
         return None
     every = bool(signs) and all(number.sign for number in read) and not others
-    known = {"sign": next(iter(signs), ""), "every": every, "certain": commas or points}
+    known: dict[str, Any] = {"sign": next(iter(signs), ""), "every": every, "certain": commas or points}
     is_open = not (commas or points) and any(number.is_open for number in read)
     return ColumnForm(kind="number", decimal="," if commas else ".", open=is_open, **known)
 

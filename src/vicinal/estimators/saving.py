@@ -522,9 +522,9 @@ def _former_form(config: SavedConfig) -> TableForm:
     for part in config.encoder.parts:
         levels, names = part.get("levels"), part.get("columns")
         if isinstance(levels, list) and isinstance(names, list):
-            for name, some in zip(names, levels, strict=False):
+            for column, some in zip(names, levels, strict=False):
                 if isinstance(some, list) and some and set(map(str, some)) <= {"True", "False"}:
-                    columns[str(name)] = ColumnForm(kind="truth")
+                    columns[str(column)] = ColumnForm(kind="truth")
     return TableForm(columns=columns)
 
 
