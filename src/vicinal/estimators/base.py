@@ -17,6 +17,7 @@ from torch import Tensor
 from vicinal.blockwise import policy, query_rows
 from vicinal.core import short, warn_caller
 from vicinal.core.identity import canonical_ids, warn_of_identity
+from vicinal.core.seeding import seeded, usual_settings
 from vicinal.data import LeakWarning, leaking_columns
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
 from vicinal.estimators.bank import Bank, embedded, fill_bank
@@ -258,8 +259,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             for each in list(labels.reshape(len(labels), -1).T) if classes is None else [classes]:
                 for leak in leaking_columns(frame, self.kinds_, each, classes=classes is not None, groups=own_groups):
                     warn_caller(leak.python, LeakWarning)
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with seeded(seed):
             cache = EmbeddingCache(self.cache_dir)
             self._choose_encoders(frame, labels, classes, own_groups, validation, seed, cache)
             encoder = build_table_encoder(self.kinds_, encoders=self.named_encoders(), tune=self.tune, cache=cache)
@@ -339,7 +339,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         settings, frozen = self.get_params(deep=False), encoder.untrained if hasattr(self, "classes_") else None
         tried = self.metric == "auto" and not self.multilabel_
         if tried and may_be_kernel(settings, self.kinds_, encoder.dim, frozen=frozen):
-            with torch.random.fork_rng():
+            with seeded():
                 indexes = self._train_kernel(rows, seed, copy.deepcopy(encoder))
             kernel, error = {name: getattr(self, name) for name in FITTED}, self._honest_error()
             each = self._honest_errors()[0]
@@ -675,6 +675,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         _check_finite("embeddings", vectors)
         return frame, vectors
 
+    @usual_settings()
     def embed(self, X: Any) -> np.ndarray[Any, Any]:
         """Embeddings of the rows ``[n, d]``, float64."""
         return self._embed(X)[1].numpy()

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from vicinal.core import check_between, check_choice, check_integer, short
 from vicinal.core.identity import as_texts, canonical_ids
+from vicinal.core.seeding import usual_settings
 from vicinal.data.target import SEPARATOR
 from vicinal.encoders import EmbeddingCache, Kind, PrincipalProjector, TableEncoder, check_tune
 from vicinal.estimators.banked import BankedEstimator
@@ -208,6 +209,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         """Learned vectors of rows ``[n, d]`` of length 1, float64."""
         return self.embed(X)
 
+    @usual_settings()
     def evaluate(self, X: Any, y: Any, *, groups: Any = None) -> "dict[str, Estimate]":
         """How well rows find those that are alike among one another: see :func:`vicinal.evaluation.alike_scores`."""
         from vicinal.evaluation.alike import alike_scores  # scipy's tests take a while to import
@@ -227,6 +229,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         """Labels as losses take them; new classes become known."""
         return self._targets(torch.from_numpy(self._known_labels(y, rows)))
 
+    @usual_settings()
     def explain(self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None) -> list[list[Hit]]:  # type: ignore[override]
         """The ``k`` nearest bank rows of each row, and what each of its columns adds to their scores.
 

@@ -14,6 +14,7 @@ from torch.nn.functional import one_hot
 
 from vicinal.calibration import ConformalClasses, cross_conformal_sets, f1_thresholds
 from vicinal.core import check_between, check_choice, listed, short
+from vicinal.core.seeding import seeded, usual_settings
 from vicinal.encoders import TableEncoder
 from vicinal.estimators.attention import INWARD, Explanation, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
@@ -274,6 +275,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         """
         return self._learn_on(X, y, ids, groups, sample_weight, refit=refit, epochs=epochs)
 
+    @usual_settings()
     def predict(self, X: Any, *, ids: Any = None, groups: Any = None, return_error: bool = False) -> Any:
         """Predicted numbers ``[n]``, of several targets ``[n, T]``.
 
@@ -290,6 +292,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         values = self.in_label_units(prediction).numpy()
         return (values, error.numpy()) if return_error else values
 
+    @usual_settings()
     def out_of_fold_error(self) -> float:
         r"""Mean squared error of the whole model on new rows, as estimated from the rows that it was fitted on.
 
@@ -347,6 +350,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         """
         return self.predict_intervals(X, (coverage,), ids=ids, groups=groups)[coverage]
 
+    @usual_settings()
     def predict_intervals(
         self, X: Any, coverages: Sequence[float], *, ids: Any = None, groups: Any = None
     ) -> dict[float, np.ndarray[Any, Any]]:
@@ -549,7 +553,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         errors, fitted = {}, {}
         for name in ("none", "log"):
             self.target_transform_ = TargetTransform.fitted(name, rows.labels)
-            with torch.random.fork_rng():
+            with seeded():
                 self._train_kernel(rows, seed, copy.deepcopy(part))
             errors[name] = self._error_in_label_units()
             fitted[name] = {one: getattr(self, one) for one in FITTED}
@@ -686,6 +690,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         finally:
             self._expected_classes = None
 
+    @usual_settings()
     def predict_proba(self, X: Any, *, ids: Any = None, groups: Any = None, return_error: bool = False) -> Any:
         """Probability of each class ``[n, K]``, see :meth:`NeighborRegressor.predict`.
 
@@ -697,6 +702,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         probabilities = shares.double().clamp(0, 1).numpy() if self.multilabel_ else _shares(shares)
         return (probabilities, error.numpy()) if return_error else probabilities
 
+    @usual_settings()
     def predict_set(
         self, X: Any, coverage: float = 0.9, *, method: str = "lac", ids: Any = None, groups: Any = None
     ) -> np.ndarray[Any, Any]:
@@ -745,6 +751,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         return said, rows.labels[at], weights
 
     @property
+    @usual_settings()
     def thresholds_(self) -> Ids:
         """Where rows may have several classes, the probability at which :meth:`predict` gives each class, ``[K]``.
 
@@ -762,6 +769,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
             self._thresholds = state, chosen
         return self._thresholds[1]
 
+    @usual_settings()
     def predict(self, X: Any, *, ids: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:
         """The most probable class of each row ``[n]``; see :meth:`NeighborRegressor.predict`.
 
