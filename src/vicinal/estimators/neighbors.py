@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.nn.functional import one_hot
 
@@ -19,8 +19,9 @@ from vicinal.encoders import TableEncoder
 from vicinal.estimators.attention import INWARD, Explanation, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import FITTED
-from vicinal.estimators.inputs import EmbeddedRows, Ids, LabelledRows, as_series, refused_text
+from vicinal.estimators.inputs import EmbeddedRows, Ids, LabelledRows, as_series
 from vicinal.estimators.kernel_metric import may_be_kernel
+from vicinal.estimators.labels import LARGEST, check_length, read_classes, read_numbers
 from vicinal.estimators.out_of_fold import (
     MOST,
     cross_intervals,
@@ -37,22 +38,21 @@ from vicinal.training.class_kernel import calibrate_scores
 from vicinal.training.rows import spread
 
 
-def _check_length(y: Any, rows: int) -> None:
-    if len(y) != rows:
-        raise ValueError(f"y: expected {rows} labels, one a row of X (inconsistent numbers of samples), got {len(y)}")
-
-
 def _shares(prediction: Tensor) -> Ids:
     """Predictions as probabilities: rows of float64 that sum to 1, but for rounding."""
     shares = prediction.double()
     return np.asarray((shares / shares.sum(dim=-1, keepdim=True)).numpy())
 
 
-def _check_finite(values: Ids) -> None:
-    wrong = ~np.isfinite(values)
-    if wrong.any():
-        at = tuple(np.argwhere(wrong)[0].tolist())
-        raise ValueError(f"y: expected finite numbers, got {values[at]} in row {at[0]}; input contains NaN or infinity")
+def _check_range(low: float, high: float, of: str = "") -> None:
+    """Raise ValueError for ends of the training labels between which there is nothing to learn."""
+    if low == high:
+        raise ValueError(f"y: expected labels that differ, got {low:g} in every training row{of}; nothing to learn")
+    if high - low < 1 / LARGEST:
+        raise ValueError(
+            f"y: expected labels that differ by more than {1 / LARGEST:g}, got {low:g} to {high:g}{of}; give them in a "
+            "smaller unit"
+        )
 
 
 class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # type: ignore[misc]  # scikit-learn has no types
@@ -484,14 +484,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         return super().explain(X, k, ids=ids, groups=groups, elements=elements)
 
     def _take_labels(self, y: Any, rows: int) -> Ids:
-        y = as_series("y", y)
-        with refused_text("y"):
-            if self.targets_ is None:
-                values: Ids = column_or_1d(y, dtype=np.float64, warn=True)
-            else:
-                values = several_numbers(y, self.targets_)
-        _check_length(values, rows)
-        _check_finite(values)
+        values = read_numbers(y, rows) if self.targets_ is None else several_numbers(y, self.targets_, rows)
         if self.target_transform_.name == "log":
             for name, column in zip(self.targets_ or ["y"], values.reshape(rows, -1).T, strict=True):
                 check_positive(column, name)
@@ -510,16 +503,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
     def _scaled(self, labels: Tensor, train_labels: Tensor) -> Tensor:
         if self.targets_ is not None:
             self.label_range_ = train_labels.amin(dim=0), train_labels.amax(dim=0)
-            for name, flat in zip(self.targets_, (self.label_range_[0] == self.label_range_[1]).tolist(), strict=True):
-                if flat:
-                    raise ValueError(
-                        f"y: expected labels that differ, got the same in every training row of {short(name)}; leave "
-                        "it out"
-                    )
+            for name, low, high in zip(self.targets_, *(ends.tolist() for ends in self.label_range_), strict=True):
+                _check_range(low, high, f" of {short(name)}, which may be left out")
             return self._as_predicted(labels)
         low, high = float(train_labels.min()), float(train_labels.max())
-        if low == high:
-            raise ValueError(f"y: expected labels that differ, got {low:g} in every training row; nothing to learn")
+        _check_range(low, high)
         self.label_range_ = (low, high)
         low, high = self._label_ends()
         scaled: Tensor = (self._as_predicted(labels) - low) / (high - low)
@@ -683,12 +671,17 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
                     f"classes: expected those of the first call, {listed(self.classes_.tolist())}, got "
                     f"{listed(sorted(classes))}"
                 )
-            classes = self.classes_
-        self._expected_classes = None if classes is None else np.unique(np.asarray(classes))
+            classes = self.classes_.tolist()
+        self._expected_classes = None if classes is None else read_classes(classes)
         try:
             return self._learn_on(X, y, ids, groups, sample_weight, refit=refit, epochs=epochs)
         finally:
             self._expected_classes = None
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the rows whose predicted class is that of ``y``, given as :meth:`fit` takes it."""
+        known = y if self.multilabel_ else read_classes(y)
+        return float(super().score(X, known, sample_weight))
 
     @usual_settings()
     def predict_proba(self, X: Any, *, ids: Any = None, groups: Any = None, return_error: bool = False) -> Any:
@@ -805,22 +798,17 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         self.multilabel_, self.target_transform_ = is_multilabel(y), PLAIN
         if self.multilabel_:
             return self._fit_several(y, rows)
-        values = column_or_1d(y, warn=True)
-        _check_length(values, rows)
-        if values.dtype.kind == "f":
-            _check_finite(values)
+        values = read_classes(y, rows)
         check_classification_targets(values)
-        from sklearn.preprocessing import LabelEncoder  # slow to import, and needed only when a model is fitted
-
         expected = self._expected_classes
-        classes = LabelEncoder().fit(values if expected is None else expected).classes_
+        classes = np.array(sorted(set((values if expected is None else expected).tolist())))
         if len(classes) < 2:
             raise ValueError(f"y: expected at least two classes, got one class, {short(classes[0])}")
         self.classes_ = classes
         return self._take_labels(values, rows)
 
     def _fit_several(self, y: Any, rows: int) -> Ids:
-        _check_length(y, rows)
+        check_length(y, rows)
         if self.readout not in ("auto", "attention"):
             raise ValueError(f"readout: expected 'attention' for several classes a row, got {short(self.readout)}")
         if self.metric == "kernel":
@@ -836,15 +824,14 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         """Labels of the bank as ``fit`` takes them."""
         if self.multilabel_:
             return [self.classes_[row > 0].tolist() for row in labels]
-        return self.classes_[labels.astype(np.int64)]
+        return self.classes_.astype(object)[labels.astype(np.int64)]
 
     def _take_labels(self, y: Any, rows: int) -> Ids:
         y = as_series("y", y)
         if self.multilabel_:
-            _check_length(y, rows)
+            check_length(y, rows)
             return read_multilabel(y, self.classes_)[1]
-        values = column_or_1d(y)
-        _check_length(values, rows)
+        values = read_classes(y, rows)
         positions = {name: position for position, name in enumerate(self.classes_.tolist())}
         codes = []
         for row, value in enumerate(values.tolist()):
@@ -863,10 +850,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
                 "new_classes: expected a model of one class a row that predicts from neighbors, got another; fit it "
                 "again with rows of the new classes"
             )
-        values = column_or_1d(as_series("y", y))
-        _check_length(values, rows)
-        if values.dtype.kind == "f":
-            _check_finite(values)
+        values = read_classes(y, rows)
         known = self.classes_.tolist()
         kind = type(known[0])
         for row, value in enumerate(values.tolist()):
