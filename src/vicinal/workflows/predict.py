@@ -1,7 +1,8 @@
 """``vicinal predict``: predictions of a saved model for the rows of a table, with neighbors and intervals."""
 
+import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,10 @@ Log = Callable[[str], None]
 
 _SHOWN = 3
 """Elements of most effect in a line of a table; records have all."""
+
+
+_EXPLAINED = re.compile(r"(neighbor|element)_\d+_\w+|others_(weight|contribution)|neighbors|others|elements|scale")
+"""Names of what explanations add to an answer."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,8 @@ def predict_table(
         explain: number of neighbors to show for each row.
         elements: also show what each element of sets adds; see :meth:`vicinal.estimators.NeighborRegressor.explain`.
         coverage: of intervals, or None for none.
-        keep: columns of the table to put beside the predictions.
+        keep: columns of the table to put beside the predictions; one called as a column of predictions gets " (kept)"
+            behind its name.
         index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
         log: gets which columns were ignored, and whether ids or groups are missing.
@@ -165,7 +171,10 @@ def answer_rows(
         warnings.simplefilter("ignore", IdentityWarning)  # it was said
         identity = {"ids": ids, "groups": groups}
         answers = _answers(model, frame, features, identity, coverage)
-        answers = replace(answers, columns={name: frame[name].tolist() for name in keep} | answers.columns)
+        names = _kept_names(keep, answers.columns)
+        for name in (name for name in keep if names[name] != name):
+            log(f"the kept column {short(name)} is called {short(names[name])}, as predictions have one of that name")
+        answers = replace(answers, columns={names[one]: frame[one].tolist() for one in keep} | answers.columns)
         if not (explain or elements):
             return answers
         model = of_target(model, None)
@@ -173,6 +182,21 @@ def answer_rows(
             count = int(element_counts(features, model.kinds_).to_numpy().sum())
             log(f"leaving out {count} elements, one at a time, in {len(features)} rows")
         return replace(answers, explanations=model.explain(features, explain or 3, **identity, elements=elements))
+
+
+def _kept_names(keep: Sequence[str], predicted: Iterable[str]) -> dict[str, str]:
+    """What kept columns are called beside those that are ``predicted``: neither takes the place of the other.
+
+    >>> _kept_names(["age", "row", "neighbor_1_id", "low (kept)", "low"], ["prediction", "low"])  # doctest: +ELLIPSIS
+    {'age': 'age', 'row': 'row (kept)', ..., 'low (kept)': 'low (kept)', 'low': 'low (kept) (kept)'}
+    """
+    taken, names = {"row", *predicted}, {name: name for name in keep}
+    for name in keep:
+        while names[name] in taken or _EXPLAINED.fullmatch(names[name]):
+            names[name] += " (kept)"
+            while names[name] in keep:
+                names[name] += " (kept)"
+    return names
 
 
 def load_predictor(
