@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import sys
+import warnings
 from functools import cache
 from typing import Any
 
@@ -86,7 +87,11 @@ def run(arguments: list[str]) -> int:
     """Run with ``arguments``; gives the exit code."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     try:
-        result = program()(arguments, standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.filterwarnings(
+                "ignore", "X: expected rows like those of the fit"
+            )  # predict logs it
+            result = program()(arguments, standalone_mode=False)
     except UsageError as wrong:
         return _end(_sentence(wrong))
     except (KeyboardInterrupt, typer.Abort):

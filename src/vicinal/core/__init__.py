@@ -3,6 +3,7 @@
 from vicinal.core.checks import (
     ECHO,
     ColumnError,
+    ExtrapolationWarning,
     check_between,
     check_choice,
     check_integer,
@@ -31,6 +32,7 @@ __all__ = [
     "KINDS",
     "ColumnError",
     "Entry",
+    "ExtrapolationWarning",
     "Reduction",
     "check_between",
     "check_choice",

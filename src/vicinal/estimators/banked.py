@@ -153,7 +153,8 @@ class BankedEstimator(TunedEstimator):
             one :class:`Explanation` a row: weights sum to 1, contributions to the prediction (for classes: to the
             probability of the predicted class).
         """
-        frame, queries = self._embed(X)
+        rows = self.query_rows(X)
+        frame, queries = rows.frame, rows.vectors
         self.check_neighbor_head("explain")
         k = check_integer("k", k)
         query_identity = self._prediction_identity(len(queries), ids, groups)
@@ -161,7 +162,7 @@ class BankedEstimator(TunedEstimator):
         text = next((name for name, kind in self.kinds_.items() if kind == "text"), None)
         explanations: list[Explanation] = []
         for part in attended(self, queries, query_identity, k):
-            explanations += explain_rows(part, self.bank_, classes, text, self.target_transform_)
+            explanations += explain_rows(part, self.bank_, classes, text, self.limited_transform())
         return with_elements(self, frame, explanations, query_identity) if elements else explanations
 
     @usual_settings()

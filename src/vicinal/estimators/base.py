@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from vicinal.blockwise import policy, query_rows
-from vicinal.core import short, warn_caller
+from vicinal.core import ExtrapolationWarning, short, warn_caller
 from vicinal.core.identity import canonical_ids, warn_of_identity
 from vicinal.core.seeding import seeded, usual_settings
 from vicinal.data import LeakWarning, leaking_columns
@@ -666,14 +666,30 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _embed(self, x: Any, dtype: torch.dtype = torch.float64) -> tuple[pd.DataFrame, Tensor]:
         """The table of ``x`` and its embeddings ``[n, d]``."""
+        rows = self._embedded_rows(x, dtype)
+        return rows.frame, rows.vectors
+
+    def _embedded_rows(self, x: Any, dtype: torch.dtype = torch.float64) -> EmbeddedRows:
+        """The same, with how far cells lie beyond the fit."""
         check_is_fitted(self, "bank_")
         if isinstance(x, EmbeddedRows):
-            return x.frame, x.vectors.to(dtype)
+            return replace(x, vectors=x.vectors.to(dtype))
         frame = as_frame(self, x, reset=False)
         inputs = self._prepare(self.table_encoder, frame)
         vectors = embedded(self.network_, inputs, dtype, self._device(len(frame)))
         _check_finite("embeddings", vectors)
-        return frame, vectors
+        return EmbeddedRows(frame, vectors, self.table_encoder.excess(inputs))
+
+    @usual_settings()
+    def query_rows(self, X: Any) -> EmbeddedRows:
+        """Rows as predictions, intervals and explanations take them in the place of X: embedded once for all of these.
+
+        An :class:`ExtrapolationWarning` says how many of them lie far beyond the rows of the fit, and in which columns.
+        """
+        rows = self._embedded_rows(X)
+        if not isinstance(X, EmbeddedRows) and rows.excess:
+            warn_caller(f"X: expected rows like those of the fit, but {rows.sentence()}", ExtrapolationWarning)
+        return rows
 
     @usual_settings()
     def embed(self, X: Any) -> np.ndarray[Any, Any]:
@@ -722,6 +738,10 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def bank_labels(self) -> Tensor:
         """Labels of the bank as the head takes them: numbers ``[N]``, or classes one-hot ``[N, K]``."""
         return self._as_predicted(self.bank_.labels)
+
+    def limited_transform(self) -> TargetTransform:
+        """The transform of the labels, whose predictions keep near the labels of the bank as they are now."""
+        return self.target_transform_
 
     def in_label_units(self, prediction: Tensor) -> Tensor:
         """Predictions of the head in the units of the labels; for classes probabilities."""

@@ -4,7 +4,7 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import narwhals as nw
@@ -17,13 +17,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from vicinal.core import check_between, short, short_text, warn_caller
+from vicinal.core import check_between, counted, short, short_text, warn_caller
 from vicinal.core.untrusted import machine_memory
 from vicinal.data import check_column
 from vicinal.data.attributes import attribute_groups
 from vicinal.encoders import ColumnKind, Kind, infer_kinds
 
 Ids = np.ndarray[Any, Any]
+
+_SHOWN = 8
+"""Columns that a sentence on rows beyond the fit names."""
 
 FEWEST_ROWS = 10
 """Fewer labelled rows than this are refused: nothing can be held out of them."""
@@ -298,10 +301,35 @@ class HeldOut:
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedRows:
-    """Rows whose embeddings ``vectors [n, d]`` are known; prediction and explanation take them in the place of X."""
+    """Rows whose embeddings ``vectors [n, d]`` are known; prediction and explanation take them in the place of X.
+
+    ``excess`` says by column how far cells lie beyond what the fit has seen, see
+    :func:`vicinal.encoders.numeric.bounded`; of columns where some do.
+    """
 
     frame: pd.DataFrame
     vectors: Tensor
+    excess: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def farthest(self) -> Tensor | None:
+        """How far each row lies beyond ``[n]``, by its farthest cell; None: no row does."""
+        return torch.stack(list(self.excess.values())).amax(dim=0) if self.excess else None
+
+    def sentence(self) -> str:
+        """How many rows lie far beyond the fit, and in which columns; "" if none does."""
+        if not self.excess:
+            return ""
+        beyond = torch.stack([far > 0 for far in self.excess.values()])
+        columns = [
+            f"{short(name)} ({count})" for name, count in zip(self.excess, beyond.sum(dim=1).tolist(), strict=True)
+        ]
+        rows = int(beyond.any(dim=0).sum())
+        more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
+        return (
+            f"{counted(rows, 'row')} of {len(self.frame)} {'lies' if rows == 1 else 'lie'} far beyond the rows of the "
+            f"fit, in {', '.join(columns[:_SHOWN])}{more}; such cells count as half a range beyond the ends of the "
+            "fit, and intervals are wider"
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from vicinal.encoders import TableEncoder
 from vicinal.estimators.attention import INWARD, Explanation, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import FITTED
-from vicinal.estimators.inputs import EmbeddedRows, Ids, LabelledRows, as_series
+from vicinal.estimators.inputs import Ids, LabelledRows, as_series
 from vicinal.estimators.kernel_metric import may_be_kernel
 from vicinal.estimators.labels import LARGEST, check_length, read_classes, read_numbers
 from vicinal.estimators.out_of_fold import (
@@ -287,7 +287,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             return_error: also return how far each may be from the prediction over the whole bank ``[n]``: 0 without an
                 index; for an approximate index it assumes that the index found the best rows.
         """
-        _, queries = self._embed(X)
+        queries = self.query_rows(X).vectors
         prediction, error = self._answer(queries, self._prediction_identity(len(queries), ids, groups))
         values = self.in_label_units(prediction).numpy()
         return (values, error.numpy()) if return_error else values
@@ -361,15 +361,15 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         for coverage in coverages:
             check_between("coverage", coverage, 0, 1)
         known: dict[str, Any] = {"ids": ids, "groups": groups}
+        rows = self.query_rows(X)
         if self.targets_ is not None:
-            rows = EmbeddedRows(*self._embed(X))
             each = [self.of_target(name).predict_intervals(rows, coverages, **known) for name in self.targets_]
             return {level: np.stack([one[level] for one in each], axis=1) for level in coverages}
-        _, queries = self._embed(X)
+        queries, excess = rows.vectors, rows.farthest()
         if self.folds_ is not None:
             identity = self.bank_.identity(**self._prediction_identity(len(queries), ids, groups))
-            ends = {level: cross_intervals(self, queries, identity, level).T for level in coverages}
-            return {level: self._in_units(low, high) for level, (low, high) in ends.items()}
+            ends = {level: cross_intervals(self, queries, identity, level).unbind(dim=1) for level in coverages}
+            return {level: self._in_units(*self._widened(*both, excess)) for level, both in ends.items()}
         identity, intervals, spans = self._prediction_identity(len(queries), ids, groups), {}, {}
         for level in coverages:
             margin = self._margin(level)
@@ -379,8 +379,22 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             low, high, unit = spans[one]
             low, high = low - margin * unit, high + margin * unit
             middle = (low + high) / 2
-            intervals[level] = self._in_units(torch.minimum(low, middle), torch.maximum(high, middle))
+            ends = torch.minimum(low, middle), torch.maximum(high, middle)
+            intervals[level] = self._in_units(*self._widened(*ends, excess))
         return intervals
+
+    def _widened(self, low: Tensor, high: Tensor, excess: Tensor | None) -> tuple[Tensor, Tensor]:
+        r"""Ends ``[n]`` of intervals of rows that lie ``excess [n]`` ranges of a column beyond what its cells count as.
+
+        Each goes the share $e / (1 + e)$ of its way to the limit of all predictions: a row one range beyond half of it,
+        and a row infinitely far is only promised what any row is.
+        """
+        limits = self.limited_transform().limits()
+        if excess is None or limits is None:
+            return low, high
+        share = 1 - 1 / (1 + excess)
+        least, most = limits
+        return low + share * (torch.minimum(low, least) - low), high + share * (torch.maximum(high, most) - high)
 
     def _in_units(self, *ends: Tensor) -> np.ndarray[Any, Any]:
         """Ends ``[n, 2]`` of intervals in the units of the labels."""
@@ -421,7 +435,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
     def in_label_units(self, prediction: Tensor) -> Tensor:
         """Predictions of the head in the units of the labels."""
-        return self.target_transform_.inverse(self.on_label_scale(prediction))
+        return self.limited_transform().inverse(self.on_label_scale(prediction))
+
+    def limited_transform(self) -> TargetTransform:
+        """The transform, whose predictions leave the range of the bank's labels by at most half of it."""
+        return self.target_transform_.within(self.bank_.labels)
 
     def on_label_scale(self, prediction: Tensor) -> Tensor:
         """Predictions of the head on the scale of ``target_transform``."""
@@ -488,8 +506,6 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         if self.target_transform_.name == "log":
             for name, column in zip(self.targets_ or ["y"], values.reshape(rows, -1).T, strict=True):
                 check_positive(column, name)
-            if self.target_transform_.ends:
-                self.target_transform_ = self.target_transform_.widened(torch.from_numpy(values))
         return values
 
     def _fit_labels(self, y: Any, rows: int) -> Ids:
@@ -689,7 +705,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
 
         Rows sum to 1; where a row may have several classes, each probability is in [0, 1] on its own.
         """
-        _, queries = self._embed(X)
+        queries = self.query_rows(X).vectors
         shares, error = self._answer(queries, self._prediction_identity(len(queries), ids, groups))
         shares = self.in_label_units(shares)
         probabilities = shares.double().clamp(0, 1).numpy() if self.multilabel_ else _shares(shares)
@@ -715,7 +731,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
             ValueError: if there are too few calibration rows for that coverage, or if rows may have several classes.
         """
         check_between("coverage", coverage, 0, 1)
-        _, queries = self._embed(X)
+        queries = self.query_rows(X).vectors
         if self.multilabel_:
             raise ValueError("predict_set: expected a model of one class a row, got one of several; say predict_proba")
         query_identity = self._prediction_identity(len(queries), ids, groups)
