@@ -183,7 +183,7 @@ def test_a_change_that_is_refused_or_cannot_be_written_changes_nothing(place, mo
         folder.add(frame, price, ids=["x", "h1"])
     with pytest.raises(ValueError, match="ids: expected ids of rows that the model was given, got 'nobody'"):
         folder.relabel(["a", "nobody"], [1.0, 2.0])
-    with pytest.raises(ValueError, match="y: expected finite numbers"):
+    with pytest.raises(ValueError, match="y: expected a label in each row"):
         folder.relabel(["a", "h1"], [1.0, float("nan")])
 
     def full(layer, path):

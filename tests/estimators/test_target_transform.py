@@ -52,6 +52,7 @@ def test_normal_scores_are_those_of_mean_ranks_and_turn_back():
     assert [len(knots) for knots in many.labels] == [KNOTS, KNOTS]
 
 
+@pytest.mark.filterwarnings("ignore:X. expected rows like those of the fit")
 def test_predictions_of_logarithms_do_not_run_far_beyond_the_labels(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 2, 80)[:, None]
@@ -68,10 +69,12 @@ def test_predictions_of_logarithms_do_not_run_far_beyond_the_labels(tmp_path):
     unlimited = TargetTransform(name="log")
     assert unlimited.inverse(torch.tensor([30.0])).item() == pytest.approx(np.exp(30.0))
     model.add([[2.1]], [1e6], ids=[900])  # a new label is within the limits
-    assert model.target_transform_.ends == [(y.min(), 1e6)]
+    assert model.limited_transform().ends == [(y.min(), 1e6)]
     assert model.predict(far)[0] > limits[0]
     model.relabel([900], [2e6])
-    assert model.target_transform_.ends == [(y.min(), 2e6)]
+    assert model.limited_transform().ends == [(y.min(), 2e6)]
+    model.forget([900])
+    assert model.limited_transform().ends == model.target_transform_.ends == [(y.min(), y.max())]
 
 
 def test_contributions_sum_to_the_prediction_on_its_scale_and_weights_to_1(model, rows):
@@ -132,6 +135,7 @@ def test_a_saved_model_is_the_same_and_one_of_before_has_no_transform(model, row
             SavedConfig.model_validate_json(json.dumps(config | edit))
 
 
+@pytest.mark.filterwarnings("ignore:X. expected rows like those of the fit")
 def test_added_corrected_and_forgotten_labels_count_on_the_scale(rows):
     x, y = rows
     model = NeighborRegressor(metric="kernel", target_transform="log").fit(x, y)

@@ -111,6 +111,7 @@ def _warnings_as_sentences() -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", ColumnWarning)
+        warnings.filterwarnings("ignore", "X: expected rows like those of the fit")  # predict logs it
         others, lines = warnings.showwarning, set[str]()
 
         def show(message: Warning | str, category: type[Warning], *place: Any, **further: Any) -> None:

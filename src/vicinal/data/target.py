@@ -2,6 +2,8 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Integral
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -307,8 +309,18 @@ def class_names(present: pd.Series, numbers: NDArray[np.float64]) -> NDArray[np.
         or pd.api.types.is_string_dtype(present.dtype)
     ):
         return np.array([str(cell).strip() for cell in present], dtype=object)
-    whole = [str(int(value)) if value.is_integer() else str(value) for value in numbers.tolist()]
-    return np.array(whole, dtype=object)
+    names = [
+        _exact_name(cell) or (str(int(value)) if value.is_integer() else str(value))
+        for cell, value in zip(present.tolist(), numbers.tolist(), strict=True)
+    ]
+    return np.array(names, dtype=object)
+
+
+def _exact_name(cell: Any) -> str:
+    """A whole number by its own digits, which a float keeps apart only up to 2**53; "" of anything else."""
+    if isinstance(cell, Decimal) and cell.is_finite() and cell == cell.to_integral_value():
+        cell = int(cell)
+    return str(int(cell)) if isinstance(cell, Integral) and not isinstance(cell, bool) else ""
 
 
 def _read_classes(name: str, present: pd.Series, numbers: NDArray[np.float64]) -> tuple[NDArray[np.object_], list[str]]:

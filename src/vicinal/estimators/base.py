@@ -15,8 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from vicinal.blockwise import policy, query_rows
-from vicinal.core import short, warn_caller
+from vicinal.core import ExtrapolationWarning, short, warn_caller
 from vicinal.core.identity import canonical_ids, warn_of_identity
+from vicinal.core.seeding import seeded, usual_settings
 from vicinal.data import LeakWarning, TableForm, leaking_columns
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
 from vicinal.estimators.bank import Bank, embedded, fill_bank
@@ -265,8 +266,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             for each in list(labels.reshape(len(labels), -1).T) if classes is None else [classes]:
                 for leak in leaking_columns(frame, self.kinds_, each, classes=classes is not None, groups=own_groups):
                     warn_caller(leak.python, LeakWarning)
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with seeded(seed):
             cache = EmbeddingCache(self.cache_dir)
             self._choose_encoders(frame, labels, classes, own_groups, validation, seed, cache)
             encoder = build_table_encoder(self.kinds_, encoders=self.named_encoders(), tune=self.tune, cache=cache)
@@ -346,7 +346,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         settings, frozen = self.get_params(deep=False), encoder.untrained if hasattr(self, "classes_") else None
         tried = self.metric == "auto" and not self.multilabel_
         if tried and may_be_kernel(settings, self.kinds_, encoder.dim, frozen=frozen):
-            with torch.random.fork_rng():
+            with seeded():
                 indexes = self._train_kernel(rows, seed, copy.deepcopy(encoder))
             kernel, error = {name: getattr(self, name) for name in FITTED}, self._honest_error()
             each = self._honest_errors()[0]
@@ -673,16 +673,33 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _embed(self, x: Any, dtype: torch.dtype = torch.float64) -> tuple[pd.DataFrame, Tensor]:
         """The table of ``x`` and its embeddings ``[n, d]``."""
+        rows = self._embedded_rows(x, dtype)
+        return rows.frame, rows.vectors
+
+    def _embedded_rows(self, x: Any, dtype: torch.dtype = torch.float64) -> EmbeddedRows:
+        """The same, with how far cells lie beyond the fit."""
         check_is_fitted(self, "bank_")
         if isinstance(x, EmbeddedRows):
-            return x.frame, x.vectors.to(dtype)
+            return replace(x, vectors=x.vectors.to(dtype))
         frame = self.form_.read(as_frame(self, x, reset=False))
         warn_of_unseen(self.table_encoder.unseen(frame), len(frame))
         inputs = self._prepare(self.table_encoder, frame)
         vectors = embedded(self.network_, inputs, dtype, self._device(len(frame)))
         _check_finite("embeddings", vectors)
-        return frame, vectors
+        return EmbeddedRows(frame, vectors, self.table_encoder.excess(inputs))
 
+    @usual_settings()
+    def query_rows(self, X: Any) -> EmbeddedRows:
+        """Rows as predictions, intervals and explanations take them in the place of X: embedded once for all of these.
+
+        An :class:`ExtrapolationWarning` says how many of them lie far beyond the rows of the fit, and in which columns.
+        """
+        rows = self._embedded_rows(X)
+        if not isinstance(X, EmbeddedRows) and rows.excess:
+            warn_caller(f"X: expected rows like those of the fit, but {rows.sentence()}", ExtrapolationWarning)
+        return rows
+
+    @usual_settings()
     def embed(self, X: Any) -> np.ndarray[Any, Any]:
         """Embeddings of the rows ``[n, d]``, float64."""
         return self._embed(X)[1].numpy()
@@ -729,6 +746,10 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def bank_labels(self) -> Tensor:
         """Labels of the bank as the head takes them: numbers ``[N]``, or classes one-hot ``[N, K]``."""
         return self._as_predicted(self.bank_.labels)
+
+    def limited_transform(self) -> TargetTransform:
+        """The transform of the labels, whose predictions keep near the labels of the bank as they are now."""
+        return self.target_transform_
 
     def in_label_units(self, prediction: Tensor) -> Tensor:
         """Predictions of the head in the units of the labels; for classes probabilities."""

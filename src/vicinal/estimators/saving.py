@@ -14,6 +14,7 @@ from torch import Tensor
 
 from vicinal.core import ECHO, check_choice, entry, local_path, short, short_text
 from vicinal.core.folders import CHANGES, MARKERS, SUMS, check_sums, read_sums, read_whole, staged_folder
+from vicinal.core.seeding import seeded
 from vicinal.core.untrusted import (
     LARGEST_SETTINGS,
     Saved,
@@ -502,7 +503,7 @@ def _load(
     model.notes_, model.folds_, model.metric_ = config.notes, config.folds, config.fitted_metric
     model.plan_, model.weight_unit_ = config.plan, config.weight_unit
     model.changes_ = Changes(config.sequence)
-    with torch.random.fork_rng():  # a model of the hub draws weights that it overwrites
+    with seeded():  # a model of the hub draws weights that it overwrites
         model.network_ = _read_network(folder / MODEL, config)
     width = embedding_width(model.network_)
     model.bank_, model.calibration_ = (

@@ -17,6 +17,7 @@ from torch import Tensor
 from vicinal.core import check_between, check_choice, short
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.core.identity import IdentityWarning
+from vicinal.core.seeding import seeded
 from vicinal.data import (
     LeakWarning,
     Table,
@@ -313,8 +314,7 @@ def _untrained(opened: LearnedTable, model: EmbeddingLearner, test: Array) -> tu
 
     kinds = {name: column.kind for name, column in opened.columns.items() if column.kind is not None}
     train = model.bank_.rows
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
+    with seeded(0):
         encoder = build_table_encoder(kinds, encoders=model.named_encoders())
         encoder.fit(train)
         store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)
