@@ -3,14 +3,14 @@
 import datetime
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype, is_timedelta64_dtype
 from pydantic import ConfigDict, Field
 
-from vicinal.core import short_text
+from vicinal.core import check_choice, short_text
 from vicinal.core.untrusted import Saved
 from vicinal.data.column_form import CODE, FAR_YEARS, ColumnForm, is_missing, is_number
 from vicinal.data.spelling import GAPS, SURE_GAPS, Day, Number, day_of, duration_of, number_of, plain_text, truth_pair
@@ -18,7 +18,6 @@ from vicinal.encoders.base import Kind
 from vicinal.encoders.kinds import is_list, read_list
 
 Log = Callable[[str], None]
-Decimal = Literal[".", ","]
 
 _LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
 _POINT_SURELY = re.compile(r"\.(?!\d{3}$)|\..*\.|^[+-]?(?:0|\d{4,})\.", re.MULTILINE)  # 1.234 could be a thousand
@@ -51,7 +50,7 @@ class TableForm(Saved):
         *,
         kinds: Mapping[str, Kind] | None = None,
         aside: Collection[str] = (),
-        decimal: Decimal | None = None,
+        decimal: str | None = None,
         day_first: bool | None = None,
         log: Log = lambda line: None,
     ) -> Self:
@@ -70,6 +69,8 @@ class TableForm(Saved):
             day_first: whether the day comes before the month; None: detected.
             log: called with what was assumed.
         """
+        if decimal is not None:
+            check_choice("decimal", decimal, (".", ","))
         kinds, drafts = kinds or {}, {}
         for name, column in frame.items():
             if str(name) not in aside:
@@ -143,7 +144,7 @@ def _assumption(name: str, form: ColumnForm) -> str:
 
 
 def _draft(
-    column: "pd.Series[Any]", kind: Kind | None, *, decimal: Decimal | None, day_first: bool | None
+    column: "pd.Series[Any]", kind: Kind | None, *, decimal: str | None, day_first: bool | None
 ) -> ColumnForm | None:
     if kind in ("text", "image", "audio"):
         return None
@@ -178,7 +179,7 @@ def _draft_of_cells(
     others: Sequence[Any],
     kind: Kind | None,
     *,
-    decimal: Decimal | None,
+    decimal: str | None,
     day_first: bool | None,
 ) -> ColumnForm | None:
     """The form of a column of objects: different ``texts``, and ``others``."""

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -92,7 +92,7 @@ class LearnJob:
     seed: int = 0
     test: float = 0.2
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    decimal: Literal[".", ","] | None = None
+    decimal: str | None = None
     day_first: bool | None = None
 
 

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -111,7 +111,7 @@ class TableJob:
     validation: float = 0.15
     parameters: Mapping[str, Any] = field(default_factory=dict)
     baselines: bool = True
-    decimal: Literal[".", ","] | None = None
+    decimal: str | None = None
     day_first: bool | None = None
 
 
