@@ -88,9 +88,7 @@ def run(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "X: expected rows like those of the fit"
-            )  # predict logs it
+            warnings.filterwarnings("ignore", "X: expected rows like those of the fit")  # predict logs it
             result = program()(arguments, standalone_mode=False)
     except UsageError as wrong:
         return _end(_sentence(wrong))
