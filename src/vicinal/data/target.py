@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
-from numbers import Integral
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -320,7 +319,7 @@ def _exact_name(cell: Any) -> str:
     """A whole number by its own digits, which a float keeps apart only up to 2**53; "" of anything else."""
     if isinstance(cell, Decimal) and cell.is_finite() and cell == cell.to_integral_value():
         cell = int(cell)
-    return str(int(cell)) if isinstance(cell, Integral) and not isinstance(cell, bool) else ""
+    return str(int(cell)) if isinstance(cell, int | np.integer) and not isinstance(cell, bool) else ""
 
 
 def _read_classes(name: str, present: pd.Series, numbers: NDArray[np.float64]) -> tuple[NDArray[np.object_], list[str]]:

@@ -148,7 +148,7 @@ def as_frame(estimator: BaseEstimator, x: Any, *, reset: bool) -> pd.DataFrame:
     if isinstance(x, pd.DataFrame):
         if len(x) == 0:
             raise ValueError("X: expected at least one row, got a table of 0 rows")
-        frame = x.set_axis([str(name) for name in x.columns], axis="columns")
+        frame: pd.DataFrame = x.set_axis([str(name) for name in x.columns], axis="columns")
         if reset or frame.columns.tolist() != list(() if names is None else names):  # else nothing is wrong
             validate_data(estimator, frame, reset=reset, skip_check_array=True)
         if not reset and names is None:
@@ -156,7 +156,8 @@ def as_frame(estimator: BaseEstimator, x: Any, *, reset: bool) -> pd.DataFrame:
         return frame
     if names is not None and _is_rows(x):
         validate_data(estimator, x, reset=False, skip_check_array=True)  # warns, and counts the columns
-        return as_table("X", pd.DataFrame(x if isinstance(x, np.ndarray) else list(x), columns=list(names)))
+        frame = pd.DataFrame(x if isinstance(x, np.ndarray) else list(x), columns=list(names))
+        return _with_plain_buffers(frame)
     with refused_text("X"):
         values = validate_data(estimator, x, reset=reset, dtype=np.float64)
     return pd.DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])])

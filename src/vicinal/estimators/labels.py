@@ -138,7 +138,7 @@ def _column(y: Any) -> Ids:
     if isinstance(y, str | bytes | dict) or not (hasattr(y, "__len__") or hasattr(y, "__iter__")):
         raise TypeError(f"y: expected labels, one a row, got {short(y)}")
     if isinstance(y, np.ma.MaskedArray):
-        y = y.astype(object).filled(None)
+        y = np.where(np.ma.getmaskarray(y), np.array(None), y.astype(object).data)
     table = as_table("y", y)
     if isinstance(table, pd.DataFrame):
         if table.shape[1] != 1 or isinstance(y, pd.DataFrame):

@@ -339,7 +339,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         repeat (ratings, digits), ends that are labels would tie and cover too much. The guarantee is on average over
         rows that are exchangeable with the held-out ones, each of which is predicted from all rows but itself. The
         held-out rows also serve early stopping, stand in the bank, and set the scale and noise of kriging, which is a
-        mild reuse. For the dense head the range is the prediction itself.
+        mild reuse. For the dense head the range is the prediction itself. Rows far beyond those of the fit get wider ones,
+        see ``docs/uncertainty.md``.
 
         Args:
             X: rows.
@@ -370,8 +371,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         queries, excess = rows.vectors, rows.farthest()
         if self.folds_ is not None:
             identity = self.bank_.identity(**self._prediction_identity(len(queries), ids, groups))
-            ends = {level: cross_intervals(self, queries, identity, level).unbind(dim=1) for level in coverages}
-            return {level: self._in_units(*self._widened(*both, excess)) for level, both in ends.items()}
+            crossed = {level: cross_intervals(self, queries, identity, level) for level in coverages}
+            return {level: self._in_units(self._widened(both, excess)) for level, both in crossed.items()}
         identity, intervals, spans = self._prediction_identity(len(queries), ids, groups), {}, {}
         for level in coverages:
             margin = self._margin(level)
@@ -381,26 +382,28 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             low, high, unit = spans[one]
             low, high = low - margin * unit, high + margin * unit
             middle = (low + high) / 2
-            ends = torch.minimum(low, middle), torch.maximum(high, middle)
-            intervals[level] = self._in_units(*self._widened(*ends, excess))
+            ends = torch.stack([torch.minimum(low, middle), torch.maximum(high, middle)], dim=1)
+            intervals[level] = self._in_units(self._widened(ends, excess))
         return intervals
 
-    def _widened(self, low: Tensor, high: Tensor, excess: Tensor | None) -> tuple[Tensor, Tensor]:
-        r"""Ends ``[n]`` of intervals of rows that lie ``excess [n]`` ranges of a column beyond what its cells count as.
+    def _widened(self, ends: Tensor, excess: Tensor | None) -> Tensor:
+        r"""Ends ``[n, 2]`` of intervals of rows that lie ``excess [n]`` ranges of a column beyond what cells count as.
 
-        Each goes the share $e / (1 + e)$ of its way to the limit of all predictions: a row one range beyond half of it,
-        and a row infinitely far is only promised what any row is.
+        Each end goes the share $e / (1 + e)$ of its way to the limit of all predictions: half of it for a row one range
+        beyond, and a row infinitely far is only promised what any row is.
         """
         limits = self.limited_transform().limits()
         if excess is None or limits is None:
-            return low, high
+            return ends
         share = 1 - 1 / (1 + excess)
-        least, most = limits
-        return low + share * (torch.minimum(low, least) - low), high + share * (torch.maximum(high, most) - high)
+        (low, high), (least, most) = ends.unbind(dim=1), limits
+        low, high = low + share * (torch.minimum(low, least) - low), high + share * (torch.maximum(high, most) - high)
+        return torch.stack([low, high], dim=1)
 
-    def _in_units(self, *ends: Tensor) -> np.ndarray[Any, Any]:
-        """Ends ``[n, 2]`` of intervals in the units of the labels."""
-        return torch.stack([self.target_transform_.inverse(end) for end in ends], dim=1).numpy()
+    def _in_units(self, ends: Tensor) -> np.ndarray[Any, Any]:
+        """Ends ``[n, 2]`` of intervals in the units of the labels; those of logarithms keep to the limits, too."""
+        scale = self.limited_transform() if self.target_transform_.name == "log" else self.target_transform_
+        return torch.stack([scale.inverse(end) for end in ends.unbind(dim=1)], dim=1).numpy()
 
     def _margin(self, coverage: float) -> float:
         """By how much ranges are widened, from at most 4,096 rows held out; the same until the rows change."""
@@ -680,7 +683,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
 
         >>> x = np.arange(40.0)[:, None]
         >>> first = NeighborClassifier(max_epochs=2).partial_fit(x, ["a"] * 20 + ["b"] * 20, classes=["a", "b", "c"])
-        >>> first.partial_fit(x[:9] + 100, ["c"] * 9).predict([[104.0]]).tolist()
+        >>> first.partial_fit(x[:9] + 48, ["c"] * 9).predict([[52.0]]).tolist()
         ['c']
         """
         if hasattr(self, "bank_"):

@@ -54,7 +54,7 @@ def read_multilabel(y: Any, classes: Ids | None = None) -> tuple[Ids, Ids]:
         elif isinstance(matrix, pd.DataFrame) or len(names) != len(classes):
             raise ValueError(f"y: expected columns for the {len(classes)} classes of the fit, got {len(names)} others")
     cells = values.astype(object)
-    wrong = ~np.isin(np.where(pd.isna(cells), None, cells), (0, 1))  # pandas.NA compares with nothing
+    wrong = ~np.isin(np.where(pd.isna(cells), np.array(None), cells), (0, 1))  # pandas.NA compares with nothing
     if wrong.any():
         row, column = (int(place) for place in np.argwhere(wrong)[0])
         raise ValueError(
