@@ -68,7 +68,7 @@ class Served:
 
         async def work():
             transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-            client = httpx.AsyncClient(transport=transport, base_url="http://server")
+            client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
             async with self.app.router.lifespan_context(self.app), client:
                 return [await client.request(how, path, **more) for how, path, more in requests]
 
@@ -203,6 +203,17 @@ def malformed():
         yield ("/relabel", {"json": body, "headers": TOKEN})
     for ids in ([], "h1", ["no"], [True], [f"h{i}" for i in range(60)]):
         yield ("/forget", {"json": {"ids": ids}, "headers": TOKEN})
+    for number in (b"1" + b"0" * 400, b"-1" + b"0" * 5000, b"1e999"):  # as a label, an id, a cell, a count
+        yield ("/relabel", {"content": b'{"ids":["h1"],"labels":[%b]}' % number, "headers": TOKEN})
+        yield ("/forget", {"content": b'{"ids":[%b]}' % number, "headers": TOKEN})
+        yield ("/explain", {"content": b'{"rows":[{"size":%b,"town":"x"}],"k":1}' % number})
+        yield ("/explain", {"content": b'{"rows":[{"size":1,"town":"x"}],"k":%b}' % number})
+    for path, name, value in (
+        *(("/predict", "interval", value) for value in ("5.", "x", "", "nan", "1e999", "\u00b2", "-.5")),
+        *(("/explain", "k", value) for value in ("000", "2.5", "1" * 5000, "x", "\u0663.")),
+    ):
+        fields = {"size": (None, "1"), "town": (None, "x"), name: (None, value)}
+        yield (path, {"files": fields})
     yield ("/models/none/predict", {"json": {"rows": good}})
     yield ("/nowhere", {"json": {}})
     yield ("/predict", {"content": b"x" * 100_001})
@@ -229,16 +240,140 @@ def test_what_is_malformed_gets_one_sentence_and_harms_nobody(served, houses):
     assert {path: path.read_bytes() for path in houses.rglob("*") if path.is_file()} == before
 
 
-def test_an_error_of_our_own_says_nothing_of_itself(served, monkeypatch):
+def test_numbers_of_forms_are_read_as_people_write_them(served):
+    cells = {"size": (None, "2.5"), "town": (None, "bath")}
+    plain = served.post("/predict", json={"rows": [ROW], "interval": 0.9}).json()
+    for text in (".9", "0.9", "0.90", "9e-1"):
+        assert served.post("/predict", files=cells | {"interval": (None, text)}).json() == plain
+    answer = served.post("/explain", files=cells | {"k": (None, "007")}).json()
+    assert len(answer["predictions"][0]["neighbors"]) == 7
+
+
+ERRORS = (
+    KeyError("secret"),
+    OverflowError("secret"),
+    FloatingPointError("secret"),
+    np.linalg.LinAlgError("secret"),
+    RecursionError("secret"),
+    MemoryError("secret"),
+    AssertionError("secret"),
+    RuntimeError("secret"),
+    StopIteration("secret"),
+    OSError("secret"),
+    ValueError("secret"),
+    UnicodeDecodeError("utf-8", b"secret", 0, 1, "secret"),
+)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_no_type_of_error_that_a_body_brings_about_is_an_error_of_the_server(served, monkeypatch, error):
     from vicinal.serve.served import ServedModel
 
     def broken(self, content):
-        raise KeyError("a secret of the program")
+        raise error
 
     monkeypatch.setattr(ServedModel, "predict", broken)
-    answer = Served(models=served.folders).post("/predict", json={"rows": [ROW]})
-    assert answer.status_code == 500
+    answer, health = Served(models=served.folders).ask(
+        ("POST", "/predict", {"json": {"rows": [ROW]}}), ("GET", "/health", {})
+    )
+    assert (answer.status_code, list(answer.json())) == (422, ["error"])
     assert "secret" not in answer.text
+    assert health.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("settings", "own", "strange"),
+    [
+        (
+            {},
+            ("localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]", "[::1]:80", "localhost."),
+            (
+                "",
+                "evil.example",
+                "127.0.0.1.evil.example",
+                "localhost.evil.example",
+                "10.0.0.1",
+                "[::2]",
+                "a@b",
+                "localhost:x",
+            ),
+        ),
+        ({"host": "192.168.1.7"}, ("192.168.1.7:80", "localhost"), ("192.168.1.8", "evil.example", "[::1")),
+        (
+            {"host": "0.0.0.0", "allow_hosts": ["Models.example.org"]},
+            ("10.0.0.1:8000", "[fe80::1]:8000", "models.example.org", "localhost"),
+            ("evil.example", "org", "a.models.example.org", "1.2.3.4.evil.example"),
+        ),
+        ({"allow_hosts": ["*"]}, ("evil.example", "10.0.0.1"), ("localhost:x",)),
+    ],
+)
+def test_only_requests_for_its_own_hosts_are_answered(houses, settings, own, strange):
+    """As a page elsewhere asks whose name has been made to point to this machine: its host or its origin tells."""
+    server = Served(models={"houses": str(houses)}, **settings)
+
+    def asked(host, **headers):
+        return ("POST", "/predict", {"json": {"rows": [ROW]}, "headers": {"Host": host, **headers}})
+
+    answers = server.ask(*(asked(host) for host in (*own, *strange)))
+    assert [a.status_code for a in answers] == [200] * len(own) + [403] * len(strange)
+    origins = server.ask(*(asked("localhost", Origin=f"http://{host}") for host in (*own, *strange)))
+    assert [a.status_code for a in origins] == [200] * len(own) + [403] * len(strange)
+    assert all(re.match("host: expected one of this server, got ", a.json()["error"]) for a in answers[len(own) :])
+
+
+def test_who_does_not_send_a_request_locks_nobody_out(monkeypatch):
+    uvicorn = pytest.importorskip("uvicorn")
+    from vicinal.serve import connections
+
+    monkeypatch.setattr(connections, "HEAD", 0.3)
+    monkeypatch.setattr(connections, "BODY", 0.4)
+    monkeypatch.setattr(connections, "most_connections", lambda: 8)
+    halves = (b"", b"GET / HTTP/1.1\r\nHo", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1")
+    whole = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    async def app(scope, receive, send):
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    async def closed(port, start, drip=b""):
+        """Seconds until the server ends a connection that sent ``start``, and then a byte now and then."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(start)
+        begun, rest = time.monotonic(), asyncio.ensure_future(reader.read())
+        try:
+            while not rest.done() and time.monotonic() < begun + 5:
+                await asyncio.wait([rest], timeout=0.05)
+                writer.write(drip)
+            await rest
+        except OSError:
+            pass
+        writer.transport.abort()
+        return time.monotonic() - begun
+
+    async def work():
+        server = uvicorn.Server(
+            uvicorn.Config(app, http=connections.Connection, lifespan="off", port=0, log_level="error")
+        )
+        serving = asyncio.ensure_future(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        slow = await asyncio.gather(*(closed(port, a + b, b"x") for a in (b"", whole) for b in halves))
+        crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(40)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(whole)
+        answer = await asyncio.wait_for(reader.readline(), 0.25)  # sooner than any of the crowd has run out of time
+        for _, one in (*crowd, (reader, writer)):
+            one.transport.abort()
+        server.should_exit = True
+        await serving
+        return slow, answer
+
+    slow, answer = asyncio.run(work())
+    assert max(slow) < 2
+    assert answer == b"HTTP/1.1 200 OK\r\n"
 
 
 def test_who_asks_too_often_is_told_when_to_come_again(houses):
@@ -366,6 +501,7 @@ def test_two_servers_of_one_folder_know_each_others_changes_at_once_and_stop_gra
         assert f"n{number}" in [neighbor["id"] for neighbor in seen]
     assert other.post("/forget", {"ids": ["n3"]}).status_code == 200
     assert "n3" not in one.post("/explain", {"rows": [ROW], "k": 10}).text
+    assert "vicinal_requests_total" in httpx.get(one.address + "/metrics").text
     assert [server.stop(signal.SIGTERM).code for server in (one, other)] == [0, 0]
     model = load_model(houses)
     assert (len(model.bank_), model.changes_.pending) == (65, 0)

@@ -19,6 +19,10 @@ def serve(
     host: Annotated[
         str, typer.Option(help="Address to listen at; 0.0.0.0: all addresses of this machine.")
     ] = "127.0.0.1",
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Name by which clients reach it, as that of a proxy; may be given again.", metavar="NAME"),
+    ] = None,
     workers: Annotated[int, typer.Option(help="Number of processes.", metavar="N")] = 1,
     rate: Annotated[int, typer.Option(help="Requests per second of a client to each process; 0: unlimited.")] = 200,
     max_rows: Annotated[int, typer.Option(help="Most rows of a request.", metavar="N")] = 1000,
@@ -53,5 +57,6 @@ def serve(
         most_bytes=max_bytes,
         most_rows=max_rows,
         rate=rate,
+        allow_hosts=allow_host or [],
     )
     run_server(settings, (lambda line: None) if quiet else print_progress)

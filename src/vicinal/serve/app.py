@@ -6,6 +6,7 @@ import contextlib
 import hmac
 import html
 import json
+import logging
 import math
 import os
 import time
@@ -17,11 +18,12 @@ import torch
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vicinal.core import ECHO, nearest, short_text
+from vicinal.core import ECHO, nearest, short, short_text
 from vicinal.serve.measures import Measures
-from vicinal.serve.requests import Refused
+from vicinal.serve.requests import Refused, typed
 from vicinal.serve.served import ServedModel
 from vicinal.serve.settings import SETTINGS, TOKEN, ServeSettings
 from vicinal.version import __version__
@@ -36,27 +38,36 @@ _EXAMPLES: dict[str, dict[str, Any]] = {
     "relabel": {"ids": ["a7"], "labels": [4.0]},
     "forget": {"ids": ["a7"]},
 }
+_LOG = logging.getLogger("vicinal.serve")
 _ADDRESSES = 10_000
 """Client addresses whose requests are counted at a time, at most."""
 
 
 class Limits:
-    """ASGI: limits the requests of a client address, and the bytes of a request.
+    """ASGI: limits the hosts that requests are for, the requests of a client address, and the bytes of a request.
+
+    A page of another site may have its name point to this machine, and ask as if it were of this server ("DNS
+    rebinding"). Its requests say that name as their host, or their origin, and are refused.
 
     Args:
         app: the wrapped application.
+        hosts: which hosts a request may be for, and an origin of: see :meth:`ServeSettings.is_own_host`.
         most_bytes: of a request.
         rate: requests per second of an address, and the most in a burst; 0: unlimited.
     """
 
-    def __init__(self, app: ASGIApp, most_bytes: int, rate: int) -> None:
-        self.app, self.most_bytes, self.rate = app, most_bytes, rate
+    def __init__(self, app: ASGIApp, hosts: Callable[[str], bool], most_bytes: int, rate: int) -> None:
+        self.app, self.hosts, self.most_bytes, self.rate = app, hosts, most_bytes, rate
         self._left: dict[str, tuple[float, float]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
+            return
+        if (strange := self._strange_host(scope["headers"])) is not None:
+            sentence = f"host: expected one of this server, got {strange}; say --allow-host if it is one"
+            await JSONResponse({"error": sentence}, 403)(scope, receive, send)
             return
         wait = self._wait(scope["client"][0] if scope.get("client") else "")
         if wait > 0:
@@ -75,6 +86,12 @@ class Limits:
             return message
 
         await self.app(scope, counted, send)
+
+    def _strange_host(self, headers: list[tuple[bytes, bytes]]) -> str | None:
+        """The host or origin of a request that is not of this server, or None."""
+        named = {key: [v.decode("latin-1") for k, v in headers if k == key] for key in (b"host", b"origin")}
+        asked = [f"//{host}" for host in named[b"host"] or [""]] + named[b"origin"]
+        return next((short(address.removeprefix("//")) for address in asked if not self.hosts(address)), None)
 
     def _wait(self, address: str) -> float:
         """Seconds until the address may send a request; 0: now."""
@@ -140,12 +157,13 @@ class Application:
                 if what in CHANGES:
                     _check_token(request)
                 work = getattr(self.served(request.path_params.get("name")), what)
-                result = await self._in_turn(_done, work, await _content(request))
+                result = JSONResponse(await self._in_turn(_done, work, await _content(request)))
                 status = 200
-                return JSONResponse(result)
-            except Refused as refused:
+                return result
+            except Exception as wrong:
+                refused = _refused(wrong)
                 status = refused.status
-                raise
+                raise refused from wrong
             finally:
                 self.measures.requests.labels(what, str(status)).inc()
                 self.measures.seconds.labels(what).observe(time.perf_counter() - begun)
@@ -170,7 +188,7 @@ def make_app(settings: ServeSettings) -> FastAPI:
     """The application of one process."""
     of = Application(settings)
     app = FastAPI(title="vicinal", version=__version__, docs_url=None, redoc_url=None, lifespan=of.life)
-    app.add_middleware(Limits, most_bytes=settings.most_bytes, rate=settings.rate)
+    app.add_middleware(Limits, hosts=settings.is_own_host, most_bytes=settings.most_bytes, rate=settings.rate)
     for error in (Refused, HTTPException, Exception):
         app.add_exception_handler(error, _refusal)
     for what in (*ASKS, *CHANGES):
@@ -190,16 +208,30 @@ def make_app(settings: ServeSettings) -> FastAPI:
 
 
 def _done(work: Callable[[bytes], dict[str, Any]], content: bytes) -> dict[str, Any]:
-    """The result of a request; errors about its content become refusals."""
+    """The result of a request; no error leaves the thread as it is, since a StopIteration would never arrive."""
     try:
         return work(content)
-    except (ValueError, TypeError) as wrong:
-        sentence = " ".join(str(wrong).split())
-        if isinstance(wrong, TypeError) and ": expected " not in sentence:
-            raise
-        raise Refused(400, sentence) from wrong
-    except OSError as wrong:
-        raise Refused(503, f"disk: expected to be written to, got {(wrong.strerror or 'an error').lower()}") from wrong
+    except Exception as wrong:
+        raise _refused(wrong) from wrong
+
+
+def _refused(wrong: Exception) -> Refused:
+    """The refusal that an error of any type becomes: whatever a body brings about, the request is what was wrong.
+
+    What no check has foreseen is logged with its traceback, and the client is told nothing of it.
+    """
+    if isinstance(wrong, Refused):
+        return wrong
+    sentence = " ".join(str(wrong).split())
+    if isinstance(wrong, HTTPException) and wrong.status_code < 500:
+        return Refused(wrong.status_code, f"body: expected one that can be read, got one that cannot: {wrong.detail}")
+    if isinstance(wrong, OSError) and wrong.errno is not None:
+        return Refused(503, f"disk: expected to be written to, got {(wrong.strerror or 'an error').lower()}")
+    if isinstance(wrong, ValueError | TypeError) and " expected " in sentence:
+        return Refused(400, sentence)
+    if not isinstance(wrong, ClientDisconnect):
+        _LOG.error("a request that ended with an error", exc_info=wrong)
+    return Refused(422, "body: expected a request that the model can answer, got one that it cannot; the log says why")
 
 
 def _check_token(request: Request) -> None:
@@ -229,21 +261,13 @@ async def _content(request: Request) -> bytes:
         for name, value in form.multi_items():
             if not isinstance(value, str):
                 row[name] = {"base64": base64.b64encode(await value.read()).decode()}
-            elif name in ("k", "interval") and value.replace(".", "", 1).isdigit():
-                body[name] = json.loads(value)
+            elif name in ("k", "interval"):
+                body[name] = typed(value)
             elif name in row:
                 raise Refused(400, f"body: expected each field once, got {short_text(name, 100)} twice")
             else:
-                row[name] = _typed(value) if name == "target" else value
+                row[name] = typed(value) if name == "target" else value
     return json.dumps({"rows": [row], **body}).encode()
-
-
-def _typed(text: str) -> Any:
-    """A label from a form, as a number if it is one."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 async def _refusal(request: Request, wrong: Exception) -> Response:

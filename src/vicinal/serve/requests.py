@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import contextlib
 import json
 import math
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from vicinal.core import listed, nearest, short
+from vicinal.core import listed, nearest, short, short_text
 from vicinal.estimators.banked import BankedEstimator
 
 MEDIA = ("image", "audio")
@@ -35,22 +36,38 @@ def read_json(content: bytes) -> dict[str, Any]:
 
     >>> read_json(b'{"rows": NaN}')
     Traceback (most recent call last):
-    ValueError: body: expected numbers that JSON has, got NaN
+    vicinal.serve.requests.Refused: body: expected numbers that JSON has, got NaN
     """
 
     def refuse(word: str) -> None:
-        raise ValueError(f"body: expected numbers that JSON has, got {word}")
+        raise Refused(400, f"body: expected numbers that JSON has, got {word}")
+
+    def number(word: str) -> int | float:
+        if not math.isfinite(float(word)):  # also of a whole number too long to be a float anywhere behind
+            raise Refused(400, f"body: expected numbers below 1.8e308, got {short_text(word, 20)}")
+        return int(word) if word.lstrip("-").isdigit() else float(word)
 
     try:
         text = content.decode()
-        text.encode()
-        value = json.loads(text, parse_constant=refuse)
+        value = json.loads(text, parse_constant=refuse, parse_int=number, parse_float=number)
         json.dumps(value, ensure_ascii=False).encode()  # a half of a surrogate pair is no text
-    except (json.JSONDecodeError, UnicodeError, RecursionError) as wrong:
+    except (ValueError, RecursionError) as wrong:
         raise ValueError(f"body: expected a JSON object in UTF-8, got {short(content[:200])}") from wrong
     if not isinstance(value, dict):
         raise ValueError(f"body: expected a JSON object, got {short(value)}")
     return value
+
+
+def typed(text: str) -> int | float | str:
+    """A field of a form as JSON would have it: a number if it can be read as one, also "007" and ".9".
+
+    >>> typed("007"), typed(".9"), typed("x")
+    (7, 0.9, 'x')
+    """
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def known_keys(body: Mapping[str, Any], *names: str) -> None:

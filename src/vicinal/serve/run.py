@@ -29,6 +29,7 @@ def serve(settings: ServeSettings, log: Callable[[str], None] = lambda line: Non
         from uvicorn.supervisors import Multiprocess
 
         import vicinal.serve.app  # noqa: F401  as the workers do
+        from vicinal.serve.connections import Connection
     except ImportError as missing:
         raise ValueError(
             f"serve: expected the packages of the extra serve, got no {missing.name}; say pip install vicinal[serve]"
@@ -36,8 +37,13 @@ def serve(settings: ServeSettings, log: Callable[[str], None] = lambda line: Non
     folders = [ModelFolder(f, index=settings.index, encoders=settings.encoders) for f in settings.models.values()]
     del folders  # that they can be read is known before a port is taken
     measures = tempfile.mkdtemp(prefix="vicinal-measures-")
-    os.environ |= {SETTINGS: settings.model_dump_json(), MEASURES: measures}
+    environment = {SETTINGS: settings.model_dump_json()}
+    if settings.workers > 1:  # one process counts in its memory: its counters were made before this folder was
+        environment[MEASURES] = measures
+    os.environ |= environment
     options: dict[str, Any] = {
+        "http": Connection,
+        "ws": "none",
         "log_level": "warning",
         "server_header": False,
         "access_log": False,
@@ -60,6 +66,6 @@ def serve(settings: ServeSettings, log: Callable[[str], None] = lambda line: Non
             Multiprocess(config, sockets=[listening], **named).run()
     finally:
         signal.signal(signal.SIGTERM, before)
-        for name in (SETTINGS, MEASURES):
+        for name in environment:
             os.environ.pop(name, None)
         shutil.rmtree(measures, ignore_errors=True)

@@ -1,7 +1,11 @@
 """Settings of a server: its model folders, where it listens, and the limits of requests."""
 
+import contextlib
+from ipaddress import ip_address
 from pathlib import Path
+from socket import gethostname
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
@@ -25,6 +29,7 @@ class ServeSettings(Saved):
         most_bytes: of a request.
         most_rows: of a request; also most ids or queries.
         rate: requests per second of a client address to each worker, and the most in a burst; 0: unlimited.
+        allow_hosts: names by which clients reach the server, beside its own, such as that of a proxy; "*": any.
     """
 
     models: dict[str, str] = Field(min_length=1)
@@ -36,6 +41,35 @@ class ServeSettings(Saved):
     most_bytes: PositiveInt = 32 << 20
     most_rows: PositiveInt = 1000
     rate: NonNegativeInt = 200
+    allow_hosts: list[str] = Field(default_factory=list)
+
+    def is_own_host(self, address: str) -> bool:
+        """Whether an address, ``//HOST`` or ``SCHEME://HOST``, with or without a port, is one of this server.
+
+        That is localhost, the host that it listens at, and ``allow_hosts``. One that listens at all addresses of its
+        machine is also known by that machine's name, and by any address in numbers, which no other site can have as
+        its name.
+
+        >>> settings = ServeSettings(models={"m": "m"})
+        >>> settings.is_own_host("//127.0.0.1:8000"), settings.is_own_host("http://evil.example")
+        (True, False)
+        """
+        try:
+            parts = urlsplit(address)
+            host, _ = (parts.hostname or "").rstrip("."), parts.port
+        except ValueError:  # no port, or no address in brackets
+            return False
+        own = {"localhost", "127.0.0.1", "::1", self.host.strip("[]").lower(), *map(str.lower, self.allow_hosts)}
+        if host in own or "*" in own:
+            return True
+        return self.host in ("0.0.0.0", "::", "") and (host == gethostname().lower() or _is_number(host))  # noqa: S104
+
+
+def _is_number(host: str) -> bool:
+    """Whether a host is an address in numbers."""
+    with contextlib.suppress(ValueError):
+        return bool(ip_address(host))
+    return False
 
 
 def named_folders(folders: list[str]) -> dict[str, str]:
