@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from vicinal.core import check_choice, counted, local_path, replaced_file, short, short_text
-from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids
+from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids, spelled
 from vicinal.data import read_labels, read_table, write_table
 from vicinal.data.cells import missing_cells
 from vicinal.data.table import read_weights, without_weightless
@@ -146,10 +146,13 @@ def _named_rows(frame: pd.DataFrame, names: Path | pd.DataFrame, id: str | None,
         of_group.setdefault(group, set()).update([label] if label else [])
     one = {group: next(iter(labels)) for group, labels in of_group.items() if len(labels) == 1}
     labels = [label or one.get(group) for group, label in zip(table["group"].tolist(), cells, strict=True)]
-    known = dict(zip(as_texts(canonical_ids("names", table["id"].tolist())).tolist(), labels, strict=True))
+    names = map(spelled, as_texts(canonical_ids("names", table["id"].tolist())).tolist())
+    known = dict(zip(names, labels, strict=True))
     keys = frame[id].tolist() if id is not None and id in frame.columns else frame.index.tolist()
     target_cells = pd.Series(
-        [known.get(key) for key in as_texts(canonical_ids("ids", keys)).tolist()], frame.index, dtype=object
+        [known.get(spelled(key)) for key in as_texts(canonical_ids("ids", keys)).tolist()],
+        frame.index,
+        dtype=object,
     )
     named = target_cells.notna()
     if not named.any():
