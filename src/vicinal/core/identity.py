@@ -24,7 +24,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -66,7 +66,7 @@ def spelled(text: str, *, loose: bool = False) -> str:
     if text.isascii() and text.isprintable():
         return " ".join((text.lower() if loose else text).split())
     # What is not seen goes first, as it may stand between a letter and its accent. Folding takes compositions apart.
-    form = "NFKC" if loose else "NFC"
+    form: Literal["NFKC", "NFC"] = "NFKC" if loose else "NFC"
     text = _UNSEEN.sub("", unicodedata.normalize(form, _UNSEEN.sub("", text)))
     return " ".join(unicodedata.normalize(form, text.casefold() if loose else text).split())
 

@@ -146,8 +146,8 @@ def _named_rows(frame: pd.DataFrame, names: Path | pd.DataFrame, id: str | None,
         of_group.setdefault(group, set()).update([label] if label else [])
     one = {group: next(iter(labels)) for group, labels in of_group.items() if len(labels) == 1}
     labels = [label or one.get(group) for group, label in zip(table["group"].tolist(), cells, strict=True)]
-    names = map(spelled, as_texts(canonical_ids("names", table["id"].tolist())).tolist())
-    known = dict(zip(names, labels, strict=True))
+    rows = map(spelled, as_texts(canonical_ids("names", table["id"].tolist())).tolist())
+    known = dict(zip(rows, labels, strict=True))
     keys = frame[id].tolist() if id is not None and id in frame.columns else frame.index.tolist()
     target_cells = pd.Series(
         [known.get(spelled(key)) for key in as_texts(canonical_ids("ids", keys)).tolist()],
