@@ -16,7 +16,7 @@ from vicinal.core import check_choice, check_integer, short
 from vicinal.core.folders import kind_of
 from vicinal.core.identity import canonical_ids, shown
 from vicinal.core.seeding import seeded, usual_settings
-from vicinal.estimators.attention import Explanation, attended, explain_rows, nearest_rows
+from vicinal.estimators.attention import Explanation, Explanations, attended, explain_rows, nearest_rows
 from vicinal.estimators.bank import check_known
 from vicinal.estimators.elements import with_elements
 from vicinal.estimators.inputs import FEWEST_ROWS, HeldOut, Ids, LabelledRows, hold_out, with_weight
@@ -163,7 +163,7 @@ class BankedEstimator(TunedEstimator):
         explanations: list[Explanation] = []
         for part in attended(self, queries, query_identity, k):
             explanations += explain_rows(part, self.bank_, classes, text, self.limited_transform())
-        return with_elements(self, frame, explanations, query_identity) if elements else explanations
+        return Explanations(with_elements(self, frame, explanations, query_identity) if elements else explanations)
 
     @usual_settings()
     def search(self, queries: Any, k: int = 10, *, ids: Any = None, groups: Any = None) -> list[list[Hit]]:
