@@ -129,6 +129,7 @@ def test_a_damaged_line_is_refused_by_its_number(place):
         load_model(place)
 
 
+@pytest.mark.filterwarnings("ignore::vicinal.core.ColumnWarning")  # of towns that are new
 def test_a_forgotten_row_is_in_no_file_nor_what_it_was_labelled(place):
     folder = ModelFolder(place)
     (place / "theirs.txt").write_text("mine")
