@@ -337,8 +337,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         repeat (ratings, digits), ends that are labels would tie and cover too much. The guarantee is on average over
         rows that are exchangeable with the held-out ones, each of which is predicted from all rows but itself. The
         held-out rows also serve early stopping, stand in the bank, and set the scale and noise of kriging, which is a
-        mild reuse. For the dense head the range is the prediction itself. Rows far beyond those of the fit get wider ones,
-        see ``docs/uncertainty.md``.
+        mild reuse. For the dense head the range is the prediction itself. Rows far beyond those of the fit get wider
+        intervals, see ``docs/uncertainty.md``.
 
         Args:
             X: rows.
