@@ -74,7 +74,6 @@ def test_a_wild_cell_moves_only_its_own_row_and_that_within_half_the_range_of_la
     assert (bounds[2, ..., 1] >= said[2]).all()
 
 
-@pytest.mark.filterwarnings("ignore:X. expected rows like those of the fit")
 @pytest.mark.parametrize("name", ["kernel", "network", "dense", "folds", "rank", "log", "several"])
 def test_intervals_widen_with_the_distance(models, name):
     far = pd.concat([X.head(1).assign(income=one) for one in (0.0, 5.0, 20.0, 100.0, 1e4, 1e8)], ignore_index=True)
@@ -122,7 +121,6 @@ def test_saved_ends_must_be_those_of_the_columns():
                 encoder_from_config(encoder.config() | wrong)
 
 
-@pytest.mark.filterwarnings("ignore:X. expected rows like those of the fit")
 def test_an_added_wild_row_stands_at_the_ends_of_the_fit_and_stops_nobody():
     model = NeighborRegressor(metric="kernel").fit(X, Y)
     before = model.predict(X)

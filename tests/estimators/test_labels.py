@@ -14,9 +14,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vicinal.data.target import read_target
+from vicinal.data.target import LARGEST, read_target
 from vicinal.estimators import EmbeddingLearner, NeighborClassifier, NeighborRegressor, load_model
-from vicinal.estimators.labels import LARGEST, read_classes, read_numbers
+from vicinal.estimators.labels import read_classes, read_numbers
 from vicinal.estimators.several import read_multilabel, several_numbers
 
 X = np.random.default_rng(7).normal(size=(40, 2))

@@ -52,7 +52,6 @@ def test_normal_scores_are_those_of_mean_ranks_and_turn_back():
     assert [len(knots) for knots in many.labels] == [KNOTS, KNOTS]
 
 
-@pytest.mark.filterwarnings("ignore:X. expected rows like those of the fit")
 def test_predictions_of_logarithms_do_not_run_far_beyond_the_labels(tmp_path):
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 2, 80)[:, None]
@@ -135,7 +134,6 @@ def test_a_saved_model_is_the_same_and_one_of_before_has_no_transform(model, row
             SavedConfig.model_validate_json(json.dumps(config | edit))
 
 
-@pytest.mark.filterwarnings("ignore:X. expected rows like those of the fit")
 def test_added_corrected_and_forgotten_labels_count_on_the_scale(rows):
     x, y = rows
     model = NeighborRegressor(metric="kernel", target_transform="log").fit(x, y)

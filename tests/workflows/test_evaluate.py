@@ -97,7 +97,6 @@ def test_a_table_without_ids_knows_its_rows_by_place_and_content(tmp_path: Path)
     assert audit_table(tmp_path / "model", tmp_path / "other.csv").rows["new"] == 160
 
 
-@pytest.mark.filterwarnings("ignore:X. expected rows like those of the fit")
 def test_rows_with_missing_cells_and_images_are_known_again(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     photos = []

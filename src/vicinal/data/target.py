@@ -22,6 +22,9 @@ OFTEN = 5
 """Rows that each of them must occur in, on average."""
 
 
+LARGEST = 1e120
+"""Largest number that is a label, and one over the least range of labels: squares, and sums of them, are finite."""
+
 SEPARATOR = "|"
 """Between several classes in a cell."""
 
@@ -176,8 +179,10 @@ def _check_cells(name: str, column: pd.Series) -> None:
 
 
 def _check_numbers(name: str, present: pd.Series, numbers: NDArray[np.float64]) -> None:
-    """Refuse the first cell that is not a number, or not finite."""
-    for wrong, kind in ((np.isnan(numbers), "a number"), (np.isinf(numbers), "a finite number")):
+    """Refuse the first cell that is not a number, not finite, or too large to be squared."""
+    most = f"a number of at most {LARGEST:g}"
+    wrongs = np.isnan(numbers), np.isinf(numbers), np.abs(numbers) > LARGEST
+    for wrong, kind in zip(wrongs, ("a number", "a finite number", most), strict=True):
         if wrong.any():
             place = int(np.argmax(wrong))
             more = f" (and {int(wrong.sum()) - 1} more such rows)" if wrong.sum() > 1 else ""

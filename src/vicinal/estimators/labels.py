@@ -12,11 +12,9 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from vicinal.core import short
+from vicinal.data.target import LARGEST
 from vicinal.encoders.numeric import as_float
 from vicinal.estimators.inputs import Ids, as_table
-
-LARGEST = 1e120
-"""Largest number that is a label, and one over the least range of labels: squares, and sums of them, are finite."""
 
 _NAMED = (str, pd.Interval, pd.Period, UUID)
 """What is a class by the text that it is written as."""

@@ -15,13 +15,14 @@ from torch.nn.functional import one_hot
 from vicinal.calibration import ConformalClasses, cross_conformal_sets, f1_thresholds
 from vicinal.core import check_between, check_choice, listed, short
 from vicinal.core.seeding import seeded, usual_settings
+from vicinal.data.target import LARGEST
 from vicinal.encoders import TableEncoder
 from vicinal.estimators.attention import INWARD, Explanation, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import FITTED
 from vicinal.estimators.inputs import Ids, LabelledRows, as_series
 from vicinal.estimators.kernel_metric import may_be_kernel
-from vicinal.estimators.labels import LARGEST, check_length, read_classes, read_numbers
+from vicinal.estimators.labels import check_length, read_classes, read_numbers
 from vicinal.estimators.out_of_fold import (
     MOST,
     cross_intervals,
@@ -340,7 +341,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         rows that are exchangeable with the held-out ones, each of which is predicted from all rows but itself. The
         held-out rows also serve early stopping, stand in the bank, and set the scale and noise of kriging, which is a
         mild reuse. For the dense head the range is the prediction itself. Rows far beyond those of the fit get wider
-        ones, see ``docs/uncertainty.md``.
+        intervals, see ``docs/uncertainty.md``.
 
         Args:
             X: rows.
