@@ -242,3 +242,17 @@ def test_categories_are_told_apart_as_the_file_does():
     codes = pd.DataFrame({"x": ["1.1", "1.10", "007", "7"]})
     assert TableForm.of(codes, kinds={"x": "category"}).read(codes)["x"].tolist() == ["1.1", "1.10", "007", "7"]
     assert form_of([1.0, 2.5], kinds={"x": "category"}) == ColumnForm(kind="levels")
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["1,5", "-", "2"], [1.5, None, 2.0]),
+        (["12", "n/a"], [12.0, None]),
+        (["2020-01-02", ""], [pd.Timestamp("2020-01-02"), None]),
+        ([1, 2], [1, 2]),
+    ],
+)
+def test_columns_of_a_model_without_forms_are_read_as_each_table_shows(cells, values):
+    form = TableForm(columns={"x": ColumnForm(kind="number", unitless=True)})
+    assert [None if pd.isna(cell) else cell for cell in form.read(pd.DataFrame({"x": cells}))["x"]] == values

@@ -43,7 +43,7 @@ class ColumnForm(Saved):
         spelled: the words for false and true; None: truth values of Python.
         span: first and last year of dates; those beyond mean "no beginning" and "no end", and are read as its ends.
         certain: whether a cell told the mark before decimals.
-        unitless: numbers, dates or lengths of time, as older models read them, which know no units.
+        unitless: of a model that was saved without forms: numbers, dates or lengths of time, as each table shows.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -112,8 +112,6 @@ def _read_numbers(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]
     dtype = column.dtype
     if is_numeric_dtype(dtype):
         return column.astype(np.float64) if is_bool_dtype(dtype) else column
-    if form.unitless:
-        return column  # which NumberEncoder reads, as it did then
     _check_dtype(column, "numbers")
     plain = _plain_numbers(form, column)
     if plain is not None:

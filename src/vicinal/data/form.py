@@ -102,9 +102,11 @@ class TableForm(Saved):
             ColumnError: for a column of another unit than that of the form, such as dates in place of numbers, or a
                 cell that is neither.
         """
+        unitless = [name for name in frame.columns if str(name) in self.columns and self.columns[str(name)].unitless]
+        shown = type(self).of(frame[unitless]).columns if unitless else {}
         read = {}
         for name, column in frame.items():
-            form = self.columns.get(str(name))
+            form = shown.get(str(name)) if name in unitless else self.columns.get(str(name))
             if form is not None:
                 cells = form.read(column)
                 if cells is not column:
