@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import fractions
+import unicodedata
 import uuid
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from references.identity import FORMS
-from vicinal.core.identity import as_texts, canonical_ids, check_distinct, shown, whole_ids, whole_values
+from vicinal.core.identity import as_texts, canonical_ids, check_distinct, shown, spelled, whole_ids, whole_values
 
 SMALL = st.lists(st.integers(0, 2**15 - 1), min_size=1, max_size=20, unique=True)
 
@@ -195,3 +196,38 @@ def test_ids_of_an_index_are_integers():
     assert shown(np.array([4])) == "4"
     assert shown(np.array(["a", "b"], dtype=object)) == "'a' and 1 more"
     assert check_distinct(np.array([2, 1])).tolist() == [2, 1]
+
+
+UNSEEN = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u200e\ufe0f\u034f"
+NAMES = ["Zoë Peña", "Çağla", "Žižek", "Ångström", "각하", "ộ", "क़लम", "plain"]
+
+
+def spellings(name, unseen=UNSEEN):
+    """The name as other programs write it: decomposed, composed, and with characters that nobody sees anywhere."""
+    forms = [unicodedata.normalize(form, name) for form in ("NFC", "NFD")]
+    return [*forms, *(form[:at] + one + form[at:] for form in forms for one in unseen for at in (0, 1, len(form)))]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_spellings_that_only_unicode_tells_apart_are_one_id_shown_as_written(name):
+    written = spellings(name)
+    for first, other in [*zip(written, written[::-1], strict=True), *zip(written[1:], written[:-1], strict=True)]:
+        assert set(canonical_ids("groups", [first, "x", other])) == {first, "x"}
+        if first != other:
+            with pytest.raises(ValueError, match=r"^ids: expected each id once"):
+                canonical_ids("ids", [first, other], distinct=True)
+    ids = [name, "Zoe", "x²", "x2", "\uff21B", "AB", "ab"]
+    assert canonical_ids("ids", ids, distinct=True).tolist() == ids
+
+
+@settings(max_examples=3 * settings().max_examples)
+@given(st.text(max_size=12), st.booleans())
+def test_the_compared_form_is_final_and_takes_any_composition(text, loose):
+    once = spelled(text, loose=loose)
+    assert spelled(once, loose=loose) == once
+    assert once == spelled(unicodedata.normalize("NFD", text), loose=loose)
+    assert not set(once) & set(UNSEEN)
+
+
+def test_a_number_with_an_unseen_character_is_that_number():
+    assert whole_values(canonical_ids("ids", ["7\u200b", "\ufeff8"]))[0].tolist() == [7, 8]

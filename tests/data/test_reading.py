@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vicinal.core import escape_formula, unescape_formula
-from vicinal.data import read_table, tidy_features, write_table
+from vicinal.data import read_table, write_table
 from vicinal.data.formats import delimiter_of
 
 
@@ -148,17 +148,20 @@ def test_decimal_commas(tmp_path):
     assert frame["b"].tolist() == [1234, 12500], "a point that is no decimal point"
     assert frame["c"].tolist() == ["007", "008"]
     assert frame["d"].tolist() == ["1.5", "1,5"], "not all cells are numbers of one form"
-    assert "decimal commas" in lines[0]
+    assert "decimal commas in 'a', 'b'" in lines
     assert read_table(tmp_path / "d.csv", text=["a"])["a"].tolist() == ["1,5", "2"]
 
 
-@pytest.mark.parametrize(
-    "text", ["a;b\n1,500;x\n2,750;y\n", 'a,b\n"1,5",2\n"2,5",3\n'], ids=["a thousand?", "commas between cells"]
-)
-def test_a_comma_that_may_mean_something_else_is_left_alone(tmp_path, text):
-    frame, lines = said(write(tmp_path, text))
-    assert frame["a"].map(type).eq(str).all()
-    assert not any("decimal" in line for line in lines)
+def test_a_comma_that_may_be_of_thousands_is_said(tmp_path):
+    frame, lines = said(write(tmp_path, "a;b\n1,500;x\n2,750;y\n"))
+    assert frame["a"].tolist() == [1500, 2750]
+    assert any(line.startswith("a: no cell tells which mark stands before decimals") for line in lines)
+
+
+def test_decimal_commas_between_quotes(tmp_path):
+    frame, lines = said(write(tmp_path, 'a,b\n"1,5",2\n"2,5",3\n'))
+    assert frame["a"].tolist() == [1.5, 2.5]
+    assert lines == ["decimal commas in 'a'"]
 
 
 @pytest.mark.parametrize(
@@ -346,19 +349,6 @@ def test_missing_file_suggests_the_nearest(tmp_path):
         read_table(tmp_path / "house.csv")
     with pytest.raises(ValueError, match="expected a file, got a folder"):
         read_table(tmp_path)
-
-
-def test_tidy_features_reads_spelled_gaps_among_numbers_only():
-    frame = pd.DataFrame(
-        {"area": ["12", "n/a", "-"], "word": ["none", "Oslo", "-"], "gone": ["n/a"] * 3, "n": [1, 2, 3]}
-    )
-    tidy = tidy_features(frame)
-    assert tidy["area"].isna().tolist() == [False, True, True]
-    assert tidy[["word", "gone", "n"]].equals(frame[["word", "gone", "n"]])
-    assert tidy_features(frame, numbers=["gone"])["gone"].isna().all()
-    assert frame["area"].tolist() == ["12", "n/a", "-"], "the given table is left alone"
-    codes = pd.DataFrame({"zip": ["10001", "10002", None]})
-    assert tidy_features(codes)["zip"].tolist()[:2] == ["10001", "10002"], "typed as texts, they stay texts"
 
 
 def test_names_are_checked_before_the_rows_are_read(tmp_path):

@@ -128,3 +128,10 @@ def test_a_whole_number_too_large_for_a_float_is_refused_as_infinite():
     cells = pd.Series([*range(30), 10**400], dtype=object, name="price")
     with pytest.raises(ValueError, match=r"^row 30, column price: expected a finite number, got 1000"):
         read_target(cells)
+
+
+@pytest.mark.parametrize("wrong", [1e121, -1e300])
+def test_a_number_whose_square_is_none_is_refused_by_row_and_column(wrong):
+    column = pd.Series([1.0, 2.0, wrong, 4.0] * 5, name="price")
+    with pytest.raises(ValueError, match=r"^row 2, column price: expected a number of at most 1e\+120, got"):
+        read_target(column, "regression")

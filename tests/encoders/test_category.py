@@ -1,6 +1,8 @@
 """Categories: slots for the frequent, other, missing."""
 
+import datetime
 import json
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -71,3 +73,36 @@ def test_bad_cells_are_refused():
         encode(CategoryEncoder("c"), ["a"])
     with pytest.raises(ValueError, match=r"^largest: expected a whole number of at least 1"):
         CategoryEncoder("c", largest=0)
+
+
+@pytest.mark.parametrize(
+    ("levels", "cell", "place"),
+    [
+        (["1.0", "2.0"], 1.0, 0),
+        (["1.0", "2.0"], Decimal("2"), 1),
+        (["1", "2"], np.float32(2.0), 1),
+        (["0.1", "2"], np.float32(0.1), 0),
+        (["007", "12"], 7, 0),
+        (["007", "7"], 7, 1),
+        (["0", "1"], True, 1),
+        (["1.1", "1.10"], "1.10", 1),
+        (["1.10", "1.100"], 1.1, -1),
+        (["1.1"], "1.10", -1),
+        (["True", "False"], True, 0),
+        (["2020-01-02"], datetime.date(2020, 1, 2), 0),
+        (["2020-01-02"], pd.Timestamp("2020-01-02"), 0),
+    ],
+)
+def test_a_category_is_one_however_it_is_stored_and_two_where_the_file_has_two(levels, cell, place):
+    encoder = CategoryEncoder("k").fit(pd.DataFrame({"k": levels}))
+    slots = encoder.prepare(pd.DataFrame({"k": pd.Series([cell], dtype=object)})).values
+    expected = encoder.levels[0].index(levels[place]) if place >= 0 else -1
+    assert slots.tolist() == [[expected]]
+
+
+def test_cells_that_no_training_row_had_are_named():
+    encoder = CategoryEncoder(["k", "m"]).fit(pd.DataFrame({"k": ["a", "b"], "m": ["x", "y"]}))
+    frame = pd.DataFrame({"k": ["a", "c", None, "d"], "m": ["x", "x", "y", "y"]})
+    assert encoder.unseen(frame) == {"k": ["c", "d"]}
+    many = CategoryEncoder("k", largest=1).fit(pd.DataFrame({"k": ["a", "a", "b"]}))
+    assert many.unseen(frame) == {}, "which of the rare ones were seen is not known"

@@ -40,7 +40,7 @@ def kind_of(cells, name="x"):
         (["same"] * 5, None, "left out: 'same' in every row"),
         ([7.0] * 5, None, "left out: 7.0 in every row"),
         ([7.0, None, 7.0], "number", "numbers from 7 to 7"),
-        (range(10, 10 + N), None, "left out: looks like a row number (rises by 1)"),
+        (range(10, 10 + N), "number", "numbers from 10 to 49"),
         ([f"A-{k:04d}" for k in range(N)], None, "left out: looks like an id (all different)"),
         ([b"what is this", b"?"], None, "left out: bytes of an unknown format (b'what is this')"),
     ],

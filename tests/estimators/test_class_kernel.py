@@ -13,6 +13,8 @@ from vicinal.estimators import NeighborClassifier, load_model
 from vicinal.evaluation import classification_scores
 from vicinal.workflows import TableJob, fit_table
 
+pytestmark = pytest.mark.filterwarnings("ignore::vicinal.core.ExtrapolationWarning")
+
 KERNEL = {"metric": "kernel", "random_state": 0}
 
 

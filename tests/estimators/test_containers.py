@@ -253,3 +253,19 @@ def test_jobs_take_tables_of_any_library(kind, tmp_path):
     wanted = predict_table(out, whole)
     found = predict_table(out, TABLES[kind](whole))
     assert (found.rows, found.columns) == (wanted.rows, wanted.columns)
+
+
+def test_explanations_read_well_in_a_terminal_and_in_a_notebook():
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": random.normal(size=60), "b": random.normal(size=60)})
+    names = [f"<b>row {place}</b>" for place in range(60)]
+    model = NeighborRegressor(metric="kernel").fit(frame, random.normal(size=60), ids=names)
+    shown = model.explain(frame[:3])
+    assert repr(shown) == "\n".join(map(str, shown))
+    assert len(repr(model.explain(frame))) < 3000
+    assert repr(model.explain(frame)).endswith("... and 50 more")
+    page = shown._repr_html_()
+    assert page.count("<tr>") == 4
+    assert "<b>" not in page
+    assert "&lt;b&gt;" in page
+    assert repr(model.explain(frame[:0].reindex([0]).fillna(0.0))).count("\n") == 0

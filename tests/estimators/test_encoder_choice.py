@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from vicinal.encoders import EmbeddingCache, MiniLMEncoder
+from vicinal.encoders import EmbeddingCache, MiniLMEncoder, build_table_encoder
 from vicinal.estimators import NeighborRegressor, TuningPlan, encoder_choice, load_model
 from vicinal.estimators.encoder_choice import MINILM, EncoderChoice, choose_encoders, planned_encoders
 
@@ -126,3 +126,19 @@ def test_two_columns_whose_difference_says_the_label_are_read_as_a_pair(few, tmp
     model.save(tmp_path / "m")
     np.testing.assert_allclose(load_model(tmp_path / "m").predict(frame[:5]), model.predict(frame[:5]), atol=1e-5)
     assert planned_encoders(frame, kinds, None)["text"] == "pair:minilm or minilm or ngrams"
+
+
+@needs_minilm
+@pytest.mark.parametrize("columns", range(1, 7))
+@pytest.mark.parametrize("named", [{}, {"pair0": "pair:minilm", "pair1": "pair:minilm"}])
+def test_any_number_of_text_columns_is_planned_probed_and_chosen_for(few, columns, named):
+    frame, first = reviews(48)
+    kinds = {name: "text" for name in [*(f"text{place}" for place in range(columns)), *named]}
+    frame = pd.DataFrame({name: reviews(48, seed)[0]["text"] for seed, name in enumerate(kinds)})
+    planned = planned_encoders(frame, kinds, named)
+    build_table_encoder(kinds, encoders={name: one.split(" or ")[0] for name, one in planned.items()})  # as it is timed
+    choices = choose_encoders(frame, kinds, first, named, EmbeddingCache(), classes=False)
+    assert [choice.column for choice in choices] == [f"text{place}" for place in range(columns)]
+    assert {choice.encoder for choice in choices} <= {one for each in planned.values() for one in each.split(" or ")}
+    encoders = {**named, **{choice.column: choice.encoder for choice in choices}}
+    assert sorted(build_table_encoder(kinds, encoders=encoders).columns) == sorted(kinds)

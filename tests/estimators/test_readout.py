@@ -13,6 +13,8 @@ from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 from vicinal.estimators.readout import NOISES, PARTS, SCALES, choose_kriging
 from vicinal.heads import Kriging
 
+FAR = pytest.mark.filterwarnings("ignore::vicinal.core.ExtrapolationWarning")
+
 BRIEF = {**QUICK, "max_epochs": 3}
 READOUTS = ("kriging", "signed_kriging")
 
@@ -49,6 +51,7 @@ def test_at_most_so_many_rows_make_the_whole_prediction(model, rows):
             assert min(n.weight for n in one.neighbors) > 0
 
 
+@FAR
 def test_signed_weights_beyond_1_are_told_as_they_are(rows):
     frame, price = rows
     model = NeighborRegressor(metric="network", readout="signed_kriging", max_neighbors=12, **QUICK).fit(frame, price)
@@ -103,6 +106,7 @@ def test_a_saved_model_predicts_and_explains_the_same(model, rows, tmp_path):
     assert [str(one) for one in again.explain(frame.iloc[:5])] == [str(one) for one in model.explain(frame.iloc[:5])]
 
 
+@FAR
 def test_intervals_cover_and_are_wider_where_rows_are_far():
     frame, price = houses(900, seed=3)
     settings = {"metric": "network", "readout": "kriging", "validation_fraction": 0.4, **BRIEF}

@@ -110,7 +110,7 @@ def test_targets_keep_their_names_where_all_rows_are_fitted_again():
         (
             lambda y: y.assign(size=1.0),
             {},
-            "y: expected labels that differ, got the same in every training row of 'size'",
+            "y: expected labels that differ, got 1 in every training row of 'size'",
         ),
         (lambda y: y.assign(size=np.nan), {}, "y: expected finite numbers, got nan in row 0"),
         (lambda y: y, {"loss": "crps"}, "loss: expected None for several targets, got 'crps'"),

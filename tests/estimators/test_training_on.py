@@ -10,6 +10,8 @@ import torch
 from vicinal.cli import run
 from vicinal.estimators import NeighborClassifier, NeighborRegressor, load_model
 
+pytestmark = pytest.mark.filterwarnings("ignore::vicinal.core.ExtrapolationWarning")
+
 RANDOM = np.random.default_rng(0)
 OLD = pd.DataFrame(RANDOM.normal(size=(200, 3)), columns=["a", "b", "c"])
 NEW = pd.DataFrame(RANDOM.normal(size=(160, 3)), columns=["a", "b", "c"]).assign(c=lambda new: new["c"] + 8)

@@ -128,3 +128,28 @@ def test_a_folder_whose_ids_are_one_id_now_is_refused_by_name(tmp_path):
     sentence = r"^names.parquet: id: expected each id once, got '1.0' in row 0 and '1' in row 2, which are one id$"
     with pytest.raises(ValueError, match=sentence):
         NeighborBank.load(tmp_path / "b")
+
+
+def test_a_bank_finds_ids_and_groups_in_any_spelling_and_shows_them_as_added():
+    written, other = ["Zoe\u0308", "\u00c5ngstrom", "x\u200by", "z"], ["Zo\u00eb", "A\u030angstrom", "xy", "z\u200b"]
+    bank = NeighborBank(2)
+    bank.add(written, drawn(4), groups=written)
+    assert bank.positions(other).tolist() == [0, 1, 2, 3]
+    assert bank.ids.tolist() == written
+    assert bank.codes_of_groups(other).tolist() == bank.group_codes.tolist()
+    with pytest.raises(ValueError, match=r"^ids: expected"):
+        bank.add(other[:1], drawn(1), groups=["new"])
+    bank.add(["w"], drawn(1), groups=other[:1])
+    assert bank.group_codes[4] == bank.group_codes[0]
+    bank.remove(other[:2])
+    assert bank.positions([*written, "w"]).tolist()[:2] == [-1, -1]
+    bank.add(other[:1], drawn(1), groups=["new"])
+    assert bank.positions(written[:1]).tolist() == [len(bank) - 1]
+
+
+def test_a_saved_bank_with_two_spellings_of_one_id_still_opens(tmp_path):
+    ids = ["Zoe\u0308", "Zo\u00eb", "x"]
+    bank = NeighborBank.load(earlier(tmp_path / "bank", ids, ids))
+    assert bank.ids.tolist() == ids
+    assert bank.positions(["Zo\u00eb"]).tolist() == [1]
+    assert bank.positions(["Zo\u00eb\u200b"]).tolist() == [1]

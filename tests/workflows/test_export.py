@@ -56,11 +56,13 @@ def check_graph(model, rows, folder):
     return known
 
 
+@pytest.mark.filterwarnings("ignore::vicinal.core.ColumnWarning")
 def test_numbers_and_categories_of_a_kernel(table, tmp_path):
     frame, target = table
     model = NeighborRegressor(metric="kernel").fit(frame[["a", "b", "c"]], target)
     rows = frame[["a", "b", "c"]].iloc[[7, 3, 4, 20]].copy()
     rows.iloc[-1, 2] = "a category that no row had"
+    rows.iloc[0, 1] = 1e9  # which the graph must bound as the model does
     numbers, categories = check_graph(model, rows, tmp_path)
     assert (numbers["columns"], numbers["shape"]) == (["a", "b"], ["rows", 2])
     assert categories["slots"] == model.table_encoder.encoders[1].slots

@@ -122,8 +122,8 @@ def test_a_group_is_where_its_latest_row_is():
     ("cells", "words"),
     [
         (
-            ["2024-01-31", "31.01.2024"],
-            "row 1, column day: expected a number, or a date as 2024-05-31 or .* got '31.01",
+            ["2024-01-31", "31.31.2024"],
+            "row 1, column day: expected a number, or a date as 2024-05-31 or .* got '31.31",
         ),
         ([3, None], "row 1, column day: expected a finite number, as other rows have it, got an empty cell"),
         (["2024-01-31", ""], "got an empty cell"),

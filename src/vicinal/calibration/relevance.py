@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from vicinal.calibration.checks import Floats, Integers, check_vector
 from vicinal.core import check_between, check_choice, check_integer
+from vicinal.core.seeding import seeded
 
 _STEP, _DOUBT = 1.1, 2.0
 """Factor from one count of accepted pairs to the next that is tested; times more wrong pairs than the scores expect, at
@@ -126,8 +127,7 @@ class RelevanceFilter(nn.Module):
     def __init__(self, dim: int, form: Form = "linear", *, hidden: int = 16, seed: int = 0) -> None:
         super().__init__()
         self.form, self.threshold = check_choice("form", form, ("linear", "power", "root")), 0.5
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             self.settings = nn.Sequential(
                 nn.Linear(check_integer("dim", dim), check_integer("hidden", hidden)), nn.Tanh(), nn.Linear(hidden, 3)
             )

@@ -38,6 +38,8 @@ def fit(
     weight: o.Weight = None,
     task: o.Task = None,
     separator: o.Separator = None,
+    day_first: o.DayFirst = None,
+    decimal: o.Decimal = None,
     root: o.Root = None,
     head: Annotated[str, typer.Option(help="Head: nona (neighbors) or dense.", rich_help_panel=o.LEARN)] = "nona",
     out: Annotated[
@@ -115,6 +117,8 @@ def fit(
         weight=weight,
         task=task,
         separator=separator,
+        day_first=day_first,
+        decimal=decimal,
         root=o.root_of(root),
         use=use,
         drop=drop or (),

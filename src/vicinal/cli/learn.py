@@ -23,6 +23,8 @@ def learn(
         str, typer.Option(help="Contents of that column: classes, several (with --separator), or numbers.")
     ] = "classes",
     separator: Annotated[str, typer.Option(help="Separator of several classes in a cell.")] = "|",
+    day_first: o.DayFirst = None,
+    decimal: o.Decimal = None,
     text: o.Text = None,
     image: o.Image = None,
     audio: o.Audio = None,
@@ -124,6 +126,8 @@ def learn(
         same=same,
         labels=labels,
         separator=separator,
+        day_first=day_first,
+        decimal=decimal,
         kinds=o.named_kinds(columns),
         id=id_column,
         group=group,

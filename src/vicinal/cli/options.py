@@ -92,6 +92,23 @@ Separator: TypeAlias = Annotated[
         metavar="TEXT",
     ),
 ]
+DayFirst: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        "--day-first/--month-first",
+        help="Order of day and month in dates such as 03/04/2021. Default: detected from all cells of the column.",
+        rich_help_panel=DATA,
+        show_default=False,
+    ),
+]
+Decimal: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help='Mark before decimals in texts such as 1,234: "." or ",". Default: detected from all cells of the column.',
+        rich_help_panel=DATA,
+        metavar="MARK",
+    ),
+]
 Encoder: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(

@@ -1,10 +1,13 @@
 """The program ``vicinal``: all commands together, and how errors end it."""
 
+import contextlib
 import gc
 import logging
 import os
 import re
 import sys
+import warnings
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -34,7 +37,7 @@ from vicinal.cli import (
 )
 from vicinal.cli.app import app
 from vicinal.cli.later import load_later
-from vicinal.cli.output import progress
+from vicinal.cli.output import print_progress, progress
 
 COMMANDS = (
     fit,
@@ -86,7 +89,8 @@ def run(arguments: list[str]) -> int:
     """Run with ``arguments``; gives the exit code."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     try:
-        result = program()(arguments, standalone_mode=False)
+        with contextlib.nullcontext() if "--help" in arguments else _warnings_as_sentences():
+            result = program()(arguments, standalone_mode=False)
     except UsageError as wrong:
         return _end(_sentence(wrong))
     except (KeyboardInterrupt, typer.Abort):
@@ -98,6 +102,27 @@ def run(arguments: list[str]) -> int:
     if result == INTERRUPTED:  # what typer makes of Ctrl-C
         progress.print("stopped; nothing that was there before has changed, and the same command goes on from here")
     return result if isinstance(result, int) else 0
+
+
+@contextlib.contextmanager
+def _warnings_as_sentences() -> Iterator[None]:
+    """What the library warns of columns as a line of progress, once for each sentence."""
+    from vicinal.core import ColumnWarning  # imports torch, for which help need not wait
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ColumnWarning)
+        warnings.filterwarnings("ignore", "X: expected rows like those of the fit")  # predict logs it
+        others, lines = warnings.showwarning, set[str]()
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **further: Any) -> None:
+            if not issubclass(category, ColumnWarning):
+                others(message, category, *place, **further)
+            elif str(message) not in lines:
+                lines.add(str(message))
+                print_progress(str(message))
+
+        warnings.showwarning = show
+        yield
 
 
 def _sentence(wrong: BaseException) -> str:

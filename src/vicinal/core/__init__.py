@@ -3,6 +3,8 @@
 from vicinal.core.checks import (
     ECHO,
     ColumnError,
+    ColumnWarning,
+    ExtrapolationWarning,
     check_between,
     check_choice,
     check_integer,
@@ -30,7 +32,9 @@ __all__ = [
     "FACTS",
     "KINDS",
     "ColumnError",
+    "ColumnWarning",
     "Entry",
+    "ExtrapolationWarning",
     "Reduction",
     "check_between",
     "check_choice",

@@ -24,12 +24,20 @@ from torch import Tensor
 ECHO = 200
 """Most characters of a user's value that an error repeats."""
 
-_PACKAGES = ("vicinal", "torch", "sklearn")
+_PACKAGES = ("vicinal", "torch", "sklearn", "contextlib")
 """Packages whose lines are skipped when a warning names the line of the caller."""
 
 
 class ColumnError(ValueError):
     """An error of a column or one of its cells; its message begins with the name of the column."""
+
+
+class ColumnWarning(UserWarning):
+    """What a person may want to know of a column: left out, read in one of two ways, with values never seen."""
+
+
+class ExtrapolationWarning(UserWarning):
+    """Rows to predict lie far beyond those of the fit, so that the model has seen nothing like them."""
 
 
 def short(value: object, length: int = 60) -> str:

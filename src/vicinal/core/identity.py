@@ -8,6 +8,8 @@ decides which values are the same id:
   form are one id: 1, 1.0, ``Decimal("1.00")`` and "1". So is "1.0", as Python writes a float. "01", "1e3", "+1", "-0"
   and "1.00" are texts;
 - white space around a text does not count;
+- texts that only Unicode tells apart are one id, see :func:`spelled`: "Zoë" composed and decomposed, "ab" with a
+  zero-width space in it. Case counts. The id that is shown stays as it was written first;
 - other floats go by value, as Python writes them: 0.5 is "0.5";
 - a bool is the text "True" or "False", also spelled "true" or "TRUE"; it is not 1 or 0;
 - dates and times are written in ISO form with a blank between them; midnight is written as the date alone;
@@ -19,9 +21,10 @@ decides which values are the same id:
 import datetime
 import numbers
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -38,6 +41,34 @@ _MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{
 _BOOLS = {"True": "True", "true": "True", "TRUE": "True", "False": "False", "false": "False", "FALSE": "False"}
 _ENDS = (".0", *_BOOLS)
 """Endings of texts that may not be in canonical form yet; dates with a time have a colon."""
+
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
+)
+"""Characters that nobody sees: controls but white space, and Default_Ignorable_Code_Point of Unicode 16."""
+
+
+def spelled(text: str, *, loose: bool = False) -> str:
+    """A text in the one form in which spellings are compared; show the text itself.
+
+    Letters are composed (NFC), characters that nobody sees are left out, and white space is single and within the text.
+
+    Args:
+        text: any.
+        loose: for cells that are read, not for ids: wide, small and joined characters are plain ones (NFKC), and upper
+            and lower case are one.
+
+    >>> spelled("Zoe\u0308\u200b  K") == spelled("Zoë K"), spelled("Straße", loose=True)
+    (True, 'strasse')
+    """
+    if text.isascii() and text.isprintable():
+        return " ".join((text.lower() if loose else text).split())
+    # What is not seen goes first, as it may stand between a letter and its accent. Folding takes compositions apart.
+    form: Literal["NFKC", "NFC"] = "NFKC" if loose else "NFC"
+    text = _UNSEEN.sub("", unicodedata.normalize(form, _UNSEEN.sub("", text)))
+    return " ".join(unicodedata.normalize(form, text.casefold() if loose else text).split())
 
 
 class IdentityWarning(UserWarning):
@@ -56,6 +87,7 @@ def canonical_ids(
     *,
     distinct: bool = False,
     labels: Any = None,
+    exact: bool = False,
 ) -> Array:
     """Ids or groups in canonical form: int64 if all were given as whole numbers, else texts (dtype object).
 
@@ -68,6 +100,8 @@ def canonical_ids(
         rows: n; None: any number.
         distinct: each may occur only once.
         labels: ``[n]``, names of the rows in errors; None: 0 to n - 1.
+        exact: leave texts apart that only Unicode tells apart, as a folder of an earlier version may hold them; others
+            get the spelling that stands first.
 
     Raises:
         TypeError: for a text or a scalar instead of a sequence.
@@ -90,6 +124,7 @@ def canonical_ids(
         ids = _of_floats(cells, at) if cells.dtype.kind == "f" else _of_integers(cells)
     else:
         ids = _of_cells(cells, at)
+        ids = ids if exact or ids.dtype == np.int64 else _one_spelling(ids)
     return check_distinct(ids, cells, name) if distinct else ids
 
 
@@ -100,6 +135,15 @@ def as_texts(ids: Array) -> Array:
     ['1', '-7']
     """
     return _objects(list(map(str, ids.tolist()))) if ids.dtype == np.int64 else ids
+
+
+def _one_spelling(ids: Array) -> Array:
+    """Texts ``[n]`` that are the same but for their spelling as the first of them is written."""
+    texts = ids.tolist()
+    if all(map(str.isascii, texts)):
+        return ids
+    first: dict[str, str] = {}
+    return _objects([first.setdefault(text if text.isascii() else spelled(text), text) for text in texts])
 
 
 def whole_values(ids: Array) -> tuple[Array, Array]:
@@ -251,7 +295,9 @@ def _of_cells(cells: list[Any], at: _Place) -> Array:
     kinds = set(map(type, cells))
     if kinds == {str}:
         texts = map(str.strip, cells)
-        return _objects([_text(text) if ":" in text or text.endswith(_ENDS) else text for text in texts])
+        return _objects(
+            [_text(text) if ":" in text or text.endswith(_ENDS) or not text.isascii() else text for text in texts]
+        )
     ids = cells if kinds == {int} else [_canonical(cell, at, row) for row, cell in enumerate(cells)]
     if all(type(value) is int for value in ids):
         try:
@@ -303,6 +349,8 @@ def _of_decimal(cell: Decimal) -> int | str:
 
 def _text(text: str) -> str:
     """A text without white space around it, in canonical form."""
+    if not text.isascii() and _WHOLE.fullmatch(plain := spelled(text)):
+        return plain
     if text in _BOOLS:
         return _BOOLS[text]
     if _WHOLE_FLOAT.fullmatch(text):

@@ -1,6 +1,5 @@
 """Tables: reading files, the roles of columns, splits, rows of identical content, the data of the demo."""
 
-from vicinal.data.cells import tidy_features
 from vicinal.data.column_views import hidden_columns, mutual_information
 from vicinal.data.databases import query_tables
 from vicinal.data.duplicates import (
@@ -11,17 +10,18 @@ from vicinal.data.duplicates import (
     group_copies,
     table_fingerprint,
 )
+from vicinal.data.form import TableForm
 from vicinal.data.imputation import impute_by_matching
 from vicinal.data.leaks import ColumnLeak, LeakWarning, leaking_columns
 from vicinal.data.lexicon import lexicon_table
 from vicinal.data.nearest_metric import nearest_metric
-from vicinal.data.reading import read_table
+from vicinal.data.reading import read_cells, read_table
 from vicinal.data.sets import CHUNK_WORDS, join_columns, long_texts, split_texts
 from vicinal.data.shuffled_labels import MatchedLabels, match_labels
 from vicinal.data.sources import beside, root_of, table_name, table_source, table_sources
 from vicinal.data.splits import Split, load_splits, make_splits, no_test, save_splits, split_by_time
 from vicinal.data.streaming import row_count, stream_table, table_checksum
-from vicinal.data.table import Dropped, Table, check_column, prepare_table
+from vicinal.data.table import Dropped, Table, check_column, prepare_table, table_kinds
 from vicinal.data.target import Target, Task, infer_task, read_labels, read_target
 from vicinal.data.writing import check_table_name, write_frames, write_table
 
@@ -35,6 +35,7 @@ __all__ = [
     "MatchedLabels",
     "Split",
     "Table",
+    "TableForm",
     "Target",
     "Task",
     "beside",
@@ -58,6 +59,7 @@ __all__ = [
     "no_test",
     "prepare_table",
     "query_tables",
+    "read_cells",
     "read_labels",
     "read_table",
     "read_target",
@@ -69,10 +71,10 @@ __all__ = [
     "stream_table",
     "table_checksum",
     "table_fingerprint",
+    "table_kinds",
     "table_name",
     "table_source",
     "table_sources",
-    "tidy_features",
     "write_frames",
     "write_table",
 ]

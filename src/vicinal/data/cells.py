@@ -1,7 +1,5 @@
-"""The cells of a column: which are missing, and which texts are numbers."""
+"""The cells of a column: which are missing, and numbers, times and ids among them."""
 
-import re
-from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -9,17 +7,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from vicinal.core import short, short_text
+from vicinal.data.spelling import day_of, plain_text
 from vicinal.encoders.numeric import as_float
 
 WRITTEN_MISSING = frozenset({"", "NA", "NaN", "nan"})
 """How programs write a missing number: read as missing if all other cells of a column are numbers."""
 
-SPELLED_MISSING = WRITTEN_MISSING | {"n/a", "N/A", "#N/A", "na", "null", "NULL", "None", "none", "-", "?"}
-"""How people write one: read as missing in feature columns only, never in a target."""
-
-_CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)  # 007 is a code, not the number 7
-_LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
-_TRUTH = {"True": True, "true": True, "TRUE": True, "False": False, "false": False, "FALSE": False}
+_WHOLE = r"-?[1-9]\d{0,18}|0"
+_EXACT = r"[+-]?(?:0\d|\d{16,}$)"  # codes, and more digits than a float keeps apart
 
 
 def missing_cells(column: pd.Series) -> NDArray[np.bool_]:
@@ -65,16 +60,26 @@ def as_times(column: pd.Series) -> NDArray[Any]:
     >>> as_times(pd.Series(["2024-05-31", "2024-06"])).astype("datetime64[D]").tolist()
     [datetime.date(2024, 5, 31), datetime.date(2024, 6, 1)]
     """
-    if pd.api.types.is_datetime64_any_dtype(column.dtype):
-        dates = pd.to_datetime(column, utc=True)
-    else:
+    if not pd.api.types.is_datetime64_any_dtype(column.dtype):
         numbers = as_numbers(column)
         if not np.isnan(numbers).all():
             _refuse_times(column, ~np.isfinite(numbers), "a finite number, as other rows have it")
             return numbers
-        dates = pd.to_datetime(column.map(str).str.strip(), format="ISO8601", utc=True, errors="coerce")
-    _refuse_times(column, dates.isna().to_numpy(), "a number, or a date as 2024-05-31 or 2024-05-31 14:30")
-    return dates.dt.tz_localize(None).to_numpy(dtype="datetime64[ns]")
+    dates = as_dates(column)
+    _refuse_times(column, np.isnat(dates), "a number, or a date as 2024-05-31 or 2024-05-31 14:30")
+    return dates
+
+
+def as_dates(column: pd.Series) -> NDArray[np.datetime64]:
+    """The cells of ``column [n]`` as datetime64[us] ``[n]`` in UTC, NaT where a cell is no date of one meaning."""
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        naive = (
+            column if getattr(column.dtype, "tz", None) is None else column.dt.tz_convert("UTC").dt.tz_localize(None)
+        )
+        return naive.to_numpy(dtype="datetime64[us]")
+    days = [day_of(plain_text(str(cell))) for cell in column]
+    moments = [None if day is None or day.day_first != day.month_first else day.day_first for day in days]
+    return np.array(moments, dtype="datetime64[us]")
 
 
 def _refuse_times(column: pd.Series, wrong: NDArray[np.bool_], expected: str) -> None:
@@ -86,45 +91,6 @@ def _refuse_times(column: pd.Series, wrong: NDArray[np.bool_], expected: str) ->
         raise ValueError(f"{where}: expected {expected}, got {got}{more}")
 
 
-def typed_text(column: pd.Series, missing: Collection[str] = WRITTEN_MISSING) -> pd.Series:
-    """A column of texts as numbers or bools if all its cells that are not missing are; else unchanged.
-
-    Codes with leading zeros and whole numbers too long for exact arithmetic stay texts, because reading
-    them as numbers would merge different rows.
-
-    Args:
-        column: ``[n]`` of str, "" where a cell is empty.
-        missing: texts that mean "no value" when all other cells are numbers.
-
-    Returns:
-        int64, float64 (NaN where missing) or bool ``[n]``; or texts, with only empty cells missing.
-
-    >>> typed_text(pd.Series(["1", "NA", "2.5"])).tolist()
-    [1.0, nan, 2.5]
-    >>> typed_text(pd.Series(["007", "012"])).tolist()
-    ['007', '012']
-    >>> typed_text(pd.Series(["Oslo", "NA", ""])).tolist()
-    ['Oslo', 'NA', nan]
-    """
-    text = [cell.strip() if isinstance(cell, str) else "" for cell in column.tolist()]  # lists: faster than arrays here
-    present = np.fromiter((cell not in missing for cell in text), bool, len(text))
-    cells = [cell for cell in text if cell not in missing]
-    if not cells:
-        return pd.Series(np.nan, index=column.index, name=column.name)
-    if present.all() and set(cells) <= _TRUTH.keys():
-        return pd.Series([_TRUTH[cell] for cell in cells], index=column.index, name=column.name)
-    numbers = np.asarray(pd.to_numeric(np.array(cells, dtype=object), errors="coerce"))
-    exact = numbers.dtype.kind == "i" and bool(present.all())
-    code = _CODE.search("\n".join(cells)) or (not exact and _LONG.search("\n".join(cells)))
-    if numbers.dtype.kind not in "iuf" or np.isnan(numbers).any() or code:
-        return column.mask(np.array([not cell for cell in text], dtype=bool), np.nan)
-    if exact:
-        return pd.Series(numbers, index=column.index, name=column.name)
-    values = np.full(len(text), np.nan)
-    values[present] = numbers
-    return pd.Series(values, index=column.index, name=column.name)
-
-
 def exact_text(column: pd.Series) -> pd.Series:
     """A column of ids or groups, each cell kept as written whatever the others are, so that it is one id everywhere.
 
@@ -132,77 +98,17 @@ def exact_text(column: pd.Series) -> pd.Series:
         column: ``[n]`` of str, "" where a cell is empty.
 
     Returns:
-        texts ``[n]``, missing where they are for ``typed_text``; int64 if all are whole numbers in plain form.
+        texts ``[n]``, missing where they are empty, and where they are "NA" or "NaN" among numbers; int64 if all are
+        whole numbers in plain form.
 
     >>> exact_text(pd.Series(["1", "2"])).tolist(), exact_text(pd.Series(["1", "1e3", "+4", "NA"])).tolist()
     ([1, 2], ['1', '1e3', '+4', nan])
     """
-    typed = typed_text(column)
-    if pd.api.types.is_integer_dtype(typed.dtype) and bool((column.str.strip() == typed.astype(str)).all()):
-        return typed
-    return column.mask(typed.isna(), np.nan)
-
-
-def tidy_features(frame: pd.DataFrame, numbers: Collection[str] = ()) -> pd.DataFrame:
-    """``frame`` with text columns made numbers if all their cells are numbers or written gaps ("n/a", "-").
-
-    Text columns without such a gap stay texts, even if all cells are numbers (codes in a typed file).
-
-    Args:
-        frame: any table.
-        numbers: columns known to be numbers (at prediction), which may then hold only gaps.
-
-    >>> tidy_features(pd.DataFrame({"area": ["12", "n/a"], "name": ["n/a", "Oslo"]})).to_dict("list")
-    {'area': [12.0, nan], 'name': ['n/a', 'Oslo']}
-    """
-    typed_columns: dict[str, pd.Series] = {}
-    spelled = list(SPELLED_MISSING - WRITTEN_MISSING)
-    for name, column in frame.items():
-        if pd.api.types.is_string_dtype(column.dtype) and all(isinstance(cell, str) for cell in column.dropna()):
-            known = name in numbers
-            typed = typed_text(column, SPELLED_MISSING) if known or column.isin(spelled).any() else column
-            if pd.api.types.is_numeric_dtype(typed.dtype) and (known or typed.notna().any()):
-                typed_columns[str(name)] = typed
-    return frame.assign(**typed_columns) if typed_columns else frame
-
-
-_PLAIN = r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?(?:[eE][+-]?\d+)?"  # 1.234,5
-_SURELY = r".*,(?:\d{1,2}|\d{4,})|[+-]?0,.*|.*\..*,.*"  # 1,234 could be a thousand
-
-
-def has_decimal_commas(frames: Iterable[pd.DataFrame]) -> bool:
-    """Whether numbers in a table of texts are written 1.234,5, judging by columns that allow no other reading.
-
-    Args:
-        frames: the rows of the table, in one or more pieces.
-
-    >>> whole = pd.DataFrame({"a": ["1,5", "2"]})
-    >>> has_decimal_commas([whole]), has_decimal_commas([whole, pd.DataFrame({"a": ["b"]})])
-    (True, False)
-    >>> has_decimal_commas([pd.DataFrame({"a": ["1,500", "2"]})])
-    False
-    """
-    plain: set[Any] | None = None
-    sure: set[Any] = set()
-    for frame in frames:
-        plain = set(frame.columns) if plain is None else plain
-        for name in list(plain):
-            cells = frame[name][~frame[name].str.strip().isin(list(WRITTEN_MISSING))].str.strip()
-            if not cells.str.fullmatch(_PLAIN).all():
-                plain.remove(name)
-            elif cells.str.fullmatch(_SURELY).any():
-                sure.add(name)
-    return bool(sure & (plain or set()))
-
-
-def with_decimal_points(column: pd.Series) -> pd.Series:
-    """A text column of a table with decimal commas; its commas become points if all its cells are such numbers.
-
-    >>> with_decimal_points(pd.Series(["1.234,5", "", "3"])).tolist()
-    ['1234.5', '', '3']
-    """
     text = column.str.strip()
-    present = ~text.isin(list(WRITTEN_MISSING))
-    if not text[present].str.fullmatch(_PLAIN).all():
-        return column
-    return column.where(~present, text.str.replace(".", "").str.replace(",", "."))
+    whole = bool(text.str.fullmatch(_WHOLE).all())
+    if whole and all(abs(int(cell)) < 1 << 63 for cell in text):
+        return text.astype(np.int64)
+    gaps = text.isin(list(WRITTEN_MISSING))
+    others = text[~gaps]
+    numbers = pd.to_numeric(others, errors="coerce").notna().all() and not others.str.match(_EXACT).any()
+    return column.mask(gaps if numbers else text == "", np.nan)

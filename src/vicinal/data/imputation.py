@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vicinal.core import check_between, check_integer
+from vicinal.core.seeding import seeded
 from vicinal.transport import wasserstein
 
 
@@ -109,7 +110,6 @@ def impute_by_matching(
 def _transform(width: int, couplings: int, seed: int) -> nn.Sequential:
     """Couplings that move the first and the second half of the columns in turn."""
     halves = itertools.cycle([slice(width // 2, None), slice(None, width // 2)])
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         steps = [_Coupling(width, next(halves), 2 * width) for _ in range(couplings if width > 1 else 0)]
     return nn.Sequential(*steps).double()

@@ -15,8 +15,9 @@ import pandas as pd
 
 from vicinal.core import ECHO, listed, nearest, short, short_text, unescape_formula
 from vicinal.core.untrusted import arrow_tables, as_frame, open_regular, parquet_frames, read_frame
-from vicinal.data.cells import exact_text, has_decimal_commas, typed_text, with_decimal_points
+from vicinal.data.cells import exact_text
 from vicinal.data.databases import DATABASES, read_database
+from vicinal.data.form import TableForm
 from vicinal.data.formats import DELIMITERS, advice_for, delimiter_of, other_format, text_encoding
 from vicinal.data.sources import PACKED, TEXTS, source_files, unpacked
 from vicinal.data.typed import (
@@ -27,7 +28,6 @@ from vicinal.data.typed import (
     read_dataset,
     read_workbook,
 )
-from vicinal.encoders.kinds import is_list, read_list
 
 Log = Callable[[str], None]
 
@@ -37,33 +37,59 @@ DEEPEST = 16
 
 @dataclass(frozen=True)
 class Reading:
-    """How a table is read: columns of texts, columns of ids, the log, and the sheet or table that is named."""
+    """How a table is read: columns of ids, the log, and the sheet or table that is named."""
 
-    text: Collection[str]
     ids: Collection[str]
     log: Log
     part: str = ""
 
 
 def read_table(
-    path: str | Path, *, text: Collection[str] = (), ids: Collection[str] = (), log: Log = lambda line: None
+    path: str | Path,
+    *,
+    text: Collection[str] = (),
+    ids: Collection[str] = (),
+    form: TableForm | None = None,
+    log: Log = lambda line: None,
 ) -> pd.DataFrame:
-    """The table in the file at ``path``, its rows labelled 1, 2, ... (the header is not counted).
+    """The table in the file at ``path``, its cells as they were meant; its rows labelled 1, 2, ... without the header.
 
-    In csv and tsv a column is read as numbers only if all its cells are (see ``typed_text``); an empty cell is missing,
-    and so is "NA" or "NaN" among numbers. A column of lists in JSON (``["a.jpg", "b.jpg"]``) becomes a column of lists.
-    Semicolons, tabs or bars between cells, decimal commas (unless commas separate cells) and encodings other than UTF-8
-    are detected and logged. An apostrophe that keeps a cell from being run as a formula (see
-    :func:`vicinal.core.escape_formula`) is removed. All other formats have their own types: jsonl (one JSON object a
-    line), json (an array of them), parquet, feather and arrow, xlsx, and database files (sqlite, duckdb).
+    Which columns are numbers, money, dates or truth values is found from all their cells, see :class:`TableForm`; an
+    empty cell is missing, and among these so is "n/a", "?" or "-". A column of lists in JSON (``["a.jpg", "b.jpg"]``)
+    becomes a column of lists. All else stays as :func:`read_cells` reads it.
+
+    Args:
+        path: see :func:`read_cells`.
+        text: columns that stay texts even if all their cells are numbers (a title "1984", a code "12").
+        ids: see :func:`read_cells`.
+        form: how columns are written, as a fitted model keeps it (``form_``); None: as this table shows.
+        log: called with how the file was read, if that differs from what its name suggests.
+
+    Raises:
+        ValueError: see :func:`read_cells`.
+    """
+    frame = read_cells(path, ids=ids, log=log)
+    known = TableForm() if form is None else form
+    form = known.widened(frame, kinds=dict.fromkeys(text, "text"), aside=ids, log=log)
+    commas = [name for name, column in form.columns.items() if column.decimal == "," and name not in known.columns]
+    if commas:
+        log(f"decimal commas in {listed(commas, 80)}")
+    return form.read(frame)
+
+
+def read_cells(path: str | Path, *, ids: Collection[str] = (), log: Log = lambda line: None) -> pd.DataFrame:
+    """The table in the file at ``path``, its cells as they are stored, those of csv and tsv as texts.
+
+    Semicolons, tabs or bars between cells and encodings other than UTF-8 are detected and logged. An apostrophe that
+    keeps a cell from being run as a formula (see :func:`vicinal.core.escape_formula`) is removed. All other formats
+    have their own types: jsonl (one JSON object a line), json (an array of them), parquet, feather and arrow, xlsx, and
+    database files (sqlite, duckdb).
 
     Args:
         path: a file with one of these endings, text also packed (.csv.gz, .jsonl.zst); a pattern of files
             (``sold-*.csv``) with the same columns; ``book.xlsx#sheet`` or ``shop.sqlite#table``; a folder of images,
             with a table of labels in it or a folder for each class; or a folder that ``datasets`` saved to disk, with
             several splits ``folder#split``.
-        text: columns that csv and tsv leave as texts even if all their cells are numbers (those that a fitted model
-            reads as texts or categories: a title "1984", a code "12").
         ids: columns of ids and groups, whose cells csv and tsv keep as written ("1e3", "+1"), so that each is the same
             id as in a file whose other cells are words.
         log: called with how the file was read, if that differs from what its name suggests.
@@ -72,7 +98,7 @@ def read_table(
         ValueError: for a file that is missing, of another format, torn, or has two columns of one name, for files with
             different columns, or one that unpacks to too much; the error names the file and, if there is one, the line.
     """
-    frames = [*table_pieces(path, text=text, ids=ids, log=log)]
+    frames = [*table_pieces(path, ids=ids, log=log)]
     frame = frames[0] if len(frames) == 1 else pd.concat(frames)
     frame.index = pd.RangeIndex(1, len(frame) + 1)
     return frame
@@ -83,24 +109,21 @@ def table_pieces(
     size: int | None = None,
     *,
     need: Collection[str] = (),
-    text: Collection[str] = (),
     ids: Collection[str] = (),
     log: Log = lambda line: None,
 ) -> Iterator[pd.DataFrame]:
-    """The rows of :func:`read_table`, ``size`` at a time if the file can be read that way, else all together.
+    """The rows of :func:`read_cells`, ``size`` at a time if the file can be read that way, else all together.
 
     Args:
-        path: see :func:`read_table`.
+        path: see :func:`read_cells`.
         size: approximate rows of a piece; None: all rows of a file.
         need: columns that each piece has if its file has them in any row: the lines of jsonl may leave some out.
-        text: see :func:`read_table`.
-        ids: see there.
+        ids: see :func:`read_cells`.
         log: see there.
     """
     files, part = source_files(path)
-    how = Reading(text, ids, log, part)
+    how = Reading(ids, log, part)
     first: tuple[Path, list[str]] | None = None
-    raw: list[pd.DataFrame] = []
     for file in files:
         check_table(file, part)
         with unpacked(file) as plain:
@@ -108,13 +131,7 @@ def table_pieces(
                 frame = with_names(plain, piece)
                 first = first or (file, list(frame.columns))
                 _check_same(file, frame, *first)
-                words = plain.suffix.lower() in (".csv", ".tsv")
-                if words and size is None and len(files) > 1:
-                    raw.append(frame)  # what a column holds is seen from all of them
-                else:
-                    yield typed_cells(frame, how) if words else frame
-    if raw:
-        yield typed_cells(pd.concat(raw, ignore_index=True), how)
+                yield frame
 
 
 def _pieces(path: Path, size: int | None, need: Collection[str], how: Reading) -> Iterator[pd.DataFrame]:
@@ -247,14 +264,10 @@ class Delimited:
             detail = short_text(error, ECHO).removeprefix("Error tokenizing data. C error: ")
             raise ValueError(f"{name}: expected as many cells in each row as in the header, got: {detail}") from None
 
-    def has_decimal_commas(self, frames: Iterable[pd.DataFrame]) -> bool:
-        """Whether numbers are written 1.234,5 in the file; ``frames`` hold all its rows."""
-        return self.separator != "," and has_decimal_commas(frames)
-
-    def tell(self, log: Log, *, comma: bool) -> None:
+    def tell(self, log: Log) -> None:
         """Log how the file is read, if that differs from what its name suggests."""
         usual = self.separator == _usual(self.path)
-        taken = [f"{DELIMITERS[self.separator]} between cells"] * (not usual) + ["decimal commas"] * comma
+        taken = [f"{DELIMITERS[self.separator]} between cells"] * (not usual)
         taken += [f"the encoding {self.encoding}"] * (self.encoding not in ("utf-8", "utf-8-sig"))
         if taken:
             log(f"{self.path.name} was read with {' and '.join(taken)}")
@@ -265,42 +278,17 @@ def _usual(path: Path) -> str:
 
 
 def _delimited_pieces(path: Path, size: int | None, how: Reading) -> Iterator[pd.DataFrame]:
-    """Cells as texts, with decimal points; all rows decide whether a file has decimal commas."""
+    """Cells as texts, missing where they are empty."""
     file = Delimited.of(path)
-    whole = next(file.frames()) if size is None else None
-    comma = file.has_decimal_commas(file.frames(size) if whole is None else [whole])
-    file.tell(how.log, comma=comma)
-    for piece in file.frames(size) if whole is None else [whole]:
-        numbers = [n for n in piece.columns if n not in how.ids and n not in how.text] if comma else []
-        yield piece.assign(**{name: with_decimal_points(piece[name]) for name in numbers})
+    file.tell(how.log)
+    for piece in file.frames(size):
+        yield piece.apply(lambda column: _text_cells(column, exact=column.name in how.ids))
 
 
-def typed_cells(frame: pd.DataFrame, how: Reading) -> pd.DataFrame:
-    """A table of texts with each column converted to the type of its cells."""
-    columns = []
-    for name, column in frame.items():
-        marked = any(isinstance(cell, str) and cell.startswith("'") for cell in column.tolist())
-        cells = column.map(_unescaped) if marked else column
-        if name in how.ids:
-            columns.append(exact_text(cells))
-        elif name in how.text:
-            columns.append(cells.mask(cells.str.strip() == "", np.nan))
-        else:
-            lists = _as_lists(cells)
-            columns.append(typed_text(cells) if lists is None else lists)
-    typed: pd.DataFrame = pd.concat(columns, axis="columns").set_axis(frame.columns, axis="columns")
-    return typed
-
-
-def _as_lists(column: pd.Series) -> pd.Series | None:
-    """A column of texts as lists, if every cell that is not empty is a list in JSON; else None."""
-    lists = []
-    for cell in column.tolist():
-        blank = not isinstance(cell, str) or not cell.strip()
-        lists.append(None if blank else read_list(cell))
-        if not blank and lists[-1] is None:
-            return None
-    return pd.Series(lists, index=column.index, name=column.name, dtype=object) if any(map(is_list, lists)) else None
+def _text_cells(column: pd.Series, *, exact: bool) -> pd.Series:
+    marked = any(isinstance(cell, str) and cell.startswith("'") for cell in column.tolist())
+    cells = column.map(_unescaped) if marked else column
+    return exact_text(cells) if exact else cells.mask(cells.str.strip() == "", np.nan)
 
 
 def _unescaped(cell: Any) -> Any:
@@ -329,7 +317,7 @@ def _read_folder(folder: Path, how: Reading) -> pd.DataFrame:
     if not tables:
         return image_table(images)
     how.log(f"{tables[0].name} names the images of {folder.name}")
-    return read_table(tables[0], text=how.text, ids=how.ids, log=how.log)
+    return read_cells(tables[0], ids=how.ids, log=how.log)
 
 
 def _read_json(path: Path, how: Reading) -> pd.DataFrame:
@@ -457,7 +445,7 @@ def _read_arrow(path: Path, _: Reading) -> pd.DataFrame:
 
 
 def _read_delimited(path: Path, how: Reading) -> pd.DataFrame:
-    return typed_cells(next(_delimited_pieces(path, None, how)), how)
+    return next(_delimited_pieces(path, None, how))
 
 
 ARROW = (".feather", ".arrow")

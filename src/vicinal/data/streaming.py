@@ -21,25 +21,22 @@ def stream_table(
     size: int,
     *,
     need: Collection[str] = (),
-    text: Collection[str] = (),
     ids: Collection[str] = (),
     log: Log = lambda line: None,
 ) -> Iterator[pd.DataFrame]:
-    """The table that :func:`vicinal.data.read_table` reads, in batches of ``size`` rows; the last may have fewer.
+    """The table that :func:`vicinal.data.read_cells` reads, in batches of ``size`` rows; the last may have fewer.
 
-    Cells are as in the whole table, so the whole file is searched for decimal commas before its first batch; but
-    whether a csv column holds numbers is decided for each 65,536 rows. A table without rows is one batch.
-    Excel, JSON arrays, databases and folders are read whole.
+    Cells are as they are stored, those of csv texts; a fitted model reads them by its ``form_``. A table without rows
+    is one batch. Excel, JSON arrays, databases and folders are read whole.
 
     Args:
         path: see :func:`vicinal.data.read_table`.
         size: rows of a batch.
         need: columns that each batch has if the file has them in any row: the lines of jsonl may leave some out.
-        text: columns that stay texts.
         ids: columns of ids and groups.
         log: called with how the file is read.
     """
-    pieces = table_pieces(path, _PIECE, need=need, text=text, ids=ids, log=log)
+    pieces = table_pieces(path, _PIECE, need=need, ids=ids, log=log)
     first, rest = 1, next(pieces)
     for piece in itertools.chain(pieces, [None]):
         while len(rest) >= size or (piece is None and (len(rest) or first == 1)):

@@ -1,8 +1,8 @@
 """A table made ready: features, target, ids, groups, and what was dropped."""
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 
 from vicinal.core import listed, nearest, short, short_text
 from vicinal.core.identity import as_texts, canonical_ids, differ, first_repeat
-from vicinal.data.cells import as_numbers, as_times, missing_cells, tidy_features
+from vicinal.data.cells import as_numbers, as_times, missing_cells
+from vicinal.data.form import Log, TableForm
 from vicinal.data.target import Task, read_target
+from vicinal.encoders.base import Kind
+from vicinal.encoders.kinds import ColumnKind, infer_kinds
 
 FEWEST = 10
 """A table needs at least this many rows with a target."""
@@ -50,6 +53,7 @@ class Table:
         weights: float64 ``[n]``, > 0, how much each row counts; or None.
         attribute: cells ``[n]`` of a column of groups to be treated alike, or None.
         several: whether rows may have several classes, or none.
+        form: how the columns were written, those of features and of the other roles except ids and groups.
     """
 
     frame: pd.DataFrame
@@ -68,6 +72,7 @@ class Table:
     weights: NDArray[np.float64] | None = None
     attribute: "pd.Series[Any] | None" = None
     several: bool = False
+    form: TableForm = field(default_factory=TableForm)
 
     def __len__(self) -> int:
         return len(self.target)
@@ -108,6 +113,8 @@ def prepare_table(
     name: str = "",
     root: Path | None = None,
     separator: str | None = None,
+    form: TableForm | None = None,
+    log: Log = lambda line: None,
 ) -> Table:
     """Give the columns of ``frame`` their roles and check them.
 
@@ -125,6 +132,8 @@ def prepare_table(
         name: of the data set.
         root: the folder that relative image and audio paths start from.
         separator: between several classes in cells of the target, see :func:`vicinal.data.target.read_target`.
+        form: how columns are written; those that it does not know are read as they show.
+        log: called with what was assumed of how columns are written.
 
     Raises:
         ValueError: naming the column and, if a single row is wrong, the row.
@@ -147,6 +156,14 @@ def prepare_table(
     features = _feature_columns(columns, target, id, (group, time, weight, fair), use, drop)
     ids = _read_ids(frame, id)
     groups = None if group is None else _read_groups(frame[group])
+    roles_read = [name for name in (target, time, weight, fair) if name is not None]
+    frame, form = _as_meant(
+        frame,
+        [*features, *roles_read],
+        [name for name in (id, group) if name is not None and name not in features],
+        form,
+        log,
+    )
     read = read_target(frame[target], task, separator)
     dropped = [Dropped(row, TARGET_MISSING) for row in frame.index[~read.keep]]
     if len(read.values) < FEWEST:
@@ -157,7 +174,7 @@ def prepare_table(
     if groups is not None:
         check_groups(groups)
     return Table(
-        frame=tidy_features(labelled),
+        frame=labelled,
         target=read.values,
         task=read.task,
         ids=ids[read.keep],
@@ -173,7 +190,26 @@ def prepare_table(
         weights=None if weight is None else read_weights(frame.loc[read.keep, weight]),
         attribute=None if fair is None else frame.loc[read.keep, fair],
         several=read.several,
+        form=form,
     )
+
+
+def _as_meant(
+    frame: pd.DataFrame, names: Sequence[str], aside: Sequence[str], form: TableForm | None, log: Log
+) -> tuple[pd.DataFrame, TableForm]:
+    """``frame`` with the cells of the columns ``names`` read by their form, and that form."""
+    form = (form or TableForm()).widened(frame[list(dict.fromkeys(names))], aside=aside, log=log).of_columns(names)
+    return form.read(frame), form
+
+
+def table_kinds(table: Table, kinds: Mapping[str, Kind]) -> dict[str, ColumnKind]:
+    """The kind of each column of a table; its reason also says how the column is written, where that is unusual."""
+    columns = infer_kinds(table.frame, kinds)
+    for name, column in columns.items():
+        form = table.form.columns.get(name)
+        if column.kind is not None and form is not None and form.sentence:
+            columns[name] = replace(column, reason=f"{column.reason}; {form.sentence}")
+    return columns
 
 
 def read_weights(column: pd.Series, *, zero: bool = False) -> NDArray[np.float64]:

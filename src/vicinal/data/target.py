@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -20,6 +21,9 @@ FEW = 10
 OFTEN = 5
 """Rows that each of them must occur in, on average."""
 
+
+LARGEST = 1e120
+"""Largest number that is a label, and one over the least range of labels: squares, and sums of them, are finite."""
 
 SEPARATOR = "|"
 """Between several classes in a cell."""
@@ -175,8 +179,10 @@ def _check_cells(name: str, column: pd.Series) -> None:
 
 
 def _check_numbers(name: str, present: pd.Series, numbers: NDArray[np.float64]) -> None:
-    """Refuse the first cell that is not a number, or not finite."""
-    for wrong, kind in ((np.isnan(numbers), "a number"), (np.isinf(numbers), "a finite number")):
+    """Refuse the first cell that is not a number, not finite, or too large to be squared."""
+    most = f"a number of at most {LARGEST:g}"
+    wrongs = np.isnan(numbers), np.isinf(numbers), np.abs(numbers) > LARGEST
+    for wrong, kind in zip(wrongs, ("a number", "a finite number", most), strict=True):
         if wrong.any():
             place = int(np.argmax(wrong))
             more = f" (and {int(wrong.sum()) - 1} more such rows)" if wrong.sum() > 1 else ""
@@ -307,8 +313,18 @@ def class_names(present: pd.Series, numbers: NDArray[np.float64]) -> NDArray[np.
         or pd.api.types.is_string_dtype(present.dtype)
     ):
         return np.array([str(cell).strip() for cell in present], dtype=object)
-    whole = [str(int(value)) if value.is_integer() else str(value) for value in numbers.tolist()]
-    return np.array(whole, dtype=object)
+    names = [
+        _exact_name(cell) or (str(int(value)) if value.is_integer() else str(value))
+        for cell, value in zip(present.tolist(), numbers.tolist(), strict=True)
+    ]
+    return np.array(names, dtype=object)
+
+
+def _exact_name(cell: Any) -> str:
+    """A whole number by its own digits, which a float keeps apart only up to 2**53; "" of anything else."""
+    if isinstance(cell, Decimal) and cell.is_finite() and cell == cell.to_integral_value():
+        cell = int(cell)
+    return str(int(cell)) if isinstance(cell, int | np.integer) and not isinstance(cell, bool) else ""
 
 
 def _read_classes(name: str, present: pd.Series, numbers: NDArray[np.float64]) -> tuple[NDArray[np.object_], list[str]]:

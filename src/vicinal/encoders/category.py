@@ -1,7 +1,9 @@
 """Columns of categories: one slot for each frequent value."""
 
+import datetime
 from collections import Counter
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,15 +23,33 @@ OTHER, MISSING = "other", "missing"
 def level_of(cell: object) -> str:
     """The name of a category, the same however a table stored it: 1, 1.0 and "1" are one category.
 
-    >>> level_of(1.0), level_of(1), level_of(True), level_of("a ")
-    ('1', '1', 'True', 'a')
+    Texts are taken as they are written: "1.1" and "1.10", or "7" and "007", are different ones.
+
+    >>> level_of(1.0), level_of(Decimal("1.0")), level_of(np.float32(0.1)), level_of(True), level_of("1.0 ")
+    ('1', '1', '0.1', 'True', '1.0')
+    >>> level_of(datetime.date(2020, 1, 2)), level_of(pd.Timestamp("2020-01-02"))
+    ('2020-01-02', '2020-01-02')
     """
     if isinstance(cell, str):
         return cell.strip()
-    value = cell.item() if isinstance(cell, np.generic) else cell
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
+    if isinstance(cell, bool | np.bool_):
+        return str(bool(cell))
+    if isinstance(cell, float | Decimal | np.floating):
+        value = Decimal(str(cell))  # of float32 what is printed: 0.1
+        whole = value.is_finite() and value == value.to_integral_value()
+        return str(int(value)) if whole else str(float(value))
+    if isinstance(cell, datetime.datetime | np.datetime64):
+        return str(pd.Timestamp(cell)).removesuffix(" 00:00:00")
+    return str(cell.item() if isinstance(cell, np.generic) else cell)
+
+
+def number_of_level(level: str) -> Decimal | None:
+    """The number that the name of a category writes, or None: 1.0 and "1.00" have the same."""
+    try:
+        value = Decimal(level)
+    except ArithmeticError:
+        return None
+    return value if value.is_finite() else None
 
 
 def to_levels(series: "pd.Series[Any]", column: str) -> list[str | None]:
@@ -47,6 +67,16 @@ def to_levels(series: "pd.Series[Any]", column: str) -> list[str | None]:
         level = None if missing else level_of(cell)
         levels.append(level or None)
     return levels
+
+
+def _places_by_number(levels: Sequence[str]) -> dict[Decimal, int]:
+    """The place of each number that just one of ``levels`` writes; -1 for one that several do, as 1.1 and 1.10."""
+    places: dict[Decimal, int] = {}
+    for place, level in enumerate(levels):
+        number = number_of_level(level)
+        if number is not None:
+            places[number] = -1 if number in places else place
+    return places
 
 
 class SavedCategories(SavedEncoder):
@@ -142,12 +172,11 @@ class CategoryEncoder(ColumnEncoder):
         self.check_frame(frame)
         slots = np.empty((len(frame), len(self.columns)), dtype=np.int64)
         for j, column in enumerate(self.columns):
-            place = {level: k for k, level in enumerate(self.levels[j])}
-            other = len(place) if self.has_other[j] else -1
-            missing = len(place) + self.has_other[j] if self.has_missing[j] else -1
-            slots[:, j] = [
-                missing if level is None else place.get(level, other) for level in to_levels(frame[column], column)
-            ]
+            count = len(self.levels[j])
+            other = count if self.has_other[j] else -1
+            missing = count + self.has_other[j] if self.has_missing[j] else -1
+            places = self._places(j, frame[column])
+            slots[:, j] = [missing if place is None else other if place < 0 else place for place in places]
         return RowInputs(torch.from_numpy(slots))
 
     def forget(self, gone: pd.DataFrame, left: "Callable[[str], pd.Series[Any]]") -> None:
@@ -167,6 +196,38 @@ class CategoryEncoder(ColumnEncoder):
                 lost -= set(to_levels(pd.Series(different, dtype=object), column))
             for place in [place for place, level in enumerate(levels) if level in lost]:
                 levels[place] = f" forgotten {place}"  # no cell is of this level, as names begin without a blank
+
+    def unseen(self, frame: pd.DataFrame) -> dict[str, list[str]]:
+        """The cells of each column whose category no training row had, by the name of the column, in their order.
+
+        Of a column with more categories than slots it is not known which were seen; it is left out.
+        """
+        self._check_fitted()
+        unseen: dict[str, list[str]] = {}
+        for j, column in enumerate(self.columns):
+            if not self.has_other[j]:
+                levels = to_levels(frame[column], column)
+                places = self._places(j, frame[column])
+                new = [str(level) for level, place in zip(levels, places, strict=True) if place == -1]
+                unseen |= {column: new} if new else {}
+        return unseen
+
+    def _places(self, j: int, series: "pd.Series[Any]") -> list[int | None]:
+        """Which category of column ``j`` each cell is: None if it is missing, -1 if no training row had it.
+
+        A cell that is stored as a number is also the one category that writes this number, such as "1.0" or "007".
+        """
+        known = {level: k for k, level in enumerate(self.levels[j])}
+        by_number: dict[Decimal, int] = {}
+        places: list[int | None] = []
+        for level, cell in zip(to_levels(series, self.columns[j]), series.tolist(), strict=True):
+            if level is None or level in known or isinstance(cell, str):
+                places.append(None if level is None else known.get(level, -1))
+                continue
+            by_number = by_number or _places_by_number(self.levels[j])
+            number = number_of_level(str(int(cell)) if isinstance(cell, bool | np.bool_) else level)
+            places.append(-1 if number is None else by_number.get(number, -1))
+        return places
 
     def forward(self, batch: Tensor) -> Tensor:
         """Zeros and ones ``[b, dim]`` of slot numbers ``[b, columns]``."""

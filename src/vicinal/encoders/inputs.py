@@ -47,12 +47,15 @@ class RowInputs:
 
     Attributes:
         values: ``[n, ...]``.
+        excess: of each column, how far its cells lie beyond what they count as, in ranges of the column ``[n, c]``;
+            None: none of them does.
 
     >>> RowInputs(torch.tensor([[1.0], [2.0]])).select(torch.tensor([1]))
     tensor([[2.]])
     """
 
     values: Tensor
+    excess: Tensor | None = None
 
     def __len__(self) -> int:
         return self.values.shape[0]

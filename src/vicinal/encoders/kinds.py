@@ -107,12 +107,11 @@ def infer_kind(series: "pd.Series[Any]", name: str) -> ColumnKind:
 
 
 def _number_kind(present: "pd.Series[Any]", name: str, distinct: int) -> ColumnKind:
-    if pd.api.types.is_integer_dtype(present) and distinct == len(present) and len(present) > 2:
-        steps = np.unique(np.diff(present.to_numpy(dtype=np.float64)))
-        if ID_NAME.search(name):
-            return ColumnKind(None, "left out: looks like an id (whole numbers, all different)")
-        if len(steps) == 1 and abs(steps[0]) == 1:
-            return ColumnKind(None, "left out: looks like a row number (rises by 1)")
+    # By values and name, never by the order of rows: a part of the table, or the table sorted otherwise, has the same
+    # columns. Years that rise by 1 are numbers; a row number has a name that says so.
+    whole = pd.api.types.is_integer_dtype(present)
+    if whole and distinct == len(present) and len(present) > 2 and ID_NAME.search(name):
+        return ColumnKind(None, "left out: looks like an id (whole numbers, all different)")
     return ColumnKind("number", f"numbers from {present.min():g} to {present.max():g}")
 
 

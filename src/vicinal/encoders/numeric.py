@@ -33,7 +33,7 @@ def to_numbers(series: "pd.Series[Any]", column: str) -> Array:
     array([1. , nan, 2.5])
     """
     if pd.api.types.is_datetime64_any_dtype(series):
-        return np.asarray(_days(pd.to_datetime(series, utc=True)), dtype=np.float64)
+        return _days(series)
     if pd.api.types.is_timedelta64_dtype(series):
         return np.asarray(series.dt.total_seconds(), dtype=np.float64)
     if pd.api.types.is_complex_dtype(series):
@@ -51,7 +51,7 @@ def to_numbers(series: "pd.Series[Any]", column: str) -> Array:
         objects = objects.where(objects.map(_is_scalar) | objects.isna(), "not a number")
         dates = objects.map(is_date)
         if dates.any():
-            objects[dates] = _days(pd.to_datetime(objects[dates].map(str), format="ISO8601", utc=True))
+            objects[dates] = _days(pd.Series([_moment(cell) for cell in objects[dates]], dtype="datetime64[us]"))
         read = pd.to_numeric(objects, errors="coerce")
         values = read.to_numpy(dtype=np.float64, na_value=np.nan)
         wrong = np.isnan(values) & ~(series.isna() | objects.map(_is_blank)).to_numpy(dtype=bool)
@@ -94,8 +94,19 @@ def is_date(cell: object) -> bool:
     return isinstance(cell, datetime.date) and not pd.isna(cell)
 
 
-def _days(times: "pd.Series[Any]") -> "pd.Series[Any]":
-    return (times - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+def _days(times: "pd.Series[Any]") -> Array:
+    """Days since 1970, of microseconds: nanoseconds would end in 2262."""
+    if getattr(times.dtype, "tz", None) is not None:
+        times = times.dt.tz_convert("UTC").dt.tz_localize(None)
+    moments = times.to_numpy(dtype="datetime64[us]")
+    days = moments.astype(np.int64) / 86_400e6
+    return np.where(np.isnat(moments), np.nan, days)
+
+
+def _moment(cell: str | datetime.date) -> datetime.datetime:
+    """A date, or text of one, in UTC without a zone."""
+    moment = datetime.datetime.fromisoformat(str(cell).strip())
+    return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
 
 
 def is_duration(cell: object) -> bool:
@@ -166,27 +177,76 @@ def standardizer(values: Array) -> tuple[Array, Array]:
     return mean, np.where(tellable, 1.0 / np.where(tellable, deviation, 1.0), 0.0)
 
 
+BEYOND = 0.5
+"""How far beyond the ends of the training rows numbers go on to count, in ranges between these ends."""
+
+
+def limits(low: Sequence[float], high: Sequence[float], width: int) -> tuple[Array, Array]:
+    """The least and most that numbers of columns count as ``[width]``: their ends and ``BEYOND`` of the range between.
+
+    Without ends, as encoders were once saved, they are infinite.
+
+    >>> limits([0.0], [2.0], 1)
+    (array([-1.]), array([3.]))
+    """
+    if not low:
+        return np.full(width, -np.inf), np.full(width, np.inf)
+    ends = np.array([low, high])
+    with np.errstate(over="ignore"):
+        reach = BEYOND * ends[1] - BEYOND * ends[0]  # of huge ends the range itself overflows
+        return ends[0] - reach, ends[1] + reach
+
+
+def bounded(values: Array, low: Sequence[float], high: Sequence[float]) -> tuple[Array, Array]:
+    """Numbers ``[n, d]`` within :func:`limits`, and how far each lies beyond them, in ranges of its column ``[n, d]``.
+
+    One wild cell (a placeholder, another unit) then moves its own row no farther than the ends of what was fitted, and
+    overflows nothing that other rows are computed from. A column that never differed says nothing, beyond or not.
+    """
+    inside = np.clip(values, *limits(low, high, values.shape[1]))
+    if not low:
+        return inside, np.zeros(values.shape)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        excess = np.abs(values * BEYOND - inside * BEYOND) / (BEYOND * np.array(high) - BEYOND * np.array(low))
+    return inside, np.where((values != inside) & (np.array(low) < np.array(high)), np.nan_to_num(excess), 0.0)
+
+
+def _where_any(excess: Array) -> Tensor | None:
+    """How far cells lie beyond ``[n, c]``, or None in the usual case that none does."""
+    return torch.from_numpy(excess) if excess.any() else None
+
+
 class SavedNumbers(SavedEncoder):
-    """See :meth:`NumberEncoder.config`."""
+    """See :meth:`NumberEncoder.config`; encoders that were saved before there were ``low`` and ``high`` have none."""
 
     mean: list[float]
     factor: list[NonNegativeFloat]
     flagged: list[str]
+    low: list[float] = Field(default_factory=list)
+    high: list[float] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _one_a_column(self) -> Self:
         if not len(self.mean) == len(self.factor) == len(self.columns):
             raise ValueError(f"{len(self.mean)} means and {len(self.factor)} factors of {len(self.columns)} columns")
+        _check_ends(self.low, self.high, len(self.mean))
         if not set(self.flagged) <= set(self.columns) or len(set(self.flagged)) < len(self.flagged):
             raise ValueError("flags of other columns than there are")
         return self
+
+
+def _check_ends(low: list[float], high: list[float], width: int) -> None:
+    """Raise ValueError for saved ends of other columns."""
+    if not len(low) == len(high) in (0, width) or any(a > b for a, b in zip(low, high, strict=True)):
+        raise ValueError(f"{len(low)} low and {len(high)} high ends of {width} columns")
 
 
 @register("encoder", "numbers", "number", "parameter-free", family="numeric columns")
 class NumberEncoder(ColumnEncoder):
     """Standardized numbers; a missing one is the mean, with a flag where the training rows had missing values.
 
-    The vectors are float64: the standardized columns, then a 0/1 flag for each column in ``flagged``.
+    The vectors are float64: the standardized columns, then a 0/1 flag for each column in ``flagged``. Numbers count as
+    far as half the range of the training rows beyond its ends, see :func:`bounded`.
 
     Args:
         columns: one or several columns of numbers.
@@ -203,13 +263,15 @@ class NumberEncoder(ColumnEncoder):
     name = "numbers"
     several = True
     saved = SavedNumbers
-    statistics = ("mean", "factor", "flagged")
+    statistics = ("mean", "factor", "flagged", "low", "high")
 
     def __init__(self, columns: str | Sequence[str]) -> None:
         super().__init__(columns)
         self.mean: list[float] = []
         self.factor: list[float] = []
         self.flagged: list[str] = []
+        self.low: list[float] = []
+        self.high: list[float] = []
 
     @property
     def dim(self) -> int:
@@ -218,7 +280,7 @@ class NumberEncoder(ColumnEncoder):
         return len(self.columns) + len(self.flagged)
 
     def fit(self, frame: pd.DataFrame) -> Self:
-        """Take mean, deviation, and which columns have missing values.
+        """Take mean, deviation, both ends, and which columns have missing values.
 
         Raises:
             ValueError: for a column that is all missing.
@@ -233,6 +295,7 @@ class NumberEncoder(ColumnEncoder):
                 )
         mean, factor = standardizer(values)
         self.mean, self.factor = mean.tolist(), factor.tolist()
+        self.low, self.high = np.nanmin(values, axis=0).tolist(), np.nanmax(values, axis=0).tolist()
         self.flagged = [column for column, count in zip(self.columns, missing, strict=True) if count]
         return self
 
@@ -242,11 +305,11 @@ class NumberEncoder(ColumnEncoder):
         self._check_fitted()
         values = self._read(frame)
         missing = np.isnan(values)
-        filled = np.where(missing, np.array(self.mean), values)
+        filled, excess = bounded(np.where(missing, np.array(self.mean), values), self.low, self.high)
         standard = (filled - np.array(self.mean)) * np.array(self.factor)
         places = {column: place for place, column in enumerate(self.columns)}
         flags = missing[:, [places[column] for column in self.flagged]]
-        return RowInputs(torch.from_numpy(np.concatenate([standard, flags], axis=1)))
+        return RowInputs(torch.from_numpy(np.concatenate([standard, flags], axis=1)), _where_any(excess))
 
     def forward(self, batch: Tensor) -> Tensor:
         """The prepared numbers, in the dtype in which they come."""
@@ -267,21 +330,26 @@ class NumberEncoder(ColumnEncoder):
 
 
 class SavedVectors(SavedEncoder):
-    """See :meth:`VectorEncoder.config`."""
+    """See :meth:`VectorEncoder.config`, and :class:`SavedNumbers`."""
 
     mean: list[float] = Field(min_length=1)
     factor: list[NonNegativeFloat]
+    low: list[float] = Field(default_factory=list)
+    high: list[float] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _one_an_entry(self) -> Self:
         if len(self.mean) != len(self.factor):
             raise ValueError(f"{len(self.mean)} means and {len(self.factor)} factors")
+        _check_ends(self.low, self.high, len(self.mean))
         return self
 
 
 @register("encoder", "vectors", "vector", "parameter-free", family="numeric columns")
 class VectorEncoder(ColumnEncoder):
-    """Vectors of one length in the cells of a column, each entry standardized, in float64.
+    """Vectors of one length in the cells of a column, each entry standardized and bounded, in float64.
+
+    Entries count as far beyond those of the training rows as numbers do, see :func:`bounded`.
 
     Args:
         columns: the column.
@@ -296,12 +364,14 @@ class VectorEncoder(ColumnEncoder):
     kind = "vector"
     name = "vectors"
     saved = SavedVectors
-    statistics = ("mean", "factor")
+    statistics = ("mean", "factor", "low", "high")
 
     def __init__(self, columns: str | Sequence[str]) -> None:
         super().__init__(columns)
         self.mean: list[float] = []
         self.factor: list[float] = []
+        self.low: list[float] = []
+        self.high: list[float] = []
 
     @property
     def dim(self) -> int:
@@ -311,19 +381,21 @@ class VectorEncoder(ColumnEncoder):
         return len(self.mean)
 
     def fit(self, frame: pd.DataFrame) -> Self:
-        """Take mean and deviation of each entry."""
+        """Take mean, deviation and both ends of each entry."""
         values = to_vectors(self.cells(frame), self.columns[0], None)
         if not len(values):
             raise ColumnError(f"{short_text(self.columns[0])}: expected at least one row, got none")
         mean, factor = standardizer(values)
         self.mean, self.factor = mean.tolist(), factor.tolist()
+        self.low, self.high = values.min(axis=0).tolist(), values.max(axis=0).tolist()
         return self
 
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> RowInputs:
         """Standardize."""
         del root
-        values = to_vectors(self.cells(frame), self.columns[0], self.dim)
-        return RowInputs(torch.from_numpy((values - np.array(self.mean)) * np.array(self.factor)))
+        values, excess = bounded(to_vectors(self.cells(frame), self.columns[0], self.dim), self.low, self.high)
+        standard = (values - np.array(self.mean)) * np.array(self.factor)
+        return RowInputs(torch.from_numpy(standard), _where_any(excess.max(axis=1, keepdims=True)))
 
     def forward(self, batch: Tensor) -> Tensor:
         """The prepared vectors, in the dtype in which they come."""

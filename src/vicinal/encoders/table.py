@@ -15,7 +15,8 @@ from vicinal.core import check_choice, check_integer, short
 from vicinal.core.progress import report
 from vicinal.encoders.base import KIND_NAMES, ColumnEncoder, Features, Kind, to_device
 from vicinal.encoders.cache import EmbeddingCache, content_key
-from vicinal.encoders.inputs import EmbeddedInputs, Inputs
+from vicinal.encoders.category import CategoryEncoder
+from vicinal.encoders.inputs import EmbeddedInputs, Inputs, RowInputs
 from vicinal.encoders.names import check_encoder, chosen_encoder, encoder_from_config, is_pair, make_encoder
 from vicinal.encoders.pairs import PairEncoder, PairInputs
 from vicinal.encoders.pretrained import PretrainedEncoder, check_tune
@@ -130,6 +131,17 @@ class TableEncoder(nn.Module):
         """Validate and prepare all columns; see ``ColumnEncoder.prepare``."""
         return TableInputs(tuple(part.prepare(frame, root) for part in self.encoders))
 
+    def excess(self, inputs: TableInputs) -> dict[str, Tensor]:
+        """By column, how far cells lie beyond what they count as ``[n]``; of those columns where some do.
+
+        See :func:`vicinal.encoders.numeric.bounded`.
+        """
+        beyond: dict[str, Tensor] = {}
+        for part, item in zip(self.encoders, inputs.parts, strict=True):
+            if isinstance(item, RowInputs) and item.excess is not None:
+                beyond |= {name: far for name, far in zip(part.columns, item.excess.T, strict=True) if far.any()}
+        return beyond
+
     def forward(self, batch: Mapping[str, Any]) -> Tensor:
         """``[b, dim]``, in the widest dtype of the parts: float64 where there are numbers or vectors."""
         vectors = []
@@ -191,6 +203,11 @@ class TableEncoder(nn.Module):
         if any(scipy.sparse.issparse(matrix) for matrix in matrices):
             return scipy.sparse.hstack(matrices, format="csr")
         return np.concatenate(matrices, axis=1)
+
+    def unseen(self, frame: pd.DataFrame) -> dict[str, list[str]]:
+        """See :meth:`CategoryEncoder.unseen`."""
+        parts = [part.unseen(frame) for part in self.encoders if isinstance(part, CategoryEncoder)]
+        return {column: cells for part in parts for column, cells in part.items()}
 
     def describe(self) -> list[PartSummary]:
         """One line for each part, for cards and reports."""

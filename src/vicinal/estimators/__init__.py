@@ -1,5 +1,6 @@
 """Estimators in scikit-learn's manner, and their saved form."""
 
+from vicinal.core import ExtrapolationWarning
 from vicinal.estimators.attention import Element, Explanation, Neighbor, explanation_table
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.banked import load_model
@@ -17,6 +18,7 @@ __all__ = [
     "Element",
     "EmbeddingLearner",
     "Explanation",
+    "ExtrapolationWarning",
     "Hit",
     "ModelFolder",
     "Neighbor",

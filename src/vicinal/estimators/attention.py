@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,9 @@ from vicinal.heads.members import ensemble_quantiles, ensemble_top_weights
 from vicinal.index import ExactIndex
 from vicinal.index.pairs import PairScore, pair_score
 from vicinal.similarity.factors import score_kernel
+
+_LINES = 10
+"""Explanations that are shown of a list."""
 
 _QUERIES = 1024
 """Queries that are looked up together in a large bank."""
@@ -317,6 +321,31 @@ class Explanation:
         rest, count = self.other_weight, self.other_count
         more = f", {count} more ({rest:.2f})" if count and (abs(rest) >= 0.005 or not shown) else ""
         return f"{_short(self.prediction)}: {', '.join(parts)}{more}"
+
+
+class Explanations(list[Explanation]):
+    """Explanations of several rows, a list that reads well: a line for each in a terminal, a table in a notebook."""
+
+    def __repr__(self) -> str:
+        """The first lines, and how many more there are."""
+        more = [f"... and {len(self) - _LINES} more"] if len(self) > _LINES else []
+        return "\n".join([*map(str, self[:_LINES]), *more])
+
+    def _repr_html_(self) -> str:
+        """A table of predictions and neighbors, which takes its colors from the page."""
+        width = max((len(one.neighbors) for one in self[:_LINES]), default=0)
+        heads = ["prediction", *(f"neighbor {place + 1}" for place in range(width)), "others"]
+        rows = [
+            [_short(one.prediction), *([*map(_cell, one.neighbors)] + [""] * width)[:width], f"{one.other_weight:.2f}"]
+            for one in self[:_LINES]
+        ]
+        lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        more = f"<p>and {len(self) - _LINES} more</p>" if len(self) > _LINES else ""
+        return f"<table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>{lines}</table>{more}"
+
+
+def _cell(neighbor: Neighbor) -> str:
+    return f"{neighbor.name or neighbor.id}: {_short(neighbor.label)} ({neighbor.weight:.2f})"
 
 
 def explain_rows(

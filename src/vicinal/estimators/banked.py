@@ -15,7 +15,8 @@ from torch import Tensor
 from vicinal.core import check_choice, check_integer, short
 from vicinal.core.folders import kind_of
 from vicinal.core.identity import canonical_ids, shown
-from vicinal.estimators.attention import Explanation, attended, explain_rows, nearest_rows
+from vicinal.core.seeding import seeded, usual_settings
+from vicinal.estimators.attention import Explanation, Explanations, attended, explain_rows, nearest_rows
 from vicinal.estimators.bank import Bank, check_known, check_predicts
 from vicinal.estimators.elements import with_elements
 from vicinal.estimators.forgetting import forget_values
@@ -70,6 +71,7 @@ class BankedEstimator(TunedEstimator):
             raise ValueError(f"model: expected a {cls.__name__} in {folder}, got a {type(model).__name__}")
         return model
 
+    @usual_settings()
     def kneighbors(
         self,
         X: Any = None,
@@ -110,6 +112,7 @@ class BankedEstimator(TunedEstimator):
         nearest_ids = self.bank_.ids[positions]
         return (distances, nearest_ids) if return_distance else nearest_ids
 
+    @usual_settings()
     def out_of_fold_predictions(self) -> tuple[Ids, Ids]:
         """What the model says of the rows that it was fitted on, each by the members that never saw it.
 
@@ -134,6 +137,7 @@ class BankedEstimator(TunedEstimator):
         """How many rows calibrate intervals or sets: those that folds leave out, or those that were held out."""
         return min(MOST, len(self.calibration_)) if self.folds_ is None else len(fold_positions(self, MOST))
 
+    @usual_settings()
     def explain(
         self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None, elements: bool = False
     ) -> list[Explanation]:
@@ -151,7 +155,8 @@ class BankedEstimator(TunedEstimator):
             one :class:`Explanation` a row: weights sum to 1, contributions to the prediction (for classes: to the
             probability of the predicted class).
         """
-        frame, queries = self._embed(X)
+        rows = self.query_rows(X)
+        frame, queries = rows.frame, rows.vectors
         self.check_neighbor_head("explain")
         k = check_integer("k", k)
         query_identity = self._prediction_identity(len(queries), ids, groups)
@@ -159,9 +164,10 @@ class BankedEstimator(TunedEstimator):
         text = next((name for name, kind in self.kinds_.items() if kind == "text"), None)
         explanations: list[Explanation] = []
         for part in attended(self, queries, query_identity, k):
-            explanations += explain_rows(part, self.bank_, classes, text, self.target_transform_)
-        return with_elements(self, frame, explanations, query_identity) if elements else explanations
+            explanations += explain_rows(part, self.bank_, classes, text, self.limited_transform())
+        return Explanations(with_elements(self, frame, explanations, query_identity) if elements else explanations)
 
+    @usual_settings()
     def search(self, queries: Any, k: int = 10, *, ids: Any = None, groups: Any = None) -> list[list[Hit]]:
         """The bank rows that are most like each query, best first.
 
@@ -222,10 +228,12 @@ class BankedEstimator(TunedEstimator):
             raise
         return self
 
+    @usual_settings()
     def embedded_rows(self, X: Any) -> tuple[pd.DataFrame, Tensor]:
         """Rows as a table, and their embeddings ``[n, d]``, float32: what :meth:`add_embedded` takes."""
         return self._embed(X, torch.float32)
 
+    @usual_settings()
     def add_embedded(
         self,
         frame: pd.DataFrame,
@@ -275,6 +283,7 @@ class BankedEstimator(TunedEstimator):
             self.classes_ = classes
             self._tell_index_of_classes()
 
+    @usual_settings()
     @torch.no_grad()
     def weights_for(self, vectors: Tensor, y: Any, groups: Any = None) -> Ids:
         """How much rows should count that are to be added, ``[n]``, all the same, in the units of the fit.
@@ -473,8 +482,7 @@ class BankedEstimator(TunedEstimator):
         weights = None if bank.weights is None else bank.weights.numpy()
         held_out = self._held_out_with(np.sort(new), seed)
         rows = LabelledRows(bank.rows, bank.labels.clone(), bank.ids, bank.groups, held_out, weights)
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with seeded(seed):
             self._take_indexes(self._train_network(rows, seed, copy.deepcopy(self.table_encoder), epochs))
         return self
 

@@ -15,9 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from vicinal.blockwise import policy, query_rows
-from vicinal.core import short, warn_caller
+from vicinal.core import ExtrapolationWarning, short, warn_caller
 from vicinal.core.identity import canonical_ids, warn_of_identity
-from vicinal.data import LeakWarning, leaking_columns
+from vicinal.core.seeding import seeded, usual_settings
+from vicinal.data import LeakWarning, TableForm, leaking_columns
 from vicinal.encoders import EmbeddingCache, Kind, TableEncoder, TableInputs, build_table_encoder
 from vicinal.estimators.bank import Bank, embedded, fill_bank
 from vicinal.estimators.encoder_choice import EncoderChoice, choose_encoders
@@ -39,9 +40,11 @@ from vicinal.estimators.inputs import (
     as_table,
     check_rows,
     fair_groups,
+    form_of,
     hold_out,
     kinds_of,
     make_folds,
+    warn_of_unseen,
 )
 from vicinal.estimators.journal import Changes
 from vicinal.estimators.kernel_metric import (
@@ -107,6 +110,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     targets_: Sequence[str] | None = None
     plan_: TuningPlan | None = None
     target_transform_: TargetTransform = PLAIN
+    form_: TableForm = TableForm()
     changes_: Changes = Changes()
     weight_unit_: float = 1.0
     _near_head: NearBank | None = None
@@ -134,6 +138,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         index: str | None = None,
         index_tolerance: float = 1e-3,
         columns: Mapping[str, Kind] | None = None,
+        form: TableForm | None = None,
         encoders: Mapping[str, str] | None = None,
         tune: str = "none",
         minutes: float = 10.0,
@@ -177,6 +182,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self.index = index
         self.index_tolerance = index_tolerance
         self.columns = columns
+        self.form = form
         self.encoders = encoders
         self.tune = tune
         self.minutes = minutes
@@ -243,6 +249,8 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         self._check_settings()
         x = as_table("X", x)
         frame = as_frame(self, x, reset=True)
+        self.form_ = form_of(frame, x, self.form, self.columns)
+        frame = self.form_.read(frame)
         labels = self._fit_labels(y, len(frame))
         check_rows(len(frame))
         kind = "classes" if hasattr(self, "classes_") else "numbers"
@@ -258,8 +266,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
             for each in list(labels.reshape(len(labels), -1).T) if classes is None else [classes]:
                 for leak in leaking_columns(frame, self.kinds_, each, classes=classes is not None, groups=own_groups):
                     warn_caller(leak.python, LeakWarning)
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with seeded(seed):
             cache = EmbeddingCache(self.cache_dir)
             self._choose_encoders(frame, labels, classes, own_groups, validation, seed, cache)
             encoder = build_table_encoder(self.kinds_, encoders=self.named_encoders(), tune=self.tune, cache=cache)
@@ -339,7 +346,7 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         settings, frozen = self.get_params(deep=False), encoder.untrained if hasattr(self, "classes_") else None
         tried = self.metric == "auto" and not self.multilabel_
         if tried and may_be_kernel(settings, self.kinds_, encoder.dim, frozen=frozen):
-            with torch.random.fork_rng():
+            with seeded():
                 indexes = self._train_kernel(rows, seed, copy.deepcopy(encoder))
             kernel, error = {name: getattr(self, name) for name in FITTED}, self._honest_error()
             each = self._honest_errors()[0]
@@ -666,15 +673,33 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
 
     def _embed(self, x: Any, dtype: torch.dtype = torch.float64) -> tuple[pd.DataFrame, Tensor]:
         """The table of ``x`` and its embeddings ``[n, d]``."""
+        rows = self._embedded_rows(x, dtype)
+        return rows.frame, rows.vectors
+
+    def _embedded_rows(self, x: Any, dtype: torch.dtype = torch.float64) -> EmbeddedRows:
+        """The same, with how far cells lie beyond the fit."""
         check_is_fitted(self, "bank_")
         if isinstance(x, EmbeddedRows):
-            return x.frame, x.vectors.to(dtype)
-        frame = as_frame(self, x, reset=False)
+            return replace(x, vectors=x.vectors.to(dtype))
+        frame = self.form_.read(as_frame(self, x, reset=False))
+        warn_of_unseen(self.table_encoder.unseen(frame), len(frame))
         inputs = self._prepare(self.table_encoder, frame)
         vectors = embedded(self.network_, inputs, dtype, self._device(len(frame)))
         _check_finite("embeddings", vectors)
-        return frame, vectors
+        return EmbeddedRows(frame, vectors, self.table_encoder.excess(inputs))
 
+    @usual_settings()
+    def query_rows(self, X: Any) -> EmbeddedRows:
+        """Rows as predictions, intervals and explanations take them in the place of X: embedded once for all of these.
+
+        An :class:`ExtrapolationWarning` says how many of them lie far beyond the rows of the fit, and in which columns.
+        """
+        rows = self._embedded_rows(X)
+        if not isinstance(X, EmbeddedRows) and rows.excess:
+            warn_caller(f"X: expected rows like those of the fit, but {rows.sentence()}", ExtrapolationWarning)
+        return rows
+
+    @usual_settings()
     def embed(self, X: Any) -> np.ndarray[Any, Any]:
         """Embeddings of the rows ``[n, d]``, float64."""
         return self._embed(X)[1].numpy()
@@ -721,6 +746,10 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
     def bank_labels(self) -> Tensor:
         """Labels of the bank as the head takes them: numbers ``[N]``, or classes one-hot ``[N, K]``."""
         return self._as_predicted(self.bank_.labels)
+
+    def limited_transform(self) -> TargetTransform:
+        """The transform of the labels, whose predictions keep near the labels of the bank as they are now."""
+        return self.target_transform_
 
     def in_label_units(self, prediction: Tensor) -> Tensor:
         """Predictions of the head in the units of the labels; for classes probabilities."""

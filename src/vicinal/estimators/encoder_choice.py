@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from vicinal.core.seeding import seeded
 from vicinal.encoders import EmbeddingCache, Kind, build_table_encoder
 from vicinal.encoders.efficientnet import EFFICIENTNET
 from vicinal.encoders.ge2e import GE2E
@@ -81,6 +82,8 @@ def planned_encoders(
 ) -> dict[str, str]:
     """Which encoder would read each column, before anything is encoded; "one or another" where a fit would choose.
 
+    All columns can be read by what comes first.
+
     Args:
         frame: the rows to train on.
         kinds: of the columns.
@@ -94,10 +97,13 @@ def planned_encoders(
     planned = {name: chosen_encoder((name,), kind, named)[0] for name, kind in kinds.items()}
     for name, kind in free.items():
         scratch, wheel = CANDIDATES[kind]
+        pair = f"{PAIR}{wheel.encoder}"
         alike = [other for other in free if free[other] == kind and kinds[other] != "set"]
-        together = name in alike and 1 < len(alike) <= MOST_PAIRED
-        planned[name] = " or ".join(_full_name(kinds[name], one) for one in (wheel.encoder, scratch))
-        planned[name] = together * f"{PAIR}{wheel.encoder} or " + planned[name]
+        paired = name in alike and 1 < len(alike) <= MOST_PAIRED and pair not in named.values()
+        tried = [_full_name(kinds[name], one) for one in (wheel.encoder, scratch)]
+        if paired:  # what comes first is timed for all columns, and a pair reads two
+            tried.insert(0 if len(alike) == 2 else len(tried), pair)
+        planned[name] = " or ".join(tried)
     return planned
 
 
@@ -174,7 +180,8 @@ def choose_encoders(
         if kinds[column] != "set":
             vectors.setdefault(wheel.encoder, {})[column] = features[wheel.encoder]
     for name, columns in vectors.items():
-        choices |= _best_pair(name, columns, choices, share)
+        if PAIR + name not in (encoders or {}).values():  # whose two columns read it already
+            choices |= _best_pair(name, columns, choices, share)
     return [choices[column] for column in members]
 
 
@@ -217,7 +224,6 @@ def _vectors(
     frame: pd.DataFrame, column: str, kind: Kind, name: str, cache: EmbeddingCache, root: Path | None, seed: int
 ) -> Any:
     """What an encoder gives of a column before any training ``[n, d]``."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with seeded(seed):
         encoder = build_table_encoder({column: kind}, encoders={column: name}, cache=cache).fit(frame)
     return encoder.features(frame, encoder.cache(encoder.prepare(frame, root)))

@@ -2,8 +2,9 @@
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import narwhals as nw
@@ -16,13 +17,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from vicinal.core import check_between, short_text, warn_caller
+from vicinal.core import ColumnWarning, check_between, counted, short, short_text, warn_caller
 from vicinal.core.untrusted import machine_memory
-from vicinal.data import check_column
+from vicinal.data import TableForm, check_column
 from vicinal.data.attributes import attribute_groups
 from vicinal.encoders import ColumnKind, Kind, infer_kinds
 
 Ids = np.ndarray[Any, Any]
+
+_SHOWN = 8
+"""Columns that a sentence on rows beyond the fit names."""
 
 FEWEST_ROWS = 10
 """Fewer labelled rows than this are refused: nothing can be held out of them."""
@@ -32,12 +36,20 @@ def as_table(name: str, value: Any) -> Any:
     """Rows in memory of any library that narwhals reads (polars, Arrow, ...) as pandas; arrays and lists as they are.
 
     A Series or an Arrow array becomes a table of one column, "x0" if it has no name; a Dataset of Hugging Face a table;
-    a sparse matrix of scipy a dense one.
+    a sparse matrix of scipy a dense one. Columns are in buffers that pandas can count and torch can read.
 
     >>> import pyarrow
     >>> as_table("X", pyarrow.table({"size": [1, 2]}))["size"].tolist()
     [1, 2]
     """
+    if isinstance(value, pd.DataFrame | pa.Table | pa.RecordBatch):
+        _check_names(name, value.columns if isinstance(value, pd.DataFrame) else value.schema.names)
+    table = _as_pandas(name, value)
+    return _with_plain_buffers(table) if isinstance(table, pd.DataFrame) else table
+
+
+def _as_pandas(name: str, value: Any) -> Any:
+    """The rows as a table of pandas; arrays and lists as they are."""
     if isinstance(value, pd.DataFrame):
         return value
     if isinstance(value, pa.RecordBatch):
@@ -54,7 +66,36 @@ def as_table(name: str, value: Any) -> Any:
     read = nw.from_native(series, pass_through=True)
     if isinstance(read, nw.LazyFrame):
         raise ValueError(f"{name}: expected rows in memory, got a {type(value).__name__}; call .collect() on it first")
-    return read.to_pandas() if isinstance(read, nw.DataFrame) else value
+    return read.to_pandas() if isinstance(read, nw.DataFrame) else series
+
+
+def _with_plain_buffers(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same table without what stops pandas or torch.
+
+    Files of other machines (FITS, HDF, netCDF) hold big-endian numbers; Arrow has half floats, of which pandas finds no
+    minimum, and structs, of which it finds no categories.
+    """
+    plain: dict[Any, Any] = {}
+    for name, dtype in frame.dtypes.items():
+        if isinstance(dtype, np.dtype) and not dtype.isnative:
+            plain[name] = frame[name].astype(dtype.newbyteorder("="))
+        elif isinstance(dtype, pd.ArrowDtype) and pa.types.is_float16(dtype.pyarrow_dtype):
+            plain[name] = as_series(str(name), frame[name]).to_numpy(dtype=np.float64)
+        elif isinstance(dtype, pd.ArrowDtype) and pa.types.is_struct(dtype.pyarrow_dtype):
+            plain[name] = frame[name].astype(object)
+    if not plain:
+        return frame
+    frame = frame.copy(deep=False)
+    for name, column in plain.items():
+        frame[name] = column
+    return frame
+
+
+def _check_names(name: str, columns: Iterable[Any]) -> None:
+    """Raise ValueError if two columns have one name, as texts."""
+    twice = [column for column, count in Counter(map(str, columns)).items() if count > 1]
+    if twice:
+        raise ValueError(f"{name}: expected columns of different names, got {short(twice[0])} twice; rename one")
 
 
 def _dense(name: str, matrix: Any) -> Ids:
@@ -84,6 +125,8 @@ def as_series(name: str, value: Any) -> Any:
     if isinstance(value, pa.ChunkedArray):
         series.name = None
     if pd.api.types.is_extension_array_dtype(series.dtype) and pd.api.types.is_numeric_dtype(series.dtype):
+        if isinstance(series.dtype, pd.ArrowDtype) and pa.types.is_float16(series.dtype.pyarrow_dtype):
+            series = series.astype(pd.ArrowDtype(pa.float32()))
         some = series.isna().any()
         values = series.to_numpy(dtype=np.float64, na_value=np.nan) if some else series.to_numpy()
         series = pd.Series(values, index=series.index, name=series.name)
@@ -93,24 +136,38 @@ def as_series(name: str, value: Any) -> Any:
 def as_frame(estimator: BaseEstimator, x: Any, *, reset: bool) -> pd.DataFrame:
     """``x`` as a table, with scikit-learn's checks of names and number of columns.
 
-    A table (see :func:`as_table`) may hold columns of any kind; anything else must be a finite numeric matrix.
+    A table (see :func:`as_table`) may hold columns of any kind; anything else must be a finite numeric matrix. For a
+    model that was fitted on a table, rows without names go by the place of its columns, and for one that was fitted
+    without names so do those of a table; scikit-learn warns.
 
     Raises:
         ValueError: as scikit-learn words it.
     """
     x = _without_attribute(estimator, as_table("X", x))
+    names = None if reset else getattr(estimator, "feature_names_in_", None)
     if isinstance(x, pd.DataFrame):
-        if reset or x.columns.tolist() != list(getattr(estimator, "feature_names_in_", ())):  # else nothing is wrong
-            validate_data(estimator, x, reset=reset, skip_check_array=True)
         if len(x) == 0:
             raise ValueError("X: expected at least one row, got a table of 0 rows")
-        frame = x.copy(deep=False)
-        if not all(isinstance(name, str) for name in x.columns):
-            frame.columns = [str(name) for name in x.columns]
+        frame: pd.DataFrame = x.set_axis([str(name) for name in x.columns], axis="columns")
+        if reset or frame.columns.tolist() != list(() if names is None else names):  # else nothing is wrong
+            validate_data(estimator, frame, reset=reset, skip_check_array=True)
+        if not reset and names is None:
+            frame.columns = [f"x{place}" for place in range(frame.shape[1])]
         return frame
+    if names is not None and _is_rows(x):
+        validate_data(estimator, x, reset=False, skip_check_array=True)  # warns, and counts the columns
+        frame = pd.DataFrame(x if isinstance(x, np.ndarray) else list(x), columns=list(names))
+        return _with_plain_buffers(frame)
     with refused_text("X"):
         values = validate_data(estimator, x, reset=reset, dtype=np.float64)
     return pd.DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])])
+
+
+def _is_rows(x: Any) -> bool:
+    """Whether ``x`` is a matrix, or a list of rows, with at least one row."""
+    if isinstance(x, np.ndarray):
+        return x.ndim == 2 and len(x) > 0
+    return isinstance(x, list | tuple) and len(x) > 0 and all(isinstance(row, list | tuple | np.ndarray) for row in x)
 
 
 def checked_weights(weights: Any, rows: int) -> Ids:
@@ -207,15 +264,40 @@ def refused_text(name: str) -> Iterator[None]:
         raise ValueError(f"{name}: expected numbers, got {short_text(refused[1])}{advice}") from None
 
 
+def form_of(frame: pd.DataFrame, x: Any, form: TableForm | None, columns: Mapping[str, Kind] | None) -> TableForm:
+    """How the columns of a table are written: by ``form``, and what that does not know as they show; none of an array.
+
+    A column whose cells allow two readings is named in a warning.
+    """
+    if not isinstance(x, pd.DataFrame):
+        return TableForm()
+    return (form or TableForm()).widened(frame, kinds=columns, log=lambda line: warn_caller(line, ColumnWarning))
+
+
 def kinds_of(frame: pd.DataFrame, x: Any, columns: Mapping[str, Kind] | None) -> dict[str, Kind]:
     """Kind of each column that is used: those of ``columns``, the rest by what they hold; all numbers for an array."""
     if not isinstance(x, pd.DataFrame):
         return {str(name): "number" for name in frame.columns}
     inferred = infer_kinds(frame, dict(columns or {}))
     used: dict[str, Kind] = {name: column.kind for name, column in inferred.items() if column.kind is not None}
+    aside = {name: column for name, column in inferred.items() if column.kind is None}
     if not used:
         raise ValueError(f"X: expected at least one column to learn from, got none ({left_out(inferred)})")
+    if aside:
+        warn_caller(f"X: {left_out(aside)}", ColumnWarning)
     return used
+
+
+def warn_of_unseen(unseen: Mapping[str, Sequence[str]], rows: int) -> None:
+    """Warn of cells, by column, whose category no training row had."""
+    parts = [
+        f"{short_text(name)}: {len(cells)} of {rows} cells were never seen in training: "
+        f"{', '.join(short_text(cell, 40) for cell in sorted(set(cells))[:5])}"
+        for name, cells in list(unseen.items())[:5]
+    ]
+    if parts:
+        more = f"; and {len(unseen) - 5} more columns" if len(unseen) > 5 else ""
+        warn_caller("; ".join(parts) + more, ColumnWarning)
 
 
 def left_out(columns: Mapping[str, ColumnKind]) -> str:
@@ -245,10 +327,35 @@ class HeldOut:
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedRows:
-    """Rows whose embeddings ``vectors [n, d]`` are known; prediction and explanation take them in the place of X."""
+    """Rows whose embeddings ``vectors [n, d]`` are known; prediction and explanation take them in the place of X.
+
+    ``excess`` says by column how far cells lie beyond what the fit has seen, see
+    :func:`vicinal.encoders.numeric.bounded`; of columns where some do.
+    """
 
     frame: pd.DataFrame
     vectors: Tensor
+    excess: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def farthest(self) -> Tensor | None:
+        """How far each row lies beyond ``[n]``, by its farthest cell; None: no row does."""
+        return torch.stack(list(self.excess.values())).amax(dim=0) if self.excess else None
+
+    def sentence(self) -> str:
+        """How many rows lie far beyond the fit, and in which columns; "" if none does."""
+        if not self.excess:
+            return ""
+        beyond = torch.stack([far > 0 for far in self.excess.values()])
+        columns = [
+            f"{short(name)} ({count})" for name, count in zip(self.excess, beyond.sum(dim=1).tolist(), strict=True)
+        ]
+        rows = int(beyond.any(dim=0).sum())
+        more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
+        return (
+            f"{counted(rows, 'row')} of {len(self.frame)} {'lies' if rows == 1 else 'lie'} far beyond the rows of the "
+            f"fit, in {', '.join(columns[:_SHOWN])}{more}; such cells count as half a range beyond the ends of the "
+            "fit, and intervals are wider"
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,12 +1,14 @@
 """An embedding in which rows that are alike lie together: learned by losses of pairs, judged on classes never seen."""
 
 import copy
+import numbers
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
@@ -14,12 +16,15 @@ from torch import Tensor, nn
 
 from vicinal.core import check_between, check_choice, check_integer, short
 from vicinal.core.identity import as_texts, canonical_ids
+from vicinal.core.seeding import usual_settings
+from vicinal.data import TableForm
 from vicinal.data.target import SEPARATOR
 from vicinal.encoders import EmbeddingCache, Kind, PrincipalProjector, TableEncoder, check_tune
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.encoder_choice import installed_encoders
-from vicinal.estimators.inputs import HeldOut, Ids, LabelledRows, as_frame, as_series, as_table, hold_out
+from vicinal.estimators.inputs import HeldOut, Ids, LabelledRows, as_frame, as_table, hold_out
 from vicinal.estimators.kernel_metric import encoded
+from vicinal.estimators.labels import label_cells, read_numbers
 from vicinal.estimators.network import embedding_width, similarity_network
 from vicinal.estimators.search import Hit, search_rows
 from vicinal.index import NeighborBank
@@ -38,6 +43,8 @@ SAMPLERS = ("auto", "classes", "random", "strata", "groups")
 LABELS = ("auto", "classes", "several", "numbers")
 POWERS = (0.0, 0.5, 1.0)
 """Where training may start: cosines of the vectors themselves, of whitened ones, or half way."""
+
+_LISTS = (list, tuple, set, frozenset, np.ndarray)
 
 _ROUNDING = 1e-6
 """Of errors, which are logged in float32."""
@@ -66,8 +73,8 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         memory: how many rows of recent batches each batch is also compared with (cross-batch memory); 0: none.
         dim: width of the learned vector, at most.
         unseen: hold out whole classes; False: hold out rows of every class.
-        columns: see :class:`vicinal.estimators.NeighborRegressor`, as are ``root``, ``cache_dir``, ``checkpoint_dir``,
-            ``precision``, ``accelerator``, ``logger`` and ``progress``.
+        columns: see :class:`vicinal.estimators.NeighborRegressor`, as are ``form``, ``root``, ``cache_dir``,
+            ``checkpoint_dir``, ``precision``, ``accelerator``, ``logger`` and ``progress``.
         encoders: encoder by column or by kind, see there. Images, sounds and texts that are not named get the
             pretrained encoder if it is installed.
         tune: what of pretrained encoders is trained: "none", "last-N", "lora" or "all".
@@ -142,6 +149,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         dim: int = 128,
         unseen: bool = True,
         columns: Mapping[str, Kind] | None = None,
+        form: TableForm | None = None,
         encoders: Mapping[str, str] | None = None,
         tune: str = "none",
         max_epochs: int = 100,
@@ -168,6 +176,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         self.dim = dim
         self.unseen = unseen
         self.columns = columns
+        self.form = form
         self.encoders = encoders
         self.tune = tune
         self.max_epochs = max_epochs
@@ -208,6 +217,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         """Learned vectors of rows ``[n, d]`` of length 1, float64."""
         return self.embed(X)
 
+    @usual_settings()
     def evaluate(self, X: Any, y: Any, *, groups: Any = None) -> "dict[str, Estimate]":
         """How well rows find those that are alike among one another: see :func:`vicinal.evaluation.alike_scores`."""
         from vicinal.evaluation.alike import alike_scores  # scipy's tests take a while to import
@@ -227,6 +237,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         """Labels as losses take them; new classes become known."""
         return self._targets(torch.from_numpy(self._known_labels(y, rows)))
 
+    @usual_settings()
     def explain(self, X: Any, k: int = 5, *, ids: Any = None, groups: Any = None) -> list[list[Hit]]:  # type: ignore[override]
         """The ``k`` nearest bank rows of each row, and what each of its columns adds to their scores.
 
@@ -244,7 +255,7 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
             hits with ``shares``: keyed by column, or by several columns joined by commas; they sum to the score.
         """
         check_is_fitted(self, "bank_")
-        frame = as_frame(self, as_table("X", X), reset=False)
+        frame = self.form_.read(as_frame(self, as_table("X", X), reset=False))
         encoder, projector = self.table_encoder, self.network_.projector
         if not isinstance(projector, PrincipalProjector):
             raise TypeError(f"projector: expected a PrincipalProjector, got {type(projector).__name__}")
@@ -309,17 +320,14 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         )
 
     def _fit_labels(self, y: Any, rows: int) -> Ids:
-        values = as_series("y", y)
-        if len(values) != rows:
-            raise ValueError(f"y: expected {rows} labels, one a row of X, got {len(values)}")
-        self.labels_ = _kind_of(values) if self.labels == "auto" else self.labels
+        self.labels_ = _kind_of(y) if self.labels == "auto" else self.labels
         if self.labels_ == "numbers":
             self.__dict__.pop("classes_", None)
-            numbers = _numbers(values)
-            if numbers.min() == numbers.max():
-                raise ValueError(f"y: expected numbers that vary, got {numbers[0]:g} in every row")
-            return numbers
-        names = _names(values, several=self.labels_ == "several")
+            values = read_numbers(y, rows)
+            if values.min() == values.max():
+                raise ValueError(f"y: expected numbers that vary, got {values[0]:g} in every row")
+            return values
+        names = _names(y, rows, several=self.labels_ == "several")
         self.classes_ = np.unique(names)
         if len(self.classes_) < 2:
             raise ValueError(f"y: expected at least two classes, got one class, {short(self.classes_[0])}")
@@ -347,12 +355,9 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         return names if self.labels_ == "classes" else [str(one).split(SEPARATOR) if one else [] for one in names]
 
     def _known_labels(self, y: Any, rows: int) -> Ids:
-        values = as_series("y", y)
-        if len(values) != rows:
-            raise ValueError(f"y: expected {rows} labels, one a row, got {len(values)}")
         if self.labels_ == "numbers":
-            return _numbers(values)
-        names = _names(values, several=self.labels_ == "several")
+            return read_numbers(y, rows)
+        names = _names(y, rows, several=self.labels_ == "several")
         known = self.classes_
         if names.dtype.kind != known.dtype.kind:
             names, known = as_texts(names).astype(str), as_texts(known).astype(str)
@@ -502,36 +507,33 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
         return None
 
 
-def _kind_of(values: Any) -> str:
+def _kind_of(y: Any) -> str:
     """What labels are where nobody says."""
-    cells = list(values)
-    if any(isinstance(cell, list | tuple | set | frozenset | np.ndarray) for cell in cells):
+    cells = label_cells(y)
+    if any(isinstance(cell, _LISTS) for cell in cells):
         return "several"
-    numbers = np.asarray(values)
-    if numbers.dtype.kind == "f" and not np.equal(np.mod(numbers[np.isfinite(numbers)], 1), 0).all():
+    if cells.dtype == object and all(isinstance(cell, numbers.Number) for cell in cells):
+        cells = cells.astype(np.float64)  # Decimals, say
+    if cells.dtype.kind == "f" and not np.equal(np.mod(cells[np.isfinite(cells)], 1), 0).all():
         return "numbers"
     return "classes"
 
 
-def _numbers(values: Any) -> Ids:
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as wrong:
-        raise ValueError(f"y: expected numbers, got {short(next(iter(values)))}") from wrong
-    if numbers.ndim != 1 or not np.isfinite(numbers).all():
-        raise ValueError("y: expected finite numbers, one a row, got others; input contains NaN or infinity")
-    return numbers
-
-
-def _names(values: Any, *, several: bool) -> Ids:
+def _names(y: Any, rows: int, *, several: bool) -> Ids:
     """Names of classes ``[n]`` in canonical form; of several classes in a row, in order and joined."""
+    cells = label_cells(y, rows)
     if not several:
-        names = canonical_ids("y", values)
+        names = canonical_ids("y", cells)
         return names if names.dtype == np.int64 else names.astype(str)
     joined = []
-    for row, cell in enumerate(values):
+    for row, cell in enumerate(cells):
         if isinstance(cell, str) or not hasattr(cell, "__iter__"):
             raise ValueError(f"y: expected a list of classes in row {row}, got {short(cell)}")
+        if any(pd.isna(name) is True for name in cell):
+            raise ValueError(
+                f"y: expected names of classes in each list, got {short(list(cell))} in row {row}; an empty list is a "
+                "row without any (input contains NaN)"
+            )
         parts = sorted({str(name) for name in cell})
         if any(SEPARATOR in name or not name for name in parts):
             raise ValueError(

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from vicinal.core import check_choice, listed, short
 from vicinal.core.identity import as_texts, canonical_ids
+from vicinal.core.seeding import seeded
 from vicinal.encoders import Kind, TableEncoder, build_table_encoder, infer_kinds
 from vicinal.encoders.minilm import MINILM
 from vicinal.estimators.inputs import as_table
@@ -196,8 +197,7 @@ class MatchedTables:
         if encoders["text"] != "none":
             kinds[ROW] = "text"
         named = {kind: name for kind, name in encoders.items() if kind in kinds.values()}
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with seeded(seed):
             encoder = build_table_encoder(kinds, encoders=named, cache_dir=cache_dir) if kinds else None
             both = cls(tables, columns, encoder, index)
             if encoder is not None:

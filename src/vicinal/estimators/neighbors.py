@@ -8,19 +8,22 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.nn.functional import one_hot
 
 from vicinal.calibration import ConformalClasses, cross_conformal_sets, f1_thresholds
 from vicinal.core import check_between, check_choice, listed, short
+from vicinal.core.seeding import seeded, usual_settings
+from vicinal.data.target import LARGEST
 from vicinal.encoders import TableEncoder
 from vicinal.estimators.attention import INWARD, Explanation, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import FITTED
 from vicinal.estimators.forgetting import classes_without, range_without, rescale
-from vicinal.estimators.inputs import EmbeddedRows, Ids, LabelledRows, as_series, refused_text
+from vicinal.estimators.inputs import Ids, LabelledRows, as_series
 from vicinal.estimators.kernel_metric import may_be_kernel
+from vicinal.estimators.labels import check_length, read_classes, read_numbers
 from vicinal.estimators.out_of_fold import (
     MOST,
     cross_intervals,
@@ -37,22 +40,21 @@ from vicinal.training.class_kernel import calibrate_scores
 from vicinal.training.rows import spread
 
 
-def _check_length(y: Any, rows: int) -> None:
-    if len(y) != rows:
-        raise ValueError(f"y: expected {rows} labels, one a row of X (inconsistent numbers of samples), got {len(y)}")
-
-
 def _shares(prediction: Tensor) -> Ids:
     """Predictions as probabilities: rows of float64 that sum to 1, but for rounding."""
     shares = prediction.double()
     return np.asarray((shares / shares.sum(dim=-1, keepdim=True)).numpy())
 
 
-def _check_finite(values: Ids) -> None:
-    wrong = ~np.isfinite(values)
-    if wrong.any():
-        at = tuple(np.argwhere(wrong)[0].tolist())
-        raise ValueError(f"y: expected finite numbers, got {values[at]} in row {at[0]}; input contains NaN or infinity")
+def _check_range(low: float, high: float, of: str = "") -> None:
+    """Raise ValueError for ends of the training labels between which there is nothing to learn."""
+    if low == high:
+        raise ValueError(f"y: expected labels that differ, got {low:g} in every training row{of}; nothing to learn")
+    if high - low < 1 / LARGEST:
+        raise ValueError(
+            f"y: expected labels that differ by more than {1 / LARGEST:g}, got {low:g} to {high:g}{of}; give them in a "
+            "smaller unit"
+        )
 
 
 class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # type: ignore[misc]  # scikit-learn has no types
@@ -122,6 +124,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             small can be shown, the whole bank is read after all.
         columns: kind of a column ("number", "category", "text", "image", "audio", "vector", "set") where it should not
             be detected; for DataFrames.
+        form: how columns are written, a :class:`vicinal.data.TableForm`; None: found when the model is fitted, which
+            keeps it as ``form_`` and reads all later rows by it.
         encoders: encoder by column or by kind: "ngrams", "cnn", "minilm", "efficientnet-lite0", "ge2e", "hub:NAME",
             "folder:PATH"; of sets "set_transformer:minilm", the encoder of sets and that of their elements (see
             :class:`vicinal.encoders.SetColumnEncoder`). Where no encoder is named, images, sounds, and texts of at
@@ -275,6 +279,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         """
         return self._learn_on(X, y, ids, groups, sample_weight, refit=refit, epochs=epochs)
 
+    @usual_settings()
     def predict(self, X: Any, *, ids: Any = None, groups: Any = None, return_error: bool = False) -> Any:
         """Predicted numbers ``[n]``, of several targets ``[n, T]``.
 
@@ -286,11 +291,12 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             return_error: also return how far each may be from the prediction over the whole bank ``[n]``: 0 without an
                 index; for an approximate index it assumes that the index found the best rows.
         """
-        _, queries = self._embed(X)
+        queries = self.query_rows(X).vectors
         prediction, error = self._answer(queries, self._prediction_identity(len(queries), ids, groups))
         values = self.in_label_units(prediction).numpy()
         return (values, error.numpy()) if return_error else values
 
+    @usual_settings()
     def out_of_fold_error(self) -> float:
         r"""Mean squared error of the whole model on new rows, as estimated from the rows that it was fitted on.
 
@@ -335,7 +341,8 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         repeat (ratings, digits), ends that are labels would tie and cover too much. The guarantee is on average over
         rows that are exchangeable with the held-out ones, each of which is predicted from all rows but itself. The
         held-out rows also serve early stopping, stand in the bank, and set the scale and noise of kriging, which is a
-        mild reuse. For the dense head the range is the prediction itself.
+        mild reuse. For the dense head the range is the prediction itself. Rows far beyond those of the fit get wider
+        intervals, see ``docs/uncertainty.md``.
 
         Args:
             X: rows.
@@ -348,6 +355,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         """
         return self.predict_intervals(X, (coverage,), ids=ids, groups=groups)[coverage]
 
+    @usual_settings()
     def predict_intervals(
         self, X: Any, coverages: Sequence[float], *, ids: Any = None, groups: Any = None
     ) -> dict[float, np.ndarray[Any, Any]]:
@@ -358,15 +366,15 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         for coverage in coverages:
             check_between("coverage", coverage, 0, 1)
         known: dict[str, Any] = {"ids": ids, "groups": groups}
+        rows = self.query_rows(X)
         if self.targets_ is not None:
-            rows = EmbeddedRows(*self._embed(X))
             each = [self.of_target(name).predict_intervals(rows, coverages, **known) for name in self.targets_]
             return {level: np.stack([one[level] for one in each], axis=1) for level in coverages}
-        _, queries = self._embed(X)
+        queries, excess = rows.vectors, rows.farthest()
         if self.folds_ is not None:
             identity = self.bank_.identity(**self._prediction_identity(len(queries), ids, groups))
-            ends = {level: cross_intervals(self, queries, identity, level).T for level in coverages}
-            return {level: self._in_units(low, high) for level, (low, high) in ends.items()}
+            crossed = {level: cross_intervals(self, queries, identity, level) for level in coverages}
+            return {level: self._in_units(self._widened(both, excess)) for level, both in crossed.items()}
         identity, intervals, spans = self._prediction_identity(len(queries), ids, groups), {}, {}
         for level in coverages:
             margin = self._margin(level)
@@ -376,12 +384,28 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             low, high, unit = spans[one]
             low, high = low - margin * unit, high + margin * unit
             middle = (low + high) / 2
-            intervals[level] = self._in_units(torch.minimum(low, middle), torch.maximum(high, middle))
+            ends = torch.stack([torch.minimum(low, middle), torch.maximum(high, middle)], dim=1)
+            intervals[level] = self._in_units(self._widened(ends, excess))
         return intervals
 
-    def _in_units(self, *ends: Tensor) -> np.ndarray[Any, Any]:
-        """Ends ``[n, 2]`` of intervals in the units of the labels."""
-        return torch.stack([self.target_transform_.inverse(end) for end in ends], dim=1).numpy()
+    def _widened(self, ends: Tensor, excess: Tensor | None) -> Tensor:
+        r"""Ends ``[n, 2]`` of intervals of rows that lie ``excess [n]`` ranges of a column beyond what cells count as.
+
+        Each end goes the share $e / (1 + e)$ of its way to the limit of all predictions: half of it for a row one range
+        beyond, and a row infinitely far is only promised what any row is.
+        """
+        limits = self.limited_transform().limits()
+        if excess is None or limits is None:
+            return ends
+        share = 1 - 1 / (1 + excess)
+        (low, high), (least, most) = ends.unbind(dim=1), limits
+        low, high = low + share * (torch.minimum(low, least) - low), high + share * (torch.maximum(high, most) - high)
+        return torch.stack([low, high], dim=1)
+
+    def _in_units(self, ends: Tensor) -> np.ndarray[Any, Any]:
+        """Ends ``[n, 2]`` of intervals in the units of the labels; those of logarithms keep to the limits, too."""
+        scale = self.limited_transform() if self.target_transform_.name == "log" else self.target_transform_
+        return torch.stack([scale.inverse(end) for end in ends.unbind(dim=1)], dim=1).numpy()
 
     def _margin(self, coverage: float) -> float:
         """By how much ranges are widened, from at most 4,096 rows held out; the same until the rows change."""
@@ -418,7 +442,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
 
     def in_label_units(self, prediction: Tensor) -> Tensor:
         """Predictions of the head in the units of the labels."""
-        return self.target_transform_.inverse(self.on_label_scale(prediction))
+        return self.limited_transform().inverse(self.on_label_scale(prediction))
+
+    def limited_transform(self) -> TargetTransform:
+        """The transform, whose predictions leave the range of the bank's labels by at most half of it."""
+        return self.target_transform_.within(self.bank_.labels)
 
     def on_label_scale(self, prediction: Tensor) -> Tensor:
         """Predictions of the head on the scale of ``target_transform``."""
@@ -481,19 +509,10 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         return super().explain(X, k, ids=ids, groups=groups, elements=elements)
 
     def _take_labels(self, y: Any, rows: int) -> Ids:
-        y = as_series("y", y)
-        with refused_text("y"):
-            if self.targets_ is None:
-                values: Ids = column_or_1d(y, dtype=np.float64, warn=True)
-            else:
-                values = several_numbers(y, self.targets_)
-        _check_length(values, rows)
-        _check_finite(values)
+        values = read_numbers(y, rows) if self.targets_ is None else several_numbers(y, self.targets_, rows)
         if self.target_transform_.name == "log":
             for name, column in zip(self.targets_ or ["y"], values.reshape(rows, -1).T, strict=True):
                 check_positive(column, name)
-            if self.target_transform_.ends:
-                self.target_transform_ = self.target_transform_.widened(torch.from_numpy(values))
         return values
 
     def _fit_labels(self, y: Any, rows: int) -> Ids:
@@ -507,16 +526,11 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
     def _scaled(self, labels: Tensor, train_labels: Tensor) -> Tensor:
         if self.targets_ is not None:
             self.label_range_ = train_labels.amin(dim=0), train_labels.amax(dim=0)
-            for name, flat in zip(self.targets_, (self.label_range_[0] == self.label_range_[1]).tolist(), strict=True):
-                if flat:
-                    raise ValueError(
-                        f"y: expected labels that differ, got the same in every training row of {short(name)}; leave "
-                        "it out"
-                    )
+            for name, low, high in zip(self.targets_, *(ends.tolist() for ends in self.label_range_), strict=True):
+                _check_range(low, high, f" of {short(name)}, which may be left out")
             return self._as_predicted(labels)
         low, high = float(train_labels.min()), float(train_labels.max())
-        if low == high:
-            raise ValueError(f"y: expected labels that differ, got {low:g} in every training row; nothing to learn")
+        _check_range(low, high)
         self.label_range_ = (low, high)
         low, high = self._label_ends()
         scaled: Tensor = (self._as_predicted(labels) - low) / (high - low)
@@ -550,7 +564,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         errors, fitted = {}, {}
         for name in ("none", "log"):
             self.target_transform_ = TargetTransform.fitted(name, rows.labels)
-            with torch.random.fork_rng():
+            with seeded():
                 self._train_kernel(rows, seed, copy.deepcopy(part))
             errors[name] = self._error_in_label_units()
             fitted[name] = {one: getattr(self, one) for one in FITTED}
@@ -689,7 +703,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
 
         >>> x = np.arange(40.0)[:, None]
         >>> first = NeighborClassifier(max_epochs=2).partial_fit(x, ["a"] * 20 + ["b"] * 20, classes=["a", "b", "c"])
-        >>> first.partial_fit(x[:9] + 100, ["c"] * 9).predict([[104.0]]).tolist()
+        >>> first.partial_fit(x[:9] + 48, ["c"] * 9).predict([[52.0]]).tolist()
         ['c']
         """
         if hasattr(self, "bank_"):
@@ -698,24 +712,31 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
                     f"classes: expected those of the first call, {listed(self.classes_.tolist())}, got "
                     f"{listed(sorted(classes))}"
                 )
-            classes = self.classes_
-        self._expected_classes = None if classes is None else np.unique(np.asarray(classes))
+            classes = self.classes_.tolist()
+        self._expected_classes = None if classes is None else read_classes(classes)
         try:
             return self._learn_on(X, y, ids, groups, sample_weight, refit=refit, epochs=epochs)
         finally:
             self._expected_classes = None
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the rows whose predicted class is that of ``y``, given as :meth:`fit` takes it."""
+        known = y if self.multilabel_ else read_classes(y)
+        return float(super().score(X, known, sample_weight))
+
+    @usual_settings()
     def predict_proba(self, X: Any, *, ids: Any = None, groups: Any = None, return_error: bool = False) -> Any:
         """Probability of each class ``[n, K]``, see :meth:`NeighborRegressor.predict`.
 
         Rows sum to 1; where a row may have several classes, each probability is in [0, 1] on its own.
         """
-        _, queries = self._embed(X)
+        queries = self.query_rows(X).vectors
         shares, error = self._answer(queries, self._prediction_identity(len(queries), ids, groups))
         shares = self.in_label_units(shares)
         probabilities = shares.double().clamp(0, 1).numpy() if self.multilabel_ else _shares(shares)
         return (probabilities, error.numpy()) if return_error else probabilities
 
+    @usual_settings()
     def predict_set(
         self, X: Any, coverage: float = 0.9, *, method: str = "lac", ids: Any = None, groups: Any = None
     ) -> np.ndarray[Any, Any]:
@@ -735,7 +756,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
             ValueError: if there are too few calibration rows for that coverage, or if rows may have several classes.
         """
         check_between("coverage", coverage, 0, 1)
-        _, queries = self._embed(X)
+        queries = self.query_rows(X).vectors
         if self.multilabel_:
             raise ValueError("predict_set: expected a model of one class a row, got one of several; say predict_proba")
         query_identity = self._prediction_identity(len(queries), ids, groups)
@@ -764,6 +785,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         return said, rows.labels[at], weights
 
     @property
+    @usual_settings()
     def thresholds_(self) -> Ids:
         """Where rows may have several classes, the probability at which :meth:`predict` gives each class, ``[K]``.
 
@@ -781,6 +803,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
             self._thresholds = state, chosen
         return self._thresholds[1]
 
+    @usual_settings()
     def predict(self, X: Any, *, ids: Any = None, groups: Any = None) -> np.ndarray[Any, Any]:
         """The most probable class of each row ``[n]``; see :meth:`NeighborRegressor.predict`.
 
@@ -816,22 +839,17 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         self.multilabel_, self.target_transform_ = is_multilabel(y), PLAIN
         if self.multilabel_:
             return self._fit_several(y, rows)
-        values = column_or_1d(y, warn=True)
-        _check_length(values, rows)
-        if values.dtype.kind == "f":
-            _check_finite(values)
+        values = read_classes(y, rows)
         check_classification_targets(values)
-        from sklearn.preprocessing import LabelEncoder  # slow to import, and needed only when a model is fitted
-
         expected = self._expected_classes
-        classes = LabelEncoder().fit(values if expected is None else expected).classes_
+        classes = np.array(sorted(set((values if expected is None else expected).tolist())))
         if len(classes) < 2:
             raise ValueError(f"y: expected at least two classes, got one class, {short(classes[0])}")
         self.classes_ = classes
         return self._take_labels(values, rows)
 
     def _fit_several(self, y: Any, rows: int) -> Ids:
-        _check_length(y, rows)
+        check_length(y, rows)
         if self.readout not in ("auto", "attention"):
             raise ValueError(f"readout: expected 'attention' for several classes a row, got {short(self.readout)}")
         if self.metric == "kernel":
@@ -847,15 +865,14 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         """Labels of the bank as ``fit`` takes them."""
         if self.multilabel_:
             return [self.classes_[row > 0].tolist() for row in labels]
-        return self.classes_[labels.astype(np.int64)]
+        return self.classes_.astype(object)[labels.astype(np.int64)]
 
     def _take_labels(self, y: Any, rows: int) -> Ids:
         y = as_series("y", y)
         if self.multilabel_:
-            _check_length(y, rows)
+            check_length(y, rows)
             return read_multilabel(y, self.classes_)[1]
-        values = column_or_1d(y)
-        _check_length(values, rows)
+        values = read_classes(y, rows)
         positions = {name: position for position, name in enumerate(self.classes_.tolist())}
         codes = []
         for row, value in enumerate(values.tolist()):
@@ -874,10 +891,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
                 "new_classes: expected a model of one class a row that predicts from neighbors, got another; fit it "
                 "again with rows of the new classes"
             )
-        values = column_or_1d(as_series("y", y))
-        _check_length(values, rows)
-        if values.dtype.kind == "f":
-            _check_finite(values)
+        values = read_classes(y, rows)
         known = self.classes_.tolist()
         kind = type(known[0])
         for row, value in enumerate(values.tolist()):

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from vicinal.core import ECHO, check_choice, entry, local_path, short, short_text
 from vicinal.core.folders import CHANGES, MARKERS, SUMS, check_sums, read_sums, read_whole, staged_folder
+from vicinal.core.seeding import seeded
 from vicinal.core.untrusted import (
     LARGEST_SETTINGS,
     Saved,
@@ -23,6 +24,8 @@ from vicinal.core.untrusted import (
     read_tensors,
     tensor_header,
 )
+from vicinal.data import TableForm
+from vicinal.data.column_form import ColumnForm
 from vicinal.encoders import KIND_NAMES, Kind, TableEncoder, check_encoder, reaches_out, thumbnail
 from vicinal.encoders.base import Size
 from vicinal.encoders.category import level_of
@@ -132,6 +135,7 @@ class SavedConfig(Saved):
     targets: Annotated[list[str], Field(min_length=2, max_length=1 << 16)] | None = None
     label_range: tuple[float, float] | tuple[list[float], list[float]] | None
     transform: TargetTransform = Field(default_factory=TargetTransform)
+    form: TableForm | None = None
     train_error: list[float]
     validation_error: list[float]
     best_epoch: NonNegativeInt
@@ -359,7 +363,7 @@ _FORMER_NEIGHBORS = 128
 
 _VERIFIED = 1 << 26
 """Bytes of a bank up to which all of it is checked when it is loaded."""
-_LOCAL = ("root", "cache_dir", "checkpoint_dir", "progress", "logger", "minutes", "plan")
+_LOCAL = ("form", "root", "cache_dir", "checkpoint_dir", "progress", "logger", "minutes", "plan")
 """Parameters that say where and how a run is made, not what is fitted; they are not saved."""
 
 
@@ -490,6 +494,7 @@ def _load(
     if config.classes is not None:
         model.classes_, model.multilabel_ = np.array(config.classes), config.multilabel
     model.target_transform_ = config.transform
+    model.form_ = _former_form(config) if config.form is None else config.form
     if config.label_range is not None:
         model.targets_ = config.targets
         model.label_range_ = config.label_range
@@ -499,7 +504,7 @@ def _load(
     model.notes_, model.folds_, model.metric_ = config.notes, config.folds, config.fitted_metric
     model.plan_, model.weight_unit_ = config.plan, config.weight_unit
     model.changes_ = Changes(config.sequence)
-    with torch.random.fork_rng():  # a model of the hub draws weights that it overwrites
+    with seeded():  # a model of the hub draws weights that it overwrites
         model.network_ = _read_network(folder / MODEL, config)
     width = embedding_width(model.network_)
     model.bank_, model.calibration_ = (
@@ -508,6 +513,21 @@ def _load(
     if len(model.bank_) == 0:
         raise ValueError(f"bank.json: expected rows to predict from in {folder}, got none")
     return model
+
+
+def _former_form(config: SavedConfig) -> TableForm:
+    """How a folder from before forms were kept reads columns: numbers of any unit, truth values in any spelling."""
+    columns = {}
+    for name, kind in config.kinds.items() if config.features is not None else ():
+        if kind == "number":
+            columns[name] = ColumnForm(kind="number", unitless=True)
+    for part in config.encoder.parts:
+        levels, names = part.get("levels"), part.get("columns")
+        if isinstance(levels, list) and isinstance(names, list):
+            for column, some in zip(names, levels, strict=False):
+                if isinstance(some, list) and some and set(map(str, some)) <= {"True", "False"}:
+                    columns[str(column)] = ColumnForm(kind="truth")
+    return TableForm(columns=columns)
 
 
 def _read_network(path: Path, config: SavedConfig) -> NeighborNetwork:
@@ -589,6 +609,7 @@ def _config(model: NeighborEstimator, notes: dict[str, Any]) -> SavedConfig:
             "multilabel": model.multilabel_,
             "targets": model.targets_,
             "transform": model.target_transform_.model_dump(),
+            "form": model.form_.model_dump(exclude_defaults=True),
             "label_range": _ends(getattr(model, "label_range_", None)),
             "train_error": model.history_.train_error,
             "validation_error": model.history_.validation_error,

@@ -8,6 +8,7 @@ import pandas as pd
 
 from vicinal.core import short
 from vicinal.estimators.inputs import Ids, as_table
+from vicinal.estimators.labels import read_numbers
 
 _NESTED = (list, tuple, set, frozenset, np.ndarray)
 
@@ -52,7 +53,8 @@ def read_multilabel(y: Any, classes: Ids | None = None) -> tuple[Ids, Ids]:
             values = np.asarray(matrix[classes.tolist()])
         elif isinstance(matrix, pd.DataFrame) or len(names) != len(classes):
             raise ValueError(f"y: expected columns for the {len(classes)} classes of the fit, got {len(names)} others")
-    wrong = ~np.isin(values.astype(object), (0, 1))
+    cells = values.astype(object)
+    wrong = ~np.isin(np.where(pd.isna(cells), np.array(None), cells), (0, 1))  # pandas.NA compares with nothing
     if wrong.any():
         row, column = (int(place) for place in np.argwhere(wrong)[0])
         raise ValueError(
@@ -89,6 +91,12 @@ def _of_lists(cells: Sequence[Any], classes: Ids | None) -> tuple[Ids, Ids]:
                 f"y: expected a list of classes for each row, empty for none, got {short(cell)} in row {row}"
             )
         rows.append([one.item() if isinstance(one, np.generic) else one for one in cell])
+        for one in rows[-1]:
+            if not isinstance(one, _NESTED) and pd.isna(one):
+                raise ValueError(
+                    f"y: expected classes in each list, got {short(one)} in row {row}; an empty list is a row without "
+                    "classes (input contains NaN)"
+                )
     try:
         names = np.array(sorted({one for cell in rows for one in cell})) if classes is None else classes
         places = {name: place for place, name in enumerate(names.tolist())}
@@ -127,11 +135,12 @@ def target_names(y: Any) -> list[str] | None:
     return [f"y{place}" for place in range(width)] if width > 1 else None
 
 
-def several_numbers(y: Any, names: Sequence[str]) -> Ids:
+def several_numbers(y: Any, names: Sequence[str], rows: int | None = None) -> Ids:
     """Numbers of several targets ``[n, T]``, float64, in the order of ``names [T]``.
 
     Raises:
-        ValueError: for other columns, or another number of them.
+        ValueError: for other columns, or another number of them, or a cell that is no number, see
+            :func:`vicinal.estimators.labels.read_numbers`.
     """
     table = as_table("y", y)
     if isinstance(table, pd.DataFrame):
@@ -139,7 +148,14 @@ def several_numbers(y: Any, names: Sequence[str]) -> Ids:
         if sorted(table.columns) != sorted(names):
             raise ValueError(f"y: expected the columns {short(list(names))}, got {short(list(table.columns))}")
         table = table[list(names)]
-    values = np.asarray(table, dtype=np.float64)
-    if values.ndim != 2 or values.shape[1] != len(names):
-        raise ValueError(f"y: expected {len(names)} numbers a row, [n, {len(names)}], got shape {values.shape}")
-    return values
+    else:
+        table = pd.DataFrame(table if isinstance(table, np.ndarray) and table.ndim == 2 else list(table))
+    if table.shape[1] != len(names):
+        raise ValueError(f"y: expected {len(names)} numbers a row, [n, {len(names)}], got shape {table.shape}")
+    columns: list[Ids] = []
+    for place, name in enumerate(names):
+        try:
+            columns.append(read_numbers(table.iloc[:, place], rows))
+        except ValueError as wrong:
+            raise ValueError(f"{wrong} (target {short(name)})") from None
+    return np.stack(columns, axis=1)

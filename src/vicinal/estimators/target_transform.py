@@ -16,8 +16,8 @@ TRANSFORMS = ("none", "log", "rank", "auto")
 KNOTS = 512
 """Labels between which normal scores are straight lines, at most."""
 
-_BEYOND = 0.25
-"""How far predictions of "log" may lie beyond the labels, in ranges of their logarithms."""
+_BEYOND = {"none": 0.5, "log": 0.25}
+"""How far predictions may lie beyond the labels, in ranges of the labels or of their logarithms."""
 
 _Positive = Annotated[float, Field(gt=0, lt=float("inf"))]
 
@@ -33,7 +33,8 @@ _SAID = {
 class TargetTransform(Saved):
     r"""A rising function $g$ of labels: a head predicts $\hat y = g^{-1}(\sum_j w_j g(y_j))$.
 
-    - "none": $g(y) = y$, and the prediction is a weighted mean.
+    - "none": $g(y) = y$, and the prediction is a weighted mean. Weights below 0 can lead beyond the labels: predictions
+      keep to their range and half of it to either side.
     - "log": $g(y) = \ln y$ of labels above 0, and it is a weighted geometric mean, $\prod_j y_j^{w_j}$. Weights below 0
       can lead far beyond the labels, and their exponential much farther: predictions keep to the range of the labels
       and a quarter of it, on the logarithmic scale, to either side.
@@ -46,7 +47,7 @@ class TargetTransform(Saved):
 
     Attributes:
         name: "none", "log", "rank" or "softmax".
-        ends: of "log" the lowest and highest label of each target; empty: predictions are not limited.
+        ends: the lowest and highest label of each target, see :meth:`within`; empty: predictions are not limited.
         labels: of "rank" the knots of each target, rising.
         scores: their normal scores.
         slope: a of "softmax", > 0.
@@ -107,12 +108,12 @@ class TargetTransform(Saved):
 
     def widened(self, labels: Tensor) -> Self:
         """The transform with these labels ``[n]`` or ``[n, T]`` within the ends of "log"; another stays as it is."""
-        if self.name != "log" or len(labels) == 0:
-            return self
+        return self if self.name != "log" or len(labels) == 0 else self._with_ends(labels, self.ends)
+
+    def _with_ends(self, labels: Tensor, before: list[tuple[float, float]]) -> Self:
         columns = labels.reshape(len(labels), -1).double()
         ends = list(zip(columns.amin(dim=0).tolist(), columns.amax(dim=0).tolist(), strict=True))
-        before = self.ends or ends
-        both = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(before, ends, strict=True)]
+        both = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(before or ends, ends, strict=True)]
         return self.model_copy(update={"ends": both})
 
     def without(self, gone: Array, left: Array) -> Self:
@@ -139,6 +140,27 @@ class TargetTransform(Saved):
             scores.append(one[1].tolist())
         return self.model_copy(update={"labels": labels, "scores": scores})
 
+    def within(self, labels: Tensor) -> Self:
+        """The transform whose predictions are limited by these labels ``[N]`` or ``[N, T]``, those of the bank now."""
+        if self.name not in _BEYOND or len(labels) == 0:
+            return self
+        return self._with_ends(labels, [])
+
+    def limits(self) -> tuple[Tensor, Tensor] | None:
+        """The least and the most that is predicted of each target ``[T]``, on this scale; None: there is no such limit.
+
+        >>> TargetTransform().within(torch.tensor([1.0, 3.0])).limits()
+        (tensor([0.], dtype=torch.float64), tensor([4.], dtype=torch.float64))
+        """
+        if self.name == "rank":
+            ends = torch.tensor([(knots[0], knots[-1]) for knots in self.scores], dtype=torch.float64)
+            return ends[:, 0], ends[:, 1]
+        if not self.ends:
+            return None
+        low, high = self.forward(torch.tensor(self.ends, dtype=torch.float64)).unbind(dim=1)
+        slack = _BEYOND[self.name] * (high - low)
+        return low - slack, high + slack
+
     def of_target(self, place: int) -> Self:
         """The transform of one of several targets."""
         parts = {name: getattr(self, name)[place : place + 1] for name in ("ends", "labels", "scores")}
@@ -152,23 +174,17 @@ class TargetTransform(Saved):
 
     def inverse(self, values: Tensor) -> Tensor:
         """Labels of values on this scale ``[n]`` or ``[n, T]``; probabilities of scores ``[n, K]``."""
-        if self.name == "log":
-            return self._limited(values).exp()
         if self.name == "softmax":
             biases = torch.zeros(values.shape[1], dtype=torch.float64)
             biases[: len(self.biases)] = torch.tensor(self.biases, dtype=torch.float64)
             return torch.addcmul(biases, torch.tensor(self.slope, dtype=torch.float64), values.double()).softmax(dim=1)
-        return _through(values, self.scores, self.labels) if self.name == "rank" else values
-
-    def _limited(self, values: Tensor) -> Tensor:
-        """Logarithms ``[n]`` or ``[n, T]`` that are not far beyond those of the labels."""
-        if not self.ends:
-            return values
-        low, high = torch.tensor(self.ends, dtype=torch.float64).log().unbind(dim=1)
-        slack = _BEYOND * (high - low)
-        shape = () if values.ndim == 1 else (-1,)
-        limits = ((low - slack).reshape(shape), (high + slack).reshape(shape))
-        return values.clamp(*(limit.to(values) for limit in limits))
+        if self.name == "rank":
+            return _through(values, self.scores, self.labels)
+        limits = self.limits()
+        if limits is not None:  # far beyond the labels a sum of weights of either sign says nothing
+            shape = () if values.ndim == 1 else (-1,)
+            values = values.clamp(*(limit.reshape(shape).to(values) for limit in limits))
+        return values.exp() if self.name == "log" else values
 
 
 PLAIN = TargetTransform()

@@ -285,7 +285,7 @@ class NeighborBank(BankRows):
         form, count, columns = contents.settings.form, contents.settings.rows, dict(contents.columns)
         id_names = group_names = payload = None
         if form is not None and form.ids == "strings":
-            ids = canonical_ids(f"{NAMES}: id", contents.names.get("id", []), distinct=True)
+            ids = canonical_ids(f"{NAMES}: id", contents.names.get("id", []), distinct=True, exact=True)
             keys = columns["keys"] if count else np.zeros(0, dtype=np.int64)
             check_values(source, "keys", keys)
             if len(np.unique(keys)) < len(keys):
@@ -294,7 +294,7 @@ class NeighborBank(BankRows):
         if form is not None and form.groups == "strings":
             group_names = Names()
             if count:
-                groups = as_texts(canonical_ids(f"{NAMES}: group", contents.names["group"]))
+                groups = as_texts(canonical_ids(f"{NAMES}: group", contents.names["group"], exact=True))
                 columns["groups"] = group_names.numbers(groups, add=True)
         if form is not None and form.rows:
             columns["cells"] = np.arange(count)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vicinal.core.identity import spelled
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -71,6 +73,8 @@ class IdMap:
 class Names:
     """Texts in canonical form and the numbers that stand for them; a number is never given twice.
 
+    A text is found in any spelling, see :func:`vicinal.core.identity.spelled`, unless this very one is there, too.
+
     Args:
         names: texts to begin with.
         numbers: the numbers that stand for them; None: 0, 1, ...
@@ -81,16 +85,26 @@ class Names:
         listed = list(names)
         self._numbers = dict(zip(listed, range(len(listed)) if numbers is None else numbers, strict=True))
         self._names = {number: name for name, number in self._numbers.items()}
+        self._spelled = {spelled(name): number for name, number in self._numbers.items() if not name.isascii()}
         self.following = max(following, 1 + max(self._names, default=-1))
 
     def numbers(self, names: Array, *, add: bool = False) -> Array:
         """The numbers ``[n]`` of ``names``: -1 for names that are new, or a new number with ``add``."""
         if add:
             for name in names.tolist():
-                if name not in self._numbers:
+                if self._number(name) < 0:
                     self._numbers[name], self._names[self.following] = self.following, name
+                    if not name.isascii():
+                        self._spelled[spelled(name)] = self.following
                     self.following += 1
-        return np.array([self._numbers.get(name, -1) for name in names.tolist()], dtype=np.int64)
+        return np.array([self._number(name) for name in names.tolist()], dtype=np.int64)
+
+    def _number(self, name: str) -> int:
+        number = self._numbers.get(name)
+        if number is None and (self._spelled or not name.isascii()):
+            plain = spelled(name)
+            number = self._spelled.get(plain, self._numbers.get(plain))
+        return -1 if number is None else number
 
     def names(self, numbers: Array) -> Array:
         """The strings ``[n]`` that ``numbers`` stand for."""
@@ -101,7 +115,10 @@ class Names:
     def forget(self, numbers: Array) -> None:
         """Let go of strings; their numbers are not given again."""
         for number in numbers.tolist():
-            del self._numbers[self._names.pop(number)]
+            name = self._names.pop(number)
+            del self._numbers[name]
+            if not name.isascii():
+                self._spelled.pop(spelled(name), None)
 
 
 class TableStore:

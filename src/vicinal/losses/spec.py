@@ -17,6 +17,7 @@ from torch import nn
 
 from vicinal.core import check_between, check_choice, entries, entry, nearest, short
 from vicinal.core.grammar import Grammar
+from vicinal.core.seeding import seeded
 from vicinal.links.parse import LinkGrammar
 from vicinal.losses.class_contract import ClassLoss
 from vicinal.losses.contract import own_settings
@@ -309,7 +310,7 @@ def _try(term: Term) -> None:
     criterion = term.make(num_classes=2, dim=2)
     embeddings = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]])
     labels = torch.tensor([0, 0, 1, 1])
-    with torch.random.fork_rng(), torch.no_grad():
+    with seeded(), torch.no_grad():
         criterion(embeddings, labels.float() if "number-relation" in criterion.facts else labels)
 
 
@@ -388,7 +389,7 @@ def _of_classes(name: str, text: str) -> ClassLoss:
         raise ValueError(f"loss: expected one that needs nothing but scores of classes, got {name}; call it yourself")
     loss = ClassLoss(name, **settings)
     try:
-        with torch.random.fork_rng(), torch.no_grad():
+        with seeded(), torch.no_grad():
             loss(torch.eye(2), torch.eye(2))
     except TypeError as wrong:
         raise ValueError(str(wrong)) from wrong

@@ -90,8 +90,8 @@ class Limits:
     def _strange_host(self, headers: list[tuple[bytes, bytes]]) -> str | None:
         """The host or origin of a request that is not of this server, or None."""
         named = {key: [v.decode("latin-1") for k, v in headers if k == key] for key in (b"host", b"origin")}
-        asked = [f"//{host}" for host in named[b"host"] or [""]] + named[b"origin"]
-        return next((short(address.removeprefix("//")) for address in asked if not self.hosts(address)), None)
+        addresses = [f"//{host}" for host in named[b"host"] or [""]] + named[b"origin"]
+        return next((short(address.removeprefix("//")) for address in addresses if not self.hosts(address)), None)
 
     def _wait(self, address: str) -> float:
         """Seconds until the address may send a request; 0: now."""

@@ -22,10 +22,14 @@ class Connection(H11Protocol):
     waits for the head, for the body, or for the client to take the answer; single bytes do not stretch it. Beyond
     ``_MOST`` connections, or half of the files that the process may open, the client that the server has been waiting
     for longest goes.
+
+    Attributes:
+        waits_for: "head", "body" or "answer"; None: the server is at work.
+        since: from when on, in seconds of the clock that only runs.
     """
 
-    _waits_for: str | None = None
-    _since: float = 0.0
+    waits_for: str | None = None
+    since: float = 0.0
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -33,8 +37,8 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self._watch()
         if len(self.connections) > most_connections():
-            waiting = [one for one in self.connections if isinstance(one, Connection) and one._waits_for]
-            min(waiting, key=lambda one: one._since, default=self).transport.abort()
+            waiting = [one for one in self.connections if isinstance(one, Connection) and one.waits_for]
+            min(waiting, key=lambda one: one.since, default=self).transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Take a part of a request."""
@@ -69,11 +73,11 @@ class Connection(H11Protocol):
         self._wait_for(missing.get(self.conn.their_state))
 
     def _wait_for(self, what: str | None) -> None:
-        if what == self._waits_for:
+        if what == self.waits_for:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._waits_for, self._since, self._timer = what, time.monotonic(), None
+        self.waits_for, self.since, self._timer = what, time.monotonic(), None
         if what is not None:
             self._timer = self.loop.call_later(HEAD if what == "head" else BODY, self.transport.abort)
 

@@ -59,8 +59,8 @@ class ServeSettings(Saved):
             host, _ = (parts.hostname or "").rstrip("."), parts.port
         except ValueError:  # no port, or no address in brackets
             return False
-        own = {"localhost", "127.0.0.1", "::1", self.host.strip("[]").lower(), *map(str.lower, self.allow_hosts)}
-        if host in own or "*" in own:
+        names = {"localhost", "127.0.0.1", "::1", self.host.strip("[]").lower(), *map(str.lower, self.allow_hosts)}
+        if host in names or "*" in names:
             return True
         return self.host in ("0.0.0.0", "::", "") and (host == gethostname().lower() or _is_number(host))  # noqa: S104
 

@@ -15,6 +15,7 @@ from lightning.pytorch.callbacks import EarlyStopping, RichProgressBar
 from torch import nn
 
 from vicinal.core.progress import report
+from vicinal.core.seeding import seeded
 from vicinal.encoders import ColumnEncoder, PretrainedEncoder, TableEncoder, TableInputs
 from vicinal.training.added import AddedLosses
 from vicinal.training.checkpoints import BEST, LAST, KeptCheckpoints, WholeCheckpoints, checkpoints, last_checkpoint
@@ -131,13 +132,12 @@ def train(
     if by_fold and validation_rows.folds is not None:
         folds = [FoldEpochs(validation_rows.folds.bincount(validation_rows.weights))]
     with ExitStack() as stack:
+        stack.enter_context(seeded(settings.seed))  # before what sets warnings and threads of the process
         stack.enter_context(quiet())
         stack.enter_context(_threads_for(network))
         train_rows, validation_rows = _with_states(network.encoder, train_rows, validation_rows)
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="vicinal-"))
         folder = Path(scratch) if settings.folder is None else settings.folder
-        stack.enter_context(torch.random.fork_rng())
-        torch.manual_seed(settings.seed)
         network.train()  # Lightning keeps the mode it finds
         if goal is None:
             module = NeighborModule(network, train_rows.spread(STOPPING_BANK), settings, criterion, added, fair)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from vicinal.core import check_choice, counted, local_path, replaced_file, short, short_text
-from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids
+from vicinal.core.identity import IdentityWarning, as_texts, canonical_ids, spelled
 from vicinal.data import read_labels, read_table, write_table
 from vicinal.data.cells import missing_cells
 from vicinal.data.table import read_weights, without_weightless
@@ -19,7 +19,7 @@ from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.model_folder import ModelFolder
-from vicinal.workflows.predict import as_written, features_of, read_rows, separator_of
+from vicinal.workflows.predict import exact_columns, features_of, read_rows, separator_of
 
 Log = Callable[[str], None]
 
@@ -89,7 +89,7 @@ def add_table(
     }
     fitted, ids_named = model.notes_, id is not None
     model.notes_ = fitted | {role: name for role, name in columns.items() if name is not None}
-    frame = read_rows(model, source, root, log)
+    frame = model.form_.read(read_rows(model, source, root, log))
     weight = fitted.get("weight") if weight is None and fitted.get("weight") in frame.columns else weight
     chosen = weight == AUTO not in frame.columns
     weight = None if chosen else weight
@@ -108,7 +108,7 @@ def add_table(
         if name is not None and (role != "id" or ids_named or name in frame.columns):
             check_choice(role, name, frame.columns)
     features = features_of(model, frame, log)
-    labels = _numbers(model, frame) if several else _labels(model, frame[columns["target"]])
+    labels = _numbers(model, frame) if several else _labels(model, _as_target(model, frame[columns["target"]], fitted))
     ids, groups = (_cells(frame, columns[role]) for role in ("id", "group"))
     groups = None if model.bank_.store.group_codes is None else groups
     model.notes_ = fitted  # the names are those of this table; the model's stay
@@ -146,10 +146,13 @@ def _named_rows(frame: pd.DataFrame, names: Path | pd.DataFrame, id: str | None,
         of_group.setdefault(group, set()).update([label] if label else [])
     one = {group: next(iter(labels)) for group, labels in of_group.items() if len(labels) == 1}
     labels = [label or one.get(group) for group, label in zip(table["group"].tolist(), cells, strict=True)]
-    known = dict(zip(as_texts(canonical_ids("names", table["id"].tolist())).tolist(), labels, strict=True))
+    rows = map(spelled, as_texts(canonical_ids("names", table["id"].tolist())).tolist())
+    known = dict(zip(rows, labels, strict=True))
     keys = frame[id].tolist() if id is not None and id in frame.columns else frame.index.tolist()
     target_cells = pd.Series(
-        [known.get(key) for key in as_texts(canonical_ids("ids", keys)).tolist()], frame.index, dtype=object
+        [known.get(spelled(key)) for key in as_texts(canonical_ids("ids", keys)).tolist()],
+        frame.index,
+        dtype=object,
     )
     named = target_cells.notna()
     if not named.any():
@@ -167,6 +170,12 @@ def _numbers(model: BankedEstimator, frame: pd.DataFrame) -> list[list[float]]:
         check_choice("target", name, frame.columns)
     columns = [read_labels(frame[name], classes=False).tolist() for name in model.targets_ or ()]
     return list(map(list, zip(*columns, strict=True)))
+
+
+def _as_target(model: BankedEstimator, cells: pd.Series, notes: Mapping[str, Any]) -> pd.Series:
+    """Cells of labels as they were meant, by the form of the target of the fit, whatever their column is called."""
+    form = model.form_.columns.get(str(notes.get("target")))
+    return cells if form is None else form.read(cells)
 
 
 def _labels(model: BankedEstimator, cells: pd.Series) -> list[Any]:
@@ -216,19 +225,20 @@ def relabel_table(
     opened = ModelFolder(folder, index=index, encoders=encoders, who=who)
     notes = opened.model.notes_
     target, id = target or notes.get("target"), id or notes.get("id") or "id"
-    exact = [name for name in as_written(opened.model)["ids"] if name != id]
+    exact = [name for name in exact_columns(opened.model) if name != id]
     several = opened.model.targets_
     if several is None and target is None:
         raise ValueError("target: expected the column of labels, as the model does not name one, got none")
     frame = (
-        read_table(source, ids=[id, *exact])
+        read_table(source, ids=[id, *exact], form=opened.model.form_)
         if isinstance(source, Path)
-        else as_table("data", source).rename(columns=str)
+        else opened.model.form_.read(as_table("data", source).rename(columns=str))
     )
     for role, name in (("id", id), *([("target", target)] if several is None else [])):
         check_choice(role, name, frame.columns)
     ids = canonical_ids("ids", frame[id].tolist(), distinct=True)
-    labels = _labels(opened.model, frame[target]) if several is None else _numbers(opened.model, frame)
+    cells = None if several is not None else _as_target(opened.model, frame[target], notes)
+    labels = _numbers(opened.model, frame) if cells is None else _labels(opened.model, cells)
     changed = [row for row in zip(ids.tolist(), opened.model.labels_of(ids), labels, strict=True) if row[1] != row[2]]
     if changed:
         opened.relabel([name for name, _, _ in changed], [new for _, _, new in changed])

@@ -52,6 +52,7 @@ from vicinal.workflows.opening import (
     groups_sentence,
     make_estimator,
     open_table,
+    rows_of_the_table,
 )
 
 HEADS = ("dense", "dense+knn", "nona", "nona+knn")
@@ -98,6 +99,7 @@ class ComparePlan:
     seconds: Range
 
 
+@rows_of_the_table()
 def compare_tables(
     jobs: Sequence[TableJob],
     out: Path,

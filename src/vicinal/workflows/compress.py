@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from vicinal.core import short_text
 from vicinal.core.folders import check_replaceable
 from vicinal.core.identity import IdentityWarning
+from vicinal.core.seeding import seeded
 from vicinal.encoders import EmbeddingCache
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.compression import PLAIN, Cut, compressed
@@ -20,6 +20,7 @@ from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.model_folder import PAGES
 from vicinal.estimators.saving import save_model
 from vicinal.training.rows import spread
+from vicinal.workflows.opening import rows_of_the_table
 
 Log = Callable[[str], None]
 
@@ -57,6 +58,7 @@ class Compressed:
     rows: int
 
 
+@rows_of_the_table()
 def compress_model(
     folder: Path,
     keep: float = 0.5,
@@ -83,8 +85,7 @@ def compress_model(
         raise ValueError(f"out: expected another folder than that of the model, got {short_text(out, 200)}")
     model = load_model(folder, encoders=encoders)
     log("cutting, and measuring on rows held out")
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
+    with seeded(0):
         small, cuts = compressed(model, keep)
     if all(cut.after >= cut.before for cut in cuts):
         reasons = "; ".join(f"{cut.part}: {cut.how}" for cut in cuts)

@@ -16,17 +16,17 @@ from sklearn.base import clone
 from vicinal.core import check_between, check_choice, entry, short
 from vicinal.core.folders import check_replaceable
 from vicinal.core.identity import IdentityWarning
-from vicinal.data import LeakWarning, Split, table_name
+from vicinal.data import LeakWarning, Split, table_kinds, table_name
 from vicinal.data.cells import missing_cells
 from vicinal.data.table import Table
-from vicinal.encoders import EmbeddingCache, infer_kinds
+from vicinal.encoders import EmbeddingCache
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.training import Teacher
 from vicinal.workflows.evaluate import labelled_table, parts_of
 from vicinal.workflows.fit import fit_record, write_fit
 from vicinal.workflows.measuring import Measured, predict_test, score
-from vicinal.workflows.opening import OpenTable, TableJob
+from vicinal.workflows.opening import OpenTable, TableJob, rows_of_the_table
 from vicinal.workflows.predict import features_of, read_rows
 
 Log = Callable[[str], None]
@@ -70,6 +70,7 @@ class Distilled:
     task: str
 
 
+@rows_of_the_table()
 def distill_table(
     folder: Path,
     source: Path | pd.DataFrame,
@@ -141,7 +142,7 @@ def distill_table(
     taught = lesson.fit(plain, share, None if loss == "none" else entry("teacher_loss", loss).factory)
     log("training the same on labels alone")
     alone = lesson.fit(plain, 0.0, None, labelled_only=True)
-    opened = OpenTable(table, infer_kinds(table.frame, dict(teacher.kinds_)))
+    opened = OpenTable(table, table_kinds(table, dict(teacher.kinds_)))
     predicted = predict_test(taught, opened, split)
     named = {"student": taught, "teacher": teacher, "student on labels alone": alone}
     measures = {name: _measure(model, opened, split) for name, model in named.items()}
@@ -196,7 +197,8 @@ def _student(teacher: BankedEstimator, encoders: dict[str, str]) -> BankedEstima
     """The student before its fit: the teacher's settings, except encoders and what depends on them."""
     settings = teacher.get_params(deep=False)
     validation = settings["validation_fraction"] or TableJob.validation
-    changed = {"encoders": encoders, "columns": dict(teacher.kinds_), "tune": "none", "plan": None, "index": None}
+    changed = {"encoders": encoders, "columns": dict(teacher.kinds_), "form": teacher.form_}
+    changed |= {"tune": "none", "plan": None, "index": None}
     changed |= {"validation_fraction": validation, "metric": "network", "loss": None, "progress": False}
     changed |= {"readout": "auto"} if teacher.metric_ == "kernel" else {}
     student: BankedEstimator = clone(teacher).set_params(**changed)

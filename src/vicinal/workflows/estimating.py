@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import torch
 
+from vicinal.core.seeding import seeded
 from vicinal.encoders import Kind, TableEncoder, TableInputs, build_table_encoder
 from vicinal.estimators.network import make_network
 from vicinal.training.class_kernel import MOST_ROWS as CLASS_ROWS
@@ -93,8 +94,7 @@ def estimate_fit(
     rows, train = sum(sizes.values()), sizes["train"]
     probed = _PROBED if set(kinds.values()) <= {"number", "category", "text"} else _MEDIA
     some = frame.iloc[:: max(1, len(frame) // probed)].iloc[:probed]
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
+    with seeded(0):
         named = {column: name.partition(" or ")[0] for column, name in encoders.items() if kinds[column] != "set"}
         encoder = build_table_encoder(kinds, encoders={**(settings["encoders"] or {}), **named}).fit(some)
         inputs = encoder.prepare(some, root)

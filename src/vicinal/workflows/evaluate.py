@@ -13,6 +13,7 @@ from torch import Tensor
 
 from vicinal.calibration import conformal_quantile, neighbor_spread
 from vicinal.core import check_integer, short
+from vicinal.core.seeding import seeded
 from vicinal.data import check_column, find_duplicates, table_name
 from vicinal.data.cells import as_numbers
 from vicinal.data.table import Table, prepare_table, without_weightless
@@ -424,8 +425,7 @@ def _untrained_features(model: BankedEstimator, table: Table) -> Any:
     Vectors and sets keep their fitted encoders, since the bank does not have their whole cells.
     """
     frame, rows = table.frame[list(model.kinds_)], model.bank_.rows[list(model.kinds_)]
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
+    with seeded(0):
         fresh = build_table_encoder(model.kinds_, encoders=model.named_encoders()).encoders
         pairs = zip(model.table_encoder.encoders, fresh, strict=True)
         encoder = TableEncoder([old if old.kind in ("vector", "set") else new.fit(rows) for old, new in pairs])
@@ -514,6 +514,8 @@ def labelled_table(
         separator=separator_of(model) if model.multilabel_ else None,
         name=name,
         root=None if model.root is None else Path(model.root),
+        form=model.form_,
+        log=log,
     )
 
 

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from vicinal.core import check_between, check_integer, short_text
 from vicinal.core.identity import IdentityWarning
-from vicinal.data import tidy_features
 from vicinal.estimators.attention import Explanation, nearest_rows
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import EmbeddedRows
@@ -114,9 +113,8 @@ class Explainer:
         return self._of_frame(frame, frame.index.tolist())
 
     def _of_frame(self, frame: pd.DataFrame, names: list[Any]) -> list[Explained]:
-        numbers = [name for name, kind in self.model.kinds_.items() if kind == "number" and name in frame.columns]
         ids, groups = (identity_of(self.model, frame, role) for role in ("id", "group"))
-        rows, empty = query_table(self.model, tidy_features(frame, numbers))
+        rows, empty = query_table(self.model, frame)
         if empty:
             self.log(f"left empty: {', '.join(short_text(name) for name in empty[:8])}")
         groups = None if self.model.bank_.store.group_codes is None else groups

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from vicinal.core import short
 from vicinal.core.identity import canonical_ids
-from vicinal.data import tidy_features
 from vicinal.encoders import read_cell
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.inputs import EmbeddedRows
@@ -135,8 +134,7 @@ def embedded_row(model: BankedEstimator, row: str, files: Mapping[str, str]) -> 
         except (binascii.Error, ValueError) as wrong:
             raise ValueError("files: expected base64, got other text") from wrong
     frame = pd.DataFrame({name: pd.Series([cell]) for name, cell in cell_of.items()})
-    numbers = [name for name, kind in model.kinds_.items() if kind == "number" and name in frame.columns]
-    return EmbeddedRows(*model.embedded_rows(query_table(model, tidy_features(frame, numbers))[0]))
+    return EmbeddedRows(*model.embedded_rows(query_table(model, frame)[0]))
 
 
 def page_cells(model: BankedEstimator, row: Mapping[str, Any]) -> list[dict[str, str]]:

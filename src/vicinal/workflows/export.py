@@ -24,7 +24,7 @@ from vicinal.encoders import (
     VectorEncoder,
 )
 from vicinal.encoders.ngrams import hashed_ngrams, to_texts
-from vicinal.encoders.numeric import to_numbers, to_vectors
+from vicinal.encoders.numeric import limits, to_numbers, to_vectors
 from vicinal.encoders.texts import TextEncoder
 from vicinal.estimators import load_model
 from vicinal.estimators.banked import BankedEstimator
@@ -199,20 +199,25 @@ def _piece(part: ColumnEncoder) -> _Piece:
 
 
 class _Standardized(nn.Module):
-    """Numbers minus their mean, times their factor, with NaN as 0; then flags of NaN for the columns ``flagged``."""
+    """Numbers within limits, minus their mean, times their factor, NaN as 0; then flags of NaN for some columns."""
 
     mean: Tensor
     factor: Tensor
+    least: Tensor
+    most: Tensor
 
     def __init__(self, part: NumberEncoder | VectorEncoder, flagged: list[int]) -> None:
         super().__init__()
         self.register_buffer("mean", torch.tensor(part.mean, dtype=torch.float64))
         self.register_buffer("factor", torch.tensor(part.factor, dtype=torch.float64))
+        for name, ends in zip(("least", "most"), limits(part.low, part.high, len(part.mean)), strict=True):
+            self.register_buffer(name, torch.from_numpy(ends))
         self.flagged = flagged
 
     def forward(self, values: Tensor) -> Tensor:
         missing = values.isnan()
-        standard = torch.where(missing, 0.0, (values - self.mean) * self.factor)
+        bounded = torch.minimum(torch.maximum(values, self.least), self.most)
+        standard = torch.where(missing, 0.0, (bounded - self.mean) * self.factor)
         return torch.cat([standard, missing[:, self.flagged].double()], dim=1) if self.flagged else standard
 
 

@@ -56,6 +56,7 @@ from vicinal.workflows.opening import (
     groups_sentence,
     make_estimator,
     open_table,
+    rows_of_the_table,
 )
 from vicinal.workflows.predict import of_target
 from vicinal.workflows.resuming import CACHE, working_folder
@@ -138,6 +139,7 @@ def plan_opened(job: TableJob, opened: OpenTable, split: Split) -> FitPlan:
     return FitPlan(opened, split, encoders, leak.sentence, sizes, steps, estimate)
 
 
+@rows_of_the_table()
 def fit_table(
     job: TableJob,
     out: Path | None = None,
@@ -349,7 +351,7 @@ _OF_NETWORKS = (
 
 
 def _shown_settings(model: BankedEstimator) -> dict[str, Any]:
-    hidden = ("head", "columns", "root", "cache_dir", "checkpoint_dir", "progress", "logger", "random_state")
+    hidden = ("head", "columns", "form", "root", "cache_dir", "checkpoint_dir", "progress", "logger", "random_state")
     neighbor_only = (
         "similarity",
         "mask",

@@ -5,7 +5,7 @@ import platform
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +17,22 @@ from torch import Tensor
 from vicinal.core import check_between, check_choice, short
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.core.identity import IdentityWarning
+from vicinal.core.seeding import seeded
 from vicinal.data import (
     LeakWarning,
     Table,
+    TableForm,
     join_columns,
     prepare_table,
-    read_table,
+    read_cells,
     root_of,
     table_fingerprint,
+    table_kinds,
     table_name,
 )
 from vicinal.data.cells import missing_cells
 from vicinal.data.target import SEPARATOR, alike_labels
-from vicinal.encoders import ColumnKind, Kind, PrincipalProjector, infer_kinds
+from vicinal.encoders import ColumnKind, Kind, PrincipalProjector
 from vicinal.estimators.inputs import as_table, left_out
 from vicinal.estimators.kernel_metric import encoded
 from vicinal.estimators.learner import LABELS, EmbeddingLearner
@@ -37,6 +40,7 @@ from vicinal.estimators.saving import write_model
 from vicinal.evaluation.alike import NEAREST, alike_scores, hold_out_classes, number_values, retrieval_values
 from vicinal.report.learned import LearnRecord, ShownHit, ShownQuery, write_learned_page
 from vicinal.version import __version__
+from vicinal.workflows.opening import rows_of_the_table
 from vicinal.workflows.resuming import CACHE, working_folder
 from vicinal.workflows.showing import shown_cells
 
@@ -69,6 +73,8 @@ class LearnJob:
         seed: of splits and training.
         test: share of the classes to test on; of rows, if ``unseen`` is False or labels are not "classes".
         parameters: of :class:`vicinal.estimators.EmbeddingLearner`.
+        decimal: see :class:`vicinal.workflows.TableJob`, as for ``day_first``.
+        day_first: whether dates such as 03/04/2021 have the day first.
     """
 
     source: Path | pd.DataFrame
@@ -86,6 +92,8 @@ class LearnJob:
     seed: int = 0
     test: float = 0.2
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    decimal: str | None = None
+    day_first: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +126,7 @@ class LearnOutcome:
     folder: Path | None
 
 
+@rows_of_the_table()
 def learn_table(job: LearnJob, out: Path | None = None, log: Log = lambda line: None) -> LearnOutcome:
     """Hold classes out, learn, measure on them, add all rows to the bank, and write the model folder with its report.
 
@@ -139,7 +148,7 @@ def learn_table(job: LearnJob, out: Path | None = None, log: Log = lambda line: 
         opened = open_labelled(job, log)
         settings = {"random_state": job.seed, "root": opened.table.root, **job.parameters}
         kinds = {name: column.kind for name, column in opened.columns.items() if column.kind is not None}
-        model = EmbeddingLearner(labels=job.labels, columns=kinds, **settings)
+        model = EmbeddingLearner(labels=job.labels, columns=kinds, form=opened.table.form, **settings)
         test = _test_rows(job, opened, model)
         train = np.setdiff1d(np.arange(len(opened.table)), test)
         facts = [table_fingerprint(opened.table), list(map(str, opened.labels)), job.test, job.seed, kinds]
@@ -180,15 +189,18 @@ def open_labelled(job: LearnJob, log: Log = lambda line: None) -> LearnedTable:
     notes: list[str] = []
     check_choice("labels", job.labels, LABELS[1:])
     root: Path | None
+    exact = [name for name in (job.id, job.group, job.same) if name is not None and name not in (job.use or ())]
+    exact = [name for name in exact if name != job.same or job.labels != "numbers"]
     if isinstance(job.source, Path):
         log(f"reading {job.source.name}")
-        exact = [name for name in (job.id, job.group, job.same) if name is not None and name not in (job.use or ())]
-        exact = [name for name in exact if name != job.same or job.labels != "numbers"]
-        frame = read_table(job.source, ids=exact, log=notes.append)
+        frame = read_cells(job.source, ids=exact, log=notes.append)
         root, name = job.root or root_of(job.source), job.name or table_name(job.source)
     else:
         frame, root, name = as_table("data", job.source), job.root, job.name or "table"
-    frame = join_columns(frame.rename(columns=str), job.sets, of_one_kind=True)
+    frame = frame.rename(columns=str)
+    known: dict[str, Any] = {"kinds": job.kinds, "decimal": job.decimal, "day_first": job.day_first}
+    form = TableForm.of(frame, aside=exact, **known, log=notes.append)
+    frame = join_columns(form.read(frame), job.sets, of_one_kind=True)
     check_choice("same", job.same, frame.columns)
     if job.same in (job.id, job.group):
         raise ValueError(f"same: expected a column that is not the id or group too, got {short(job.same)}")
@@ -209,8 +221,10 @@ def open_labelled(job: LearnJob, log: Log = lambda line: None) -> LearnedTable:
         drop=job.drop,
         name=name,
         root=root,
+        form=form,
     )
-    columns = infer_kinds(table.frame, job.kinds)
+    table = replace(table, form=table.form.of_columns(set(table.form.columns) - ({job.same} - set(form.columns))))
+    columns = table_kinds(table, job.kinds)
     if all(column.kind is None for column in columns.values()):
         raise ValueError(f"data: expected at least one column to learn from, got none ({left_out(columns)})")
     log(f"{len(table)} rows in {name}")
@@ -277,7 +291,7 @@ def _measured(job: LearnJob, opened: LearnedTable, model: EmbeddingLearner, test
     )
 
 
-_LOCAL = ("root", "cache_dir", "checkpoint_dir", "progress", "logger", "columns", "labels")
+_LOCAL = ("root", "cache_dir", "checkpoint_dir", "progress", "logger", "columns", "form", "labels")
 
 
 def known_labels(model: EmbeddingLearner, labels: Any) -> Tensor:
@@ -300,8 +314,7 @@ def _untrained(opened: LearnedTable, model: EmbeddingLearner, test: Array) -> tu
 
     kinds = {name: column.kind for name, column in opened.columns.items() if column.kind is not None}
     train = model.bank_.rows
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
+    with seeded(0):
         encoder = build_table_encoder(kinds, encoders=model.named_encoders())
         encoder.fit(train)
         store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)

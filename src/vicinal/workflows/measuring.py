@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from vicinal.core import counted, listed, short_text
+from vicinal.core.seeding import seeded
 from vicinal.data import (
     Split,
     Table,
@@ -253,8 +254,7 @@ def knn_of_embeddings(model: BankedEstimator, opened: OpenTable, split: Split) -
 def untuned_features(model: BankedEstimator, opened: OpenTable, rows: Array, others: Array) -> list[Any]:
     """Features of ``rows`` and ``others`` from encoders before any training, with statistics from ``rows``."""
     frame = opened.table.frame[list(opened.kinds)]
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
+    with seeded(0):
         encoder = build_table_encoder(opened.kinds, encoders=model.named_encoders())
         encoder.fit(frame.iloc[rows])
     store = None if model.cache_dir is None else EmbeddingCache(model.cache_dir)

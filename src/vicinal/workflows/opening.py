@@ -1,7 +1,8 @@
 """Reads, checks and splits a table, and makes the estimator of its task: the first steps of several commands."""
 
+import contextlib
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -9,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from vicinal.core import check_choice, short, short_text
+from vicinal.core import ColumnWarning, check_choice, short, short_text
 from vicinal.core.identity import IdentityWarning
 from vicinal.core.progress import report
 from vicinal.data import (
@@ -18,15 +19,17 @@ from vicinal.data import (
     LeakWarning,
     Split,
     Table,
+    TableForm,
     join_columns,
     leaking_columns,
     long_texts,
     make_splits,
     prepare_table,
-    read_table,
+    read_cells,
     root_of,
     split_by_time,
     split_texts,
+    table_kinds,
     table_name,
 )
 from vicinal.data.cells import missing_cells
@@ -46,6 +49,14 @@ from vicinal.estimators.target_transform import check_positive
 
 Log = Callable[[str], None]
 Array = np.ndarray[Any, Any]
+
+
+@contextlib.contextmanager
+def rows_of_the_table() -> Iterator[None]:
+    """While a model is measured on rows of the table that it was fitted on: their columns have been described."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ColumnWarning)
+        yield
 
 
 @dataclass(frozen=True)
@@ -75,6 +86,8 @@ class TableJob:
         validation: share of the remaining rows held out for early stopping and intervals; 0: members are folds.
         parameters: of the estimator, see :class:`NeighborRegressor`.
         baselines: also measure :func:`vicinal.evaluation.tuned_baselines`.
+        decimal: the mark before decimals in texts, "." or ","; None: detected, column by column.
+        day_first: whether dates such as 03/04/2021 have the day first; None: detected.
     """
 
     source: Path | pd.DataFrame
@@ -98,6 +111,8 @@ class TableJob:
     validation: float = 0.15
     parameters: Mapping[str, Any] = field(default_factory=dict)
     baselines: bool = True
+    decimal: str | None = None
+    day_first: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -149,13 +164,22 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     if isinstance(job.source, Path):
         report("reading")
         log(f"reading {job.source.name}")
-        frame = read_table(job.source, ids=_exact_columns(job), log=notes.append)
+        frame = read_cells(job.source, ids=_exact_columns(job), log=notes.append)
         root = job.root or root_of(job.source)
         name = job.name or table_name(job.source)
     else:
         frame, root, name = as_table("data", job.source), job.root, job.name or "table"
     log(f"{len(frame)} rows and {frame.shape[1]} columns in {name}")
-    frame, left = without_weightless(frame.rename(columns=str), job.weight)
+    frame = frame.rename(columns=str)
+    form = TableForm.of(
+        frame,
+        kinds=job.kinds,
+        aside=_exact_columns(job),
+        decimal=job.decimal,
+        day_first=job.day_first,
+        log=notes.append,
+    )
+    frame, left = without_weightless(form.read(frame), job.weight)
     notes += [f"{left}."] if left else []
     frame, also = further_targets(join_columns(frame, job.sets, of_one_kind=True), job)
     fair, use = job.parameters.get("fair"), job.use
@@ -175,6 +199,7 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
         name=name,
         root=root,
         separator=job.separator,
+        form=form,
     )
     if job.separator is not None and all(len(names) == 1 for names in table.target):
         raise ValueError(
@@ -185,7 +210,7 @@ def open_table(job: TableJob, log: Log = lambda line: None) -> OpenTable:
     for name, values in {table.target_name: table.target, **also}.items():
         if settings["target_transform"] == "log":
             check_positive(values, short(name))
-    columns = infer_kinds(table.frame, job.kinds)
+    columns = table_kinds(table, job.kinds)
     if all(column.kind is None for column in columns.values()):
         raise ValueError(f"data: expected at least one column to learn from, got none ({left_out(columns)})")
     shares = {name: long_texts(table.frame[name]) for name, column in columns.items() if column.kind == "text"}
@@ -251,6 +276,7 @@ def make_estimator(opened: OpenTable, job: TableJob) -> BankedEstimator:
     estimator = NeighborRegressor if opened.table.task == "regression" else NeighborClassifier
     held_out = job.validation if job.test else 0.0
     settings = {"random_state": job.seed, "root": opened.table.root, "columns": opened.kinds, **job.parameters}
+    settings = {"form": opened.table.form, **settings}
     settings = {"validation_fraction": held_out, **settings}
     return estimator(**settings)
 

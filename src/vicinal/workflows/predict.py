@@ -1,7 +1,8 @@
 """``vicinal predict``: predictions of a saved model for the rows of a table, with neighbors and intervals."""
 
+import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vicinal.core import check_choice, counted, listed, nearest, short, short_text
+from vicinal.core import ExtrapolationWarning, check_choice, counted, listed, nearest, short, short_text
 from vicinal.core.identity import IdentityWarning
-from vicinal.data import check_column, join_columns, read_table, root_of, split_texts, tidy_features
+from vicinal.data import check_column, join_columns, read_cells, root_of, split_texts
 from vicinal.data.target import SEPARATOR
 from vicinal.estimators.attention import Element, Explanation
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.elements import element_counts
-from vicinal.estimators.inputs import as_table
+from vicinal.estimators.inputs import EmbeddedRows, as_table
 from vicinal.estimators.learner import EmbeddingLearner
 from vicinal.estimators.neighbors import NeighborRegressor
 from vicinal.estimators.saving import shown_cell
@@ -25,6 +26,10 @@ Log = Callable[[str], None]
 
 _SHOWN = 3
 """Elements of most effect in a line of a table; records have all."""
+
+
+_EXPLAINED = re.compile(r"(neighbor|element)_\d+_\w+|others_(weight|contribution)|neighbors|others|elements|scale")
+"""Names of what explanations add to an answer."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ def joined(value: Any, separator: str = SEPARATOR) -> Any:
 
 def table_columns(path: Path) -> list[str]:
     """Names of the columns of a table file."""
-    return [str(name) for name in read_table(path).columns]
+    return [str(name) for name in read_cells(path).columns]
 
 
 def predict_table(
@@ -130,7 +135,8 @@ def predict_table(
         explain: number of neighbors to show for each row.
         elements: also show what each element of sets adds; see :meth:`vicinal.estimators.NeighborRegressor.explain`.
         coverage: of intervals, or None for none.
-        keep: columns of the table to put beside the predictions.
+        keep: columns of the table to put beside the predictions; one called as a column of predictions gets " (kept)"
+            behind its name.
         index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
         log: gets which columns were ignored, and whether ids or groups are missing.
@@ -163,16 +169,38 @@ def answer_rows(
     _log_unknown(model, ids, groups, log)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentityWarning)  # it was said
+        warnings.simplefilter("ignore", ExtrapolationWarning)  # it is said next
+        rows = model.query_rows(features)
+        if sentence := rows.sentence():
+            log(sentence)
         identity = {"ids": ids, "groups": groups}
-        answers = _answers(model, frame, features, identity, coverage)
-        answers = replace(answers, columns={name: frame[name].tolist() for name in keep} | answers.columns)
+        answers = _answers(model, frame, rows, identity, coverage)
+        names = _kept_names(keep, answers.columns)
+        for name in (name for name in keep if names[name] != name):
+            log(f"the kept column {short(name)} is called {short(names[name])}, as predictions have one of that name")
+        answers = replace(answers, columns={names[one]: frame[one].tolist() for one in keep} | answers.columns)
         if not (explain or elements):
             return answers
         model = of_target(model, None)
         if elements:
             count = int(element_counts(features, model.kinds_).to_numpy().sum())
             log(f"leaving out {count} elements, one at a time, in {len(features)} rows")
-        return replace(answers, explanations=model.explain(features, explain or 3, **identity, elements=elements))
+        return replace(answers, explanations=model.explain(rows, explain or 3, **identity, elements=elements))
+
+
+def _kept_names(keep: Sequence[str], predicted: Iterable[str]) -> dict[str, str]:
+    """What kept columns are called beside those that are ``predicted``: neither takes the place of the other.
+
+    >>> _kept_names(["age", "row", "neighbor_1_id", "low (kept)", "low"], ["prediction", "low"])  # doctest: +ELLIPSIS
+    {'age': 'age', 'row': 'row (kept)', ..., 'low (kept)': 'low (kept)', 'low': 'low (kept) (kept)'}
+    """
+    taken, names = {"row", *predicted}, {name: name for name in keep}
+    for name in keep:
+        while names[name] in taken or _EXPLAINED.fullmatch(names[name]):
+            names[name] += " (kept)"
+            while names[name] in keep:
+                names[name] += " (kept)"
+    return names
 
 
 def load_predictor(
@@ -221,17 +249,17 @@ def _by_target(model: BankedEstimator, name: str, values: np.ndarray[Any, Any]) 
 def _answers(
     model: BankedEstimator,
     frame: pd.DataFrame,
-    features: pd.DataFrame,
+    rows: EmbeddedRows,
     identity: dict[str, list[Any] | None],
     coverage: float | None,
 ) -> Answers:
     classes = getattr(model, "classes_", None)
     columns: dict[str, list[Any]] = {}
     if classes is None:
-        values, error = model.predict(features, **identity, return_error=True)
+        values, error = model.predict(rows, **identity, return_error=True)
         columns |= _by_target(model, "prediction", values)
     else:
-        chances, error = model.predict_proba(features, **identity, return_error=True)
+        chances, error = model.predict_proba(rows, **identity, return_error=True)
         if model.multilabel_:
             said = chances >= model.thresholds_
             columns["prediction"] = [tuple(classes[row].tolist()) for row in said]
@@ -243,7 +271,7 @@ def _answers(
     if coverage is not None:
         if classes is not None:
             raise ValueError("interval: expected a model that predicts numbers, got one that predicts classes")
-        bounds = model.predict_interval(features, coverage, **identity)
+        bounds = model.predict_interval(rows, coverage, **identity)
         columns |= _by_target(model, "low", bounds[..., 0]) | _by_target(model, "high", bounds[..., 1])
     ids = identity["ids"]
     return Answers(frame.index.tolist() if ids is None else ids, columns, [], separator_of(model))
@@ -255,7 +283,9 @@ def separator_of(model: BankedEstimator) -> str:
 
 
 def read_rows(model: BankedEstimator, source: Path | Any, root: Path | None, log: Log) -> pd.DataFrame:
-    """The rows of a file or table, with cells as ``model`` takes them; sets ``model.root`` to ``root``.
+    """The rows of a file or table, cells as they are written; sets ``model.root`` to ``root``.
+
+    The model reads the cells by its ``form_``; whatever else does, such as labels, reads them by it, too.
 
     Args:
         model: reads the rows.
@@ -268,28 +298,27 @@ def read_rows(model: BankedEstimator, source: Path | Any, root: Path | None, log
         frame: pd.DataFrame = as_table("data", source)
     else:
         model.root = root or root_of(source)
-        frame = read_table(source, log=log, **as_written(model))
+        frame = read_cells(source, ids=exact_columns(model), log=log)
     return made_rows(model, frame)
 
 
-def as_written(model: BankedEstimator) -> dict[str, list[str]]:
-    """The columns of a CSV file to read as text: texts of ``model``, and ids and groups."""
-    chunked = model.notes_.get("chunked") or []
-    words = [name for name, kind in model.kinds_.items() if kind in ("text", "category") or name in chunked]
+def exact_columns(model: BankedEstimator) -> list[str]:
+    """The columns of ids and groups that ``model`` names, whose cells a csv file gives as they are written."""
     named = isinstance(model, EmbeddingLearner) and model.labels_ != "numbers"  # classes as they are written
-    known = [model.notes_.get(role) for role in ("id", "group", *["target"][:named])]
-    return {"text": words, "ids": [name for name in known if name is not None and name not in model.kinds_]}
+    columns = [model.notes_.get(role) for role in ("id", "group", *["target"][:named])]
+    return [name for name in columns if name is not None and name not in model.kinds_]
 
 
 def made_rows(model: BankedEstimator, frame: pd.DataFrame) -> pd.DataFrame:
     """Rows of a table with the columns that ``model`` derives from others: sets, and chunks of long texts."""
-    chunked = model.notes_.get("chunked") or []
-    frame = join_columns(frame.rename(columns=str), model.notes_.get("sets") or {})
+    chunked, sets = model.notes_.get("chunked") or [], model.notes_.get("sets") or {}
+    parts = {name for names in sets.values() for name in names}
+    frame = join_columns(model.form_.of_columns(parts).read(frame.rename(columns=str)), sets)
     return split_texts(frame, [name for name in chunked if name in frame.columns])
 
 
 def features_of(model: BankedEstimator, frame: pd.DataFrame, log: Log) -> pd.DataFrame:
-    """The columns of ``frame`` that ``model`` reads, tidied; ``log`` gets the ignored columns."""
+    """The columns of ``frame`` that ``model`` reads; ``log`` gets the ignored columns."""
     columns = [str(name) for name in model.feature_names_in_]
     for name in columns:
         if name not in frame.columns:
@@ -305,7 +334,7 @@ def features_of(model: BankedEstimator, frame: pd.DataFrame, log: Log) -> pd.Dat
             f"passed over {counted(len(extra), 'column')} that the model does not read: "
             f"{', '.join(short_text(name) for name in extra[:8])}"
         )
-    return tidy_features(frame[columns], numbers=[name for name in columns if model.kinds_.get(name) == "number"])
+    return frame[columns]
 
 
 def _log_unknown(model: BankedEstimator, ids: list[Any] | None, groups: list[Any] | None, log: Log) -> None:

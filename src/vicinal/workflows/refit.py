@@ -14,9 +14,8 @@ from sklearn.base import clone
 from vicinal.core import ECHO, short, short_text
 from vicinal.core.folders import read_whole
 from vicinal.core.identity import canonical_ids
-from vicinal.data import Split, duplicates_across, find_duplicates, no_test, table_name
+from vicinal.data import Split, duplicates_across, find_duplicates, no_test, table_kinds, table_name
 from vicinal.data.table import Table, without_weightless
-from vicinal.encoders import infer_kinds
 from vicinal.estimators.banked import CELLS, BankedEstimator
 from vicinal.estimators.inputs import hold_out
 from vicinal.estimators.journal import Changes, read_changes
@@ -37,7 +36,7 @@ from vicinal.workflows.measuring import (
     share_of_all,
     truth_of,
 )
-from vicinal.workflows.opening import OpenTable, TableJob, fit_split, further_targets
+from vicinal.workflows.opening import OpenTable, TableJob, fit_split, further_targets, rows_of_the_table
 from vicinal.workflows.predict import load_predictor, of_target, read_rows
 from vicinal.workflows.resuming import CACHE, working_folder
 
@@ -88,7 +87,7 @@ class _Rows:
 
     def opened(self, old: BankedEstimator) -> OpenTable:
         """The table with the kinds of its columns."""
-        columns = infer_kinds(self.table.frame, dict(old.kinds_))
+        columns = table_kinds(self.table, dict(old.kinds_))
         if self.targets is None:
             return OpenTable(self.table, columns)
         by_row = self.targets.loc[self.table.ids]
@@ -105,6 +104,7 @@ class _Trial:
     basis: str
 
 
+@rows_of_the_table()
 def refit_model(
     folder: Path,
     source: Path | pd.DataFrame | None = None,
@@ -151,7 +151,9 @@ def refit_model(
         ):
             log("taking up the run that was interrupted")
         places = {"checkpoint_dir": work.folder, "cache_dir": work.folder / CACHE if work.folder else None}
-        new = clone(old).set_params(plan=old.plan_, columns=opened.kinds, progress=False, **places)
+        new = clone(old).set_params(
+            plan=old.plan_, columns=opened.kinds, form=opened.table.form, progress=False, **places
+        )
         log(f"fitting on {len(trial.split.train)} rows, {len(trial.split.validation)} to stop early and calibrate")
         fit_split(new, opened, trial.split)
         log("comparing with the old model")

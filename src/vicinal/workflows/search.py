@@ -11,7 +11,7 @@ import pandas as pd
 
 from vicinal.core import check_choice, check_integer, short, short_text
 from vicinal.core.folders import kind_of
-from vicinal.data import read_table, tidy_features
+from vicinal.data import read_table
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.matching import RowMatcher
 from vicinal.estimators.saving import shown_cell
@@ -148,18 +148,15 @@ class Searcher:
 
     def row(self, text: str) -> Searched:
         """Search for a row given as a JSON object."""
-        row = read_row(text)
-        numbers = [name for name, kind in self.model.kinds_.items() if kind == "number"]
-        return Searched([text], self._hits(tidy_features(pd.DataFrame([row]), numbers)))
+        return Searched([text], self._hits(pd.DataFrame([read_row(text)])))
 
     def table(self, source: Path | pd.DataFrame) -> Searched:
         """Search for the rows of a table; if it has ids, a row does not find the bank row of its own id."""
         frame = read_rows(self.model, source, self.root, self.log)
-        numbers = [name for name, kind in self.model.kinds_.items() if kind == "number"]
         column = self.model.notes_.get("id")
         ids = frame[column].tolist() if column in frame.columns else None
         names = frame.index.tolist() if ids is None else ids
-        return Searched(names, self._hits(tidy_features(frame, [n for n in numbers if n in frame.columns]), ids))
+        return Searched(names, self._hits(frame, ids))
 
     def ids(self, ids: Sequence[str]) -> Searched:
         """Search for bank rows, without themselves."""

@@ -20,7 +20,7 @@ from vicinal.data import root_of, row_count, stream_table, table_checksum, write
 from vicinal.data.writing import storable
 from vicinal.version import __version__
 from vicinal.workflows.engines import check_engine, model_digest, predicted_by_ray
-from vicinal.workflows.predict import answer_rows, as_written, load_predictor, made_rows
+from vicinal.workflows.predict import answer_rows, exact_columns, load_predictor, made_rows
 from vicinal.workflows.resuming import WorkingFolder, working_folder
 
 Log = Callable[[str], None]
@@ -88,7 +88,7 @@ def predict_file(
     log = _once(log)
     with working_folder(out, "predict", _PART.format(0)) as work:
         need = [*(str(name) for name in model.feature_names_in_), *keep]
-        frames = stream_table(source, BATCH, need=need, log=log, **as_written(model))
+        frames = stream_table(source, BATCH, need=need, ids=exact_columns(model), log=log)
         first = next(frames)
         digest = table_checksum(source)
         of_model = model_digest(folder)

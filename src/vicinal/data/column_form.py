@@ -1,0 +1,368 @@
+"""How the cells of one column are written, and how they are read by it."""
+
+import datetime
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype, is_timedelta64_dtype
+from pydantic import ConfigDict, Field
+
+from vicinal.core import ColumnError, short
+from vicinal.core.untrusted import Saved
+from vicinal.data.spelling import GAPS, SURE_GAPS, as_truth, day_of, duration_of, number_of, plain_text
+from vicinal.encoders.base import refuse
+from vicinal.encoders.kinds import read_list
+from vicinal.encoders.numeric import as_float
+
+Dates = NDArray[np.datetime64]
+T = TypeVar("T")
+
+FAR_YEARS = (1700, 2199)
+"""Dates outside of these years mean "no beginning" or "no end" where most dates of a column lie within them."""
+
+CODE = re.compile(r"^[+-]?0\d", re.MULTILINE)
+"""Texts of digits that begin with 0: 007 is a code, not the number 7."""
+
+
+class ColumnForm(Saved):
+    """How the cells of one column are written.
+
+    Attributes:
+        kind: "number", "date", "duration", "truth"; "levels" of a column of categories whose cells were numbers; "list"
+            of texts that are lists in JSON; "words" of texts among which "n/a", "?" and "-" are gaps.
+        decimal: the mark before decimals, in texts.
+        sign: of money, or "%"; "" without.
+        every: whether each cell had that sign, so that a number without it is of another unit.
+        day_first: whether 03/04 is the third of April; None: no such date was seen.
+        open: whether no cell told the order of day and month, or the mark before decimals, so that it was assumed.
+        spelled: the words for false and true; None: truth values of Python.
+        span: first and last year of dates; those beyond mean "no beginning" and "no end", and are read as its ends.
+        certain: whether a cell told the mark before decimals.
+        unitless: of a model that was saved without forms: numbers, dates or lengths of time, as each table shows.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["number", "date", "duration", "truth", "levels", "list", "words"]
+    decimal: Literal[".", ","] = "."
+    sign: str = Field(default="", max_length=8)
+    every: bool = False
+    day_first: bool | None = None
+    open: bool = False
+    spelled: tuple[str, str] | None = None
+    span: tuple[int, int] | None = None
+    certain: bool = False
+    unitless: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """What is unusual about how it is written, as a phrase; "" if nothing is."""
+        if self.kind == "number" and (self.sign or self.decimal == ","):
+            commas = ["decimal commas"] * (self.decimal == ",")
+            return ", ".join([_in_unit(self.sign)] * bool(self.sign) + commas)
+        if self.kind == "date" and self.day_first is not None:
+            return f"written {'day' if self.day_first else 'month'} first"
+        return "true or false" if self.kind == "truth" else ""
+
+    def read(self, column: "pd.Series[Any]") -> "pd.Series[Any]":
+        """The cells of ``column`` as they were meant; see :meth:`TableForm.read`."""
+        return _READING[self.kind](self, column)
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell is None, NaN or another sign that no value is there; a text is none."""
+    return cell is None or cell is pd.NaT or (pd.api.types.is_scalar(cell) and bool(pd.isna(cell)))
+
+
+def is_number(cell: Any) -> bool:
+    """Whether a cell is one number of any type; a truth value is none."""
+    plain = isinstance(cell, int | float | Decimal | np.number) or hasattr(cell, "__float__")
+    return plain and not isinstance(cell, bool | np.bool_ | np.timedelta64) and not hasattr(cell, "__len__")
+
+
+def _is_gap(cell: Any) -> bool:
+    return is_missing(cell) or (isinstance(cell, str) and plain_text(cell).casefold() in GAPS)
+
+
+def _each(column: "pd.Series[Any]", reading: Callable[[Any], T]) -> list[T]:
+    """``reading`` of each cell, once for each different text."""
+    known: dict[str, T] = {}
+    cells: list[T] = []
+    for cell in column.tolist():
+        if isinstance(cell, str):
+            if cell not in known:
+                known[cell] = reading(cell)
+            cells.append(known[cell])
+        else:
+            cells.append(reading(cell))
+    return cells
+
+
+def _with_index(cells: Any, column: "pd.Series[Any]", dtype: Any = None) -> "pd.Series[Any]":
+    series: pd.Series[Any] = pd.Series(cells, index=column.index, name=column.name, dtype=dtype)
+    return series
+
+
+def _read_numbers(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
+    dtype = column.dtype
+    if is_numeric_dtype(dtype):
+        return column.astype(np.float64) if is_bool_dtype(dtype) else column
+    _check_dtype(column, "numbers")
+    plain = _plain_numbers(form, column)
+    if plain is not None:
+        return plain
+    cells = _unrefused(column, _each(column, lambda cell: _one_number(form, cell)))
+    if not all(isinstance(cell, float | int) for cell in cells):
+        return _with_index(cells, column, object)  # what reads the numbers says which cell is none
+    if cells and all(isinstance(cell, int) and abs(cell) < 1 << 63 for cell in cells):
+        return _with_index(cells, column, np.int64)
+    return _with_index([as_float(cell) for cell in cells], column, np.float64)
+
+
+def _check_dtype(column: "pd.Series[Any]", expected: str) -> None:
+    """Refuse a column whose type says that it is of another unit, unless all its cells are missing."""
+    dtype = column.dtype
+    units = {"lengths of time": is_timedelta64_dtype(dtype), "numbers": is_numeric_dtype(dtype)}
+    units["dates"] = is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype)
+    there = column.notna().to_numpy(dtype=bool)
+    for unit, is_so in units.items():
+        if is_so and unit != expected and there.any():
+            raise _other_unit(column, expected, unit, int(there.argmax()))
+
+
+def _plain_numbers(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any] | None":
+    """The quick way for texts of plain numbers; None if there are others."""
+    if form.decimal != "." or form.sign or not pd.api.types.is_string_dtype(column.dtype):
+        return None
+    texts = column.tolist()
+    if not all(isinstance(cell, str) or is_missing(cell) for cell in texts):
+        return None
+    present = np.fromiter((isinstance(c, str) and c.strip().casefold() not in GAPS for c in texts), bool, len(texts))
+    some = np.array([cell.strip() for cell, there in zip(texts, present, strict=True) if there], dtype=object)
+    numbers = np.asarray(pd.to_numeric(some, errors="coerce"))
+    if numbers.dtype.kind not in "iuf" or np.isnan(numbers.astype(np.float64)).any():
+        return None if len(some) else _with_index(np.nan, column, np.float64)
+    if present.all() and numbers.dtype.kind == "i":
+        return _with_index(numbers, column)
+    values = np.full(len(texts), np.nan)
+    values[present] = numbers
+    return _with_index(values, column)
+
+
+class _Refused:
+    """What stands in the place of a cell of another unit."""
+
+    def __init__(self, expected: str, got: str) -> None:
+        self.expected, self.got = expected, got
+
+
+def _unrefused(column: "pd.Series[Any]", cells: list[Any]) -> list[Any]:
+    for place, cell in enumerate(cells):
+        if isinstance(cell, _Refused):
+            raise _other_unit(column, cell.expected, cell.got, place)
+    return cells
+
+
+def _one_number(form: ColumnForm, cell: Any) -> Any:
+    if isinstance(cell, str):
+        return _number_in(form, cell)
+    if is_missing(cell):
+        return np.nan
+    if isinstance(cell, bool | np.bool_):
+        return float(cell)
+    for types, unit in ((_DATES, "dates"), (_LENGTHS, "lengths of time")):
+        if isinstance(cell, types):
+            return _Refused("numbers", unit)
+    return (int(cell) if isinstance(cell, int | np.integer) else as_float(cell)) if is_number(cell) else cell
+
+
+def _number_in(form: ColumnForm, cell: str) -> Any:
+    """The number that a text is in this form; the text itself if it is none."""
+    text = plain_text(cell)
+    if text.casefold() in GAPS:
+        return np.nan
+    number = number_of(text)
+    if number is None:
+        return _Refused("numbers", "dates") if day_of(text) is not None else _special(text, cell)
+    value = number.value(form.decimal)
+    if value is None:
+        mark = "a comma" if form.decimal == "," else "a point"
+        return _Refused(f"numbers with {mark} before decimals", "other ones")
+    # Money without its sign, or with a new one, is the same number; a share of 100 is another one than the number.
+    share = "%" in (number.sign, form.sign) and (form.every or number.sign == "%")
+    if number.sign != form.sign and (share or (number.sign and form.sign)):
+        return _Refused(_in_unit(form.sign), _in_unit(number.sign))
+    return int(value) if text.lstrip("+-").isdecimal() and abs(value) < 1 << 53 else value
+
+
+def _special(text: str, cell: str) -> Any:
+    """Infinity as the number that a later check refuses; else the text as it is."""
+    try:
+        return float(text)
+    except ValueError:
+        return cell
+
+
+def _in_unit(sign: str) -> str:
+    return "shares in %" if sign == "%" else f"money in {sign}" if sign else "plain numbers"
+
+
+def _other_unit(column: "pd.Series[Any]", expected: str, got: str, place: int) -> ColumnError:
+    advice = f"the column held {expected} where the model was fitted"
+    return refuse(str(column.name), column.index[place], expected, f"{got}: {short(column.iloc[place])}", advice)
+
+
+def _read_dates(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
+    if isinstance(column.dtype, pd.PeriodDtype):
+        column = column.dt.to_timestamp()
+    dtype = column.dtype
+    _check_dtype(column, "dates")
+    if is_datetime64_any_dtype(dtype):
+        if getattr(dtype, "tz", None) is not None:
+            column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+        dates = column.to_numpy(dtype="datetime64[us]")
+        within = _within(form, dates)
+        return column if within is dates and dtype == "datetime64[us]" else _with_index(within, column)
+    cells = _unrefused(column, _each(column, lambda cell: _one_date(form, cell)))
+    return _with_index(_within(form, np.array(cells, dtype="datetime64[us]")), column)
+
+
+def _within(form: ColumnForm, dates: Dates) -> Dates:
+    """Dates that mean "no beginning" or "no end" at the ends of the span."""
+    if form.span is None:
+        return dates
+    first, last = (np.datetime64(f"{year:04d}-01-01", "us") for year in form.span)
+    far = (dates < np.datetime64(f"{FAR_YEARS[0]}-01-01")) | (dates > np.datetime64(f"{FAR_YEARS[1]}-12-31"))
+    return np.where(far, np.clip(dates, first, last), dates) if far.any() else dates
+
+
+def _one_date(form: ColumnForm, cell: Any) -> Any:
+    if _is_gap(cell):
+        return None
+    if isinstance(cell, str):
+        return _date_in(form, plain_text(cell))
+    cell = cell.to_timestamp() if isinstance(cell, pd.Period) else cell
+    if isinstance(cell, np.datetime64):
+        return cell.astype("datetime64[us]")
+    if isinstance(cell, datetime.datetime):
+        moment = cell.to_pydatetime(warn=False) if isinstance(cell, pd.Timestamp) else cell
+        return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
+    if isinstance(cell, datetime.date):
+        return datetime.datetime(cell.year, cell.month, cell.day)
+    return _Refused("dates", "numbers" if is_number(cell) else "something else")
+
+
+def _date_in(form: ColumnForm, text: str) -> Any:
+    day = day_of(text)
+    if day is None:
+        return _Refused("dates", "a number" if number_of(text) is not None else "no date")
+    if form.day_first is None:
+        moment = None if day.day_first != day.month_first else day.day_first
+    else:
+        moment = day.value(day_first=form.day_first)
+    if moment is None:
+        order = {None: "without doubt", True: "day first", False: "month first"}[form.day_first]
+        return _Refused(f"dates written {order}", "another order")
+    return moment
+
+
+def _read_durations(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
+    del form
+    _check_dtype(column, "lengths of time")
+    if is_timedelta64_dtype(column.dtype):
+        return column
+    cells = _unrefused(column, _each(column, _one_duration))
+    return _with_index(np.array(cells, dtype="timedelta64[us]"), column)
+
+
+def _one_duration(cell: Any) -> Any:
+    if _is_gap(cell):
+        return None
+    if isinstance(cell, datetime.time):
+        day = {"hours": cell.hour, "minutes": cell.minute, "seconds": cell.second, "microseconds": cell.microsecond}
+        return datetime.timedelta(**day)
+    length = duration_of(plain_text(cell)) if isinstance(cell, str) else cell
+    other = "numbers" if is_number(length) else "something else"
+    return length if isinstance(length, datetime.timedelta | np.timedelta64) else _Refused("lengths of time", other)
+
+
+def _read_truths(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Truth values however they are written; what is none stays as it is, a value never seen."""
+    if column.dtype == bool and form.spelled is None:
+        return column
+    names: dict[bool, Any] = {value: value if form.spelled is None else form.spelled[value] for value in (False, True)}
+
+    def one(cell: Any) -> Any:
+        if _is_gap(cell):
+            return None
+        if isinstance(cell, str):
+            truth = as_truth(plain_text(cell))
+        else:
+            truth = bool(cell) if isinstance(cell, bool | np.bool_) or (is_number(cell) and cell in (0, 1)) else None
+        return cell if truth is None else names[truth]
+
+    cells = _each(column, one)
+    if all(isinstance(cell, bool) for cell in cells) and cells:
+        return _with_index(cells, column, bool)
+    return _with_index(cells, column, object)
+
+
+def _read_levels(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Categories whose cells were numbers, as numbers again where texts write them."""
+    del form
+    dtype = column.dtype
+    if is_bool_dtype(dtype):
+        return column.astype(object).map(lambda cell: None if is_missing(cell) else int(cell))
+    if is_numeric_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype):
+        return column
+
+    def one(cell: Any) -> Any:
+        if isinstance(cell, bool | np.bool_):
+            return int(cell)
+        if not isinstance(cell, str):
+            return cell
+        if plain_text(cell).casefold() in GAPS:
+            return None
+        number = number_of(plain_text(cell))
+        if number is None or number.sign or number.point is None or CODE.search(cell.strip()):
+            return cell
+        return int(number.point) if number.point.is_integer() else number.point
+
+    return _with_index(_each(column, one), column, object)
+
+
+def _list_in(cell: str) -> Any:
+    elements = read_list(cell)
+    return cell if elements is None else elements
+
+
+def _read_lists(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
+    del form
+    if not any(isinstance(cell, str) for cell in column.tolist()):
+        return column
+    lists = _each(column, lambda cell: _list_in(cell) if isinstance(cell, str) and cell.strip() else cell)
+    return _with_index([None if isinstance(c, str) and not c.strip() else c for c in lists], column, object)
+
+
+def _read_words(form: ColumnForm, column: "pd.Series[Any]") -> "pd.Series[Any]":
+    del form
+    gone = [isinstance(cell, str) and plain_text(cell).casefold() in SURE_GAPS for cell in column.tolist()]
+    return column.astype(object).mask(np.array(gone, dtype=bool), None) if any(gone) else column
+
+
+_DATES = (datetime.date, np.datetime64, pd.Period)
+_LENGTHS = (datetime.timedelta, datetime.time, np.timedelta64)
+_READING: dict[str, Callable[[ColumnForm, "pd.Series[Any]"], "pd.Series[Any]"]] = {
+    "number": _read_numbers,
+    "date": _read_dates,
+    "duration": _read_durations,
+    "truth": _read_truths,
+    "levels": _read_levels,
+    "list": _read_lists,
+    "words": _read_words,
+}

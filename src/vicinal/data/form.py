@@ -1,0 +1,291 @@
+"""How a table was written: which columns are numbers, money, dates or truth values, and by which marks."""
+
+import datetime
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype, is_timedelta64_dtype
+from pydantic import ConfigDict, Field
+
+from vicinal.core import check_choice, short_text
+from vicinal.core.untrusted import Saved
+from vicinal.data.column_form import CODE, FAR_YEARS, ColumnForm, is_missing, is_number
+from vicinal.data.spelling import GAPS, SURE_GAPS, Day, Number, day_of, duration_of, number_of, plain_text, truth_pair
+from vicinal.encoders.base import Kind
+from vicinal.encoders.kinds import is_list, read_list
+
+Log = Callable[[str], None]
+
+_LONG = re.compile(r"^[+-]?\d{16,}$", re.MULTILINE)  # more digits than a float keeps apart
+_POINT_SURELY = re.compile(r"\.(?!\d{3}$)|\..*\.|^[+-]?(?:0|\d{4,})\.", re.MULTILINE)  # 1.234 could be a thousand
+
+
+class TableForm(Saved):
+    """How the columns of a table are written: found once, when a model is fitted, and kept with it.
+
+    The same cells then mean the same in any file: a part of the rows, a csv, a workbook or a table in memory.
+
+    Attributes:
+        columns: by name; those whose cells are taken as they are stored are not among them.
+
+    >>> table = pd.DataFrame({"sold": ["31/12/2021", "01/02/2022"], "price": ["$3,750.00", "n/a"], "name": ["a", "b"]})
+    >>> form = TableForm.of(table)
+    >>> form.columns["sold"].day_first, form.columns["price"].sign, list(form.columns)
+    (True, '$', ['sold', 'price'])
+    >>> form.read(pd.DataFrame({"sold": ["03/04/2021"], "price": ["$1,250.00"]})).astype(str).iloc[0].tolist()
+    ['2021-04-03', '1250.0']
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    columns: dict[str, ColumnForm] = Field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        kinds: Mapping[str, Kind] | None = None,
+        aside: Collection[str] = (),
+        decimal: str | None = None,
+        day_first: bool | None = None,
+        log: Log = lambda line: None,
+    ) -> Self:
+        """The form of the cells of ``frame``.
+
+        A column is of numbers, dates, lengths of time or truth values if all its cells are, except for gaps ("", "n/a",
+        "?", "-"). Which mark comes before decimals, and whether day or month comes first, is decided by all cells of
+        the column, else by the other columns; if none tells, by ``decimal`` and ``day_first``, else a point, and the
+        month first in dates with slashes.
+
+        Args:
+            frame: the table; its columns have different names.
+            kinds: of columns that are not to be detected; cells of texts and categories are taken as they are stored.
+            aside: columns to leave as they are, of ids and groups.
+            decimal: the mark before decimals; None: detected.
+            day_first: whether the day comes before the month; None: detected.
+            log: called with what was assumed.
+        """
+        if decimal is not None:
+            check_choice("decimal", decimal, (".", ","))
+        kinds, drafts = kinds or {}, {}
+        for name, column in frame.items():
+            if str(name) not in aside:
+                drafts[str(name)] = _draft(column, kinds.get(str(name)), decimal=decimal, day_first=day_first)
+        settled = [each for each in drafts.values() if each is not None and not each.open]
+        marks = {each.decimal for each in settled if each.kind == "number" and each.certain}
+        orders = {each.day_first for each in settled if each.kind == "date"} - {None}
+        columns = {}
+        for name, draft in drafts.items():
+            if draft is None:
+                continue
+            by_others: Mapping[str, Any] = {}
+            if draft.open and draft.kind == "number" and len(marks) == 1:
+                by_others = {"decimal": next(iter(marks)), "open": False}
+            if draft.open and draft.kind == "date" and len(orders) == 1:
+                by_others = {"day_first": next(iter(orders)), "open": False}
+            columns[name] = draft.model_copy(update=by_others)
+            if columns[name].open:
+                log(_assumption(name, columns[name]))
+        return cls(columns=columns)
+
+    def read(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """``frame`` with the cells of its known columns as they were meant; a table that was read stays as it is.
+
+        Numbers become int64 (if all are whole and there) or float64, dates datetime64[us] in UTC, lengths of time
+        timedelta64[us], truth values bool or the words of the fit.
+
+        Raises:
+            ColumnError: for a column of another unit than that of the form, such as dates in place of numbers, or a
+                cell that is neither.
+        """
+        unitless = [name for name in frame.columns if str(name) in self.columns and self.columns[str(name)].unitless]
+        shown = type(self).of(frame[unitless]).columns if unitless else {}
+        read = {}
+        for name, column in frame.items():
+            form = shown.get(str(name)) if name in unitless else self.columns.get(str(name))
+            if form is not None:
+                cells = form.read(column)
+                if cells is not column:
+                    read[name] = cells
+        if not read:
+            return frame
+        frame = frame.copy(deep=False)
+        for name, cells in read.items():
+            frame[name] = cells
+        return frame
+
+    def of_columns(self, names: Collection[str]) -> Self:
+        """The form of some of the columns."""
+        return type(self)(columns={name: form for name, form in self.columns.items() if name in names})
+
+    def widened(self, frame: pd.DataFrame, **settings: Any) -> Self:
+        """This form, and that of the columns of ``frame`` that it does not know; for ``settings`` see :meth:`of`."""
+        new = type(self).of(frame[[name for name in frame.columns if str(name) not in self.columns]], **settings)
+        return type(self)(columns={**self.columns, **new.columns})
+
+
+def _assumption(name: str, form: ColumnForm) -> str:
+    if form.kind == "date":
+        first, then, option = ("day", "month", "--month-first") if form.day_first else ("month", "day", "--day-first")
+        return (
+            f"{short_text(name)}: no cell tells whether the day or the month comes first; read with the {first} before "
+            f"the {then} ({option} if that is wrong)"
+        )
+    mark, option = ("point", ",") if form.decimal == "." else ("comma", ".")
+    return (
+        f"{short_text(name)}: no cell tells which mark stands before decimals; read with a {mark} before them "
+        f"(--decimal {option} if that is wrong)"
+    )
+
+
+# Finding the form of a column, which may be open to more than one reading.
+
+
+def _draft(
+    column: "pd.Series[Any]", kind: Kind | None, *, decimal: str | None, day_first: bool | None
+) -> ColumnForm | None:
+    if kind in ("text", "image", "audio"):
+        return None
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        numbers = is_numeric_dtype(dtype.categories.dtype) and not is_bool_dtype(dtype.categories.dtype)
+        return ColumnForm(kind="levels") if numbers else None
+    if is_bool_dtype(dtype):
+        return ColumnForm(kind="truth")
+    if is_numeric_dtype(dtype):
+        levels = kind == "category"
+        return ColumnForm(kind="levels") if levels else None if dtype.kind == "c" else ColumnForm(kind="number")
+    if is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
+        return None if kind == "category" else _date_form(ColumnForm(kind="date").read(column), None)
+    if is_timedelta64_dtype(dtype):
+        return None if kind == "category" else ColumnForm(kind="duration")
+    cells = [cell for cell in column.tolist() if not is_missing(cell)]
+    texts = list(dict.fromkeys(cell for cell in cells if isinstance(cell, str)))
+    others = [cell for cell in cells if not isinstance(cell, str)]
+    if kind in ("set", "vector", None) and texts and not others:
+        lists = [read_list(text) for text in texts if text.strip()]
+        if lists and all(map(is_list, lists)):
+            return ColumnForm(kind="list")
+    if kind in ("set", "vector"):
+        return None
+    return _draft_of_cells(column, texts, others, kind, decimal=decimal, day_first=day_first)
+
+
+def _draft_of_cells(
+    column: "pd.Series[Any]",
+    texts: Sequence[str],
+    others: Sequence[Any],
+    kind: Kind | None,
+    *,
+    decimal: str | None,
+    day_first: bool | None,
+) -> ColumnForm | None:
+    """The form of a column of objects: different ``texts``, and ``others``."""
+    plain = [text for text in map(plain_text, texts) if text.casefold() not in GAPS]
+    if kind != "number" and (pair := _truth_form(plain, others)) is not None:
+        return pair
+    words = _words_form(texts) if not others else None
+    if kind == "category":
+        return ColumnForm(kind="levels") if others and not texts and all(map(is_number, others)) else words
+    if not plain and not others:
+        return ColumnForm(kind="number") if texts else None
+    if all(map(is_number, others)):
+        gaps = len(plain) < len(texts) or any(map(is_missing, column.tolist()))
+        number = _number_form(plain, others, gaps=gaps)
+        if number is not None:
+            named = {"open": False, "decimal": decimal, "certain": True} if number.open and decimal is not None else {}
+            return number.model_copy(update=named)
+    if all(isinstance(cell, datetime.date | np.datetime64 | pd.Period) for cell in others):
+        order = _order([day_of(text) for text in plain], day_first=day_first)
+        if order is not None:
+            return _date_form(ColumnForm(kind="date", day_first=order[0]).read(column), order)
+    lengths = all(isinstance(cell, datetime.timedelta | datetime.time | np.timedelta64) for cell in others)
+    if lengths and all(duration_of(text) is not None for text in plain):
+        return ColumnForm(kind="duration")
+    return words
+
+
+def _words_form(texts: Sequence[str]) -> ColumnForm | None:
+    """Of texts with gaps that are surely gaps: "-" beside "+" is a category."""
+    plain = {plain_text(text).casefold() for text in texts}
+    return ColumnForm(kind="words") if plain & SURE_GAPS and "+" not in plain else None
+
+
+def _truth_form(plain: Sequence[str], others: Sequence[Any]) -> ColumnForm | None:
+    if not all(isinstance(cell, bool | np.bool_) for cell in others):
+        return None
+    if not plain:
+        return ColumnForm(kind="truth") if others else None
+    pair = truth_pair(plain)
+    if pair is None:
+        return None
+    if others or pair == ("false", "true"):
+        return ColumnForm(kind="truth")
+    known = {word.casefold(): word for word in reversed(plain)}
+    return ColumnForm(kind="truth", spelled=(known.get(pair[0], pair[0]), known.get(pair[1], pair[1])))
+
+
+def _number_form(plain: Sequence[str], others: Sequence[Any], *, gaps: bool) -> ColumnForm | None:
+    """Of different texts, and numbers; with ``gaps`` beside them whole numbers become floats."""
+    if not plain:
+        return ColumnForm(kind="number")
+    joined = "\n".join(plain)
+    if CODE.search(joined) or (_LONG.search(joined) and (gaps or not _exact(plain))):
+        return None
+    numbers = pd.to_numeric(np.array(plain, dtype=object), errors="coerce")
+    if not np.isnan(numbers.astype(np.float64)).any():
+        sure = _POINT_SURELY.search(joined) is not None
+        return ColumnForm(kind="number", certain=sure, open=not sure and "." in joined)
+    read: list[Number] = []
+    for text in plain:
+        number = number_of(text)
+        if number is None:
+            return None
+        read.append(number)
+    signs = {number.sign for number in read} - {""}
+    commas = any(number.point is None for number in read)
+    points = any(number.comma is None for number in read)
+    if len(signs) > 1 or (commas and points):
+        return None
+    every = bool(signs) and all(number.sign for number in read) and not others
+    known: dict[str, Any] = {"sign": next(iter(signs), ""), "every": every, "certain": commas or points}
+    is_open = not (commas or points) and any(number.is_open for number in read)
+    return ColumnForm(kind="number", decimal="," if commas else ".", open=is_open, **known)
+
+
+def _exact(plain: Sequence[str]) -> bool:
+    """Whether all are whole numbers that int64 holds."""
+    return all(text.lstrip("+-").isdecimal() and abs(int(text)) < 1 << 63 for text in plain)
+
+
+def _order(days: Sequence[Day | None], *, day_first: bool | None) -> tuple[bool | None, bool] | None:
+    """Whether the day comes first, and whether that is assumed; None if not all are dates, or of different orders."""
+    known = [day for day in days if day is not None]
+    if len(known) < len(days):
+        return None
+    day, month = any(each.month_first is None for each in known), any(each.day_first is None for each in known)
+    if day and month:
+        return None
+    if day or month:  # as one order fails for some date
+        return day, False
+    if not any(each.is_open for each in known):
+        return None, False
+    if day_first is not None:
+        return day_first, False
+    return not any(each.is_open and each.mark == "/" for each in known), True
+
+
+def _date_form(dates: "pd.Series[Any]", order: tuple[bool | None, bool] | None) -> ColumnForm:
+    day_first, is_open = order or (None, False)
+    years = dates.dt.year.dropna().to_numpy()
+    near = years[(years >= FAR_YEARS[0]) & (years <= FAR_YEARS[1])]
+    span = None
+    if len(near) < len(years) and 2 * len(near) > len(years):
+        low, high = int(near.min()), int(near.max())  # years and not days, which would be those of single rows
+        more = (high - low) // 2 + 1
+        span = low - more, high + more
+    return ColumnForm(kind="date", day_first=day_first, open=is_open, span=span)

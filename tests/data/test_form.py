@@ -1,0 +1,258 @@
+"""How a table is written: every spelling is read as what it is, the same in every file and in every part of it."""
+
+import datetime
+import json
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vicinal.core import ColumnError
+from vicinal.data import TableForm, read_table
+from vicinal.data.form import ColumnForm
+
+DAY = datetime.datetime(2021, 12, 31)
+NUMBERS = {
+    "$3,750.00": 3750.0,
+    "USD 3,750": 3750.0,
+    "-$5.25": -5.25,
+    "(1,234.50)": -1234.5,
+    "€ 1.250,00": 1250.0,
+    "1.250,5 €": 1250.5,
+    "12%": 12.0,
+    "99,5 %": 99.5,
+    "1 234,5": 1234.5,
+    "1\u202f234,5": 1234.5,
+    "1'234.50": 1234.5,
+    "1,23,456": 123456.0,
+    "1.234.567": 1234567.0,
+    "\u221212.5": -12.5,
+    "CHF 1'200.-": 1200.0,
+    "1.5e-3": 0.0015,
+    "12-": -12.0,
+}
+DATES = {
+    "31/12/2021": DAY,
+    "31.12.2021": DAY,
+    "31-12-2021": DAY,
+    "12/31/2021": DAY,
+    "2021-12-31": DAY,
+    "2021/12/31": DAY,
+    "2021-12-31T00:00:00Z": DAY,
+    "2021-12-31 02:00:00+02:00": DAY,
+    "Dec 31, 2021": DAY,
+    "December 31st, 2021": DAY,
+    "31 Dec 2021": DAY,
+    "31-Dec-21": DAY,
+    "31. Dezember 2021": DAY,
+    "Fri, 31 Dec 2021 00:00:00 GMT": DAY,
+    "31/12/2021 2:30 pm": DAY.replace(hour=14, minute=30),
+    "31/12/21": DAY,
+    "1066-10-14": datetime.datetime(1066, 10, 14),
+    "9999-12-31": datetime.datetime(9999, 12, 31),
+}
+
+
+def form_of(cells, **settings):
+    return TableForm.of(pd.DataFrame({"x": cells}), **settings).columns.get("x")
+
+
+def read(cells, **settings):
+    frame = pd.DataFrame({"x": cells})
+    return TableForm.of(frame, **settings).read(frame)["x"]
+
+
+@pytest.mark.parametrize(("text", "number"), NUMBERS.items())
+@pytest.mark.parametrize("gap", ["n/a", "?", "-", "NA", "", None])
+def test_numbers_as_people_write_them(text, number, gap):
+    cells = read([text, gap, text])
+    assert cells.tolist()[::2] == [number, number]
+    assert np.isnan(cells[1])
+
+
+@pytest.mark.parametrize(("text", "day"), DATES.items())
+def test_dates_as_people_write_them(text, day):
+    cells = read([text, "n/a"])
+    assert cells.dtype == "datetime64[us]"
+    assert cells[0].to_pydatetime() == day
+    assert pd.isna(cells[1])
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["007", "12"],
+        ["12 Main St"],
+        ["1.1.1.1"],
+        ["2021-02-30"],
+        ["€5", "$7"],
+        ["1,5", "2.5"],
+        ["31/12/2021", "12/31/2021"],
+    ],
+)
+def test_what_is_no_number_and_no_date_is_left_alone(cells):
+    assert form_of(cells) is None
+
+
+@pytest.mark.parametrize(
+    ("cells", "value"),
+    [
+        (["true", "FALSE"], [True, False]),
+        (["Yes", "no", "YES"], ["Yes", "no", "Yes"]),
+        (["ja", "Nein"], ["ja", "Nein"]),
+        (["y", "n"], ["y", "n"]),
+        ([True, None, False], [True, None, False]),
+    ],
+)
+def test_truth_values_mean_the_same_in_any_spelling(cells, value):
+    form = TableForm.of(pd.DataFrame({"x": cells}))
+    assert form.columns["x"].kind == "truth"
+    assert form.read(pd.DataFrame({"x": cells}))["x"].tolist() == value
+    true = value[0]
+    for other in (True, 1, 1.0, "true", "TRUE", "yes", "1", np.True_):
+        assert form.read(pd.DataFrame({"x": pd.Series([other], dtype=object)}))["x"].tolist() == [true]
+
+
+def test_day_or_month_is_decided_by_the_column_then_by_the_table_then_said():
+    lines = []
+    settings = {"log": lines.append}
+    assert form_of(["03/04/2021", "25/04/2021"], **settings).day_first
+    assert not form_of(["03/04/2021", "04/25/2021"], **settings).day_first
+    both = pd.DataFrame({"a": ["03/04/2021"], "b": ["25/04/2021"]})
+    assert TableForm.of(both, **settings).columns["a"].day_first, "as the other column has it"
+    assert lines == []
+    assert not form_of(["03/04/2021"], **settings).day_first
+    assert form_of(["03.04.2021"], **settings).day_first
+    assert [line.partition(":")[0] for line in lines] == ["x", "x"]
+    assert "--day-first" in lines[0]
+    assert form_of(["03/04/2021"], day_first=True, **settings).day_first
+    assert len(lines) == 2
+
+
+def test_the_mark_before_decimals_is_decided_by_the_column_then_by_the_table_then_said():
+    lines = []
+    assert form_of(["1.250", "8.750,5"]).decimal == ","
+    table = pd.DataFrame({"a": ["1.250", "4.500"], "b": ["1,5", "2,25"]})
+    assert TableForm.of(table, log=lines.append).read(table)["a"].tolist() == [1250, 4500]
+    assert lines == []
+    assert read(["1,234"], log=lines.append).tolist() == [1234]
+    assert "--decimal ," in lines[0]
+    assert read(["1,234"], decimal=",").tolist() == [1.234]
+    with pytest.raises(ValueError, match=r"^decimal: expected one of '\.', ','"):
+        form_of(["1"], decimal=";")
+
+
+OTHER_UNITS = {
+    "dates for years": ([1990, 2001], pd.to_datetime(["1990-06-01"])),
+    "texts of dates for years": ([1990, 2001], ["1990-06-01"]),
+    "date objects for numbers": ([1.5, 2.5], [datetime.date(2020, 1, 1)]),
+    "years for dates": (["2020-01-01"], [1990]),
+    "serials for dates": (pd.to_datetime(["2020-01-01"]), [43831.0]),
+    "numbers for lengths of time": (pd.to_timedelta([1, 2], unit="h"), [1.0]),
+    "numbers for times": (["7:30", "8:15"], [7.5]),
+    "dates for lengths of time": (pd.to_timedelta([1, 2], unit="h"), pd.to_datetime(["2020-01-01"])),
+    "another money": (["$5"], ["€5"]),
+    "shares for numbers": ([0.12, 0.5], ["12%"]),
+    "numbers for shares": (["12%"], ["0.12"]),
+    "the other mark": (["1,5", "2,5"], ["1,234.5"]),
+    "the other order": (["25/04/2021"], ["04/25/2021"]),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), OTHER_UNITS.values(), ids=OTHER_UNITS)
+def test_another_unit_is_refused_by_column_and_row(before, after):
+    form = TableForm.of(pd.DataFrame({"built": before}))
+    with pytest.raises(ColumnError, match=r"^built: expected .* in row 7, got .*; the column held .* was fitted$"):
+        form.read(pd.DataFrame({"built": after}, index=[7]))
+
+
+def test_far_dates_are_at_the_ends_of_years_that_are_there():
+    cells = [f"2020-{month:02}-01" for month in range(1, 13)] + ["9999-12-31", "0001-01-01"]
+    form = form_of(cells)
+    assert form.span == (2019, 2021)
+    assert read(cells).dt.year.tolist() == [2020] * 12 + [2021, 2019]
+    assert form_of(["1066-10-14", "1215-06-15"]).span is None, "where most are far, they are what they are"
+
+
+def test_a_form_that_was_read_reads_again_and_is_the_same_as_json():
+    frame = pd.DataFrame(
+        {
+            "money": ["$1.50", "?"], "day": ["31/12/2021", ""], "yes": ["yes", "no"], "b": [True, False],
+            "list": ['["a"]', ""], "n": [Decimal("1.5"), None], "t": ["7:30", "0:05"], "w": ["red", "n/a"],
+        }
+    )  # fmt: skip
+    form = TableForm.of(frame)
+    meant = form.read(frame)
+    pd.testing.assert_frame_equal(form.read(meant), meant)
+    assert TableForm.model_validate_json(json.dumps(form.model_dump(exclude_defaults=True))) == form
+    assert meant["w"].tolist() == ["red", None]
+    assert frame["money"].tolist() == ["$1.50", "?"], "the given table is left alone"
+
+
+WRITTEN = {
+    "number": lambda value: f"{value:.2f}",
+    "money": lambda value: f"${value:,.2f}",
+    "comma": lambda value: f"{value:,.2f}".translate(str.maketrans(",.", ".,")),
+    "share": lambda value: f"{value:.2f}%",
+    "day first": lambda value: (DAY + datetime.timedelta(days=round(value))).strftime("%d/%m/%Y"),
+    "month by name": lambda value: (DAY + datetime.timedelta(days=round(value))).strftime("%b %d, %Y"),
+    "truth": lambda value: "yes" if value > 5000 else "no",
+    "gaps": lambda value: "n/a" if value > 9000 else f"{value:.1f}",
+}
+FILES = {
+    ".csv": lambda frame, path: frame.to_csv(path, index=False),
+    ".tsv": lambda frame, path: frame.to_csv(path, index=False, sep="\t"),
+    ".jsonl": lambda frame, path: frame.to_json(path, orient="records", lines=True),
+    ".parquet": lambda frame, path: frame.to_parquet(path),
+    ".xlsx": lambda frame, path: frame.to_excel(path, index=False),
+}
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.lists(st.floats(0, 10_000), min_size=3, max_size=12),
+    st.sets(st.integers(0, 11), min_size=1),
+    st.sampled_from(sorted(FILES)),
+    st.sampled_from(sorted(FILES)),
+)
+def test_any_part_in_any_file_is_read_as_the_whole_was(tmp_path_factory, values, some, whole, part):
+    frame = pd.DataFrame({name: [write(value) for value in values] for name, write in WRITTEN.items()})
+    folder = tmp_path_factory.mktemp("t")
+    FILES[whole](frame, folder / f"whole{whole}")
+    written = read_table(folder / f"whole{whole}")
+    form = TableForm.of(frame)
+    pd.testing.assert_frame_equal(
+        form.read(frame), written.reset_index(drop=True), check_dtype=False, check_column_type=False
+    )
+    rows = sorted({place % len(values) for place in some})
+    FILES[part](frame.iloc[rows], folder / f"part{part}")
+    again = read_table(folder / f"part{part}", form=form)
+    pd.testing.assert_frame_equal(
+        again.reset_index(drop=True),
+        form.read(frame).iloc[rows].reset_index(drop=True),
+        check_dtype=False,
+        check_column_type=False,
+    )
+
+
+def test_categories_are_told_apart_as_the_file_does():
+    codes = pd.DataFrame({"x": ["1.1", "1.10", "007", "7"]})
+    assert TableForm.of(codes, kinds={"x": "category"}).read(codes)["x"].tolist() == ["1.1", "1.10", "007", "7"]
+    assert form_of([1.0, 2.5], kinds={"x": "category"}) == ColumnForm(kind="levels")
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["1,5", "-", "2"], [1.5, None, 2.0]),
+        (["12", "n/a"], [12.0, None]),
+        (["2020-01-02", ""], [pd.Timestamp("2020-01-02"), None]),
+        ([1, 2], [1, 2]),
+    ],
+)
+def test_columns_of_a_model_without_forms_are_read_as_each_table_shows(cells, values):
+    form = TableForm(columns={"x": ColumnForm(kind="number", unitless=True)})
+    assert [None if pd.isna(cell) else cell for cell in form.read(pd.DataFrame({"x": cells}))["x"]] == values
