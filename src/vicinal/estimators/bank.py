@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -13,18 +13,14 @@ from torch import Tensor
 from vicinal.blockwise.exclusion import Exclusion
 from vicinal.blockwise.nearest import NearestRows
 from vicinal.blockwise.topk import Nearest
-from vicinal.core import ColumnError, nearest, short, short_text
-from vicinal.encoders.numeric import to_numbers
+from vicinal.core import nearest, short
 from vicinal.estimators.inputs import Ids, LabelledRows
 from vicinal.heads import Kriging
 from vicinal.heads.admissible import Identity
 from vicinal.heads.whole_bank import WholeBank
 from vicinal.index import NeighborBank
 from vicinal.training import NeighborNetwork, RowSubset
-from vicinal.training.rows import RowInputs, spread
-
-if TYPE_CHECKING:
-    from vicinal.estimators.banked import BankedEstimator
+from vicinal.training.rows import RowInputs
 
 _SHOWN = 10_000
 """Ids among which the nearest to one that is not there is looked for."""
@@ -246,57 +242,6 @@ def check_known(bank: Bank, others: Bank, ids: Ids) -> None:
     if lost:
         hint = nearest(str(lost[0]), map(str, bank.ids[:_SHOWN].tolist()))
         raise ValueError(f"ids: expected ids of rows that the model was given, got {short(lost[0])}{hint}")
-
-
-_ASKED = 32
-"""Rows that are predicted after a change of the bank, at most, and as many of those that changed."""
-
-
-@torch.no_grad()
-def check_predicts(model: "BankedEstimator", ids: Ids) -> None:
-    """Raise ValueError if rows cannot be predicted any more, now that the rows ``ids`` have come or been relabelled.
-
-    A number far from all others can bring distances, or sums of labels, beyond what floats hold; every later prediction
-    would fail then, and nobody would know by what.
-    """
-    if not hasattr(model, "predict") or not model.network_.head.uses_bank:
-        return
-    bank = model.bank_
-    changed = bank.store.positions(ids)
-    asked = torch.cat([changed[changed >= 0][spread(len(changed), _ASKED)], spread(len(bank), _ASKED)])
-    try:
-        said = model.in_label_units(model._answer(bank.vectors[asked].double(), {"ids": None, "groups": None})[0])
-        fine = bool(said.isfinite().all())
-    except (ValueError, RuntimeError, ArithmeticError):  # torch and numpy differ in what they say of it
-        fine = False
-    if not fine:
-        raise ColumnError(_farthest(model, changed[changed >= 0].numpy()))
-
-
-def _farthest(model: "BankedEstimator", changed: Ids) -> str:
-    """The sentence on the number, of the rows at the positions ``changed``, that is farthest from those of all others."""
-    bank, rows = model.bank_, model.bank_.rows
-    labels = bank.labels.numpy().reshape(len(bank), -1) if not hasattr(model, "classes_") else np.zeros((len(bank), 0))
-    numbers = [name for name, kind in model.kinds_.items() if kind == "number" and name in rows]
-    columns = {name: to_numbers(rows[name], name) for name in numbers}
-    columns |= dict(zip(model.targets_ or ["y"], labels.T, strict=False))
-    worst, sentence = 0.0, "X: expected rows that others can be predicted with, got some with which none can"
-    others = np.setdiff1d(np.arange(len(bank)), changed)
-    for name, values in columns.items():
-        known = values[others][np.isfinite(values[others])]
-        if not len(known) or not np.isfinite(values[changed]).any():
-            continue
-        with np.errstate(over="ignore"):
-            away = np.abs(values[changed] / 4 - np.median(known) / 4) / (np.std(known / 4) or 1.0)  # 4: no overflow
-        row = int(np.nanargmax(away))
-        if away[row] > worst:
-            worst, ends = away[row], f"{known.min():.4g} to {known.max():.4g}"
-            got = f"{values[changed[row]]:.4g} for the id {short(bank.ids[changed[row]])}"
-            sentence = (
-                f"{short_text(name)}: expected numbers near those of the bank, {ends}, got {got}, with which no row can "
-                "be predicted; correct it, or leave the row out"
-            )
-    return sentence
 
 
 _PROCESSOR = torch.device("cpu")

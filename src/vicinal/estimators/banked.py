@@ -12,14 +12,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from vicinal.core import check_choice, check_integer, short
+from vicinal.core import check_choice, check_integer, listed, short
 from vicinal.core.folders import kind_of
 from vicinal.core.identity import canonical_ids, shown
 from vicinal.core.seeding import seeded, usual_settings
 from vicinal.estimators.attention import Explanation, Explanations, attended, explain_rows, nearest_rows
-from vicinal.estimators.bank import Bank, check_known, check_predicts
+from vicinal.estimators.bank import Bank, check_known
 from vicinal.estimators.elements import with_elements
-from vicinal.estimators.forgetting import forget_values
+from vicinal.estimators.forgetting import forget_cells
 from vicinal.estimators.inputs import FEWEST_ROWS, HeldOut, Ids, LabelledRows, hold_out, with_weight
 from vicinal.estimators.journal import Change, added_rows
 from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
@@ -39,6 +39,9 @@ WEIGHTS = (1.0, 3.0, 10.0, 30.0)
 
 WEIGHED = 400
 """Added rows that the choice is made on, at most."""
+
+_ASKED = 8
+"""Rows that are predicted after a change of the bank, at most, and as many of those that changed."""
 
 
 class BankedEstimator(TunedEstimator):
@@ -216,17 +219,45 @@ class BankedEstimator(TunedEstimator):
         """
         frame, vectors = self.embedded_rows(X)
         known = {"ids": ids, "groups": groups, "new_classes": new_classes}
-        before = getattr(self, "classes_", None), self.target_transform_
+        before = self._labels_now()
         names = self.add_embedded(frame, vectors, y, sample_weight=sample_weight, **known)
         try:
-            check_predicts(self, names)
+            self.check_predicts(names)
         except ValueError:
             near, keys = self.near_bank(), self.bank_.remove(names)
             if near is not None:
                 near.remove(keys)
-            self._take_back(*before)
+            self._take_back(before)
             raise
         return self
+
+    @usual_settings()
+    @torch.no_grad()
+    def check_predicts(self, ids: Any) -> None:
+        """Check that rows can still be predicted, now that the rows ``ids`` were added or relabelled.
+
+        A number far from all others can bring distances, or sums of labels, beyond what floats hold; every later
+        prediction would fail then, and nobody would know by what.
+
+        Raises:
+            ValueError: if those rows, or some that were there before, cannot be predicted.
+        """
+        if not hasattr(self, "predict") or not self.network_.head.uses_bank:
+            return
+        changed = self.bank_.store.positions(canonical_ids("ids", ids))
+        changed = changed[changed >= 0]
+        asked = torch.cat([changed[spread(len(changed), _ASKED)], spread(len(self.bank_), _ASKED)])
+        try:
+            said = self._answer(self.bank_.vectors[asked].double(), {"ids": None, "groups": None})[0]
+            fine = bool(self.in_label_units(said).isfinite().all())
+        except (ValueError, RuntimeError, ArithmeticError):  # torch and numpy differ in what they say of it
+            fine = False
+        if not fine:
+            got = listed(canonical_ids("ids", ids).tolist())
+            raise ValueError(
+                f"ids: expected rows with which others can be predicted, got {got}, with which predictions are no finite "
+                "numbers; correct their numbers or labels, or leave them out"
+            )
 
     @usual_settings()
     def embedded_rows(self, X: Any) -> tuple[pd.DataFrame, Tensor]:
@@ -267,18 +298,22 @@ class BankedEstimator(TunedEstimator):
                 sample_weight = self.weights_for(vectors, y, groups)
             sample_weight, rows = with_weight(sample_weight, frame, vectors, y, ids, groups)
             frame, vectors, y, ids, groups = rows
-        before = getattr(self, "classes_", None), self.target_transform_
+        before = self._labels_now()
         try:
             if new_classes:
                 self._learn_classes(y, len(frame))
             return self._add_embedded(frame, vectors, y, ids, groups, sample_weight)
         except BaseException:  # nothing was added, so no class is new, and no end of labels
-            self._take_back(*before)
+            self._take_back(before)
             raise
 
-    def _take_back(self, classes: Any, transform: TargetTransform) -> None:
+    def _labels_now(self) -> tuple[Any, TargetTransform]:
+        """What rows that are added or relabelled may change beside the bank."""
+        return getattr(self, "classes_", None), self.target_transform_
+
+    def _take_back(self, before: tuple[Any, TargetTransform]) -> None:
         """Be as before a change of the bank that was refused."""
-        self.target_transform_ = transform
+        classes, self.target_transform_ = before
         if classes is not None:
             self.classes_ = classes
             self._tell_index_of_classes()
@@ -392,18 +427,23 @@ class BankedEstimator(TunedEstimator):
         check_is_fitted(self, "bank_")
         names = canonical_ids("ids", ids, distinct=True)
         check_known(self.bank_, self.calibration_, names)
-        before, former = (getattr(self, "classes_", None), self.target_transform_), self.labels_of(names)
+        before, former = self._labels_now(), self.labels_of(names)
+        self._relabel(names, y)
         try:
-            self._relabel(names, y)
-            check_predicts(self, names)
-        except BaseException:
+            self.check_predicts(names)
+        except ValueError:
             self._relabel(names, former)
-            self._take_back(*before)
+            self._take_back(before)
             raise
         return self
 
     def _relabel(self, names: Ids, y: Any) -> None:
-        labels = torch.from_numpy(np.array(self._known_labels(y, len(names)), dtype=np.float64))
+        before = self._labels_now()
+        try:
+            labels = torch.from_numpy(np.array(self._known_labels(y, len(names)), dtype=np.float64))
+        except BaseException:
+            self._take_back(before)
+            raise
         for bank in self._banks():
             there = bank.has(names)
             bank.relabel(names[there], labels[torch.from_numpy(there)])
@@ -569,7 +609,8 @@ class BankedEstimator(TunedEstimator):
         check_known(self.bank_, self.calibration_, gone)
         if self.bank_.has(gone).sum() == len(self.bank_):
             raise ValueError("ids: expected to leave at least one row in the bank, got all of them")
-        cells = [bank.store.rows_at(bank.store.positions(gone[bank.has(gone)])) for bank in self._banks()]
+        tables = [bank for bank in self._banks() if bank.store.columns is not None]
+        cells = [bank.store.rows_at(bank.store.positions(gone[bank.has(gone)])) for bank in tables]
         former = [label for name in gone for _, *both in self.changes_.relabels(name) for label in both]
         labels = [*self.labels_of(gone), *former]
         near = self.near_bank()
@@ -578,7 +619,8 @@ class BankedEstimator(TunedEstimator):
         if near is not None:
             near.remove(keys)
         self.changes_ = self.changes_.without(gone.tolist())
-        forget_values(self, cells, labels)
+        forget_cells(self.table_encoder, cells, [bank.rows for bank in tables if len(bank)])
+        self._forget_labels(labels)
         return self
 
     def _banks(self) -> tuple[Bank, Bank]:

@@ -1,9 +1,10 @@
-"""What a fitted model holds of single rows beside its bank, and how it lets go of it when they are forgotten.
+"""What a fitted model holds of single rows beside its bank, and how it lets go of that when they are forgotten.
 
 All of it is in this list. A value goes if a forgotten row had it and no row that is left has it:
 
 - levels of categories, also of the elements of sets, lose their names and keep their slots, so that no vector changes:
   :meth:`vicinal.encoders.ColumnEncoder.forget`;
+- ends of numbers, and of vectors whose cells are there, are those of the rows that are left;
 - classes likewise; one that was added after the fit goes altogether (:func:`classes_without`), as do classes of an
   :class:`EmbeddingLearner`;
 - the lowest and highest label of the fit are those of the rows that are left (:func:`range_without`);
@@ -12,48 +13,42 @@ All of it is in this list. A value goes if a forgotten row had it and no row tha
 - earlier labels leave the history of the journal: :meth:`Changes.without`;
 - report and card of the fit, which show rows, go from the folder: :meth:`ModelFolder.forget`.
 
-What is left are sums over many rows: weights, means, deviations, edges of bins that were taken on standardized numbers,
-buckets of hashed texts. They have seen the row, as the weights of a network have; only a fit without it undoes that. And
-its id stands in the history of the journal, so that a refit leaves the row out.
+What is left says something of many rows: weights, means, deviations, quantiles between which the kernel is piecewise
+linear, buckets of hashed texts. They have seen the row, as the weights of a network have; only a fit without it undoes
+that. And its id stands in the history of the journal, so that a refit leaves the row out.
 """
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import nn
 
+from vicinal.encoders import TableEncoder
 from vicinal.heads import Dense, Ensemble
-
-if TYPE_CHECKING:
-    from vicinal.estimators.banked import BankedEstimator
 
 Array = np.ndarray[Any, Any]
 
 
-def forget_values(model: "BankedEstimator", cells: Sequence[pd.DataFrame], labels: list[Any]) -> None:
-    """Let a model go of single values of rows that it no longer has.
+def forget_cells(encoder: TableEncoder, gone: Sequence[pd.DataFrame], left: Sequence[pd.DataFrame]) -> None:
+    """Let a fitted encoder go of single cells of rows that a model no longer has.
 
     Args:
-        model: whose banks hold the rows that are left.
-        cells: those of the forgotten rows.
-        labels: theirs, as users give them, and those that they had earlier.
+        encoder: of the model.
+        gone: the forgotten rows, of each bank.
+        left: the rows that are left, of each bank that has some.
     """
 
     @functools.cache
-    def frames() -> list[pd.DataFrame]:
-        return [bank.rows for bank in model._banks() if len(bank)]
+    def cells(column: str) -> "pd.Series[Any]":
+        return pd.concat([frame[column].astype(object) for frame in left], ignore_index=True)
 
-    def left(column: str) -> "pd.Series[Any]":
-        return pd.concat([frame[column].astype(object) for frame in frames()], ignore_index=True)
-
-    for frame in cells:
-        if len(frame) and set(model.kinds_) <= set(frame.columns):
-            model.table_encoder.forget(frame, left)
-    model._forget_labels(labels)
+    for frame in gone:
+        if len(frame) and set(encoder.columns) <= set(frame.columns):
+            encoder.forget(frame, cells)
 
 
 def classes_without(names: list[Any], gone: set[Any], used: set[int], fitted: int) -> list[Any]:

@@ -16,7 +16,6 @@ import torch
 from vicinal.core import ECHO, check_choice, files, local_path, short_text
 from vicinal.core.folders import CHANGES, staged_folder
 from vicinal.core.identity import canonical_ids
-from vicinal.estimators.bank import check_predicts
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.inputs import Ids, with_weight
 from vicinal.estimators.journal import Change, append_change, now, read_changes, vectors_as_text
@@ -252,13 +251,9 @@ class ModelFolder:
 
     def _write(self, values: Mapping[str, Any], who: str | None) -> None:
         """Do a change, first in memory, where it may be refused, then in the journal."""
-        change, before = self._change(values, who), self.model.target_transform_
-        try:
-            self.model.apply_change(change)
-        except BaseException:
-            self.model.target_transform_ = before  # which a label may have widened
-            raise
-        check_predicts(self.model, np.asarray(change.ids))
+        change = self._change(values, who)
+        self.model.apply_change(change)
+        self.model.check_predicts(change.ids)
         self._end = append_change(self.path, change, self._end)
         seen = self._look()
         if self._seen is None or seen[0] != self._seen[0]:
