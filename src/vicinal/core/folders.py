@@ -194,7 +194,7 @@ def _is_plain(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
-def _seal(stage: Path, modes: Mapping[str, int], mode: int) -> None:
+def _seal(stage: Path, modes: Mapping[str, int] | None = None, mode: int = 0o644) -> None:
     """Write the checksums, last of all, and wait until everything is on disk; a file without a mode gets ``mode``."""
     inside = sorted(stage.rglob("*"))
     names = [path for path in inside if _is_plain(path)]
@@ -204,7 +204,7 @@ def _seal(stage: Path, modes: Mapping[str, int], mode: int) -> None:
     sums.write_text("".join(lines), encoding="utf-8")
     for path in (*names, sums):
         name = path.relative_to(stage).as_posix().removesuffix(".part")
-        path.chmod(modes.get(name, mode))
+        path.chmod((modes or {}).get(name, mode))
         files.layer.sync(path)
     files.layer.rename(sums, stage / SUMS)
     for path in (*(path for path in reversed(inside) if path.is_dir()), stage):

@@ -227,7 +227,8 @@ def _ends_without(ends: Array, gone: Array, left: Callable[[], Array], mean: Arr
         return ends
     others = left()
     others = np.where(np.isnan(others).all(axis=0), mean, others)
-    return np.clip([np.nanmin(others, axis=0), np.nanmax(others, axis=0)], *ends)
+    new: Array = np.clip([np.nanmin(others, axis=0), np.nanmax(others, axis=0)], *ends)
+    return new
 
 
 def _where_any(excess: Array) -> Tensor | None:

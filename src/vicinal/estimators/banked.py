@@ -40,7 +40,7 @@ WEIGHTS = (1.0, 3.0, 10.0, 30.0)
 WEIGHED = 400
 """Added rows that the choice is made on, at most."""
 
-_ASKED = 8
+_CHECKED = 8
 """Rows that are predicted after a change of the bank, at most, and as many of those that changed."""
 
 
@@ -148,7 +148,7 @@ class BankedEstimator(TunedEstimator):
 
         Args:
             X: rows.
-            k: bank rows to list for each; all others are summed in one line.
+            k: bank rows to list for each, of those that have weight; all others are summed in one line.
             ids: ids of the rows; a row is never explained by the bank row of its own id.
             groups: groups of the rows, nor by its group.
             elements: also say what each element of a row's sets adds, by leaving it out: each row is embedded once more
@@ -246,17 +246,17 @@ class BankedEstimator(TunedEstimator):
             return
         changed = self.bank_.store.positions(canonical_ids("ids", ids))
         changed = changed[changed >= 0]
-        asked = torch.cat([changed[spread(len(changed), _ASKED)], spread(len(self.bank_), _ASKED)])
+        positions = torch.cat([changed[spread(len(changed), _CHECKED)], spread(len(self.bank_), _CHECKED)])
         try:
-            said = self._answer(self.bank_.vectors[asked].double(), {"ids": None, "groups": None})[0]
+            said = self._answer(self.bank_.vectors[positions].double(), {"ids": None, "groups": None})[0]
             fine = bool(self.in_label_units(said).isfinite().all())
         except (ValueError, RuntimeError, ArithmeticError):  # torch and numpy differ in what they say of it
             fine = False
         if not fine:
             got = listed(canonical_ids("ids", ids).tolist())
             raise ValueError(
-                f"ids: expected rows with which others can be predicted, got {got}, with which predictions are no finite "
-                "numbers; correct their numbers or labels, or leave them out"
+                f"ids: expected rows with which others can be predicted, got {got}, with which predictions are not "
+                "finite; correct their numbers or labels, or leave them out"
             )
 
     @usual_settings()

@@ -908,7 +908,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
         if self.multilabel_:
             used = {place for labels in banks for place in labels.any(dim=0).nonzero()[:, 0].tolist()}
         else:
-            used = {int(place) for labels in banks for place in labels.unique().tolist()}
+            used = {int(place) for labels in banks for place in np.unique(labels.numpy()).tolist()}
         names = {name for label in gone for name in (label if self.multilabel_ else [label])}
         fitted = len(self.target_transform_.biases) or len(self.classes_)
         left = classes_without(self.classes_.tolist(), names, used, fitted)
