@@ -537,3 +537,49 @@ def test_a_folder_that_cannot_be_replaced_is_refused_before_any_work(tmp_path, m
         with pytest.raises(ValueError, match=r"^out: expected a folder that can be renamed, .* give one below it$"):
             save(tmp_path / "m", "new")
     assert names(tmp_path) == ["file", "m"]
+
+
+# Modes and links of the files in a folder that is written anew.
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o400, 0o444, 0o664])
+def test_files_keep_their_modes_and_new_ones_are_no_more_open(tmp_path, mode):
+    before = os.umask(0o002)
+    try:
+        save(tmp_path / "m", "old")
+        ours = [tmp_path / "m" / name for name in (SUMS, *read_sums(tmp_path / "m"))]
+        for path in ours:
+            path.chmod(mode)
+        (tmp_path / "m" / "theirs").write_text("mine")
+        save(tmp_path / "m", "new", extra=("fresh",))
+        assert load(tmp_path / "m") == "new"
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in ours} == {mode}
+    assert stat.S_IMODE((tmp_path / "m" / "fresh").stat().st_mode) == (mode & 0o664) | 0o600
+    assert stat.S_IMODE((tmp_path / "m" / "theirs").stat().st_mode) == 0o664
+
+
+def test_nobody_reads_closed_files_while_they_are_written(tmp_path):
+    save(tmp_path / "m", "old")
+    (tmp_path / "m" / "weights").chmod(0o600)
+    with staged_folder(tmp_path / "m") as stage:
+        assert not stage.stat().st_mode & 0o077
+        (stage / "config.json").write_text("{}")
+    assert stat.S_IMODE((tmp_path / "m").stat().st_mode) == 0o755
+
+
+def test_a_link_in_a_folder_is_not_followed(tmp_path):
+    save(tmp_path / "m", "old")
+    (tmp_path / "secret").write_text("PRIVATE")
+    (tmp_path / "secret").chmod(0o600)
+    (tmp_path / "m" / "weights").unlink()
+    (tmp_path / "m" / "weights").symlink_to(tmp_path / "secret")
+    save(tmp_path / "m", "new")
+    assert load(tmp_path / "m") == "new"
+    assert not (tmp_path / "m" / "weights").is_symlink()
+    with staged_folder(tmp_path / "n", "model") as stage:
+        (stage / "link").symlink_to(tmp_path / "secret")
+    assert "link" not in read_sums(tmp_path / "n")
+    assert (tmp_path / "secret").read_text() == "PRIVATE"
+    assert stat.S_IMODE((tmp_path / "secret").stat().st_mode) == 0o600

@@ -3,12 +3,14 @@
 import contextlib
 import errno
 import filecmp
+import functools
 import hashlib
+import operator
 import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -54,7 +56,9 @@ def staged_folder(target: Path, what: str = "model") -> Iterator[Path]:
     at once: each folder is whole, and the last one stays. Leftovers of killed processes are removed.
 
     Files in the old folder that are not ours (its ``SHA256SUMS`` does not list them) move into the new one; if a file
-    there has the same name, theirs gets a ``~`` at the end. A symbolic link stays, and its target is replaced.
+    there has the same name, theirs gets a ``~`` at the end. A symbolic link to the folder stays, and its target is
+    replaced; one in the folder is not followed. Files keep their modes, and a new one is open to nobody for whom one of
+    ours was closed.
 
     Args:
         target: the folder to make or to replace.
@@ -69,8 +73,12 @@ def staged_folder(target: Path, what: str = "model") -> Iterator[Path]:
     files.make_parents(target)
     _recover(target)
     with files.staging(target, lambda stage: _keep_theirs(stage, target)) as stage:
+        modes, everybody = kept_modes(target), stage.stat().st_mode & 0o666  # as the user's mask has it
+        mode = everybody & open_mode(modes)
+        if mode != everybody:
+            stage.chmod(0o700)  # nor is it while it is written; in the end the folder gets the mode of the old one
         yield stage
-        _seal(stage)
+        _seal(stage, modes, mode)
         with files.locked(target):
             check_replaceable(target, what)
             _keep_theirs(target, stage)
@@ -165,17 +173,38 @@ def _same(one: Path, other: Path) -> bool:
     return os.path.samefile(one, other) or (one.is_file() and filecmp.cmp(one, other, shallow=False))
 
 
-def _seal(stage: Path) -> None:
-    """Write the checksums, last of all, and wait until everything is on disk."""
+def kept_modes(folder: Path) -> dict[str, int]:
+    """The modes of our files in a folder, by name; none if it is not there."""
+    names = [SUMS, CHANGES, *read_sums(folder)] if (folder / SUMS).is_file() else []
+    paths = {name: folder / name for name in names}
+    return {name: path.stat().st_mode & 0o777 for name, path in paths.items() if _is_plain(path)}
+
+
+def open_mode(modes: Mapping[str, int]) -> int:
+    """The mode of a new file beside files with these ``modes``, before the user's mask: its owner can write it.
+
+    >>> oct(open_mode({"config.json": 0o640, "bank.json": 0o444})), oct(open_mode({}))
+    ('0o640', '0o666')
+    """
+    return functools.reduce(operator.and_, modes.values(), 0o666) | 0o600
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether there is a regular file, and no link to one."""
+    return path.is_file() and not path.is_symlink()
+
+
+def _seal(stage: Path, modes: Mapping[str, int] | None = None, mode: int = 0o644) -> None:
+    """Write the checksums, last of all, and wait until everything is on disk; a file without a mode gets ``mode``."""
     inside = sorted(stage.rglob("*"))
-    names = [path for path in inside if path.is_file()]
+    names = [path for path in inside if _is_plain(path)]
     sealed = [path for path in names if path != stage / CHANGES]
     lines = [f"{sha256(path)}  {path.relative_to(stage).as_posix()}\n" for path in sealed]
     sums = stage / f"{SUMS}.part"  # a stage that has its checksums is whole
     sums.write_text("".join(lines), encoding="utf-8")
-    mode = stage.stat().st_mode & 0o666  # as the user's mask has it
     for path in (*names, sums):
-        path.chmod(mode)
+        name = path.relative_to(stage).as_posix().removesuffix(".part")
+        path.chmod((modes or {}).get(name, mode))
         files.layer.sync(path)
     files.layer.rename(sums, stage / SUMS)
     for path in (*(path for path in reversed(inside) if path.is_dir()), stage):

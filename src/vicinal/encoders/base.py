@@ -5,7 +5,7 @@ import hashlib
 import json
 import weakref
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
@@ -109,6 +109,14 @@ class ColumnEncoder(nn.Module, abc.ABC):
         for name in cls.statistics:
             setattr(encoder, name, config[name])
         return encoder
+
+    def forget(self, gone: pd.DataFrame, left: "Callable[[str], pd.Series[Any]]") -> None:
+        """Let go of what it holds of single cells of rows that are forgotten; vectors of all other cells stay.
+
+        Args:
+            gone: the cells of those rows.
+            left: the cells of all other rows, by the name of their column.
+        """
 
     def keep_states(self, inputs: Inputs) -> Inputs:
         """``inputs`` with what the frozen part of a network makes of them, where it is tuned in part."""

@@ -2,7 +2,7 @@
 
 import datetime
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self
@@ -178,6 +178,24 @@ class CategoryEncoder(ColumnEncoder):
             places = self._places(j, frame[column])
             slots[:, j] = [missing if place is None else other if place < 0 else place for place in places]
         return RowInputs(torch.from_numpy(slots))
+
+    def forget(self, gone: pd.DataFrame, left: "Callable[[str], pd.Series[Any]]") -> None:
+        """Take their names from levels that no row has any more; the slots stay, so that no vector changes.
+
+        >>> frame = pd.DataFrame({"city": ["Bonn", "Rome", "Bonn"]})
+        >>> encoder = CategoryEncoder("city").fit(frame)
+        >>> encoder.forget(frame[1:], lambda column: frame[column][:1])
+        >>> encoder.levels
+        [['Bonn', ' forgotten 1']]
+        """
+        for column, levels in zip(self.columns, self.levels, strict=True):
+            lost = set(levels) & set(to_levels(gone[column], column))
+            if lost:
+                cells = left(column)
+                different = [cell for _, cell in set(zip(map(type, cells), cells, strict=True))]
+                lost -= set(to_levels(pd.Series(different, dtype=object), column))
+            for place in [place for place, level in enumerate(levels) if level in lost]:
+                levels[place] = f" forgotten {place}"  # no cell is of this level, as names begin without a blank
 
     def unseen(self, frame: pd.DataFrame) -> dict[str, list[str]]:
         """The cells of each column whose category no training row had, by the name of the column, in their order.

@@ -211,7 +211,7 @@ def elements_of(cell: Any, column: str, row: object) -> Iterator[tuple[int, Any]
     >>> list(elements_of(["a", None, "b"], "tags", 7)), list(elements_of("[1, 2]", "sizes", 7))
     ([(1, 'a'), (3, 'b')], [(1, 1), (2, 2)])
     """
-    if _is_gap(cell):
+    if is_gap(cell):
         return
     members: Any = read_list(cell) if isinstance(cell, str) else cell
     if isinstance(members, set | frozenset):
@@ -219,7 +219,7 @@ def elements_of(cell: Any, column: str, row: object) -> Iterator[tuple[int, Any]
     if not is_list(members):
         raise refuse(column, row, "a list", short(cell), "a column of no lists is of another kind than a set")
     for position, value in enumerate(members, start=1):
-        if not _is_gap(value):
+        if not is_gap(value):
             yield position, value
 
 
@@ -228,8 +228,12 @@ def is_list(cell: object) -> bool:
     return isinstance(cell, list | tuple | set | frozenset) or (isinstance(cell, np.ndarray) and cell.ndim > 0)
 
 
-def _is_gap(value: Any) -> bool:
-    """Whether a cell or an element is missing."""
+def is_gap(value: Any) -> bool:
+    """Whether a cell or an element is missing; blank text is, too.
+
+    >>> is_gap(None), is_gap(float("nan")), is_gap(" "), is_gap([])
+    (True, True, True, False)
+    """
     return (isinstance(value, str) and not value.strip()) or (pd.api.types.is_scalar(value) and pd.isna(value) is True)
 
 

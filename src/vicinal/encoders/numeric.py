@@ -3,7 +3,7 @@
 import datetime
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -211,6 +211,26 @@ def bounded(values: Array, low: Sequence[float], high: Sequence[float]) -> tuple
     return inside, np.where((values != inside) & (np.array(low) < np.array(high)), np.nan_to_num(excess), 0.0)
 
 
+def _ends_without(ends: Array, gone: Array, left: Callable[[], Array], mean: Array) -> Array:
+    """Both ends ``[2, d]``, of which those that only forgotten cells had are those of the cells that are left.
+
+    Rows that were added after the fit move no end outwards. Where no number is left, both ends are ``mean [d]``: the
+    column says nothing any more.
+
+    Args:
+        ends: lowest and highest numbers.
+        gone: the forgotten numbers ``[m, d]``, NaN where one is missing.
+        left: reads all others ``[n, d]``.
+        mean: of the fit.
+    """
+    if not (ends[:, None] == gone).any():
+        return ends
+    others = left()
+    others = np.where(np.isnan(others).all(axis=0), mean, others)
+    new: Array = np.clip([np.nanmin(others, axis=0), np.nanmax(others, axis=0)], *ends)
+    return new
+
+
 def _where_any(excess: Array) -> Tensor | None:
     """How far cells lie beyond ``[n, c]``, or None in the usual case that none does."""
     return torch.from_numpy(excess) if excess.any() else None
@@ -311,6 +331,23 @@ class NumberEncoder(ColumnEncoder):
         flags = missing[:, [places[column] for column in self.flagged]]
         return RowInputs(torch.from_numpy(np.concatenate([standard, flags], axis=1)), _where_any(excess))
 
+    def forget(self, gone: pd.DataFrame, left: "Callable[[str], pd.Series[Any]]") -> None:
+        """Let both ends be those of the rows that are left.
+
+        >>> frame = pd.DataFrame({"age": [1.0, 3.0, 99.0]})
+        >>> encoder = NumberEncoder("age").fit(frame)
+        >>> encoder.forget(frame[2:], lambda column: frame[column][:2])
+        >>> encoder.high
+        [3.0]
+        """
+
+        def others() -> Array:
+            return np.stack([to_numbers(left(column), column) for column in self.columns], axis=1)
+
+        if self.low:
+            ends = np.array([self.low, self.high])
+            self.low, self.high = _ends_without(ends, self._read(gone), others, np.array(self.mean)).tolist()
+
     def forward(self, batch: Tensor) -> Tensor:
         """The prepared numbers, in the dtype in which they come."""
         return batch
@@ -396,6 +433,17 @@ class VectorEncoder(ColumnEncoder):
         values, excess = bounded(to_vectors(self.cells(frame), self.columns[0], self.dim), self.low, self.high)
         standard = (values - np.array(self.mean)) * np.array(self.factor)
         return RowInputs(torch.from_numpy(standard), _where_any(excess.max(axis=1, keepdims=True)))
+
+    def forget(self, gone: pd.DataFrame, left: "Callable[[str], pd.Series[Any]]") -> None:
+        """Let both ends be those of the rows that are left, as far as their cells are known: a saved bank has none."""
+        name, cells = self.columns[0], self.cells(gone)
+        if self.low and cells.notna().all():
+            ends, numbers = np.array([self.low, self.high]), to_vectors(cells, name, self.dim)
+
+            def others() -> Array:
+                return to_vectors(left(name).dropna(), name, self.dim)
+
+            self.low, self.high = _ends_without(ends, numbers, others, np.array(self.mean)).tolist()
 
     def forward(self, batch: Tensor) -> Tensor:
         """The prepared vectors, in the dtype in which they come."""

@@ -1,6 +1,6 @@
 """Columns of sets: each element by the encoder of its kind, each set by an encoder of sets."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -168,6 +168,14 @@ class SetColumnEncoder(ColumnEncoder):
         elements = self._fitted()[0]
         cells, places = self._elements(frame)
         return SetInputs(elements.prepare(cells, root), places)
+
+    def forget(self, gone: pd.DataFrame, left: "Callable[[str], pd.Series[Any]]") -> None:
+        """See :class:`ColumnEncoder`: what the encoder of the elements holds of those that no set has any more."""
+
+        def elements(column: str) -> "pd.Series[Any]":
+            return self._elements(left(column).to_frame(column))[0][column]
+
+        self._fitted()[0].forget(self._elements(gone)[0], elements)
 
     def forward(self, batch: dict[str, Any]) -> Tensor:
         """``[b, dim]``; sets of like size are read together."""

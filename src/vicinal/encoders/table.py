@@ -122,6 +122,11 @@ class TableEncoder(nn.Module):
             part.fit(frame)
         return self
 
+    def forget(self, gone: pd.DataFrame, left: "Callable[[str], pd.Series[Any]]") -> None:
+        """Let all parts go of single cells of rows that are forgotten; see ``ColumnEncoder.forget``."""
+        for part in self.encoders:
+            part.forget(gone, left)
+
     def prepare(self, frame: pd.DataFrame, root: Path | None = None) -> TableInputs:
         """Validate and prepare all columns; see ``ColumnEncoder.prepare``."""
         return TableInputs(tuple(part.prepare(frame, root) for part in self.encoders))

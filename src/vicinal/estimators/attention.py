@@ -377,7 +377,7 @@ def explain_rows(
     for i, prediction in enumerate(best.tolist()):
         neighbors = []
         for weight, slot in zip(top.weights[i].tolist(), slots[i].tolist(), strict=True):
-            if slot < 0:
+            if slot < 0 or weight == 0:  # nothing of it is in the prediction: such is the row itself, and its group
                 continue
             label = labels[slot]
             share = weight * (numbers[slot] if classes is None else _has(label, prediction))
@@ -393,7 +393,7 @@ def explain_rows(
                 neighbors=tuple(neighbors),
                 other_weight=0.0 if -_ROUNDING < rest < _ROUNDING * _ROUNDING else rest,
                 other_contribution=total - sum(n.contribution for n in neighbors),
-                other_count=others[i] - sum(n.weight != 0 for n in neighbors),
+                other_count=others[i] - len(neighbors),
                 transform=transform.name,
                 probability=None if classes is None else float(said[i, prediction]),
             )

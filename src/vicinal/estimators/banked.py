@@ -12,19 +12,21 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from vicinal.core import check_choice, check_integer, short
+from vicinal.core import check_choice, check_integer, listed, short
 from vicinal.core.folders import kind_of
 from vicinal.core.identity import canonical_ids, shown
 from vicinal.core.seeding import seeded, usual_settings
 from vicinal.estimators.attention import Explanation, Explanations, attended, explain_rows, nearest_rows
-from vicinal.estimators.bank import check_known
+from vicinal.estimators.bank import Bank, check_known
 from vicinal.estimators.elements import with_elements
+from vicinal.estimators.forgetting import forget_cells
 from vicinal.estimators.inputs import FEWEST_ROWS, HeldOut, Ids, LabelledRows, hold_out, with_weight
 from vicinal.estimators.journal import Change, added_rows
 from vicinal.estimators.out_of_fold import MOST, fold_positions, out_of_fold
 from vicinal.estimators.readout import predicted_over
 from vicinal.estimators.saving import read_model, save_model
 from vicinal.estimators.search import Hit, query_table, search_rows
+from vicinal.estimators.target_transform import TargetTransform
 from vicinal.estimators.tuning import TunedEstimator
 from vicinal.training import error_of
 from vicinal.training.rows import spread
@@ -37,6 +39,9 @@ WEIGHTS = (1.0, 3.0, 10.0, 30.0)
 
 WEIGHED = 400
 """Added rows that the choice is made on, at most."""
+
+_CHECKED = 8
+"""Rows that are predicted after a change of the bank, at most, and as many of those that changed."""
 
 
 class BankedEstimator(TunedEstimator):
@@ -143,7 +148,7 @@ class BankedEstimator(TunedEstimator):
 
         Args:
             X: rows.
-            k: bank rows to list for each; all others are summed in one line.
+            k: bank rows to list for each, of those that have weight; all others are summed in one line.
             ids: ids of the rows; a row is never explained by the bank row of its own id.
             groups: groups of the rows, nor by its group.
             elements: also say what each element of a row's sets adds, by leaving it out: each row is embedded once more
@@ -214,8 +219,45 @@ class BankedEstimator(TunedEstimator):
         """
         frame, vectors = self.embedded_rows(X)
         known = {"ids": ids, "groups": groups, "new_classes": new_classes}
-        self.add_embedded(frame, vectors, y, sample_weight=sample_weight, **known)
+        before = self._labels_now()
+        names = self.add_embedded(frame, vectors, y, sample_weight=sample_weight, **known)
+        try:
+            self.check_predicts(names)
+        except ValueError:
+            near, keys = self.near_bank(), self.bank_.remove(names)
+            if near is not None:
+                near.remove(keys)
+            self._take_back(before)
+            raise
         return self
+
+    @usual_settings()
+    @torch.no_grad()
+    def check_predicts(self, ids: Any) -> None:
+        """Check that rows can still be predicted, now that the rows ``ids`` were added or relabelled.
+
+        A number far from all others can bring distances, or sums of labels, beyond what floats hold; every later
+        prediction would fail then, and nobody would know by what.
+
+        Raises:
+            ValueError: if those rows, or some that were there before, cannot be predicted.
+        """
+        if not hasattr(self, "predict") or not self.network_.head.uses_bank:
+            return
+        changed = self.bank_.store.positions(canonical_ids("ids", ids))
+        changed = changed[changed >= 0]
+        positions = torch.cat([changed[spread(len(changed), _CHECKED)], spread(len(self.bank_), _CHECKED)])
+        try:
+            said = self._answer(self.bank_.vectors[positions].double(), {"ids": None, "groups": None})[0]
+            fine = bool(self.in_label_units(said).isfinite().all())
+        except (ValueError, RuntimeError, ArithmeticError):  # torch and numpy differ in what they say of it
+            fine = False
+        if not fine:
+            got = listed(canonical_ids("ids", ids).tolist())
+            raise ValueError(
+                f"ids: expected rows with which others can be predicted, got {got}, with which predictions are not "
+                "finite; correct their numbers or labels, or leave them out"
+            )
 
     @usual_settings()
     def embedded_rows(self, X: Any) -> tuple[pd.DataFrame, Tensor]:
@@ -256,16 +298,25 @@ class BankedEstimator(TunedEstimator):
                 sample_weight = self.weights_for(vectors, y, groups)
             sample_weight, rows = with_weight(sample_weight, frame, vectors, y, ids, groups)
             frame, vectors, y, ids, groups = rows
-        before = getattr(self, "classes_", None)
+        before = self._labels_now()
         try:
             if new_classes:
                 self._learn_classes(y, len(frame))
             return self._add_embedded(frame, vectors, y, ids, groups, sample_weight)
-        except BaseException:
-            if before is not None:  # nothing was added, so no class is new
-                self.classes_ = before
-                self._tell_index_of_classes()
+        except BaseException:  # nothing was added, so no class is new, and no end of labels
+            self._take_back(before)
             raise
+
+    def _labels_now(self) -> tuple[Any, TargetTransform]:
+        """What rows that are added or relabelled may change beside the bank."""
+        return getattr(self, "classes_", None), self.target_transform_
+
+    def _take_back(self, before: tuple[Any, TargetTransform]) -> None:
+        """Be as before a change of the bank that was refused."""
+        classes, self.target_transform_ = before
+        if classes is not None:
+            self.classes_ = classes
+            self._tell_index_of_classes()
 
     @usual_settings()
     @torch.no_grad()
@@ -370,16 +421,32 @@ class BankedEstimator(TunedEstimator):
             self.
 
         Raises:
-            ValueError: for an id that no row has, or a label that the model cannot have.
+            ValueError: for an id that no row has, a label that the model cannot have, or one with which no row can be
+                predicted.
         """
         check_is_fitted(self, "bank_")
         names = canonical_ids("ids", ids, distinct=True)
         check_known(self.bank_, self.calibration_, names)
-        labels = torch.from_numpy(np.array(self._known_labels(y, len(names)), dtype=np.float64))
-        for bank in (self.bank_, self.calibration_):
+        before, former = self._labels_now(), self.labels_of(names)
+        self._relabel(names, y)
+        try:
+            self.check_predicts(names)
+        except ValueError:
+            self._relabel(names, former)
+            self._take_back(before)
+            raise
+        return self
+
+    def _relabel(self, names: Ids, y: Any) -> None:
+        before = self._labels_now()
+        try:
+            labels = torch.from_numpy(np.array(self._known_labels(y, len(names)), dtype=np.float64))
+        except BaseException:
+            self._take_back(before)
+            raise
+        for bank in self._banks():
             there = bank.has(names)
             bank.relabel(names[there], labels[torch.from_numpy(there)])
-        return self
 
     def labels_of(self, ids: Iterable[Any]) -> list[Any]:
         """The labels of rows, as users give them: numbers, classes, or a list of classes for each row.
@@ -413,7 +480,9 @@ class BankedEstimator(TunedEstimator):
             known = {"ids": change.ids, "groups": change.groups, "sample_weight": change.weights}
             self.add_embedded(frame, vectors, change.labels, **known, new_classes=change.new_classes)
         elif change.what == "relabel":
-            self.relabel(change.ids, change.labels)
+            names = canonical_ids("ids", change.ids, distinct=True)
+            check_known(self.bank_, self.calibration_, names)
+            self._relabel(names, change.labels)
         else:
             self.forget(change.ids)
         self.changes_ = self.changes_.with_change(change)
@@ -527,6 +596,8 @@ class BankedEstimator(TunedEstimator):
 
         The trained encoder has still seen them; to undo that, fit again without them.
 
+        What the model holds of single rows beside the bank goes, too: see :mod:`vicinal.estimators.forgetting`.
+
         Args:
             ids: ids of bank rows, or of rows that were held out for early stopping and calibration.
 
@@ -538,13 +609,30 @@ class BankedEstimator(TunedEstimator):
         check_known(self.bank_, self.calibration_, gone)
         if self.bank_.has(gone).sum() == len(self.bank_):
             raise ValueError("ids: expected to leave at least one row in the bank, got all of them")
+        tables = [bank for bank in self._banks() if bank.store.columns is not None]
+        cells = [bank.store.rows_at(bank.store.positions(gone[bank.has(gone)])) for bank in tables]
+        former = [label for name in gone for _, *both in self.changes_.relabels(name) for label in both]
+        labels = [*self.labels_of(gone), *former]
         near = self.near_bank()
         keys = self.bank_.remove(gone)
         self.calibration_.remove(gone)
         if near is not None:
             near.remove(keys)
         self.changes_ = self.changes_.without(gone.tolist())
+        forget_cells(self.table_encoder, cells, [bank.rows for bank in tables if len(bank)])
+        self._forget_labels(labels)
         return self
+
+    def _banks(self) -> tuple[Bank, Bank]:
+        """All rows that it was given: those of the bank, and those held out (of old models not in the bank)."""
+        return self.bank_, self.calibration_
+
+    def _forget_labels(self, gone: list[Any]) -> None:
+        """Let go of what is fitted to single labels.
+
+        Args:
+            gone: labels of rows that were forgotten, as users give them, also earlier ones; other rows may have them.
+        """
 
 
 def load_model(

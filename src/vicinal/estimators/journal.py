@@ -22,7 +22,7 @@ from pydantic import Field, JsonValue, PositiveInt, ValidationError
 from torch import Tensor
 
 from vicinal.core import files
-from vicinal.core.folders import CHANGES
+from vicinal.core.folders import CHANGES, kept_modes, open_mode
 from vicinal.core.untrusted import Saved, open_regular
 
 _START = b'{"crc32":"'
@@ -169,7 +169,8 @@ def append_change(folder: Path, change: Change, end: int) -> int:
     fresh = not path.exists()
     if (0 if fresh else path.stat().st_size) < end or read_changes(folder, end)[0]:
         raise ValueError(f"{CHANGES}: expected to write behind the last record of {path}, got others there; try again")
-    with path.open("ab") as file:
+    mode = open_mode(kept_modes(folder)) if fresh else 0o666  # it holds what the other files hold
+    with open(path, "ab", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.truncate(end)
         try:
             file.write(line)

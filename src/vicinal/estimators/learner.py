@@ -333,14 +333,10 @@ class EmbeddingLearner(TransformerMixin, BankedEstimator, task="similarity"):  #
             raise ValueError(f"y: expected at least two classes, got one class, {short(self.classes_[0])}")
         return np.unique(names, return_inverse=True)[1].astype(np.float64)
 
-    def forget(self, ids: Any) -> Self:
-        """Remove rows, and the names of classes that no row has any more. See :meth:`NeighborRegressor.forget`."""
-        super().forget(ids)
-        if self.labels_ != "numbers":
-            self._forget_classes()
-        return self
-
-    def _forget_classes(self) -> None:
+    def _forget_labels(self, gone: list[Any]) -> None:
+        """Let go of all classes that no row has any more."""
+        if self.labels_ == "numbers":
+            return
         banks, names = (self.bank_, self.calibration_), self.classes_.tolist()
         used = {int(code) for bank in banks for code in np.unique(bank.labels.numpy()).tolist()}
         for code in sorted(set(range(len(names))) - used, reverse=True):

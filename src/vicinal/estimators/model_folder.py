@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import getpass
+import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -252,6 +253,7 @@ class ModelFolder:
         """Do a change, first in memory, where it may be refused, then in the journal."""
         change = self._change(values, who)
         self.model.apply_change(change)
+        self.model.check_predicts(change.ids)
         self._end = append_change(self.path, change, self._end)
         seen = self._look()
         if self._seen is None or seen[0] != self._seen[0]:
@@ -266,8 +268,9 @@ class ModelFolder:
         with staged_folder(self.path) as stage:
             write_model(self.model, stage, self.model.notes_)
             for name in pages:
-                if (self.path / name).is_file():
-                    shutil.copy2(self.path / name, stage / name)
+                page = self.path / name
+                if page.is_file() and not page.is_symlink():  # a link may lead to what is nobody's business here
+                    shutil.copy2(page, stage / name, follow_symlinks=False)
         self._open()  # so that the files that were replaced are let go
 
 
@@ -294,11 +297,9 @@ def _cells(column: pd.Series, kind: str | None) -> list[Any]:
     """Cells as explanations show them, None for a gap."""
     cells: list[Any] = []
     for cell in column.tolist():
-        if isinstance(cell, bool | np.bool_ | int | float | np.number):
-            plain = _scalar(cell)
-            cells.append(plain if np.isfinite(plain) else None)
-        elif cell is None or cell is pd.NA or cell is pd.NaT:
-            cells.append(None)
+        plain = _scalar(cell)
+        if isinstance(plain, bool | int | float):
+            cells.append(None if isinstance(plain, float) and not math.isfinite(plain) else plain)
         else:
             shown = shown_cell(cell, kind)
             cells.append({"base64": base64.b64encode(shown).decode()} if isinstance(shown, bytes) else shown)

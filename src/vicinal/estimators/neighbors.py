@@ -20,6 +20,7 @@ from vicinal.encoders import TableEncoder
 from vicinal.estimators.attention import INWARD, Explanation, kriging_prediction, label_range
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import FITTED
+from vicinal.estimators.forgetting import classes_without, range_without, rescale
 from vicinal.estimators.inputs import Ids, LabelledRows, as_series
 from vicinal.estimators.kernel_metric import may_be_kernel
 from vicinal.estimators.labels import check_length, read_classes, read_numbers
@@ -587,6 +588,24 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         said, known = ((values - low) / (high - low) for values in (self.in_label_units(said), rows.labels[at]))
         return self._mean_error(said, known.to(said), rows.weights, at)
 
+    def _forget_labels(self, gone: list[Any]) -> None:
+        """Range and transform without them; a head that reads no bank says the same numbers by its new range."""
+        width = len(self.targets_ or ["y"])
+        labels = [np.asarray(bank.labels).reshape(-1, width) for bank in self._banks() if len(bank)]
+        lost, left = np.array(gone, dtype=np.float64).reshape(-1, width), np.concatenate(labels)
+        before = [torch.as_tensor(end).double().reshape(-1) for end in self._label_ends()]
+        self.target_transform_ = self.target_transform_.without(lost, left)
+        ends = [np.asarray(end, dtype=np.float64).reshape(-1) for end in self.label_range_]
+        low, high = range_without(ends[0], ends[1], lost, left)
+        several = self.targets_ is not None
+        self.label_range_ = (
+            (torch.from_numpy(low), torch.from_numpy(high)) if several else (float(low[0]), float(high[0]))
+        )
+        if not self.network_.head.uses_bank:
+            after = [torch.as_tensor(end).double().reshape(-1) for end in self._label_ends()]
+            width_of = after[1] - after[0]
+            rescale(self.network_.head, (before[1] - before[0]) / width_of, (before[0] - after[0]) / width_of)
+
     def _start(self, scaled: Tensor, weights: Tensor | None) -> Tensor:
         return scaled.mean(dim=0) if weights is None else torch.einsum("n,n...->...", weights, scaled) / len(scaled)
 
@@ -882,6 +901,20 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
                 )
         self.classes_ = np.array(list(dict.fromkeys([*known, *values.tolist()])), self.classes_.dtype.type)
         self._tell_index_of_classes()
+
+    def _forget_labels(self, gone: list[Any]) -> None:
+        """Classes without the names of those that no row has any more."""
+        banks = [bank.labels for bank in self._banks() if len(bank)]
+        if self.multilabel_:
+            used = {place for labels in banks for place in labels.any(dim=0).nonzero()[:, 0].tolist()}
+        else:
+            used = {int(place) for labels in banks for place in np.unique(labels.numpy()).tolist()}
+        names = {name for label in gone for name in (label if self.multilabel_ else [label])}
+        fitted = len(self.target_transform_.biases) or len(self.classes_)
+        left = classes_without(self.classes_.tolist(), names, used, fitted)
+        if left != self.classes_.tolist():
+            self.classes_ = np.array(left, self.classes_.dtype.type)
+            self._tell_index_of_classes()
 
     def _scaled(self, labels: Tensor, train_labels: Tensor) -> Tensor:
         return self._as_predicted(labels)

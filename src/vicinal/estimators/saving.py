@@ -28,7 +28,8 @@ from vicinal.data import TableForm
 from vicinal.data.column_form import ColumnForm
 from vicinal.encoders import KIND_NAMES, Kind, TableEncoder, check_encoder, reaches_out, thumbnail
 from vicinal.encoders.base import Size
-from vicinal.encoders.kinds import is_list
+from vicinal.encoders.category import level_of
+from vicinal.encoders.kinds import is_gap, is_list
 from vicinal.encoders.names import chosen_encoder
 from vicinal.estimators.bank import Bank
 from vicinal.estimators.base import NeighborEstimator
@@ -653,14 +654,24 @@ def _weights(model: NeighborEstimator) -> dict[str, Tensor]:
 def _shown_rows(model: NeighborEstimator, bank: Bank) -> pd.DataFrame:
     """The rows of a bank as explanations show them."""
     rows = bank.rows
+    rows.attrs = {}  # which parquet would write beside the rows, as it would levels that no row has
     for name in rows.columns:
-        if rows[name].dtype == object:
+        if rows[name].dtype == object or isinstance(rows[name].dtype, pd.CategoricalDtype):
             rows[name] = [shown_cell(cell, model.kinds_.get(name)) for cell in rows[name]]
     return rows
 
 
 def shown_cell(cell: Any, kind: str | None) -> Any:
-    """A cell as explanations show it: an image as a thumbnail, a sound only by its path, a set's first elements."""
+    """A cell as explanations show it: an image as a thumbnail, a sound only by its path, a set's first elements.
+
+    A gap is None, and a number in a column of categories is the name of its level, so that the cell is read again as
+    what it was.
+
+    >>> shown_cell(float("nan"), "category"), shown_cell(1.0, "category"), shown_cell(["a", None], "set")
+    (None, '1', '["a", null]')
+    """
+    if is_gap(cell):
+        return None
     if kind == "set" and is_list(cell):
         return json.dumps(list(map(_plain, list(cell)[:_ELEMENTS])), default=_plain, ensure_ascii=False)
     content = cell.get("bytes") if isinstance(cell, dict) else cell
@@ -670,11 +681,15 @@ def shown_cell(cell: Any, kind: str | None) -> Any:
         return cell.get("path")
     if isinstance(cell, list | tuple | np.ndarray):
         return None
-    return cell if cell is None or isinstance(cell, str) else str(cell)
+    if isinstance(cell, str):
+        return cell
+    return level_of(cell) if kind == "category" else str(cell)
 
 
 def _plain(element: Any) -> Any:
-    """An element of a set as JSON has it: a file by its path, or not at all."""
+    """An element of a set as JSON has it: a gap is None, and a file its path, or not there at all."""
+    if is_gap(element):
+        return None
     if isinstance(element, np.ndarray | np.generic):
         return element.tolist()
     if isinstance(element, bytes | bytearray | dict):

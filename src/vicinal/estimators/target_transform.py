@@ -10,6 +10,7 @@ from torch import Tensor
 from vicinal.core import short
 from vicinal.core.untrusted import Saved
 
+Array = np.ndarray[Any, Any]
 TRANSFORMS = ("none", "log", "rank", "auto")
 
 KNOTS = 512
@@ -114,6 +115,30 @@ class TargetTransform(Saved):
         ends = list(zip(columns.amin(dim=0).tolist(), columns.amax(dim=0).tolist(), strict=True))
         both = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(before or ends, ends, strict=True)]
         return self.model_copy(update={"ends": both})
+
+    def without(self, gone: Array, left: Array) -> Self:
+        """The transform without knots and ends at labels that are forgotten.
+
+        Args:
+            gone: their labels ``[m, T]``, also earlier ones.
+            left: all other labels ``[n, T]``, n >= 1.
+
+        >>> rank = TargetTransform.fitted("rank", torch.tensor([1.0, 2.0, 2.0, 50.0]))
+        >>> rank.without(np.array([[50.0], [2.0]]), np.array([[1.0], [2.0]])).labels
+        [[1.0, 2.0]]
+        """
+        if self.name == "log":
+            return self.model_copy(update={"ends": []}).widened(torch.from_numpy(left)) if self.ends else self
+        labels, scores = [], []
+        for place, knots in enumerate(zip(self.labels, self.scores, strict=True)):
+            stays = ~np.isin(knots[0], np.setdiff1d(gone[:, place], left[:, place]))
+            one = np.array(knots)[:, stays]
+            if stays.sum() < 2:  # a line needs two ends: all labels that are left are one
+                low = left[:, place].min()
+                one = np.array([[low, low + max(1.0, abs(low))], [0.0, 1.0]])
+            labels.append(one[0].tolist())
+            scores.append(one[1].tolist())
+        return self.model_copy(update={"labels": labels, "scores": scores})
 
     def within(self, labels: Tensor) -> Self:
         """The transform whose predictions are limited by these labels ``[N]`` or ``[N, T]``, those of the bank now."""
