@@ -33,6 +33,7 @@ def explain(
         float, typer.Option(help="Probability that the interval contains the truth.", metavar="COVERAGE")
     ] = 0.9,
     target: Annotated[str | None, typer.Option(help="For a model of several targets, the one to explain.")] = None,
+    include_own: o.IncludeOwn = False,
     root: o.Root = None,
     database: o.Database = None,
     index: o.IndexAgain = None,
@@ -59,6 +60,7 @@ def explain(
         k,
         coverage=interval,
         target=target,
+        include_own=include_own,
         root=o.root_of(root),
         index=index,
         encoders=o.parse_encoders(encoder),

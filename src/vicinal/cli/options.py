@@ -219,6 +219,14 @@ Index: TypeAlias = Annotated[
         metavar="NAME",
     ),
 ]
+IncludeOwn: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--include-own",
+        help="Rows that equal rows of the fit are meant to be predicted from themselves, too: say nothing of it.",
+        rich_help_panel=ALSO,
+    ),
+]
 IndexAgain: TypeAlias = Annotated[
     str | None,
     typer.Option(

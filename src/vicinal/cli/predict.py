@@ -38,6 +38,7 @@ def predict(
     keep: Annotated[
         list[str] | None, typer.Option(help="Put this column of the table beside the predictions.", metavar="COL")
     ] = None,
+    include_own: o.IncludeOwn = False,
     engine: Annotated[
         str | None,
         typer.Option(help="ray: predict with its workers.", rich_help_panel=o.ALSO, metavar="NAME"),
@@ -76,6 +77,7 @@ def predict(
         "elements": explain_elements,
         "coverage": interval,
         "keep": keep or (),
+        "include_own": include_own,
         "index": index,
         "encoders": o.parse_encoders(encoder),
     }

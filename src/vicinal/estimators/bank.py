@@ -1,6 +1,7 @@
 """The bank: labelled rows with identity, which a neighbor model predicts from, and how it is filled."""
 
 import copy
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +21,16 @@ from vicinal.heads.admissible import Identity
 from vicinal.heads.whole_bank import WholeBank
 from vicinal.index import NeighborBank
 from vicinal.training import NeighborNetwork, RowSubset
-from vicinal.training.rows import RowInputs
+from vicinal.training.rows import RowInputs, spread
+
+_EQUAL = 1e-10
+"""Squared distance up to which two vectors are one, as a share of their variance: that of rounding in float32."""
+
+_COMPARED = 256
+"""Rows that stand for all of a bank, and queries of a large one."""
+
+_MANY = 1 << 15
+"""Rows from which on a bank is large."""
 
 _SHOWN = 10_000
 """Ids among which the nearest to one that is not there is looked for."""
@@ -168,6 +178,26 @@ class Bank:
         """
         keys = Identity(**identity).keys(len(queries), len(self))
         return self.prepared().search(queries, self.vectors, k, Exclusion(keys))
+
+    @torch.no_grad()
+    def equal_rows(self, queries: Tensor) -> int:
+        """How many of ``queries [b, d]`` have the vector of a row of the bank, more than chance explains.
+
+        Where rows of the bank often equal each other, as in tables of few categories, queries equal them by chance:
+        then it is 0, unless they do so three standard deviations more often. Of a large bank ``_COMPARED`` queries
+        stand for all.
+        """
+        rows = spread(len(queries), len(queries) if len(self) < _MANY else _COMPARED)
+        sample = self.vectors[spread(len(self), _COMPARED)].double()
+        tolerance = _EQUAL * float(sample.var(dim=0, correction=0).sum())
+        if tolerance == 0 or not len(rows):  # no row differs from any other
+            return 0
+        equal = int((self.nearest(queries[rows], 1, {}).values[:, 0] <= tolerance).sum())
+        if not equal:
+            return 0
+        chance = float((self.nearest(sample, 2, {}).values[:, 1] <= tolerance).double().mean())
+        usual = len(rows) * chance + 3 * math.sqrt(len(rows) * chance * (1 - chance))
+        return round(equal * len(queries) / len(rows)) if equal > usual else 0
 
     def has(self, ids: Iterable[Any]) -> Ids:
         """Which of ``ids`` are in the bank: ``[n]``."""

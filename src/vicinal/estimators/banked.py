@@ -158,7 +158,7 @@ class BankedEstimator(TunedEstimator):
             one :class:`Explanation` a row: weights sum to 1, contributions to the prediction (for classes: to the
             probability of the predicted class).
         """
-        rows = self.query_rows(X)
+        rows = self.query_rows(X, ids)
         frame, queries = rows.frame, rows.vectors
         self.check_neighbor_head("explain")
         k = check_integer("k", k)
@@ -456,11 +456,11 @@ class BankedEstimator(TunedEstimator):
         """
         names = canonical_ids("ids", ids)
         check_known(self.bank_, self.calibration_, names)
-        labels = []
-        for name in names:
-            bank = self.bank_ if self.bank_.has([name])[0] else self.calibration_
-            labels.append(bank.labels[bank.store.positions([name])[0]])
-        values = self._given_labels(torch.stack(labels).numpy()) if labels else []
+        here, there = (bank.store.positions(names) for bank in self._banks())
+        labels = self.bank_.labels[here]
+        if (here < 0).any():
+            labels[here < 0] = self.calibration_.labels[there[here < 0]]
+        values = self._given_labels(labels.numpy()) if len(names) else []
         return list(values.tolist()) if isinstance(values, np.ndarray) else list(values)
 
     def apply_change(self, change: Change) -> None:

@@ -689,14 +689,27 @@ class NeighborEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn ha
         return EmbeddedRows(frame, vectors, self.table_encoder.excess(inputs))
 
     @usual_settings()
-    def query_rows(self, X: Any) -> EmbeddedRows:
+    def query_rows(self, X: Any, ids: Any = None) -> EmbeddedRows:
         """Rows as predictions, intervals and explanations take them in the place of X: embedded once for all of these.
 
-        An :class:`ExtrapolationWarning` says how many of them lie far beyond the rows of the fit, and in which columns.
+        An :class:`ExtrapolationWarning` says how many of them lie far beyond the rows of the fit, and in which columns;
+        an :class:`IdentityWarning` how many equal rows of the bank, so that they are their own neighbors.
+
+        Args:
+            X: rows.
+            ids: theirs; with ids no row is its own neighbor, and none is looked for.
         """
         rows = self._embedded_rows(X)
-        if not isinstance(X, EmbeddedRows) and rows.excess:
+        if isinstance(X, EmbeddedRows):
+            return rows
+        if rows.excess:
             warn_caller(f"X: expected rows like those of the fit, but {rows.sentence()}", ExtrapolationWarning)
+        if ids is None and self.network_.head.uses_bank:
+            rows = replace(rows, own_rows=self.bank_.equal_rows(rows.vectors))
+            if rows.own_rows:
+                warn_of_identity(
+                    f"ids: expected those of the rows, as {rows.own_sentence()}; give ids=, to fit as well"
+                )
         return rows
 
     @usual_settings()

@@ -330,12 +330,25 @@ class EmbeddedRows:
     """Rows whose embeddings ``vectors [n, d]`` are known; prediction and explanation take them in the place of X.
 
     ``excess`` says by column how far cells lie beyond what the fit has seen, see
-    :func:`vicinal.encoders.numeric.bounded`; of columns where some do.
+    :func:`vicinal.encoders.numeric.bounded`; of columns where some do. ``own_rows`` of them equal rows of the bank, see
+    :meth:`vicinal.estimators.bank.Bank.equal_rows`.
     """
 
     frame: pd.DataFrame
     vectors: Tensor
     excess: Mapping[str, Tensor] = field(default_factory=dict)
+    own_rows: int = 0
+
+    def own_sentence(self) -> str:
+        """How many rows are their own neighbors; "" if none is."""
+        if not self.own_rows:
+            return ""
+        equal = (
+            "row equals a row that was fitted on, and is"
+            if self.own_rows == 1
+            else "rows equal rows that were fitted on, and are"
+        )
+        return f"{self.own_rows} of {len(self.frame)} {equal} predicted from their own labels, too"
 
     def farthest(self) -> Tensor | None:
         """How far each row lies beyond ``[n]``, by its farthest cell; None: no row does."""

@@ -291,7 +291,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
             return_error: also return how far each may be from the prediction over the whole bank ``[n]``: 0 without an
                 index; for an approximate index it assumes that the index found the best rows.
         """
-        queries = self.query_rows(X).vectors
+        queries = self.query_rows(X, ids).vectors
         prediction, error = self._answer(queries, self._prediction_identity(len(queries), ids, groups))
         values = self.in_label_units(prediction).numpy()
         return (values, error.numpy()) if return_error else values
@@ -366,7 +366,7 @@ class NeighborRegressor(RegressorMixin, BankedEstimator, task="regression"):  # 
         for coverage in coverages:
             check_between("coverage", coverage, 0, 1)
         known: dict[str, Any] = {"ids": ids, "groups": groups}
-        rows = self.query_rows(X)
+        rows = self.query_rows(X, ids)
         if self.targets_ is not None:
             each = [self.of_target(name).predict_intervals(rows, coverages, **known) for name in self.targets_]
             return {level: np.stack([one[level] for one in each], axis=1) for level in coverages}
@@ -730,7 +730,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
 
         Rows sum to 1; where a row may have several classes, each probability is in [0, 1] on its own.
         """
-        queries = self.query_rows(X).vectors
+        queries = self.query_rows(X, ids).vectors
         shares, error = self._answer(queries, self._prediction_identity(len(queries), ids, groups))
         shares = self.in_label_units(shares)
         probabilities = shares.double().clamp(0, 1).numpy() if self.multilabel_ else _shares(shares)
@@ -756,7 +756,7 @@ class NeighborClassifier(ClassifierMixin, BankedEstimator, task="classification"
             ValueError: if there are too few calibration rows for that coverage, or if rows may have several classes.
         """
         check_between("coverage", coverage, 0, 1)
-        queries = self.query_rows(X).vectors
+        queries = self.query_rows(X, ids).vectors
         if self.multilabel_:
             raise ValueError("predict_set: expected a model of one class a row, got one of several; say predict_proba")
         query_identity = self._prediction_identity(len(queries), ids, groups)

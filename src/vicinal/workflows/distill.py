@@ -23,8 +23,9 @@ from vicinal.encoders import EmbeddingCache
 from vicinal.estimators.banked import BankedEstimator, load_model
 from vicinal.estimators.neighbors import NeighborClassifier, NeighborRegressor
 from vicinal.training import Teacher
-from vicinal.workflows.evaluate import labelled_table, parts_of
+from vicinal.workflows.evaluate import labelled_table
 from vicinal.workflows.fit import fit_record, write_fit
+from vicinal.workflows.known_rows import known_rows
 from vicinal.workflows.measuring import Measured, predict_test, score
 from vicinal.workflows.opening import OpenTable, TableJob, rows_of_the_table
 from vicinal.workflows.predict import features_of, read_rows
@@ -126,7 +127,8 @@ def distill_table(
     smaller = _student_encoders(teacher, encoders)
     frame = read_rows(teacher, source, root, log)
     table = labelled_table(teacher, frame, table_name(source) if isinstance(source, Path) else "table", log)
-    split = _split(teacher, table)
+    table, parts = known_rows(teacher, table, distinct=True)
+    split = _split(teacher, np.array(parts))
     extra = [features_of(teacher, frame[missing_cells(frame[table.target_name])], lambda line: None)]
     if unlabelled is not None:
         start = teacher.root  # of both tables: reading the other one must not move that of the first
@@ -176,9 +178,8 @@ def _student_encoders(teacher: BankedEstimator, encoders: Mapping[str, str]) -> 
     return {column: name for column, name in chosen.items() if name != "numbers"}
 
 
-def _split(teacher: BankedEstimator, table: Table) -> Split:
+def _split(teacher: BankedEstimator, parts: Array) -> Split:
     """Positions of the rows that the teacher was trained on, held out, and has never seen."""
-    parts = np.array(parts_of(teacher, table))
     train, validation, test = (np.flatnonzero(parts == part) for part in ("bank", "held out", "new"))
     if len(train) + len(validation) < len(teacher.bank_) / 2:
         raise ValueError(

@@ -15,13 +15,11 @@ from vicinal.calibration import conformal_quantile, neighbor_spread
 from vicinal.core import check_integer, short
 from vicinal.core.seeding import seeded
 from vicinal.data import check_column, find_duplicates, table_name
-from vicinal.data.cells import as_numbers
 from vicinal.data.table import Table, prepare_table, without_weightless
 from vicinal.encoders import EmbeddingCache, TableEncoder, build_table_encoder
 from vicinal.estimators.banked import BankedEstimator
 from vicinal.estimators.base import SCORES
 from vicinal.estimators.neighbors import NeighborClassifier
-from vicinal.estimators.saving import shown_cell
 from vicinal.estimators.target_transform import PLAIN, TargetTransform
 from vicinal.evaluation import (
     Baseline,
@@ -40,6 +38,7 @@ from vicinal.heads import Ensemble
 from vicinal.metrics import predictive_multiplicity
 from vicinal.report import AuditRecord, Copies, Hub, Part, Suspect
 from vicinal.version import __version__
+from vicinal.workflows.known_rows import known_rows
 from vicinal.workflows.measuring import (
     baseline_names,
     baseline_notes,
@@ -108,7 +107,7 @@ def audit_table(
 
     Errors, intervals and hubs are measured on new rows, which the model has neither in its bank nor held out; all rows
     are searched for suspicious labels and copies. A row is known to the model by its id if the fit had a column of ids;
-    else by its position in the table, together with equal content.
+    else by its content, in any order: see :func:`vicinal.workflows.known_rows.known_rows`.
 
     Args:
         folder: of the model, which must predict from neighbors.
@@ -135,7 +134,7 @@ def audit_table(
     model.check_neighbor_head("evaluate")
     time = time or model.notes_.get("time")
     table = labelled_rows(model, source, log, root, time, weight, fair)
-    parts = parts_of(model, table)
+    table, parts = known_rows(model, table)
     new = np.array([part == "new" for part in parts])
     if new.sum() < 10:
         raise ValueError(
@@ -517,42 +516,6 @@ def labelled_table(
         form=model.form_,
         log=log,
     )
-
-
-def parts_of(model: BankedEstimator, table: Table) -> list[Part]:
-    """The part of each row: "bank" or "held out" if its id is there (without a column of ids: with equal cells)."""
-    parts: list[Part] = ["new"] * len(table)
-    cells = _by_value(model, table.frame)
-    for part, bank in (("bank", model.bank_), ("held out", model.calibration_)):
-        places = bank.keys_of(table.ids)
-        there = _by_value(model, bank.rows)
-        for row, place in enumerate([] if places is None else places.tolist()):
-            if place >= 0 and (model.notes_.get("id") is not None or _same(model, cells, row, there.iloc[place])):
-                parts[row] = part  # type: ignore[call-overload]
-    return parts
-
-
-def _by_value(model: BankedEstimator, frame: pd.DataFrame) -> pd.DataFrame:
-    """The columns that the model reads, with numbers (but not dates) by their value, so that 3 equals 3.0."""
-    columns: dict[str, Any] = {name: frame[name] for name in model.kinds_}
-    for name in [name for name, kind in model.kinds_.items() if kind == "number"]:
-        numbers = as_numbers(frame[name])
-        if not np.isnan(numbers).all():
-            columns[name] = numbers
-    return pd.DataFrame(columns, index=frame.index)
-
-
-def _same(model: BankedEstimator, frame: pd.DataFrame, row: int, bank_row: "pd.Series[Any]") -> bool:
-    """Whether a row of ``frame`` has the same cells as a bank row, in the form that the bank keeps."""
-    for name, kind in model.kinds_.items():
-        cell = frame[name].iloc[row]
-        cell = shown_cell(cell, kind) if frame[name].dtype == object else cell
-        missing = [not isinstance(one, bytes) and bool(pd.isna(one)) for one in (cell, bank_row[name])]
-        if any(missing) and not all(missing):
-            return False
-        if not any(missing) and str(cell) != str(bank_row[name]):
-            return False
-    return True
 
 
 def attend(model: BankedEstimator, table: Table, vectors: Tensor, parts: list[Part]) -> BankUse:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from vicinal.core import check_between, check_integer, short_text
+from vicinal.core import ExtrapolationWarning, check_between, check_integer, short_text
 from vicinal.core.identity import IdentityWarning
 from vicinal.estimators.attention import Explanation, nearest_rows
 from vicinal.estimators.banked import BankedEstimator
@@ -20,7 +20,7 @@ from vicinal.estimators.kernel_metric import nearness_by_column
 from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.estimators.search import query_table, vectors_of
 from vicinal.training.rows import spread
-from vicinal.workflows.predict import identity_of, load_predictor, of_target, read_rows
+from vicinal.workflows.predict import identity_of, load_predictor, of_target, own_rows_note, read_rows
 from vicinal.workflows.search import Log, json_row, read_row
 
 _MEANT = 4096
@@ -65,6 +65,7 @@ class Explainer:
         k: number of bank rows to list for each prediction.
         coverage: of intervals.
         target: for a model of several targets, the one to explain.
+        include_own: say nothing of rows that equal rows of the fit.
         root: folder that paths of images and sounds start from; None: that of a table.
         log: gets notes such as columns that were left empty, or why there is no interval.
         settings: see :func:`vicinal.estimators.load_model`.
@@ -81,12 +82,13 @@ class Explainer:
         *,
         coverage: float = 0.9,
         target: str | None = None,
+        include_own: bool = False,
         root: Path | None = None,
         log: Log = lambda line: None,
         **settings: Any,
     ) -> None:
         self.k, self.coverage = check_integer("k", k), check_between("coverage", coverage, 0, 1)
-        self.root, self.log = root, log
+        self.root, self.log, self.include_own = root, log, include_own
         self.model: BankedEstimator = of_target(load_predictor(folder, **settings, several=True), target)
         self.model.check_neighbor_head("explain")
         self.model.root = root
@@ -118,7 +120,12 @@ class Explainer:
         if empty:
             self.log(f"left empty: {', '.join(short_text(name) for name in empty[:8])}")
         groups = None if self.model.bank_.store.group_codes is None else groups
-        embedded = EmbeddedRows(*self.model.embedded_rows(rows))
+        with warnings.catch_warnings():  # it is said next
+            warnings.simplefilter("ignore", IdentityWarning)
+            warnings.simplefilter("ignore", ExtrapolationWarning)
+            embedded = self.model.query_rows(rows, range(len(frame)) if self.include_own else ids)
+        for sentence in filter(None, (embedded.sentence(), own_rows_note(self.model, embedded))):
+            self.log(sentence)
         return self._explained(names if ids is None else ids, embedded, ids, groups, [None] * len(frame))
 
     def _explained(

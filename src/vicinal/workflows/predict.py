@@ -118,6 +118,7 @@ def predict_table(
     elements: bool = False,
     coverage: float | None = None,
     keep: Sequence[str] = (),
+    include_own: bool = False,
     index: str | None = None,
     encoders: Mapping[str, str] | None = None,
     log: Log = lambda line: None,
@@ -137,6 +138,7 @@ def predict_table(
         coverage: of intervals, or None for none.
         keep: columns of the table to put beside the predictions; one called as a column of predictions gets " (kept)"
             behind its name.
+        include_own: rows that equal rows of the fit are meant to be predicted from themselves, so that nothing is said.
         index: see :func:`vicinal.estimators.load_model`, as for ``encoders``.
         encoders: by column or kind.
         log: gets which columns were ignored, and whether ids or groups are missing.
@@ -146,7 +148,8 @@ def predict_table(
     """
     model = load_predictor(folder, index=index, encoders=encoders, several=True)
     frame = read_rows(model, source, root, log)
-    return answer_rows(model, frame, explain=explain, elements=elements, coverage=coverage, keep=keep, log=log)
+    settings: dict[str, Any] = {"explain": explain, "elements": elements, "coverage": coverage, "keep": keep}
+    return answer_rows(model, frame, **settings, include_own=include_own, log=log)
 
 
 def answer_rows(
@@ -158,6 +161,7 @@ def answer_rows(
     coverage: float | None,
     keep: Sequence[str],
     log: Log,
+    include_own: bool = False,
 ) -> Answers:
     """Predictions of rows from :func:`read_rows`; see :func:`predict_table` for the arguments."""
     for name in keep:
@@ -170,8 +174,8 @@ def answer_rows(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentityWarning)  # it was said
         warnings.simplefilter("ignore", ExtrapolationWarning)  # it is said next
-        rows = model.query_rows(features)
-        if sentence := rows.sentence():
+        rows = model.query_rows(features, range(len(features)) if include_own else ids)
+        for sentence in filter(None, (rows.sentence(), own_rows_note(model, rows))):
             log(sentence)
         identity = {"ids": ids, "groups": groups}
         answers = _answers(model, frame, rows, identity, coverage)
@@ -186,6 +190,14 @@ def answer_rows(
             count = int(element_counts(features, model.kinds_).to_numpy().sum())
             log(f"leaving out {count} elements, one at a time, in {len(features)} rows")
         return replace(answers, explanations=model.explain(rows, explain or 3, **identity, elements=elements))
+
+
+def own_rows_note(model: BankedEstimator, rows: EmbeddedRows) -> str:
+    """What to do about rows that equal rows of the fit; "" if there are none, or :func:`features_of` has said it."""
+    if model.notes_.get("id") is not None:
+        return ""
+    said = rows.own_sentence()
+    return said and f"{said}: say --id COLUMN in `vicinal fit`, or here --include-own if it is meant"
 
 
 def _kept_names(keep: Sequence[str], predicted: Iterable[str]) -> dict[str, str]:

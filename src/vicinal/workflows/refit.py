@@ -23,8 +23,9 @@ from vicinal.estimators.model_folder import ModelFolder
 from vicinal.estimators.neighbors import NeighborClassifier
 from vicinal.evaluation.scores import several_log_loss
 from vicinal.report import write_page
-from vicinal.workflows.evaluate import labelled_table, parts_of
+from vicinal.workflows.evaluate import labelled_table
 from vicinal.workflows.fit import REPORT, fit_record, run_fingerprint, write_files
+from vicinal.workflows.known_rows import known_rows
 from vicinal.workflows.measuring import (
     Measured,
     measure,
@@ -264,10 +265,13 @@ def _of_table(old: BankedEstimator, folder: Path, source: Any, root: Path | None
         log(weightless)
     names = list(old.targets_ or (str(old.notes_.get("target")),))
     frame, also = further_targets(frame, TableJob(frame, names[0], also=names[1:]))
-    table = _with_weights(old, labelled_table(old, frame, name, log, **roles))
+    table = labelled_table(old, frame, name, log, **roles)
+    places = table.ids
+    table, of_rows = known_rows(old, table, distinct=True)
+    table, parts, notes = _with_weights(old, table), np.array(of_rows, dtype=object), []
     numbers = pd.DataFrame({names[0]: table.target, **also}, pd.Index(table.ids)) if also else None
-    parts, notes = np.array(parts_of(old, table), dtype=object), []
-    of_this = old.notes_.get("id") is not None or (parts != "new").sum() >= len(old.bank_) / 2
+    at_home = (parts != "new") & (table.ids == places)  # where places say which rows were forgotten
+    of_this = old.notes_.get("id") is not None or at_home.sum() >= len(old.bank_) / 2
     forgotten = [i for change in old.changes_.history if change.what == "forget" for i in change.ids]
     gone = np.isin(table.ids.astype(str), np.array(forgotten, dtype=str)) & ~old.bank_.has(table.ids)
     if of_this and gone.any():

@@ -1,0 +1,135 @@
+"""Which rows of a table a model was given before: by their ids, or without a column of ids by what is in them."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from vicinal.core.identity import canonical_ids
+from vicinal.data.cells import as_numbers
+from vicinal.data.table import Table
+from vicinal.encoders.category import level_of
+from vicinal.encoders.kinds import is_gap
+from vicinal.estimators.banked import BankedEstimator
+from vicinal.estimators.inputs import Ids
+from vicinal.estimators.saving import shown_cell
+from vicinal.report import Part
+
+Codes = np.ndarray[Any, np.dtype[np.int64]]
+
+_FEW = 0.01
+"""Share of the rows of the fit that may be copies of others, so that equal content still says which row it is."""
+
+_WHOLE = 0.95
+"""Share of the rows of the fit that a table holds, at least, so that it is the table of the fit in another order."""
+
+
+def known_rows(model: BankedEstimator, table: Table, *, distinct: bool = False) -> tuple[Table, list[Part]]:
+    """The table with the model's ids of the rows that it was given, and the part of each row ``[n]``.
+
+    With a column of ids a row is known by its id. Without one, ids are places in the table of the fit; a row is known
+
+    - in its place, if the columns that the model reads have equal cells there (its label may have been corrected);
+    - anywhere else, if its label is equal, too: one row for each row of the fit. Where rows of the fit are often copies
+      of each other, as in tables of few categories, new rows may well be, too; then only if the table holds nearly all
+      rows of the fit.
+
+    Args:
+        model: which may know some of the rows.
+        table: whose rows are looked for.
+        distinct: number new rows anew where a known row bears their number; else they keep their places in the table.
+    """
+    ids = table.ids if model.notes_.get("id") is not None else _by_content(model, table)
+    parts: list[Part] = ["new"] * len(table)
+    for part, bank in (("bank", model.bank_), ("held out", model.calibration_)):
+        places = bank.keys_of(ids)
+        for row in np.flatnonzero([] if places is None else places.numpy() >= 0):
+            parts[row] = part  # type: ignore[call-overload]
+    new = np.array([part == "new" for part in parts])
+    ids = np.where(new, table.ids, ids)
+    twice = new & np.isin(ids.astype(str), ids[~new].astype(str))
+    if distinct and twice.any():
+        top = max(one for one in [*ids.tolist(), len(table)] if isinstance(one, int))
+        ids[twice] = range(top + 1, top + 1 + int(twice.sum()))
+    return replace(table, ids=canonical_ids("ids", ids.tolist())), parts
+
+
+def _by_content(model: BankedEstimator, table: Table) -> Ids:
+    """Ids in the model ``[n]``, None for rows that it was not given."""
+    banks = [bank for bank in (model.bank_, model.calibration_) if len(bank)]
+    known_ids = np.concatenate([bank.ids.astype(object) for bank in banks])
+    first = np.unique(known_ids.astype(str), return_index=True)[1]  # rows held out may stand in the bank, too
+    known_ids = known_ids[first]
+    rows = pd.concat([bank.rows for bank in banks], ignore_index=True).iloc[first]
+    n = len(table)
+    cells = _codes(model, [_shown(model, table.frame), rows])
+    labels = pd.factorize(np.concatenate([_label_keys(table.target), _label_keys(_labels(model, table, known_ids))]))[0]
+    content = np.unique(np.stack([cells, labels]), axis=1, return_inverse=True)[1].reshape(-1)
+    home = pd.Index(known_ids.astype(str)).get_indexer(table.ids.astype(str))
+    same = (home >= 0) & (content[:n] == content[n:][home])
+    places = np.where(same, home, -1)
+    free = np.setdiff1d(np.arange(len(known_ids)), places)
+    pairs = _pair_up(content[:n], np.flatnonzero(places < 0), content[n:], free)
+    copies = 1 - len(np.unique(content[n:])) / len(known_ids)
+    if copies <= _FEW or same.sum() + len(pairs) >= _WHOLE * len(known_ids):
+        for row, known in pairs:
+            places[row] = known
+    corrected = (places < 0) & (home >= 0) & ~np.isin(home, places) & (cells[:n] == cells[n:][home])
+    places[corrected] = home[corrected]
+    ids: Ids = np.where(places >= 0, known_ids[places], np.array(None))
+    return ids
+
+
+def _pair_up(content: Codes, rows: Codes, known_content: Codes, known: Codes) -> list[tuple[int, int]]:
+    """Of ``rows`` and ``known`` rows those of the same content, each once, in their order."""
+    waiting: dict[int, list[int]] = {}
+    for one in known[::-1].tolist():
+        waiting.setdefault(int(known_content[one]), []).append(one)
+    pairs = [(row, waiting.get(int(content[row]), [])) for row in rows.tolist()]
+    return [(row, others.pop()) for row, others in pairs if others]
+
+
+def _shown(model: BankedEstimator, frame: pd.DataFrame) -> pd.DataFrame:
+    """Cells in the form that a bank keeps."""
+    kinds = model.kinds_
+    shown = {
+        name: [shown_cell(cell, kinds[name]) for cell in frame[name]] if frame[name].dtype == object else frame[name]
+        for name in kinds
+    }
+    return pd.DataFrame(shown, index=frame.index)
+
+
+def _codes(model: BankedEstimator, frames: list[pd.DataFrame]) -> Codes:
+    """A number for each row of all frames ``[n + m]``, the same for rows with equal cells in what the model reads."""
+    codes = []
+    for name, kind in model.kinds_.items():
+        columns = [frame[name] for frame in frames]
+        numbers = [as_numbers(column) for column in columns] if kind == "number" else []
+        if numbers and not any(np.isnan(one).all() for one in numbers):  # 3 is 3.0; dates are texts here
+            codes.append(pd.factorize(np.concatenate(numbers))[0])
+            continue
+        cells = [cell for column in columns for cell in column.tolist()]
+        codes.append(pd.factorize(np.array([_cell_key(cell, kind) for cell in cells], dtype=object))[0])
+    return np.unique(np.stack(codes), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _cell_key(cell: Any, kind: str) -> str | None:
+    if is_gap(cell):
+        return None
+    return str(level_of(cell) if kind == "category" else cell)
+
+
+def _labels(model: BankedEstimator, table: Table, ids: Ids) -> list[Any]:
+    labels = model.labels_of(ids)
+    if getattr(model, "targets_", None) is None:
+        return labels
+    place = list(model.targets_ or ()).index(table.target_name)
+    return [row[place] for row in labels]
+
+
+def _label_keys(labels: Any) -> Ids:
+    several = [tuple(sorted(map(str, one))) if isinstance(one, tuple | list) else one for one in labels]
+    keys = np.empty(len(several), dtype=object)
+    keys[:] = [float(one) if isinstance(one, float | int | np.number) else str(one) for one in several]
+    return keys
