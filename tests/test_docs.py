@@ -21,6 +21,7 @@ from vicinal.cli import run
 from vicinal.cli.app import app
 from vicinal.core import KINDS, entries
 from vicinal.estimators import NeighborRegressor, save_model
+from vicinal.workflows.opening import TableJob, open_table
 from vicinal.workflows.resuming import working_folder
 
 ROOT = Path(__file__).parents[1]
@@ -111,13 +112,30 @@ def test_commands_and_their_options_exist(page):
 def test_commands_of_the_guide_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     guide = ROOT / "docs" / "guide.md"
-    exec(blocks(guide, "python")[0], {})
-    mine = [line for line in commands(guide) if any(word.startswith("diabetes") for word in line)]
+    for code in (code for code in blocks(guide, "python") if "diabetes.csv" in code or "homes.csv" in code):
+        exec(code, {})
+    mine = [line for line in commands(guide) if any(word.startswith(("diabetes", "homes")) for word in line)]
     of_readers = {"explore", "embed", "add", "forget", "relabel"}  # a server, and files of the reader's own
     assert {line[0] for line in mine} >= {"fit", "predict", "search", "explain", "show", "refit", "compare"}
     for arguments in mine:
         if arguments[0] not in of_readers:
             assert run(arguments) == 0, capsys.readouterr().err
+
+
+def test_the_messy_table_of_the_guide_is_read_as_shown(tmp_path, monkeypatch):
+    """If this fails: python scripts/page_outputs.py docs/guide.md."""
+    monkeypatch.chdir(tmp_path)
+    guide = ROOT / "docs" / "guide.md"
+    exec(next(code for code in blocks(guide, "python") if "homes.csv" in code), {})
+    opened = open_table(TableJob(Path("homes.csv"), "price"))
+    text = guide.read_text(encoding="utf-8")
+    shown = text[text.index("vicinal fit homes.csv --target price") :]
+    for name, column in opened.columns.items():
+        words = next(line for line in shown.splitlines() if line.startswith(f"  {name} ")).split()
+        assert words[:2] + words[3:] == [name, str(column.kind), *column.reason.split()]
+    assert opened.table.form.columns["sold"].day_first
+    assert opened.table.form.columns["price"].sign == "$"
+    assert f"{len(set(opened.table.target.tolist()))} different ones" in shown
 
 
 def test_tables_of_methods_are_up_to_date():
