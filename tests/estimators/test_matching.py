@@ -112,13 +112,14 @@ def test_an_explanation_names_what_agrees_and_labelled_pairs_that_are_alike(fitt
     pairs = pd.DataFrame({"left": ["a100", "a100"], "right": [1100, 1050]})
     same, other = model.explain(pairs, k=2)
     assert same.probability == model.predict_proba(pairs)[0, 1]
-    assert {cell.column: cell.verdict for cell in same.cells}["name"] == "agrees"
+    assert {cell.column: cell.verdict for cell in same.cells}["name"] == "alike"
+    assert {cell.column: cell.verdict for cell in same.cells}["price"] == "agrees"
     assert {cell.column: cell.verdict for cell in other.cells}["name"] != "agrees"
     assert same.cells[0].left == left.set_index("sku").loc["a100", "name"]
     assert [match for *_, match, _ in same.resembles] == [True, True]
     assert [match for *_, match, _ in other.resembles] == [False, False]
     assert str(same).startswith("a100 and 1100: match with probability ")
-    assert "name agrees" in str(same)
+    assert "name alike, price agrees" in str(same)
 
 
 def test_nothing_is_forgotten_if_an_id_is_wrong(fitted, tmp_path):
@@ -294,8 +295,7 @@ def test_copies_in_one_table_become_clusters_and_contradictions_are_told():
     name = clusters.set_index("id")["cluster"]
     assert np.mean([name[f"a{i}"] == name[f"b{1000 + i}"] for i in range(40, 60)]) > 0.85
     assert list(contradictions.columns) == ["left", "right", "cluster", "why"]
-    model.labelled_ = pd.DataFrame({"left": [0], "right": [60 + right["sku"].tolist().index("b1000")], "match": [0]})
-    model.known_ = model.known_[:1]
+    model.given_ = pd.DataFrame({"left": [0], "right": [60 + right["sku"].tolist().index("b1000")], "match": [0]})
     assert "labelled 0" in model.clusters()[1]["why"].tolist()
     with pytest.raises(ValueError, match=r"^right: expected a matcher of one table"):
         matcher().fit(*shops()).clusters()
@@ -540,8 +540,14 @@ def test_an_index_that_cannot_be_opened_is_refused_before_rows_are_read():
 def test_clusters_follow_links_and_their_pairs_are_listed():
     names = connected(np.array([[0, 3], [3, 5], [1, 2]]), 6)
     assert names.tolist() == [0, 1, 1, 0, 2, 0]
-    assert sorted(map(tuple, pairs_within(names, 10).tolist())) == [(0, 3), (0, 5), (3, 5)]
-    assert len(pairs_within(names, 2)) == 0
+    random = np.random.default_rng(0)
+    pairs, there = pairs_within(names, 10, random)
+    assert sorted(map(tuple, pairs.tolist())) == [(0, 3), (0, 5), (3, 5)]
+    assert there == 3
+    some, there = pairs_within(np.zeros(500, dtype=np.int64), 2000, random)  # a cluster of any size is looked at
+    assert there == 500 * 499 // 2
+    assert 1900 < len(some) <= 2000
+    assert (some[:, 0] < some[:, 1]).all()
 
 
 def test_features_have_names_and_stay_within_their_range(fitted):

@@ -8,6 +8,7 @@ import pandas as pd
 
 from vicinal.core import listed, short
 from vicinal.estimators.inputs import as_table
+from vicinal.estimators.linking import connected
 from vicinal.estimators.match_tables import Ids, MatchTable
 
 
@@ -97,3 +98,49 @@ def pairs_to_learn_from(pairs: pd.DataFrame, fraction: float, random: np.random.
     rows = pairs["left"].unique()
     held_out = random.permutation(rows)[: max(1, round(fraction * len(rows)))]
     return ~pairs["left"].isin(held_out).to_numpy()
+
+
+class SameThings:
+    """What labelled matches say of pairs that nobody labelled: if A is B and B is C, A is C.
+
+    Args:
+        matches: positions ``[n, 2]`` of things that match.
+        counts: of the things of either table.
+        is_single: whether both are one table.
+    """
+
+    def __init__(self, matches: Ids, counts: tuple[int, int], *, is_single: bool) -> None:
+        self.shift = 0 if is_single else counts[0]
+        self.of = connected(matches + np.array([0, self.shift]), counts[0] if is_single else sum(counts))
+
+    def say(self, at: Ids) -> Ids:
+        """Whether each pair ``[n, 2]`` is of one thing by the labels."""
+        return np.asarray(self.of[at[:, 0]] == self.of[at[:, 1] + self.shift])
+
+    def pairs(self, known: Ids, largest: int) -> Ids:
+        """All matches ``[m, 2]`` that follow from ``known`` ones, in groups of at most ``largest``, without these."""
+        ends = known + np.array([0, self.shift])
+        members = pd.Series(np.unique(ends)).groupby(self.of[np.unique(ends)])
+        parts = [np.zeros((0, 2), dtype=np.int64)]
+        for _, group in members:
+            if 2 < len(group) <= largest:
+                both = group.to_numpy()[np.stack(np.triu_indices(len(group), 1), axis=1)]
+                across = (both[:, 0] < self.shift) & (both[:, 1] >= self.shift) if self.shift else slice(None)
+                parts.append(both[across] - np.array([0, self.shift]))
+        follow = pd.DataFrame(np.concatenate(parts), columns=["left", "right"])
+        new = follow.merge(pd.DataFrame(known, columns=["left", "right"]), how="left", indicator=True)
+        return positions_of(new[new["_merge"] == "left_only"])
+
+
+def distinct_pairs(pairs: pd.DataFrame, things: Ids, *, is_single: bool) -> pd.DataFrame:
+    """One labelled pair of each two things ``[n, 2]``: a match, if one is; none of a thing with itself.
+
+    Gives their things as ``left`` and ``right``, and the rows that were labelled as ``left row`` and ``right row``.
+    """
+    rows = {"left row": pairs["left"].to_numpy(), "right row": pairs["right"].to_numpy()}
+    table = pd.DataFrame({"left": things[:, 0], "right": things[:, 1], "match": pairs["match"].to_numpy(), **rows})
+    if is_single:
+        table = table[table["left"] != table["right"]]
+    once = table.sort_values("match", ascending=False, kind="stable").drop_duplicates(["left", "right"]).sort_index()
+    once.attrs["implicit"] = pairs.attrs.get("implicit", False)
+    return once.reset_index(drop=True)

@@ -78,12 +78,75 @@ def connected(pairs: Ids, rows: int) -> Ids:
     return numbered
 
 
-def pairs_within(clusters: Ids, largest: int) -> Ids:
-    """All pairs ``[n, 2]`` of rows of one cluster of 3 to ``largest`` rows."""
+def pairs_within(clusters: Ids, most: int, random: np.random.Generator) -> tuple[Ids, int]:
+    """Pairs ``[n, 2]`` of rows of one cluster of 3 rows or more, and how many pairs there are in all.
+
+    All of them, but for clusters of more than ``most`` pairs: there as many are drawn.
+
+    >>> pairs, there = pairs_within(np.array([0, 1, 0, 0]), 10, np.random.default_rng(0))
+    >>> pairs.tolist(), there
+    ([[0, 2], [0, 3], [2, 3]], 3)
+    """
     sizes = np.bincount(clusters)
     order, starts = np.argsort(clusters, kind="stable"), np.cumsum(sizes) - sizes
+    parts, there = [np.zeros((0, 2), dtype=np.int64)], 0
+    for cluster in np.flatnonzero(sizes > 2):
+        size = int(sizes[cluster])
+        members, count = order[starts[cluster] : starts[cluster] + size], size * (size - 1) // 2
+        if count <= most:
+            pairs = np.stack(np.triu_indices(size, 1), axis=1)
+        else:
+            first = random.integers(0, size, most)
+            pairs = np.stack([first, (first + random.integers(1, size, most)) % size], axis=1)
+            pairs = np.unique(np.sort(pairs, axis=1), axis=0)
+        parts.append(members[pairs])
+        there += count
+    return np.concatenate(parts), there
+
+
+_BLOCK = 10_000
+"""Pairs that two blocks of equal rows have, up to which all of them are listed."""
+
+
+def pairs_of_rows(at: Ids, left: Ids, right: Ids) -> tuple[Ids, Ids]:
+    """Pairs of rows ``[n, 2]`` for pairs of things ``[m, 2]``, and which of these each stands for ``[n]``.
+
+    All rows of the one with all of the other; of blocks of more than 10,000 pairs each row once, at least.
+
+    Args:
+        at: numbers of things.
+        left: the thing of each left row.
+        right: likewise.
+
+    >>> pairs_of_rows(np.array([[0, 0], [1, 1]]), np.array([0, 1, 1]), np.array([1, 0]))[0].tolist()
+    [[0, 1], [1, 0], [2, 0]]
+    """
+    orders = [np.argsort(thing, kind="stable") for thing in (left, right)]
+    sizes = [np.bincount(thing)[at[:, side]] for side, thing in enumerate((left, right))]
+    starts = [
+        (np.cumsum(np.bincount(thing)) - np.bincount(thing))[at[:, side]] for side, thing in enumerate((left, right))
+    ]
+    whole = sizes[0] * sizes[1] <= _BLOCK
+    counts = np.where(whole, sizes[0] * sizes[1], np.maximum(*sizes))
+    source = np.repeat(np.arange(len(at)), counts)
+    place = np.arange(len(source)) - np.repeat(np.cumsum(counts) - counts, counts)
+    one = np.where(whole[source], place // sizes[1][source], place % sizes[0][source])
+    other = place % sizes[1][source]
+    pairs = np.stack([orders[0][starts[0][source] + one], orders[1][starts[1][source] + other]], axis=1)
+    return pairs, source
+
+
+def copies(thing: Ids) -> Ids:
+    """Pairs ``[n, 2]`` of rows that are one thing, the earlier row first; of more than 10,000 pairs with the first row.
+
+    >>> copies(np.array([0, 1, 0, 0])).tolist()
+    [[0, 2], [0, 3], [2, 3]]
+    """
+    order = np.argsort(thing, kind="stable")
     parts = [np.zeros((0, 2), dtype=np.int64)]
-    for cluster in np.flatnonzero((sizes > 2) & (sizes <= largest)):
-        members = order[starts[cluster] : starts[cluster] + sizes[cluster]]
-        parts.append(members[np.stack(np.triu_indices(len(members), 1), axis=1)])
+    for rows in np.split(order, np.flatnonzero(np.diff(thing[order])) + 1) if (np.bincount(thing) > 1).any() else []:
+        if len(rows) * (len(rows) - 1) // 2 <= _BLOCK:
+            parts.append(rows[np.stack(np.triu_indices(len(rows), 1), axis=1)])
+        else:
+            parts.append(np.stack([np.full(len(rows) - 1, rows[0]), rows[1:]], axis=1))
     return np.concatenate(parts)

@@ -1,6 +1,7 @@
 """The saved form of a matcher: a folder of JSON, safetensors and parquet, read within bounds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -24,6 +25,7 @@ from vicinal.core.untrusted import (
     read_settings,
     read_tensors,
 )
+from vicinal.data.form import TableForm
 from vicinal.encoders import Kind, TableEncoder, reaches_out
 from vicinal.estimators.match_tables import Floats, MatchColumns, MatchedTables, MatchTable
 from vicinal.estimators.pair_reader import PairReader
@@ -33,7 +35,10 @@ from vicinal.index.lexical import BUCKETS
 from vicinal.version import __version__
 
 VERSION = 1
-CONFIG, TENSORS, PAIRS, SCORER = MARKERS["matcher"], "matcher.safetensors", "labelled.parquet", "scorer"
+CONFIG, TENSORS, SCORER = MARKERS["matcher"], "matcher.safetensors", "scorer"
+PAIRS, GIVEN = "labelled.parquet", "given.parquet"
+"""Pairs that were learned from, and those that were labelled; a folder of an earlier version has not the second."""
+
 READER = "reader"
 SIDES = ("left", "right")
 
@@ -73,7 +78,10 @@ class SavedMatcher(Saved):
     encoder: SavedTableEncoder | None
     width: Annotated[int, Field(ge=0, le=1 << 20)]
     rows: list[PositiveInt] = Field(min_length=1, max_length=2)
+    things: list[PositiveInt] | None = Field(default=None, min_length=1, max_length=2)
+    forms: list[TableForm] | None = Field(default=None, min_length=1, max_length=2)
     labelled: Annotated[int, Field(ge=0)]
+    given: Annotated[int, Field(ge=0)] | None = None
     temperature: Annotated[float, Field(gt=0)] | None
     turned: bool = False
     scorer: Literal["boosting", "neighbors"] | None
@@ -90,6 +98,7 @@ class LoadedMatcher(NamedTuple):
     config: SavedMatcher
     tables: MatchedTables
     labelled: pd.DataFrame
+    given: pd.DataFrame
     known: Floats | None
     scorer: PairScorer | None
     reader: PairReader | None
@@ -99,7 +108,7 @@ def write_matcher(
     stage: Path,
     config: Mapping[str, Any],
     tables: MatchedTables,
-    labelled: pd.DataFrame,
+    pairs: tuple[pd.DataFrame, pd.DataFrame],
     known: Floats | None,
     scorer: PairScorer | None,
 ) -> None:
@@ -109,11 +118,11 @@ def write_matcher(
         stage: the folder.
         config: its parameters and what they led to.
         tables: both, without the cells of images and sounds.
-        labelled: pairs that explanations show, as positions.
-        known: their features ``[m, F]``.
+        pairs: those that explanations show, and all that were labelled, as positions.
+        known: features of the first ``[m, F]``.
         scorer: None without labelled pairs.
     """
-    encoder = tables.encoder
+    encoder, (labelled, given) = tables.encoder, pairs
     settings = {
         "version": VERSION,
         "vicinal": __version__,
@@ -124,7 +133,10 @@ def write_matcher(
         "encoder": None if encoder is None else encoder.config(),
         "width": tables.left.vectors.shape[1],
         "rows": [len(table) for table in tables.tables],
+        "things": [len(table.first) for table in tables.tables],
+        "forms": [table.form for table in tables.tables],
         "labelled": len(labelled),
+        "given": len(given),
         "temperature": tables.temperature,
         "turned": tables.weight is not None,
         **config,
@@ -132,7 +144,8 @@ def write_matcher(
     }
     saved = check_settings("matcher", SavedMatcher, settings)
     (stage / CONFIG).write_text(saved.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    state = {f"{name}.vectors": table.vectors.contiguous() for name, table in zip(SIDES, tables.tables, strict=False)}
+    state = {f"{table.name}.vectors": table.vectors.contiguous() for table in tables.tables}
+    state |= {f"{table.name}.thing": torch.from_numpy(table.thing.astype(np.int64)) for table in tables.tables}
     state |= {f"terms.{i}": torch.from_numpy(terms.weights) for i, terms in enumerate(tables.features.terms.values())}
     if tables.weight is not None:
         state["turn"] = tables.weight.contiguous()
@@ -144,6 +157,7 @@ def write_matcher(
     for table in tables.tables:
         _saved_rows(table, tables.columns).to_parquet(stage / f"{table.name}.parquet", index=False)
     labelled.to_parquet(stage / PAIRS, index=False)
+    given.to_parquet(stage / GIVEN, index=False)
     if scorer is not None:
         scorer.save(stage / SCORER)
 
@@ -172,11 +186,12 @@ def read_matcher(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
 
 
 def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
-    check_inside(folder, SUMS, CONFIG, TENSORS, PAIRS, SCORER, READER, *(f"{name}.parquet" for name in SIDES))
+    check_inside(folder, SUMS, CONFIG, TENSORS, PAIRS, GIVEN, SCORER, READER, *(f"{name}.parquet" for name in SIDES))
     check_sums(folder, (CONFIG,), "matcher", LARGEST_SETTINGS)
     config = read_settings(folder / CONFIG, SavedMatcher, "a vicinal matcher", newest=VERSION, oldest=VERSION)
-    if len(config.rows) != (1 if config.single else 2):
-        raise ValueError(f"{CONFIG}: expected {1 if config.single else 2} tables, got {len(config.rows)}")
+    for each in (config.rows, config.things or config.rows, config.forms or config.rows):
+        if len(each) != (1 if config.single else 2):
+            raise ValueError(f"{CONFIG}: expected {1 if config.single else 2} tables, got {len(each)}")
     names = SIDES[: len(config.rows)]
     check_sums(folder, (TENSORS, PAIRS, *(f"{name}.parquet" for name in names)), "matcher")
     encoder = _encoder(config, encoders)
@@ -191,10 +206,12 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
         terms.weights = state[f"terms.{number}"].numpy()
         if not (terms.weights > 0).all():
             raise ValueError(f"{TENSORS}: expected weights of terms above 0, got others")
-    for name, rows in zip(names, config.rows, strict=True):
-        tables.tables.append(_table(folder, name, rows, state[f"{name}.vectors"], columns))
+    for number, name in enumerate(names):
+        table = _table(folder, name, config.rows[number], columns)
+        table.form = TableForm() if config.forms is None else config.forms[number]
+        tables.tables.append(_with_things(table, state[f"{name}.vectors"], state.get(f"{name}.thing"), columns))
     tables.temperature, tables.weight = config.temperature, state.get("turn")
-    labelled = _labelled(folder / PAIRS, config)
+    labelled, given = _pairs(folder, config)
     scorer: PairScorer | None = None
     if config.scorer is not None:
         if config.scorer == "boosting":
@@ -205,7 +222,7 @@ def _read(folder: Path, encoders: Mapping[str, str]) -> LoadedMatcher:
         named = {"pair": encoders["text"]} if "text" in encoders else {}
         reader = PairReader.load(folder / READER, config.reader, named)
     known = state["known"].numpy() if "known" in state else None
-    return LoadedMatcher(config, tables, labelled, known, scorer, reader)
+    return LoadedMatcher(config, tables, labelled, given, known, scorer, reader)
 
 
 def _encoder(config: SavedMatcher, encoders: Mapping[str, str]) -> TableEncoder | None:
@@ -228,9 +245,13 @@ def _encoder(config: SavedMatcher, encoders: Mapping[str, str]) -> TableEncoder 
 def _template(config: SavedMatcher, tables: MatchedTables, count: int) -> dict[str, Tensor]:
     """Shapes that the tensors of a folder must have."""
     with torch.device("meta"):
+        counts = config.things or config.rows
         shapes = {
-            f"{name}.vectors": torch.zeros(rows, config.width) for name, rows in zip(SIDES, config.rows, strict=False)
+            f"{name}.vectors": torch.zeros(count, config.width) for name, count in zip(SIDES, counts, strict=False)
         }
+        if config.things is not None:
+            sizes = zip(SIDES, config.rows, strict=False)
+            shapes |= {f"{name}.thing": torch.zeros(rows, dtype=torch.int64) for name, rows in sizes}
         shapes |= {f"terms.{number}": torch.zeros(BUCKETS) for number in range(len(tables.features.terms))}
         if config.turned:
             shapes["turn"] = torch.zeros(config.width, config.width)
@@ -241,7 +262,7 @@ def _template(config: SavedMatcher, tables: MatchedTables, count: int) -> dict[s
     return shapes
 
 
-def _table(folder: Path, name: str, rows: int, vectors: Tensor, columns: MatchColumns) -> MatchTable:
+def _table(folder: Path, name: str, rows: int, columns: MatchColumns) -> MatchTable:
     file = f"{name}.parquet"
     with open_regular(folder / file) as stream:
         frame = read_frame(stream, file)
@@ -253,15 +274,35 @@ def _table(folder: Path, name: str, rows: int, vectors: Tensor, columns: MatchCo
         if not pd.api.types.is_numeric_dtype(frame[number]) and frame[number].notna().any():
             raise ValueError(f"{file}: expected numbers in {number!r:.100}, got others")
     frame = frame.drop(columns=_IDS).assign(**dict.fromkeys(columns.media))
-    return MatchTable(name, frame, ids, vectors)
+    return MatchTable(name, frame, ids, torch.zeros(0))
 
 
-def _labelled(path: Path, config: SavedMatcher) -> pd.DataFrame:
+def _with_things(table: MatchTable, vectors: Tensor, thing: Tensor | None, columns: MatchColumns) -> MatchTable:
+    """A table with its vectors and the things of its rows; of an earlier version each row is one."""
+    keys: Sequence[Any] = table.keys
+    if thing is None or columns.media:  # which are not kept: no row that is added is one thing with these
+        keys = range(len(table)) if thing is None else thing.tolist()
+    whole = replace(table, vectors=vectors, keys=keys)
+    if thing is not None and whole.thing.tolist() != thing.tolist():
+        raise ValueError(f"{table.name}.parquet: expected the rows that {TENSORS} says are equal, got others")
+    return whole
+
+
+def _pairs(folder: Path, config: SavedMatcher) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The pairs that were learned from, and those that were labelled; an earlier version has the first alone."""
+    labelled = _labelled(folder / PAIRS, config.labelled, config)
+    if config.given is None:
+        return labelled, labelled.copy()
+    check_sums(folder, (GIVEN,), "matcher")
+    return labelled, _labelled(folder / GIVEN, config.given, config)
+
+
+def _labelled(path: Path, count: int, config: SavedMatcher) -> pd.DataFrame:
     with open_regular(path) as stream:
         frame = read_frame(stream, path.name)
-    whole = list(frame.columns) == [*SIDES, "match"] and len(frame) == config.labelled
+    whole = list(frame.columns) == [*SIDES, "match"] and len(frame) == count
     if not whole or not all(pd.api.types.is_integer_dtype(frame[name]) for name in frame.columns):
-        raise ValueError(f"{path.name}: expected {config.labelled} labelled pairs as positions, got others")
+        raise ValueError(f"{path.name}: expected {count} labelled pairs as positions, got others")
     most = (config.rows[0], config.rows[-1], 2)
     if len(frame) and any(
         frame[n].min() < 0 or frame[n].max() >= top for n, top in zip(frame.columns, most, strict=True)

@@ -1,9 +1,10 @@
 """Two tables side by side: their rows as vectors and words, who is a candidate for whom, and pairs as features."""
 
+import hashlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -17,10 +18,12 @@ from torch import Tensor
 from vicinal.core import check_choice, listed, short
 from vicinal.core.identity import as_texts, canonical_ids
 from vicinal.core.seeding import seeded
+from vicinal.data.form import TableForm
 from vicinal.encoders import Kind, TableEncoder, build_table_encoder, infer_kinds
+from vicinal.encoders.kinds import is_list
 from vicinal.encoders.minilm import MINILM
 from vicinal.estimators.inputs import as_table
-from vicinal.estimators.pair_features import ROW, PairFeatures, Rivals, Side
+from vicinal.estimators.pair_features import ROW, PairFeatures, Rivals, Side, normal_text, shown_text
 from vicinal.estimators.pair_reader import pair_texts
 from vicinal.index import Corrected, Hits, MilvusIndex, hub_bias, open_index
 from vicinal.index.lexical import LexicalIndex, fuse
@@ -52,14 +55,17 @@ _UNKNOWN = -2
 
 @dataclass
 class MatchTable:
-    """One of the two tables.
+    """One of the two tables. Rows that are equal in all cells are one thing: only its first row is compared.
 
     Attributes:
         name: "left" or "right".
         frame: its rows, without the ids.
         ids: in canonical form, ``[n]``.
-        vectors: unit vectors ``[n, d]``; of no width without an encoder.
+        vectors: unit vectors of the things ``[t, d]``; of no width without an encoder.
         root: folder that paths of images and sounds start from.
+        form: how its columns are written.
+        thing: the thing of each row ``[n]``, numbered in the order of their first rows.
+        keys: what rows of one thing have in common, ``[n]``.
     """
 
     name: str
@@ -67,16 +73,27 @@ class MatchTable:
     ids: Ids
     vectors: Tensor
     root: Path | None = None
+    form: TableForm = field(default_factory=TableForm)
+    keys: Sequence[Any] = ()
+    thing: Ids = field(init=False)
 
     def __post_init__(self) -> None:
         self.places = {text: place for place, text in enumerate(as_texts(self.ids).tolist())}
+        self.keys = self.keys or row_keys(self.frame)
+        self.thing = pd.factorize(np.fromiter(self.keys, dtype=object, count=len(self.keys)))[0]
+        self.first: Ids = np.unique(self.thing, return_index=True)[1]
 
     def __len__(self) -> int:
         return len(self.frame)
 
+    @property
+    def things(self) -> pd.DataFrame:
+        """The first row of each thing."""
+        return self.frame if len(self.first) == len(self) else self.frame.iloc[self.first]
+
     @classmethod
-    def read(cls, name: str, table: Any, id_column: str, root: str | Path | None = None) -> Self:
-        """A table of the user, not encoded yet.
+    def read(cls, name: str, table: Any, id_column: str, root: Any = None, form: TableForm | None = None) -> Self:
+        """A table of the user, not encoded yet, in a form that is known or found.
 
         Raises:
             ValueError: for no rows, no such column, or an id that is missing or stands twice.
@@ -88,8 +105,9 @@ class MatchTable:
         check_choice(f"id_{name}", id_column, list(frame.columns))
         labels = range(1, len(frame) + 1)
         ids = canonical_ids(f"id_{name}", frame[id_column], distinct=True, labels=list(labels))
-        place = None if root is None else Path(root)
-        return cls(name, frame.drop(columns=id_column), ids, torch.zeros(len(frame), 0), place)
+        frame = frame.drop(columns=id_column)
+        form = TableForm.of(frame) if form is None else form
+        return cls(name, form.read(frame), ids, torch.zeros(0), None if root is None else Path(root), form)
 
     def positions(self, ids: Any, name: str = "pairs") -> Ids:
         """Positions ``[n]`` of rows; raises ValueError for an id that is not there."""
@@ -100,21 +118,35 @@ class MatchTable:
         return np.array([self.places[text] for text in texts], dtype=np.int64)
 
     def joined(self, other: "MatchTable") -> "MatchTable":
-        """This table with the rows of another behind its own."""
+        """This table with the rows of another behind its own, whose new things have no vectors yet."""
         there = [text for text in other.places if text in self.places]
         if there:
             raise ValueError(f"{self.name}: expected ids that the table has not yet, got {listed(there, 60)}")
         ids = canonical_ids(self.name, [*self.ids.tolist(), *other.ids.tolist()])
         frame = pd.concat([self.frame, other.frame.reindex(columns=self.frame.columns)], ignore_index=True)
-        return replace(self, frame=frame, ids=ids, vectors=torch.cat([self.vectors, other.vectors]))
+        return replace(self, frame=frame, ids=ids, keys=[*self.keys, *other.keys])
 
     def without(self, places: Ids) -> "MatchTable":
         """This table without the rows at ``places``."""
         keep = np.setdiff1d(np.arange(len(self)), places)
         if len(keep) == 0:
             raise ValueError(f"{self.name}: expected rows to be left in the table, got the ids of all")
-        frame = self.frame.iloc[keep].reset_index(drop=True)
-        return replace(self, frame=frame, ids=self.ids[keep], vectors=self.vectors[keep])
+        frame, keys = self.frame.iloc[keep].reset_index(drop=True), [self.keys[place] for place in keep]
+        vectors = self.vectors[pd.unique(self.thing[keep])]
+        return replace(self, frame=frame, ids=self.ids[keep], vectors=vectors, keys=keys)
+
+
+def row_keys(frame: pd.DataFrame) -> list[bytes]:
+    """A digest of the cells of each row, the same for rows that are equal; texts in their normal form."""
+    columns = [frame[name].tolist() for name in frame.columns]
+    cells = ["\x1f".join([_key(cell) for cell in row]) for row in zip(*columns, strict=True)] or [""] * len(frame)
+    return [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in cells]
+
+
+def _key(cell: Any) -> str:
+    if isinstance(cell, str):
+        return normal_text(cell)
+    return repr(cell.tolist() if isinstance(cell, np.ndarray) else cell) if is_list(cell) else normal_text(cell)
 
 
 @dataclass(frozen=True)
@@ -160,7 +192,7 @@ def _is_number(cells: "pd.Series[Any]") -> bool:
 
 
 class MatchedTables:
-    """Both tables, read the same way; of one table against itself twice the same.
+    """Both tables, read the same way; of one table against itself twice the same. Positions are those of things.
 
     Args:
         tables: left and right, or the only one.
@@ -201,12 +233,12 @@ class MatchedTables:
             encoder = build_table_encoder(kinds, encoders=named, cache_dir=cache_dir) if kinds else None
             both = cls(tables, columns, encoder, index)
             if encoder is not None:
-                encoder.fit(pd.concat([both.encoder_rows(table.frame) for table in both.tables], ignore_index=True))
-        sides = both.features.fit([both.words(table.frame) for table in both.tables])
-        if encoder is not None:
-            for table in both.tables:
-                log(f"encoding {len(table)} rows")
-                table.vectors = both.vectors_of(table.frame, table.root)
+                encoder.fit(pd.concat([both.encoder_rows(table.things) for table in both.tables], ignore_index=True))
+        sides = both.features.fit([both.words(table.things) for table in both.tables])
+        for table in both.tables:
+            if encoder is not None:
+                log(f"encoding {len(table.first)} rows")
+            table.vectors = both.vectors_of(table.things, table.root)
         for number, side in enumerate(sides):
             vectors = None if encoder is None else tables[number].vectors
             both.once(("side", number), partial(replace, side, vectors=vectors))
@@ -275,7 +307,7 @@ class MatchedTables:
 
     def encoder_rows(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Rows as the encoder reads them."""
-        return frame[list(self.columns.media)].assign(**{ROW: self.row_texts(frame)})
+        return frame[list(self.columns.media)].assign(**{ROW: self.features.column(self.words(frame), ROW, shown_text)})
 
     def vectors_of(self, frame: pd.DataFrame, root: Path | None = None) -> Tensor:
         """Unit vectors ``[n, d]`` in which each part of the encoder has the same length; paths start from ``root``."""
@@ -305,7 +337,7 @@ class MatchedTables:
     def _side(self, side: int) -> Side:
         def make() -> Side:
             table = self._table(side)
-            return self.features.side(self.words(table.frame), table.vectors if self.encoder is not None else None)
+            return self.features.side(self.words(table.things), table.vectors if self.encoder is not None else None)
 
         prepared: Side = self.once(("side", side * (not self.is_single)), make)
         return prepared
@@ -314,7 +346,7 @@ class MatchedTables:
         """The rows of the other side that share most words and letters with rows of this one (None: with each)."""
         lexical = self._side(side).lexical
         queries = lexical if rows is None else lexical[rows.numpy()]
-        postings = None if len(self._table(1 - side)) <= _ALL else _POSTINGS
+        postings = None if len(self._table(1 - side).first) <= _ALL else _POSTINGS
         return self._lexical(1 - side).search(queries, k, exclude=exclude, postings=postings)
 
     def _lexical(self, side: int) -> LexicalIndex:
@@ -323,7 +355,7 @@ class MatchedTables:
         def make() -> LexicalIndex:
             if ("side", side) in self._known:
                 return LexicalIndex(self._side(side).lexical)
-            texts = self.row_texts(self._table(side).frame)  # a search needs no more of a side than this
+            texts = self.row_texts(self._table(side).things)  # a search needs no more of a side than this
             return LexicalIndex(self.features.lexical(texts))
 
         index: LexicalIndex = self.once(("words", side), make)
@@ -377,19 +409,19 @@ class MatchedTables:
 
     # Candidates.
 
-    def mutual(self) -> tuple[Ids, Floats]:
-        """Pairs ``[n, 2]`` of rows that are each other's best candidate, and their scores."""
-        best = [fuse(self._searches(side, _FEWEST), 1) for side in (0, 1)]
-        there, back = (hits.ids[:, 0].numpy() for hits in best)
-        left = np.flatnonzero(there >= 0)
-        left = left[back[there[left]] == left]
-        left = left[left < there[left]] if self.is_single else left
-        return np.stack([left, there[left]], axis=1), best[0].scores[left, 0].numpy()
+    @property
+    def highest(self) -> float:
+        """The score of a row that is first in each search."""
+        return (1 if self.encoder is None else 2) / 61
+
+    def best(self, side: int) -> Hits:
+        """The best row of the other side for each row of this one, ``[n, 1]``."""
+        return fuse(self._searches(side, _FEWEST), 1)
 
     def _searches(self, side: int, depth: int, rows: Tensor | None = None) -> list[Hits]:
         """Rows of the other side for rows of this one (None: all), by words and by vectors."""
         table = self._table(side)
-        themselves = (torch.arange(len(table)) if rows is None else rows) if self.is_single else None
+        themselves = (torch.arange(len(table.first)) if rows is None else rows) if self.is_single else None
         words = self._by_terms(side, rows, depth, themselves)
         if rows is None:
             self._remember("words", side, words)
@@ -411,11 +443,36 @@ class MatchedTables:
 
     # Pairs.
 
+    def things(self, at: Ids) -> Ids:
+        """The things of rows at positions ``[n, 2]``; of one table the lower one first."""
+        pairs = np.stack([self.left.thing[at[:, 0]], self.right.thing[at[:, 1]]], axis=1)
+        return np.sort(pairs, axis=1) if self.is_single else pairs
+
+    def speak(self, at: Ids) -> Ids:
+        """Which pairs ``[n, 2]`` have content on both sides."""
+
+        def make(side: int) -> Ids:
+            frame = self._table(side).things
+            media = frame[list(self.columns.media)].notna().any(axis=1).to_numpy()  # not kept in a folder
+            return self._side(side).has_content | media | (bool(self.columns.media) and not media.any())
+
+        sides = [self.once(("content", side * (not self.is_single)), partial(make, side)) for side in (0, 1)]
+        return np.asarray(sides[0][at[:, 0]] & sides[1][at[:, 1]])
+
+    @property
+    def exact(self) -> list[str]:
+        """The columns whose cells agree only if they are the same: codes, dates and whole numbers."""
+        sides = self._side(0), self._side(1)
+        names: list[str] = self.once(
+            ("exact",), lambda: [name for name in self.features.columns if all(side.is_exact(name) for side in sides)]
+        )
+        return names
+
     def _two(self, kind: str, side: int) -> Hits:
         """The two best rows of the other side of each row, as far as they were looked for; by "words" or "vectors"."""
 
         def make() -> Hits:
-            rows = len(self._table(side))
+            rows = len(self._table(side).first)
             return Hits(torch.full((rows, 2), _UNKNOWN), torch.full((rows, 2), -torch.inf))
 
         two: Hits = self.once(("two", kind, side * (not self.is_single)), make)
@@ -449,9 +506,13 @@ class MatchedTables:
         """Features ``[n, F]`` of pairs of positions ``[n, 2]``."""
         return np.concatenate([np.zeros((0, len(self.features.names))), *self.of_features(at, lambda block: block)])
 
+    def texts(self, side: int) -> dict[str, list[str]]:
+        """The shared columns of texts of the things of a side, in their normal form."""
+        return self._side(side).texts
+
     def pair_texts(self, at: Ids) -> list[str]:
         """Both rows of pairs at positions ``[n, 2]`` as one text each."""
-        sides = (self._side(side).texts[ROW] for side in (0, 1))
+        sides = (self.texts(side)[ROW] for side in (0, 1))
         return pair_texts(*([rows[place] for place in at[:, side]] for side, rows in enumerate(sides)))
 
     def of_features(self, at: Ids, work: Callable[[Floats], Floats]) -> list[Floats]:

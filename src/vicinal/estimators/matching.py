@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +19,9 @@ from vicinal.core.identity import as_texts
 from vicinal.encoders import check_tune
 from vicinal.estimators.inputs import as_table
 from vicinal.estimators.labelled_pairs import (
+    SameThings,
     check_one_label,
+    distinct_pairs,
     pair_positions,
     pairs_to_learn_from,
     positions_of,
@@ -27,8 +29,9 @@ from vicinal.estimators.labelled_pairs import (
     take_pairs,
     with_answers,
 )
-from vicinal.estimators.linking import assigned, connected, log_odds, pairs_within
+from vicinal.estimators.linking import assigned, connected, copies, log_odds, pairs_of_rows, pairs_within
 from vicinal.estimators.match_files import READER, read_matcher, write_matcher
+from vicinal.estimators.match_guesses import guesses, pairs_to_label
 from vicinal.estimators.match_tables import (
     Floats,
     Ids,
@@ -40,7 +43,7 @@ from vicinal.estimators.match_tables import (
     installed_encoders,
 )
 from vicinal.estimators.match_training import choose_map
-from vicinal.estimators.pair_features import MISSING, text_of
+from vicinal.estimators.pair_features import EMPTY, shown_text
 from vicinal.estimators.pair_reader import PairReader, check_reader
 from vicinal.estimators.pair_scorers import SCORERS, PairScorer, choose_scorer
 from vicinal.estimators.plan import read_plan
@@ -69,20 +72,20 @@ _INNER = 0.25
 _FEWEST_COMPARED = 100
 """Fewer labelled pairs are too few to compare scorers."""
 
-AGREE, DIFFER = 0.75, 0.35
-"""Likeness of two texts from which on they agree, and below which they differ."""
-
-NEAR, FAR = 0.95, 0.8
-"""The same for numbers."""
-
 _LOCAL = ("index", "root", "cache_dir", "plan")
 """Parameters that say where a run is made; they are not saved."""
 
 _WRONG = 0.02
 """Share of the matches that lie below the band of doubt, and of wrong links above it, on validation pairs."""
 
-_LARGEST = 200
-"""Rows of a cluster all of whose pairs are looked at for contradictions."""
+_LOOKED_AT = 20_000
+"""Pairs of a cluster that are looked at for contradictions, at most."""
+
+_CLOSED = 20
+"""Rows that labels make one thing, up to which each two of them are learned from."""
+
+_TO_LABEL = 30
+"""Pairs to label where nothing was learned."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,8 @@ class CellComparison:
         left: cell of the left row, as text.
         right: likewise.
         likeness: from 0 to 1; NaN where one is empty.
-        verdict: "agrees", "differs", "alike in part" or "empty".
+        verdict: "agrees" of cells that are the same, "alike", "alike in part", "differs" or "empty". Codes, dates and
+            whole numbers agree or differ.
     """
 
     column: str
@@ -111,7 +115,7 @@ class PairExplanation:
     Attributes:
         left: id of the left row.
         right: id of the right row.
-        probability: that they match.
+        probability: that they match; NaN where nothing was learned.
         cells: the columns that both tables have.
         resembles: the labelled pairs that look most alike to the scorer: left id, right id, whether they match,
             likeness.
@@ -128,11 +132,15 @@ class PairExplanation:
         cells = ", ".join(f"{cell.column} {cell.verdict}" for cell in self.cells)
         known = ", ".join(f"{a} and {b} ({'match' if same else 'no match'})" for a, b, same, _ in self.resembles)
         like = f"; like {known}" if known else ""
-        return f"{self.left} and {self.right}: match with probability {self.probability:.2f}; {cells}{like}"
+        sure = "a guess" if math.isnan(self.probability) else f"match with probability {self.probability:.2f}"
+        return f"{self.left} and {self.right}: {sure}; {cells}{like}"
 
 
 class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Links the rows of two tables that are the same thing, and says how sure it is and why.
+
+    Rows of one table that are equal in all cells (texts without regard to case, invisible characters and the form of
+    Unicode) are copies: they are compared once, and get the same links. Rows whose shared cells are all empty get none.
 
     Candidates come from vectors of a frozen encoder and from shared words and letters, fused by their ranks. A pair is
     described by how alike its columns are and by how far it is ahead of the other pairs of its rows; a scorer learns
@@ -227,8 +235,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             left: a table with the column ``id_left``.
             right: a table with the column ``id_right``; None: copies are looked for in ``left`` itself.
             pairs: a table of columns ``left`` and ``right`` (ids) and ``match`` (0 or 1; without it all are matches,
-                and other candidates of the same rows count as non-matches). None: nothing is learned; :meth:`link` then
-                links rows that are each other's best candidate.
+                and other candidates of the same rows count as non-matches, but for those that are the same by other
+                labels: if A is B and B is C, A is C). None: nothing is learned; :meth:`link` then guesses.
             answers: labels from a review, as a table of ``left``, ``right`` and ``match``; they overrule ``pairs``. If
                 all of ``pairs`` match, other candidates still count as non-matches.
             validation: labelled pairs to choose the threshold by, as a table like ``pairs``; None: a part of them.
@@ -268,8 +276,12 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.doubt_: tuple[float, float] = (0.0, 1.0)
         self.scores_: dict[str, float] = {}
         self.labelled_ = pd.DataFrame({"left": [], "right": [], "match": []}, dtype=np.int64)
+        self.given_ = pd.concat([self.labelled_, *(each for each in (labelled, chosen) if each is not None)])
         if labelled is None:
-            self.notes_.append("no labelled pairs, so nothing was learned: links are rows that are each other's best")
+            self.notes_.append(
+                "no labelled pairs, so nothing was learned: links are guesses, rows that are each other's best "
+                "candidate and differ in no column"
+            )
         else:
             self._learn(labelled, chosen, progress)
         return self
@@ -292,12 +304,12 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     def _learn(self, labelled: pd.DataFrame, chosen: pd.DataFrame | None, log: Log) -> None:
         """The hub correction, the scorer and the threshold, from labelled pairs."""
         random = np.random.default_rng(self.random_state)
-        labelled = self._with_others(labelled) if labelled.attrs.get("implicit") else labelled
+        labelled = self._closed(labelled)
         if chosen is None:
             train = pairs_to_learn_from(labelled, self.validation_fraction, random)
             labelled, held_out = labelled[train], labelled[~train]
         else:
-            held_out = self._with_others(chosen) if chosen.attrs.get("implicit") else chosen
+            held_out = self._closed(chosen)
         for part, rows in (("learn from", labelled), ("choose the threshold by", held_out)):
             if rows["match"].nunique() < 2:
                 right = int(rows["match"].sum())
@@ -316,7 +328,9 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self._choose_scorer(features, matches, inner, log)
         if self.tune != "none":
             self._try_reader(labelled, features, inner, log)
-        self.labelled_, self.known_ = labelled.reset_index(drop=True), features
+        self.known_ = features
+        self.labelled_ = labelled[["left row", "right row", "match"]].set_axis(["left", "right", "match"], axis=1)
+        self.labelled_ = self.labelled_.reset_index(drop=True)
         chances, truth = self._chances(positions_of(held_out)), held_out["match"].to_numpy()
         self.validation_ = pd.DataFrame({"probability": chances, "match": truth})
         self._choose_threshold(chances, truth)
@@ -325,19 +339,38 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         scores = {"precision": quality.precision, "recall": quality.recall, "f1": quality.f1}
         self.scores_ = {**scores, **{f"recall at {k}": share for k, share in recall.items()}}
 
-    def _with_others(self, labelled: pd.DataFrame) -> pd.DataFrame:
-        """Labelled pairs with other candidates of their rows, taken for none."""
-        at = torch.from_numpy(labelled["left"].unique())
-        ids = self.tables_.candidates(self.n_candidates, at).ids
-        rows, columns = (ids >= 0).nonzero(as_tuple=True)
-        pairs = np.stack([at[rows].numpy(), ids[rows, columns].numpy()], axis=1)
-        pairs = np.sort(pairs, axis=1) if self.tables_.is_single else pairs
-        others = pd.DataFrame(pairs, columns=["left", "right"]).assign(match=0)
-        both = pd.concat([labelled, others], ignore_index=True).drop_duplicates(["left", "right"])
-        self.notes_.append(
-            f"only matches were labelled, so {len(both) - len(labelled)} other candidates of their rows count as none"
-        )
+    def _same_things(self) -> SameThings:
+        """What the labels say of pairs that nobody labelled."""
+        matches = self.tables_.things(positions_of(self.given_[self.given_["match"] == 1]))
+        counts = len(self.tables_.left.first), len(self.tables_.right.first)
+        return SameThings(matches, counts, is_single=self.tables_.is_single)
+
+    def _closed(self, labelled: pd.DataFrame) -> pd.DataFrame:
+        """Labelled pairs as things, and the matches that follow from them.
+
+        If only matches were labelled, other candidates of their rows are taken for none.
+        """
+        pairs = distinct_pairs(labelled, self.tables_.things(positions_of(labelled)), is_single=self.tables_.is_single)
+        same = self._same_things()
+        follow = self._as_pairs(same.pairs(positions_of(pairs[pairs["match"] == 1]), _CLOSED), 1)
+        parts = [pairs, follow]
+        if pairs.attrs["implicit"]:
+            at = torch.from_numpy(pairs["left"].unique())
+            ids = self.tables_.candidates(self.n_candidates, at).ids
+            rows, columns = (ids >= 0).nonzero(as_tuple=True)
+            others = np.stack([at[rows].numpy(), ids[rows, columns].numpy()], axis=1)
+            others = np.unique(np.sort(others, axis=1), axis=0) if self.tables_.is_single else others
+            parts.append(self._as_pairs(others[~same.say(others)], 0))
+        both = pd.concat(parts, ignore_index=True).drop_duplicates(["left", "right"], ignore_index=True)
+        if pairs.attrs["implicit"]:
+            count = int((both["match"] == 0).sum() - (pairs["match"] == 0).sum())
+            self.notes_.append(f"only matches were labelled, so {count} other candidates of their rows count as none")
         return both
+
+    def _as_pairs(self, at: Ids, match: int) -> pd.DataFrame:
+        """Pairs of things ``[n, 2]`` as labelled ones, with their first rows."""
+        left, right = self.tables_.left.first[at[:, 0]], self.tables_.right.first[at[:, 1]]
+        return pd.DataFrame({"left": at[:, 0], "right": at[:, 1], "match": match, "left row": left, "right row": right})
 
     def _learn_candidates(self, matches: pd.DataFrame, log: Log) -> pd.DataFrame:
         """Turn the vectors, if that helps; gives the matches that nothing was learned from."""
@@ -410,7 +443,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         names = {name: getattr(self, name) for name in ("tune", "minutes", "plan", "random_state", "cache_dir")}
         names["encoder"] = installed_encoders(self.encoders)["text"]
         texts = self.tables_.pair_texts(at)
-        reader = PairReader.tuned(texts, matches, self._keys(labelled), inner, names)
+        rows = labelled[["left row", "right row"]].set_axis(["left", "right"], axis=1)
+        reader = PairReader.tuned(texts, matches, self._keys(rows), inner, names)
         scorer = SCORERS[self.scorer_name_]().fit(features[inner], matches[inner], self.random_state)
         scored, outer = scorer.chances(features[~inner]), np.flatnonzero(~inner)
         read = reader.read(scored, lambda some: [texts[place] for place in outer[some]])
@@ -423,7 +457,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             self.notes_.append(f"pairs are not read as texts: {said}")
 
     def _keys(self, pairs: pd.DataFrame) -> list[str]:
-        """Names of pairs, as the reader of pairs knows them."""
+        """Names of pairs of rows, as the reader of pairs knows them."""
         named = self._named(positions_of(pairs))
         sides = (as_texts(named[side].to_numpy()).tolist() for side in ("left", "right"))
         return ["\t".join(ids) for ids in zip(*sides, strict=True)]
@@ -441,11 +475,15 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.doubt_ = min(low, self.threshold_), max(high, self.threshold_)
 
     def _chances(self, at: Ids) -> Floats:
+        """Probabilities ``[n]`` that things match: 1 of one with itself, and 0 of those without content."""
         scorer = self._learned()
-        scored = np.concatenate([np.zeros(0), *self.tables_.of_features(at, scorer.chances)])
-        if self.reader_ is None:
-            return scored
-        return self.reader_.together(scored, self.reader_.read(scored, lambda some: self.tables_.pair_texts(at[some])))
+        chances = np.concatenate([np.zeros(0), *self.tables_.of_features(at, scorer.chances)])
+        if self.reader_ is not None:
+            read = self.reader_.read(chances, lambda some: self.tables_.pair_texts(at[some]))
+            chances = self.reader_.together(chances, read)
+        if self.tables_.is_single:
+            chances = np.where(at[:, 0] == at[:, 1], 1.0, chances)
+        return np.where(self.tables_.speak(at), chances, 0.0)
 
     def _learned(self) -> PairScorer:
         if self.scorer_ is None:
@@ -459,24 +497,28 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
     def candidates(self, k: int | None = None) -> pd.DataFrame:
         """The ``k`` right rows (None: ``n_candidates``) that each left row is most likely to match, best first.
 
+        Equal rows count as one.
+
         Returns:
             A table with columns ``left``, ``right`` (ids) and ``score``; for one table against itself, each pair once.
         """
         at, scores = self._candidates(self.n_candidates if k is None else check_integer("k", k))
-        return self._named(at, score=scores)
+        return self._named_things(at, score=scores)
 
     def _candidates(self, k: int) -> tuple[Ids, Floats]:
-        """Candidates as positions ``[n, 2]``, and their scores."""
+        """Candidates as things ``[n, 2]``, and their scores."""
         hits = self.tables_.candidates(k)
         rows, columns = (hits.ids >= 0).nonzero(as_tuple=True)
         at, scores = torch.stack([rows, hits.ids[rows, columns]], dim=1).numpy(), hits.scores[rows, columns].numpy()
+        speak = self.tables_.speak(at)
+        at, scores = at[speak], scores[speak]
         if self.tables_.is_single:
             at, first = np.unique(np.sort(at, axis=1), axis=0, return_index=True)
             scores = scores[first]
         return at, scores
 
     def _scored(self) -> tuple[Ids, Floats, Floats]:
-        """Candidates as positions ``[n, 2]``, their scores and their probabilities, the surest first."""
+        """Candidates as things ``[n, 2]``, their scores and their probabilities, the surest first."""
 
         def make() -> tuple[Ids, Floats, Floats]:
             at, scores = self._candidates(self.n_candidates)
@@ -488,11 +530,23 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         return scored
 
     def _named(self, at: Ids, **columns: Any) -> pd.DataFrame:
+        """Pairs of rows ``[n, 2]`` by their ids."""
         ids = self.tables_.left.ids[at[:, 0]], self.tables_.right.ids[at[:, 1]]
         return pd.DataFrame({"left": ids[0], "right": ids[1], **columns})
 
+    def _named_first(self, at: Ids, **columns: Any) -> pd.DataFrame:
+        """Pairs of things ``[n, 2]`` by the ids of their first rows."""
+        return self._named(
+            np.stack([self.tables_.left.first[at[:, 0]], self.tables_.right.first[at[:, 1]]], 1), **columns
+        )
+
+    def _named_things(self, at: Ids, **columns: Floats) -> pd.DataFrame:
+        """Pairs of things ``[n, 2]`` by the ids of all their rows."""
+        rows, source = pairs_of_rows(at, self.tables_.left.thing, self.tables_.right.thing)
+        return self._named(rows, **{name: values[source] for name, values in columns.items()})
+
     def candidate_recall(self, pairs: pd.DataFrame, depths: Sequence[int] = DEPTHS) -> dict[int, float]:
-        """Share of the matches among ``pairs`` (positions) that are candidates of their left row, by their number.
+        """Share of the matches among ``pairs`` (of things) that are candidates of their left row, by their number.
 
         For one table against itself, candidates of either row count.
         """
@@ -516,7 +570,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         Raises:
             ValueError: for ids that are not in the tables, or a matcher that was fitted without labelled pairs.
         """
-        chances = self._chances(self._pair_positions(pairs))
+        chances = self._chances(self.tables_.things(self._pair_positions(pairs)))
         return np.stack([1 - chances, chances], axis=1)
 
     def predict(self, pairs: Any) -> Ids:
@@ -524,56 +578,77 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         return (self.predict_proba(pairs)[:, 1] >= (self.threshold_ or 0.0)).astype(np.int64)
 
     def _pair_positions(self, pairs: Any) -> Ids:
+        """Rows ``[n, 2]`` of pairs by id."""
         return pair_positions("pairs", as_table("pairs", pairs), self.tables_.tables)
 
     def scored_candidates(self) -> pd.DataFrame:
         """All candidates with their ``probability``, the surest first."""
         at, scores, chances = self._scored()
-        return self._named(at, score=scores, probability=chances)
+        return self._named_things(at, score=scores, probability=chances)
 
     def link(self, links: str | None = None) -> pd.DataFrame:
         """The pairs that match: candidates from the threshold on, as ``links`` allows, the surest first.
 
         "one-to-one" takes the links with the highest total log odds above the threshold (an assignment); with
         "one-to-many" each right row gets its most probable left row; within one table all pairs above the threshold are
-        taken. Without labelled pairs, rows that are each other's best candidate are linked.
+        taken, and before them rows that are equal in all cells, with probability 1 (of 150 or more equal rows each with
+        the first). Without labelled pairs, links are guesses without a probability: rows that are each other's best
+        candidate, differ in no column, and agree in as many as they are alike in part.
 
         Args:
             links: in place of the matcher's own.
 
         Returns:
-            A table of columns ``left``, ``right``, ``score`` and ``probability`` (which needs labelled pairs).
+            A table of columns ``left``, ``right``, ``score`` and ``probability``.
         """
         kind = check_choice("links", self.links if links is None else links, LINKS)
-        if self.scorer_ is None:
-            at, scores = self.tables_.mutual()
-            table = self._named(at, score=scores)
-            return table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
         least = self.threshold_ or 0.0
-        at, scores, chances = (part[self._scored()[2] >= least] for part in self._scored())
-        taken: Ids = np.arange(len(at))
-        if kind == "one-to-many" and not self.tables_.is_single:
-            taken = np.sort(np.unique(at[:, 1], return_index=True)[1])
-        elif kind == "one-to-one" and not self.tables_.is_single:
+        if self.scorer_ is None:
+            at, scores = guesses(self.tables_)
+            chances = np.full(len(at), np.nan)
+        else:
+            at, scores, chances = (part[self._scored()[2] >= least] for part in self._scored())
+        rows, source = pairs_of_rows(at, self.tables_.left.thing, self.tables_.right.thing)
+        scores, chances = scores[source], chances[source]
+        if self.tables_.is_single:
+            return self._with_copies(rows, scores, chances)
+        taken: Ids = np.arange(len(rows))
+        if kind == "one-to-many":
+            taken = np.sort(np.unique(rows[:, 1], return_index=True)[1])
+        elif kind == "one-to-one":
             gains = log_odds(chances) - log_odds(np.array([least])) + 1e-3
-            taken = np.flatnonzero(assigned(at[:, 0], at[:, 1], gains))
-        return self._named(at[taken], score=scores[taken], probability=chances[taken])
+            taken = np.flatnonzero(assigned(rows[:, 0], rows[:, 1], np.nan_to_num(gains, nan=1.0)))
+        return self._named(rows[taken], score=scores[taken], probability=chances[taken])
+
+    def _with_copies(self, rows: Ids, scores: Floats, chances: Floats) -> pd.DataFrame:
+        """Links of one table behind those of equal rows, which score as high as a row with itself."""
+        thing = self.tables_.left.thing
+        equal = copies(thing)
+        equal = equal[self.tables_.speak(thing[equal])]
+        best = np.full(len(equal), self.tables_.highest)
+        scores, chances = np.concatenate([best, scores]), np.concatenate([np.ones(len(equal)), chances])
+        return self._named(np.concatenate([equal, rows]), score=scores, probability=chances)
 
     def review(self, labelled: Any = None) -> pd.DataFrame:
-        """Candidates in the band of doubt, the most doubtful first: nearest to the threshold in log odds.
+        """Pairs to label: candidates in the band of doubt, the nearest to the threshold in log odds first.
+
+        Without labelled pairs: some thirty best candidates of their rows, from the surest guess to the least sure.
 
         Args:
             labelled: pairs to leave out, as they are labelled already: a table of ``left`` and ``right``.
         """
+        if self.scorer_ is None:
+            at, scores = pairs_to_label(self.tables_, _TO_LABEL)
+            return self._named_first(at, score=scores, probability=np.nan)
         at, scores, chances = self._scored()
         inside = (chances >= self.doubt_[0]) & (chances < self.doubt_[1])
         if labelled is not None and len(labelled):
-            sides = at, self._pair_positions(labelled)
+            sides = at, self.tables_.things(self._pair_positions(labelled))
             places, known = (pair[:, 0] * len(self.tables_.right) + pair[:, 1] for pair in sides)
             inside &= ~np.isin(places, known)
         far = np.abs(log_odds(chances) - log_odds(np.array([self.threshold_ or 0.5])))
         nearest = np.flatnonzero(inside)[np.argsort(far[inside], kind="stable")]
-        return self._named(at[nearest], score=scores[nearest], probability=chances[nearest])
+        return self._named_first(at[nearest], score=scores[nearest], probability=chances[nearest])
 
     def clusters(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Rows of one table that are the same thing, by the links between them, and what speaks against it.
@@ -581,19 +656,26 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         Returns:
             A table of ``id`` and ``cluster`` (numbered from 0, larger clusters first; a row without links has its own),
             and a table of contradictions: pairs ``left`` and ``right`` of one ``cluster`` and ``why``: they were
-            labelled 0, or their probability is below the band of doubt.
+            labelled 0, or their probability is below the band of doubt and no labels make them the same. Of clusters of
+            more than 20,000 pairs as many are drawn, and ``notes_`` says so.
         """
         if not self.tables_.is_single:
             raise ValueError("right: expected a matcher of one table (right=None), got one of two; use link()")
-        names = connected(self._pair_positions(self.link()), len(self.tables_.left))
-        clusters = pd.DataFrame({"id": self.tables_.left.ids, "cluster": names})
-        apart = positions_of(self.labelled_[self.labelled_["match"] == 0])
+        table = self.tables_.left
+        names = connected(self._pair_positions(self.link()), len(table))
+        clusters = pd.DataFrame({"id": table.ids, "cluster": names})
+        apart = positions_of(self.given_[self.given_["match"] == 0])
         apart = apart[names[apart[:, 0]] == names[apart[:, 1]]]
         parts = [self._named(apart, cluster=names[apart[:, 0]], why="labelled 0")]
         if self.scorer_ is not None:
-            inside = pairs_within(names, _LARGEST)
+            of = names[table.first]
+            inside, there = pairs_within(of, _LOOKED_AT, np.random.default_rng(self.random_state))
+            note = f"{len(inside)} of {there} pairs within clusters were looked at for contradictions"
+            if len(inside) < there and note not in self.notes_:
+                self.notes_.append(note)
+            inside = inside[~self._same_things().say(inside)]
             doubtful = inside[self._chances(inside) < self.doubt_[0]]
-            parts.append(self._named(doubtful, cluster=names[doubtful[:, 0]], why="improbable"))
+            parts.append(self._named_first(doubtful, cluster=of[doubtful[:, 0]], why="improbable"))
         return clusters.sort_values("cluster", kind="stable", ignore_index=True), pd.concat(parts, ignore_index=True)
 
     def search(self, queries: Any, k: int = 10) -> pd.DataFrame:
@@ -636,21 +718,30 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         """
         left = self.tables_.left
         at = left.positions(list(ids), "ids")
-        themselves = torch.from_numpy(at) if self.tables_.is_single else None
-        return self._nearest(self.tables_.row_texts(left.frame.iloc[at]), left.vectors[at], k, themselves)
+        themselves = at if self.tables_.is_single else None
+        return self._nearest(self.tables_.row_texts(left.frame.iloc[at]), left.vectors[left.thing[at]], k, themselves)
 
     def _nearest(
-        self, rows: Sequence[str], vectors: Tensor | None, k: int, themselves: Tensor | None = None
+        self, rows: Sequence[str], vectors: Tensor | None, k: int, themselves: Ids | None = None
     ) -> pd.DataFrame:
         depth, right = 2 * k + 20, self.tables_.right
-        searches = [self.tables_.by_words(rows, depth, exclude=themselves)]
+        searches = [self.tables_.by_words(rows, depth)]
         if self.tables_.encoder is not None and vectors is not None:
-            searches.append(self.tables_.by_vectors(vectors, depth, exclude=themselves))
-        hits = fuse(searches, k)
+            searches.append(self.tables_.by_vectors(vectors, depth))
+        hits = fuse(searches, k + 1)
         query, place = (hits.ids >= 0).nonzero(as_tuple=True)
-        at = hits.ids[query, place].numpy()
-        head = {"query": query.numpy(), "right": right.ids[at], "score": hits.scores[query, place].numpy()}
-        cells = right.frame.iloc[at].reset_index(drop=True).rename(columns={name: f"right {name}" for name in head})
+        things = np.stack([query.numpy(), hits.ids[query, place].numpy()], axis=1)
+        at, source = pairs_of_rows(things, np.arange(len(rows)), right.thing)
+        scores = hits.scores[query, place].numpy()[source]
+        if themselves is not None:
+            other = at[:, 1] != themselves[at[:, 0]]
+            at, scores = at[other], scores[other]
+        first = pd.Series(at[:, 0]).groupby(at[:, 0]).cumcount().to_numpy() < k
+        at = at[first]
+        head = {"query": at[:, 0], "right": right.ids[at[:, 1]], "score": scores[first]}
+        cells = (
+            right.frame.iloc[at[:, 1]].reset_index(drop=True).rename(columns={name: f"right {name}" for name in head})
+        )
         return pd.concat([pd.DataFrame(head), cells], axis=1)
 
     def explain(self, pairs: Any, k: int = 3) -> list[PairExplanation]:
@@ -663,37 +754,37 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         at = self._pair_positions(pairs)
         if len(at) == 0:
             return []
-        features = self.tables_.pair_features(at)
-        chances = self._chances(at)
-        likeness, labelled = self._learned().likeness(features, self.known_), positions_of(self.labelled_)
+        things = self.tables_.things(at)
+        features = self.tables_.pair_features(things)
+        chances = np.full(len(at), np.nan) if self.scorer_ is None else self._chances(things)
+        verdicts = self.tables_.features.verdicts(features, self.tables_.exact)
+        likeness = self.tables_.features.likenesses(features)[0]
+        resembles = self._resembling(at, features, check_integer("k", k))
+        sides = (self.tables_.left, 0), (self.tables_.right, 1)
         explanations = []
-        for row, (left, right) in enumerate(at.tolist()):
-            others = np.flatnonzero((labelled != at[row]).any(axis=1))  # a labelled pair is not explained by itself
-            best = others[np.argsort(-likeness[row, others], kind="stable")[: check_integer("k", k)]]
-            known = self._named(labelled[best])
-            labels = self.labelled_["match"].to_numpy()[best] == 1
-            resembles = list(
-                zip(known["left"], known["right"], labels.tolist(), likeness[row, best].tolist(), strict=True)
-            )
-            likenesses = dict(zip(self.tables_.features.names, features[row].tolist(), strict=True))
-            cells = [self._compared(name, left, right, likenesses) for name in self.tables_.features.columns]
-            ids = self.tables_.left.ids[left], self.tables_.right.ids[right]
-            explanations.append(PairExplanation(*ids, float(chances[row]), cells, resembles))
+        for row in range(len(at)):
+            cells = []
+            for place, column in enumerate(self.tables_.features.columns):
+                one, other = (shown_text(table.frame[column].iloc[at[row, side]]) for table, side in sides)
+                alike = float("nan") if verdicts[row, place] == EMPTY else float(likeness[row, place])
+                cells.append(CellComparison(column, one, other, alike, str(verdicts[row, place])))
+            left, right = (table.ids[at[row, side]] for table, side in sides)
+            explanations.append(PairExplanation(left, right, float(chances[row]), cells, resembles[row]))
         return explanations
 
-    def _compared(self, column: str, left: int, right: int, features: Mapping[str, float]) -> CellComparison:
-        one, other = (
-            text_of(table.frame[column].iloc[place])
-            for table, place in ((self.tables_.left, left), (self.tables_.right, right))
-        )
-        is_number = f"{column}: nearness" in features
-        kinds = ("nearness",) if is_number else ("words cosine", "letters cosine")
-        likeness = max(features[f"{column}: {kind}"] for kind in kinds)
-        if likeness == MISSING:
-            return CellComparison(column, one, other, float("nan"), "empty")
-        high, low = (NEAR, FAR) if is_number else (AGREE, DIFFER)
-        verdict = "agrees" if likeness >= high else "differs" if likeness < low else "alike in part"
-        return CellComparison(column, one, other, likeness, verdict)
+    def _resembling(self, at: Ids, features: Floats, k: int) -> list[list[tuple[Any, Any, bool, float]]]:
+        """For each pair of rows the labelled ones that are most alike to the scorer; itself is none of them."""
+        if self.scorer_ is None:
+            return [[] for _ in at]
+        likeness, labelled = self.scorer_.likeness(features, self.known_), positions_of(self.labelled_)
+        labels, resembles = self.labelled_["match"].to_numpy() == 1, []
+        for row in range(len(at)):
+            others = np.flatnonzero((labelled != at[row]).any(axis=1))
+            best = others[np.argsort(-likeness[row, others], kind="stable")[:k]]
+            known = self._named(labelled[best])
+            columns = known["left"], known["right"], labels[best].tolist(), likeness[row, best].tolist()
+            resembles.append(list(zip(*columns, strict=True)))
+        return resembles
 
     # Changing the tables.
 
@@ -707,15 +798,17 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     def _add(self, number: int, rows: Any, id_column: str) -> Self:
         table = self.tables_.tables[number]
-        more = MatchTable.read(table.name, rows, id_column, table.root)
-        more.frame = more.frame.reindex(columns=table.frame.columns)
+        more = MatchTable.read(table.name, rows, id_column, table.root, table.form)
+        frame = more.frame.reindex(columns=table.frame.columns)
         for name in self.tables_.columns.numbers:
-            cells = pd.to_numeric(more.frame[name], errors="coerce")
-            if bool((cells.isna() & more.frame[name].notna()).any()):
+            cells = pd.to_numeric(frame[name], errors="coerce")
+            if bool((cells.isna() & frame[name].notna()).any()):
                 raise ValueError(f"{table.name}: expected numbers in the column {short(name)}, got others")
-            more.frame[name] = cells
-        more.vectors = self.tables_.vectors_of(more.frame, table.root)
-        self.tables_.change(number, table.joined(more))
+            frame[name] = cells
+        joined = table.joined(replace(more, frame=frame, keys=()))
+        new = joined.things.iloc[len(table.first) :]
+        joined.vectors = torch.cat([table.vectors, self.tables_.vectors_of(new, table.root)])
+        self.tables_.change(number, joined)
         return self
 
     def forget(self, left: Sequence[Any] = (), right: Sequence[Any] = ()) -> Self:
@@ -738,8 +831,10 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
                 self.reader_ = None  # it has no pair left
             moved = np.arange(len(table)) - np.searchsorted(np.sort(gone), np.arange(len(table)))
             self.labelled_ = self.labelled_[keep].reset_index(drop=True)
+            self.given_ = self.given_[~self.given_[sides].isin(gone).any(axis=1)].reset_index(drop=True)
             for each in sides:
-                self.labelled_[each] = moved[self.labelled_[each].to_numpy(dtype=np.int64)]
+                for pairs in (self.labelled_, self.given_):
+                    pairs[each] = moved[pairs[each].to_numpy(dtype=np.int64)]
             if self.scorer_ is not None:
                 self.known_ = self.known_[keep]
             self.tables_.change(number, left_over)
@@ -768,7 +863,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
             "notes": self.notes_,
         }
         known = self.known_ if self.scorer_ is not None else None
-        write_matcher(stage, config, self.tables_, self.labelled_, known, self.scorer_)
+        write_matcher(stage, config, self.tables_, (self.labelled_, self.given_), known, self.scorer_)
         if self.reader_ is not None:
             self.reader_.save(stage / READER)
 
@@ -787,6 +882,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         saved = read_matcher(Path(folder), encoders or {})
         matcher = cls(**saved.config.parameters.model_dump())
         matcher.tables_, matcher.labelled_, matcher.scorer_ = saved.tables, saved.labelled, saved.scorer
+        matcher.given_ = saved.given
         matcher.reader_ = saved.reader
         matcher.threshold_, matcher.notes_ = saved.config.threshold, list(saved.config.notes)
         matcher.doubt_, matcher.scores_ = saved.config.doubt, dict(saved.config.scores)

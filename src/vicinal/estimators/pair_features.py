@@ -1,6 +1,6 @@
 """Two rows as one: how alike they are column by column, and how much more than any other row is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from vicinal.core.identity import spelled
+from vicinal.data.spelling import GAPS
 from vicinal.index.base import Hits
 from vicinal.index.lexical import Shared, Sparse, Terms, beside, presence
 
@@ -24,17 +26,50 @@ _LEXICAL = ("words", "letters")
 """Terms of whole rows that candidates are looked for by."""
 
 
-def text_of(cell: Any) -> str:
+AGREES, ALIKE, PART, DIFFERS, EMPTY = "agrees", "alike", "alike in part", "differs", "empty"
+"""What is said of two cells: they are the same, or how alike they are; codes, dates and whole numbers are the same or
+differ."""
+
+_ALIKE, _DIFFER = 0.75, 0.35
+"""Likeness of two texts from which on they are alike, and below which they differ."""
+
+_NEAR, _FAR = 0.95, 0.8
+"""The same for numbers."""
+
+_CODES = 0.9
+"""Share of the cells of a column that are codes, from which on it is one of codes."""
+
+
+def shown_text(cell: Any) -> str:
     """A cell as a text in one line; "" for an empty one.
 
-    >>> text_of(3.0), text_of(None), text_of(" a  b ")
-    ('3', '', 'a b')
+    >>> shown_text(3.0), shown_text(None), shown_text(" a  b "), shown_text(pd.Timestamp("2021-03-04"))
+    ('3', '', 'a b', '2021-03-04')
     """
-    if cell is None or (isinstance(cell, float) and cell != cell):
+    if cell is None or cell is pd.NA or cell is pd.NaT or (isinstance(cell, float) and cell != cell):
         return ""
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
-    return "" if cell is pd.NA or cell is pd.NaT else " ".join(str(cell).split())
+    return " ".join(str(cell).removesuffix(" 00:00:00").split())
+
+
+def normal_text(cell: Any) -> str:
+    """A cell as it is compared: case, invisible characters and the form of Unicode do not count.
+
+    >>> normal_text("\uff21B\u200b 1 "), normal_text("Zoe\u0308") == normal_text("ZOË")
+    ('ab 1', True)
+    """
+    return spelled(shown_text(cell), loose=True)
+
+
+def is_code(text: str) -> bool:
+    """Whether each word of a text has a digit: a date, a number of an account or a telephone, a postal code.
+
+    >>> is_code("2021-03-04"), is_code("SW1 1AA"), is_code("12 Main Street")
+    (True, True, False)
+    """
+    words = text.split()
+    return bool(words) and all(any(map(str.isdigit, word)) for word in words)
 
 
 @dataclass(frozen=True)
@@ -42,8 +77,9 @@ class Side:
     """One table as pairs are made of it.
 
     Attributes:
-        texts: of each shared column, ``[n]``; "row" is all columns in one.
+        texts: of each shared column in their normal form, ``[n]``; "row" is all columns in one.
         numbers: of each shared column of numbers, ``[n]``, NaN where empty.
+        wholes: of those that hold whole numbers, ``[n]`` as int64, which a float does not keep apart.
         vectors: unit rows ``[n, d]``, or None.
         terms: which terms each row has, by column and kind, ``[n, BUCKETS]``.
         lexical: rows as :class:`vicinal.index.lexical.LexicalIndex` compares them.
@@ -51,12 +87,30 @@ class Side:
 
     texts: dict[str, list[str]]
     numbers: dict[str, Floats]
+    wholes: dict[str, Ids]
     vectors: Tensor | None
     terms: dict[tuple[str, str], Sparse]
     lexical: Sparse
 
     def __len__(self) -> int:
         return len(self.texts[ROW])
+
+    @property
+    def has_content(self) -> Ids:
+        """Which rows say something in a shared column of texts or numbers, ``[n]``."""
+        there = [np.isfinite(values) for values in self.numbers.values()]
+        for column, texts in self.texts.items():
+            if column != ROW:
+                there.append(np.fromiter((text not in GAPS for text in texts), bool, len(texts)))
+        return np.asarray(np.any([np.zeros(len(self), dtype=bool), *there], axis=0))
+
+    def is_exact(self, column: str) -> bool:
+        """Whether the cells of a column are whole numbers or codes: the same, or different."""
+        if column in self.numbers:
+            values = self.numbers[column]
+            return bool((values == np.floor(values))[np.isfinite(values)].all())
+        there = [text for text in self.texts[column] if text]
+        return sum(map(is_code, there)) >= _CODES * len(there)
 
 
 Key = tuple[str, str]
@@ -91,7 +145,7 @@ class PairFeatures:
             terms.fit_counts([each[key] for each in counts])
         return [self._side(*each, None) for each in zip(tables, texts, counts, strict=True)]
 
-    def column(self, table: pd.DataFrame, column: str) -> list[str]:
+    def column(self, table: pd.DataFrame, column: str, text_of: Callable[[Any], str] = normal_text) -> list[str]:
         """A column as texts; :data:`ROW`: all of a row, the shared columns first."""
         if column != ROW:
             return [text_of(cell) for cell in table[column].tolist()]
@@ -108,9 +162,10 @@ class PairFeatures:
         self, table: pd.DataFrame, texts: dict[str, list[str]], counts: Mapping[Key, Sparse], vectors: Tensor | None
     ) -> Side:
         numbers = {name: pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64) for name in self.numbers}
+        wholes = {name: whole for name in self.numbers if (whole := _wholes(table[name])) is not None}
         terms = {key: presence(counts[key]) for key in self.terms}
         lexical = beside([self.terms[ROW, kind].unit(counts[ROW, kind]) for kind in _LEXICAL])
-        return Side(texts, numbers, vectors, terms, lexical)
+        return Side(texts, numbers, wholes, vectors, terms, lexical)
 
     def lexical(self, texts: Sequence[str]) -> Sparse:
         """Whole rows, as texts, as :class:`vicinal.index.lexical.LexicalIndex` compares them."""
@@ -146,6 +201,27 @@ class PairFeatures:
         ]
         return names
 
+    def likenesses(self, features: Floats) -> tuple[Floats, Ids]:
+        """How alike the cells of pairs are, of features ``[n, F]``: ``[n, columns]``, and whether they are the same."""
+        at = {name: place for place, name in enumerate(self.names)}
+        likeness, same = (
+            np.empty((len(features), len(self.columns))),
+            np.empty((len(features), len(self.columns)), bool),
+        )
+        for place, column in enumerate(self.columns):
+            kinds = ("nearness",) if column in self.numbers else tuple(f"{kind} cosine" for kind in _COLUMN_TERMS)
+            likeness[:, place] = features[:, [at[f"{column}: {kind}"] for kind in kinds]].max(axis=1)
+            same[:, place] = features[:, at[f"{column}: equal"]] == 1
+        return likeness, same
+
+    def verdicts(self, features: Floats, exact: Collection[str]) -> Ids:
+        """What is said of the cells of pairs ``[n, columns]``; those of ``exact`` columns agree or differ."""
+        likeness, same = self.likenesses(features)
+        numbers, sharp = (np.array([c in names for c in self.columns], bool) for names in (self.numbers, exact))
+        high, low = np.where(numbers, _NEAR, _ALIKE), np.where(numbers, _FAR, _DIFFER)
+        cases = [likeness == MISSING, same, sharp | (likeness < low), likeness >= high]
+        return np.select(cases, [EMPTY, AGREES, DIFFERS, ALIKE], PART)
+
     def of(self, left: Side, right: Side, pairs: Ids, rivals: "Rivals") -> Floats:
         """Features ``[n, F]`` of pairs of positions ``[n, 2]``."""
         at, to = pairs[:, 0], pairs[:, 1]
@@ -156,16 +232,18 @@ class PairFeatures:
             empty = np.minimum(shared.left, shared.right) == 0
             columns += [np.where(empty, MISSING, value) for value in _shares(shared)]
             if column != ROW and kind == _COLUMN_TERMS[-1]:
-                ours, theirs = (side.texts[column] for side in (left, right))
-                same = [ours[one] == theirs[other] for one, other in pairs.tolist()]
+                words, others = (side.texts[column] for side in (left, right))
+                same = [words[one] == others[other] for one, other in pairs.tolist()]
                 columns.append(np.where(empty, MISSING, np.array(same, dtype=float)))
         for column in self.numbers:
-            columns += _nearness(left.numbers[column][at], right.numbers[column][to])
+            ours, theirs = (side.wholes.get(column, side.numbers[column]) for side in (left, right))
+            near = _nearness(left.numbers[column][at], right.numbers[column][to])
+            columns += [near, np.where(near == MISSING, MISSING, (ours[at] == theirs[to]).astype(float))]
         cosine = np.full(len(pairs), MISSING)
         if left.vectors is not None and right.vectors is not None:
             cosine = (left.vectors[torch.tensor(at)] * right.vectors[torch.tensor(to)]).sum(dim=1).double().numpy()
-        words = np.asarray(left.lexical[at].multiply(right.lexical[to]).sum(axis=1), dtype=np.float64).ravel()
-        columns += [cosine, *rivals.ahead(pairs, cosine, words)]
+        common = np.asarray(left.lexical[at].multiply(right.lexical[to]).sum(axis=1), dtype=np.float64).ravel()
+        columns += [cosine, *rivals.ahead(pairs, cosine, common)]
         return np.stack(columns, axis=1)
 
 
@@ -176,13 +254,18 @@ def _shares(shared: Shared) -> list[Floats]:
     return [shared.cosine, np.minimum(shared.of_left, shared.of_right), np.maximum(shared.of_left, shared.of_right)]
 
 
-def _nearness(left: Floats, right: Floats) -> list[Floats]:
-    """1 less the relative difference of numbers, and whether they are equal."""
+def _nearness(left: Floats, right: Floats) -> Floats:
+    """1 less the relative difference of numbers."""
     largest = np.maximum(np.abs(left), np.abs(right))
     with np.errstate(invalid="ignore"):
         near = 1 - np.minimum(np.abs(left - right) / np.maximum(largest, 1e-12), 1)
-    missing = ~(np.isfinite(left) & np.isfinite(right))
-    return [np.where(missing, MISSING, near), np.where(missing, MISSING, (left == right).astype(float))]
+    return np.where(np.isfinite(left) & np.isfinite(right), near, MISSING)
+
+
+def _wholes(cells: "pd.Series[Any]") -> Ids | None:
+    if not pd.api.types.is_integer_dtype(cells.dtype):
+        return None
+    return np.asarray(cells.fillna(0).to_numpy(dtype=None if isinstance(cells.dtype, np.dtype) else np.int64))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,76 @@
+"""Pairs to look at where nothing was labelled: rows that are each other's best candidate and differ in no column."""
+
+import re
+
+import numpy as np
+
+from vicinal.estimators.match_tables import Floats, Ids, MatchedTables
+from vicinal.estimators.pair_features import AGREES, DIFFERS, EMPTY, PART
+
+_NUMBERED = re.compile(r"\w*\d\w*")
+"""Words with a digit: model numbers, sizes, years."""
+
+_SEEN = 0.9
+"""Cosine of the vectors of rows without texts and numbers, from which on they are alike."""
+
+
+def guesses(tables: MatchedTables) -> tuple[Ids, Floats]:
+    """Pairs of things ``[n, 2]`` that may well be one, the most alike first, and the scores of the candidates.
+
+    Two rows are each other's best candidate, no column of theirs differs, they agree in as many columns as they are
+    alike in part, and texts in which both have numbers have the same ones.
+    """
+    at, scores, likeness, close = _best_pairs(tables)
+    order = np.argsort(-likeness, kind="stable")
+    order = order[close[order]]
+    return at[order], scores[order]
+
+
+def pairs_to_label(tables: MatchedTables, count: int) -> tuple[Ids, Floats]:
+    """Best candidates of their rows ``[count, 2]``, evenly from the most to the least alike, half of them guesses."""
+    at, scores, likeness, close = _best_pairs(tables)
+    order = np.lexsort((-likeness, ~close))
+    half = int(close.sum())
+    parts = [np.arange(half), np.arange(half, len(at))]
+    few = min(count // 2, half)
+    wanted = few, min(count - few, len(parts[1]))
+    chosen = [
+        part[np.unique(np.linspace(0, len(part) - 1, k).astype(np.int64))]
+        for part, k in zip(parts, wanted, strict=True)
+        if k
+    ]
+    places = order[np.concatenate([np.zeros(0, dtype=np.int64), *chosen])]
+    return at[places], scores[places]
+
+
+def _best_pairs(tables: MatchedTables) -> tuple[Ids, Floats, Floats, Ids]:
+    """Pairs of a thing and its best candidate ``[n, 2]``, their score and likeness, and whether they are a guess."""
+    there, back = (tables.best(side) for side in (0, 1))
+    left = np.flatnonzero(there.ids[:, 0].numpy() >= 0)
+    right = there.ids[left, 0].numpy()
+    mutual, scores = back.ids[right, 0].numpy() == left, there.scores[left, 0].double().numpy()
+    at = np.stack([left, right], axis=1)
+    if tables.is_single:
+        at, first = np.unique(np.sort(at, axis=1), axis=0, return_index=True)
+        mutual, scores = mutual[first], scores[first]
+    speak = tables.speak(at)
+    at, mutual, scores = at[speak], mutual[speak], scores[speak]
+    features = tables.pair_features(at)
+    verdicts = tables.features.verdicts(features, tables.exact)
+    agree, part, differ = ((verdicts == word).sum(axis=1) for word in (AGREES, PART, DIFFERS))
+    close = mutual & (differ == 0) & (agree >= part)
+    close[close] = _have_the_same_numbers(tables, at[close])
+    said = verdicts != EMPTY
+    seen = features[:, tables.features.names.index("row: vectors")] >= _SEEN  # images, sounds and vectors have no cells
+    likeness = np.where(said, tables.features.likenesses(features)[0], 0).sum(axis=1) / np.maximum(said.sum(axis=1), 1)
+    return at, scores, np.where(close, 1 + likeness, likeness), close & (said.any(axis=1) | seen)
+
+
+def _have_the_same_numbers(tables: MatchedTables, at: Ids) -> Ids:
+    left, right = tables.texts(0), tables.texts(1)
+    same = np.ones(len(at), dtype=bool)
+    for column in tables.columns.texts:
+        for place, (one, other) in enumerate(at.tolist()):
+            ours, theirs = (set(_NUMBERED.findall(text)) for text in (left[column][one], right[column][other]))
+            same[place] &= not ours or not theirs or ours == theirs
+    return same
