@@ -1,5 +1,6 @@
 """``vicinal match`` and ``vicinal dedupe``: tables to links."""
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
@@ -186,7 +187,25 @@ def _run(context: typer.Context, left: str, right: str | None, *, links: str, de
     if options["as_json"]:
         print_json(outcome_json(outcome, folder))
     else:
-        print_outcome(outcome, folder)
+        print_outcome(outcome, folder, said_again(context))
+
+
+def said_again(context: typer.Context) -> str:
+    """The command as it was given, for a shell."""
+    words = ["vicinal", str(context.command.name)]
+    for parameter in context.command.params:
+        value = context.params.get(str(parameter.name))
+        source = context.get_parameter_source(str(parameter.name))
+        if source is None or source.name != "COMMANDLINE":
+            continue
+        if parameter.param_type_name == "argument":
+            words.append(str(value))
+        elif isinstance(value, bool):
+            words.append((parameter.opts if value else parameter.secondary_opts)[-1])
+        else:
+            for each in value if isinstance(value, list | tuple) else [value]:
+                words += [parameter.opts[-1], str(each)]
+    return shlex.join(words)
 
 
 def outcome_json(outcome: "MatchOutcome", folder: "Path") -> dict[str, Any]:
@@ -197,6 +216,7 @@ def outcome_json(outcome: "MatchOutcome", folder: "Path") -> dict[str, Any]:
         "rows": list(record.rows),
         "pairs": {"learned from": record.pairs[0], "held out": record.pairs[1]},
         "links": record.links[0],
+        "guesses": record.guesses,
         "doubtful": len(outcome.review),
         "threshold": record.threshold,
         "scores": dict(record.scores),
@@ -207,8 +227,8 @@ def outcome_json(outcome: "MatchOutcome", folder: "Path") -> dict[str, Any]:
     }
 
 
-def print_outcome(outcome: "MatchOutcome", folder: "Path") -> None:
-    """What a person reads of a match."""
+def print_outcome(outcome: "MatchOutcome", folder: "Path", command: str) -> None:
+    """What a person reads of a match that ``command`` made."""
     from vicinal.report.match import match_findings
 
     record = outcome.record
@@ -217,10 +237,18 @@ def print_outcome(outcome: "MatchOutcome", folder: "Path") -> None:
         print_rows("Labelled matches among the candidates", ["candidates", "share"], rows)
     for sentence in (*match_findings(record), *record.notes):
         output.print(sentence, markup=False)
+    sure, to_label = record.links[0] - record.guesses, len(outcome.review)
     what = "pairs of copies" if len(record.rows) == 1 else "links"
-    output.print(f"{record.links[0]} {what}, {len(outcome.review)} doubtful pairs to look at", markup=False)
+    if record.threshold is None:
+        equal = f"{sure} pairs of equal rows, " if len(record.rows) == 1 else ""
+        output.print(f"{equal}{record.guesses} guesses, {to_label} pairs to label", markup=False)
+    else:
+        output.print(f"{sure} {what}, {to_label} doubtful pairs to look at", markup=False)
     for size, count in sorted(record.clusters.items()):
         output.print(f"{count} clusters of {size} rows" if size > 1 else f"{count} rows without a copy", markup=False)
     output.print(f"matcher {folder}", markup=False)
     for name in ("links.parquet", "review.csv", "report.html"):
         output.print(f"        {folder / name}", markup=False)
+    if record.threshold is None and to_label:
+        output.print(f"next: write 1 or 0 into the column match of {folder / 'review.csv'}, then again", markup=False)
+        output.print(f"        {command}", markup=False)

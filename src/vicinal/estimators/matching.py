@@ -50,6 +50,12 @@ from vicinal.estimators.plan import read_plan
 from vicinal.index.lexical import fuse
 from vicinal.metrics import candidate_recall, link_quality
 
+NOTHING_LEARNED = (
+    "no labelled pairs, so nothing was learned: links are guesses, rows that are each other's best candidate and "
+    "differ in no column"
+)
+"""What :attr:`RowMatcher.notes_` says then."""
+
 LINKS = ("one-to-one", "one-to-many", "many")
 TEMPERATURES = (0.02, 0.05, 0.1)
 """Of the hub correction that are tried."""
@@ -278,10 +284,7 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.labelled_ = pd.DataFrame({"left": [], "right": [], "match": []}, dtype=np.int64)
         self.given_ = pd.concat([self.labelled_, *(each for each in (labelled, chosen) if each is not None)])
         if labelled is None:
-            self.notes_.append(
-                "no labelled pairs, so nothing was learned: links are guesses, rows that are each other's best "
-                "candidate and differ in no column"
-            )
+            self.notes_.append(NOTHING_LEARNED)
         else:
             self._learn(labelled, chosen, progress)
         return self

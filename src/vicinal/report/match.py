@@ -27,14 +27,14 @@ class ShownPair:
     Attributes:
         left: id of the left row.
         right: id of the right row.
-        probability: of a match.
-        cells: column, left cell, right cell, and "agrees", "differs", "alike in part" or "empty".
+        probability: of a match; None of a guess.
+        cells: column, left cell, right cell, and "agrees", "alike", "alike in part", "differs" or "empty".
         resembles: similar labelled pairs, as text.
     """
 
     left: str
     right: str
-    probability: float
+    probability: float | None
     cells: Sequence[tuple[str, str, str, str]]
     resembles: Sequence[str] = ()
 
@@ -48,6 +48,7 @@ class MatchRecord:
         rows: number of rows of each table; one number for a table matched with itself.
         pairs: number of labelled pairs: learned from, and held out.
         links: number of links, and their kind.
+        guesses: how many of the links are guesses, as nothing was learned.
         recall: share of the labelled matches among the first k candidates, by k.
         candidates: the k that was used.
         chances: probabilities of the held-out pairs, ``[n]``.
@@ -80,6 +81,7 @@ class MatchRecord:
     clusters: Mapping[int, int] = field(default_factory=dict)
     contradictions: Sequence[Sequence[str]] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    guesses: int = 0
 
 
 def write_match_page(record: MatchRecord, path: str | os.PathLike[str]) -> Path:
@@ -89,7 +91,9 @@ def write_match_page(record: MatchRecord, path: str | os.PathLike[str]) -> Path:
 
 def match_html(record: MatchRecord) -> str:
     """The page of ``record`` as HTML text."""
-    tiles = [("links" if len(record.rows) > 1 else "pairs of copies", f"{record.links[0]:,}")]
+    what = "links" if len(record.rows) > 1 else "pairs of copies"
+    tiles = [(name, f"{count:,}") for name, count in ((what, record.links[0] - record.guesses),) if count]
+    tiles += [("guesses", f"{record.guesses:,}")] * (record.threshold is None)
     tiles += [(name, number(record.scores[name], 3)) for name in ("precision", "recall", "f1") if name in record.scores]
     return (
         environment()
@@ -101,18 +105,7 @@ def match_html(record: MatchRecord) -> str:
             tiles=tiles,
             findings=match_findings(record),
             pictures=_pictures(record),
-            groups=[
-                (title, note, [_view(pair) for pair in pairs])
-                for title, note, pairs in (
-                    ("Links", "Drawn evenly from the surest to the least sure.", record.sure),
-                    (
-                        "Doubtful pairs",
-                        "Nearest to the threshold: label them in review.csv and run again.",
-                        record.doubtful,
-                    ),
-                )
-                if pairs
-            ],
+            groups=[(title, note, [_view(pair) for pair in pairs]) for title, note, pairs in _groups(record) if pairs],
             clusters=[(f"{count:,}", f"{size} rows") for size, count in sorted(record.clusters.items())],
             contradictions=[[one_line(cell, 80) for cell in row] for row in record.contradictions],
             notes=[clean(note) for note in record.notes],
@@ -121,11 +114,21 @@ def match_html(record: MatchRecord) -> str:
     )
 
 
+def _groups(record: MatchRecord) -> list[tuple[str, str, Sequence[ShownPair]]]:
+    """Title, sentence and pairs of each list."""
+    evenly, label = "Drawn evenly from the surest to the least sure.", "label them in review.csv and run again."
+    if record.threshold is None:
+        to_label = "Pairs to label", f"From the surest to the least sure: {label}", record.doubtful
+        return [("Guesses", evenly, record.sure), to_label]
+    doubtful = "Doubtful pairs", f"Nearest to the threshold: {label}", record.doubtful
+    return [("Links", evenly, record.sure), doubtful]
+
+
 def _view(pair: ShownPair) -> dict[str, Any]:
     return {
         "left": one_line(pair.left, 60),
         "right": one_line(pair.right, 60),
-        "probability": percent(pair.probability),
+        "probability": None if pair.probability is None else percent(pair.probability),
         "cells": [
             (one_line(column, 40), one_line(left, _CELL) or "(empty)", one_line(right, _CELL) or "(empty)", verdict)
             for column, left, right, verdict in pair.cells
@@ -139,7 +142,8 @@ def match_findings(record: MatchRecord) -> list[str]:
     sentences = []
     if record.threshold is None:
         return [
-            "Nothing was learned, as no labelled pairs were given: links are rows that are each other's best candidate."
+            "Nothing was learned, as no labelled pairs were given: links are guesses, rows that are each other's best "
+            "candidate and differ in no column."
         ]
     share = record.recall.get(record.candidates)
     promise = f"; at least {percent(record.promised)} was promised" if record.promised is not None else ""

@@ -14,7 +14,7 @@ import torch
 from vicinal.core import check_choice, listed, short_text
 from vicinal.core.folders import check_replaceable, staged_folder
 from vicinal.data import read_table, root_of, table_checksum, table_name, write_table
-from vicinal.estimators.matching import DEPTHS, RowMatcher
+from vicinal.estimators.matching import DEPTHS, NOTHING_LEARNED, RowMatcher
 from vicinal.report import MatchRecord, ShownPair, write_match_page
 from vicinal.version import __version__
 from vicinal.workflows.resuming import CACHE, working_folder
@@ -68,10 +68,10 @@ class MatchOutcome:
 def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line: None) -> MatchOutcome:
     """Link two tables and write the folder of the match, whole or not at all.
 
-    It holds the matcher, ``links.parquet``, ``review.csv`` (the band of doubt, with an empty column ``match``; labels
-    that are filled in there are taken up by the next run, and stand in ``answered.csv`` from then on) and
-    ``report.html``; of one table also ``clusters.parquet`` and ``contradictions.csv``. A killed run goes on with the
-    vectors that it has.
+    It holds the matcher, ``links.parquet``, ``review.csv`` (the band of doubt, or some thirty pairs where none were
+    labelled, with an empty column ``match``; labels that are filled in there are taken up by the next run, and stand in
+    ``answered.csv`` from then on) and ``report.html``; of one table also ``clusters.parquet`` and
+    ``contradictions.csv``. A killed run goes on with the vectors that it has.
 
     Args:
         job: what to link.
@@ -95,7 +95,7 @@ def match_tables(job: MatchJob, out: Path | None = None, log: Log = lambda line:
         log("linking")
         links = matcher.link()
         known = [part[["left", "right"]] for part in (pairs, answered) if part is not None and len(part)]
-        review = links.head(0) if matcher.scorer_ is None else matcher.review(pd.concat(known))
+        review = matcher.review(pd.concat(known) if known else None)
         clusters = matcher.clusters() if matcher.tables_.is_single else None
         record = _record(job, matcher, links, review, clusters)
         matcher.close()
@@ -203,6 +203,7 @@ def _record(
         rows=[len(table) for table in matcher.tables_.tables],
         pairs=(len(matcher.labelled_), len(held_out)),
         links=(len(links), "clusters" if clusters is not None else matcher.links),
+        guesses=int(links["probability"].isna().sum()),
         recall={k: matcher.scores_[f"recall at {k}"] for k in DEPTHS} if learned else {},
         candidates=matcher.n_candidates,
         chances=held_out["probability"].to_numpy(),
@@ -212,7 +213,7 @@ def _record(
         promised=matcher.precision,
         sure=_shown(matcher, _spread(links)),
         doubtful=_shown(matcher, review.head(_SHOWN)),
-        notes=matcher.notes_,
+        notes=[note for note in matcher.notes_ if note != NOTHING_LEARNED],
         clusters=sizes,
         contradictions=[]
         if clusters is None
@@ -228,13 +229,11 @@ def _spread(links: pd.DataFrame) -> pd.DataFrame:
 
 
 def _shown(matcher: RowMatcher, pairs: pd.DataFrame) -> list[ShownPair]:
-    if matcher.scorer_ is None:
-        return []
     return [
         ShownPair(
             str(pair.left),
             str(pair.right),
-            pair.probability,
+            None if np.isnan(pair.probability) else pair.probability,
             [(cell.column, cell.left, cell.right, cell.verdict) for cell in pair.cells],
             [f"{one} and {other} ({'match' if match else 'no match'})" for one, other, match, _ in pair.resembles],
         )
