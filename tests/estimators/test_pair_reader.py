@@ -33,8 +33,9 @@ def tables(rows=220, *, shared=False):
         others = random.choice(["red", "blue", "old", "shoe"], 4 - len(words)).tolist()
         return " ".join(random.permutation([*words, *others]))
 
-    left = pd.DataFrame({"id": range(rows), "name": [name() for _ in range(rows)]})
-    right = pd.DataFrame({"id": range(rows), "name": [name("hat" if one else "shoes") for one in match]})
+    left = pd.DataFrame({"id": range(rows), "name": [f"{name()} a{row}" for row in range(rows)]})  # no two are equal
+    names = [f"{name('hat' if one else 'shoes')} b{row}" for row, one in enumerate(match)]
+    right = pd.DataFrame({"id": range(rows), "name": names})
     if shared:
         left["size"] = np.arange(rows, dtype=float)
         right["size"] = np.where(match == 1, np.arange(rows), np.arange(rows) + 500.0)
