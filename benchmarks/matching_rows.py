@@ -25,7 +25,7 @@ from sklearn.model_selection import GridSearchCV
 
 from vicinal.calibration import best_f1, clopper_pearson_upper, precision_threshold
 from vicinal.estimators import RowMatcher, TuningPlan
-from vicinal.estimators.pair_features import text_of
+from vicinal.estimators.pair_features import shown_text
 from vicinal.estimators.pair_scorers import BoostedPairs
 from vicinal.metrics import link_quality
 
@@ -171,7 +171,7 @@ def tfidf(lines: Lines, name: str, tables: list[pd.DataFrame], pairs: pd.DataFra
     """Products and differences of tf-idf vectors of whole rows, and logistic regression."""
     if lines.has(name, "tf-idf, logistic regression", 0):
         return
-    texts = [table.drop(columns="id").map(text_of).agg(" ".join, axis=1) for table in tables]
+    texts = [table.drop(columns="id").map(shown_text).agg(" ".join, axis=1) for table in tables]
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), min_df=2).fit(pd.concat(texts))
     sides = zip(("left", "right"), texts, tables, strict=True)
     left, right = (
@@ -292,7 +292,7 @@ def by_recordlinkage(lines: Lines, name: str, tables: list[pd.DataFrame], pairs:
         if pd.api.types.is_numeric_dtype(left[column]) and pd.api.types.is_numeric_dtype(right[column]):
             compare.numeric(column, column, method="gauss", scale=max(1e-9, float(left[column].std())), label=column)
         else:
-            left[column], right[column] = left[column].map(text_of), right[column].map(text_of)
+            left[column], right[column] = left[column].map(shown_text), right[column].map(shown_text)
             for method in ("jarowinkler", "qgram"):
                 compare.string(column, column, method=method, label=f"{column} {method}")
     at = pd.MultiIndex.from_frame(pairs[["left", "right"]])

@@ -52,7 +52,7 @@ from vicinal.metrics import candidate_recall, link_quality
 
 NOTHING_LEARNED = (
     "no labelled pairs, so nothing was learned: links are guesses, rows that are each other's best candidate and "
-    "differ in no column"
+    "clearly alike"
 )
 """What :attr:`RowMatcher.notes_` says then."""
 
@@ -595,8 +595,8 @@ class RowMatcher(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         "one-to-one" takes the links with the highest total log odds above the threshold (an assignment); with
         "one-to-many" each right row gets its most probable left row; within one table all pairs above the threshold are
         taken, and before them rows that are equal in all cells, with probability 1 (of 150 or more equal rows each with
-        the first). Without labelled pairs, links are guesses without a probability: rows that are each other's best
-        candidate, differ in no column, and agree in as many as they are alike in part.
+        the first). Without labelled pairs, links are guesses without a probability, see
+        :func:`vicinal.estimators.match_guesses.guesses`.
 
         Args:
             links: in place of the matcher's own.

@@ -143,7 +143,7 @@ def match_findings(record: MatchRecord) -> list[str]:
     if record.threshold is None:
         return [
             "Nothing was learned, as no labelled pairs were given: links are guesses, rows that are each other's best "
-            "candidate and differ in no column."
+            "candidate and clearly alike."
         ]
     share = record.recall.get(record.candidates)
     promise = f"; at least {percent(record.promised)} was promised" if record.promised is not None else ""
