@@ -78,6 +78,18 @@ def check_domain(
             )
 
 
+def with_nan_of(value: Tensor, *inputs: Tensor | None) -> Tensor:
+    """``value``, or NaN with a gradient of NaN where one of the floating inputs holds NaN: no loss hides one.
+
+    >>> with_nan_of(torch.zeros(2), torch.tensor([[1.0, torch.nan]]), torch.tensor([0, 1]))
+    tensor([nan, nan])
+    """
+    holds = [each.detach().isnan().any() for each in inputs if each is not None and each.is_floating_point()]
+    if not holds:
+        return value
+    return value * value.new_ones(()).masked_fill(torch.stack(holds).any().to(value.device), torch.nan)
+
+
 def check_reduction(reduction: str) -> str:
     """Return ``reduction`` if it is one that :func:`reduce` knows."""
     return check_choice("reduction", reduction, get_args(Reduction))
@@ -307,6 +319,14 @@ class Pairs:
         nonzero = empty.index_add(0, row, (terms.detach() != 0).to(empty.dtype)) if self.counting else number
         return RowTerms(empty.index_add(0, row, terms), number, nonzero)
 
+    def with_nan(self, parts: tuple[RowTerms, ...]) -> tuple[RowTerms, ...]:
+        """Parts whose totals are NaN in rows where a score, a relation or a weight of what counts is NaN."""
+        with torch.no_grad():
+            counted = self.positive.masked_fill(self.weight == 0, 0.0)
+            spoiled = self.scores.isnan().any(-1) | counted.isnan().any(-1)
+        factor = torch.ones_like(parts[0].total).masked_fill(spoiled, torch.nan)
+        return tuple(part._replace(total=part.total * factor) for part in parts)
+
     def terms(self, terms: Tensor, weight: Tensor) -> RowTerms:
         """:func:`pair_terms`, which counts the terms that are not 0 only if asked to."""
         return pair_terms(terms, weight, count=self.counting)
@@ -385,11 +405,11 @@ class PairLoss:
             hyper: settings of the loss.
         """
         check_reduction(reduction)
-        pairs = scores
-        if not isinstance(pairs, Pairs):
-            pairs = prepare(pairs, relation, weight)
-            pairs.counting = reduction == "mean_nonzero"
-        return reduce_terms(self.terms(pairs, **hyper), reduction)
+        if isinstance(scores, Pairs):
+            return reduce_terms(self.terms(scores, **hyper), reduction)
+        pairs = prepare(scores, relation, weight)
+        pairs.counting = reduction == "mean_nonzero"
+        return reduce_terms(pairs.with_nan(self.terms(pairs, **hyper)), reduction)
 
     def terms(self, pairs: "Pairs", **hyper: Any) -> tuple[RowTerms, ...]:
         """The terms of each row, before they are reduced."""

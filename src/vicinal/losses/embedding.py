@@ -13,7 +13,7 @@ from vicinal.blockwise import block_rows
 from vicinal.blockwise.row_blocks import coded, equal_codes, others
 from vicinal.core import check_integer, check_matrices, entries, entry, gather_rows
 from vicinal.core.checks import check_tensor
-from vicinal.losses.contract import PairLoss, check_reduction, own_settings
+from vicinal.losses.contract import PairLoss, check_reduction, own_settings, with_nan_of
 from vicinal.losses.cross_batch import CrossBatchBank, LabelledEmbeddings, joined
 from vicinal.losses.kernels import class_kernel_of
 from vicinal.losses.streaming import ScoreBlocks, blocked_loss, checkpointed_loss
@@ -198,7 +198,10 @@ class EmbeddingLoss(nn.Module):
             value = self.loss(*self.pairs(queries, columns), reduction=self.reduction, **hyper)
         if self.bank is not None and self.training and bank is None:
             self.bank.add(queries.vectors, queries.labels, queries.ids)
-        return value
+        return with_nan_of(
+            value, queries.vectors, columns.vectors, queries.labels, columns.labels, *self._tensors(),
+            column_log_probability,
+        )
 
     def _of_columns(self, column_log_probability: Tensor) -> Tensor:
         """Of the columns of all processes, if the loss takes it."""
