@@ -1,5 +1,7 @@
 """No loss hides NaN of what it is given: its value is NaN, or the input is refused by name."""
 
+import functools
+
 import pytest
 import torch
 
@@ -80,15 +82,20 @@ def test_numbers_as_labels_and_learned_settings_show():
     assert numbers(normal(9, 5), spoiled(LABELS.float(), 8)).isnan()
     temperature = torch.tensor(NAN, requires_grad=True)
     assert with_nan_of(torch.zeros(()), temperature).isnan()
-    assert EmbeddingLoss("margin", beta=torch.tensor(NAN))(normal(9, 5), LABELS).isnan()
+    assert EmbeddingLoss("margin", boundary=torch.tensor(NAN))(normal(9, 5), LABELS).isnan()
 
 
 @pytest.mark.parametrize("entry", entries("miner"), ids=lambda e: e.name)
-def test_a_miner_leaves_out_no_row_that_is_nan(entry):
-    """It may refuse the scores; else the loss tells."""
-    rows = spoiled(normal(9, 5), 42)
+def test_no_miner_leaves_out_what_is_nan(entry):
+    settings = {"distance_weighted": {"dim": 5}, "guided": {"guide": normal(9, 9)}}.get(entry.name, {})
+    rows, miner = spoiled(normal(9, 5), 42), functools.partial(entry.factory, **settings)
     for loss in ("supcon", "lifted_structure", lambda scores, relation, weight, reduction: scores.new_zeros(())):
-        assert is_nan(lambda: EmbeddingLoss(loss, miner=entry.factory)(rows, LABELS))  # noqa: B023
+        assert EmbeddingLoss(loss, miner=miner)(rows, LABELS).isnan()
+    relation = (LABELS[:, None] == LABELS).float()
+    for weight in (None, 1 - torch.eye(9), torch.eye(9) == 0):
+        for at in (1, 5, 9 * 8 + 2):
+            kept = miner(spoiled(0.9 * normal(9, 9).sigmoid(), at), relation, weight)
+            assert kept.view(-1)[at] > 0
 
 
 def test_what_is_built_of_pair_losses_tells_too():
