@@ -8,7 +8,7 @@ import torch
 from vicinal import losses
 from vicinal.core import entries
 from vicinal.losses import EmbeddingLoss, LossForPML, MixedLoss, ProxyLoss
-from vicinal.losses.contract import with_nan_of
+from vicinal.losses.honesty import with_nan_of
 
 PAIR_LOSSES = entries("pair_loss")
 OF_PROXIES = {"proxies", "proxy-rows"}

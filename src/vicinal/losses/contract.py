@@ -16,6 +16,7 @@ from torch import Tensor
 from vicinal.blockwise.logsums import log_sum_exp
 from vicinal.core import Reduction, check_choice, check_number, register
 from vicinal.core.checks import check_tensor
+from vicinal.losses.honesty import tell_of_nothing
 from vicinal.ranks.pairs import check_relation
 
 
@@ -76,18 +77,6 @@ def check_domain(
                 f"{name}: expected scores in {left}{low:g}, {high:g}{right}, the domain of the link, got {value:g}; "
                 "rescale the scores, clamp them, or give the link .cap(low, high)"
             )
-
-
-def with_nan_of(value: Tensor, *inputs: Tensor | None) -> Tensor:
-    """``value``, or NaN with a gradient of NaN where one of the floating inputs holds NaN: no loss hides one.
-
-    >>> with_nan_of(torch.zeros(2), torch.tensor([[1.0, torch.nan]]), torch.tensor([0, 1]))
-    tensor([nan, nan])
-    """
-    holds = [each.detach().isnan().any() for each in inputs if each is not None and each.is_floating_point()]
-    if not holds:
-        return value
-    return value * value.new_ones(()).masked_fill(torch.stack(holds).any().to(value.device), torch.nan)
 
 
 def check_reduction(reduction: str) -> str:
@@ -319,13 +308,19 @@ class Pairs:
         nonzero = empty.index_add(0, row, (terms.detach() != 0).to(empty.dtype)) if self.counting else number
         return RowTerms(empty.index_add(0, row, terms), number, nonzero)
 
-    def with_nan(self, parts: tuple[RowTerms, ...]) -> tuple[RowTerms, ...]:
-        """Parts whose totals are NaN in rows where a score, a relation or a weight of what counts is NaN."""
+    def reduced(self, parts: tuple[RowTerms, ...], reduction: str) -> Tensor:
+        """:func:`reduce_terms` of a user's pairs: NaN in rows of NaN, and a warning if it is 0 with nothing to compare.
+
+        NaN is looked for in scores, relation and weight of what counts.
+        """
         with torch.no_grad():
             counted = self.positive.masked_fill(self.weight == 0, 0.0)
             spoiled = self.scores.isnan().any(-1) | counted.isnan().any(-1)
         factor = torch.ones_like(parts[0].total).masked_fill(spoiled, torch.nan)
-        return tuple(part._replace(total=part.total * factor) for part in parts)
+        value = reduce_terms(tuple(part._replace(total=part.total * factor) for part in parts), reduction)
+        if value.device.type == "cpu" and not torch.compiler.is_compiling():  # an accelerator would have to wait
+            tell_of_nothing(value, [(self.relation, self.weight)])
+        return value
 
     def terms(self, terms: Tensor, weight: Tensor) -> RowTerms:
         """:func:`pair_terms`, which counts the terms that are not 0 only if asked to."""
@@ -409,7 +404,7 @@ class PairLoss:
             return reduce_terms(self.terms(scores, **hyper), reduction)
         pairs = prepare(scores, relation, weight)
         pairs.counting = reduction == "mean_nonzero"
-        return reduce_terms(pairs.with_nan(self.terms(pairs, **hyper)), reduction)
+        return pairs.reduced(self.terms(pairs, **hyper), reduction)
 
     def terms(self, pairs: "Pairs", **hyper: Any) -> tuple[RowTerms, ...]:
         """The terms of each row, before they are reduced."""

@@ -2,19 +2,20 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vicinal.blockwise import block_rows
+from vicinal.blockwise import block_rows, row_slices
 from vicinal.blockwise.row_blocks import coded, equal_codes, others
 from vicinal.core import check_integer, check_matrices, entries, entry, gather_rows
 from vicinal.core.checks import check_tensor
-from vicinal.losses.contract import PairLoss, check_reduction, own_settings, with_nan_of
+from vicinal.losses.contract import PairLoss, check_reduction, own_settings
 from vicinal.losses.cross_batch import CrossBatchBank, LabelledEmbeddings, joined
+from vicinal.losses.honesty import tell_of_nothing, with_nan_of
 from vicinal.losses.kernels import class_kernel_of
 from vicinal.losses.streaming import ScoreBlocks, blocked_loss, checkpointed_loss
 from vicinal.relation import label_distance, other_rows, same_class, shared_labels
@@ -150,7 +151,7 @@ class EmbeddingLoss(nn.Module):
         self.relation, self.miner, self.bank = relation, miner, bank
         self.normalize, self.reduction = normalize, check_reduction(reduction)
         self.hyper = with_best(self.loss, self.similarity, hyper)
-        self.gather = gather
+        self.gather, self._looks = gather, True
         self.rows = rows if rows is None else check_integer("rows", rows)
         if rows is not None and not self._is_separable():
             raise ValueError(
@@ -198,10 +199,21 @@ class EmbeddingLoss(nn.Module):
             value = self.loss(*self.pairs(queries, columns), reduction=self.reduction, **hyper)
         if self.bank is not None and self.training and bank is None:
             self.bank.add(queries.vectors, queries.labels, queries.ids)
+        if not torch.compiler.is_compiling() and self._looks:
+            self._looks = tell_of_nothing(value, self._relations(queries, columns))
+        labels = queries.labels, columns.labels
         return with_nan_of(
-            value, queries.vectors, columns.vectors, queries.labels, columns.labels, *self._tensors(),
-            column_log_probability,
+            value, queries.vectors, columns.vectors, *labels, column_log_probability, *self._tensors()
         )
+
+    def _relations(
+        self, queries: LabelledEmbeddings, columns: LabelledEmbeddings
+    ) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """Relation and weight of blocks of rows, before a miner."""
+        blocks = self._score_blocks(queries, columns, distinct=False)
+        rows = len(queries.vectors)
+        for part in row_slices(rows, block_rows(rows, len(columns.vectors), queries.vectors.device)):
+            yield blocks.relation(part), None if blocks.weight is None else blocks.weight(part)
 
     def _of_columns(self, column_log_probability: Tensor) -> Tensor:
         """Of the columns of all processes, if the loss takes it."""

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from vicinal.losses.contract import with_nan_of
 from vicinal.losses.embedding import EmbeddingLoss
+from vicinal.losses.honesty import with_nan_of
 from vicinal.losses.proxy_loss import ProxyLoss
 from vicinal.relation import other_rows
 

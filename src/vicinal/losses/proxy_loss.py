@@ -11,8 +11,9 @@ from vicinal.blockwise import block_rows
 from vicinal.blockwise.iqr_mass import iqr_mass
 from vicinal.blockwise.row_blocks import equal_codes
 from vicinal.core import check_between, check_integer, check_matrices, gather_rows
-from vicinal.losses.contract import PairLoss, check_reduction, with_nan_of
+from vicinal.losses.contract import PairLoss, check_reduction
 from vicinal.losses.embedding import Loss, resolve_loss, with_best
+from vicinal.losses.honesty import with_nan_of
 from vicinal.losses.proxy import REACH, SCALE
 from vicinal.losses.streaming import ScoreBlocks, as_inner_product, blocked_loss, is_inner_product
 from vicinal.miners.iqr_filter import check_reach
