@@ -6,9 +6,8 @@ import torch
 
 from vicinal.core import as_tensor
 from vicinal.index import ExactIndex, FaissIndex, NeighborBank, anchor_codes
-from vicinal.links import Piecewise
+from vicinal.links import Identity, Piecewise
 from vicinal.links.composite import check_class_bias
-from vicinal.links import Identity
 from vicinal.ranks import kemeny
 from vicinal.training.teacher import Teacher
 
@@ -113,4 +112,6 @@ def test_whatever_takes_arrays_takes_every_form(door, form):
         pytest.skip("rankings are int64, as -1 stands for nothing")
     got, wanted = DOORS[door](FORMS[form]), DOORS[door](lambda values: values)
     for one, other in zip(got, wanted, strict=True) if isinstance(got, tuple) else [(got, wanted)]:
-        np.testing.assert_allclose(np.asarray(one.detach() if isinstance(one, torch.Tensor) else one), np.asarray(other))
+        np.testing.assert_allclose(
+            np.asarray(one.detach() if isinstance(one, torch.Tensor) else one), np.asarray(other)
+        )

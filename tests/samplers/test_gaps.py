@@ -97,4 +97,3 @@ def test_polars_too():
 )
 def test_labels_that_are_there_are_classes_whatever_they_are_called(labels):
     assert len(list(samplers.ClassBatches(labels, classes=2, per_class=2))) == 3
-

@@ -202,9 +202,7 @@ class EmbeddingLoss(nn.Module):
         if not torch.compiler.is_compiling() and self._looks:
             self._looks = tell_of_nothing(value, self._relations(queries, columns))
         labels = queries.labels, columns.labels
-        return with_nan_of(
-            value, queries.vectors, columns.vectors, *labels, column_log_probability, *self._tensors()
-        )
+        return with_nan_of(value, queries.vectors, columns.vectors, *labels, column_log_probability, *self._tensors())
 
     def _relations(
         self, queries: LabelledEmbeddings, columns: LabelledEmbeddings

@@ -115,16 +115,20 @@ def without_gaps(name: str, labels: Any) -> NDArray[Any]:
     ValueError: labels: expected one for each row, got none in row 1; leave such rows out
     """
     values = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
-    missing = np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else np.zeros(values.shape, dtype=bool)
+    missing = (
+        np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else np.zeros(values.shape, dtype=bool)
+    )
     if values.dtype.kind in "fcmM":
-        missing = missing | (values != values)  # noqa: PLR0124 - of NaN and NaT
+        missing = missing | (values != values)
     elif values.dtype.kind not in "biu":
         import pandas as pd  # slow to import
 
         cells = np.asarray(labels, dtype=object)  # in an array of texts NaN is one of them
         missing = missing | pd.isna(cells)
     if missing.any():
-        raise ValueError(f"{name}: expected one for each row, got none in row {np.argwhere(missing)[0, 0]}; leave such rows out")
+        raise ValueError(
+            f"{name}: expected one for each row, got none in row {np.argwhere(missing)[0, 0]}; leave such rows out"
+        )
     return values
 
 
