@@ -112,6 +112,4 @@ def test_whatever_takes_arrays_takes_every_form(door, form):
         pytest.skip("rankings are int64, as -1 stands for nothing")
     got, wanted = DOORS[door](FORMS[form]), DOORS[door](lambda values: values)
     for one, other in zip(got, wanted, strict=True) if isinstance(got, tuple) else [(got, wanted)]:
-        np.testing.assert_allclose(
-            np.asarray(one.detach() if isinstance(one, torch.Tensor) else one), np.asarray(other)
-        )
+        np.testing.assert_allclose(torch.as_tensor(one).detach(), torch.as_tensor(other).detach())

@@ -32,8 +32,7 @@ def is_nan(make):
     try:
         value = make()
     except ValueError as refused:
-        assert ": expected " in str(refused)
-        return True
+        return ": expected " in str(refused)
     return bool(value.isnan().any())
 
 

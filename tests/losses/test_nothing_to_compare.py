@@ -52,10 +52,7 @@ def test_a_batch_with_something_to_compare_says_nothing(entry):
 
 @each
 def test_functions_say_so_where_they_are_called(entry):
-    if "number-relation" in entry.facts:
-        relation = torch.zeros(8, 8)
-    else:
-        relation = torch.eye(8)
+    relation = torch.zeros(8, 8) if "number-relation" in entry.facts else torch.eye(8)
     scores, weight = torch.rand(8, 8), 1 - torch.eye(8)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -317,7 +317,9 @@ class Pairs:
             counted = self.positive.masked_fill(self.weight == 0, 0.0)
             spoiled = self.scores.isnan().any(-1) | counted.isnan().any(-1)
         factor = torch.ones_like(parts[0].total).masked_fill(spoiled, torch.nan)
-        value = reduce_terms(tuple(part._replace(total=part.total * factor) for part in parts), reduction)
+        value = reduce_terms(
+            tuple(RowTerms(part.total * factor, part.number, part.nonzero) for part in parts), reduction
+        )
         if value.device.type == "cpu" and not torch.compiler.is_compiling():  # an accelerator would have to wait
             tell_of_nothing(value, [(self.relation, self.weight)])
         return value

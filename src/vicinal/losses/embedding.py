@@ -201,8 +201,8 @@ class EmbeddingLoss(nn.Module):
             self.bank.add(queries.vectors, queries.labels, queries.ids)
         if not torch.compiler.is_compiling() and self._looks:
             self._looks = tell_of_nothing(value, self._relations(queries, columns))
-        labels = queries.labels, columns.labels
-        return with_nan_of(value, queries.vectors, columns.vectors, *labels, column_log_probability, *self._tensors())
+        inputs = [each for side in (queries, columns) for each in (side.vectors, side.labels)]
+        return with_nan_of(value, *inputs, column_log_probability, *self._tensors())
 
     def _relations(
         self, queries: LabelledEmbeddings, columns: LabelledEmbeddings

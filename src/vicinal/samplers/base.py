@@ -115,9 +115,7 @@ def without_gaps(name: str, labels: Any) -> NDArray[Any]:
     ValueError: labels: expected one for each row, got none in row 1; leave such rows out
     """
     values = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
-    missing = (
-        np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else np.zeros(values.shape, dtype=bool)
-    )
+    missing = np.broadcast_to(labels.mask if isinstance(labels, np.ma.MaskedArray) else False, values.shape)
     if values.dtype.kind in "fcmM":
         missing = missing | (values != values)
     elif values.dtype.kind not in "biu":
@@ -126,9 +124,8 @@ def without_gaps(name: str, labels: Any) -> NDArray[Any]:
         cells = np.asarray(labels, dtype=object)  # in an array of texts NaN is one of them
         missing = missing | pd.isna(cells)
     if missing.any():
-        raise ValueError(
-            f"{name}: expected one for each row, got none in row {np.argwhere(missing)[0, 0]}; leave such rows out"
-        )
+        row = np.argwhere(missing)[0, 0]
+        raise ValueError(f"{name}: expected one for each row, got none in row {row}; leave such rows out")
     return values
 
 
