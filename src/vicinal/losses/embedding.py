@@ -131,6 +131,8 @@ class EmbeddingLoss(nn.Module):
     tensor(9.0599e-05)
     """
 
+    _looks = True  # for batches with nothing to compare, until one has a loss or a warning was given
+
     def __init__(
         self,
         loss: str | Loss,
@@ -151,7 +153,7 @@ class EmbeddingLoss(nn.Module):
         self.relation, self.miner, self.bank = relation, miner, bank
         self.normalize, self.reduction = normalize, check_reduction(reduction)
         self.hyper = with_best(self.loss, self.similarity, hyper)
-        self.gather, self._looks = gather, True
+        self.gather = gather
         self.rows = rows if rows is None else check_integer("rows", rows)
         if rows is not None and not self._is_separable():
             raise ValueError(
